@@ -1,0 +1,272 @@
+//! The method table of ACP: names and typed parameters, for both directions.
+//!
+//! Payload types come from `agent-client-protocol-schema`, re-exported here by name so that the version is
+//! pinned in one place. What may be called when is `purlin::serve`'s business; odd shapes of older clients
+//! are put right in `acp::tolerate` before typed reading.
+
+pub mod fault;
+pub mod models;
+pub mod tolerate;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+pub use agent_client_protocol_schema::ProtocolVersion;
+pub use agent_client_protocol_schema::v1 as schema;
+
+use crate::code::{Code, RpcError};
+use crate::rpc::RequestId;
+use models::SetModelRequest;
+
+/// The methods that a client may call on us.
+pub const AGENT_METHODS: [&str; 9] = [
+    "initialize",
+    "authenticate",
+    "logout",
+    "session/new",
+    "session/prompt",
+    "session/set_mode",
+    "session/set_model",
+    "session/set_config_option",
+    "session/close",
+];
+
+/// The notes that a client may send us.
+pub const AGENT_NOTES: [&str; 2] = ["session/cancel", "$/cancel_request"];
+
+/// The methods that we may call on a client, and the notes we send it.
+pub const CLIENT_METHODS: [&str; 12] = [
+    "session/update",
+    "session/request_permission",
+    "fs/read_text_file",
+    "fs/write_text_file",
+    "terminal/create",
+    "terminal/output",
+    "terminal/wait_for_exit",
+    "terminal/kill",
+    "terminal/release",
+    "elicitation/create",
+    "elicitation/complete",
+    "$/cancel_request",
+];
+
+/// A call that an agent gets.
+#[derive(Debug)]
+pub enum AgentCall {
+    /// `initialize`
+    Initialize(Box<schema::InitializeRequest>),
+    /// `authenticate`
+    Authenticate(schema::AuthenticateRequest),
+    /// `logout`
+    Logout,
+    /// `session/new`
+    NewSession(schema::NewSessionRequest),
+    /// `session/prompt`
+    Prompt(schema::PromptRequest),
+    /// `session/set_mode`
+    SetMode(schema::SetSessionModeRequest),
+    /// `session/set_model`
+    SetModel(SetModelRequest),
+    /// `session/set_config_option`
+    SetConfigOption(schema::SetSessionConfigOptionRequest),
+    /// `session/close`
+    Close(schema::CloseSessionRequest),
+}
+
+/// A note that an agent gets.
+#[derive(Debug)]
+pub enum AgentNote {
+    /// `session/cancel`
+    Cancel(schema::CancelNotification),
+    /// `$/cancel_request`
+    CancelRequest(RequestId),
+}
+
+impl AgentCall {
+    /// Reads a call's parameters into their type.
+    ///
+    /// # Errors
+    /// -32601 for a method we do not have, -32602 with the field for parameters that do not fit.
+    pub fn decode(method: &str, params: Option<&RawValue>) -> Result<AgentCall, RpcError> {
+        Ok(match method {
+            "initialize" => AgentCall::Initialize(Box::new(read(params)?)),
+            "authenticate" => AgentCall::Authenticate(read(params)?),
+            "logout" => {
+                read::<schema::LogoutRequest>(params)?;
+                AgentCall::Logout
+            }
+            "session/new" => AgentCall::NewSession(tolerate::new_session(params)?),
+            "session/prompt" => AgentCall::Prompt(read(params)?),
+            "session/set_mode" => AgentCall::SetMode(read(params)?),
+            "session/set_model" => AgentCall::SetModel(read(params)?),
+            "session/set_config_option" => AgentCall::SetConfigOption(read(params)?),
+            "session/close" => AgentCall::Close(read(params)?),
+            _ => return Err(RpcError::of(Code::METHOD_NOT_FOUND)),
+        })
+    }
+}
+
+impl AgentNote {
+    /// Reads a note's parameters into their type; `None` for notes we do not know, which are ignored.
+    ///
+    /// # Errors
+    /// Says what is wrong with the parameters, for the log: a note is never answered.
+    pub fn decode(method: &str, params: Option<&RawValue>) -> Result<Option<AgentNote>, RpcError> {
+        Ok(match method {
+            "session/cancel" => Some(AgentNote::Cancel(read(params)?)),
+            "$/cancel_request" => Some(AgentNote::CancelRequest(read_request_id(params)?)),
+            _ => None,
+        })
+    }
+}
+
+/// Reads typed parameters or a typed result. The fast way first; only a failure pays for finding the field.
+///
+/// # Errors
+/// -32602 that names the field, without repeating any value.
+pub fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
+    let text = params.map_or("{}", RawValue::get);
+    let text = if text == "null" { "{}" } else { text };
+    if !text.starts_with('{') {
+        return Err(fault::not_an_object());
+    }
+    if memchr::memmem::find(text.as_bytes(), b"\\u0000").is_some() {
+        fault::refuse_null_characters(text)?;
+    }
+    serde_json::from_str(text).map_err(|_| fault::explain::<T>(text))
+}
+
+fn read_request_id(params: Option<&RawValue>) -> Result<RequestId, RpcError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Cancel<'a> {
+        #[serde(borrow)]
+        request_id: &'a RawValue,
+    }
+    let text = params.map_or("{}", RawValue::get);
+    let cancel: Cancel<'_> = serde_json::from_str(text).map_err(|_| {
+        RpcError::of(Code::INVALID_PARAMS).details("Missing required field 'requestId'")
+    })?;
+    RequestId::from_raw(cancel.request_id)
+        .map_err(|details| RpcError::of(Code::INVALID_PARAMS).details(details))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(method: &str, params: &str) -> Result<AgentCall, RpcError> {
+        let raw: &RawValue = serde_json::from_str(params).unwrap();
+        AgentCall::decode(method, Some(raw))
+    }
+
+    // R: W6
+    #[test]
+    fn a_bad_field_is_named_and_its_value_is_not_repeated() {
+        let cases = [
+            (
+                "session/prompt",
+                r#"{"prompt":[]}"#,
+                "Missing required field 'sessionId'",
+                "sessionId",
+            ),
+            (
+                "session/prompt",
+                r#"{"sessionId":"sk-secret","prompt":"sk-secret"}"#,
+                "'prompt' has the wrong type: expected a sequence",
+                "prompt",
+            ),
+            (
+                "session/prompt",
+                r#"{"sessionId":"s","prompt":[{"type":"sk-secret"}]}"#,
+                "'prompt[0].type' has an unknown value: expected one of `text`, `image`, `audio`, `resource_link`, `resource`",
+                "prompt[0].type",
+            ),
+            (
+                "session/set_mode",
+                r#"{"sessionId":7,"modeId":"m"}"#,
+                "'sessionId' has the wrong type: expected a string",
+                "sessionId",
+            ),
+            (
+                "initialize",
+                r#"{"protocolVersion":"sk-secret"}"#,
+                "'protocolVersion' has the wrong type: expected u16",
+                "protocolVersion",
+            ),
+            (
+                "session/new",
+                r#"{"cwd":["sk-secret"]}"#,
+                "'cwd' has the wrong type: expected path string",
+                "cwd",
+            ),
+            ("session/prompt", r#"["sk-secret"]"#, "'params' must be an object", "params"),
+        ];
+        for (method, params, details, path) in cases {
+            let error = decode(method, params).unwrap_err();
+            let data = error.data.clone().unwrap();
+            assert_eq!(error.code, Code::INVALID_PARAMS, "{params}");
+            assert_eq!(data["details"], details, "{params}");
+            assert_eq!(data["path"], path, "{params}");
+            assert!(!serde_json::to_string(&error).unwrap().contains("sk-secret"), "{error:?}");
+        }
+    }
+
+    // R: W18
+    #[test]
+    fn null_characters_are_refused_with_their_place() {
+        let error = decode(
+            "session/prompt",
+            r#"{"sessionId":"s","prompt":[{"type":"text","text":"a\u0000b"}]}"#,
+        )
+        .unwrap_err();
+        assert_eq!(error.data.unwrap()["path"], "prompt[0].text");
+        assert!(
+            decode(
+                "session/prompt",
+                r#"{"sessionId":"s","prompt":[{"type":"text","text":"a\\u0000b"}]}"#
+            )
+            .is_ok()
+        );
+    }
+
+    // R: W5
+    #[test]
+    fn an_unknown_method_is_not_found_and_an_unknown_note_is_nothing() {
+        assert_eq!(decode("nope", "{}").unwrap_err().code, Code::METHOD_NOT_FOUND);
+        assert!(AgentNote::decode("nope", None).unwrap().is_none());
+    }
+
+    #[test]
+    fn lone_surrogates_and_deep_nesting_are_bad_parameters() {
+        let lone = decode("session/prompt", r#"{"sessionId":"\ud800","prompt":[]}"#).unwrap_err();
+        assert_eq!(lone.code, Code::INVALID_PARAMS);
+        let deep = format!(
+            r#"{{"sessionId":"s","prompt":[],"_meta":{}{}}}"#,
+            "[".repeat(500),
+            "]".repeat(500)
+        );
+        let deep = format!(
+            r#"{{"sessionId":"s","prompt":[{{"type":"text","text":"x","_meta":{{"a":{}1{}}}}}],"x":{deep}}}"#,
+            "[".repeat(500),
+            "]".repeat(500)
+        );
+        assert_eq!(decode("session/prompt", &deep).unwrap_err().code, Code::INVALID_PARAMS);
+    }
+
+    #[test]
+    fn every_listed_method_is_decoded() {
+        for method in AGENT_METHODS {
+            assert!(
+                !matches!(decode(method, "{}"), Err(error) if error.code == Code::METHOD_NOT_FOUND),
+                "{method}"
+            );
+        }
+        for note in AGENT_NOTES {
+            let raw: &RawValue =
+                serde_json::from_str(r#"{"sessionId":"s","requestId":1}"#).unwrap();
+            assert!(matches!(AgentNote::decode(note, Some(raw)), Ok(Some(_))), "{note}");
+        }
+    }
+}

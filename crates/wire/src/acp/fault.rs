@@ -1,0 +1,112 @@
+//! What is wrong with parameters, said without repeating them.
+//!
+//! serde's own messages quote the value they refuse, which may be a secret; these name the field and what was
+//! expected there, and nothing else.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::code::{Code, RpcError};
+
+/// Answers parameters that are not an object.
+#[must_use]
+pub fn not_an_object() -> RpcError {
+    at("params", "'params' must be an object".to_owned())
+}
+
+/// Makes the error of a field.
+#[must_use]
+pub fn at(path: &str, details: String) -> RpcError {
+    RpcError::of(Code::INVALID_PARAMS).details(details).with("path", json!(path))
+}
+
+/// Reads the text a second time, to find the field that does not fit.
+#[must_use]
+pub fn explain<T: DeserializeOwned>(text: &str) -> RpcError {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+        Ok(_) => RpcError::of(Code::INVALID_PARAMS),
+        Err(err) => {
+            let path = err.path().to_string();
+            describe(&path, &err.into_inner())
+        }
+    }
+}
+
+fn describe(path: &str, err: &serde_json::Error) -> RpcError {
+    let path = if path == "." { "" } else { path };
+    let message = err.to_string();
+    if let Some(field) = quoted_behind(&message, "missing field ") {
+        let full = if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") };
+        return at(&full, format!("Missing required field '{full}'"));
+    }
+    let name = if path.is_empty() { "params" } else { path };
+    if err.is_syntax() {
+        let details = if message.starts_with("recursion limit") {
+            format!("'{name}' is nested too deeply")
+        } else {
+            format!("'{name}' has text that is not valid")
+        };
+        return at(name, details);
+    }
+    let expected = message.rsplit_once(", expected ").map(|(_, expected)| strip_position(expected));
+    let problem = match message.split_once([' ', ':']).map(|(first, _)| first) {
+        Some("unknown") => "has an unknown value",
+        Some("duplicate") => "is given twice",
+        _ if message.starts_with("invalid type") => "has the wrong type",
+        _ => "is not valid",
+    };
+    match expected {
+        Some(expected) if is_ours(expected) => {
+            at(name, format!("'{name}' {problem}: expected {expected}"))
+        }
+        _ => at(name, format!("'{name}' {problem}")),
+    }
+}
+
+/// What serde expected is text of our own types, but a custom message could hold anything.
+fn is_ours(expected: &str) -> bool {
+    expected.len() <= 300
+        && expected.chars().all(|c| c.is_ascii_alphanumeric() || " `_/,-.".contains(c))
+}
+
+fn strip_position(message: &str) -> &str {
+    message.split(" at line ").next().unwrap_or(message)
+}
+
+fn quoted_behind<'a>(message: &'a str, lead: &str) -> Option<&'a str> {
+    message.strip_prefix(lead)?.strip_prefix('`')?.split('`').next()
+}
+
+/// Refuses text that holds a null character, naming the place. Called only when the raw text looks like it.
+///
+/// # Errors
+/// -32602 with the path of the first such text.
+pub fn refuse_null_characters(text: &str) -> Result<(), RpcError> {
+    let Ok(value) = serde_json::from_str::<Value>(text) else {
+        return Ok(());
+    };
+    match find_null_character(&value, String::new()) {
+        Some(path) => Err(at(&path, format!("'{path}' holds a null character"))),
+        None => Ok(()),
+    }
+}
+
+/// Goes no deeper than serde_json reads, which is 128 levels.
+fn find_null_character(value: &Value, path: String) -> Option<String> {
+    match value {
+        Value::String(text) => text.contains('\0').then_some(path),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(index, item)| find_null_character(item, format!("{path}[{index}]"))),
+        Value::Object(members) => members.iter().find_map(|(key, member)| {
+            if key.contains('\0') {
+                return Some(path.clone());
+            }
+            let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            find_null_character(member, path)
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}

@@ -1,0 +1,104 @@
+//! Shapes that clients send and the schema does not have, put right before typed reading.
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::{fault, read, schema};
+use crate::code::RpcError;
+
+/// Reads `session/new`, in the forms of the older documents too.
+///
+/// `mcpServers` may be missing; a server may say `type: local` with its command as a list, and give `env` and
+/// `headers` as an object. Costs a second reading, and only for a request that does not fit as it is.
+///
+/// # Errors
+/// -32602 with the field, as for the form that fits best.
+pub fn new_session(params: Option<&RawValue>) -> Result<schema::NewSessionRequest, RpcError> {
+    let as_it_is = read(params);
+    let Some(params) = params.filter(|_| as_it_is.is_err()) else {
+        return as_it_is;
+    };
+    let Ok(Value::Object(mut members)) = serde_json::from_str(params.get()) else {
+        return as_it_is;
+    };
+    match members.entry("mcpServers").or_insert_with(|| json!([])) {
+        Value::Array(servers) => servers.iter_mut().for_each(mcp_server),
+        other if other.is_null() => *other = json!([]),
+        _ => return as_it_is,
+    }
+    let text = Value::Object(members).to_string();
+    serde_json::from_str(&text).map_err(|_| fault::explain::<schema::NewSessionRequest>(&text))
+}
+
+fn mcp_server(server: &mut Value) {
+    let Value::Object(members) = server else {
+        return;
+    };
+    match members.get("type").and_then(Value::as_str) {
+        Some("local" | "stdio") => {
+            members.remove("type");
+        }
+        Some("remote") => {
+            members.insert("type".to_owned(), json!("http"));
+        }
+        _ => {}
+    }
+    if members.contains_key("url") {
+        named_list(members, "headers");
+        return;
+    }
+    if let Some(Value::Array(words)) = members.get("command").cloned() {
+        let mut words = words.into_iter();
+        members.insert("command".to_owned(), words.next().unwrap_or(Value::Null));
+        let given = members.get("args").and_then(Value::as_array).cloned().unwrap_or_default();
+        members.insert("args".to_owned(), words.chain(given).collect());
+    }
+    members.entry("args").or_insert_with(|| json!([]));
+    if let Some(environment) = members.remove("environment") {
+        members.entry("env").or_insert(environment);
+    }
+    named_list(members, "env");
+}
+
+/// Turns `{"A": "1"}` into `[{"name": "A", "value": "1"}]`, and nothing into an empty list.
+fn named_list(members: &mut Map<String, Value>, key: &str) {
+    match members.get(key) {
+        None | Some(Value::Null) => {
+            members.insert(key.to_owned(), json!([]));
+        }
+        Some(Value::Object(pairs)) => {
+            let list =
+                pairs.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
+            members.insert(key.to_owned(), list);
+        }
+        Some(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn servers(params: &str) -> Value {
+        let raw: &RawValue = serde_json::from_str(params).unwrap();
+        serde_json::to_value(new_session(Some(raw)).unwrap().mcp_servers).unwrap()
+    }
+
+    // R: S1
+    #[test]
+    fn the_older_forms_of_mcp_servers_are_read() {
+        assert_eq!(servers(r#"{"cwd":"/w"}"#), json!([]));
+        assert_eq!(
+            servers(
+                r#"{"cwd":"/w","mcpServers":[{"name":"weather","type":"local","command":["bun","x","@h1deya/mcp-server-weather"],"env":{"A":"1"}}]}"#
+            ),
+            json!([{ "name": "weather", "command": "bun", "args": ["x", "@h1deya/mcp-server-weather"], "env": [{ "name": "A", "value": "1" }] }])
+        );
+        assert_eq!(
+            servers(
+                r#"{"cwd":"/w","mcpServers":[{"name":"far","type":"remote","url":"http://h/","headers":{"K":"v"}}]}"#
+            ),
+            json!([{ "type": "http", "name": "far", "url": "http://h/", "headers": [{ "name": "K", "value": "v" }] }])
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! The peer: one end of a JSON-RPC connection.
+//!
+//! Pairs calls with replies and refuses malformed lines. Does no IO and reads no clock; `purlin::serve` and
+//! `client::connect` move the bytes. For the methods themselves see `acp`.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::code::{Code, RpcError};
+use crate::line::{Line, LineDecoder, SizeLimits, TooLong};
+use crate::rpc::{self, Malformed, Message, RequestId};
+
+/// One end of a JSON-RPC 2.0 connection over newline-delimited JSON.
+#[derive(Debug)]
+pub struct Peer {
+    lines: LineDecoder,
+    limits: SizeLimits,
+    /// Calls of the other side that have no reply yet.
+    open: HashSet<RequestId>,
+    /// Calls of ours that have no reply yet, with their method.
+    sent: HashMap<u64, &'static str>,
+    last_sent: u64,
+}
+
+/// What came in. Borrows from the line: read the parameters into their type before the next poll.
+#[derive(Debug)]
+pub enum Incoming<'a> {
+    /// Wants a reply: [`Peer::close`] its id when it is answered.
+    Call {
+        /// What the reply carries.
+        id: RequestId,
+        /// The method's name.
+        method: Cow<'a, str>,
+        /// The parameters, unread.
+        params: Option<&'a RawValue>,
+    },
+    /// Wants none.
+    Note {
+        /// The method's name.
+        method: Cow<'a, str>,
+        /// The parameters, unread.
+        params: Option<&'a RawValue>,
+    },
+    /// Answers a call of ours.
+    Reply {
+        /// The number that [`Peer::call`] gave.
+        number: u64,
+        /// The method that was called.
+        method: &'static str,
+        /// The result, unread, or the error.
+        outcome: Result<&'a RawValue, RpcError>,
+    },
+    /// Must be answered with this error and nothing else; without an id the answer carries null.
+    Refused {
+        /// The id, where it could be read.
+        id: Option<RequestId>,
+        /// What to answer.
+        error: RpcError,
+    },
+    /// Must not be answered: a reply to no call of ours, or a note that is too long. Worth a line in the log.
+    Ignored(&'static str),
+}
+
+/// Notes that some clients send with `"id": null`.
+const NOTES: [&str; 2] = ["session/cancel", "$/cancel_request"];
+
+impl Peer {
+    /// Makes a peer that reads lines up to `limits`.
+    #[must_use]
+    pub fn new(limits: SizeLimits) -> Peer {
+        Peer {
+            lines: LineDecoder::new(limits.clone()),
+            limits,
+            open: HashSet::new(),
+            sent: HashMap::new(),
+            last_sent: 0,
+        }
+    }
+
+    /// Takes bytes as they come. Poll until `None` before the next feed.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.lines.feed(bytes);
+    }
+
+    /// Takes the end of the stream: half a line left over counts as a line.
+    pub fn finish(&mut self) {
+        self.lines.finish();
+    }
+
+    /// Returns the next thing that came in.
+    pub fn poll_event(&mut self) -> Option<Incoming<'_>> {
+        let line = match self.lines.next_line()? {
+            Line::Whole(line) => line,
+            Line::TooLong(long) => return Some(too_long(long, &mut self.sent)),
+        };
+        Some(match rpc::parse(line) {
+            Err(Malformed { id, error }) => Incoming::Refused { id, error },
+            Ok(Message::Note { method, params }) => Incoming::Note { method, params },
+            Ok(Message::Call { id, method, params })
+                if id.is_null() && NOTES.contains(&&*method) =>
+            {
+                Incoming::Note { method, params }
+            }
+            Ok(Message::Call { id, method, .. }) if line.len() > self.limits.of(Some(&method)) => {
+                let limit = self.limits.of(Some(&method));
+                Incoming::Refused {
+                    id: Some(id),
+                    error: too_long_error(Some(&method), line.len(), limit),
+                }
+            }
+            Ok(Message::Call { id, method, params }) => {
+                if self.open.insert(id.clone()) {
+                    Incoming::Call { id, method, params }
+                } else {
+                    let details = "This id belongs to a request that is still open";
+                    Incoming::Refused {
+                        id: Some(id),
+                        error: RpcError::of(Code::INVALID_REQUEST).details(details),
+                    }
+                }
+            }
+            Ok(Message::Reply { id, outcome }) => {
+                match id.as_number().and_then(|id| Some((id, self.sent.remove(&id)?))) {
+                    Some((number, method)) => Incoming::Reply { number, method, outcome },
+                    None => Incoming::Ignored("a reply to no open call"),
+                }
+            }
+        })
+    }
+
+    /// Registers a call of ours and returns the number it goes out with.
+    pub fn call(&mut self, method: &'static str) -> u64 {
+        self.last_sent += 1;
+        self.sent.insert(self.last_sent, method);
+        self.last_sent
+    }
+
+    /// Gives up waiting for the reply to a call of ours; a late one is ignored.
+    pub fn forget(&mut self, number: u64) -> bool {
+        self.sent.remove(&number).is_some()
+    }
+
+    /// Marks a call as answered. Returns false if it was already, in which case nothing may be sent.
+    pub fn close(&mut self, id: &RequestId) -> bool {
+        self.open.remove(id)
+    }
+
+    /// Returns how many calls of the other side have no reply yet.
+    #[must_use]
+    pub fn open_calls(&self) -> usize {
+        self.open.len()
+    }
+}
+
+fn too_long(long: TooLong, sent: &mut HashMap<u64, &'static str>) -> Incoming<'static> {
+    let method = long.peek.method();
+    let id = long.peek.id();
+    if long.peek.is_reply() && method.is_none() {
+        let call = id.and_then(|id| id.as_number()).and_then(|id| Some((id, sent.remove(&id)?)));
+        let Some((number, method)) = call else {
+            return Incoming::Ignored("a reply that is too long, to no open call");
+        };
+        let error = RpcError::of(Code::FILE_TOO_LARGE).with("limit", json!(long.limit));
+        return Incoming::Reply { number, method, outcome: Err(error) };
+    }
+    if id.is_none() && method.is_some() {
+        return Incoming::Ignored("a note that is too long");
+    }
+    if !long.peek.is_object() {
+        let error = RpcError::of(Code::PARSE_ERROR).with("limit", json!(long.limit));
+        return Incoming::Refused { id: None, error };
+    }
+    let error = too_long_error(method, long.size, long.limit);
+    Incoming::Refused { id, error }
+}
+
+fn too_long_error(method: Option<&str>, size: usize, limit: usize) -> RpcError {
+    let what = method.filter(|method| is_known(method)).unwrap_or("a message");
+    RpcError::new(Code::INVALID_REQUEST, "Message too large")
+        .details(format!("{what} may have {limit} bytes, this one has {size}"))
+        .with("kind", json!("message_too_large"))
+        .with("limit", json!(limit))
+}
+
+/// Only names of ours are repeated in an error, never text of the other side.
+fn is_known(method: &str) -> bool {
+    crate::acp::AGENT_METHODS.contains(&method) || crate::acp::CLIENT_METHODS.contains(&method)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(bytes: &[u8]) -> Vec<String> {
+        let mut peer = Peer::new(SizeLimits::default());
+        peer.feed(bytes);
+        peer.finish();
+        let mut out = Vec::new();
+        while let Some(event) = peer.poll_event() {
+            out.push(match event {
+                Incoming::Call { id, method, .. } => format!("call {id} {method}"),
+                Incoming::Note { method, .. } => format!("note {method}"),
+                Incoming::Reply { number, method, .. } => format!("reply {number} {method}"),
+                Incoming::Refused { id, error } => {
+                    format!(
+                        "refused {} {}",
+                        id.map_or("null".to_owned(), |id| id.to_string()),
+                        error.code.0
+                    )
+                }
+                Incoming::Ignored(what) => format!("ignored {what}"),
+            });
+        }
+        out
+    }
+
+    #[test]
+    fn an_id_that_is_still_open_is_refused() {
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#;
+        assert_eq!(
+            events(format!("{call}\n{call}\n").as_bytes()),
+            ["call 1 m", "refused 1 -32600"]
+        );
+    }
+
+    // R: W2
+    #[test]
+    fn a_null_id_is_an_id_except_on_methods_that_are_notes() {
+        let got = events(b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"m\"}\n{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"session/cancel\"}");
+        assert_eq!(got, ["call null m", "note session/cancel"]);
+    }
+
+    // R: W10
+    #[test]
+    fn a_long_line_is_refused_by_its_method() {
+        let pad = "x".repeat(20_000);
+        let got = events(format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":\"{pad}\"}}\n{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"session/prompt\",\"params\":\"{pad}\"}}\n").as_bytes());
+        assert_eq!(got, ["refused 1 -32600", "call 2 session/prompt"]);
+    }
+
+    // R: C3
+    #[test]
+    fn replies_are_paired_with_our_calls_once() {
+        let mut peer = Peer::new(SizeLimits::default());
+        let number = peer.call("fs/read_text_file");
+        peer.feed(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"result\":{}}\n");
+        assert!(
+            matches!(peer.poll_event(), Some(Incoming::Reply { number: n, method: "fs/read_text_file", outcome: Ok(_) }) if n == number)
+        );
+        assert!(matches!(peer.poll_event(), Some(Incoming::Ignored(_))));
+        assert!(matches!(peer.poll_event(), Some(Incoming::Ignored(_))));
+        assert!(peer.poll_event().is_none());
+    }
+
+    #[test]
+    fn half_a_line_at_the_end_counts_as_a_line() {
+        assert_eq!(events(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"}"), ["call 1 m"]);
+        assert_eq!(events(b"{\"jsonrpc\":\"2.0\",\"id\":1,"), ["refused null -32700"]);
+    }
+}

@@ -1,0 +1,435 @@
+//! The JSON-RPC 2.0 envelope: one line to one message, and one message to one line.
+//!
+//! Borrows from the line and leaves `params` and `result` unread, so a large message is never copied before
+//! its typed reading. Pairing of calls and replies is `peer`'s work.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use crate::code::{Code, RpcError};
+
+/// The longest id that is accepted; a longer one could not be held for every open call.
+pub const MAX_ID_BYTES: usize = 1024;
+
+/// The id of a call, as the other side wrote it: a number, a string or null.
+///
+/// Keeps the raw text, so `1.5`, thirty digits or `"\u0041"` come back unchanged.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RequestId(Box<str>);
+
+impl RequestId {
+    /// Reads an id; booleans, arrays and objects are none.
+    ///
+    /// # Errors
+    /// Says what is wrong, without repeating the value.
+    pub fn from_raw(raw: &RawValue) -> Result<RequestId, &'static str> {
+        let text = raw.get();
+        match text.as_bytes().first() {
+            _ if text.len() > MAX_ID_BYTES => Err("'id' is too long"),
+            Some(b'"' | b'-' | b'0'..=b'9' | b'n') => Ok(RequestId(text.into())),
+            _ => Err("'id' must be a number, a string or null"),
+        }
+    }
+
+    /// Makes the id of a call of ours.
+    #[must_use]
+    pub fn number(number: u64) -> RequestId {
+        RequestId(number.to_string().into())
+    }
+
+    /// Returns the number of an id that [`RequestId::number`] made.
+    #[must_use]
+    pub fn as_number(&self) -> Option<u64> {
+        self.0.parse().ok()
+    }
+
+    /// Tells whether this is the id of a message that names none.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        &*self.0 == "null"
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// One message, borrowed from its line.
+#[derive(Debug)]
+pub enum Message<'a> {
+    /// Wants a reply.
+    Call {
+        /// What the reply carries.
+        id: RequestId,
+        /// The method's name.
+        method: Cow<'a, str>,
+        /// The parameters, unread.
+        params: Option<&'a RawValue>,
+    },
+    /// Wants none.
+    Note {
+        /// The method's name.
+        method: Cow<'a, str>,
+        /// The parameters, unread.
+        params: Option<&'a RawValue>,
+    },
+    /// Answers a call of ours.
+    Reply {
+        /// The call's id.
+        id: RequestId,
+        /// The result, unread, or the error.
+        outcome: Result<&'a RawValue, RpcError>,
+    },
+}
+
+/// A line that is no message, with all that is needed to answer it.
+#[derive(Debug, PartialEq)]
+pub struct Malformed {
+    /// The id, where it could be read.
+    pub id: Option<RequestId>,
+    /// What to answer.
+    pub error: RpcError,
+}
+
+/// The members of the envelope. Present and null are told apart from absent.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
+
+/// Reads one line.
+///
+/// # Errors
+/// Returns what to answer: -32700 for text that is not JSON, -32600 for JSON that is not a message.
+pub fn parse(line: &[u8]) -> Result<Message<'_>, Malformed> {
+    let not_json =
+        || Malformed { id: None, error: RpcError::new(Code::PARSE_ERROR, "Parse error") };
+    let text = std::str::from_utf8(line).map_err(|_| not_json())?;
+    if !text.starts_with('{') {
+        // Told apart here because a derived struct would also be read from an array.
+        serde_json::from_str::<&RawValue>(text).map_err(|_| not_json())?;
+        let details = if text.starts_with('[') {
+            "Batches are not supported"
+        } else {
+            "A message must be an object"
+        };
+        return Err(invalid(None, details));
+    }
+    let envelope: Envelope<'_> = match serde_json::from_str(text) {
+        Ok(envelope) => envelope,
+        Err(err) if err.is_data() => {
+            return Err(invalid(first_id(text), "A member of the message is given twice"));
+        }
+        Err(_) => return Err(not_json()),
+    };
+    envelope.into_message()
+}
+
+impl<'a> Envelope<'a> {
+    fn into_message(self) -> Result<Message<'a>, Malformed> {
+        let id = match self.id.map(RequestId::from_raw).transpose() {
+            Ok(id) => id,
+            Err(details) => return Err(invalid(None, details)),
+        };
+        let method = match self.method.map(|raw| serde_json::from_str::<Cow<'_, str>>(raw.get())) {
+            Some(Ok(method)) => Some(own_escapes(self.method, method)),
+            Some(Err(_)) => return Err(invalid(id, "'method' must be a string")),
+            None => None,
+        };
+        match self.jsonrpc.map(RawValue::get) {
+            Some("\"2.0\"") => {}
+            // Shaped like a note: notes are never answered, not even bad ones.
+            _ if id.is_none() && method.is_some() => {}
+            Some(_) => return Err(invalid(id, "'jsonrpc' must be \"2.0\"")),
+            None => return Err(invalid(id, "Missing required field 'jsonrpc'")),
+        }
+        match (method, id, self.result, self.error) {
+            (Some(_), id @ Some(_), Some(_), _) | (Some(_), id @ Some(_), _, Some(_)) => {
+                Err(invalid(id, "A message has a method or an outcome, not both"))
+            }
+            (Some(method), Some(id), None, None) => {
+                Ok(Message::Call { id, method, params: self.params })
+            }
+            (Some(method), None, _, _) => Ok(Message::Note { method, params: self.params }),
+            // An answer that is both counts as an error: it must not pass for a success.
+            (None, Some(id), _, Some(error)) => {
+                let error = serde_json::from_str(error.get()).unwrap_or_else(|_| {
+                    RpcError::new(Code::INTERNAL_ERROR, "The error has no code and message")
+                });
+                Ok(Message::Reply { id, outcome: Err(error) })
+            }
+            (None, Some(id), Some(result), None) => Ok(Message::Reply { id, outcome: Ok(result) }),
+            (None, id, _, _) => Err(invalid(id, "Missing required field 'method'")),
+        }
+    }
+}
+
+/// Borrows the method's name from the line where it has no escapes, which is always so in practice.
+fn own_escapes<'a>(raw: Option<&'a RawValue>, method: Cow<'_, str>) -> Cow<'a, str> {
+    let plain = raw.map(RawValue::get).and_then(|raw| raw.strip_prefix('"')?.strip_suffix('"'));
+    match plain {
+        Some(plain) if plain == method => Cow::Borrowed(plain),
+        _ => Cow::Owned(method.into_owned()),
+    }
+}
+
+fn invalid(id: Option<RequestId>, details: &str) -> Malformed {
+    Malformed {
+        id,
+        error: RpcError::new(Code::INVALID_REQUEST, "Invalid Request").details(details),
+    }
+}
+
+/// Finds the id of an envelope that serde refuses as a whole.
+fn first_id(text: &str) -> Option<RequestId> {
+    let mut peek = crate::peek::Peek::default();
+    peek.feed(text.as_bytes());
+    peek.id()
+}
+
+/// Appends a call as one line.
+///
+/// # Errors
+/// Fails if `params` cannot be written as JSON; then nothing is appended.
+pub fn print_call(
+    out: &mut Vec<u8>,
+    id: &RequestId,
+    method: &str,
+    params: &impl Serialize,
+) -> serde_json::Result<()> {
+    print(out, |out| {
+        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        out.extend_from_slice(id.0.as_bytes());
+        out.extend_from_slice(b",\"method\":");
+        serde_json::to_writer(&mut *out, method)?;
+        out.extend_from_slice(b",\"params\":");
+        serde_json::to_writer(out, params)
+    })
+}
+
+/// Appends a note as one line.
+///
+/// # Errors
+/// Fails if `params` cannot be written as JSON; then nothing is appended.
+pub fn print_note(
+    out: &mut Vec<u8>,
+    method: &str,
+    params: &impl Serialize,
+) -> serde_json::Result<()> {
+    print(out, |out| {
+        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":");
+        serde_json::to_writer(&mut *out, method)?;
+        out.extend_from_slice(b",\"params\":");
+        serde_json::to_writer(out, params)
+    })
+}
+
+/// Appends a reply as one line.
+///
+/// # Errors
+/// Fails if `result` cannot be written as JSON; then nothing is appended.
+pub fn print_result(
+    out: &mut Vec<u8>,
+    id: &RequestId,
+    result: &impl Serialize,
+) -> serde_json::Result<()> {
+    print(out, |out| {
+        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        out.extend_from_slice(id.0.as_bytes());
+        out.extend_from_slice(b",\"result\":");
+        serde_json::to_writer(out, result)
+    })
+}
+
+/// Appends an error reply as one line; without an id it carries null.
+///
+/// # Errors
+/// Fails if the error's data cannot be written as JSON; then nothing is appended.
+pub fn print_error(
+    out: &mut Vec<u8>,
+    id: Option<&RequestId>,
+    error: &RpcError,
+) -> serde_json::Result<()> {
+    print(out, |out| {
+        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        out.extend_from_slice(id.map_or("null", |id| &id.0).as_bytes());
+        out.extend_from_slice(b",\"error\":");
+        serde_json::to_writer(out, error)
+    })
+}
+
+fn print(
+    out: &mut Vec<u8>,
+    body: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>,
+) -> serde_json::Result<()> {
+    let start = out.len();
+    match body(out) {
+        Ok(()) => {
+            out.extend_from_slice(b"}\n");
+            Ok(())
+        }
+        Err(err) => {
+            out.truncate(start);
+            Err(err)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn refused(line: &str) -> (Option<String>, i32, String) {
+        let Malformed { id, error } = parse(line.as_bytes()).expect_err(line);
+        let details =
+            error.data.as_ref().and_then(|data| data["details"].as_str().map(str::to_owned));
+        (id.map(|id| id.to_string()), error.code.0, details.unwrap_or_default())
+    }
+
+    // R: W3
+    #[test]
+    fn text_that_is_not_json_is_a_parse_error_and_is_not_repeated() {
+        for line in [
+            "nonsense",
+            "{",
+            "{\"id\":1",
+            "{\"id\":1}x",
+            "{\"id\":01,\"method\":\"m\"}",
+            "\u{0}",
+            "{\"a\":\"\u{1}\"}",
+        ] {
+            let (id, code, details) = refused(line);
+            assert_eq!((id, code, details.as_str()), (None, -32700, ""), "{line}");
+        }
+        assert_eq!(
+            parse(b"{\"id\":\"\xff\"}").expect_err("bad UTF-8").error.code,
+            Code::PARSE_ERROR
+        );
+    }
+
+    // R: W4
+    #[test]
+    fn json_that_is_no_message_is_refused_with_its_id() {
+        let cases = [
+            (r#"[{"id":1}]"#, None, "Batches are not supported"),
+            ("42", None, "A message must be an object"),
+            (r#"{"jsonrpc":"2.0","id":1}"#, Some("1"), "Missing required field 'method'"),
+            (
+                r#"{"jsonrpc":"2.0","id":"a","method":7}"#,
+                Some("\"a\""),
+                "'method' must be a string",
+            ),
+            (r#"{"id":2,"method":"m"}"#, Some("2"), "Missing required field 'jsonrpc'"),
+            (r#"{"jsonrpc":2.0,"id":2,"method":"m"}"#, Some("2"), "'jsonrpc' must be \"2.0\""),
+            (
+                r#"{"jsonrpc":"2.0","id":true,"method":"m"}"#,
+                None,
+                "'id' must be a number, a string or null",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":3,"id":4,"method":"m"}"#,
+                Some("3"),
+                "A member of the message is given twice",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":5,"method":"m","result":1}"#,
+                Some("5"),
+                "A message has a method or an outcome, not both",
+            ),
+        ];
+        for (line, id, details) in cases {
+            assert_eq!(
+                refused(line),
+                (id.map(str::to_owned), -32600, details.to_owned()),
+                "{line}"
+            );
+        }
+    }
+
+    // R: W2
+    #[test]
+    fn every_kind_of_id_comes_back_as_it_came() {
+        for id in [
+            "0",
+            "-7",
+            "1.5",
+            "1e300",
+            "123456789012345678901234567890",
+            "\"\\u0041\"",
+            "\"\"",
+            "null",
+        ] {
+            let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
+            let Ok(Message::Call { id: read, .. }) = parse(line.as_bytes()) else {
+                panic!("{line}")
+            };
+            let mut out = Vec::new();
+            print_result(&mut out, &read, &()).unwrap();
+            assert_eq!(
+                String::from_utf8(out).unwrap(),
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":null}}\n")
+            );
+        }
+    }
+
+    // R: C3
+    #[test]
+    fn a_reply_with_result_and_error_is_an_error() {
+        let line = br#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":-1,"message":"no"}}"#;
+        let Ok(Message::Reply { outcome: Err(error), .. }) = parse(line) else {
+            panic!("not an error")
+        };
+        assert_eq!(error.code, Code(-1));
+    }
+
+    #[test]
+    fn deep_nesting_in_params_is_left_to_the_typed_reading() {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{}{}}}"#,
+            "[".repeat(50_000),
+            "]".repeat(50_000)
+        );
+        assert!(matches!(parse(line.as_bytes()), Ok(Message::Call { .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_a_message_or_an_answer(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            drop(parse(&bytes));
+        }
+
+        #[test]
+        fn what_is_printed_is_read_back(id in any::<u64>(), method in "[a-z/_$]{1,20}", text in any::<String>()) {
+            let mut out = Vec::new();
+            print_call(&mut out, &RequestId::number(id), &method, &serde_json::json!({ "text": text })).unwrap();
+            prop_assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
+            let Ok(Message::Call { id: read, method: name, params }) = parse(&out[..out.len() - 1]) else { panic!("not a call") };
+            prop_assert_eq!(read.as_number(), Some(id));
+            prop_assert_eq!(name, method);
+            let value: serde_json::Value = serde_json::from_str(params.unwrap().get()).unwrap();
+            prop_assert_eq!(value["text"].as_str(), Some(text.as_str()));
+        }
+    }
+}
