@@ -1,0 +1,189 @@
+//! Start a program: what to run, where, with which environment.
+//!
+//! Each program leads a process group of its own, so that `end` reaches everything it started. Reading its
+//! pipes is the caller's business; `output` keeps the end of them.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+
+use crate::error::Error;
+
+/// What to start and where.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// A path, or a name to look up in the search path.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// The working folder. Always chosen: the folder we happen to stand in means nothing to a session.
+    pub cwd: PathBuf,
+    /// Variables to set.
+    pub env: Vec<(OsString, OsString)>,
+    /// Keeps our own environment from the program; only `env` is left.
+    pub clear_env: bool,
+    /// Sends both outputs down one pipe, so that their order is kept; there is no `stderr` then.
+    pub merge_stderr: bool,
+}
+
+impl Spec {
+    /// Makes a spec without arguments that inherits our environment.
+    pub fn new(program: impl Into<PathBuf>, cwd: impl Into<PathBuf>) -> Spec {
+        Spec {
+            program: program.into(),
+            args: Vec::new(),
+            cwd: cwd.into(),
+            env: Vec::new(),
+            clear_env: false,
+            merge_stderr: false,
+        }
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args(mut self, args: impl IntoIterator<Item = impl Into<OsString>>) -> Spec {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable of the environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Spec {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+}
+
+/// A program that was started. Dropping it kills its whole group.
+#[derive(Debug)]
+pub struct Child {
+    /// Its input; dropping it is the end of the input.
+    pub stdin: Option<ChildStdin>,
+    /// Its output; both outputs if the spec merged them.
+    pub stdout: Option<ChildStdout>,
+    /// Its error output, unless it was merged.
+    pub stderr: Option<ChildStderr>,
+    pub(crate) inner: tokio::process::Child,
+    /// The group it leads, until its leader was awaited: after that the number may belong to a stranger.
+    pub(crate) group: Option<crate::end::Group>,
+}
+
+/// Starts a program with piped input and output. Needs a tokio runtime.
+///
+/// # Errors
+/// Tells a missing program and a missing folder from other refusals of the system.
+pub fn spawn(spec: &Spec) -> Result<Child, Error> {
+    let failed = |source| explain(spec, source);
+    let mut command = command_of(spec);
+    let merged = merge_outputs(spec, &mut command).map_err(failed)?;
+    let mut inner = tokio::process::Command::from(command).spawn().map_err(failed)?;
+    let stdout = match merged {
+        Some(reader) => Some(ChildStdout::from_std(reader).map_err(failed)?),
+        None => inner.stdout.take(),
+    };
+    Ok(Child {
+        stdin: inner.stdin.take(),
+        stdout,
+        stderr: inner.stderr.take(),
+        group: crate::end::Group::of(&inner),
+        inner,
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that starts programs")]
+fn command_of(spec: &Spec) -> std::process::Command {
+    let mut command = std::process::Command::new(&spec.program);
+    command.args(&spec.args).current_dir(&spec.cwd);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if spec.clear_env {
+        command.env_clear();
+    }
+    command.envs(spec.env.iter().map(|(name, value)| (name, value)));
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    command
+}
+
+#[cfg(unix)]
+type Handle = std::os::fd::OwnedFd;
+#[cfg(windows)]
+type Handle = std::os::windows::io::OwnedHandle;
+
+/// Gives both outputs the same pipe and returns its reading end.
+fn merge_outputs(
+    spec: &Spec,
+    command: &mut std::process::Command,
+) -> io::Result<Option<std::process::ChildStdout>> {
+    if !spec.merge_stderr {
+        return Ok(None);
+    }
+    let (reader, writer) = io::pipe()?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    Ok(Some(Handle::from(reader).into()))
+}
+
+/// The system reports a missing folder and a missing program alike.
+fn explain(spec: &Spec, source: io::Error) -> Error {
+    if !spec.cwd.is_dir() {
+        return Error::NoSuchFolder { folder: spec.cwd.clone() };
+    }
+    match source.kind() {
+        io::ErrorKind::NotFound => Error::NoSuchProgram { program: spec.program.clone() },
+        _ => Error::Start { program: spec.program.clone(), source },
+    }
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    fn shell(script: &str) -> Spec {
+        Spec::new("sh", std::env::temp_dir()).args(["-c", script])
+    }
+
+    async fn output_of(child: &mut Child) -> String {
+        let mut text = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn what_goes_in_comes_out() {
+        let mut child = spawn(&Spec::new("cat", "/")).unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"hello").await.unwrap();
+        child.stdin = None;
+        assert_eq!(output_of(&mut child).await, "hello");
+        assert!(child.wait().await.unwrap().success());
+    }
+
+    #[tokio::test]
+    async fn merged_outputs_keep_their_order() {
+        let mut spec = shell("echo one; echo two >&2; echo three");
+        spec.merge_stderr = true;
+        let mut child = spawn(&spec).unwrap();
+        assert!(child.stderr.is_none());
+        assert_eq!(output_of(&mut child).await, "one\ntwo\nthree\n");
+    }
+
+    #[tokio::test]
+    async fn the_environment_is_what_was_asked_for() {
+        let mut spec = shell("echo \"$A-$HOME\"").env("A", "1");
+        spec.program = "/bin/sh".into();
+        spec.clear_env = true;
+        assert_eq!(output_of(&mut spawn(&spec).unwrap()).await, "1-\n");
+    }
+
+    #[tokio::test]
+    async fn a_missing_program_and_a_missing_folder_are_told_apart() {
+        let program = spawn(&Spec::new("no-such-program", "/"));
+        assert!(matches!(program, Err(Error::NoSuchProgram { .. })), "{program:?}");
+        let folder = spawn(&Spec::new("cat", "/no/such/folder"));
+        assert!(matches!(folder, Err(Error::NoSuchFolder { .. })), "{folder:?}");
+    }
+}
