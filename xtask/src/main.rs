@@ -1,2 +1,81 @@
-//! .
-fn main() {}
+//! Chores of this repository: run the tests, check the house rules, draw a transcript.
+//!
+//! Nothing here ships. It must build in seconds, so it sees none of our crates and hardly any others.
+
+#![expect(clippy::print_stdout, reason = "xtask talks to a person; no protocol runs on its stdout")]
+
+mod draw;
+mod needs;
+mod program;
+mod suite;
+mod tidy;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+const USAGE: &str = "\
+usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
+           install what the tests need, then run them all;
+           --quick leaves out the checks of format and lints
+       cargo xtask tidy
+           check the house rules
+       cargo xtask draw FILE.acp
+           print a transcript as a Mermaid sequence diagram";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match obey(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        // Whatever failed has already said so; the test runner's summary stays the last thing on the screen.
+        Ok(false) => ExitCode::FAILURE,
+        Err(err) => {
+            eprintln!("xtask: {err:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Does what the command line asks for and says whether all is well.
+fn obey(arguments: &[String]) -> Result<bool> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["test", rest @ ..] => suite::run(&suite::Options::parse(rest)?),
+        ["tidy"] => print_tidy(),
+        ["draw", file] => print_drawing(Path::new(file)),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(true)
+        }
+        _ => anyhow::bail!("cannot read the command line\n{USAGE}"),
+    }
+}
+
+fn print_tidy() -> Result<bool> {
+    let report = tidy::check(root())?;
+    for finding in &report.findings {
+        println!("{finding}");
+    }
+    println!(
+        "tidy: {} findings in {} files, {} locked packages",
+        report.findings.len(),
+        report.files,
+        report.locked_packages
+    );
+    Ok(report.findings.is_empty())
+}
+
+fn print_drawing(file: &Path) -> Result<bool> {
+    let transcript = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read the transcript {}", file.display()))?;
+    let drawing = draw::draw(&transcript).with_context(|| file.display().to_string())?;
+    print!("{drawing}");
+    Ok(true)
+}
+
+/// Returns the folder of the workspace.
+fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here)
+}

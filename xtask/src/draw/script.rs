@@ -1,0 +1,128 @@
+//! Where the scripted model's answers belong between the messages.
+//!
+//! The agent asks the model when a prompt comes in and again when all tools of an answer have ended. A
+//! cancelled turn asks no more.
+
+use std::collections::VecDeque;
+
+use serde_json::Value;
+
+/// The answers of a transcript's `model` lines, handed out when they are due.
+pub(crate) struct Script {
+    answers: VecDeque<Vec<String>>,
+    /// Tools of the last answer that have not ended.
+    open_tools: usize,
+    /// Whether the tools of an answer have ended since the last request.
+    is_waiting: bool,
+    is_due: bool,
+}
+
+impl Script {
+    /// Reads the `model` lines and cuts them into answers, as `conformance/README.md` says.
+    pub(crate) fn read(transcript: &str) -> Script {
+        let mut answers = VecDeque::new();
+        let mut answer: Vec<String> = Vec::new();
+        for line in transcript.lines() {
+            let part = line.strip_prefix("model ").map(str::trim);
+            let ends = match part {
+                None => true,
+                Some(part) => is_tool(&answer) && !part.starts_with("tool ") && !is_closing(part),
+            };
+            if ends && !answer.is_empty() {
+                answers.push_back(std::mem::take(&mut answer));
+            }
+            match part {
+                Some("end") => answers.push_back(std::mem::take(&mut answer)),
+                Some("loop") | None => {}
+                Some(part) => answer.push(part.to_owned()),
+            }
+        }
+        if !answer.is_empty() {
+            answers.push_back(answer);
+        }
+        Script { answers, open_tools: 0, is_waiting: false, is_due: false }
+    }
+
+    /// Says whether the transcript has no `model` lines.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    /// Takes note of a message from the client.
+    pub(crate) fn sent(&mut self, message: &Value) {
+        self.is_due |= message["method"] == "session/prompt";
+    }
+
+    /// Takes note of a message from the agent, before it is drawn.
+    pub(crate) fn expected(&mut self, message: &Value) {
+        let update = &message["params"]["update"];
+        let stop_reason = &message["result"]["stopReason"];
+        let has_ended = matches!(update["status"].as_str(), Some("completed" | "failed"));
+        if stop_reason == "cancelled" {
+            self.is_waiting = false;
+        } else if self.is_waiting && (update.is_object() || stop_reason.is_string()) {
+            self.is_waiting = false;
+            self.is_due = true;
+        }
+        if has_ended && self.open_tools > 0 {
+            self.open_tools -= 1;
+            self.is_waiting = self.open_tools == 0;
+        }
+    }
+
+    /// Returns the next answer, if the agent has just asked for it and the script has not run out.
+    pub(crate) fn take_due(&mut self) -> Option<Vec<String>> {
+        if !std::mem::take(&mut self.is_due) {
+            return None;
+        }
+        let answer = self.answers.pop_front()?;
+        self.open_tools = answer.iter().filter(|part| part.starts_with("tool ")).count();
+        Some(answer)
+    }
+}
+
+fn is_tool(answer: &[String]) -> bool {
+    answer.last().is_some_and(|part| part.starts_with("tool "))
+}
+
+/// Says whether a line belongs to the answer before it, even after a tool.
+fn is_closing(part: &str) -> bool {
+    ["usage ", "stop ", "end", "loop"].iter().any(|word| part.starts_with(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn answers(transcript: &str) -> Vec<Vec<String>> {
+        Script::read(transcript).answers.into()
+    }
+
+    #[test]
+    fn an_answer_ends_at_text_after_a_tool_at_end_and_at_other_lines() {
+        let after_tool = "model text \"a\"\nmodel tool x {}\nmodel tool y {}\nmodel text \"b\"\n";
+        assert_eq!(
+            answers(after_tool),
+            [vec!["text \"a\"", "tool x {}", "tool y {}"], vec!["text \"b\""]]
+        );
+        assert_eq!(answers("model echo\nmodel end\nmodel echo\n"), [["echo"], ["echo"]]);
+        assert_eq!(answers("model echo\n> {}\nmodel hang\n"), [["echo"], ["hang"]]);
+        assert_eq!(
+            answers("model tool x {}\nmodel stop refusal\n"),
+            [["tool x {}", "stop refusal"]]
+        );
+    }
+
+    #[test]
+    fn a_cancelled_turn_asks_for_no_further_answer() {
+        let mut script = Script::read("model tool x {}\nmodel text \"b\"\n");
+        script.sent(&json!({"method": "session/prompt"}));
+        assert_eq!(script.take_due(), Some(vec!["tool x {}".to_owned()]));
+        script.expected(&json!({"params": {"update": {"status": "failed"}}}));
+        assert_eq!(script.take_due(), None);
+        script.expected(&json!({"result": {"stopReason": "cancelled"}}));
+        assert_eq!(script.take_due(), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! What the tests need on a machine, and how it gets there.
+//!
+//! Each function looks first, says on one line what it is about to install, and stops with advice if it
+//! cannot. Nothing is upgraded that is already good enough.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::Result;
+
+use crate::{program, root};
+
+const NEXTEST_VERSION: &str = "0.9.143";
+/// The oldest Node.js with everything that the judge uses.
+const NODE_MAJOR: u32 = 18;
+const JUDGE: &str = "conformance/judge";
+
+/// Ensures `cargo nextest`.
+pub(crate) fn test_runner() -> Result<()> {
+    if program::answer(&["cargo", "nextest", "--version"]).is_some() {
+        return Ok(());
+    }
+    println!(
+        "xtask: the test runner cargo-nextest is missing; building it takes some minutes, once"
+    );
+    program::must_succeed(&[
+        "cargo",
+        "install",
+        "cargo-nextest",
+        "--locked",
+        "--version",
+        NEXTEST_VERSION,
+    ])
+}
+
+/// Ensures `cargo fmt` and `cargo clippy`, which a minimal toolchain leaves out.
+pub(crate) fn rust_components() -> Result<()> {
+    let has = |name| program::answer(&["cargo", name, "--version"]).is_some();
+    if has("fmt") && has("clippy") {
+        return Ok(());
+    }
+    anyhow::ensure!(
+        program::answer(&["rustup", "--version"]).is_some(),
+        "rustfmt or clippy is missing: install both for this toolchain, or use `cargo xtask test --quick`"
+    );
+    println!("xtask: rustfmt or clippy is missing; adding them to the toolchain");
+    program::must_succeed(&["rustup", "component", "add", "rustfmt", "clippy"])
+}
+
+/// Ensures Node.js and the packages of the judge, which is the other side of the protocol in one test.
+pub(crate) fn node_packages() -> Result<()> {
+    node()?;
+    let judge = root().join(JUDGE);
+    // npm writes this file last, so its time is the time of a complete installation.
+    let installed = changed(&judge.join("node_modules/.package-lock.json"));
+    if is_fresh(installed, changed(&judge.join("package-lock.json"))) {
+        return Ok(());
+    }
+    println!("xtask: installing the packages of {JUDGE}");
+    program::must_succeed(&["npm", "ci", "--prefix", JUDGE, "--no-audit", "--no-fund"])
+}
+
+fn node() -> Result<()> {
+    if has_node() {
+        return Ok(());
+    }
+    if is_root() && program::answer(&["apt-get", "--version"]).is_some() {
+        println!("xtask: Node.js {NODE_MAJOR} or npm is missing; installing both with apt-get");
+        program::must_succeed(&["apt-get", "update"])?;
+        program::must_succeed(&["apt-get", "install", "--yes", "nodejs", "npm"])?;
+    }
+    anyhow::ensure!(
+        has_node(),
+        "the tests need Node.js {NODE_MAJOR} or newer and npm: install them (on Debian: packages nodejs and npm) and run this again"
+    );
+    Ok(())
+}
+
+fn has_node() -> bool {
+    let version = program::answer(&["node", "--version"]);
+    version.is_some_and(|version| is_new_enough(&version))
+        && program::answer(&["npm", "--version"]).is_some()
+}
+
+fn is_root() -> bool {
+    program::answer(&["id", "-u"]).is_some_and(|id| id == "0")
+}
+
+fn is_new_enough(version: &str) -> bool {
+    let major = version.trim_start_matches('v').split('.').next();
+    major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= NODE_MAJOR)
+}
+
+/// Says whether an installation is at least as young as the lock file that it was made from.
+fn is_fresh(installed: Option<SystemTime>, locked: Option<SystemTime>) -> bool {
+    installed.is_some() && installed >= locked
+}
+
+fn changed(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn node_versions_are_compared_by_their_major_number() {
+        assert!(is_new_enough("v18.0.0"));
+        assert!(is_new_enough("v100.1.2"));
+        assert!(!is_new_enough("v12.22.12"));
+        assert!(!is_new_enough("no such thing"));
+    }
+
+    #[test]
+    fn packages_are_installed_when_missing_or_older_than_the_lock_file() {
+        let early = Some(SystemTime::UNIX_EPOCH);
+        let late = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1));
+        assert!(is_fresh(late, early));
+        assert!(is_fresh(early, early));
+        assert!(!is_fresh(early, late));
+        assert!(!is_fresh(None, late));
+    }
+}

@@ -1,0 +1,50 @@
+//! Starts other programs, in the workspace folder.
+//!
+//! The only file of xtask that does so. What to start and why is decided in `suite` and `needs`.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use crate::root;
+
+/// Runs a program with our own input and output and says whether it succeeded.
+pub(crate) fn succeeds(words: &[&str]) -> Result<bool> {
+    println!("$ {}", words.join(" "));
+    let status =
+        command(words)?.status().with_context(|| format!("cannot start `{}`", words.join(" ")))?;
+    Ok(status.success())
+}
+
+/// Runs a program that must succeed for anything later to make sense.
+pub(crate) fn must_succeed(words: &[&str]) -> Result<()> {
+    anyhow::ensure!(succeeds(words)?, "`{}` failed, see above", words.join(" "));
+    Ok(())
+}
+
+/// Returns what a program prints, or `None` if it is missing or fails.
+pub(crate) fn answer(words: &[&str]) -> Option<String> {
+    let output = command(words).ok()?.stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    output.status.success().then_some(text)
+}
+
+#[expect(clippy::disallowed_methods, reason = "xtask sees none of our crates, `process` included")]
+fn command(words: &[&str]) -> Result<Command> {
+    let (program, arguments) = words.split_first().context("no program to start")?;
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root());
+    // `cargo run` describes xtask in these. Build scripts that watch them would run again each time.
+    for (name, _) in std::env::vars_os() {
+        if describes_a_package(&name) {
+            command.env_remove(name);
+        }
+    }
+    Ok(command)
+}
+
+fn describes_a_package(name: &OsStr) -> bool {
+    name.to_str()
+        .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+}

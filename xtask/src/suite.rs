@@ -1,0 +1,85 @@
+//! `cargo xtask test`: prepare the machine, then check everything.
+//!
+//! The order is: tools, format, lints, the program, the tests. A failed check does not hide the later ones, and
+//! the test runner's summary comes last. How a missing tool is installed is in `needs`.
+
+use anyhow::Result;
+
+use crate::{needs, program};
+
+/// What the person asked for.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Options {
+    /// Leaves out the checks of format and lints.
+    quick: bool,
+    /// Arguments handed to nextest as they are.
+    for_nextest: Vec<String>,
+}
+
+impl Options {
+    /// Reads the words after `test`.
+    pub(crate) fn parse(words: &[&str]) -> Result<Options> {
+        let mut options = Options { quick: false, for_nextest: Vec::new() };
+        for (index, word) in words.iter().enumerate() {
+            match *word {
+                "--quick" => options.quick = true,
+                "--" => {
+                    options.for_nextest =
+                        words[index + 1..].iter().map(|word| (*word).to_owned()).collect();
+                    break;
+                }
+                other => anyhow::bail!(
+                    "`test` does not know `{other}`; arguments for nextest stand after `--`"
+                ),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Runs the whole suite and says whether every step passed.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    needs::test_runner()?;
+    needs::node_packages()?;
+    let is_clean = options.quick || check_source()?;
+    program::must_succeed(&["cargo", "build", "--package", "purlin"])?;
+    if !is_clean {
+        println!("xtask: format or lints failed, see above; the tests run all the same");
+    }
+    let has_passed = run_tests(&options.for_nextest)?;
+    Ok(is_clean && has_passed)
+}
+
+fn check_source() -> Result<bool> {
+    needs::rust_components()?;
+    let is_formatted = program::succeeds(&["cargo", "fmt", "--all", "--check"])?;
+    let lints = ["cargo", "clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
+    let is_lint_free = program::succeeds(&lints)?;
+    Ok(is_formatted && is_lint_free)
+}
+
+fn run_tests(for_nextest: &[String]) -> Result<bool> {
+    let mut words = vec!["cargo", "nextest", "run", "--workspace"];
+    words.extend(for_nextest.iter().map(String::as_str));
+    program::succeeds(&words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(quick: bool, for_nextest: &[&str]) -> Options {
+        Options { quick, for_nextest: for_nextest.iter().map(|word| (*word).to_owned()).collect() }
+    }
+
+    #[test]
+    fn words_after_two_dashes_go_to_nextest() {
+        assert_eq!(Options::parse(&[]).unwrap(), options(false, &[]));
+        assert_eq!(Options::parse(&["--quick"]).unwrap(), options(true, &[]));
+        assert_eq!(
+            Options::parse(&["--", "--quick", "--", "judge"]).unwrap(),
+            options(false, &["--quick", "--", "judge"])
+        );
+        assert!(Options::parse(&["judge"]).unwrap_err().to_string().contains("after `--`"));
+    }
+}

@@ -1,0 +1,107 @@
+//! `cargo xtask tidy`: the house rules that neither rustc nor clippy knows.
+//!
+//! A rule is a plain function from a file's text to findings; the test at the end runs them all over this
+//! repository. Rules for one file are in `source`, `edges` and `transcript`, those that compare files in
+//! `modules` and `methods`.
+
+mod edges;
+mod methods;
+mod modules;
+mod source;
+mod transcript;
+mod tree;
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::Result;
+use tree::{File, Tree};
+
+/// A rule that looks at one file at a time.
+type Rule = fn(&File) -> Vec<Finding>;
+
+const SOURCE_RULES: [Rule; 4] =
+    [source::has_header, source::is_short, source::skips_no_test, source::has_no_gaps];
+
+/// A place where a rule is broken.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Finding {
+    path: String,
+    line: usize,
+    /// What is wrong and how to mend it.
+    advice: String,
+}
+
+/// What a run over the whole tree found.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) files: usize,
+    pub(crate) locked_packages: usize,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, advice: impl Into<String>) -> Finding {
+        Finding { path: path.to_owned(), line, advice: advice.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.advice)
+    }
+}
+
+/// Applies every rule to the repository at `root`.
+///
+/// # Errors
+/// Only for files that cannot be read; broken rules are in the report.
+pub(crate) fn check(root: &Path) -> Result<Report> {
+    let tree = Tree::read(root)?;
+    let mut findings = Vec::new();
+    for rule in SOURCE_RULES {
+        findings.extend(tree.with_ending(".rs").flat_map(rule));
+    }
+    findings.extend(tree.with_ending("/Cargo.toml").flat_map(edges::are_allowed));
+    findings.extend(transcripts(&tree).flat_map(transcript::has_known_words));
+    findings.extend(modules::are_declared(&tree));
+    findings.extend(methods::are_documented(&tree));
+    let lock = tree.find("Cargo.lock");
+    if lock.is_none() {
+        findings.push(Finding::new("Cargo.lock", 1, "is missing: run `cargo build` and commit it"));
+    }
+    findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    let locked_packages = lock.map_or(0, |lock| count_packages(&lock.text));
+    Ok(Report { findings, files: tree.len(), locked_packages })
+}
+
+fn transcripts(tree: &Tree) -> impl Iterator<Item = &File> {
+    tree.with_ending(".acp").filter(|file| file.path.starts_with("conformance/"))
+}
+
+fn count_packages(lock: &str) -> usize {
+    lock.lines().filter(|line| *line == "[[package]]").count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_repository_is_tidy() {
+        let report = check(crate::root()).unwrap();
+        let list: Vec<String> = report.findings.iter().map(Finding::to_string).collect();
+        assert!(list.is_empty(), "\n{}\n", list.join("\n"));
+    }
+
+    #[test]
+    fn a_finding_reads_as_a_place_and_advice() {
+        let finding = Finding::new("crates/a/src/b.rs", 3, "is wrong: mend it");
+        assert_eq!(finding.to_string(), "crates/a/src/b.rs:3: is wrong: mend it");
+    }
+
+    #[test]
+    fn locked_packages_are_counted() {
+        assert_eq!(count_packages("version = 4\n\n[[package]]\nname = \"a\"\n\n[[package]]\n"), 2);
+    }
+}

@@ -1,0 +1,126 @@
+//! Rules for a single Rust file: its header, its length, its tests and its gaps.
+
+use super::Finding;
+use super::tree::File;
+
+const LONGEST: usize = 800;
+
+/// Files that may be longer than `LONGEST`, each with its reason.
+const LONG_FILES: [(&str, &str); 0] = [];
+
+// Written in two parts, so that this file does not find itself.
+const SKIPPED_TESTS: [&str; 4] = [
+    concat!("#[", "ignore"),
+    concat!("#[", "should_panic"),
+    concat!(", ", "ignore)]"),
+    concat!(", ", "should_panic)]"),
+];
+const GAPS: [&str; 2] = [concat!("todo", "!("), concat!("unimplemented", "!(")];
+
+/// Finds a file that does not open with what it is for.
+pub(crate) fn has_header(file: &File) -> Vec<Finding> {
+    if file.text.starts_with("//! ") {
+        return Vec::new();
+    }
+    vec![Finding::new(&file.path, 1, "has no header: open the file with `//! ` and what it is for")]
+}
+
+/// Finds a file that has grown past one subject.
+pub(crate) fn is_short(file: &File) -> Vec<Finding> {
+    let lines = file.text.lines().count();
+    let may_be_long = LONG_FILES.iter().any(|(path, _reason)| *path == file.path);
+    if lines <= LONGEST || may_be_long {
+        return Vec::new();
+    }
+    let advice =
+        format!("has {lines} lines, {LONGEST} are allowed: move its second subject to a file");
+    vec![Finding::new(&file.path, LONGEST + 1, advice)]
+}
+
+/// Finds tests that do not run, and tests that are content with any panic.
+pub(crate) fn skips_no_test(file: &File) -> Vec<Finding> {
+    find_in_code(file, &SKIPPED_TESTS, |found| {
+        let name = found.trim_matches(|c: char| !c.is_alphanumeric() && c != '_');
+        format!("has a test with `{name}`: assert what happens now, with a FIXME if it is wrong")
+    })
+}
+
+/// Finds code that is promised but not there.
+pub(crate) fn has_no_gaps(file: &File) -> Vec<Finding> {
+    find_in_code(file, &GAPS, |found| {
+        format!("has a gap `{found}…)`: write the code or return an error that says it is missing")
+    })
+}
+
+fn find_in_code(file: &File, needles: &[&str], advice: impl Fn(&str) -> String) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, line) in file.text.lines().enumerate() {
+        let code = line.split("//").next().unwrap_or(line);
+        if let Some(needle) = needles.iter().find(|needle| code.contains(*needle)) {
+            findings.push(Finding::new(&file.path, index + 1, advice(needle)));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: [usize; 0] = [];
+
+    fn lines_found(rule: fn(&File) -> Vec<Finding>, text: &str) -> Vec<usize> {
+        rule(&File::new("crates/a/src/b.rs", text)).iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn a_file_opens_with_its_header() {
+        assert_eq!(lines_found(has_header, "//! Says what it is for.\n"), NONE);
+        assert_eq!(lines_found(has_header, "use std::fmt;\n//! Too late.\n"), [1]);
+        assert_eq!(lines_found(has_header, ""), [1]);
+    }
+
+    #[test]
+    fn a_file_ends_before_line_801() {
+        assert_eq!(lines_found(is_short, &"x\n".repeat(800)), NONE);
+        assert_eq!(lines_found(is_short, &"x\n".repeat(801)), [801]);
+    }
+
+    #[test]
+    fn tests_are_not_switched_off() {
+        let attributes = [
+            "#[test]\n#[IGNORE]\nfn a() {}",
+            "#[test]\n#[IGNORE = \"slow\"]\nfn a() {}",
+            "#[test]\n#[cfg_attr(miri, IGNORE)]\nfn a() {}",
+        ];
+        for text in attributes {
+            for word in ["ignore", "should_panic"] {
+                assert_eq!(
+                    lines_found(skips_no_test, &text.replace("IGNORE", word)),
+                    [2],
+                    "{text}"
+                );
+            }
+        }
+        let comment = concat!("// Never #[", "ignore] a test.\n");
+        assert_eq!(lines_found(skips_no_test, comment), NONE);
+        assert_eq!(lines_found(skips_no_test, "fn ignore() {}\n"), NONE);
+    }
+
+    #[test]
+    fn gaps_are_found_in_code_but_not_in_comments() {
+        for gap in GAPS {
+            assert_eq!(lines_found(has_no_gaps, &format!("//! A.\nfn a() {{ {gap}) }}\n")), [2]);
+            assert_eq!(lines_found(has_no_gaps, &format!("// No {gap}) here.\n")), NONE);
+        }
+    }
+
+    #[test]
+    fn the_advice_names_what_was_found() {
+        let file = File::new("a.rs", concat!("#[", "ignore]\n"));
+        assert_eq!(
+            skips_no_test(&file)[0].to_string(),
+            "a.rs:1: has a test with `ignore`: assert what happens now, with a FIXME if it is wrong"
+        );
+    }
+}
