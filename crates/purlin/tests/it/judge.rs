@@ -1,0 +1,226 @@
+//! Foreign clients: the protocol's own SDKs, for TypeScript and for Rust, drive the built program.
+//!
+//! Both play `conformance/judge/judge.acp`, an answer per prompt. The TypeScript client and its checks are in
+//! `conformance/judge`; the Rust client is here, and its types are the check that everything parses.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent_client_protocol::schema::ProtocolVersion;
+use agent_client_protocol::v1::{ConnectionTo, schema::*};
+use agent_client_protocol::{
+    AcpAgent, Agent, Client, Result, on_receive_notification, on_receive_request,
+};
+use tokio::sync::watch;
+
+const PURLIN: &str = env!("CARGO_BIN_EXE_purlin");
+const JUDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance/judge");
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the judge is no child of the agent, but its parent")]
+fn npm_sdk_client_is_satisfied() {
+    assert!(
+        Path::new(JUDGE).join("node_modules").exists(),
+        "the packages of conformance/judge are not installed: run cargo xtask test"
+    );
+    let output = std::process::Command::new("node")
+        .current_dir(JUDGE)
+        .args(["judge.mjs", PURLIN, "acp", "--model", "script:judge.acp"])
+        .output()
+        .expect("node is missing: run cargo xtask test");
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[tokio::test]
+async fn rust_sdk_client_is_satisfied() {
+    let folder = new_folder();
+    let script = format!("script:{}", script_for(&folder).display());
+    let agent = AcpAgent::from_args([PURLIN, "acp", "--model", &script]).unwrap();
+    let editor = Arc::new(Editor::default());
+    let (updates, permissions) = (editor.clone(), editor.clone());
+    let (reads, writes) = (editor.clone(), editor.clone());
+    let connection = Client
+        .v1()
+        .on_receive_notification(
+            async move |note: SessionNotification, _cx| {
+                updates.updates.send_modify(|updates| updates.push(note.update));
+                Ok(())
+            },
+            on_receive_notification!(),
+        )
+        .on_receive_request(
+            async move |question: RequestPermissionRequest, responder, _cx| {
+                responder.respond(permissions.choose(&question))
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: ReadTextFileRequest, responder, _cx| match reads
+                .read(&request.path)
+            {
+                Some(text) => responder.respond(ReadTextFileResponse::new(text)),
+                None => responder.respond_with_error(Error::resource_not_found(None).into()),
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: WriteTextFileRequest, responder, _cx| {
+                writes.files.lock().unwrap().insert(request.path, request.content);
+                responder.respond(WriteTextFileResponse::new())
+            },
+            on_receive_request!(),
+        )
+        .connect_with(agent, async |agent: ConnectionTo<Agent>| {
+            judge(&agent, &editor, &folder).await
+        });
+    tokio::time::timeout(Duration::from_secs(60), connection).await.expect("no end").unwrap();
+}
+
+/// Asks everything in the order of the script.
+async fn judge(agent: &ConnectionTo<Agent>, editor: &Editor, folder: &Path) -> Result<()> {
+    shake_hands(agent).await?;
+    let session = agent.send_request(NewSessionRequest::new(folder)).block_task().await?;
+    let id = &session.session_id;
+    assert!(session.modes.is_some_and(|modes| !modes.available_modes.is_empty()));
+
+    assert_eq!(prompt(agent, id, "Count.").await?, StopReason::EndTurn);
+    assert_eq!(editor.take_text(), "One, two, three.");
+
+    for (choice, text) in [
+        (PermissionOptionKind::AllowOnce, "Written."),
+        (PermissionOptionKind::RejectOnce, "As you wish."),
+    ] {
+        editor.choices.lock().unwrap().push_back(choice);
+        assert_eq!(prompt(agent, id, "Write it.").await?, StopReason::EndTurn);
+        assert_eq!(editor.take_text(), text);
+    }
+    assert_eq!(editor.read(&folder.join("allowed.txt")).as_deref(), Some("allowed\n"));
+    assert_eq!(editor.read(&folder.join("rejected.txt")), None);
+
+    cancel_while_it_hangs(agent, editor, id).await?;
+    change_the_mode(agent, id, &session.config_options.unwrap_or_default()).await
+}
+
+async fn shake_hands(agent: &ConnectionTo<Agent>) -> Result<()> {
+    let files = FileSystemCapabilities::new().read_text_file(true).write_text_file(true);
+    let request = InitializeRequest::new(ProtocolVersion::V1)
+        .client_capabilities(ClientCapabilities::new().fs(files));
+    let reply = agent.send_request(request).block_task().await?;
+    assert_eq!(reply.protocol_version, ProtocolVersion::V1);
+    assert_eq!(reply.agent_info.map(|info| info.name).as_deref(), Some("purlin"));
+    Ok(())
+}
+
+async fn prompt(
+    agent: &ConnectionTo<Agent>,
+    session: &SessionId,
+    text: &str,
+) -> Result<StopReason> {
+    let request = PromptRequest::new(session.clone(), vec![text.into()]);
+    Ok(agent.send_request(request).block_task().await?.stop_reason)
+}
+
+async fn cancel_while_it_hangs(
+    agent: &ConnectionTo<Agent>,
+    editor: &Editor,
+    session: &SessionId,
+) -> Result<()> {
+    let mut updates = editor.updates.subscribe();
+    let (reason, noted) = tokio::join!(prompt(agent, session, "Take your time."), async {
+        updates.wait_for(|updates| text_of(updates) == "This takes for ever.").await.unwrap();
+        agent.send_notification(CancelNotification::new(session.clone()))
+    });
+    noted?;
+    assert_eq!(reason?, StopReason::Cancelled);
+    Ok(())
+}
+
+/// Sets the mode by both ways there are, and compares the complete lists.
+async fn change_the_mode(
+    agent: &ConnectionTo<Agent>,
+    session: &SessionId,
+    options: &[SessionConfigOption],
+) -> Result<()> {
+    assert!(find(options, &SessionConfigOptionCategory::Model).is_some());
+    let mode = find(options, &SessionConfigOptionCategory::Mode).unwrap();
+    let SessionConfigKind::Select(select) = &mode.kind else {
+        panic!("the mode is no choice: {mode:?}");
+    };
+    let request = SetSessionModeRequest::new(session.clone(), "plan");
+    agent.send_request(request).block_task().await?;
+    let value = select.current_value.clone();
+    let request = SetSessionConfigOptionRequest::new(session.clone(), mode.id.clone(), value);
+    let reply = agent.send_request(request).block_task().await?;
+    assert_eq!(reply.config_options, options);
+    Ok(())
+}
+
+fn find<'a>(
+    options: &'a [SessionConfigOption],
+    category: &SessionConfigOptionCategory,
+) -> Option<&'a SessionConfigOption> {
+    options.iter().find(|option| option.category.as_ref() == Some(category))
+}
+
+/// The editor's side: files in memory, and a user who answers as told.
+#[derive(Default)]
+struct Editor {
+    files: Mutex<HashMap<PathBuf, String>>,
+    choices: Mutex<VecDeque<PermissionOptionKind>>,
+    updates: watch::Sender<Vec<SessionUpdate>>,
+}
+
+impl Editor {
+    fn choose(&self, question: &RequestPermissionRequest) -> RequestPermissionResponse {
+        let kind = self.choices.lock().unwrap().pop_front();
+        let option = question.options.iter().find(|option| Some(option.kind) == kind);
+        RequestPermissionResponse::new(option.map_or(
+            RequestPermissionOutcome::Cancelled,
+            |option| {
+                let chosen = SelectedPermissionOutcome::new(option.option_id.clone());
+                RequestPermissionOutcome::Selected(chosen)
+            },
+        ))
+    }
+
+    fn read(&self, path: &Path) -> Option<String> {
+        self.files.lock().unwrap().get(path).cloned()
+    }
+
+    /// Returns what the agent has said since the last time.
+    fn take_text(&self) -> String {
+        text_of(&self.updates.send_replace(Vec::new()))
+    }
+}
+
+fn text_of(updates: &[SessionUpdate]) -> String {
+    let text = |update: &SessionUpdate| match update {
+        SessionUpdate::AgentMessageChunk(chunk) => match &chunk.content {
+            ContentBlock::Text(text) => Some(text.text.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    updates.iter().filter_map(text).collect()
+}
+
+fn new_folder() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rust_sdk_client");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.canonicalize().unwrap()
+}
+
+/// Copies the script, with its files in this folder: `/w` stands for it, as in all transcripts.
+fn script_for(folder: &Path) -> PathBuf {
+    let script = std::fs::read_to_string(Path::new(JUDGE).join("judge.acp")).unwrap();
+    let copy = folder.join("script.acp");
+    std::fs::write(&copy, script.replace("\"/w/", &format!("\"{}/", folder.display()))).unwrap();
+    copy
+}
