@@ -1,1 +1,23 @@
-//! .
+//! A session and its turns: the vocabulary, the ports to the outside, the loop between model and tools.
+//!
+//! Knows no wire format, no files and no network; the outside implements [`ports`]. Start with [`turn`].
+
+pub mod commands;
+pub mod context;
+mod dispatch;
+pub mod error;
+pub mod event;
+pub mod hub;
+pub mod modes;
+pub mod permission;
+pub mod ports;
+pub mod reply;
+mod sampling;
+pub mod script;
+pub mod session;
+mod turn;
+pub mod words;
+
+pub use error::Error;
+pub use event::Event;
+pub use reply::Reply;

@@ -1,1 +1,17 @@
-//! .
+//! The program: wiring, transports, the bridge between ACP and the engine, the command line.
+//!
+//! A library besides the binary so that tests can serve a client in process. Start with [`serve`].
+
+pub mod acp;
+pub mod assemble;
+mod bridge;
+pub mod cli;
+pub mod config;
+mod env;
+mod error_table;
+pub mod limits;
+pub mod log;
+mod rate;
+pub mod run;
+mod scope;
+pub mod serve;

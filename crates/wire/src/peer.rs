@@ -138,6 +138,11 @@ impl Peer {
         self.last_sent
     }
 
+    /// Registers a call of ours under a number that the caller chose and never chooses again.
+    pub fn call_as(&mut self, number: u64, method: &'static str) {
+        self.sent.insert(number, method);
+    }
+
     /// Gives up waiting for the reply to a call of ours; a late one is ignored.
     pub fn forget(&mut self, number: u64) -> bool {
         self.sent.remove(&number).is_some()

@@ -1,0 +1,115 @@
+//! Slash commands: what a prompt that starts with `/` may name, answered without a model.
+
+use crate::modes::{MODES, Mode};
+use crate::session::Settings;
+use crate::words::{ModelId, Prompt};
+
+/// A command as clients list it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlashCommand {
+    /// Its name, without the slash.
+    pub name: &'static str,
+    /// What it does.
+    pub description: &'static str,
+    /// What may stand behind it.
+    pub hint: Option<&'static str>,
+}
+
+/// Every command.
+pub const COMMANDS: [SlashCommand; 3] = [
+    SlashCommand { name: "help", description: "List commands, modes and models", hint: None },
+    SlashCommand {
+        name: "mode",
+        description: "Show or change the mode",
+        hint: Some("build, plan or ask"),
+    },
+    SlashCommand {
+        name: "model",
+        description: "Show or change the model",
+        hint: Some("a model id"),
+    },
+];
+
+/// What a prompt asks of us instead of the model.
+#[derive(Debug, PartialEq)]
+pub enum Asked {
+    /// Say this.
+    Say(String),
+    /// Change the mode.
+    SetMode(&'static Mode),
+    /// Change the model.
+    SetModel(ModelId),
+}
+
+/// Reads a prompt as a command. `None` means that it is for the model: a path or a sentence may start with `/`.
+#[must_use]
+pub fn parse(prompt: &Prompt, settings: &Settings) -> Option<Asked> {
+    let text = prompt.blocks.first()?.as_text()?.trim();
+    let line = text.strip_prefix('/')?;
+    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let rest = rest.trim();
+    match name {
+        "help" => Some(Asked::Say(help(settings))),
+        "mode" if rest.is_empty() => Some(Asked::Say(format!("The mode is `{}`.", settings.mode))),
+        "mode" => Some(match Mode::find(rest) {
+            Some(mode) => Asked::SetMode(mode),
+            None => Asked::Say(format!(
+                "There is no mode `{rest}`. There are {}.",
+                list(MODES.iter().map(|mode| mode.id))
+            )),
+        }),
+        "model" if rest.is_empty() => {
+            Some(Asked::Say(format!("The model is `{}`.", settings.model)))
+        }
+        "model" => Some(match settings.models.iter().find(|choice| choice.id.as_str() == rest) {
+            Some(choice) => Asked::SetModel(choice.id.clone()),
+            None => {
+                let ids = list(settings.models.iter().map(|choice| choice.id.as_str()));
+                Asked::Say(format!("There is no model `{rest}`. There are {ids}."))
+            }
+        }),
+        _ => None,
+    }
+}
+
+fn help(settings: &Settings) -> String {
+    let mut text = String::from("Commands:\n");
+    for command in COMMANDS {
+        text.push_str(&format!("- `/{}`: {}\n", command.name, command.description));
+    }
+    text.push_str("\nModes:\n");
+    for mode in MODES {
+        text.push_str(&format!("- `{}`: {}\n", mode.id, mode.description));
+    }
+    text.push_str("\nModels:\n");
+    for choice in settings.models.iter() {
+        text.push_str(&format!("- `{}`: {}\n", choice.id, choice.name));
+    }
+    text
+}
+
+fn list<'a>(ids: impl Iterator<Item = &'a str>) -> String {
+    let quoted: Vec<String> = ids.map(|id| format!("`{id}`")).collect();
+    quoted.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::Block;
+
+    fn ask(text: &str) -> Option<Asked> {
+        parse(&Prompt { blocks: vec![Block::Text(text.into())] }, &Settings::for_tests())
+    }
+
+    #[test]
+    fn commands_are_told_from_text() {
+        assert!(matches!(ask("/help"), Some(Asked::Say(text)) if text.contains("`/mode`")));
+        assert!(matches!(ask("/mode architect"), Some(Asked::SetMode(mode)) if mode.id == "plan"));
+        assert!(
+            matches!(ask("/mode nonsense"), Some(Asked::Say(text)) if text.contains("no mode `nonsense`"))
+        );
+        assert_eq!(ask("/usr/bin/env is a path"), None);
+        assert_eq!(ask("help"), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! What the model sees: instructions and history, built in one place.
+
+use std::sync::Arc;
+
+use crate::modes::Mode;
+use crate::ports::{AnyTool, Request};
+use crate::words::{Message, ModelId, ToolCallId};
+
+/// The conversation so far. Entries are shared with requests, never copied.
+#[derive(Debug, Default, Clone)]
+pub struct History {
+    messages: Vec<Arc<Message>>,
+}
+
+impl History {
+    /// Appends an entry.
+    pub fn push(&mut self, message: Message) {
+        self.messages.push(Arc::new(message));
+    }
+
+    /// Returns how many entries there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Tells whether nothing was said yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Takes back everything behind the first `length` entries.
+    pub fn truncate(&mut self, length: usize) {
+        self.messages.truncate(length);
+    }
+
+    /// Gives every tool call that has no result one that says why: a model must never see an open call.
+    pub fn close_open_calls(&mut self, why: &str) {
+        let mut open: Vec<ToolCallId> = Vec::new();
+        for message in &self.messages {
+            match &**message {
+                Message::Agent { calls, .. } => {
+                    open.extend(calls.iter().map(|call| call.id.clone()))
+                }
+                Message::ToolResult { id, .. } => open.retain(|call| call != id),
+                Message::User(_) => {}
+            }
+        }
+        for id in open {
+            self.push(Message::ToolResult { id, text: why.to_owned(), failed: true });
+        }
+    }
+}
+
+/// Builds the request for the next answer.
+#[must_use]
+pub fn view(history: &History, model: ModelId, mode: &Mode, tools: &[Arc<dyn AnyTool>]) -> Request {
+    Request {
+        model,
+        instructions: mode.instructions.into(),
+        messages: history.messages.clone(),
+        tools: tools
+            .iter()
+            .filter(|tool| mode.permits(tool.kind()))
+            .map(|tool| tool.spec())
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::words::ToolRequest;
+
+    #[test]
+    fn open_calls_get_a_result() {
+        let call =
+            |id: &str| ToolRequest { id: ToolCallId::new(id), name: "t".into(), input: json!({}) };
+        let mut history = History::default();
+        history.push(Message::Agent { text: String::new(), calls: vec![call("a"), call("b")] });
+        history.push(Message::ToolResult {
+            id: ToolCallId::new("a"),
+            text: "ok".into(),
+            failed: false,
+        });
+        history.close_open_calls("cancelled");
+        assert_eq!(history.len(), 3);
+        let last = Message::ToolResult {
+            id: ToolCallId::new("b"),
+            text: "cancelled".into(),
+            failed: true,
+        };
+        assert_eq!(*history.messages[2], last);
+        history.close_open_calls("again");
+        assert_eq!(history.len(), 3);
+    }
+}

@@ -1,0 +1,179 @@
+//! One tool call: find the tool, show the call, ask where needed, run it, report what came of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::modes::{MODES, Mode};
+use crate::permission::{Decision, Question};
+use crate::ports::{AnyTool, EditorError, Intent, Output, Record, ToolCx, ToolError};
+use crate::turn::{TurnCx, TurnError};
+use crate::words::{
+    Block, Message, ToolCall, ToolCallId, ToolContent, ToolKind, ToolRequest, ToolStatus,
+    ToolUpdate,
+};
+
+/// Runs one tool call to its end. Failures of the tool go back to the model; only cancel and our own faults return.
+pub(crate) async fn call_tool(cx: &mut TurnCx<'_>, request: ToolRequest) -> Result<(), TurnError> {
+    let Some(tool) = cx.tools.iter().find(|tool| tool.spec().name == request.name).cloned() else {
+        let known: Vec<String> = cx.tools.iter().map(|tool| tool.spec().name.clone()).collect();
+        let why = format!("there is no tool `{}`; there are {}", request.name, known.join(", "));
+        let intent = Intent { title: request.name.clone(), ..Intent::default() };
+        announce(cx, &request, ToolKind::Other, intent).await?;
+        return finish(cx, request.id, Err(ToolError::Model(why))).await;
+    };
+    let intent = match with_tool_cx(cx, &request.id, async |tool_cx| {
+        tool.intent(tool_cx, &request.input).await
+    })
+    .await?
+    {
+        Ok(intent) => intent,
+        Err(err) => {
+            let intent = Intent { title: request.name.clone(), ..Intent::default() };
+            announce(cx, &request, tool.kind(), intent).await?;
+            return finish(cx, request.id, Err(err)).await;
+        }
+    };
+    let call = announce(cx, &request, tool.kind(), intent).await?;
+    match permit(cx, &call).await {
+        Ok(None) => {}
+        Ok(Some(refusal)) => return finish(cx, request.id, Err(refusal)).await,
+        Err(err) => return give_up(cx, request.id, err).await,
+    }
+    let done = run(cx, &tool, &request).await;
+    match done {
+        Ok(outcome) => finish(cx, request.id, outcome).await,
+        Err(err) => give_up(cx, request.id, err).await,
+    }
+}
+
+async fn announce(
+    cx: &TurnCx<'_>,
+    request: &ToolRequest,
+    kind: ToolKind,
+    intent: Intent,
+) -> Result<ToolCall, TurnError> {
+    let call = ToolCall {
+        id: request.id.clone(),
+        name: request.name.clone(),
+        title: intent.title,
+        kind,
+        status: ToolStatus::Pending,
+        content: intent.content,
+        locations: intent.locations,
+        raw_input: request.input.clone(),
+    };
+    cx.emit(Event::ToolCall(Box::new(call.clone()))).await?;
+    Ok(call)
+}
+
+/// Decides whether the call may run: `None` means yes, otherwise what the model is told.
+async fn permit(cx: &mut TurnCx<'_>, call: &ToolCall) -> Result<Option<ToolError>, TurnError> {
+    let mode_id = cx.settings.borrow().mode.clone();
+    let mode = Mode::find(mode_id.as_str()).unwrap_or(&MODES[0]);
+    if !mode.permits(call.kind) {
+        let why = format!(
+            "the mode `{mode_id}` does not allow `{}`; ask the user to switch to `build`",
+            call.name
+        );
+        return Ok(Some(ToolError::Model(why)));
+    }
+    let decision = match cx.memory.decide(&call.name, call.kind) {
+        Decision::Ask => {
+            let question = Question { call: call.clone() };
+            match cx.or_cancelled(cx.editor.ask_permission(question)).await? {
+                Ok(answer) => cx.memory.keep(&call.name, answer),
+                Err(err) => return Ok(Some(ToolError::Editor(err))),
+            }
+        }
+        decided => decided,
+    };
+    Ok(match decision {
+        Decision::Allow => None,
+        Decision::Reject | Decision::Ask => {
+            Some(ToolError::Model("the user did not allow this".to_owned()))
+        }
+    })
+}
+
+async fn run(
+    cx: &TurnCx<'_>,
+    tool: &Arc<dyn AnyTool>,
+    request: &ToolRequest,
+) -> Result<Result<Output, ToolError>, TurnError> {
+    // The intent is on record before anything happens: after a crash an intent without a result is told as such.
+    cx.journal
+        .append(cx.session, Record::ToolIntent(request))
+        .await
+        .map_err(|err| Error::Journal(err.0))?;
+    let update = ToolUpdate { status: Some(ToolStatus::InProgress), ..ToolUpdate::default() };
+    cx.emit(Event::ToolUpdate(request.id.clone(), Box::new(update))).await?;
+    with_tool_cx(cx, &request.id, async |tool_cx| tool.run(tool_cx, &request.input).await).await
+}
+
+/// How long a tool may clean up after a cancel before it is dropped.
+const GRACE: Duration = Duration::from_secs(2);
+
+async fn with_tool_cx<T>(
+    cx: &TurnCx<'_>,
+    id: &ToolCallId,
+    work: impl AsyncFnOnce(&ToolCx<'_>) -> T,
+) -> Result<T, TurnError> {
+    let tool_cx = ToolCx {
+        id,
+        cwd: cx.cwd,
+        editor: cx.editor,
+        cancel: &cx.cancel,
+        session: cx.session,
+        journal: cx.journal,
+    };
+    let out_of_grace = async {
+        cx.cancel.cancelled().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        biased;
+        done = work(&tool_cx) => if cx.cancel.is_cancelled() { Err(TurnError::Cancelled) } else { Ok(done) },
+        () = out_of_grace => Err(TurnError::Cancelled),
+    }
+}
+
+/// Tells the user and the model what came of the call.
+async fn finish(
+    cx: &mut TurnCx<'_>,
+    id: ToolCallId,
+    outcome: Result<Output, ToolError>,
+) -> Result<(), TurnError> {
+    let (status, content, text) = match outcome {
+        Ok(output) => (ToolStatus::Completed, output.content, output.text),
+        Err(err) => {
+            let text = explain(&err);
+            let shown = vec![ToolContent::Block(Block::Text(text.clone()))];
+            (ToolStatus::Failed, Some(shown), text)
+        }
+    };
+    let update = ToolUpdate { status: Some(status), content, raw_output: None };
+    cx.emit(Event::ToolUpdate(id.clone(), Box::new(update))).await?;
+    cx.history.push(Message::ToolResult { id, text, failed: status == ToolStatus::Failed });
+    Ok(())
+}
+
+/// Ends a call that was cut short: it must not stay pending for ever.
+async fn give_up(cx: &TurnCx<'_>, id: ToolCallId, err: TurnError) -> Result<(), TurnError> {
+    let update = ToolUpdate { status: Some(ToolStatus::Failed), ..ToolUpdate::default() };
+    cx.emit(Event::ToolUpdate(id, Box::new(update))).await?;
+    Err(err)
+}
+
+fn explain(err: &ToolError) -> String {
+    match err {
+        ToolError::Editor(EditorError::NotOffered(what)) => {
+            format!("The editor does not offer {what}, and this tool needs it")
+        }
+        ToolError::Model(_)
+        | ToolError::Editor(_)
+        | ToolError::Cancelled
+        | ToolError::Broken(_) => err.to_string(),
+    }
+}

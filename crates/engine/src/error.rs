@@ -1,0 +1,46 @@
+//! What can go wrong, by the branch a caller takes. Codes are given in `purlin::error_table`.
+
+use std::time::Duration;
+
+use crate::words::{ModeId, ModelId, SessionId};
+
+/// An error of the engine.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No session has this id.
+    #[error("no session {0}")]
+    NoSuchSession(SessionId),
+    /// The session is at work on something else.
+    #[error("session {0} already runs a turn")]
+    Busy(SessionId),
+    /// As many sessions are open as may be.
+    #[error("{0} sessions are open; close one first")]
+    TooManySessions(usize),
+    /// No such mode.
+    #[error("no mode {0}")]
+    NoSuchMode(ModeId),
+    /// No such model.
+    #[error("no model {0}")]
+    NoSuchModel(ModelId),
+    /// A prompt that cannot be used.
+    #[error("{0}")]
+    BadPrompt(String),
+    /// The model needs a credential that is missing.
+    #[error("the model needs authentication")]
+    AuthNeeded,
+    /// The model said nothing for too long.
+    #[error("the model sent nothing for {} s", .0.as_secs())]
+    NoProgress(Duration),
+    /// The client did not read for too long.
+    #[error("the client read nothing for {} s", .0.as_secs())]
+    ClientStalled(Duration),
+    /// The model failed.
+    #[error("the model failed: {0}")]
+    Model(String),
+    /// The journal could not be written, so nothing further may be shown.
+    #[error("the session could not be stored: {0}")]
+    Journal(String),
+    /// A fault of ours ended the work.
+    #[error("internal error")]
+    Broken,
+}

@@ -1,0 +1,88 @@
+//! Modes: ways of working. A mode restricts tools here, in the engine, not by words in a prompt.
+
+use crate::words::{ModeId, ToolKind};
+
+/// A way of working.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mode {
+    /// Its id.
+    pub id: &'static str,
+    /// What people call it.
+    pub name: &'static str,
+    /// What it is for.
+    pub description: &'static str,
+    /// Other ids that clients know it by.
+    aliases: &'static [&'static str],
+    /// Whether tools that change things may be used.
+    may_change: bool,
+    /// What the model is told.
+    pub instructions: &'static str,
+}
+
+/// Every mode, the default first.
+pub const MODES: [Mode; 3] = [
+    Mode {
+        id: "build",
+        name: "Build",
+        description: "Reads, edits and runs; asks before it changes anything",
+        aliases: &["development", "code"],
+        may_change: true,
+        instructions: "You are Purlin, a coding agent inside the user's editor. Do what is asked, with the tools you have.",
+    },
+    Mode {
+        id: "plan",
+        name: "Plan",
+        description: "Reads and plans; changes nothing",
+        aliases: &["architect"],
+        may_change: false,
+        instructions: "You are Purlin, a coding agent inside the user's editor. Look and plan; change nothing.",
+    },
+    Mode {
+        id: "ask",
+        name: "Ask",
+        description: "Answers questions; changes nothing",
+        aliases: &["conversation"],
+        may_change: false,
+        instructions: "You are Purlin, a coding agent inside the user's editor. Answer questions; change nothing.",
+    },
+];
+
+impl Mode {
+    /// Finds a mode by its id or an alias.
+    #[must_use]
+    pub fn find(id: &str) -> Option<&'static Mode> {
+        MODES.iter().find(|mode| mode.id == id || mode.aliases.contains(&id))
+    }
+
+    /// Tells whether a tool of this kind may be used in the mode.
+    #[must_use]
+    pub fn permits(&self, kind: ToolKind) -> bool {
+        self.may_change || !kind.changes_things()
+    }
+
+    /// Returns the mode's id.
+    #[must_use]
+    pub fn mode_id(&self) -> ModeId {
+        ModeId::new(self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_found_by_id_and_alias() {
+        assert_eq!(Mode::find("architect").map(|mode| mode.id), Some("plan"));
+        assert_eq!(Mode::find("conversation").map(|mode| mode.id), Some("ask"));
+        assert_eq!(Mode::find("nonsense"), None);
+    }
+
+    #[test]
+    fn only_build_may_change_things() {
+        let may_edit: Vec<&str> =
+            MODES.iter().filter(|mode| mode.permits(ToolKind::Edit)).map(|mode| mode.id).collect();
+        assert_eq!(may_edit, ["build"]);
+        assert!(MODES.iter().all(|mode| mode.permits(ToolKind::Read)));
+    }
+}

@@ -1,0 +1,137 @@
+//! The turn: ask the model, do what it asks, until it asks for nothing. The loop is [`run_turn`].
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::commands::{self, Asked};
+use crate::context::History;
+use crate::error::Error;
+use crate::event::Event;
+use crate::permission::Memory;
+use crate::ports::{AnyTool, Clock, Editor, Journal, Record};
+use crate::session::Settings;
+use crate::words::{Message, MessageId, Prompt, SessionId, StopReason};
+use crate::{dispatch, sampling};
+
+/// What bounds a turn.
+#[derive(Debug, Clone, Copy)]
+pub struct TurnLimits {
+    /// How often one turn may ask the model. Stops runaway loops.
+    pub max_requests: usize,
+    /// How long a model may send nothing at all.
+    pub no_progress: Duration,
+}
+
+/// All that a turn works with.
+pub(crate) struct TurnCx<'a> {
+    pub(crate) session: &'a SessionId,
+    pub(crate) cwd: &'a Path,
+    pub(crate) settings: &'a watch::Sender<Settings>,
+    pub(crate) history: &'a mut History,
+    pub(crate) memory: &'a mut Memory,
+    pub(crate) tools: &'a [Arc<dyn AnyTool>],
+    pub(crate) editor: &'a dyn Editor,
+    pub(crate) journal: &'a dyn Journal,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) limits: TurnLimits,
+    pub(crate) cancel: CancellationToken,
+}
+
+/// Why a turn stopped before its end.
+#[derive(Debug)]
+pub(crate) enum TurnError {
+    /// The user stopped it.
+    Cancelled,
+    /// It failed.
+    Failed(Error),
+}
+
+impl From<Error> for TurnError {
+    fn from(err: Error) -> TurnError {
+        TurnError::Failed(err)
+    }
+}
+
+/// Runs one turn.
+pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<StopReason, TurnError> {
+    cx.journal
+        .append(cx.session, Record::Prompt(&prompt))
+        .await
+        .map_err(|err| Error::Journal(err.0))?;
+    let settings = cx.settings.borrow().clone();
+    if let Some(asked) = commands::parse(&prompt, &settings) {
+        return obey(cx, asked).await;
+    }
+    cx.history.push(Message::User(prompt));
+    for _ in 0..cx.limits.max_requests {
+        let answer = sampling::sample(cx).await?;
+        if answer.calls.is_empty() {
+            return Ok(answer.stop);
+        }
+        for call in answer.calls {
+            dispatch::call_tool(cx, call).await?;
+        }
+    }
+    Ok(StopReason::MaxTurnRequests)
+}
+
+async fn obey(cx: &mut TurnCx<'_>, asked: Asked) -> Result<StopReason, TurnError> {
+    let said = match asked {
+        Asked::Say(text) => text,
+        Asked::SetMode(mode) => {
+            cx.settings.send_modify(|settings| settings.mode = mode.mode_id());
+            cx.emit(Event::Mode(mode.mode_id())).await?;
+            cx.emit_settings().await?;
+            format!("The mode is now `{}`.", mode.id)
+        }
+        Asked::SetModel(model) => {
+            cx.settings.send_modify(|settings| settings.model = model.clone());
+            cx.emit_settings().await?;
+            format!("The model is now `{model}`.")
+        }
+    };
+    let message = MessageId::new(cx.clock.fresh_id());
+    cx.emit(Event::Text { message, text: said }).await?;
+    Ok(StopReason::EndTurn)
+}
+
+impl TurnCx<'_> {
+    /// Journals an event and shows it. Also the place where a cancelled turn stops talking.
+    pub(crate) async fn emit(&self, event: Event) -> Result<(), TurnError> {
+        emit(self.session, self.journal, self.editor, event).await?;
+        Ok(())
+    }
+
+    async fn emit_settings(&self) -> Result<(), TurnError> {
+        let settings = self.settings.borrow().clone();
+        self.emit(Event::Settings(settings)).await
+    }
+
+    /// Waits for `work`, unless the turn is cancelled first.
+    pub(crate) async fn or_cancelled<T>(
+        &self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, TurnError> {
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(TurnError::Cancelled),
+            done = work => Ok(done),
+        }
+    }
+}
+
+/// Journals an event, then shows it: after a crash the client must never have seen more than we remember.
+pub(crate) async fn emit(
+    session: &SessionId,
+    journal: &dyn Journal,
+    editor: &dyn Editor,
+    event: Event,
+) -> Result<(), Error> {
+    journal.append(session, Record::Event(&event)).await.map_err(|err| Error::Journal(err.0))?;
+    editor.show(event).await;
+    Ok(())
+}

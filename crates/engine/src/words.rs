@@ -1,0 +1,342 @@
+//! The vocabulary: ids, messages, blocks, tool calls, usage. Plain values that derive no wire format.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// Makes a newtype for an id, so that no two kinds of id can be mixed up.
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Makes the id from its text.
+            pub fn new(text: impl Into<Arc<str>>) -> $name {
+                $name(text.into())
+            }
+
+            /// Returns the id's text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// Returns the id's text without copying it.
+            #[must_use]
+            pub fn to_shared(&self) -> Arc<str> {
+                Arc::clone(&self.0)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str(&self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// A conversation, as the client names it.
+    SessionId
+);
+id!(
+    /// One use of a tool inside a turn, as the model names it.
+    ToolCallId
+);
+id!(
+    /// One message of the agent: its chunks belong together.
+    MessageId
+);
+id!(
+    /// A model, as `provider/model`.
+    ModelId
+);
+id!(
+    /// A way of working, such as `build` or `plan`.
+    ModeId
+);
+id!(
+    /// A terminal that the client runs for us.
+    TerminalId
+);
+
+/// What the user sends.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Prompt {
+    /// The parts, in order.
+    pub blocks: Vec<Block>,
+}
+
+impl Prompt {
+    /// Returns the text of the prompt, without images and the like.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let texts: Vec<&str> = self.blocks.iter().filter_map(Block::as_text).collect();
+        texts.join("\n")
+    }
+}
+
+/// One part of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Block {
+    /// Plain text or Markdown.
+    Text(String),
+    /// A picture.
+    Image(Media),
+    /// Sound.
+    Audio(Media),
+    /// A pointer to something that can be read.
+    Link {
+        /// Where it is.
+        uri: String,
+        /// What people call it.
+        name: String,
+    },
+    /// Something that was read already.
+    Resource {
+        /// Where it came from.
+        uri: String,
+        /// Its media type, where known.
+        mime: Option<String>,
+        /// What it holds.
+        contents: Contents,
+    },
+}
+
+impl Block {
+    /// Returns the text of a text block.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Block::Text(text) => Some(text),
+            Block::Image(_) | Block::Audio(_) | Block::Link { .. } | Block::Resource { .. } => None,
+        }
+    }
+}
+
+/// The data of a picture or a sound.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Media {
+    /// The bytes in base64, as they came.
+    pub data: String,
+    /// The media type.
+    pub mime: String,
+}
+
+/// The contents of an embedded resource.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Contents {
+    /// Text.
+    Text(String),
+    /// Bytes in base64.
+    Blob(String),
+}
+
+/// One entry of the history, as the model sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Message {
+    /// What the user said.
+    User(Prompt),
+    /// What the model said, and what it asked for.
+    Agent {
+        /// Its words.
+        text: String,
+        /// The tools it asked for.
+        calls: Vec<ToolRequest>,
+    },
+    /// What came of a tool.
+    ToolResult {
+        /// Which call.
+        id: ToolCallId,
+        /// What the model is told.
+        text: String,
+        /// Whether it went wrong.
+        failed: bool,
+    },
+}
+
+/// A tool that the model asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolRequest {
+    /// The call's id.
+    pub id: ToolCallId,
+    /// The tool's name.
+    pub name: String,
+    /// Its input, not yet checked.
+    pub input: Value,
+}
+
+/// Why a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// The model had nothing more to do.
+    EndTurn,
+    /// The model's answer was cut at its limit.
+    MaxTokens,
+    /// The turn had asked the model as often as it may.
+    MaxTurnRequests,
+    /// The model declined.
+    Refusal,
+    /// The user stopped it.
+    Cancelled,
+}
+
+/// Tokens of one answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Tokens the model read.
+    pub input: u64,
+    /// Tokens the model wrote.
+    pub output: u64,
+}
+
+/// What a tool does, for icons and for permission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ToolKind {
+    /// Looks at files.
+    Read,
+    /// Changes files.
+    Edit,
+    /// Removes files.
+    Delete,
+    /// Moves files.
+    Move,
+    /// Searches.
+    Search,
+    /// Runs programs.
+    Execute,
+    /// Only thinks or notes.
+    Think,
+    /// Gets something from the network.
+    Fetch,
+    /// Changes the mode.
+    SwitchMode,
+    /// Anything else.
+    Other,
+}
+
+impl ToolKind {
+    /// Tells whether such a tool can change anything outside the conversation.
+    #[must_use]
+    pub fn changes_things(self) -> bool {
+        match self {
+            ToolKind::Read | ToolKind::Search | ToolKind::Think | ToolKind::SwitchMode => false,
+            ToolKind::Edit
+            | ToolKind::Delete
+            | ToolKind::Move
+            | ToolKind::Execute
+            | ToolKind::Fetch
+            | ToolKind::Other => true,
+        }
+    }
+}
+
+/// How far a tool call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolStatus {
+    /// Asked for, not running.
+    Pending,
+    /// Running.
+    InProgress,
+    /// Done.
+    Completed,
+    /// Went wrong, was refused or was cancelled.
+    Failed,
+}
+
+/// A tool call as it is first shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCall {
+    /// The call.
+    pub id: ToolCallId,
+    /// The tool's name.
+    pub name: String,
+    /// What it will do, in one line: with the file or the command.
+    pub title: String,
+    /// What kind of work.
+    pub kind: ToolKind,
+    /// How far it is.
+    pub status: ToolStatus,
+    /// What it will change.
+    pub content: Vec<ToolContent>,
+    /// Which files it touches.
+    pub locations: Vec<Location>,
+    /// The input as the model gave it.
+    pub raw_input: Value,
+}
+
+/// A change of a tool call that was shown before; what is `None` stays as it was.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ToolUpdate {
+    /// How far it is now.
+    pub status: Option<ToolStatus>,
+    /// What to show now, instead of what was shown before.
+    pub content: Option<Vec<ToolContent>>,
+    /// What came out, for programs.
+    pub raw_output: Option<Value>,
+}
+
+/// Something a tool call shows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToolContent {
+    /// A block.
+    Block(Block),
+    /// A change of a file.
+    Diff {
+        /// The file.
+        path: PathBuf,
+        /// What it held; `None` for a new file.
+        old: Option<String>,
+        /// What it will hold.
+        new: String,
+    },
+    /// A terminal of the client.
+    Terminal(TerminalId),
+}
+
+/// A place in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    /// The file.
+    pub path: PathBuf,
+    /// The line, counting from 1.
+    pub line: Option<u32>,
+}
+
+/// One step of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanEntry {
+    /// What to do.
+    pub content: String,
+    /// How much it matters.
+    pub priority: Priority,
+    /// How far it is.
+    pub status: PlanStatus,
+}
+
+/// How much a step of a plan matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Priority {
+    /// Matters most.
+    High,
+    /// Matters.
+    Medium,
+    /// Can wait.
+    Low,
+}
+
+/// How far a step of a plan is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlanStatus {
+    /// Not begun.
+    Pending,
+    /// Under way.
+    InProgress,
+    /// Done.
+    Completed,
+}

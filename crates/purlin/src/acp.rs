@@ -1,0 +1,94 @@
+//! `purlin acp`: the agent on stdin and stdout.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::serve::{self, stdio};
+use crate::{assemble, log};
+
+/// How `purlin acp` was called.
+#[derive(Debug, Clone, Default)]
+pub struct AcpOptions {
+    /// The model to use.
+    pub model: Option<String>,
+    /// The configuration file to use instead of the user's.
+    pub config: Option<PathBuf>,
+}
+
+/// Whatever happens, the process is gone this long after it was told to stop.
+const WATCHDOG: Duration = Duration::from_secs(5);
+
+/// Serves one client on stdin and stdout until it closes them or a signal tells us to stop.
+///
+/// # Errors
+/// Says what is wrong with the model that was asked for.
+pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
+    log::log_panics();
+    let (config, problems) = Config::load(options.config);
+    problems.iter().for_each(|problem| tracing::warn!("{problem}"));
+    let hub = assemble::hub_options(options.model.as_deref().or(config.model.as_deref()))?;
+    if std::io::stdin().is_terminal() {
+        eprintln!(
+            "purlin acp talks to an editor on stdin and stdout. To ask something from here: purlin run \"…\""
+        );
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stop = CancellationToken::new();
+        let mut signals = tokio::task::JoinSet::new();
+        signals.spawn(stop_on_signals(stop.clone()));
+        let pipes = stdio::pipes()?;
+        serve::serve(pipes, serve::Options { limits: config.limits, hub, stop }).await;
+        anyhow::Ok(())
+    })?;
+    // The reader may still sit in a read that never ends.
+    std::process::exit(0)
+}
+
+/// Fires `stop` on the first signal, ends the process on the second.
+async fn stop_on_signals(stop: CancellationToken) {
+    if let Err(err) = wait_for_signal().await {
+        tracing::error!("signals cannot be watched: {err}");
+        return;
+    }
+    stop.cancel();
+    watchdog();
+    if wait_for_signal().await.is_ok() {
+        std::process::exit(130);
+    }
+}
+
+/// A plain thread, so that it works whatever the runtime is stuck in.
+fn watchdog() {
+    let started = std::thread::Builder::new().name("watchdog".to_owned()).spawn(|| {
+        std::thread::sleep(WATCHDOG);
+        std::process::exit(1);
+    });
+    if let Err(err) = started {
+        tracing::error!("no watchdog: {err}");
+    }
+}
+
+#[cfg(unix)]
+async fn wait_for_signal() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        _ = hangup.recv() => {}
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+async fn wait_for_signal() -> std::io::Result<()> {
+    tokio::signal::ctrl_c().await
+}

@@ -1,0 +1,70 @@
+//! Puts the parts together: which models, tools and clock the program runs with.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use engine::hub::HubOptions;
+use engine::script::{self, NoJournal, ScriptedModel, SystemClock};
+use engine::session::ModelChoice;
+use engine::words::ModelId;
+
+/// What the scripted model says where no model is configured.
+const DEMO: &str = r#"
+model thought "No model is configured, so this is the scripted model that is built in."
+model text "You said: "
+model echo
+model usage {"input":12,"output":34}
+model loop
+"#;
+
+/// Says back what it hears.
+const ECHO: &str = "model echo\nmodel loop";
+
+/// Makes what all sessions share. `model` is `script:FILE`, or nothing for the scripted model that is built in.
+///
+/// # Errors
+/// Says which script cannot be read and why.
+pub fn hub_options(model: Option<&str>) -> anyhow::Result<HubOptions> {
+    let mut models = vec![
+        choice("script/demo", "Scripted demo", DEMO)?,
+        choice("script/echo", "Scripted echo", ECHO)?,
+    ];
+    if let Some(model) = model {
+        models.insert(0, from_file(model)?);
+    }
+    Ok(HubOptions {
+        models: models.into(),
+        tools: script::tools::all(),
+        journal: Arc::new(NoJournal),
+        clock: Arc::new(SystemClock),
+        max_requests_per_turn: 0,
+        no_progress: Duration::ZERO,
+        max_sessions: 0,
+    })
+}
+
+fn from_file(model: &str) -> anyhow::Result<ModelChoice> {
+    let Some(path) = model.strip_prefix("script:").map(PathBuf::from) else {
+        anyhow::bail!(
+            "there is no model `{model}`; so far a model is `script:FILE`, see conformance/README.md"
+        );
+    };
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("the script {} cannot be read", path.display()))?;
+    let name = path
+        .file_stem()
+        .map_or_else(|| "file".to_owned(), |stem| stem.to_string_lossy().into_owned());
+    choice("script/file", &format!("Script {name}"), &text)
+        .with_context(|| format!("the script {} cannot be used", path.display()))
+}
+
+fn choice(id: &str, name: &str, script: &str) -> anyhow::Result<ModelChoice> {
+    Ok(ModelChoice {
+        id: ModelId::new(id),
+        name: name.to_owned(),
+        context_size: 32_000,
+        model: Arc::new(ScriptedModel::parse(script)?),
+    })
+}

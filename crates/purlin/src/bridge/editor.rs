@@ -1,0 +1,412 @@
+//! The client as the engine sees it: shows events, asks for files, terminals and permission, with limits and time-outs.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use engine::Event;
+use engine::permission::{Answer, Question};
+use engine::ports::{
+    Editor, EditorError, ExitStatus, Form, FormAnswer, Offers, TerminalCommand, TerminalOutput,
+};
+use engine::words::{SessionId, TerminalId};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, sleep, timeout};
+use wire::acp::schema;
+use wire::{Code, RpcError};
+
+use super::update;
+use crate::limits::Limits;
+use crate::rate::Window;
+use crate::scope::Scope;
+use crate::serve::outbox::SESSION_BUDGET;
+use crate::serve::wake::{ClientCall, FromSession};
+
+/// What all sessions of a connection use to reach it.
+#[derive(Clone)]
+pub(crate) struct Outlet {
+    /// To the dispatcher. Full: the session waits.
+    pub(crate) to_dispatcher: mpsc::Sender<FromSession>,
+    /// Calls that nobody waits for any more. A place is reserved before a call is made, so giving up never waits.
+    pub(crate) abandoned: mpsc::Sender<u64>,
+    /// The numbers of our calls.
+    pub(crate) numbers: Arc<AtomicU64>,
+    /// What all sessions together may have waiting.
+    pub(crate) total: Arc<Semaphore>,
+}
+
+/// The client of one session.
+pub(crate) struct AcpEditor {
+    session: SessionId,
+    outlet: Outlet,
+    budget: Arc<Semaphore>,
+    offers: Offers,
+    limits: Arc<Limits>,
+    scope: Scope,
+    reads: Mutex<Window>,
+    writes: Mutex<Window>,
+}
+
+impl AcpEditor {
+    pub(crate) fn new(
+        session: SessionId,
+        outlet: Outlet,
+        budget: Arc<Semaphore>,
+        offers: Offers,
+        limits: Arc<Limits>,
+        scope: Scope,
+    ) -> AcpEditor {
+        AcpEditor {
+            session,
+            outlet,
+            budget,
+            offers,
+            scope,
+            reads: Mutex::new(Window::new(limits.reads_per_minute)),
+            writes: Mutex::new(Window::new(limits.writes_per_minute)),
+            limits,
+        }
+    }
+
+    /// Takes room in the budgets of the session and the connection; the outbox gives it back.
+    async fn take_room(&self, bytes: usize) -> Option<usize> {
+        let cost = bytes.min(SESSION_BUDGET);
+        let permits = u32::try_from(cost).ok()?;
+        self.budget.acquire_many(permits).await.ok()?.forget();
+        self.outlet.total.acquire_many(permits).await.ok()?.forget();
+        Some(cost)
+    }
+
+    /// Calls the client and waits for its answer. Dropping the future tells the client to stop.
+    async fn call<T: DeserializeOwned + Send + 'static>(
+        &self,
+        method: &'static str,
+        params: &(impl Serialize + Sync),
+    ) -> Result<T, RpcError> {
+        let gone = || RpcError::new(Code::TIMEOUT, GONE);
+        let params = serde_json::value::to_raw_value(params)
+            .map_err(|_| RpcError::of(Code::INTERNAL_ERROR))?;
+        let cost = self.take_room(params.get().len() + 64).await.ok_or_else(gone)?;
+        let permit = self.outlet.abandoned.clone().reserve_owned().await.map_err(|_| gone())?;
+        let number = self.outlet.numbers.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        let call = ClientCall {
+            number,
+            method,
+            params,
+            // A caller that has gone away needs no answer.
+            answer: Box::new(move |outcome| {
+                drop(sender.send(outcome.and_then(|raw| wire::acp::read(Some(raw)))))
+            }),
+        };
+        let sent = FromSession::Call { session: self.session.clone(), call, cost };
+        self.outlet.to_dispatcher.send(sent).await.map_err(|_| gone())?;
+        let mut guard = Abandon { permit: Some(permit), number };
+        let outcome = answer.await.unwrap_or_else(|_| Err(gone()));
+        guard.permit = None;
+        outcome
+    }
+
+    async fn call_in_time<T: DeserializeOwned + Send + 'static>(
+        &self,
+        method: &'static str,
+        params: &(impl Serialize + Sync),
+        seconds: u64,
+    ) -> Result<T, EditorError> {
+        match timeout(Duration::from_secs(seconds), self.call(method, params)).await {
+            Ok(outcome) => outcome.map_err(|err| refused(&err, None)),
+            Err(_) => Err(EditorError::TimedOut(method)),
+        }
+    }
+
+    /// Calls with a time-out and once more if it runs out, for calls that may be repeated.
+    async fn call_twice<T: DeserializeOwned + Send + 'static>(
+        &self,
+        method: &'static str,
+        params: &(impl Serialize + Sync),
+        seconds: u64,
+        path: &Path,
+    ) -> Result<T, EditorError> {
+        for _ in 0..2 {
+            if let Ok(outcome) =
+                timeout(Duration::from_secs(seconds), self.call(method, params)).await
+            {
+                return outcome.map_err(|err| refused(&err, Some(path)));
+            }
+            tracing::warn!(session = %self.session, method, "the client did not answer in time");
+        }
+        Err(EditorError::TimedOut(method))
+    }
+
+    fn session_id(&self) -> schema::SessionId {
+        schema::SessionId::new(self.session.to_shared())
+    }
+
+    fn terminal_params(&self, terminal: &TerminalId) -> TerminalParams {
+        TerminalParams {
+            session_id: self.session_id(),
+            terminal_id: schema::TerminalId::new(terminal.to_shared()),
+        }
+    }
+}
+
+const GONE: &str = "the client is gone";
+
+/// Gives a call up when it is dropped with its place still reserved.
+struct Abandon {
+    permit: Option<mpsc::OwnedPermit<u64>>,
+    number: u64,
+}
+
+impl Drop for Abandon {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            permit.send(self.number);
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TerminalParams {
+    session_id: schema::SessionId,
+    terminal_id: schema::TerminalId,
+}
+
+/// Waits until the rate allows one more.
+async fn wait_for(window: &Mutex<Window>) {
+    loop {
+        let taken = window.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
+        match taken {
+            Ok(()) => return,
+            Err(wait) => sleep(wait).await,
+        }
+    }
+}
+
+fn refused(err: &RpcError, path: Option<&Path>) -> EditorError {
+    match (err.code, path) {
+        (Code::FILE_NOT_FOUND | Code::RESOURCE_NOT_FOUND, Some(path)) => {
+            EditorError::FileNotFound(path.to_owned())
+        }
+        (Code::METHOD_NOT_FOUND, _) => {
+            EditorError::NotOffered("this method, although it announced it")
+        }
+        (Code::TIMEOUT, _) if err.message == GONE => EditorError::Gone,
+        _ => EditorError::Refused(err.message.chars().take(500).collect()),
+    }
+}
+
+impl Editor for AcpEditor {
+    fn show(&self, event: Event) -> BoxFuture<'_, ()> {
+        async move {
+            let is_wanted = match event {
+                Event::Notice { .. } => self.offers.notices,
+                Event::Compaction { .. } | Event::CompactionSummary { .. } => {
+                    self.offers.compaction
+                }
+                _ => true,
+            };
+            if !is_wanted {
+                return;
+            }
+            let bytes = update::text_of(&event).map_or(512, |text| text.len() + 64);
+            let Some(cost) = self.take_room(bytes).await else {
+                return;
+            };
+            let sent = FromSession::Event { session: self.session.clone(), event, cost };
+            if self.outlet.to_dispatcher.send(sent).await.is_err() {
+                tracing::debug!(session = %self.session, "an event had nobody to go to");
+            }
+        }
+        .boxed()
+    }
+
+    fn offers(&self) -> Offers {
+        self.offers
+    }
+
+    fn ask_permission(&self, question: Question) -> BoxFuture<'_, Result<Answer, EditorError>> {
+        async move {
+            let options = Answer::CHOICES.map(|(answer, id, name)| {
+                let kind = match answer {
+                    Answer::AllowOnce => schema::PermissionOptionKind::AllowOnce,
+                    Answer::AllowAlways => schema::PermissionOptionKind::AllowAlways,
+                    Answer::RejectAlways => schema::PermissionOptionKind::RejectAlways,
+                    Answer::RejectOnce | Answer::Cancelled => {
+                        schema::PermissionOptionKind::RejectOnce
+                    }
+                };
+                schema::PermissionOption::new(id, name, kind)
+            });
+            let params = schema::RequestPermissionRequest::new(
+                self.session_id(),
+                update::call_as_update(question.call),
+                options.to_vec(),
+            );
+            let answer: schema::RequestPermissionResponse = self
+                .call("session/request_permission", &params)
+                .await
+                .map_err(|err| refused(&err, None))?;
+            Ok(match answer.outcome {
+                schema::RequestPermissionOutcome::Selected(chosen) => {
+                    Answer::from_id(&chosen.option_id.0)
+                }
+                _ => Answer::Cancelled,
+            })
+        }
+        .boxed()
+    }
+
+    fn read_text_file(
+        &self,
+        path: PathBuf,
+        line: Option<u32>,
+        limit: Option<u32>,
+    ) -> BoxFuture<'_, Result<String, EditorError>> {
+        async move {
+            if !self.offers.read {
+                return Err(EditorError::NotOffered("file reads"));
+            }
+            let path = self.scope.check(&path)?;
+            wait_for(&self.reads).await;
+            let params =
+                schema::ReadTextFileRequest::new(self.session_id(), &path).line(line).limit(limit);
+            let seconds = self.limits.read_timeout_seconds;
+            let answer: schema::ReadTextFileResponse =
+                self.call_twice("fs/read_text_file", &params, seconds, &path).await?;
+            Ok(answer.content)
+        }
+        .boxed()
+    }
+
+    fn write_text_file(
+        &self,
+        path: PathBuf,
+        content: String,
+    ) -> BoxFuture<'_, Result<(), EditorError>> {
+        async move {
+            if !self.offers.write {
+                return Err(EditorError::NotOffered("file writes"));
+            }
+            let path = self.scope.check(&path)?;
+            wait_for(&self.writes).await;
+            let params = schema::WriteTextFileRequest::new(self.session_id(), &path, content);
+            let seconds = self.limits.write_timeout_seconds;
+            let _: schema::WriteTextFileResponse =
+                self.call_twice("fs/write_text_file", &params, seconds, &path).await?;
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn create_terminal(
+        &self,
+        command: TerminalCommand,
+    ) -> BoxFuture<'_, Result<TerminalId, EditorError>> {
+        async move {
+            if !self.offers.terminal {
+                return Err(EditorError::NotOffered("terminals"));
+            }
+            let params = schema::CreateTerminalRequest::new(self.session_id(), command.command)
+                .args(command.args)
+                .cwd(command.cwd)
+                .output_byte_limit(command.output_limit);
+            let seconds = self.limits.terminal_timeout_seconds;
+            let answer: schema::CreateTerminalResponse =
+                self.call_in_time("terminal/create", &params, seconds).await?;
+            Ok(TerminalId::new(answer.terminal_id.0))
+        }
+        .boxed()
+    }
+
+    fn terminal_output(
+        &self,
+        terminal: TerminalId,
+    ) -> BoxFuture<'_, Result<TerminalOutput, EditorError>> {
+        async move {
+            let seconds = self.limits.terminal_timeout_seconds;
+            let answer: schema::TerminalOutputResponse = self
+                .call_in_time("terminal/output", &self.terminal_params(&terminal), seconds)
+                .await?;
+            Ok(TerminalOutput { text: answer.output, is_truncated: answer.truncated })
+        }
+        .boxed()
+    }
+
+    fn wait_for_exit(
+        &self,
+        terminal: TerminalId,
+    ) -> BoxFuture<'_, Result<ExitStatus, EditorError>> {
+        async move {
+            let answer: schema::WaitForTerminalExitResponse = self
+                .call("terminal/wait_for_exit", &self.terminal_params(&terminal))
+                .await
+                .map_err(|err| refused(&err, None))?;
+            Ok(ExitStatus { code: answer.exit_status.exit_code, signal: answer.exit_status.signal })
+        }
+        .boxed()
+    }
+
+    fn kill_terminal(&self, terminal: TerminalId) -> BoxFuture<'_, Result<(), EditorError>> {
+        async move {
+            let seconds = self.limits.terminal_timeout_seconds;
+            let _: schema::KillTerminalResponse = self
+                .call_in_time("terminal/kill", &self.terminal_params(&terminal), seconds)
+                .await?;
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn release_terminal(&self, terminal: TerminalId) -> BoxFuture<'_, Result<(), EditorError>> {
+        async move {
+            let seconds = self.limits.terminal_timeout_seconds;
+            let _: schema::ReleaseTerminalResponse = self
+                .call_in_time("terminal/release", &self.terminal_params(&terminal), seconds)
+                .await?;
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn elicit(&self, form: Form) -> BoxFuture<'_, Result<FormAnswer, EditorError>> {
+        async move {
+            if !self.offers.form {
+                return Err(EditorError::NotOffered("questions to the user"));
+            }
+            let mut scope = schema::ElicitationSessionScope::new(self.session_id());
+            scope.tool_call_id = form.call.map(|call| schema::ToolCallId::new(call.to_shared()));
+            let fields = schema::ElicitationSchema::new().property(
+                "answer",
+                schema::StringPropertySchema::new(),
+                true,
+            );
+            let mode = schema::ElicitationFormMode::new(scope, fields);
+            let params = schema::CreateElicitationRequest::new(mode, form.message);
+            let answer: schema::CreateElicitationResponse = self
+                .call("elicitation/create", &params)
+                .await
+                .map_err(|err| refused(&err, None))?;
+            Ok(match answer.action {
+                schema::ElicitationAction::Accept(accept) => {
+                    let given = accept.content.and_then(|mut content| content.remove("answer"));
+                    match given {
+                        Some(schema::ElicitationContentValue::String(text)) => {
+                            FormAnswer::Text(text)
+                        }
+                        _ => FormAnswer::Declined,
+                    }
+                }
+                schema::ElicitationAction::Cancel => FormAnswer::Cancelled,
+                _ => FormAnswer::Declined,
+            })
+        }
+        .boxed()
+    }
+}

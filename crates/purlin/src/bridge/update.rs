@@ -1,0 +1,447 @@
+//! Events to updates: one match, no IO. Also the cutting and joining of text, so that every update stays small.
+
+use engine::Event;
+use engine::event::{CompactionStatus, Severity};
+use engine::words::{
+    Block, Location, PlanEntry, PlanStatus, Priority, SessionId, ToolCall, ToolContent, ToolKind,
+    ToolStatus, ToolUpdate,
+};
+use serde::Serialize;
+use serde_json::Value;
+use wire::acp::schema;
+use wire::rpc;
+
+use super::{block_out, options_out};
+
+/// Appends the event as one `session/update` line, cut where it would be longer than `most`.
+pub(crate) fn print(out: &mut Vec<u8>, session: &SessionId, event: Event, most: usize) {
+    let start = out.len();
+    let shortened =
+        matches!(event, Event::ToolCall(_) | Event::ToolUpdate(..)).then(|| event.clone());
+    print_whole(out, session, event);
+    if out.len() - start > most
+        && let Some(event) = shortened
+    {
+        out.truncate(start);
+        print_whole(out, session, shorten(event, most));
+    }
+}
+
+fn print_whole(out: &mut Vec<u8>, session: &SessionId, event: Event) {
+    let session_id = schema::SessionId::new(session.to_shared());
+    let printed = match event {
+        Event::ToolCall(call) => {
+            rpc::print_note(out, "session/update", &Note { session_id, update: &call_out(*call) })
+        }
+        event => {
+            rpc::print_note(out, "session/update", &Note { session_id, update: &event_out(event) })
+        }
+    };
+    if let Err(err) = printed {
+        tracing::error!(%session, "an update could not be written: {err}");
+    }
+}
+
+/// The parameters of `session/update`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Note<'a, T> {
+    session_id: schema::SessionId,
+    update: &'a T,
+}
+
+/// A first tool call that always says its status and kind: the schema's own type leaves defaults out, and some
+/// clients look for them.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CallOut {
+    session_update: &'static str,
+    tool_call_id: schema::ToolCallId,
+    title: String,
+    name: String,
+    kind: schema::ToolKind,
+    status: schema::ToolCallStatus,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    content: Vec<schema::ToolCallContent>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    locations: Vec<schema::ToolCallLocation>,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    raw_input: Value,
+}
+
+fn call_out(call: ToolCall) -> CallOut {
+    CallOut {
+        session_update: "tool_call",
+        tool_call_id: schema::ToolCallId::new(call.id.to_shared()),
+        title: call.title,
+        name: call.name,
+        kind: kind_out(call.kind),
+        status: status_out(call.status),
+        content: call.content.into_iter().map(content_out).collect(),
+        locations: call.locations.into_iter().map(location_out).collect(),
+        raw_input: call.raw_input,
+    }
+}
+
+fn event_out(event: Event) -> schema::SessionUpdate {
+    use schema::SessionUpdate;
+    match event {
+        Event::User { message, block } => {
+            SessionUpdate::UserMessageChunk(chunk(message.to_shared(), block))
+        }
+        Event::Text { message, text } => {
+            SessionUpdate::AgentMessageChunk(chunk(message.to_shared(), Block::Text(text)))
+        }
+        Event::Thought { message, text } => {
+            SessionUpdate::AgentThoughtChunk(chunk(message.to_shared(), Block::Text(text)))
+        }
+        Event::Block { message, block } => {
+            SessionUpdate::AgentMessageChunk(chunk(message.to_shared(), block))
+        }
+        Event::ToolCall(call) => SessionUpdate::ToolCallUpdate(call_as_update(*call)),
+        Event::ToolUpdate(id, update) => {
+            SessionUpdate::ToolCallUpdate(schema::ToolCallUpdate::new(
+                schema::ToolCallId::new(id.to_shared()),
+                update_fields(*update),
+            ))
+        }
+        Event::Plan(entries) => SessionUpdate::Plan(schema::Plan::new(
+            entries.into_iter().map(plan_entry_out).collect(),
+        )),
+        Event::Commands(commands) => {
+            let commands = commands.iter().map(|command| {
+                let hint = command.hint.map(|hint| {
+                    schema::AvailableCommandInput::Unstructured(
+                        schema::UnstructuredCommandInput::new(hint),
+                    )
+                });
+                schema::AvailableCommand::new(command.name, command.description).input(hint)
+            });
+            SessionUpdate::AvailableCommandsUpdate(schema::AvailableCommandsUpdate::new(
+                commands.collect(),
+            ))
+        }
+        Event::Mode(mode) => SessionUpdate::CurrentModeUpdate(schema::CurrentModeUpdate::new(
+            schema::SessionModeId::new(mode.to_shared()),
+        )),
+        Event::Settings(settings) => SessionUpdate::ConfigOptionUpdate(
+            schema::ConfigOptionUpdate::new(options_out(&settings)),
+        ),
+        Event::Info { title, updated_at } => {
+            let mut info = schema::SessionInfoUpdate::new();
+            if let Some(title) = title {
+                info = info.title(title);
+            }
+            if let Some(updated_at) = updated_at {
+                info = info.updated_at(updated_at);
+            }
+            SessionUpdate::SessionInfoUpdate(info)
+        }
+        Event::Usage { used, size, cost } => {
+            let cost = cost.map(|amount| schema::Cost::new(amount, "USD"));
+            SessionUpdate::UsageUpdate(schema::UsageUpdate::new(used, size).cost(cost))
+        }
+        Event::Notice { severity, title, description } => {
+            let severity = match severity {
+                Severity::Info => schema::NoticeSeverity::Info,
+                Severity::Warning => schema::NoticeSeverity::Warning,
+                Severity::Error => schema::NoticeSeverity::Error,
+            };
+            SessionUpdate::Notice(schema::Notice::new(severity, title).description(description))
+        }
+        Event::Compaction { id, status, error } => {
+            let status = match status {
+                CompactionStatus::InProgress => schema::CompactionStatus::InProgress,
+                CompactionStatus::Completed => schema::CompactionStatus::Completed,
+                CompactionStatus::Failed => schema::CompactionStatus::Failed,
+                CompactionStatus::Cancelled => schema::CompactionStatus::Cancelled,
+            };
+            let mut update = schema::CompactionUpdate::new(schema::CompactionId::new(id), status);
+            if let Some(error) = error {
+                update = update.error(error);
+            }
+            SessionUpdate::CompactionUpdate(update)
+        }
+        Event::CompactionSummary { id, text } => {
+            SessionUpdate::CompactionSummaryChunk(schema::CompactionSummaryChunk::new(
+                schema::CompactionId::new(id),
+                block_out(Block::Text(text)),
+            ))
+        }
+    }
+}
+
+fn chunk(message: std::sync::Arc<str>, block: Block) -> schema::ContentChunk {
+    schema::ContentChunk::new(block_out(block)).message_id(schema::MessageId::new(message))
+}
+
+/// Writes a call in the form that a permission request carries.
+pub(crate) fn call_as_update(call: ToolCall) -> schema::ToolCallUpdate {
+    let fields = schema::ToolCallUpdateFields::new()
+        .title(call.title)
+        .name(call.name)
+        .kind(kind_out(call.kind))
+        .status(status_out(call.status))
+        .content(call.content.into_iter().map(content_out).collect::<Vec<_>>())
+        .locations(call.locations.into_iter().map(location_out).collect::<Vec<_>>())
+        .raw_input(call.raw_input);
+    schema::ToolCallUpdate::new(schema::ToolCallId::new(call.id.to_shared()), fields)
+}
+
+fn update_fields(update: ToolUpdate) -> schema::ToolCallUpdateFields {
+    schema::ToolCallUpdateFields::new()
+        .status(update.status.map(status_out))
+        .content(
+            update.content.map(|content| content.into_iter().map(content_out).collect::<Vec<_>>()),
+        )
+        .raw_output(update.raw_output)
+}
+
+fn content_out(content: ToolContent) -> schema::ToolCallContent {
+    match content {
+        ToolContent::Block(block) => {
+            schema::ToolCallContent::Content(schema::Content::new(block_out(block)))
+        }
+        ToolContent::Diff { path, old, new } => {
+            schema::ToolCallContent::Diff(schema::Diff::new(path, new).old_text(old))
+        }
+        ToolContent::Terminal(id) => schema::ToolCallContent::Terminal(schema::Terminal::new(
+            schema::TerminalId::new(id.to_shared()),
+        )),
+    }
+}
+
+fn location_out(location: Location) -> schema::ToolCallLocation {
+    schema::ToolCallLocation::new(location.path).line(location.line)
+}
+
+fn kind_out(kind: ToolKind) -> schema::ToolKind {
+    match kind {
+        ToolKind::Read => schema::ToolKind::Read,
+        ToolKind::Edit => schema::ToolKind::Edit,
+        ToolKind::Delete => schema::ToolKind::Delete,
+        ToolKind::Move => schema::ToolKind::Move,
+        ToolKind::Search => schema::ToolKind::Search,
+        ToolKind::Execute => schema::ToolKind::Execute,
+        ToolKind::Think => schema::ToolKind::Think,
+        ToolKind::Fetch => schema::ToolKind::Fetch,
+        ToolKind::SwitchMode => schema::ToolKind::SwitchMode,
+        ToolKind::Other => schema::ToolKind::Other,
+    }
+}
+
+fn status_out(status: ToolStatus) -> schema::ToolCallStatus {
+    match status {
+        ToolStatus::Pending => schema::ToolCallStatus::Pending,
+        ToolStatus::InProgress => schema::ToolCallStatus::InProgress,
+        ToolStatus::Completed => schema::ToolCallStatus::Completed,
+        ToolStatus::Failed => schema::ToolCallStatus::Failed,
+    }
+}
+
+fn plan_entry_out(entry: PlanEntry) -> schema::PlanEntry {
+    let priority = match entry.priority {
+        Priority::High => schema::PlanEntryPriority::High,
+        Priority::Medium => schema::PlanEntryPriority::Medium,
+        Priority::Low => schema::PlanEntryPriority::Low,
+    };
+    let status = match entry.status {
+        PlanStatus::Pending => schema::PlanEntryStatus::Pending,
+        PlanStatus::InProgress => schema::PlanEntryStatus::InProgress,
+        PlanStatus::Completed => schema::PlanEntryStatus::Completed,
+    };
+    schema::PlanEntry::new(entry.content, priority, status)
+}
+
+/// Returns the text of an event that is a piece of text, which can be joined and cut.
+pub(crate) fn text_of(event: &Event) -> Option<&str> {
+    match event {
+        Event::Text { text, .. } | Event::Thought { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+/// Returns the same event with other text.
+pub(crate) fn with_text(event: &Event, text: String) -> Event {
+    match event {
+        Event::Text { message, .. } => Event::Text { message: message.clone(), text },
+        Event::Thought { message, .. } => Event::Thought { message: message.clone(), text },
+        other => other.clone(),
+    }
+}
+
+/// Appends the text of `next` to `event` if both are pieces of the same message.
+pub(crate) fn append_text(event: &mut Event, next: &Event) -> bool {
+    match (event, next) {
+        (Event::Text { message, text }, Event::Text { message: other, text: more })
+        | (Event::Thought { message, text }, Event::Thought { message: other, text: more })
+            if message == other =>
+        {
+            text.push_str(more);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Returns how many bytes a text has inside a JSON string.
+pub(crate) fn json_length(text: &str) -> usize {
+    text.bytes().map(|byte| json_bytes(byte)).sum()
+}
+
+fn json_bytes(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
+        0..0x20 => 6,
+        _ => 1,
+    }
+}
+
+/// Cuts a text between characters into pieces of at most `most` bytes of JSON.
+pub(crate) fn split_text(text: &str, most: usize) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut length = 0;
+        let fits = |(_, character): &(usize, char)| {
+            let mut bytes = [0; 4];
+            length += json_length(character.encode_utf8(&mut bytes));
+            length <= most
+        };
+        let end = rest
+            .char_indices()
+            .take_while(fits)
+            .last()
+            .map_or(1, |(at, character)| at + character.len_utf8());
+        let (piece, behind) = rest.split_at(rest.ceil_char_boundary(end));
+        rest = behind;
+        Some(piece)
+    })
+}
+
+/// Cuts what a tool shows, so that the update fits: long texts lose their middle, what is left over is dropped.
+fn shorten(event: Event, most: usize) -> Event {
+    let room = most / 4;
+    let cut = |content: Vec<ToolContent>| {
+        content.into_iter().take(8).map(|content| shorten_content(content, room / 8)).collect()
+    };
+    match event {
+        Event::ToolCall(mut call) => {
+            call.content = cut(std::mem::take(&mut call.content));
+            call.locations.truncate(64);
+            call.title = shorten_text(&call.title, 1024);
+            call.raw_input = shorten_value(std::mem::take(&mut call.raw_input), room);
+            Event::ToolCall(call)
+        }
+        Event::ToolUpdate(id, mut update) => {
+            update.content = update.content.take().map(cut);
+            update.raw_output = update.raw_output.take().map(|value| shorten_value(value, room));
+            Event::ToolUpdate(id, update)
+        }
+        other => other,
+    }
+}
+
+fn shorten_content(content: ToolContent, room: usize) -> ToolContent {
+    match content {
+        ToolContent::Block(Block::Text(text)) => {
+            ToolContent::Block(Block::Text(shorten_text(&text, room)))
+        }
+        ToolContent::Diff { path, old, new } => {
+            let size = new.len() + old.as_ref().map_or(0, String::len);
+            if size <= room {
+                return ToolContent::Diff { path, old, new };
+            }
+            let text =
+                format!("{}: the change is too large to show ({size} bytes)", path.display());
+            ToolContent::Block(Block::Text(text))
+        }
+        ToolContent::Block(block) => {
+            let text = match block {
+                Block::Image(_) => "(an image too large to show)",
+                _ => "(content too large to show)",
+            };
+            ToolContent::Block(Block::Text(text.to_owned()))
+        }
+        ToolContent::Terminal(id) => ToolContent::Terminal(id),
+    }
+}
+
+/// Keeps the head and the tail of a text.
+fn shorten_text(text: &str, room: usize) -> String {
+    if json_length(text) <= room {
+        return text.to_owned();
+    }
+    // Six bytes of JSON for each byte of text at the worst.
+    let half = room / 12;
+    let head = &text[..text.floor_char_boundary(half)];
+    let tail = &text[text.ceil_char_boundary(text.len() - half.min(text.len()))..];
+    let left_out = text.len() - head.len() - tail.len();
+    format!("{head}\n… {left_out} bytes left out …\n{tail}")
+}
+
+fn shorten_value(value: Value, room: usize) -> Value {
+    if value.to_string().len() <= room {
+        value
+    } else {
+        Value::String("(too large to show)".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::words::{MessageId, ToolCallId};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn line(event: Event) -> Value {
+        let mut out = Vec::new();
+        print(&mut out, &SessionId::new("s"), event, 100 * 1024);
+        assert!(out.len() <= 100 * 1024, "{} bytes", out.len());
+        serde_json::from_slice::<Value>(&out).unwrap()["params"]["update"].clone()
+    }
+
+    // R: W10
+    #[test]
+    fn large_tool_output_is_cut_to_fit() {
+        let text = "\u{1b}[31mé\n".repeat(100_000);
+        let content = vec![ToolContent::Block(Block::Text(text.clone()))];
+        let update = ToolUpdate { content: Some(content), ..ToolUpdate::default() };
+        let shown = line(Event::ToolUpdate(ToolCallId::new("t"), Box::new(update)));
+        assert!(
+            shown["content"][0]["content"]["text"].as_str().unwrap().contains("bytes left out")
+        );
+        let diff = ToolContent::Diff { path: "/w/a".into(), old: None, new: text };
+        let update = ToolUpdate { content: Some(vec![diff]), ..ToolUpdate::default() };
+        let shown = line(Event::ToolUpdate(ToolCallId::new("t"), Box::new(update)));
+        assert!(
+            shown["content"][0]["content"]["text"]
+                .as_str()
+                .unwrap()
+                .starts_with("/w/a: the change is too large")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn split_text_loses_nothing_and_fits(text in any::<String>(), most in 12usize..200) {
+            let pieces: Vec<&str> = split_text(&text, most).collect();
+            prop_assert_eq!(pieces.concat(), text);
+            prop_assert!(pieces.iter().all(|piece| json_length(piece) <= most && !piece.is_empty()));
+        }
+
+        #[test]
+        fn json_length_is_what_serde_writes(text in any::<String>()) {
+            prop_assert_eq!(json_length(&text) + 2, serde_json::to_string(&text).unwrap().len());
+        }
+
+        #[test]
+        fn text_of_a_chunk_comes_back(text in any::<String>()) {
+            let shown = line(Event::Text { message: MessageId::new("m"), text: text.clone() });
+            prop_assert_eq!(shown["content"]["text"].as_str(), Some(text.as_str()));
+        }
+    }
+}

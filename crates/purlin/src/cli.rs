@@ -1,0 +1,87 @@
+//! The command line: what can be typed, and where it goes.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::acp::{self, AcpOptions};
+use crate::run::{self, RunOptions};
+use crate::{env, log};
+
+/// A coding agent that editors drive over the Agent Client Protocol.
+#[derive(Debug, Parser)]
+#[command(name = "purlin", version, about, long_about = None)]
+struct Cli {
+    /// How much to log on stderr: error, warn, info, debug or trace
+    #[arg(long, global = true, value_name = "LEVEL")]
+    log: Option<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve an editor on stdin and stdout
+    Acp {
+        /// The model to use: script:FILE
+        #[arg(long, value_name = "MODEL")]
+        model: Option<String>,
+        /// The configuration file, instead of purlin.json in the user's configuration folder
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Ask one thing from the shell
+    Run {
+        /// What to ask
+        prompt: String,
+        /// The folder to work in
+        #[arg(long, value_name = "FOLDER", default_value = ".")]
+        cwd: PathBuf,
+        /// The model to use
+        #[arg(long, value_name = "MODEL")]
+        model: Option<String>,
+        /// The mode to work in: build, plan or ask
+        #[arg(long, value_name = "MODE")]
+        mode: Option<String>,
+        /// Print every update as a line of JSON
+        #[arg(long)]
+        json: bool,
+        /// Allow whatever is asked for, once each
+        #[arg(long)]
+        allow: bool,
+        /// The agent to start, instead of this program: a command and its arguments
+        #[arg(long, value_name = "COMMAND", num_args = 1.., allow_hyphen_values = true)]
+        agent: Vec<String>,
+    },
+}
+
+/// Runs the program.
+///
+/// # Errors
+/// Anything that should end it with a message.
+pub fn main() -> anyhow::Result<ExitCode> {
+    let cli = Cli::parse();
+    log::start(cli.log.or_else(env::log_level).as_deref());
+    match cli.command {
+        Command::Acp { model, config } => acp::run(AcpOptions { model, config }),
+        Command::Run { prompt, cwd, model, mode, json, allow, agent } => {
+            let cwd =
+                cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;
+            let agent = if agent.is_empty() { this_program(model.as_deref())? } else { agent };
+            let options = RunOptions { prompt, agent, cwd, json, model: None, mode, allow };
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(run::run(options))
+        }
+    }
+}
+
+/// Our own agent, as a command.
+fn this_program(model: Option<&str>) -> anyhow::Result<Vec<String>> {
+    let program = std::env::current_exe()?;
+    let mut command = vec![program.to_string_lossy().into_owned(), "acp".to_owned()];
+    if let Some(model) = model {
+        command.extend(["--model".to_owned(), model.to_owned()]);
+    }
+    Ok(command)
+}

@@ -1,0 +1,123 @@
+//! `purlin.json`: JSON with comments, in the user's configuration folder. A mistake in it is reported, never fatal.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::env;
+use crate::limits::Limits;
+
+/// What the file may hold.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Config {
+    /// Sizes, rates and time-outs; see docs/limits.md.
+    pub limits: Limits,
+    /// The model to use, such as `script:FILE`.
+    pub model: Option<String>,
+}
+
+impl Config {
+    /// Reads the configuration: the given file, or the user's own.
+    ///
+    /// Returns it with what is wrong in it, for the log. What is wrong counts as not written.
+    #[must_use]
+    pub fn load(file: Option<PathBuf>) -> (Config, Vec<String>) {
+        let is_given = file.is_some();
+        let Some(path) = file.or_else(|| Some(env::config_folder()?.join("purlin.json"))) else {
+            return (Config::default(), Vec::new());
+        };
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Config::parse(&text, &path),
+            Err(err) if err.kind() == std::io::ErrorKind::NotFound && !is_given => {
+                (Config::default(), Vec::new())
+            }
+            Err(err) => {
+                (Config::default(), vec![format!("{}: cannot be read: {err}", path.display())])
+            }
+        }
+    }
+
+    fn parse(text: &str, path: &Path) -> (Config, Vec<String>) {
+        let at = path.display();
+        let value = match jsonc_parser::parse_to_serde_value::<Value>(
+            text,
+            &jsonc_parser::ParseOptions::default(),
+        ) {
+            Ok(value) => value,
+            Err(err) => return (Config::default(), vec![format!("{at}: {err}")]),
+        };
+        let mut problems = Vec::new();
+        let mut config = Config::default();
+        let Value::Object(members) = value else {
+            return (config, vec![format!("{at}: must hold an object")]);
+        };
+        for (key, value) in members {
+            match key.as_str() {
+                "$schema" => {}
+                "limits" => {
+                    config.limits =
+                        limits(value, &mut |problem| problems.push(format!("{at}: {problem}")))
+                }
+                "model" => match value {
+                    Value::String(model) => config.model = Some(model),
+                    _ => problems.push(format!("{at}: `model` must be a text")),
+                },
+                _ => problems.push(format!("{at}: `{key}` is not a key we know")),
+            }
+        }
+        (config, problems)
+    }
+}
+
+/// Reads the limits one by one, so that one mistake does not undo the others.
+fn limits(value: Value, report: &mut impl FnMut(String)) -> Limits {
+    let Value::Object(given) = value else {
+        report("`limits` must be an object".to_owned());
+        return Limits::default();
+    };
+    let mut known = serde_json::Map::new();
+    for (key, value) in given {
+        if !Limits::TABLE.iter().any(|(name, _, _)| *name == key) {
+            report(format!("`limits.{key}` is not a limit we know; docs/limits.md lists them"));
+        } else if value.as_u64().is_none() {
+            report(format!("`limits.{key}` must be a whole number"));
+        } else {
+            known.insert(key, value);
+        }
+    }
+    serde_json::from_value(Value::Object(known)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_mistake_does_not_undo_the_rest() {
+        let text = r#"{
+            // comments are fine
+            "limits": { "prompts_per_minute": 3, "max_prompt_bytes": "big", "typo": 1 },
+            "modle": "x",
+        }"#;
+        let (config, problems) = Config::parse(text, Path::new("purlin.json"));
+        assert_eq!(config.limits.prompts_per_minute, 3);
+        assert_eq!(config.limits.max_prompt_bytes, Limits::default().max_prompt_bytes);
+        assert_eq!(
+            problems,
+            [
+                "purlin.json: `limits.max_prompt_bytes` must be a whole number",
+                "purlin.json: `limits.typo` is not a limit we know; docs/limits.md lists them",
+                "purlin.json: `modle` is not a key we know",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_not_json_leaves_the_defaults() {
+        let (config, problems) = Config::parse("{ nonsense", Path::new("purlin.json"));
+        assert_eq!(config, Config::default());
+        assert_eq!(problems.len(), 1);
+    }
+}

@@ -1,0 +1,30 @@
+//! The environment: the only place that reads its variables.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+fn text(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn path(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name)
+        .map(OsString::into_string)
+        .and_then(Result::ok)
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+}
+
+/// Returns the folder of the user's configuration, by the XDG rules.
+#[must_use]
+pub(crate) fn config_folder() -> Option<PathBuf> {
+    let base = path("XDG_CONFIG_HOME").or_else(|| Some(path("HOME")?.join(".config")))?;
+    Some(base.join("purlin"))
+}
+
+/// Returns the log level that was asked for.
+#[must_use]
+pub(crate) fn log_level() -> Option<String> {
+    text("PURLIN_LOG")
+}

@@ -1,0 +1,93 @@
+//! The one place where failures get their codes.
+
+use engine::Error;
+use serde_json::json;
+use wire::{Code, RpcError};
+
+/// Gives the code, the kind and the words of every error of the engine.
+///
+/// `reference` names the place in the log for failures whose inside must not be shown.
+pub(crate) fn error_out(err: &Error, reference: &str) -> RpcError {
+    let (code, kind) = match err {
+        Error::NoSuchSession(_) => (Code::SESSION_NOT_FOUND, "session_not_found"),
+        Error::Busy(_) => (Code::SESSION_LOCKED, "turn_running"),
+        Error::TooManySessions(_) => (Code::RATE_LIMITED, "too_many_sessions"),
+        Error::NoSuchMode(_) => (Code::INVALID_PARAMS, "no_such_mode"),
+        Error::NoSuchModel(_) => (Code::INVALID_PARAMS, "no_such_model"),
+        Error::BadPrompt(_) => (Code::INVALID_PARAMS, "bad_prompt"),
+        Error::AuthNeeded => (Code::AUTH_REQUIRED, "auth_required"),
+        Error::NoProgress(_) => (Code::TIMEOUT, "no_progress"),
+        Error::ClientStalled(_) => (Code::TIMEOUT, "client_not_reading"),
+        Error::Model(_) => (Code::INTERNAL_ERROR, "model_failed"),
+        Error::Journal(_) => (Code::INTERNAL_ERROR, "not_stored"),
+        Error::Broken => (Code::INTERNAL_ERROR, "internal"),
+    };
+    let error = RpcError::of(code).with("kind", json!(kind));
+    match err {
+        // What a client said is not repeated as it came: an id or a name may be anything.
+        Error::NoSuchSession(_) => {
+            error.details("There is no such session; open one with session/new")
+        }
+        Error::NoSuchMode(_) => error.details("There is no such mode; session/new lists the modes"),
+        Error::NoSuchModel(_) => {
+            error.details("There is no such model; session/new lists the models")
+        }
+        Error::Busy(_) => {
+            error.details("The session already runs a turn; wait for it or cancel it")
+        }
+        Error::AuthNeeded => error.details("Log in first; initialize lists the ways"),
+        Error::Journal(_) | Error::Broken => error
+            .details("A fault of ours; the log has it under this reference")
+            .with("reference", json!(reference)),
+        Error::TooManySessions(_)
+        | Error::BadPrompt(_)
+        | Error::NoProgress(_)
+        | Error::ClientStalled(_)
+        | Error::Model(_) => error.details(err.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use engine::words::{ModeId, ModelId, SessionId};
+    use expect_test::expect;
+
+    use super::*;
+
+    // R: W7, W8
+    #[test]
+    fn the_whole_table() {
+        let all = [
+            Error::NoSuchSession(SessionId::new("sk-secret")),
+            Error::Busy(SessionId::new("sk-secret")),
+            Error::TooManySessions(1000),
+            Error::NoSuchMode(ModeId::new("sk-secret")),
+            Error::NoSuchModel(ModelId::new("sk-secret")),
+            Error::BadPrompt("the prompt is empty".to_owned()),
+            Error::AuthNeeded,
+            Error::NoProgress(Duration::from_secs(300)),
+            Error::ClientStalled(Duration::from_secs(300)),
+            Error::Model("the provider is overloaded".to_owned()),
+            Error::Journal("/home/me/secret/path is full".to_owned()),
+            Error::Broken,
+        ];
+        let table: String = all
+            .iter()
+            .map(|err| {
+                let error = error_out(err, "REF");
+                let data = error.data.unwrap();
+                format!(
+                    "{} {} · {} · {}\n",
+                    error.code.0,
+                    error.message,
+                    data["kind"].as_str().unwrap(),
+                    data["details"].as_str().unwrap()
+                )
+            })
+            .collect();
+        assert!(!table.contains("secret"), "{table}");
+        expect![[r#""#]].assert_eq(&table);
+    }
+}

@@ -1,0 +1,76 @@
+//! Serving one client: the reader, the dispatcher and the writer of a connection, and the hub behind them.
+//!
+//! [`serve`] knows channels only; `serve::stdio` moves the bytes of stdin and stdout.
+
+mod calls;
+mod dispatcher;
+pub(crate) mod outbox;
+pub mod stdio;
+pub(crate) mod wake;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use engine::hub::{Hub, HubOptions};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::bridge::editor::Outlet;
+use crate::limits::Limits;
+use dispatcher::{Channels, Dispatcher};
+
+/// What a connection is served with.
+pub struct Options {
+    /// The limits in force.
+    pub limits: Limits,
+    /// What all sessions share; the limits are taken over from `limits`.
+    pub hub: HubOptions,
+    /// Ends the connection, as the end of input does.
+    pub stop: CancellationToken,
+}
+
+/// The two directions of a connection, as channels.
+pub struct Pipes {
+    /// What the client sends, as it comes; the end of the channel is the end of input. The reader waits while it is full.
+    pub input: mpsc::Receiver<Vec<u8>>,
+    /// What the client is to get, a batch of whole lines each. Holds one batch: the next is sent when the last is written.
+    pub output: mpsc::Sender<Vec<u8>>,
+    /// Each batch, given back when it is written, or the error that ended the output.
+    pub written: mpsc::Receiver<std::io::Result<Vec<u8>>>,
+}
+
+/// How many events and answers may be under way to the dispatcher. Full: the session waits.
+const FROM_SESSIONS: usize = 1024;
+/// How many calls to the client may be open at once. Full: the next call waits.
+const OPEN_CALLS: usize = 1024;
+
+/// Serves a client until it closes its end or `stop` fires, then ends everything that runs for it.
+pub async fn serve(pipes: Pipes, options: Options) {
+    let Options { limits, hub, stop } = options;
+    let hub = HubOptions {
+        max_requests_per_turn: usize::try_from(limits.max_requests_per_turn).unwrap_or(usize::MAX),
+        max_sessions: usize::try_from(limits.max_sessions).unwrap_or(usize::MAX),
+        no_progress: limits.no_progress(),
+        ..hub
+    };
+    let clock = Arc::clone(&hub.clock);
+    let (hub, hub_handle) = Hub::new(hub);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(hub.run());
+    let (to_dispatcher, from_sessions) = mpsc::channel(FROM_SESSIONS);
+    let (abandoned, abandoned_calls) = mpsc::channel(OPEN_CALLS);
+    let outbox = outbox::Outbox::new(&limits);
+    let outlet = Outlet {
+        to_dispatcher,
+        abandoned,
+        numbers: Arc::new(AtomicU64::new(1)),
+        total: outbox.total(),
+    };
+    let channels = Channels { pipes, from_sessions, abandoned_calls, stop };
+    Dispatcher::new(Arc::new(limits), outbox, outlet, hub_handle, clock).run(channels).await;
+    // The dispatcher dropped the hub's handle and every session's; what still runs has been cancelled.
+    if tokio::time::timeout(dispatcher::GRACE, tasks.join_next()).await.is_err() {
+        tracing::warn!("a session did not end in time and is dropped");
+    }
+}

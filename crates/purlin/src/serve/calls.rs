@@ -1,0 +1,294 @@
+//! What each method of the protocol does: one arm per method, nothing that waits.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use engine::Reply;
+use engine::hub::HubCommand;
+use engine::session::Command;
+use engine::words::{ModeId, ModelId, SessionId, StopReason};
+use engine::{Error, session};
+use serde_json::json;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use wire::acp::{AgentCall, AgentNote, ProtocolVersion, fault, schema};
+use wire::{Code, RequestId, RpcError};
+
+use super::dispatcher::{Dispatcher, Turn};
+use super::outbox::SESSION_BUDGET;
+use super::wake::{Answer, FromSession, Shape};
+use crate::bridge;
+use crate::bridge::editor::AcpEditor;
+use crate::scope::Scope;
+
+/// The one way to log in there is while no model needs a key.
+const LOGIN: &str = "local";
+
+impl Dispatcher {
+    pub(super) fn on_call(&mut self, id: RequestId, call: AgentCall) {
+        let done = match call {
+            AgentCall::Initialize(request) => {
+                let reply = self.initialize(&request);
+                self.answer(&id, &reply);
+                Ok(())
+            }
+            AgentCall::Authenticate(request) => self.authenticate(&id, &request),
+            AgentCall::Logout => {
+                self.is_logged_in = false;
+                self.answer(&id, &json!({}));
+                Ok(())
+            }
+            AgentCall::NewSession(request) => self.new_session(&id, request),
+            AgentCall::Prompt(request) => self.prompt(&id, request),
+            AgentCall::SetMode(request) => {
+                let mode = ModeId::new(request.mode_id.0);
+                self.set(&id, &request.session_id, Shape::Empty, |reply| {
+                    Command::SetMode(mode, reply)
+                })
+            }
+            AgentCall::SetModel(request) => {
+                let model = ModelId::new(request.model_id);
+                self.set(&id, &request.session_id, Shape::Empty, |reply| {
+                    Command::SetModel(model, reply)
+                })
+            }
+            AgentCall::SetConfigOption(request) => self.set_config_option(&id, &request),
+            AgentCall::Close(request) => self.close(&id, &request.session_id),
+        };
+        if let Err(error) = done {
+            self.refuse(&id, &error);
+        }
+    }
+
+    pub(super) fn on_note(&mut self, note: AgentNote) {
+        match note {
+            AgentNote::Cancel(cancel) => match self.sessions.get(&session_in(&cancel.session_id)) {
+                // Fired here and now: a cancel never waits behind the prompt it is for.
+                Some(entry) => entry.turn.iter().for_each(|turn| turn.cancel.cancel()),
+                None => tracing::warn!("a cancel for no session is ignored"),
+            },
+            AgentNote::CancelRequest(call) => {
+                let turns = self.sessions.values().filter_map(|entry| entry.turn.as_ref());
+                turns.filter(|turn| turn.call == call).for_each(|turn| turn.cancel.cancel());
+            }
+        }
+    }
+
+    fn initialize(&mut self, request: &schema::InitializeRequest) -> schema::InitializeResponse {
+        let offers = bridge::offers_in(&request.client_capabilities);
+        let client =
+            request.client_info.as_ref().map_or("a client without a name", |info| &*info.name);
+        tracing::info!(client = %printable(client), ?offers, "initialize");
+        if request.protocol_version != ProtocolVersion::V1 {
+            tracing::warn!(asked = ?request.protocol_version, "answered with version 1, the one spoken here");
+        }
+        self.client = Some(offers);
+        let capabilities = schema::AgentCapabilities::new()
+            .prompt_capabilities(
+                schema::PromptCapabilities::new().image(true).embedded_context(true),
+            )
+            .session_capabilities(
+                schema::SessionCapabilities::new().close(schema::SessionCloseCapabilities::new()),
+            )
+            .auth(schema::AgentAuthCapabilities::new().logout(schema::LogoutCapabilities::new()));
+        let login = schema::AuthMethodAgent::new(LOGIN, "Use without an account")
+            .description("The scripted model that is built in needs no log-in".to_owned());
+        schema::InitializeResponse::new(ProtocolVersion::V1)
+            .agent_capabilities(capabilities)
+            .auth_methods(vec![schema::AuthMethod::Agent(login)])
+            .agent_info(
+                schema::Implementation::new("purlin", env!("CARGO_PKG_VERSION"))
+                    .title("Purlin".to_owned()),
+            )
+    }
+
+    fn authenticate(
+        &mut self,
+        id: &RequestId,
+        request: &schema::AuthenticateRequest,
+    ) -> Result<(), RpcError> {
+        if &*request.method_id.0 != LOGIN {
+            return Err(fault::at(
+                "methodId",
+                "'methodId' is none of the methods that initialize listed".to_owned(),
+            ));
+        }
+        self.is_logged_in = true;
+        self.answer(id, &json!({}));
+        Ok(())
+    }
+
+    fn new_session(
+        &mut self,
+        id: &RequestId,
+        request: schema::NewSessionRequest,
+    ) -> Result<(), RpcError> {
+        self.check_login()?;
+        let folders: Vec<PathBuf> =
+            std::iter::once(request.cwd.clone()).chain(request.additional_directories).collect();
+        for (index, folder) in folders.iter().enumerate() {
+            if !folder.is_absolute() {
+                let path = if index == 0 {
+                    "cwd".to_owned()
+                } else {
+                    format!("additionalDirectories[{}]", index - 1)
+                };
+                return Err(fault::at(&path, format!("'{path}' must be an absolute path")));
+            }
+        }
+        if !request.mcp_servers.is_empty() {
+            tracing::warn!(
+                servers = request.mcp_servers.len(),
+                "MCP servers are not supported and are left out"
+            );
+        }
+        let budget = Arc::new(Semaphore::new(SESSION_BUDGET));
+        let reply = self.reply(id, Answer::Opened)?;
+        self.opening.insert(id.clone(), Arc::clone(&budget));
+        let (outlet, limits) = (self.outlet.clone(), Arc::clone(&self.limits));
+        let offers = self.client.unwrap_or_default();
+        let editor = move |session: SessionId| -> Arc<dyn engine::ports::Editor> {
+            Arc::new(AcpEditor::new(session, outlet, budget, offers, limits, Scope::new(folders)))
+        };
+        self.hub.send(HubCommand::Open { cwd: request.cwd, editor: Box::new(editor), reply });
+        Ok(())
+    }
+
+    fn prompt(&mut self, id: &RequestId, request: schema::PromptRequest) -> Result<(), RpcError> {
+        self.check_login()?;
+        let session = session_in(&request.session_id);
+        let busy = self.error_out(&Error::Busy(session.clone()));
+        let unknown = self.error_out(&Error::NoSuchSession(session.clone()));
+        let Some(entry) = self.sessions.get(&session) else {
+            return Err(unknown);
+        };
+        if entry.turn.is_some() {
+            return Err(busy);
+        }
+        let prompt = bridge::prompt_in(request.prompt, &self.limits)?;
+        let of = session.clone();
+        let reply: Reply<StopReason> =
+            self.reply(id, move |outcome| Answer::Prompt(of, outcome))?;
+        let Some(entry) = self.sessions.get_mut(&session) else {
+            return Err(unknown);
+        };
+        if let Err(wait) = entry.prompts.take(Instant::now()) {
+            reply.forget();
+            return Err(RpcError::of(Code::RATE_LIMITED)
+                .details(format!(
+                    "A session takes {} prompts a minute",
+                    self.limits.prompts_per_minute
+                ))
+                .with("retryAfterMs", json!(wait.as_millis() as u64)));
+        }
+        let cancel = CancellationToken::new();
+        match entry.handle.send(Command::Prompt { prompt, cancel: cancel.clone(), reply }) {
+            Ok(()) => {
+                entry.turn =
+                    Some(Turn { call: id.clone(), cancel, meta: request.meta, is_stalled: false });
+                Ok(())
+            }
+            Err(Command::Prompt { reply, .. }) => {
+                reply.forget();
+                Err(busy)
+            }
+            Err(_) => Err(busy),
+        }
+    }
+
+    /// Changes a setting: the session announces the change and answers.
+    fn set(
+        &mut self,
+        id: &RequestId,
+        session: &schema::SessionId,
+        shape: Shape,
+        command: impl FnOnce(Reply<session::Settings>) -> Command,
+    ) -> Result<(), RpcError> {
+        let session = session_in(session);
+        let handle = self.handle(&session)?;
+        let of = session.clone();
+        let reply = self.reply(id, move |outcome| Answer::Set(of, shape, outcome))?;
+        handle.send(command(reply)).map_err(|command| {
+            if let Command::SetMode(_, reply) | Command::SetModel(_, reply) = command {
+                reply.forget();
+            }
+            self.error_out(&Error::Busy(session))
+        })
+    }
+
+    fn set_config_option(
+        &mut self,
+        id: &RequestId,
+        request: &schema::SetSessionConfigOptionRequest,
+    ) -> Result<(), RpcError> {
+        let Some(value) = request.value.as_value_id() else {
+            return Err(fault::at(
+                "value",
+                "'value' must be the id of one of the option's values".to_owned(),
+            ));
+        };
+        let value = Arc::clone(&value.0);
+        let set = |reply| match &*request.config_id.0 {
+            "mode" => Command::SetMode(ModeId::new(value), reply),
+            _ => Command::SetModel(ModelId::new(value), reply),
+        };
+        match &*request.config_id.0 {
+            "mode" | "model" => self.set(id, &request.session_id, Shape::Options, set),
+            _ => {
+                self.handle(&session_in(&request.session_id))?;
+                Err(fault::at("configId", "'configId' is none of the session's options".to_owned()))
+            }
+        }
+    }
+
+    fn close(&mut self, id: &RequestId, session: &schema::SessionId) -> Result<(), RpcError> {
+        let session = session_in(session);
+        let handle = self.handle(&session)?;
+        let of = session.clone();
+        let reply = self.reply(id, move |outcome| Answer::Closed(of, outcome))?;
+        handle.send(Command::Close(reply)).map_err(|command| {
+            if let Command::Close(reply) = command {
+                reply.forget();
+            }
+            self.error_out(&Error::Busy(session))
+        })
+    }
+
+    fn handle(&self, session: &SessionId) -> Result<session::SessionHandle, RpcError> {
+        match self.sessions.get(session) {
+            Some(entry) => Ok(entry.handle.clone()),
+            None => Err(self.error_out(&Error::NoSuchSession(session.clone()))),
+        }
+    }
+
+    fn check_login(&self) -> Result<(), RpcError> {
+        if self.is_logged_in { Ok(()) } else { Err(self.error_out(&Error::AuthNeeded)) }
+    }
+
+    /// Makes the reply to a call. Its place on the way back is reserved now, so that giving it never waits.
+    fn reply<T: Send + 'static>(
+        &self,
+        id: &RequestId,
+        answer: impl FnOnce(Result<T, Error>) -> Answer + Send + 'static,
+    ) -> Result<Reply<T>, RpcError> {
+        let permit: mpsc::OwnedPermit<FromSession> =
+            self.outlet.to_dispatcher.clone().try_reserve_owned().map_err(|_| {
+                RpcError::of(Code::SESSION_LOCKED)
+                    .details("Too many requests are under way; wait for some of them")
+            })?;
+        let id = id.clone();
+        Ok(Reply::new(move |outcome| {
+            permit.send(FromSession::Answer { id, answer: answer(outcome) });
+        }))
+    }
+}
+
+fn session_in(id: &schema::SessionId) -> SessionId {
+    SessionId::new(Arc::clone(&id.0))
+}
+
+/// A name for the log, without anything that could steer a terminal.
+fn printable(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control()).take(80).collect()
+}

@@ -1,0 +1,450 @@
+//! The dispatcher: owns the peer and the outbox, awaits nothing but its next wake.
+//!
+//! What each method does is in `serve::calls`. Long work belongs to the session's task.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::Error;
+use engine::hub::HubHandle;
+use engine::ports::{Clock, Offers};
+use engine::session::SessionHandle;
+use engine::words::SessionId;
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use wire::acp::{AgentCall, AgentNote, models, schema};
+use wire::peer::Incoming;
+use wire::{Code, Peer, RequestId, RpcError, rpc};
+
+use super::Pipes;
+use super::outbox::Outbox;
+use super::wake::{Answer, FromSession, Shape, TakeAnswer, Wake};
+use crate::bridge;
+use crate::bridge::editor::Outlet;
+use crate::error_table::error_out;
+use crate::limits::Limits;
+use crate::rate::Window;
+
+/// How long running turns may take to end when the connection does.
+pub(super) const GRACE: Duration = Duration::from_millis(2_200);
+/// How long the last lines may take to be written then.
+const FLUSH: Duration = Duration::from_millis(500);
+/// How many things of the sessions are taken at once, so that input is looked at in between.
+const AT_ONCE: usize = 64;
+
+/// Where wakes come from.
+pub(super) struct Channels {
+    pub(super) pipes: Pipes,
+    pub(super) from_sessions: mpsc::Receiver<FromSession>,
+    pub(super) abandoned_calls: mpsc::Receiver<u64>,
+    pub(super) stop: CancellationToken,
+}
+
+/// One client's connection.
+pub(super) struct Dispatcher {
+    pub(super) peer: Peer,
+    pub(super) outbox: Outbox,
+    pub(super) outlet: Outlet,
+    pub(super) hub: HubHandle,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) limits: Arc<Limits>,
+    pub(super) sessions: HashMap<SessionId, Entry>,
+    /// Sessions that are being opened, with the room that was made for them.
+    pub(super) opening: HashMap<RequestId, Arc<Semaphore>>,
+    /// What the client offers; `None` before `initialize`.
+    pub(super) client: Option<Offers>,
+    pub(super) is_logged_in: bool,
+    /// Our calls that wait for an answer.
+    waiting: HashMap<u64, (SessionId, TakeAnswer)>,
+    /// Answers to lines without a readable id.
+    errors: Window,
+    unanswered_errors: u64,
+    /// The buffer to fill next; `None` while the writer has it.
+    batch: Option<Vec<u8>>,
+    /// Since when the writer has had its batch.
+    writing_since: Option<Instant>,
+    /// When text that had to wait may go.
+    retry: Option<Instant>,
+}
+
+/// A session as its connection knows it.
+pub(super) struct Entry {
+    pub(super) handle: SessionHandle,
+    /// The turn that runs: the call to answer, and how to stop it.
+    pub(super) turn: Option<Turn>,
+    pub(super) prompts: Window,
+}
+
+/// A turn that runs.
+pub(super) struct Turn {
+    pub(super) call: RequestId,
+    pub(super) cancel: CancellationToken,
+    /// What came with the prompt and goes back with its answer.
+    pub(super) meta: Option<schema::Meta>,
+    /// Set when we stopped the turn because the client reads nothing.
+    pub(super) is_stalled: bool,
+}
+
+/// A line, read into its type, so that nothing borrows from the peer any more.
+enum Act {
+    Call(RequestId, Result<AgentCall, RpcError>),
+    Note(Result<Option<AgentNote>, RpcError>),
+    Refuse(Option<RequestId>, RpcError),
+    Nothing,
+}
+
+impl Dispatcher {
+    pub(super) fn new(
+        limits: Arc<Limits>,
+        outbox: Outbox,
+        outlet: Outlet,
+        hub: HubHandle,
+        clock: Arc<dyn Clock>,
+    ) -> Dispatcher {
+        Dispatcher {
+            peer: Peer::new(limits.sizes()),
+            outbox,
+            outlet,
+            hub,
+            clock,
+            sessions: HashMap::new(),
+            opening: HashMap::new(),
+            client: None,
+            is_logged_in: true,
+            waiting: HashMap::new(),
+            errors: Window::new(limits.errors_per_minute),
+            unanswered_errors: 0,
+            batch: Some(Vec::new()),
+            writing_since: None,
+            retry: None,
+            limits,
+        }
+    }
+
+    /// Serves until the client is gone, then lets running turns end and their last words out.
+    pub(super) async fn run(mut self, mut channels: Channels) {
+        let mut events = Vec::with_capacity(AT_ONCE);
+        loop {
+            match self.next_wake(&mut channels, &mut events, None).await {
+                Wake::Bytes(bytes) => self.on_bytes(&bytes),
+                Wake::Stop => break,
+                Wake::Written(Err(_)) => return,
+                wake => self.on_wake(wake, &mut events),
+            }
+            self.write(&channels.pipes.output);
+        }
+        self.peer.finish();
+        self.on_lines();
+        self.wind_down(channels, events).await;
+    }
+
+    /// Cancels what runs, takes what the sessions still say, and writes it.
+    async fn wind_down(mut self, mut channels: Channels, mut events: Vec<FromSession>) {
+        for entry in self.sessions.values().filter_map(|entry| entry.turn.as_ref()) {
+            entry.cancel.cancel();
+        }
+        let end = Instant::now() + GRACE;
+        while Instant::now() < end && self.peer.open_calls() > 0 {
+            match self.next_wake(&mut channels, &mut events, Some(end)).await {
+                Wake::Written(Err(_)) => return,
+                wake => self.on_wake(wake, &mut events),
+            }
+            self.write(&channels.pipes.output);
+        }
+        self.sessions.clear();
+        let end = Instant::now() + FLUSH;
+        self.write(&channels.pipes.output);
+        while Instant::now() < end && (!self.outbox.is_empty() || self.batch.is_none()) {
+            match self.next_wake(&mut channels, &mut events, Some(end)).await {
+                Wake::Written(Err(_)) => return,
+                wake => self.on_wake(wake, &mut events),
+            }
+            self.write(&channels.pipes.output);
+        }
+    }
+
+    /// Waits for the next reason to do something: the only await of the dispatcher.
+    async fn next_wake(
+        &mut self,
+        channels: &mut Channels,
+        events: &mut Vec<FromSession>,
+        end: Option<Instant>,
+    ) -> Wake {
+        // While answers pile up unread nothing further is read: the client's own pipe fills, and it waits.
+        let may_read = !self.outbox.is_flooded() && end.is_none();
+        let stalled = self.writing_since.map(|since| since + self.limits.unread());
+        let time =
+            [self.retry.filter(|_| self.batch.is_some()), stalled, end].into_iter().flatten().min();
+        tokio::select! {
+            Some(written) = channels.pipes.written.recv() => Wake::Written(written),
+            Some(number) = channels.abandoned_calls.recv() => Wake::Abandoned(number),
+            _ = channels.from_sessions.recv_many(events, AT_ONCE) => Wake::Sessions,
+            bytes = channels.pipes.input.recv(), if may_read => bytes.map_or(Wake::Stop, Wake::Bytes),
+            () = channels.stop.cancelled(), if end.is_none() => Wake::Stop,
+            () = sleep_until(time.unwrap_or_else(Instant::now)), if time.is_some() => Wake::Time,
+        }
+    }
+
+    fn on_wake(&mut self, wake: Wake, events: &mut Vec<FromSession>) {
+        match wake {
+            Wake::Sessions => events.drain(..).for_each(|event| self.on_session(event)),
+            Wake::Abandoned(number) => self.on_abandoned(number),
+            Wake::Written(Ok(buffer)) => {
+                self.batch = Some(buffer);
+                self.writing_since = None;
+            }
+            Wake::Time => self.on_time(),
+            Wake::Bytes(_) | Wake::Stop | Wake::Written(Err(_)) => {}
+        }
+    }
+
+    fn on_bytes(&mut self, bytes: &[u8]) {
+        self.peer.feed(bytes);
+        self.on_lines();
+    }
+
+    fn on_lines(&mut self) {
+        while let Some(act) = self.next_act() {
+            match act {
+                Act::Call(id, Ok(call)) => self.on_call(id, call),
+                Act::Call(id, Err(error)) => self.refuse(&id, &error),
+                Act::Note(Ok(Some(note))) => self.on_note(note),
+                Act::Note(Ok(None)) => tracing::debug!("an unknown note is ignored"),
+                Act::Note(Err(error)) => {
+                    tracing::warn!(data = ?error.data, "a note does not fit and is ignored")
+                }
+                Act::Refuse(id, error) => self.on_malformed(id.as_ref(), error),
+                Act::Nothing => {}
+            }
+        }
+    }
+
+    /// Reads the next line into its type. Large parameters go from the line straight into it.
+    fn next_act(&mut self) -> Option<Act> {
+        let is_ready = self.client.is_some();
+        Some(match self.peer.poll_event()? {
+            Incoming::Call { id, method, .. } if !is_ready && method != "initialize" => {
+                let error = RpcError::of(Code::INVALID_REQUEST)
+                    .details("The first request must be initialize");
+                Act::Call(id, Err(error))
+            }
+            Incoming::Call { id, method, params } => {
+                Act::Call(id, AgentCall::decode(&method, params))
+            }
+            Incoming::Note { method, params } => Act::Note(AgentNote::decode(&method, params)),
+            Incoming::Reply { number, outcome, .. } => {
+                if let Some((_, answer)) = self.waiting.remove(&number) {
+                    answer(outcome);
+                }
+                Act::Nothing
+            }
+            Incoming::Refused { id, error } => Act::Refuse(id, error),
+            Incoming::Ignored(what) => {
+                tracing::warn!("{what} is ignored");
+                Act::Nothing
+            }
+        })
+    }
+
+    /// Answers a line that is no message. Without an id the answers are limited: such lines may come as a flood.
+    fn on_malformed(&mut self, id: Option<&RequestId>, error: RpcError) {
+        tracing::warn!(code = error.code.0, data = ?error.data, "a line is refused");
+        if id.is_none() && self.errors.take(Instant::now()).is_err() {
+            self.unanswered_errors += 1;
+            return;
+        }
+        let unanswered = std::mem::take(&mut self.unanswered_errors);
+        let error =
+            if unanswered > 0 { error.with("unanswered", json!(unanswered)) } else { error };
+        self.print(|line| rpc::print_error(line, id, &error));
+    }
+
+    /// Answers a call at once, past everything that waits.
+    pub(super) fn answer(&mut self, id: &RequestId, result: &impl Serialize) {
+        if self.peer.close(id) {
+            self.print(|line| rpc::print_result(line, id, result));
+        }
+    }
+
+    /// Refuses a call at once, past everything that waits.
+    pub(super) fn refuse(&mut self, id: &RequestId, error: &RpcError) {
+        tracing::info!(code = error.code.0, data = ?error.data, "a call is refused");
+        if self.peer.close(id) {
+            self.print(|line| rpc::print_error(line, Some(id), error));
+        }
+    }
+
+    fn print(&mut self, print: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) {
+        let mut line = Vec::new();
+        match print(&mut line) {
+            Ok(()) => self.outbox.push_urgent(line),
+            Err(err) => tracing::error!("an answer could not be written: {err}"),
+        }
+    }
+
+    /// Gives an error of the engine its code, and a reference that finds it in the log.
+    pub(super) fn error_out(&self, err: &Error) -> RpcError {
+        let id = self.clock.fresh_id();
+        let reference = id.rsplit('-').next().unwrap_or(&id);
+        if matches!(err, Error::Broken | Error::Journal(_)) {
+            tracing::error!(reference, "{err}");
+        }
+        error_out(err, reference)
+    }
+
+    fn on_session(&mut self, from: FromSession) {
+        match from {
+            FromSession::Event { session, event, cost } => {
+                self.outbox.push_event(&session, event, cost)
+            }
+            FromSession::Call { session, call, cost } => {
+                let mut line = Vec::new();
+                let id = RequestId::number(call.number);
+                match rpc::print_call(&mut line, &id, call.method, &call.params) {
+                    Ok(()) => {
+                        self.peer.call_as(call.number, call.method);
+                        self.waiting.insert(call.number, (session.clone(), call.answer));
+                        self.outbox.push_line(&session, line, cost);
+                    }
+                    Err(err) => tracing::error!("a call could not be written: {err}"),
+                }
+            }
+            FromSession::Answer { id, answer } => self.on_answer(&id, answer),
+        }
+    }
+
+    /// Tells the client that a call of ours needs no answer any more.
+    fn on_abandoned(&mut self, number: u64) {
+        let Some((session, _)) = self.waiting.remove(&number) else {
+            return;
+        };
+        self.peer.forget(number);
+        let mut line = Vec::new();
+        match rpc::print_note(&mut line, "$/cancel_request", &json!({ "requestId": number })) {
+            Ok(()) => self.outbox.push_line(&session, line, 0),
+            Err(err) => tracing::error!("a note could not be written: {err}"),
+        }
+    }
+
+    /// Answers what a session or the hub finished, behind everything the session said before.
+    fn on_answer(&mut self, id: &RequestId, answer: Answer) {
+        match answer {
+            Answer::Opened(opened) => self.on_opened(id, opened),
+            Answer::Prompt(session, outcome) => {
+                let turn = self.sessions.get_mut(&session).and_then(|entry| entry.turn.take());
+                let outcome = match (outcome, &turn) {
+                    (Ok(_), Some(turn)) if turn.is_stalled => {
+                        Err(Error::ClientStalled(self.limits.unread()))
+                    }
+                    (outcome, _) => outcome,
+                };
+                let result = outcome.map(|stop| {
+                    let meta = turn.and_then(|turn| turn.meta);
+                    schema::PromptResponse::new(bridge::stop_out(stop)).meta(meta)
+                });
+                self.answer_in_order(&session, id, &result);
+            }
+            Answer::Set(session, Shape::Empty, outcome) => {
+                self.answer_in_order(&session, id, &outcome.map(|_| json!({})));
+            }
+            Answer::Set(session, Shape::Options, outcome) => {
+                let result = outcome.map(|settings| {
+                    schema::SetSessionConfigOptionResponse::new(bridge::options_out(&settings))
+                });
+                self.answer_in_order(&session, id, &result);
+            }
+            Answer::Closed(session, outcome) => {
+                self.answer_in_order(&session, id, &outcome.map(|()| json!({})));
+                self.sessions.remove(&session);
+                self.outbox.close(&session);
+            }
+        }
+    }
+
+    fn answer_in_order(
+        &mut self,
+        session: &SessionId,
+        id: &RequestId,
+        result: &Result<impl Serialize, Error>,
+    ) {
+        if !self.peer.close(id) {
+            return;
+        }
+        let mut line = Vec::new();
+        let printed = match result {
+            Ok(result) => rpc::print_result(&mut line, id, result),
+            Err(err) => rpc::print_error(&mut line, Some(id), &self.error_out(err)),
+        };
+        match printed {
+            Ok(()) => self.outbox.push_line(session, line, 0),
+            Err(err) => tracing::error!("an answer could not be written: {err}"),
+        }
+    }
+
+    fn on_opened(&mut self, id: &RequestId, opened: Result<engine::hub::Opened, Error>) {
+        let budget = self.opening.remove(id);
+        let (opened, budget) = match (opened, budget) {
+            (Ok(opened), Some(budget)) => (opened, budget),
+            (Ok(_), None) => return,
+            (Err(err), _) => {
+                let error = self.error_out(&err);
+                self.refuse(id, &error);
+                return;
+            }
+        };
+        let session = opened.handle.id().clone();
+        self.outbox.open(session.clone(), budget);
+        let settings = &opened.settings;
+        let reply = models::NewSessionReply {
+            session: schema::NewSessionResponse::new(schema::SessionId::new(session.to_shared()))
+                .modes(bridge::modes_out(settings))
+                .config_options(bridge::options_out(settings)),
+            models: bridge::models_out(settings),
+        };
+        self.answer(id, &reply);
+        // Clients drop what comes for a session before they have its id, so it speaks only now.
+        if opened.handle.send(engine::session::Command::Announce).is_err() {
+            tracing::error!(%session, "a new session takes no commands");
+        }
+        let prompts = Window::new(self.limits.prompts_per_minute);
+        self.sessions.insert(session, Entry { handle: opened.handle, turn: None, prompts });
+    }
+
+    /// Hands the next batch to the writer if it is free.
+    fn write(&mut self, output: &mpsc::Sender<Vec<u8>>) {
+        let Some(mut batch) = self.batch.take() else {
+            return;
+        };
+        batch.clear();
+        self.retry = self.outbox.fill(&mut batch, Instant::now());
+        if batch.is_empty() {
+            self.batch = Some(batch);
+            return;
+        }
+        match output.try_send(batch) {
+            Ok(()) => self.writing_since = Some(Instant::now()),
+            // Cannot be: the writer gave its batch back. Were it so, nothing is lost but this.
+            Err(_) => tracing::error!("the writer took no batch although it was free"),
+        }
+    }
+
+    /// Stops the turns of a client that reads nothing. What they did is kept; what was said waits in the outbox.
+    fn on_time(&mut self) {
+        let Some(since) = self.writing_since else { return };
+        if since.elapsed() < self.limits.unread() {
+            return;
+        }
+        self.writing_since = Some(Instant::now());
+        for (session, entry) in &mut self.sessions {
+            if let Some(turn) = &mut entry.turn {
+                tracing::warn!(%session, "the client reads nothing; its turn is stopped");
+                turn.is_stalled = true;
+                turn.cancel.cancel();
+            }
+        }
+    }
+}

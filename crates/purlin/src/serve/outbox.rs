@@ -1,0 +1,250 @@
+//! The outbox: what waits to be written, by session. Merges text that waits, keeps order, stays bounded.
+//!
+//! Plain values, no IO: the dispatcher pushes, and fills a batch whenever the writer is free. Nothing is delayed
+//! unless a session's updates run short; then its text, and only text, waits and grows together.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use engine::Event;
+use engine::words::SessionId;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::bridge::update;
+use crate::limits::Limits;
+use crate::rate::Bucket;
+
+/// How much one session may have waiting before its turn waits. Also how much a single event can count for.
+pub(crate) const SESSION_BUDGET: usize = 256 * 1024;
+/// How much all sessions together may have waiting.
+pub(crate) const TOTAL_BUDGET: usize = 4 * 1024 * 1024;
+/// How much the answers that bypass the sessions may take before we stop reading requests.
+pub(crate) const URGENT_BUDGET: usize = 1024 * 1024;
+/// A batch is handed to the writer once it has this size.
+const BATCH: usize = 64 * 1024;
+/// Room for everything in a text update but its text.
+const TEXT_OVERHEAD: usize = 512;
+
+/// What waits to be written.
+pub(crate) struct Outbox {
+    /// Answers that belong to no turn: they pass everything else.
+    urgent: VecDeque<Vec<u8>>,
+    urgent_bytes: usize,
+    sessions: HashMap<SessionId, Queue>,
+    /// Sessions with something to write, in turns.
+    ready: VecDeque<SessionId>,
+    total: Arc<Semaphore>,
+    updates_per_minute: u64,
+    max_update: usize,
+}
+
+struct Queue {
+    items: VecDeque<Item>,
+    /// How many of the items are not text: they and all before them must not wait.
+    solid: usize,
+    bucket: Bucket,
+    budget: Arc<Semaphore>,
+    is_ready: bool,
+    is_closed: bool,
+}
+
+struct Item {
+    what: What,
+    /// What to give back to the budgets.
+    cost: usize,
+}
+
+enum What {
+    Line(Vec<u8>),
+    Event(Event),
+    /// Text, with its length as JSON.
+    Text(Event, usize),
+}
+
+impl Outbox {
+    pub(crate) fn new(limits: &Limits) -> Outbox {
+        Outbox {
+            urgent: VecDeque::new(),
+            urgent_bytes: 0,
+            sessions: HashMap::new(),
+            ready: VecDeque::new(),
+            total: Arc::new(Semaphore::new(TOTAL_BUDGET)),
+            updates_per_minute: limits.updates_per_minute,
+            max_update: limits.sizes().update,
+        }
+    }
+
+    /// Returns the budget that all sessions share.
+    pub(crate) fn total(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.total)
+    }
+
+    /// Tells whether answers pile up so high that no further request may be read.
+    pub(crate) fn is_flooded(&self) -> bool {
+        self.urgent_bytes > URGENT_BUDGET
+    }
+
+    /// Tells whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.urgent.is_empty() && self.sessions.values().all(|queue| queue.items.is_empty())
+    }
+
+    /// Queues a line that belongs to no turn.
+    pub(crate) fn push_urgent(&mut self, line: Vec<u8>) {
+        self.urgent_bytes += line.len();
+        self.urgent.push_back(line);
+    }
+
+    /// Makes room for a session and returns nothing before its first event.
+    pub(crate) fn open(&mut self, session: SessionId, budget: Arc<Semaphore>) {
+        let bucket = Bucket::new(self.updates_per_minute, Instant::now());
+        let queue = Queue {
+            items: VecDeque::new(),
+            solid: 0,
+            bucket,
+            budget,
+            is_ready: false,
+            is_closed: false,
+        };
+        self.sessions.insert(session, queue);
+    }
+
+    /// Forgets a session once all it said is written.
+    pub(crate) fn close(&mut self, session: &SessionId) {
+        if let Some(queue) = self.sessions.get_mut(session) {
+            queue.is_closed = true;
+            if queue.items.is_empty() {
+                self.sessions.remove(session);
+            }
+        }
+    }
+
+    /// Queues a line behind everything its session said before. `cost` goes back to the budgets when it is written.
+    pub(crate) fn push_line(&mut self, session: &SessionId, line: Vec<u8>, cost: usize) {
+        self.push(session, Item { what: What::Line(line), cost });
+    }
+
+    /// Queues an event, merging it with text of the same message that still waits.
+    pub(crate) fn push_event(&mut self, session: &SessionId, event: Event, cost: usize) {
+        let most = self.max_update.saturating_sub(TEXT_OVERHEAD).max(TEXT_OVERHEAD);
+        let Some(text) = update::text_of(&event) else {
+            self.push(session, Item { what: What::Event(event), cost });
+            return;
+        };
+        let length = update::json_length(text);
+        if length <= most {
+            self.push_text(session, event, length, cost, most);
+            return;
+        }
+        let mut rest = cost;
+        for piece in update::split_text(text, most) {
+            let length = update::json_length(piece);
+            let event = update::with_text(&event, piece.to_owned());
+            self.push_text(session, event, length, std::mem::take(&mut rest), most);
+        }
+    }
+
+    fn push_text(
+        &mut self,
+        session: &SessionId,
+        event: Event,
+        length: usize,
+        cost: usize,
+        most: usize,
+    ) {
+        if let Some(queue) = self.sessions.get_mut(session)
+            && let Some(Item { what: What::Text(waiting, waiting_length), cost: waiting_cost }) =
+                queue.items.back_mut()
+            && *waiting_length + length <= most
+            && update::append_text(waiting, &event)
+        {
+            *waiting_length += length;
+            *waiting_cost += cost;
+            return;
+        }
+        self.push(session, Item { what: What::Text(event, length), cost });
+    }
+
+    fn push(&mut self, session: &SessionId, item: Item) {
+        let Some(queue) = self.sessions.get_mut(session) else {
+            // A session that is gone has nobody to tell; only the budget is still owed.
+            self.total.add_permits(item.cost);
+            return;
+        };
+        if !matches!(item.what, What::Text(..)) {
+            queue.solid += 1;
+        }
+        queue.items.push_back(item);
+        if !queue.is_ready {
+            queue.is_ready = true;
+            self.ready.push_back(session.clone());
+        }
+    }
+
+    /// Writes what may go now into `batch`, sessions in turns. Returns when to try again, if text waits for its time.
+    pub(crate) fn fill(&mut self, batch: &mut Vec<u8>, now: Instant) -> Option<Instant> {
+        while batch.len() < BATCH {
+            let Some(line) = self.urgent.pop_front() else { break };
+            self.urgent_bytes -= line.len();
+            batch.extend_from_slice(&line);
+        }
+        let mut retry: Option<Instant> = None;
+        let mut held = Vec::new();
+        while batch.len() < BATCH {
+            let Some(session) = self.ready.pop_front() else { break };
+            let Some(queue) = self.sessions.get_mut(&session) else { continue };
+            match queue.write_next(&session, batch, now, self.max_update) {
+                Some(cost) => self.total.add_permits(cost),
+                None => {
+                    let next = queue.bucket.next();
+                    retry = Some(retry.map_or(next, |retry| retry.min(next)));
+                    held.push(session);
+                    continue;
+                }
+            }
+            if !queue.items.is_empty() {
+                self.ready.push_back(session);
+            } else if queue.is_closed {
+                self.sessions.remove(&session);
+            } else {
+                queue.is_ready = false;
+            }
+        }
+        self.ready.extend(held);
+        retry
+    }
+}
+
+impl Queue {
+    /// Writes the first item and returns its cost; `None` if it is text that has to wait.
+    fn write_next(
+        &mut self,
+        session: &SessionId,
+        batch: &mut Vec<u8>,
+        now: Instant,
+        most: usize,
+    ) -> Option<usize> {
+        let has_token = match self.items.front()?.what {
+            What::Line(_) => true,
+            What::Event(_) | What::Text(..) => self.bucket.take(now),
+        };
+        if !has_token && self.solid == 0 {
+            return None;
+        }
+        let item = self.items.pop_front()?;
+        match item.what {
+            What::Line(line) => {
+                self.solid -= 1;
+                batch.extend_from_slice(&line);
+            }
+            What::Event(event) => {
+                self.solid -= 1;
+                update::print(batch, session, event, most);
+            }
+            What::Text(event, _) => update::print(batch, session, event, most),
+        }
+        self.budget.add_permits(item.cost);
+        Some(item.cost)
+    }
+}

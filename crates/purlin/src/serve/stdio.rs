@@ -1,0 +1,80 @@
+//! Stdin and stdout as channels, with a plain thread for each: the way that works on every platform.
+
+use std::io::{Read, Write};
+
+use tokio::sync::mpsc;
+
+use super::Pipes;
+
+/// How much is read at once.
+const READ: usize = 64 * 1024;
+/// How many reads may wait for the dispatcher. Full: the reader waits, and so does the client in the end.
+const READS: usize = 4;
+/// A batch buffer that one large message blew up is given back above this size.
+const KEEP_CAPACITY: usize = 256 * 1024;
+
+/// Starts the reader and the writer of this process.
+///
+/// # Errors
+/// Fails if a thread cannot be started.
+pub fn pipes() -> std::io::Result<Pipes> {
+    connect(std::io::stdin(), std::io::stdout())
+}
+
+/// Starts a reader and a writer on any two ends. The threads end with their ends, or with the process.
+///
+/// # Errors
+/// Fails if a thread cannot be started.
+pub fn connect(
+    input: impl Read + Send + 'static,
+    output: impl Write + Send + 'static,
+) -> std::io::Result<Pipes> {
+    let (to_dispatcher, from_client) = mpsc::channel(READS);
+    let (to_writer, batches) = mpsc::channel(1);
+    let (to_ack, written) = mpsc::channel(1);
+    thread("read", move || read(input, &to_dispatcher))?;
+    thread("write", move || write(output, batches, &to_ack))?;
+    Ok(Pipes { input: from_client, output: to_writer, written })
+}
+
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    // These two only copy; a small stack keeps the process small.
+    std::thread::Builder::new().name(name.to_owned()).stack_size(128 * 1024).spawn(work).map(drop)
+}
+
+fn read(mut input: impl Read, to_dispatcher: &mpsc::Sender<Vec<u8>>) {
+    let mut buffer = vec![0; READ];
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => {
+                if to_dispatcher.blocking_send(buffer[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+            Err(err) if err.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(err) => {
+                tracing::error!("stdin cannot be read: {err}");
+                return;
+            }
+        }
+    }
+}
+
+fn write(
+    mut output: impl Write,
+    mut batches: mpsc::Receiver<Vec<u8>>,
+    to_ack: &mpsc::Sender<std::io::Result<Vec<u8>>>,
+) {
+    while let Some(mut batch) = batches.blocking_recv() {
+        let written = output.write_all(&batch).and_then(|()| output.flush()).map(|()| {
+            batch.clear();
+            batch.shrink_to(KEEP_CAPACITY);
+            batch
+        });
+        let has_failed = written.is_err();
+        if to_ack.blocking_send(written).is_err() || has_failed {
+            return;
+        }
+    }
+}
