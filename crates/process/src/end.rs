@@ -89,6 +89,35 @@ impl Drop for Child {
     }
 }
 
+/// Returns the name of the signal that ended a program, such as `SIGKILL`.
+#[cfg(unix)]
+#[must_use]
+pub fn signal_name(status: ExitStatus) -> Option<String> {
+    let number = std::os::unix::process::ExitStatusExt::signal(&status)?;
+    Some(match number {
+        1 => "SIGHUP".to_owned(),
+        2 => "SIGINT".to_owned(),
+        3 => "SIGQUIT".to_owned(),
+        4 => "SIGILL".to_owned(),
+        6 => "SIGABRT".to_owned(),
+        8 => "SIGFPE".to_owned(),
+        9 => "SIGKILL".to_owned(),
+        11 => "SIGSEGV".to_owned(),
+        13 => "SIGPIPE".to_owned(),
+        14 => "SIGALRM".to_owned(),
+        15 => "SIGTERM".to_owned(),
+        // The numbers of the others differ from system to system.
+        other => format!("signal {other}"),
+    })
+}
+
+/// Returns nothing: there are no signals here.
+#[cfg(not(unix))]
+#[must_use]
+pub fn signal_name(_status: ExitStatus) -> Option<String> {
+    None
+}
+
 /// The process group that a program leads.
 #[cfg(unix)]
 #[derive(Debug)]

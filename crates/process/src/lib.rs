@@ -13,3 +13,4 @@ pub use end::Grace;
 pub use error::Error;
 pub use output::Tail;
 pub use spawn::{Child, Spec, spawn};
+pub use tokio::process::{ChildStderr, ChildStdin, ChildStdout};

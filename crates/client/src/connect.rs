@@ -1,0 +1,244 @@
+//! A connection to an agent: start it, call it, hear its updates.
+//!
+//! One task, the driver, owns the peer, the host and the agent's output; see `connect::driver`. A second one
+//! writes, so a slow agent never keeps us from reading. What the agent may ask of us is `host`'s business.
+
+mod driver;
+
+pub(crate) use driver::lenient_limits;
+
+use std::process::ExitStatus;
+
+use process::{Child, Grace, Spec};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use wire::acp::{ProtocolVersion, schema};
+
+use crate::error::Error;
+use crate::host::Host;
+use driver::{Driver, Order, Pipes};
+
+/// A connection to one agent. Dropping it kills the agent, if it was started here.
+#[derive(Debug)]
+pub struct Connection {
+    caller: Caller,
+    updates: mpsc::Receiver<Update>,
+    capabilities: schema::ClientCapabilities,
+    tasks: JoinSet<()>,
+    child: Option<Child>,
+}
+
+/// Calls the agent. Cheap to clone; take one out of the connection to call while updates are awaited.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    orders: mpsc::Sender<Order>,
+}
+
+/// What an agent told in one `session/update`.
+#[derive(Debug)]
+pub struct Update(pub(crate) Box<RawValue>);
+
+impl Connection {
+    /// Starts an agent and connects to its pipes.
+    ///
+    /// # Errors
+    /// Fails if the program cannot be started.
+    pub fn start(spec: &Spec, host: Host) -> Result<Connection, Error> {
+        let mut child = process::spawn(spec)?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Error::AgentGone { stderr: String::new() });
+        };
+        let pipes = Pipes { input: stdout, stderr: child.stderr.take() };
+        let mut connection = Connection::assemble(pipes, stdin, host);
+        connection.child = Some(child);
+        Ok(connection)
+    }
+
+    /// Connects to an agent at the other end of any pair of pipes.
+    pub fn over(
+        input: impl AsyncRead + Unpin + Send + 'static,
+        output: impl AsyncWrite + Unpin + Send + 'static,
+        host: Host,
+    ) -> Connection {
+        Connection::assemble(Pipes { input, stderr: None }, output, host)
+    }
+
+    fn assemble(
+        pipes: Pipes<impl AsyncRead + Unpin + Send + 'static>,
+        output: impl AsyncWrite + Unpin + Send + 'static,
+        host: Host,
+    ) -> Connection {
+        // Full when the agent does not read: then callers wait.
+        let (orders, received) = mpsc::channel(64);
+        // Full when the agent does not read: then the driver takes no orders and no finished host calls.
+        let (outgoing, lines) = mpsc::channel(64);
+        // Full when the owner does not take updates: then the driver stops reading and the agent waits.
+        let (noted, updates) = mpsc::channel(1024);
+        let capabilities = host.capabilities();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(write_lines(lines, output));
+        tasks.spawn(Driver::new(pipes, host, received, outgoing, noted).run());
+        Connection { caller: Caller { orders }, updates, capabilities, tasks, child: None }
+    }
+
+    /// Returns what calls the agent.
+    #[must_use]
+    pub fn caller(&self) -> Caller {
+        self.caller.clone()
+    }
+
+    /// Introduces us with what the host offers, and checks that the agent speaks our version.
+    ///
+    /// # Errors
+    /// Fails like a call, and if the agent speaks another version only.
+    pub async fn initialize(
+        &self,
+        info: schema::Implementation,
+    ) -> Result<schema::InitializeResponse, Error> {
+        let request = schema::InitializeRequest::new(ProtocolVersion::V1)
+            .client_capabilities(self.capabilities.clone())
+            .client_info(info);
+        let response: schema::InitializeResponse = self.caller.call("initialize", &request).await?;
+        if response.protocol_version != ProtocolVersion::V1 {
+            return Err(Error::Version(response.protocol_version.to_string()));
+        }
+        Ok(response)
+    }
+
+    /// Waits for the next update; `None` once the agent is gone. Can be dropped and called again.
+    ///
+    /// All updates that the agent sent before a reply are here before the reply is.
+    pub async fn next_update(&mut self) -> Option<Update> {
+        self.updates.recv().await
+    }
+
+    /// Returns the next update that is already here.
+    pub fn ready_update(&mut self) -> Option<Update> {
+        self.updates.try_recv().ok()
+    }
+
+    /// Closes the agent's input and waits for its end; a program that was started here goes down the kill
+    /// ladder. Returns how it ended.
+    ///
+    /// # Errors
+    /// Fails if the system does not tell how the program ended.
+    pub async fn end(mut self, grace: Grace) -> Result<Option<ExitStatus>, Error> {
+        // An error says that the driver is gone, and the input with it.
+        self.caller.orders.send(Order::Close).await.ok();
+        // Nobody takes updates any more; an agent that has many left must not wait for that.
+        self.updates.close();
+        if let Some(child) = &mut self.child {
+            return Ok(Some(child.end(grace).await?));
+        }
+        let all_done = async { while self.tasks.join_next().await.is_some() {} };
+        // An agent that stays is cut off when the tasks are dropped.
+        tokio::time::timeout(grace.after_close, all_done).await.ok();
+        Ok(None)
+    }
+}
+
+impl Caller {
+    /// Calls a method and reads its result.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] has the agent's own error, [`Error::BadShape`] a result that does not fit,
+    /// [`Error::AgentGone`] the last words of an agent that is gone.
+    pub async fn call<R: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        params: &impl Serialize,
+    ) -> Result<R, Error> {
+        let params = print(method, params)?;
+        let (reply, replied) = oneshot::channel();
+        let gone = || Error::AgentGone { stderr: String::new() };
+        self.orders.send(Order::Call { method, params, reply }).await.map_err(|_| gone())?;
+        let result = replied.await.map_err(|_| gone())??;
+        // An empty result may be null.
+        let text = if result.get() == "null" { "{}" } else { result.get() };
+        serde_json::from_str(text).map_err(|source| Error::BadShape { what: method, source })
+    }
+
+    /// Sends a note.
+    ///
+    /// # Errors
+    /// Fails if the parameters cannot be written or the agent is gone.
+    pub async fn notify(&self, method: &'static str, params: &impl Serialize) -> Result<(), Error> {
+        let params = print(method, params)?;
+        let sent = self.orders.send(Order::Note { method, params }).await;
+        sent.map_err(|_| Error::AgentGone { stderr: String::new() })
+    }
+
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// As [`Caller::call`].
+    pub async fn new_session(
+        &self,
+        request: schema::NewSessionRequest,
+    ) -> Result<schema::NewSessionResponse, Error> {
+        self.call("session/new", &request).await
+    }
+
+    /// Sends a prompt and waits for the end of the turn.
+    ///
+    /// # Errors
+    /// As [`Caller::call`].
+    pub async fn prompt(
+        &self,
+        request: schema::PromptRequest,
+    ) -> Result<schema::PromptResponse, Error> {
+        self.call("session/prompt", &request).await
+    }
+
+    /// Asks the agent to end a turn; its prompt is still answered. Open questions must be dropped, too.
+    ///
+    /// # Errors
+    /// Fails if the agent is gone.
+    pub async fn cancel(&self, session: &schema::SessionId) -> Result<(), Error> {
+        let note = schema::CancelNotification::new(session.clone());
+        self.notify("session/cancel", &note).await
+    }
+}
+
+impl Update {
+    /// Returns the parameters as the agent wrote them.
+    #[must_use]
+    pub fn raw(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Reads the parameters.
+    ///
+    /// # Errors
+    /// Fails for updates that do not fit, or that a later version of the protocol has.
+    pub fn read(&self) -> Result<schema::SessionNotification, Error> {
+        serde_json::from_str(self.raw())
+            .map_err(|source| Error::BadShape { what: "session/update", source })
+    }
+}
+
+fn print(method: &'static str, params: &impl Serialize) -> Result<Box<RawValue>, Error> {
+    serde_json::value::to_raw_value(params).map_err(|source| Error::Unwritable { method, source })
+}
+
+/// The task that writes. Ends, and so closes the agent's input, when the driver lets go or the pipe breaks.
+async fn write_lines(mut lines: mpsc::Receiver<Vec<u8>>, mut output: impl AsyncWrite + Unpin) {
+    while let Some(line) = lines.recv().await {
+        let written = async {
+            output.write_all(&line).await?;
+            output.flush().await
+        };
+        if let Err(err) = written.await {
+            tracing::debug!(%err, "the agent no longer reads");
+            return;
+        }
+    }
+    output.shutdown().await.ok();
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! The host: serves what an agent may ask of its client.
+//!
+//! Files, terminals, permission, elicitation. Owned by the task that reads the agent's output: [`Host::serve`]
+//! only looks up and starts things, the work is in the future it returns. Asking a person is left to the
+//! owner of the connection, through [`Permission::Ask`].
+
+mod files;
+mod terminals;
+
+use std::future::{Future, ready};
+use std::path::PathBuf;
+use std::pin::Pin;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use wire::acp::schema;
+use wire::{Code, RpcError};
+
+use terminals::Terminals;
+
+/// The work of one call, and its outcome.
+pub type Answer = Pin<Box<dyn Future<Output = Result<Box<RawValue>, RpcError>> + Send>>;
+
+/// What the host offers, and who decides.
+#[derive(Debug)]
+pub struct HostOptions {
+    /// Reads and writes files for the agent.
+    pub files: bool,
+    /// Runs commands for the agent.
+    pub terminals: bool,
+    /// Where commands run that name no folder.
+    pub cwd: PathBuf,
+    /// Who answers when the agent asks for permission.
+    pub permission: Permission,
+}
+
+/// Who answers when the agent asks for permission.
+#[derive(Debug)]
+pub enum Permission {
+    /// Everything is allowed, each thing once.
+    AllowOnce,
+    /// Nothing is allowed.
+    Reject,
+    /// The receiver of this channel decides. When it is full the agent waits, as it does for a person anyway.
+    Ask(mpsc::Sender<Question>),
+}
+
+/// Permission that is asked for. Dropping the question answers that the turn was cancelled.
+#[derive(Debug)]
+pub struct Question {
+    /// What the agent wants to do, and the answers it offers.
+    pub request: schema::RequestPermissionRequest,
+    /// Where the answer goes.
+    pub answer: oneshot::Sender<schema::RequestPermissionOutcome>,
+}
+
+/// Serves the calls of one agent. Its terminals die with it.
+#[derive(Debug)]
+pub struct Host {
+    options: HostOptions,
+    terminals: Terminals,
+}
+
+impl Host {
+    /// Makes a host. Needs a tokio runtime once a terminal is created.
+    #[must_use]
+    pub fn new(options: HostOptions) -> Host {
+        let terminals = Terminals::new(options.cwd.clone());
+        Host { options, terminals }
+    }
+
+    /// Makes a host that offers nothing and allows nothing.
+    #[must_use]
+    pub fn none() -> Host {
+        Host::new(HostOptions {
+            files: false,
+            terminals: false,
+            cwd: PathBuf::from("/"),
+            permission: Permission::Reject,
+        })
+    }
+
+    /// Returns what to tell the agent in `initialize`.
+    #[must_use]
+    pub fn capabilities(&self) -> schema::ClientCapabilities {
+        let files = schema::FileSystemCapabilities::new()
+            .read_text_file(self.options.files)
+            .write_text_file(self.options.files);
+        schema::ClientCapabilities::new().fs(files).terminal(self.options.terminals)
+    }
+
+    /// Starts to serve a call. The future owns all it needs; dropping it gives the call up.
+    pub fn serve(&mut self, method: &str, params: Option<&RawValue>) -> Answer {
+        let started = match method {
+            "fs/read_text_file" if self.options.files => {
+                read(params).map(|request| answer(files::read_text_file(request)))
+            }
+            "fs/write_text_file" if self.options.files => {
+                read(params).map(|request| answer(files::write_text_file(request)))
+            }
+            method if method.starts_with("terminal/") && self.options.terminals => {
+                self.terminals.serve(method, params)
+            }
+            "session/request_permission" => read(params).map(|request| self.permit(request)),
+            "elicitation/create" => read(params).map(|_: schema::CreateElicitationRequest| {
+                let decline = schema::ElicitationAction::Decline;
+                at_once(schema::CreateElicitationResponse::new(decline))
+            }),
+            _ => Err(RpcError::of(Code::METHOD_NOT_FOUND)),
+        };
+        started.unwrap_or_else(|error| Box::pin(ready(Err(error))))
+    }
+
+    fn permit(&self, request: schema::RequestPermissionRequest) -> Answer {
+        match &self.options.permission {
+            Permission::AllowOnce => {
+                at_once(schema::RequestPermissionResponse::new(allow_once(&request)))
+            }
+            Permission::Reject => at_once(schema::RequestPermissionResponse::new(reject(&request))),
+            Permission::Ask(questions) => {
+                let questions = questions.clone();
+                answer(async move {
+                    let outcome = ask(&questions, request).await;
+                    Ok(schema::RequestPermissionResponse::new(outcome))
+                })
+            }
+        }
+    }
+}
+
+/// Chooses the answer that allows this one thing; an agent that offers none is rejected.
+#[must_use]
+pub fn allow_once(request: &schema::RequestPermissionRequest) -> schema::RequestPermissionOutcome {
+    choose(request, schema::PermissionOptionKind::AllowOnce).unwrap_or_else(|| reject(request))
+}
+
+/// Chooses the mildest answer that rejects; an agent that offers none is told that the turn was cancelled.
+#[must_use]
+pub fn reject(request: &schema::RequestPermissionRequest) -> schema::RequestPermissionOutcome {
+    choose(request, schema::PermissionOptionKind::RejectOnce)
+        .or_else(|| choose(request, schema::PermissionOptionKind::RejectAlways))
+        .unwrap_or(schema::RequestPermissionOutcome::Cancelled)
+}
+
+fn choose(
+    request: &schema::RequestPermissionRequest,
+    kind: schema::PermissionOptionKind,
+) -> Option<schema::RequestPermissionOutcome> {
+    let option = request.options.iter().find(|option| option.kind == kind)?;
+    let selected = schema::SelectedPermissionOutcome::new(option.option_id.clone());
+    Some(schema::RequestPermissionOutcome::Selected(selected))
+}
+
+async fn ask(
+    questions: &mpsc::Sender<Question>,
+    request: schema::RequestPermissionRequest,
+) -> schema::RequestPermissionOutcome {
+    let (answer, answered) = oneshot::channel();
+    // Both failures mean that nobody is there to decide any more.
+    if questions.send(Question { request, answer }).await.is_err() {
+        return schema::RequestPermissionOutcome::Cancelled;
+    }
+    answered.await.unwrap_or(schema::RequestPermissionOutcome::Cancelled)
+}
+
+fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
+    // Not `wire::acp::read`, which refuses null characters: a file may well have some.
+    let text = params.map_or("{}", RawValue::get);
+    serde_json::from_str(text)
+        .map_err(|err| RpcError::of(Code::INVALID_PARAMS).details(err.to_string()))
+}
+
+fn answer<T: Serialize>(
+    work: impl Future<Output = Result<T, RpcError>> + Send + 'static,
+) -> Answer {
+    Box::pin(async move { work.await.and_then(|result| print(&result)) })
+}
+
+fn at_once<T: Serialize>(result: T) -> Answer {
+    Box::pin(ready(print(&result)))
+}
+
+fn print<T: Serialize>(result: &T) -> Result<Box<RawValue>, RpcError> {
+    serde_json::value::to_raw_value(result)
+        .map_err(|err| RpcError::of(Code::INTERNAL_ERROR).details(err.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn host(permission: Permission) -> Host {
+        Host::new(HostOptions {
+            files: true,
+            terminals: true,
+            cwd: std::env::temp_dir(),
+            permission,
+        })
+    }
+
+    async fn serve(host: &mut Host, method: &str, params: Value) -> Result<Value, i32> {
+        let params = serde_json::value::to_raw_value(&params).unwrap();
+        match host.serve(method, Some(&params)).await {
+            Ok(result) => Ok(serde_json::from_str(result.get()).unwrap()),
+            Err(error) => Err(error.code.0),
+        }
+    }
+
+    fn permission() -> Value {
+        json!({
+            "sessionId": "s",
+            "toolCall": { "toolCallId": "t" },
+            "options": [
+                { "optionId": "always", "name": "Always", "kind": "allow_always" },
+                { "optionId": "yes", "name": "Yes", "kind": "allow_once" },
+                { "optionId": "no", "name": "No", "kind": "reject_once" },
+            ],
+        })
+    }
+
+    #[tokio::test]
+    async fn permission_follows_the_policy() {
+        let method = "session/request_permission";
+        let outcome = serve(&mut host(Permission::AllowOnce), method, permission()).await.unwrap();
+        assert_eq!(outcome["outcome"]["optionId"], "yes");
+        let outcome = serve(&mut host(Permission::Reject), method, permission()).await.unwrap();
+        assert_eq!(outcome["outcome"]["optionId"], "no");
+
+        let (tx, mut rx) = mpsc::channel(1);
+        let mut host = host(Permission::Ask(tx));
+        let (outcome, ()) = tokio::join!(serve(&mut host, method, permission()), async {
+            drop(rx.recv().await);
+        });
+        assert_eq!(outcome.unwrap()["outcome"]["outcome"], "cancelled");
+    }
+
+    #[tokio::test]
+    async fn what_is_not_offered_is_not_found() {
+        let mut none = Host::none();
+        for method in ["fs/read_text_file", "terminal/create", "nope"] {
+            assert_eq!(serve(&mut none, method, json!({})).await, Err(-32601), "{method}");
+        }
+        let elicitation = json!({
+            "sessionId": "s", "mode": "form", "message": "who?",
+            "requestedSchema": { "type": "object", "properties": {} },
+        });
+        let answer = serve(&mut none, "elicitation/create", elicitation).await;
+        assert_eq!(answer, Ok(json!({ "action": "decline" })));
+    }
+
+    #[tokio::test]
+    async fn bad_parameters_are_refused() {
+        let mut host = host(Permission::Reject);
+        for method in ["fs/read_text_file", "terminal/output", "session/request_permission"] {
+            assert_eq!(serve(&mut host, method, json!({})).await, Err(-32602), "{method}");
+        }
+    }
+}

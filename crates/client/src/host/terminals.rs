@@ -1,0 +1,330 @@
+//! Terminals for the agent: commands that run on its behalf, with the end of their output.
+//!
+//! Each terminal is a task that owns its program; the table here only knows where to send. A terminal lives
+//! until the agent releases it or the host goes, and its program dies with it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use process::{Child, ChildStdout, Spec, Tail};
+use serde_json::value::RawValue;
+use tokio::io::AsyncReadExt;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use wire::acp::schema;
+use wire::{Code, RpcError};
+
+use super::{Answer, answer, at_once, read};
+
+/// How much output is kept when the agent does not say, and the most that it may ask for.
+const OUTPUT_BYTES: u64 = 1024 * 1024;
+const MAX_OUTPUT_BYTES: u64 = 8 * 1024 * 1024;
+
+/// More than any agent needs at a time; one that forgets to release them is told so.
+const MAX_TERMINALS: usize = 64;
+
+/// How long output is awaited after the program has ended, in case a stranger holds its pipe.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// The terminals of one agent.
+#[derive(Debug)]
+pub(super) struct Terminals {
+    open: HashMap<schema::TerminalId, Terminal>,
+    tasks: JoinSet<()>,
+    last: u64,
+    cwd: PathBuf,
+}
+
+/// Where to reach the task of a terminal. Dropping it is its release.
+#[derive(Debug, Clone)]
+struct Terminal {
+    orders: mpsc::Sender<Order>,
+    ended: Ended,
+}
+
+#[derive(Debug)]
+enum Order {
+    Show(oneshot::Sender<schema::TerminalOutputResponse>),
+    Kill,
+}
+
+impl Terminals {
+    pub(super) fn new(cwd: PathBuf) -> Terminals {
+        Terminals { open: HashMap::new(), tasks: JoinSet::new(), last: 0, cwd }
+    }
+
+    /// Starts to serve one of the `terminal/` methods.
+    pub(super) fn serve(
+        &mut self,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Result<Answer, RpcError> {
+        match method {
+            "terminal/create" => self.create(&read(params)?).map(at_once),
+            "terminal/output" => {
+                let request: schema::TerminalOutputRequest = read(params)?;
+                Ok(answer(show(self.find(&request.terminal_id)?)))
+            }
+            "terminal/wait_for_exit" => {
+                let request: schema::WaitForTerminalExitRequest = read(params)?;
+                Ok(answer(wait_for_exit(self.find(&request.terminal_id)?.ended)))
+            }
+            "terminal/kill" => {
+                let request: schema::KillTerminalRequest = read(params)?;
+                Ok(answer(kill(self.find(&request.terminal_id)?)))
+            }
+            "terminal/release" => {
+                let request: schema::ReleaseTerminalRequest = read(params)?;
+                let ended = self.find(&request.terminal_id)?.ended;
+                self.open.remove(&request.terminal_id);
+                Ok(answer(release(ended)))
+            }
+            _ => Err(RpcError::of(Code::METHOD_NOT_FOUND)),
+        }
+    }
+
+    fn create(
+        &mut self,
+        request: &schema::CreateTerminalRequest,
+    ) -> Result<schema::CreateTerminalResponse, RpcError> {
+        if self.open.len() >= MAX_TERMINALS {
+            let details = "Too many terminals are open; release some";
+            return Err(RpcError::of(Code::RATE_LIMITED).details(details));
+        }
+        while self.tasks.try_join_next().is_some() {}
+        let spec = spec_of(request, &self.cwd)?;
+        let child = process::spawn(&spec).map_err(refuse)?;
+        let limit = request.output_byte_limit.unwrap_or(OUTPUT_BYTES).min(MAX_OUTPUT_BYTES);
+        // Two orders are never many; when the channel is full the call that sends one waits.
+        let (orders, received) = mpsc::channel(2);
+        let (announce, ended) = watch::channel(None);
+        let tail = Tail::new(usize::try_from(limit).unwrap_or(usize::MAX));
+        self.tasks.spawn(run(child, tail, received, announce));
+        self.last += 1;
+        let id = schema::TerminalId::new(format!("t{}", self.last));
+        self.open.insert(id.clone(), Terminal { orders, ended });
+        Ok(schema::CreateTerminalResponse::new(id))
+    }
+
+    fn find(&self, id: &schema::TerminalId) -> Result<Terminal, RpcError> {
+        let not_found = || RpcError::of(Code::RESOURCE_NOT_FOUND).details("No such terminal");
+        self.open.get(id).cloned().ok_or_else(not_found)
+    }
+}
+
+fn spec_of(request: &schema::CreateTerminalRequest, cwd: &PathBuf) -> Result<Spec, RpcError> {
+    let cwd = request.cwd.as_ref().unwrap_or(cwd);
+    if !cwd.is_absolute() {
+        return Err(RpcError::of(Code::INVALID_PARAMS).details("'cwd' must be absolute"));
+    }
+    // Agents also send a whole command line as the command.
+    let is_line = request.args.is_empty() && request.command.contains(char::is_whitespace);
+    let mut spec = match is_line {
+        true if cfg!(windows) => Spec::new("cmd", cwd).args(["/C", &request.command]),
+        true => Spec::new("sh", cwd).args(["-c", &request.command]),
+        false => Spec::new(&request.command, cwd).args(&request.args),
+    };
+    for variable in &request.env {
+        spec = spec.env(&variable.name, &variable.value);
+    }
+    spec.merge_stderr = true;
+    Ok(spec)
+}
+
+fn refuse(err: process::Error) -> RpcError {
+    let code = match &err {
+        process::Error::NoSuchProgram { .. } | process::Error::NoSuchFolder { .. } => {
+            Code::FILE_NOT_FOUND
+        }
+        process::Error::Start { source, .. }
+            if source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            Code::FILE_DENIED
+        }
+        process::Error::Start { .. } | process::Error::Wait(_) => Code::INTERNAL_ERROR,
+    };
+    RpcError::of(code).details(err.to_string())
+}
+
+fn broken<E>(_: E) -> RpcError {
+    RpcError::of(Code::INTERNAL_ERROR).details("The terminal broke")
+}
+
+async fn show(terminal: Terminal) -> Result<schema::TerminalOutputResponse, RpcError> {
+    let (reply, shown) = oneshot::channel();
+    terminal.orders.send(Order::Show(reply)).await.map_err(broken)?;
+    shown.await.map_err(broken)
+}
+
+/// Why a terminal has ended, where that is known.
+type Ended = watch::Receiver<Option<schema::TerminalExitStatus>>;
+
+/// Gets only the watch: a wait must not keep a released terminal alive.
+async fn wait_for_exit(mut ended: Ended) -> Result<schema::WaitForTerminalExitResponse, RpcError> {
+    let status = ended.wait_for(Option::is_some).await.map_err(broken)?.clone();
+    Ok(schema::WaitForTerminalExitResponse::new(status.unwrap_or_default()))
+}
+
+async fn kill(mut terminal: Terminal) -> Result<schema::KillTerminalResponse, RpcError> {
+    terminal.orders.send(Order::Kill).await.map_err(broken)?;
+    terminal.ended.wait_for(Option::is_some).await.map_err(broken)?;
+    Ok(schema::KillTerminalResponse::new())
+}
+
+/// Returns when the program is killed.
+async fn release(mut ended: Ended) -> Result<schema::ReleaseTerminalResponse, RpcError> {
+    // The task ends without a word when it is released before its program has ended.
+    ended.wait_for(Option::is_some).await.ok();
+    Ok(schema::ReleaseTerminalResponse::new())
+}
+
+/// The task of a terminal.
+async fn run(
+    mut child: Child,
+    mut tail: Tail,
+    mut orders: mpsc::Receiver<Order>,
+    announce: watch::Sender<Option<schema::TerminalExitStatus>>,
+) {
+    child.stdin = None;
+    let mut output = child.stdout.take();
+    let mut status: Option<schema::TerminalExitStatus> = None;
+    let mut drained_by = Instant::now();
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        // Announced only when all output is there: an agent waits first and looks at the output then.
+        if status.is_some() && output.is_none() && announce.borrow().is_none() {
+            announce.send_replace(status.clone());
+        }
+        tokio::select! {
+            order = orders.recv() => match order {
+                Some(Order::Show(reply)) => {
+                    let shown = schema::TerminalOutputResponse::new(tail.text(), tail.is_truncated())
+                        .exit_status(announce.borrow().clone());
+                    // The call was given up meanwhile.
+                    reply.send(shown).ok();
+                }
+                Some(Order::Kill) => child.kill(),
+                None => return,
+            },
+            count = read_some(&mut output, &mut buffer) => match count {
+                0 => output = None,
+                count => tail.push(&buffer[..count]),
+            },
+            ended = child.wait(), if status.is_none() => {
+                status = Some(ended.map(status_out).unwrap_or_default());
+                drained_by = Instant::now() + DRAIN;
+            }
+            () = tokio::time::sleep_until(drained_by), if status.is_some() && output.is_some() => {
+                output = None;
+            }
+        }
+    }
+}
+
+/// Returns 0 at the end, and never if the end was reached before.
+async fn read_some(output: &mut Option<ChildStdout>, buffer: &mut [u8]) -> usize {
+    match output {
+        Some(output) => output.read(buffer).await.unwrap_or(0),
+        None => std::future::pending().await,
+    }
+}
+
+fn status_out(status: ExitStatus) -> schema::TerminalExitStatus {
+    schema::TerminalExitStatus::new()
+        .exit_code(status.code().and_then(|code| u32::try_from(code).ok()))
+        .signal(process::end::signal_name(status))
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    async fn serve(terminals: &mut Terminals, method: &str, params: Value) -> Result<Value, i32> {
+        let params = serde_json::value::to_raw_value(&params).unwrap();
+        let answer = match terminals.serve(method, Some(&params)) {
+            Ok(answer) => answer.await,
+            Err(error) => Err(error),
+        };
+        match answer {
+            Ok(result) => Ok(serde_json::from_str(result.get()).unwrap()),
+            Err(error) => Err(error.code.0),
+        }
+    }
+
+    fn terminals() -> Terminals {
+        Terminals::new(std::env::temp_dir())
+    }
+
+    fn named(id: &str) -> Value {
+        json!({ "sessionId": "s", "terminalId": id })
+    }
+
+    // Command lines go to `sh`, so a test may say what it does in one string.
+    async fn create(terminals: &mut Terminals, line: &str, limit: Option<u64>) -> String {
+        let params = json!({ "sessionId": "s", "command": line, "outputByteLimit": limit });
+        let created = serve(terminals, "terminal/create", params).await.unwrap();
+        created["terminalId"].as_str().unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn output_and_exit_code_are_there_after_the_wait() {
+        let mut terminals = terminals();
+        let id = create(&mut terminals, "echo out; echo err >&2; exit 3", None).await;
+        let exit = serve(&mut terminals, "terminal/wait_for_exit", named(&id)).await.unwrap();
+        assert_eq!(exit, json!({ "exitCode": 3 }));
+        let output = serve(&mut terminals, "terminal/output", named(&id)).await.unwrap();
+        assert_eq!(
+            output,
+            json!({ "output": "out\nerr\n", "truncated": false, "exitStatus": { "exitCode": 3 } })
+        );
+    }
+
+    #[tokio::test]
+    async fn the_end_of_long_output_is_kept() {
+        let mut terminals = terminals();
+        let id = create(&mut terminals, "printf 'aaaaéé'", Some(3)).await;
+        serve(&mut terminals, "terminal/wait_for_exit", named(&id)).await.unwrap();
+        let output = serve(&mut terminals, "terminal/output", named(&id)).await.unwrap();
+        assert_eq!((&output["output"], &output["truncated"]), (&json!("é"), &json!(true)));
+    }
+
+    #[tokio::test]
+    async fn a_killed_terminal_stays_until_it_is_released() {
+        let mut terminals = terminals();
+        let id = create(&mut terminals, "sleep 100", None).await;
+        let output = serve(&mut terminals, "terminal/output", named(&id)).await.unwrap();
+        assert_eq!(output.get("exitStatus"), None);
+        serve(&mut terminals, "terminal/kill", named(&id)).await.unwrap();
+        let exit = serve(&mut terminals, "terminal/wait_for_exit", named(&id)).await.unwrap();
+        assert_eq!(exit, json!({ "signal": "SIGKILL" }));
+        serve(&mut terminals, "terminal/release", named(&id)).await.unwrap();
+        let gone = serve(&mut terminals, "terminal/output", named(&id)).await;
+        assert_eq!(gone, Err(-32002));
+    }
+
+    #[tokio::test]
+    async fn a_released_terminal_is_dead_and_its_waiters_are_told() {
+        let mut terminals = terminals();
+        let id = create(&mut terminals, "sleep 100", None).await;
+        let params = serde_json::value::to_raw_value(&named(&id)).unwrap();
+        let waiting = terminals.serve("terminal/wait_for_exit", Some(&params)).unwrap();
+        serve(&mut terminals, "terminal/release", named(&id)).await.unwrap();
+        assert_eq!(waiting.await.unwrap_err().code, Code::INTERNAL_ERROR);
+    }
+
+    #[tokio::test]
+    async fn a_program_that_cannot_start_is_an_error_of_the_call() {
+        let mut terminals = terminals();
+        let mut refused = async |params| serve(&mut terminals, "terminal/create", params).await;
+        let missing = json!({ "sessionId": "s", "command": "no-such-program" });
+        assert_eq!(refused(missing).await, Err(-31700));
+        let relative = json!({ "sessionId": "s", "command": "cat", "cwd": "here" });
+        assert_eq!(refused(relative).await, Err(-32602));
+    }
+}

@@ -1,0 +1,246 @@
+//! Names instead of accidents: what differs from run to run gets a name that does not.
+//!
+//! Session ids, ids of the agent's calls, message ids and the working folder, in both directions; times,
+//! references and the agent's version only on the way in.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+/// A session id of this length is not in a text by accident, so it is named there, too.
+const TELLING_LENGTH: usize = 16;
+
+/// What was named so far; the first of each list is number 1.
+#[derive(Debug)]
+pub(super) struct Names {
+    folder: String,
+    sessions: Vec<Value>,
+    calls: Vec<Value>,
+    messages: Vec<Value>,
+}
+
+impl Names {
+    pub(super) fn new(folder: &Path) -> Names {
+        Names {
+            folder: folder.to_string_lossy().into_owned(),
+            sessions: Vec::new(),
+            calls: Vec::new(),
+            messages: Vec::new(),
+        }
+    }
+
+    /// Puts the real things in place of the names, in a message of the client.
+    pub(super) fn real(&self, message: &Value) -> Value {
+        let mut message = message.clone();
+        let is_reply = message.get("method").is_none();
+        if let Some(id) = message.get_mut("id").filter(|_| is_reply) {
+            replace(id, "a", &self.calls);
+        }
+        self.make_real(None, &mut message);
+        message
+    }
+
+    /// Tells whether a message of the client names the next thing that the agent has yet to give a name to.
+    pub(super) fn is_early(&self, message: &Value) -> bool {
+        let is_next = |value: Option<&Value>, letter: &str, things: &[Value]| {
+            let name = format!("{letter}{}", things.len() + 1);
+            value.is_some_and(|value| *value == name)
+        };
+        let is_reply = message.get("method").is_none();
+        (is_reply && is_next(message.get("id"), "a", &self.calls))
+            || is_next(message.pointer("/params/sessionId"), "s", &self.sessions)
+    }
+
+    fn make_real(&self, key: Option<&str>, value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                members.iter_mut().for_each(|(key, value)| self.make_real(Some(key), value));
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.make_real(key, item)),
+            Value::String(text) => match key {
+                Some("sessionId") => replace(value, "s", &self.sessions),
+                Some("requestId") => replace(value, "a", &self.calls),
+                Some("messageId") => replace(value, "m", &self.messages),
+                _ => *text = self.place(text),
+            },
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// Puts the real folder in place of `/w` at the start of a text, or of a file's address.
+    pub(super) fn place(&self, text: &str) -> String {
+        let (scheme, path) = match text.strip_prefix("file://") {
+            Some(path) => ("file://", path),
+            None => ("", text),
+        };
+        match path.strip_prefix("/w") {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+                format!("{scheme}{}{rest}", self.folder)
+            }
+            _ => text.to_owned(),
+        }
+    }
+
+    /// Names everything in a message of the agent.
+    pub(super) fn named(&mut self, mut message: Value) -> Value {
+        let Value::Object(members) = &mut message else { return message };
+        match members.get("jsonrpc") {
+            Some(version) if version == "2.0" => {
+                members.remove("jsonrpc");
+            }
+            Some(_) => {}
+            // Implied in transcripts, so its absence must be seen.
+            None => {
+                members.insert("jsonrpc".to_owned(), Value::Null);
+            }
+        }
+        if members.contains_key("method")
+            && let Some(id) = members.get_mut("id")
+        {
+            self.calls.push(id.take());
+            *id = Value::from(format!("a{}", self.calls.len()));
+        }
+        let given = members.get("result").and_then(|result| result.get("sessionId"));
+        if let Some(session) = given.filter(|session| session.is_string())
+            && !self.sessions.contains(session)
+        {
+            self.sessions.push(session.clone());
+        }
+        set(&mut message, "/error/data/reference", "R");
+        set(&mut message, "/result/agentInfo/version", "V");
+        self.name(None, &mut message);
+        message
+    }
+
+    fn name(&mut self, key: Option<&str>, value: &mut Value) {
+        match (key, &mut *value) {
+            (_, Value::Object(members)) => {
+                members.iter_mut().for_each(|(key, value)| self.name(Some(key), value));
+            }
+            (_, Value::Array(items)) => items.iter_mut().for_each(|item| self.name(key, item)),
+            (Some("requestId"), _) => name_of(value, "a", &self.calls),
+            (Some("sessionId"), _) => name_of(value, "s", &self.sessions),
+            (Some("messageId"), Value::String(_)) => {
+                if !self.messages.contains(value) {
+                    self.messages.push(value.clone());
+                }
+                name_of(value, "m", &self.messages);
+            }
+            (Some("updatedAt"), Value::String(time)) => *time = "T".to_owned(),
+            (_, Value::String(text)) => self.name_in_text(text),
+            (_, Value::Null | Value::Bool(_) | Value::Number(_)) => {}
+        }
+    }
+
+    fn name_in_text(&self, text: &mut String) {
+        if text.contains(&self.folder) {
+            *text = text.replace(&self.folder, "/w");
+        }
+        for (index, session) in self.sessions.iter().enumerate() {
+            let telling = session.as_str().filter(|id| id.len() >= TELLING_LENGTH);
+            if let Some(id) = telling.filter(|id| text.contains(id)) {
+                *text = text.replace(id, &format!("s{}", index + 1));
+            }
+        }
+    }
+}
+
+/// Puts the thing in place of its name, if it is one that was given.
+fn replace(value: &mut Value, letter: &str, things: &[Value]) {
+    let number = value.as_str().and_then(|name| name.strip_prefix(letter)?.parse::<usize>().ok());
+    if let Some(thing) = number.and_then(|number| things.get(number.checked_sub(1)?)) {
+        *value = thing.clone();
+    }
+}
+
+/// Puts the name in place of the thing, if it has one.
+fn name_of(value: &mut Value, letter: &str, things: &[Value]) {
+    if let Some(index) = things.iter().position(|thing| thing == value) {
+        *value = Value::from(format!("{letter}{}", index + 1));
+    }
+}
+
+fn set(message: &mut Value, pointer: &str, name: &str) {
+    if let Some(value) = message.pointer_mut(pointer).filter(|value| value.is_string()) {
+        *value = Value::from(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn names() -> Names {
+        Names::new(Path::new("/tmp/run"))
+    }
+
+    #[test]
+    fn ids_are_numbered_in_the_order_of_their_coming_and_work_both_ways() {
+        let mut names = names();
+        let reply =
+            json!({ "jsonrpc": "2.0", "id": 1, "result": { "sessionId": "0192-long-session-id" } });
+        assert_eq!(names.named(reply), json!({ "id": 1, "result": { "sessionId": "s1" } }));
+        let call = json!({ "jsonrpc": "2.0", "id": 77, "method": "m", "params": {
+            "sessionId": "0192-long-session-id", "messageId": "xyz", "text": "in 0192-long-session-id" } });
+        assert_eq!(
+            names.named(call),
+            json!({ "id": "a1", "method": "m", "params": {
+                "sessionId": "s1", "messageId": "m1", "text": "in s1" } })
+        );
+        let cancel = json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": { "requestId": 77 } });
+        assert_eq!(names.named(cancel)["params"]["requestId"], "a1");
+
+        assert_eq!(
+            names.real(&json!({ "id": "a1", "result": {} })),
+            json!({ "id": 77, "result": {} })
+        );
+        let prompt =
+            json!({ "id": "a1", "method": "m", "params": { "sessionId": "s1", "x": "s1" } });
+        assert_eq!(
+            names.real(&prompt),
+            json!({ "id": "a1", "method": "m", "params": { "sessionId": "0192-long-session-id", "x": "s1" } })
+        );
+        let unknown = json!({ "method": "m", "params": { "sessionId": "s9", "messageId": "m0" } });
+        assert_eq!(names.real(&unknown), unknown);
+    }
+
+    #[test]
+    fn the_folder_has_its_name() {
+        let mut names = names();
+        let message =
+            json!({ "method": "m", "params": ["/w", "/w/a", "/was", "at /w", "file:///w/a"] });
+        let real = names.real(&message);
+        assert_eq!(
+            real["params"],
+            json!(["/tmp/run", "/tmp/run/a", "/was", "at /w", "file:///tmp/run/a"])
+        );
+        let named =
+            names.named(json!({ "jsonrpc": "2.0", "params": ["/tmp/run/a", "Read /tmp/run/b"] }));
+        assert_eq!(named, json!({ "params": ["/w/a", "Read /w/b"] }));
+    }
+
+    #[test]
+    fn times_references_and_versions_have_their_names() {
+        let mut names = names();
+        let named = names.named(json!({
+            "jsonrpc": "2.0", "id": 1,
+            "error": { "data": { "reference": "abc" } },
+            "result": { "agentInfo": { "name": "x", "version": "1.2" }, "updatedAt": "2026", "version": "1" },
+        }));
+        assert_eq!(
+            named,
+            json!({
+                "id": 1,
+                "error": { "data": { "reference": "R" } },
+                "result": { "agentInfo": { "name": "x", "version": "V" }, "updatedAt": "T", "version": "1" },
+            })
+        );
+    }
+
+    #[test]
+    fn a_missing_version_of_the_envelope_is_seen() {
+        assert_eq!(names().named(json!({ "id": 1 })), json!({ "id": 1, "jsonrpc": null }));
+    }
+}
