@@ -1,16 +1,297 @@
-//! .
+//! `purlin run`: one prompt from the shell.
+//!
+//! An honest ACP client of any agent, our own by default: it starts the agent, sends the prompt, shows what
+//! comes and ends with a code that says how the turn ended. How things look is `run::render`'s business,
+//! asking for permission `run::ask`'s.
+
+mod ask;
+mod output;
+mod render;
+
 use std::path::PathBuf;
-/// .
+use std::pin::pin;
+use std::process::ExitCode;
+
+use client::{Caller, Connection, Grace, Host, HostOptions, Permission, Question, Spec};
+use serde_json::json;
+use tokio::sync::mpsc;
+use wire::acp::models::SetModelRequest;
+use wire::acp::schema;
+
+use ask::Asker;
+use output::{Output, ReaderGone};
+
+/// What to ask, whom, and how to show it.
+#[derive(Debug)]
 pub struct RunOptions {
+    /// What to ask.
     pub prompt: String,
+    /// The program of the agent and its arguments.
     pub agent: Vec<String>,
+    /// The folder to work in, absolute.
     pub cwd: PathBuf,
+    /// Prints every update as a line of JSON.
     pub json: bool,
+    /// The model to use, if not the agent's choice.
     pub model: Option<String>,
+    /// The mode to work in, if not the agent's choice.
     pub mode: Option<String>,
+    /// Answers every permission with "allow once".
     pub allow: bool,
 }
-/// .
-pub async fn run(_options: RunOptions) -> anyhow::Result<std::process::ExitCode> {
-    anyhow::bail!("x")
+
+/// Runs one prompt and returns the code of how it ended: 0 for the end of the turn, 3 out of tokens, 4 out of
+/// requests, 5 refused, 130 cancelled, 1 for an error.
+///
+/// # Errors
+/// None of its own: what goes wrong is shown and ends with code 1.
+pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
+    let mut output = Output::new(options.json);
+    let ended = talk(&options, &mut output).await;
+    let code = match &ended {
+        Ok(Ended::Stopped(reason)) => code_of(*reason),
+        Ok(Ended::Killed) => 130,
+        // Whoever reads us has enough; that is no failure.
+        Ok(Ended::ReaderGone) => return Ok(ExitCode::SUCCESS),
+        Err(_) => 1,
+    };
+    let shown = match ended {
+        Ok(Ended::Stopped(reason)) => output.end(reason),
+        Ok(Ended::Killed | Ended::ReaderGone) => output.end(schema::StopReason::Cancelled),
+        Err(err) => output.error(&err),
+    };
+    Ok(match shown {
+        Ok(()) => ExitCode::from(code),
+        Err(ReaderGone) => ExitCode::SUCCESS,
+    })
+}
+
+/// How a run ended.
+enum Ended {
+    Stopped(schema::StopReason),
+    /// By a second Ctrl-C.
+    Killed,
+    /// Our output is closed.
+    ReaderGone,
+}
+
+fn code_of(reason: schema::StopReason) -> u8 {
+    match reason {
+        schema::StopReason::EndTurn => 0,
+        schema::StopReason::MaxTokens => 3,
+        schema::StopReason::MaxTurnRequests => 4,
+        schema::StopReason::Refusal => 5,
+        schema::StopReason::Cancelled => 130,
+        _ => 1,
+    }
+}
+
+async fn talk(options: &RunOptions, output: &mut Output) -> anyhow::Result<Ended> {
+    // One question is shown at a time; when the channel is full the agent waits for its answer, as it must.
+    let (questions, asked) = mpsc::channel(8);
+    let permission = if options.allow { Permission::AllowOnce } else { Permission::Ask(questions) };
+    let cwd = options.cwd.clone();
+    let host = Host::new(HostOptions { files: true, terminals: true, cwd, permission });
+    let mut connection = Connection::start(&spec_of(options)?, host)?;
+    let info = schema::Implementation::new("purlin run", env!("CARGO_PKG_VERSION"));
+    connection.initialize(info).await?;
+    let caller = connection.caller();
+    let session = caller.new_session(schema::NewSessionRequest::new(&options.cwd)).await?;
+    choose(&caller, &session, options).await?;
+
+    let turn = Turn { connection: &mut connection, caller, session: session.session_id, output };
+    let ended = turn.run(&options.prompt, asked).await?;
+    match ended {
+        Ended::Stopped(_) => {
+            if let Err(err) = connection.end(Grace::default()).await {
+                tracing::warn!(%err, "the agent did not end well");
+            }
+        }
+        // Dropping the connection kills the agent and all it started.
+        Ended::Killed | Ended::ReaderGone => drop(connection),
+    }
+    Ok(ended)
+}
+
+fn spec_of(options: &RunOptions) -> anyhow::Result<Spec> {
+    let Some((program, args)) = options.agent.split_first() else {
+        anyhow::bail!("there is no agent to start");
+    };
+    Ok(Spec::new(program, &options.cwd).args(args))
+}
+
+/// Sets the model and the mode that were asked for, in whichever way the agent offers them.
+async fn choose(
+    caller: &Caller,
+    session: &schema::NewSessionResponse,
+    options: &RunOptions,
+) -> anyhow::Result<()> {
+    use schema::SessionConfigOptionCategory::{Mode, Model};
+    if let Some(model) = &options.model
+        && !set_option(caller, session, &Model, model).await?
+    {
+        let session_id = session.session_id.clone();
+        let request = SetModelRequest { session_id, model_id: model.clone(), meta: None };
+        caller.call::<serde_json::Value>("session/set_model", &request).await?;
+    }
+    let Some(mode) = &options.mode else { return Ok(()) };
+    if session.modes.is_some() {
+        let session = session.session_id.clone();
+        let request = schema::SetSessionModeRequest::new(session, mode.clone());
+        caller.call::<schema::SetSessionModeResponse>("session/set_mode", &request).await?;
+    } else if !set_option(caller, session, &Mode, mode).await? {
+        anyhow::bail!("the agent has no modes");
+    }
+    Ok(())
+}
+
+/// Returns false if the agent has no option of this category.
+async fn set_option(
+    caller: &Caller,
+    session: &schema::NewSessionResponse,
+    category: &schema::SessionConfigOptionCategory,
+    value: &str,
+) -> anyhow::Result<bool> {
+    let offered = session.config_options.iter().flatten();
+    let fits = |option: &&schema::SessionConfigOption| option.category.as_ref() == Some(category);
+    let Some(option) = offered.into_iter().find(fits) else { return Ok(false) };
+    let value = schema::SessionConfigOptionValue::value_id(value.to_owned());
+    let session = session.session_id.clone();
+    let request = schema::SetSessionConfigOptionRequest::new(session, option.id.clone(), value);
+    caller.call::<serde_json::Value>("session/set_config_option", &request).await?;
+    Ok(true)
+}
+
+/// One turn, from the prompt to its answer.
+struct Turn<'a> {
+    connection: &'a mut Connection,
+    caller: Caller,
+    session: schema::SessionId,
+    output: &'a mut Output,
+}
+
+/// Why the turn woke up.
+enum Wake {
+    Interrupt,
+    Update(Option<client::Update>),
+    Question(Box<Question>),
+    Answer(Option<String>),
+    Withdrawn,
+    Reply(Result<schema::PromptResponse, client::Error>),
+}
+
+impl Turn<'_> {
+    async fn run(
+        mut self,
+        prompt: &str,
+        mut asked: mpsc::Receiver<Question>,
+    ) -> anyhow::Result<Ended> {
+        let request = schema::PromptRequest::new(self.session.clone(), vec![prompt.into()]);
+        let caller = self.caller.clone();
+        let mut reply = pin!(caller.prompt(request));
+        let mut interrupt = pin!(tokio::signal::ctrl_c());
+        let mut asker = Asker::default();
+        let mut is_cancelled = false;
+        let mut is_listening = true;
+        loop {
+            let is_free = !asker.is_busy();
+            let wake = tokio::select! {
+                // Updates before questions and the reply: what came first is shown first.
+                biased;
+                _ = &mut interrupt => Wake::Interrupt,
+                update = self.connection.next_update(), if is_listening => Wake::Update(update),
+                Some(question) = asked.recv(), if is_free => Wake::Question(Box::new(question)),
+                event = asker.next(), if !is_free => event,
+                reply = &mut reply => Wake::Reply(reply),
+            };
+            let shown = match wake {
+                Wake::Interrupt if is_cancelled => return Ok(Ended::Killed),
+                Wake::Interrupt => {
+                    is_cancelled = true;
+                    interrupt.set(tokio::signal::ctrl_c());
+                    // The protocol wants open questions answered as cancelled; dropping them does it.
+                    asker.withdraw();
+                    self.caller.cancel(&self.session).await?;
+                    self.output.aside("Cancelling; Ctrl-C again kills the agent.");
+                    Ok(())
+                }
+                Wake::Update(Some(update)) => self.output.update(&update),
+                Wake::Update(None) => {
+                    is_listening = false;
+                    Ok(())
+                }
+                Wake::Question(question) if is_cancelled => {
+                    drop(question);
+                    Ok(())
+                }
+                Wake::Question(question) => {
+                    asker.ask(*question, self.output);
+                    Ok(())
+                }
+                Wake::Answer(line) => {
+                    asker.answer(line, self.output);
+                    Ok(())
+                }
+                Wake::Withdrawn => {
+                    asker.withdraw();
+                    self.output.aside("The question is no longer asked.");
+                    Ok(())
+                }
+                Wake::Reply(reply) => return self.finish(reply),
+            };
+            if let Err(ReaderGone) = shown {
+                return Ok(Ended::ReaderGone);
+            }
+        }
+    }
+
+    /// Shows what came before the reply and returns how the turn ended.
+    fn finish(
+        &mut self,
+        reply: Result<schema::PromptResponse, client::Error>,
+    ) -> anyhow::Result<Ended> {
+        while let Some(update) = self.connection.ready_update() {
+            if let Err(ReaderGone) = self.output.update(&update) {
+                return Ok(Ended::ReaderGone);
+            }
+        }
+        Ok(Ended::Stopped(reply?.stop_reason))
+    }
+}
+
+/// The last line in JSON mode.
+fn last_line(ended: Result<schema::StopReason, &anyhow::Error>) -> String {
+    let line = match ended {
+        Ok(reason) => json!({ "stopReason": reason }),
+        Err(err) => match err.downcast_ref::<client::Error>() {
+            Some(client::Error::Refused { error, .. }) => json!({ "error": error }),
+            _ => json!({ "error": { "message": format!("{err:#}") } }),
+        },
+    };
+    line.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_tells_the_stop_reason_or_the_error() {
+        assert_eq!(last_line(Ok(schema::StopReason::MaxTokens)), r#"{"stopReason":"max_tokens"}"#);
+        let error = wire::RpcError::new(wire::Code(-32000), "Authentication required");
+        let refused = anyhow::Error::from(client::Error::Refused { method: "m", error });
+        assert_eq!(
+            last_line(Err(&refused)),
+            r#"{"error":{"code":-32000,"message":"Authentication required"}}"#
+        );
+        let other = anyhow::anyhow!("no agent");
+        assert_eq!(last_line(Err(&other)), r#"{"error":{"message":"no agent"}}"#);
+    }
+
+    #[test]
+    fn every_stop_reason_has_its_code() {
+        use schema::StopReason::{Cancelled, EndTurn, MaxTokens, MaxTurnRequests, Refusal};
+        let codes = [EndTurn, MaxTokens, MaxTurnRequests, Refusal, Cancelled].map(code_of);
+        assert_eq!(codes, [0, 3, 4, 5, 130]);
+    }
 }

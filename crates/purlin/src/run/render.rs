@@ -1,0 +1,303 @@
+//! How updates look in a terminal. Pure: text in, text out.
+//!
+//! Keeps the tool calls of the turn, since later updates and questions only tell what changed.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+
+use serde_json::Value;
+use wire::acp::schema;
+
+/// Lines of a diff that are shown beside a tool call; a question shows more.
+const DIFF_LINES: usize = 20;
+
+/// Unchanged lines around a change.
+const CONTEXT: usize = 3;
+
+/// Something to show.
+#[derive(Debug, PartialEq)]
+pub(super) enum Piece {
+    /// A part of the answer.
+    Answer(String),
+    /// A part of a thought.
+    Thought(String),
+    /// A line besides.
+    Aside(String),
+}
+
+/// Turns updates into text.
+#[derive(Debug)]
+pub(super) struct Renderer {
+    shows_thoughts: bool,
+    calls: HashMap<schema::ToolCallId, schema::ToolCall>,
+    /// Calls whose diff was shown.
+    shown_diffs: HashSet<schema::ToolCallId>,
+}
+
+impl Renderer {
+    pub(super) fn new(shows_thoughts: bool) -> Renderer {
+        Renderer { shows_thoughts, calls: HashMap::new(), shown_diffs: HashSet::new() }
+    }
+
+    /// Returns what to show for an update.
+    pub(super) fn render(&mut self, update: schema::SessionUpdate) -> Vec<Piece> {
+        match update {
+            schema::SessionUpdate::AgentMessageChunk(chunk) => {
+                vec![Piece::Answer(block_text(&chunk.content))]
+            }
+            schema::SessionUpdate::AgentThoughtChunk(chunk) if self.shows_thoughts => {
+                vec![Piece::Thought(block_text(&chunk.content))]
+            }
+            schema::SessionUpdate::ToolCall(call) => self.render_call(call),
+            schema::SessionUpdate::ToolCallUpdate(update) => self.render_call_update(update),
+            schema::SessionUpdate::Plan(plan) => vec![Piece::Aside(plan_text(&plan))],
+            schema::SessionUpdate::Notice(notice) => vec![Piece::Aside(notice.title)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns a tool call with what a question or an update tells of it.
+    pub(super) fn call_with(&self, update: schema::ToolCallUpdate) -> schema::ToolCall {
+        let id = update.tool_call_id;
+        let known = self.calls.get(&id).cloned();
+        let mut call = known.unwrap_or_else(|| schema::ToolCall::new(id, "Tool call"));
+        call.update(update.fields);
+        call
+    }
+
+    fn render_call(&mut self, call: schema::ToolCall) -> Vec<Piece> {
+        let mut pieces = vec![Piece::Aside(call_line(&call))];
+        pieces.extend(self.new_diffs(&call));
+        self.calls.insert(call.tool_call_id.clone(), call);
+        pieces
+    }
+
+    fn render_call_update(&mut self, update: schema::ToolCallUpdate) -> Vec<Piece> {
+        let before = self.calls.get(&update.tool_call_id).map(|call| call.status);
+        let call = self.call_with(update);
+        let mut pieces = Vec::new();
+        let has_ended = matches!(
+            call.status,
+            schema::ToolCallStatus::Completed | schema::ToolCallStatus::Failed
+        );
+        if before.is_none() || (has_ended && before != Some(call.status)) {
+            pieces.push(Piece::Aside(call_line(&call)));
+        }
+        pieces.extend(self.new_diffs(&call));
+        self.calls.insert(call.tool_call_id.clone(), call);
+        pieces
+    }
+
+    fn new_diffs(&mut self, call: &schema::ToolCall) -> Vec<Piece> {
+        let diffs: Vec<Piece> = diffs_of(call, DIFF_LINES).into_iter().map(Piece::Aside).collect();
+        if diffs.is_empty() || !self.shown_diffs.insert(call.tool_call_id.clone()) {
+            return Vec::new();
+        }
+        diffs
+    }
+}
+
+/// Takes out what could drive a terminal: control characters other than line ends and tabs.
+pub(super) fn strip_controls(text: &str) -> String {
+    text.chars().filter(|char| is_harmless(*char)).collect()
+}
+
+/// Makes visible what could drive a terminal or change the look of a text: for what is asked to be allowed.
+pub(super) fn show_controls(text: &str) -> String {
+    let mut shown = String::new();
+    for char in text.chars() {
+        if is_harmless(char) && !is_invisible(char) {
+            shown.push(char);
+        } else {
+            shown.extend(char.escape_unicode());
+        }
+    }
+    shown
+}
+
+fn is_harmless(char: char) -> bool {
+    !char.is_control() || char == '\n' || char == '\t'
+}
+
+/// Characters that turn the direction of a text or take no room.
+fn is_invisible(char: char) -> bool {
+    matches!(char, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+fn block_text(block: &schema::ContentBlock) -> String {
+    match block {
+        schema::ContentBlock::Text(text) => text.text.clone(),
+        schema::ContentBlock::Image(image) => format!("[image {}]", image.mime_type),
+        schema::ContentBlock::Audio(audio) => format!("[audio {}]", audio.mime_type),
+        schema::ContentBlock::ResourceLink(link) => format!("[{}]({})", link.name, link.uri),
+        _ => "[resource]".to_owned(),
+    }
+}
+
+fn call_line(call: &schema::ToolCall) -> String {
+    let title = one_line(&call.title);
+    match call.status {
+        schema::ToolCallStatus::Completed => format!("✓ {title}"),
+        schema::ToolCallStatus::Failed => match reason_of(call) {
+            Some(reason) => format!("✗ {title}: {reason}"),
+            None => format!("✗ {title}"),
+        },
+        schema::ToolCallStatus::InProgress => format!("… {title}"),
+        _ => format!("· {title}"),
+    }
+}
+
+/// The first line of what a failed call says.
+fn reason_of(call: &schema::ToolCall) -> Option<String> {
+    call.content.iter().find_map(|content| match content {
+        schema::ToolCallContent::Content(content) => {
+            let text = block_text(&content.content);
+            text.lines().find(|line| !line.trim().is_empty()).map(str::to_owned)
+        }
+        _ => None,
+    })
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn plan_text(plan: &schema::Plan) -> String {
+    let lines = plan.entries.iter().map(|entry| {
+        let mark = match entry.status {
+            schema::PlanEntryStatus::Completed => "[x]",
+            schema::PlanEntryStatus::InProgress => "[>]",
+            _ => "[ ]",
+        };
+        format!("{mark} {}", one_line(&entry.content))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the diffs of a call, each cut to this many lines.
+pub(super) fn diffs_of(call: &schema::ToolCall, limit: usize) -> Vec<String> {
+    let diffs = call.content.iter().filter_map(|content| match content {
+        schema::ToolCallContent::Diff(diff) => Some(diff),
+        _ => None,
+    });
+    diffs
+        .map(|diff| {
+            let path = diff.path.to_string_lossy();
+            unified(&path, diff.old_text.as_deref(), &diff.new_text, limit)
+        })
+        .collect()
+}
+
+/// Returns what exactly a call would do: its command, or else all of its input.
+pub(super) fn input_of(call: &schema::ToolCall) -> Option<String> {
+    let input = call.raw_input.as_ref()?;
+    match input.get("command") {
+        Some(Value::String(command)) if input.as_object().is_some_and(|input| input.len() == 1) => {
+            Some(command.clone())
+        }
+        _ => serde_json::to_string_pretty(input).ok(),
+    }
+}
+
+/// Shows a change as one hunk: from the first line that differs to the last.
+fn unified(path: &str, old: Option<&str>, new: &str, limit: usize) -> String {
+    let old_lines: Vec<&str> = old.unwrap_or_default().lines().collect();
+    let new_lines: Vec<&str> = new.lines().collect();
+    let pairs = old_lines.iter().zip(&new_lines);
+    let front = pairs.take_while(|(old, new)| old == new).count();
+    let pairs = old_lines[front..].iter().rev().zip(new_lines[front..].iter().rev());
+    let back = pairs.take_while(|(old, new)| old == new).count();
+    let start = front.saturating_sub(CONTEXT);
+    let tail = back.min(CONTEXT);
+    let (old_end, new_end) = (old_lines.len() - back, new_lines.len() - back);
+
+    let before = old_lines[start..front].iter().map(|line| format!(" {line}"));
+    let removed = old_lines[front..old_end].iter().map(|line| format!("-{line}"));
+    let added = new_lines[front..new_end].iter().map(|line| format!("+{line}"));
+    let after = old_lines[old_end..old_end + tail].iter().map(|line| format!(" {line}"));
+    let body: Vec<String> = before.chain(removed).chain(added).chain(after).collect();
+
+    let from = if old.is_some() { path } else { "/dev/null" };
+    let mut text = format!("--- {from}\n+++ {path}\n");
+    let (old_count, new_count) = (old_end + tail - start, new_end + tail - start);
+    let first = |count: usize| if count == 0 { start } else { start + 1 };
+    // Writing to a string cannot fail.
+    write!(text, "@@ -{},{old_count} +{},{new_count} @@", first(old_count), first(new_count)).ok();
+    for line in body.iter().take(limit) {
+        write!(text, "\n{line}").ok();
+    }
+    if body.len() > limit {
+        write!(text, "\n… {} more lines", body.len() - limit).ok();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rendered(renderer: &mut Renderer, update: Value) -> Vec<Piece> {
+        renderer.render(serde_json::from_value(update).unwrap())
+    }
+
+    #[test]
+    fn control_characters_never_reach_a_terminal() {
+        assert_eq!(strip_controls("a\u{1b}[31mb\u{7}\r\u{9b}c\u{7f}\n\td"), "a[31mbc\n\td");
+        assert_eq!(show_controls("rm\u{1b} \u{202e}x\n"), "rm\\u{1b} \\u{202e}x\n");
+    }
+
+    #[test]
+    fn a_tool_call_is_a_line_when_it_starts_and_when_it_ends() {
+        let mut renderer = Renderer::new(false);
+        let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "t", "title": "Run\nls", "status": "in_progress" });
+        assert_eq!(rendered(&mut renderer, call), [Piece::Aside("… Run ls".into())]);
+        let output = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t",
+            "content": [{ "type": "content", "content": { "type": "text", "text": "\nno such file\nmore" } }] });
+        assert_eq!(rendered(&mut renderer, output), []);
+        let failed =
+            json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "failed" });
+        assert_eq!(
+            rendered(&mut renderer, failed.clone()),
+            [Piece::Aside("✗ Run ls: no such file".into())]
+        );
+        assert_eq!(rendered(&mut renderer, failed), []);
+    }
+
+    #[test]
+    fn a_diff_is_shown_once() {
+        let mut renderer = Renderer::new(false);
+        let update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "Edit",
+            "content": [{ "type": "diff", "path": "/a", "oldText": "1\n2\n3\n4\n5\n6\n", "newText": "1\n2\n3\n4\nfive\n6\n" }] });
+        let diff = "--- /a\n+++ /a\n@@ -2,5 +2,5 @@\n 2\n 3\n 4\n-5\n+five\n 6";
+        assert_eq!(
+            rendered(&mut renderer, update.clone()),
+            [Piece::Aside("· Edit".into()), Piece::Aside(diff.into())]
+        );
+        assert_eq!(rendered(&mut renderer, update), []);
+    }
+
+    #[test]
+    fn new_and_long_files_are_diffs_too() {
+        assert_eq!(unified("/a", None, "x\n", 9), "--- /dev/null\n+++ /a\n@@ -0,0 +1,1 @@\n+x");
+        assert_eq!(
+            unified("/a", Some(""), "1\n2\n3\n", 2),
+            "--- /a\n+++ /a\n@@ -0,0 +1,3 @@\n+1\n+2\n… 1 more lines"
+        );
+        assert_eq!(unified("/a", Some("x\n"), "", 9), "--- /a\n+++ /a\n@@ -1,1 +0,0 @@\n-x");
+    }
+
+    #[test]
+    fn plans_are_check_lists_and_thoughts_need_a_terminal() {
+        let plan = json!({ "sessionUpdate": "plan", "entries": [
+            { "content": "look", "priority": "high", "status": "completed" },
+            { "content": "change", "priority": "high", "status": "in_progress" },
+            { "content": "test", "priority": "low", "status": "pending" } ] });
+        let list = "[x] look\n[>] change\n[ ] test";
+        assert_eq!(rendered(&mut Renderer::new(false), plan), [Piece::Aside(list.into())]);
+        let thought = json!({ "sessionUpdate": "agent_thought_chunk", "content": { "type": "text", "text": "hm" } });
+        assert_eq!(rendered(&mut Renderer::new(false), thought.clone()), []);
+        assert_eq!(rendered(&mut Renderer::new(true), thought), [Piece::Thought("hm".into())]);
+    }
+}
