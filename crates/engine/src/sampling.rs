@@ -42,12 +42,19 @@ pub(crate) async fn sample(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
         };
         match next {
             Some(Ok(ModelEvent::Text(text))) => {
+                let shown = said.len();
                 said.push_str(&text);
-                cx.or_cancelled(cx.emit(Event::Text { message: message.clone(), text })).await??;
+                let event = Event::Text { message: message.clone(), text };
+                if let Err(err) = cx.or_cancelled(cx.emit(event)).await.flatten() {
+                    said.truncate(shown);
+                    break Err(err);
+                }
             }
             Some(Ok(ModelEvent::Thought(text))) => {
-                cx.or_cancelled(cx.emit(Event::Thought { message: message.clone(), text }))
-                    .await??;
+                let event = Event::Thought { message: message.clone(), text };
+                if let Err(err) = cx.or_cancelled(cx.emit(event)).await.flatten() {
+                    break Err(err);
+                }
             }
             Some(Ok(ModelEvent::Tool(call))) => calls.push(call),
             Some(Ok(ModelEvent::Usage(now))) => usage = now,

@@ -181,18 +181,34 @@ impl Session {
     /// Serves the session until it is closed or nobody holds its handle any more.
     pub(crate) async fn run(mut self) {
         while let Some(command) = self.mailbox.recv().await {
-            match command {
+            let close = match command {
                 Command::Prompt { prompt, cancel, reply } => {
-                    if let Some(close) = self.prompt(prompt, cancel, reply).await {
-                        close.send(Ok(()));
-                        return;
-                    }
+                    self.prompt(prompt, cancel, reply).await
                 }
-                Command::Close(reply) => {
-                    reply.send(Ok(()));
-                    return;
+                Command::Close(reply) => Some(reply),
+                other => {
+                    settle(&self.parts, &self.settings, other).await;
+                    None
                 }
-                other => settle(&self.parts, &self.settings, other).await,
+            };
+            if let Some(close) = close {
+                close.send(Ok(()));
+                self.refuse_rest();
+                return;
+            }
+        }
+    }
+
+    /// Answers what was asked behind the close; dropped, it would look like a fault of ours.
+    fn refuse_rest(mut self) {
+        self.mailbox.close();
+        while let Ok(command) = self.mailbox.try_recv() {
+            let gone = Error::NoSuchSession(self.parts.id.clone());
+            match command {
+                Command::Prompt { reply, .. } => reply.send(Err(gone)),
+                Command::SetMode(_, reply) | Command::SetModel(_, reply) => reply.send(Err(gone)),
+                Command::Close(reply) => reply.send(Err(gone)),
+                Command::Announce => {}
             }
         }
     }

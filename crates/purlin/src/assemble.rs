@@ -45,6 +45,18 @@ pub fn hub_options(model: Option<&str>) -> anyhow::Result<HubOptions> {
     })
 }
 
+/// Puts a scripted model before the others, as the one a session starts with.
+#[must_use]
+pub fn with_first(model: ScriptedModel, others: &[ModelChoice]) -> Arc<[ModelChoice]> {
+    let first = ModelChoice {
+        id: ModelId::new("script/file"),
+        name: "Script script".to_owned(),
+        context_size: 32_000,
+        model: Arc::new(model),
+    };
+    std::iter::once(first).chain(others.iter().cloned()).collect()
+}
+
 fn from_file(model: &str) -> anyhow::Result<ModelChoice> {
     let Some(path) = model.strip_prefix("script:").map(PathBuf::from) else {
         anyhow::bail!(

@@ -48,23 +48,27 @@ impl Config {
             Ok(value) => value,
             Err(err) => return (Config::default(), vec![format!("{at}: {err}")]),
         };
+        let (config, problems) = Config::from_value(value);
+        (config, problems.into_iter().map(|problem| format!("{at}: {problem}")).collect())
+    }
+
+    /// Reads a configuration that is already JSON; what is wrong counts as not written.
+    #[must_use]
+    pub fn from_value(value: Value) -> (Config, Vec<String>) {
         let mut problems = Vec::new();
         let mut config = Config::default();
         let Value::Object(members) = value else {
-            return (config, vec![format!("{at}: must hold an object")]);
+            return (config, vec!["must hold an object".to_owned()]);
         };
         for (key, value) in members {
             match key.as_str() {
                 "$schema" => {}
-                "limits" => {
-                    config.limits =
-                        limits(value, &mut |problem| problems.push(format!("{at}: {problem}")))
-                }
+                "limits" => config.limits = limits(value, &mut problems),
                 "model" => match value {
                     Value::String(model) => config.model = Some(model),
-                    _ => problems.push(format!("{at}: `model` must be a text")),
+                    _ => problems.push("`model` must be a text".to_owned()),
                 },
-                _ => problems.push(format!("{at}: `{key}` is not a key we know")),
+                _ => problems.push(format!("`{key}` is not a key we know")),
             }
         }
         (config, problems)
@@ -72,17 +76,17 @@ impl Config {
 }
 
 /// Reads the limits one by one, so that one mistake does not undo the others.
-fn limits(value: Value, report: &mut impl FnMut(String)) -> Limits {
+fn limits(value: Value, problems: &mut Vec<String>) -> Limits {
     let Value::Object(given) = value else {
-        report("`limits` must be an object".to_owned());
+        problems.push("`limits` must be an object".to_owned());
         return Limits::default();
     };
     let mut known = serde_json::Map::new();
     for (key, value) in given {
         if !Limits::TABLE.iter().any(|(name, _, _)| *name == key) {
-            report(format!("`limits.{key}` is not a limit we know; docs/limits.md lists them"));
+            problems.push(format!("`limits.{key}` is not a limit we know; docs/limits.md lists them"));
         } else if value.as_u64().is_none() {
-            report(format!("`limits.{key}` must be a whole number"));
+            problems.push(format!("`limits.{key}` must be a whole number"));
         } else {
             known.insert(key, value);
         }

@@ -88,6 +88,19 @@ mod tests {
             })
             .collect();
         assert!(!table.contains("secret"), "{table}");
-        expect![[r#""#]].assert_eq(&table);
+        expect![[r#"
+            -31900 Session not found · session_not_found · There is no such session; open one with session/new
+            -31902 Session locked · turn_running · The session already runs a turn; wait for it or cancel it
+            -32003 Too many requests · too_many_sessions · 1000 sessions are open; close one first
+            -32602 Invalid params · no_such_mode · There is no such mode; session/new lists the modes
+            -32602 Invalid params · no_such_model · There is no such model; session/new lists the models
+            -32602 Invalid params · bad_prompt · the prompt is empty
+            -32000 Authentication required · auth_required · Log in first; initialize lists the ways
+            -32001 Timeout · no_progress · the model sent nothing for 300 s
+            -32001 Timeout · client_not_reading · the client read nothing for 300 s
+            -32603 Internal error · model_failed · the model failed: the provider is overloaded
+            -32603 Internal error · not_stored · A fault of ours; the log has it under this reference
+            -32603 Internal error · internal · A fault of ours; the log has it under this reference
+        "#]].assert_eq(&table);
     }
 }

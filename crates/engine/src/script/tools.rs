@@ -146,7 +146,11 @@ fn text<'a>(input: &'a Value, field: &str) -> Result<&'a str, ToolError> {
 }
 
 fn path(input: &Value) -> Result<PathBuf, ToolError> {
-    Ok(PathBuf::from(text(input, "path")?))
+    let path = PathBuf::from(text(input, "path")?);
+    if !path.is_absolute() {
+        return Err(ToolError::Model("`path` must be an absolute path".to_owned()));
+    }
+    Ok(path)
 }
 
 /// The old text of a file for its diff; a file that is not there yet has none.

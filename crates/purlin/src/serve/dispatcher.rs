@@ -182,7 +182,13 @@ impl Dispatcher {
         tokio::select! {
             Some(written) = channels.pipes.written.recv() => Wake::Written(written),
             Some(number) = channels.abandoned_calls.recv() => Wake::Abandoned(number),
-            _ = channels.from_sessions.recv_many(events, AT_ONCE) => Wake::Sessions,
+            _ = channels.from_sessions.recv_many(events, AT_ONCE) => {
+                // A call is given up before its session says what came of it, and is told in that order.
+                while let Ok(number) = channels.abandoned_calls.try_recv() {
+                    self.on_abandoned(number);
+                }
+                Wake::Sessions
+            }
             bytes = channels.pipes.input.recv(), if may_read => bytes.map_or(Wake::Stop, Wake::Bytes),
             () = channels.stop.cancelled(), if end.is_none() => Wake::Stop,
             () = sleep_until(time.unwrap_or_else(Instant::now)), if time.is_some() => Wake::Time,

@@ -1,0 +1,196 @@
+//! The transcripts of `conformance/`, each played twice: in this process, and against the built program.
+//!
+//! `UPDATE_EXPECT=1` rewrites the lines that the agent sends. Read the diff before you keep it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use client::script::{Played, play, play_program};
+use client::transcript::{Step, Transcript};
+use purlin::config::Config;
+use purlin::serve::{self, Pipes};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::schema;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance")
+}
+
+fn load(name: &str) -> (PathBuf, Transcript) {
+    let path = folder().join(format!("{name}.acp"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|err| panic!("{}: {err}", path.display()));
+    let used = |used: &str| std::fs::read_to_string(folder().join(format!("{used}.acp"))).ok();
+    let transcript = Transcript::parse(&text, &used).unwrap_or_else(|err| panic!("{name}: {err}"));
+    (path, transcript)
+}
+
+/// Accepts what was played, or says what was not as written and what does not fit the schema.
+fn judge(path: &Path, transcript: &Transcript, played: &Played) {
+    let mut asked = HashMap::new();
+    for line in transcript.lines() {
+        if let Step::Send(message) = &line.step
+            && let (Some(id), Some(method)) = (message.get("id"), message.get("method").and_then(|method| method.as_str()))
+        {
+            asked.insert(id.to_string(), method.to_owned());
+        }
+    }
+    let faults = schema::faults(&played.seen, &asked);
+    assert!(faults.is_empty(), "{}:\n{}", path.display(), faults.join("\n"));
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(path, &played.updated).unwrap();
+        return;
+    }
+    assert!(played.is_as_written(), "{}:\n{}", path.display(), played.report());
+}
+
+async fn against_the_program(name: &str) {
+    let (path, transcript) = load(name);
+    let played = play_program(&transcript, |stage| {
+        let mut args = vec!["acp".to_owned(), "--model".to_owned(), format!("script:{}", stage.script.display())];
+        if let Some(config) = &stage.config {
+            args.extend(["--config".to_owned(), config.display().to_string()]);
+        }
+        let mut spec = process::Spec::new(env!("CARGO_BIN_EXE_purlin"), &stage.folder);
+        spec.args = args.into_iter().map(Into::into).collect();
+        spec
+    })
+    .await
+    .unwrap();
+    judge(&path, &transcript, &played);
+}
+
+async fn in_process(name: &str) {
+    let (path, transcript) = load(name);
+    let has_files = transcript.lines().iter().any(|line| matches!(line.step, Step::File { .. }));
+    if has_files || transcript.exit().is_some() {
+        // Files and exit codes belong to a process of its own.
+        return;
+    }
+    let work = std::env::temp_dir();
+    let model = engine::script::ScriptedModel::parse(&transcript.script(&work)).unwrap();
+    let config = transcript.config().map_or_else(Config::default, |config| Config::from_value(config.clone()).0);
+    let mut hub = purlin::assemble::hub_options(None).unwrap();
+    hub.models = purlin::assemble::with_first(model, &hub.models);
+    let (agent_in, client_out) = duplex(64 * 1024);
+    let (client_in, agent_out) = duplex(64 * 1024);
+    let mut tasks = JoinSet::new();
+    let pipes = pipes(agent_in, agent_out, &mut tasks);
+    let stop = CancellationToken::new();
+    tasks.spawn(serve::serve(pipes, serve::Options { limits: config.limits, hub, stop }));
+    let played = play(&transcript, &work, client_in, client_out).await;
+    judge(&path, &transcript, &played);
+}
+
+/// Connects two in-memory pipes to an agent in this process.
+fn pipes(mut input: DuplexStream, mut output: DuplexStream, tasks: &mut JoinSet<()>) -> Pipes {
+    let (to_agent, from_client) = mpsc::channel(4);
+    let (to_writer, mut batches) = mpsc::channel::<Vec<u8>>(1);
+    let (to_ack, written) = mpsc::channel(1);
+    tasks.spawn(async move {
+        let mut buffer = vec![0; 4096];
+        while let Ok(count) = input.read(&mut buffer).await {
+            if count == 0 || to_agent.send(buffer[..count].to_vec()).await.is_err() {
+                return;
+            }
+        }
+    });
+    tasks.spawn(async move {
+        while let Some(batch) = batches.recv().await {
+            let done = output.write_all(&batch).await.map(|()| batch);
+            if to_ack.send(done).await.is_err() {
+                return;
+            }
+        }
+    });
+    Pipes { input: from_client, output: to_writer, written }
+}
+
+/// One line per transcript; [`every_transcript_is_listed`] compares the list with the folder.
+macro_rules! transcripts {
+    ($($test:ident = $name:literal;)*) => {
+        $(mod $test {
+            #[tokio::test]
+            async fn in_process() {
+                super::in_process($name).await;
+            }
+
+            #[tokio::test]
+            async fn against_the_program() {
+                super::against_the_program($name).await;
+            }
+        })*
+
+        const LISTED: &[&str] = &[$($name),*];
+    };
+}
+
+transcripts! {
+    end_idle = "end/idle";
+    end_in_a_turn = "end/in_a_turn";
+    initialize_authenticate = "initialize/authenticate";
+    initialize_first_of_all = "initialize/first_of_all";
+    initialize_handshake = "initialize/handshake";
+    initialize_other_versions = "initialize/other_versions";
+    prompt_answer = "prompt/answer";
+    prompt_busy = "prompt/busy";
+    prompt_cancel = "prompt/cancel";
+    prompt_cancel_early = "prompt/cancel_early";
+    prompt_cancel_request = "prompt/cancel_request";
+    prompt_content = "prompt/content";
+    prompt_meta = "prompt/meta";
+    prompt_model_fails = "prompt/model_fails";
+    prompt_no_progress = "prompt/no_progress";
+    prompt_no_session = "prompt/no_session";
+    prompt_slash_commands = "prompt/slash_commands";
+    prompt_stop_reasons = "prompt/stop_reasons";
+    session_close = "session/close";
+    session_isolated = "session/isolated";
+    session_new = "session/new";
+    session_new_older_forms = "session/new_older_forms";
+    session_new_refused = "session/new_refused";
+    session_set_config_option = "session/set_config_option";
+    session_set_mode = "session/set_mode";
+    session_set_model = "session/set_model";
+    tools_cancel_in_terminal = "tools/cancel_in_terminal";
+    tools_cancel_while_asking = "tools/cancel_while_asking";
+    tools_client_refuses = "tools/client_refuses";
+    tools_mode_forbids = "tools/mode_forbids";
+    tools_nothing_offered = "tools/nothing_offered";
+    tools_outside = "tools/outside";
+    tools_permission = "tools/permission";
+    tools_plan = "tools/plan";
+    tools_question = "tools/question";
+    tools_refused = "tools/refused";
+    tools_terminal = "tools/terminal";
+    wire_bad_params = "wire/bad_params";
+    wire_ids = "wire/ids";
+    wire_not_a_request = "wire/not_a_request";
+    wire_not_json = "wire/not_json";
+    wire_notes_are_not_answered = "wire/notes_are_not_answered";
+    wire_odd_lines = "wire/odd_lines";
+    wire_rate = "wire/rate";
+    wire_too_large = "wire/too_large";
+    wire_unknown_methods = "wire/unknown_methods";
+}
+
+#[test]
+fn every_transcript_is_listed() {
+    let mut found: Vec<String> = Vec::new();
+    for chapter in std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = chapter.file_name().unwrap().to_string_lossy().into_owned();
+        if !chapter.is_dir() || ["judge", "schema"].contains(&name.as_str()) {
+            continue;
+        }
+        for file in std::fs::read_dir(&chapter).unwrap().map(|entry| entry.unwrap().path()) {
+            found.push(format!("{name}/{}", file.file_stem().unwrap().to_string_lossy()));
+        }
+    }
+    found.sort();
+    let mut listed: Vec<&str> = LISTED.to_vec();
+    listed.sort_unstable();
+    assert_eq!(found, listed);
+}
