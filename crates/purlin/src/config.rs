@@ -84,7 +84,8 @@ fn limits(value: Value, problems: &mut Vec<String>) -> Limits {
     let mut known = serde_json::Map::new();
     for (key, value) in given {
         if !Limits::TABLE.iter().any(|(name, _, _)| *name == key) {
-            problems.push(format!("`limits.{key}` is not a limit we know; docs/limits.md lists them"));
+            problems
+                .push(format!("`limits.{key}` is not a limit we know; docs/limits.md lists them"));
         } else if value.as_u64().is_none() {
             problems.push(format!("`limits.{key}` must be a whole number"));
         } else {

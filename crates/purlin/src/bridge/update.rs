@@ -392,7 +392,7 @@ fn shorten_value(value: Value, room: usize) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use engine::words::{MessageId, ToolCallId};
+    use engine::words::{Contents, Media, MessageId, TerminalId, ToolCallId};
     use proptest::prelude::*;
 
     use super::*;
@@ -402,6 +402,158 @@ mod tests {
         print(&mut out, &SessionId::new("s"), event, 100 * 1024);
         assert!(out.len() <= 100 * 1024, "{} bytes", out.len());
         serde_json::from_slice::<Value>(&out).unwrap()["params"]["update"].clone()
+    }
+
+    /// One of every event, each with everything it can carry.
+    fn every_event() -> Vec<Event> {
+        let message = MessageId::new("m");
+        let media = |mime: &str| Media { data: "AAAA".into(), mime: mime.into() };
+        let blocks = vec![
+            Block::Text("text".into()),
+            Block::Image(media("image/png")),
+            Block::Audio(media("audio/wav")),
+            Block::Link { uri: "file:///a".into(), name: "a".into() },
+            Block::Resource {
+                uri: "file:///a".into(),
+                mime: None,
+                contents: Contents::Text("t".into()),
+            },
+            Block::Resource {
+                uri: "file:///b".into(),
+                mime: Some("x/y".into()),
+                contents: Contents::Blob("AAAA".into()),
+            },
+        ];
+        let content = vec![
+            ToolContent::Block(Block::Text("text".into())),
+            ToolContent::Diff { path: "/a".into(), old: Some("x".into()), new: "y".into() },
+            ToolContent::Diff { path: "/b".into(), old: None, new: "y".into() },
+            ToolContent::Terminal(TerminalId::new("term")),
+        ];
+        let kinds = [
+            ToolKind::Read,
+            ToolKind::Edit,
+            ToolKind::Delete,
+            ToolKind::Move,
+            ToolKind::Search,
+            ToolKind::Execute,
+            ToolKind::Think,
+            ToolKind::Fetch,
+            ToolKind::SwitchMode,
+            ToolKind::Other,
+        ];
+        let statuses = [
+            ToolStatus::Pending,
+            ToolStatus::InProgress,
+            ToolStatus::Completed,
+            ToolStatus::Failed,
+        ];
+        let models = crate::assemble::hub_options(None).unwrap().models;
+        let settings = engine::session::Settings::new(models).unwrap();
+        let mut events = vec![
+            Event::Text { message: message.clone(), text: "text".into() },
+            Event::Thought { message: message.clone(), text: "text".into() },
+            Event::Plan(
+                [
+                    (Priority::High, PlanStatus::Completed),
+                    (Priority::Medium, PlanStatus::InProgress),
+                    (Priority::Low, PlanStatus::Pending),
+                ]
+                .map(|(priority, status)| PlanEntry { content: "do".into(), priority, status })
+                .to_vec(),
+            ),
+            Event::Commands(engine::commands::COMMANDS.to_vec()),
+            Event::Mode(settings.mode.clone()),
+            Event::Settings(settings),
+            Event::Info {
+                title: Some("title".into()),
+                updated_at: Some("2026-01-01T00:00:00Z".into()),
+            },
+            Event::Info { title: None, updated_at: None },
+            Event::Usage { used: 1, size: 2, cost: Some(0.5) },
+            Event::Usage { used: 1, size: 2, cost: None },
+            Event::CompactionSummary { id: "c".into(), text: "text".into() },
+        ];
+        events.extend(blocks.iter().flat_map(|block| {
+            let (message, block) = (message.clone(), block.clone());
+            [
+                Event::User { message: message.clone(), block: block.clone() },
+                Event::Block { message, block },
+            ]
+        }));
+        events.extend(kinds.map(|kind| {
+            Event::ToolCall(Box::new(ToolCall {
+                id: ToolCallId::new("t"),
+                name: "tool".into(),
+                title: "title".into(),
+                kind,
+                status: ToolStatus::Pending,
+                content: content.clone(),
+                locations: vec![Location { path: "/a".into(), line: Some(1) }],
+                raw_input: serde_json::json!({ "a": 1 }),
+            }))
+        }));
+        events.extend(statuses.map(|status| {
+            let update = ToolUpdate {
+                status: Some(status),
+                content: Some(content.clone()),
+                raw_output: Some(serde_json::json!([1])),
+            };
+            Event::ToolUpdate(ToolCallId::new("t"), Box::new(update))
+        }));
+        events.extend([Severity::Info, Severity::Warning, Severity::Error].map(|severity| {
+            Event::Notice { severity, title: "title".into(), description: Some("more".into()) }
+        }));
+        let compactions = [
+            CompactionStatus::InProgress,
+            CompactionStatus::Completed,
+            CompactionStatus::Failed,
+            CompactionStatus::Cancelled,
+        ];
+        events.extend(compactions.map(|status| Event::Compaction {
+            id: "c".into(),
+            status,
+            error: Some("why".into()),
+        }));
+        events
+    }
+
+    // R: P2, P7, D1
+    #[test]
+    fn every_event_is_an_update_of_the_official_schema() {
+        let text = include_str!("../../../../conformance/schema/acp-v1.json");
+        let schema: Value = serde_json::from_str(text).unwrap();
+        let update = serde_json::json!({
+            "$schema": schema["$schema"],
+            "$ref": "#/$defs/SessionUpdate",
+            "$defs": schema["$defs"],
+        });
+        let validator = jsonschema::validator_for(&update).unwrap();
+        let mut variants = std::collections::BTreeSet::new();
+        for event in every_event() {
+            let shown = line(event);
+            let faults: Vec<String> =
+                validator.iter_errors(&shown).map(|fault| fault.to_string()).collect();
+            assert!(faults.is_empty(), "{shown}: {faults:?}");
+            variants.insert(shown["sessionUpdate"].as_str().unwrap().to_owned());
+        }
+        let stable = [
+            "agent_message_chunk",
+            "agent_thought_chunk",
+            "available_commands_update",
+            "compaction_summary_chunk",
+            "compaction_update",
+            "config_option_update",
+            "current_mode_update",
+            "notice",
+            "plan",
+            "session_info_update",
+            "tool_call",
+            "tool_call_update",
+            "usage_update",
+            "user_message_chunk",
+        ];
+        assert_eq!(variants, stable.map(str::to_owned).into());
     }
 
     // R: W10

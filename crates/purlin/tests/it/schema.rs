@@ -15,42 +15,49 @@ enum Part {
     Answered,
 }
 
-static VALIDATORS: LazyLock<HashMap<(String, Part), Validator>> = LazyLock::new(|| {
-    let schema: Value = serde_json::from_str(include_str!("../../../../conformance/schema/acp-v1.json")).unwrap();
-    let definitions = schema["$defs"].as_object().unwrap();
-    let mut validators = HashMap::new();
-    for (name, definition) in definitions {
-        let (Some(side), Some(method)) = (definition["x-side"].as_str(), definition["x-method"].as_str()) else {
-            continue;
-        };
-        let part = match (side, name.ends_with("Response")) {
-            ("client" | "protocol", false) => Part::Sent,
-            ("agent", true) => Part::Answered,
-            _ => continue,
-        };
-        let one = json!({ "$schema": schema["$schema"], "$ref": format!("#/$defs/{name}"), "$defs": definitions });
-        let validator = jsonschema::validator_for(&one).unwrap();
-        validators.insert((method.to_owned(), part), validator);
-    }
-    validators
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../../../../conformance/schema/acp-v1.json")).unwrap()
 });
+
+/// Finds what the schema says of one part of a method. Made when it is needed: the whole schema takes seconds.
+fn validator(method: &str, wanted: Part) -> Option<Validator> {
+    let definitions = SCHEMA["$defs"].as_object().unwrap();
+    let (name, _) = definitions.iter().find(|(name, definition)| {
+        let part = match (definition["x-side"].as_str(), name.ends_with("Response")) {
+            (Some("client" | "protocol"), false) => Some(Part::Sent),
+            (Some("agent"), true) => Some(Part::Answered),
+            _ => None,
+        };
+        definition["x-method"] == method && part == Some(wanted)
+    })?;
+    let reference = format!("#/$defs/{name}");
+    let one = json!({ "$schema": SCHEMA["$schema"], "$ref": reference, "$defs": definitions });
+    Some(jsonschema::validator_for(&one).unwrap())
+}
 
 /// Checks the messages an agent sent. `asked` knows which method each id of the client belongs to.
 ///
 /// Returns what does not fit, in words.
 pub fn faults(seen: &[Value], asked: &HashMap<String, String>) -> Vec<String> {
-    seen.iter().filter_map(|message| fault(message, asked).err()).collect()
+    let mut made = Made::new();
+    seen.iter().filter_map(|message| fault(message, asked, &mut made).err()).collect()
 }
 
-fn fault(message: &Value, asked: &HashMap<String, String>) -> Result<(), String> {
+/// The validators that were needed so far; `None` where the schema has nothing to say.
+type Made = HashMap<(String, Part), Option<Validator>>;
+
+fn fault(message: &Value, asked: &HashMap<String, String>, made: &mut Made) -> Result<(), String> {
     let object = message.as_object().ok_or_else(|| format!("not an object: {message}"))?;
     if object.get("jsonrpc") != Some(&json!("2.0")) {
         return Err(format!("no \"jsonrpc\":\"2.0\": {message}"));
     }
-    match (object.get("method").and_then(Value::as_str), object.get("result"), object.get("error")) {
+    match (object.get("method").and_then(Value::as_str), object.get("result"), object.get("error"))
+    {
         (Some(method), None, None) => {
-            let validator = VALIDATORS
-                .get(&(method.to_owned(), Part::Sent))
+            let validator = made
+                .entry((method.to_owned(), Part::Sent))
+                .or_insert_with(|| validator(method, Part::Sent))
+                .as_ref()
                 .ok_or_else(|| format!("the schema has no {method} for clients"))?;
             fits(validator, object.get("params").unwrap_or(&Value::Null), message)
         }
@@ -59,25 +66,40 @@ fn fault(message: &Value, asked: &HashMap<String, String>) -> Result<(), String>
             let Some(method) = asked.get(&id) else {
                 return Err(format!("a result for nothing that was asked: {message}"));
             };
-            match VALIDATORS.get(&(method.clone(), Part::Answered)) {
+            let known = made
+                .entry((method.clone(), Part::Answered))
+                .or_insert_with(|| validator(method, Part::Answered));
+            match known {
                 Some(validator) => fits(validator, result, message),
                 // `session/set_model` is older than the schema.
                 None => Ok(()),
             }
         }
         (None, None, Some(error)) => {
-            let error: &Map<String, Value> = error.as_object().ok_or("an error that is no object")?;
-            let is_whole = error.get("code").is_some_and(Value::is_i64) && error.get("message").is_some_and(Value::is_string);
-            if is_whole { Ok(()) } else { Err(format!("an error without code and message: {message}")) }
+            let error: &Map<String, Value> =
+                error.as_object().ok_or("an error that is no object")?;
+            let is_whole = error.get("code").is_some_and(Value::is_i64)
+                && error.get("message").is_some_and(Value::is_string);
+            if is_whole {
+                Ok(())
+            } else {
+                Err(format!("an error without code and message: {message}"))
+            }
         }
         _ => Err(format!("neither a call, a note nor a reply: {message}")),
     }
 }
 
 fn fits(validator: &Validator, value: &Value, message: &Value) -> Result<(), String> {
-    let faults: Vec<String> =
-        validator.iter_errors(value).map(|fault| format!("{} at {}", fault, fault.instance_path())).collect();
-    if faults.is_empty() { Ok(()) } else { Err(format!("{message}\n  does not fit the schema: {}", faults.join("; "))) }
+    let faults: Vec<String> = validator
+        .iter_errors(value)
+        .map(|fault| format!("{} at {}", fault, fault.instance_path()))
+        .collect();
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{message}\n  does not fit the schema: {}", faults.join("; ")))
+    }
 }
 
 // R: D1

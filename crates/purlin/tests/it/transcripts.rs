@@ -22,7 +22,8 @@ fn folder() -> PathBuf {
 
 fn load(name: &str) -> (PathBuf, Transcript) {
     let path = folder().join(format!("{name}.acp"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|err| panic!("{}: {err}", path.display()));
+    let text =
+        std::fs::read_to_string(&path).unwrap_or_else(|err| panic!("{}: {err}", path.display()));
     let used = |used: &str| std::fs::read_to_string(folder().join(format!("{used}.acp"))).ok();
     let transcript = Transcript::parse(&text, &used).unwrap_or_else(|err| panic!("{name}: {err}"));
     (path, transcript)
@@ -33,7 +34,8 @@ fn judge(path: &Path, transcript: &Transcript, played: &Played) {
     let mut asked = HashMap::new();
     for line in transcript.lines() {
         if let Step::Send(message) = &line.step
-            && let (Some(id), Some(method)) = (message.get("id"), message.get("method").and_then(|method| method.as_str()))
+            && let (Some(id), Some(method)) =
+                (message.get("id"), message.get("method").and_then(|method| method.as_str()))
         {
             asked.insert(id.to_string(), method.to_owned());
         }
@@ -50,7 +52,11 @@ fn judge(path: &Path, transcript: &Transcript, played: &Played) {
 async fn against_the_program(name: &str) {
     let (path, transcript) = load(name);
     let played = play_program(&transcript, |stage| {
-        let mut args = vec!["acp".to_owned(), "--model".to_owned(), format!("script:{}", stage.script.display())];
+        let mut args = vec![
+            "acp".to_owned(),
+            "--model".to_owned(),
+            format!("script:{}", stage.script.display()),
+        ];
         if let Some(config) = &stage.config {
             args.extend(["--config".to_owned(), config.display().to_string()]);
         }
@@ -72,7 +78,9 @@ async fn in_process(name: &str) {
     }
     let work = std::env::temp_dir();
     let model = engine::script::ScriptedModel::parse(&transcript.script(&work)).unwrap();
-    let config = transcript.config().map_or_else(Config::default, |config| Config::from_value(config.clone()).0);
+    let config = transcript
+        .config()
+        .map_or_else(Config::default, |config| Config::from_value(config.clone()).0);
     let mut hub = purlin::assemble::hub_options(None).unwrap();
     hub.models = purlin::assemble::with_first(model, &hub.models);
     let (agent_in, client_out) = duplex(64 * 1024);
@@ -106,7 +114,7 @@ fn pipes(mut input: DuplexStream, mut output: DuplexStream, tasks: &mut JoinSet<
             }
         }
     });
-    Pipes { input: from_client, output: to_writer, written }
+    Pipes { input: from_client, output: to_writer, written, progress: Default::default() }
 }
 
 /// One line per transcript; [`every_transcript_is_listed`] compares the list with the folder.
@@ -167,6 +175,7 @@ transcripts! {
     tools_refused = "tools/refused";
     tools_terminal = "tools/terminal";
     wire_bad_params = "wire/bad_params";
+    wire_flood_of_errors = "wire/flood_of_errors";
     wire_ids = "wire/ids";
     wire_not_a_request = "wire/not_a_request";
     wire_not_json = "wire/not_json";

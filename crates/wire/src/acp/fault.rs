@@ -5,6 +5,7 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use serde_path_to_error::{Path, Segment};
 
 use crate::code::{Code, RpcError};
 
@@ -27,17 +28,105 @@ pub fn explain<T: DeserializeOwned>(text: &str) -> RpcError {
     match serde_path_to_error::deserialize::<_, T>(&mut reader) {
         Ok(_) => RpcError::of(Code::INVALID_PARAMS),
         Err(err) => {
-            let path = err.path().to_string();
+            let path = known_part(err.path());
             describe(&path, &err.into_inner())
         }
     }
 }
 
+/// The names that a path may be made of: the fields of what we read. Any other name is the other side's own, may be
+/// anything of any length, and ends the path.
+const FIELDS: [&str; 61] = [
+    "_meta",
+    "action",
+    "additionalDirectories",
+    "annotations",
+    "args",
+    "audience",
+    "auth",
+    "blob",
+    "clientCapabilities",
+    "clientInfo",
+    "command",
+    "configId",
+    "content",
+    "cwd",
+    "data",
+    "description",
+    "elicitation",
+    "env",
+    "exitCode",
+    "exitStatus",
+    "form",
+    "fs",
+    "headers",
+    "icons",
+    "id",
+    "lastModified",
+    "mcpServers",
+    "methodId",
+    "mimeType",
+    "modeId",
+    "modelId",
+    "name",
+    "notices",
+    "optionId",
+    "outcome",
+    "output",
+    "priority",
+    "prompt",
+    "protocolVersion",
+    "readTextFile",
+    "requestId",
+    "resource",
+    "session",
+    "sessionId",
+    "signal",
+    "size",
+    "sizes",
+    "src",
+    "terminal",
+    "terminalId",
+    "text",
+    "theme",
+    "title",
+    "truncated",
+    "type",
+    "uri",
+    "url",
+    "value",
+    "version",
+    "writeTextFile",
+    "compaction",
+];
+
+fn known_part(path: &Path) -> String {
+    let mut out = String::new();
+    for segment in path {
+        let name = match segment {
+            Segment::Seq { index } => {
+                out.push_str(&format!("[{index}]"));
+                continue;
+            }
+            Segment::Map { key: name } | Segment::Enum { variant: name } => name,
+            Segment::Unknown => break,
+        };
+        if !FIELDS.contains(&name.as_str()) {
+            break;
+        }
+        out = join(&out, name);
+    }
+    out
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
 fn describe(path: &str, err: &serde_json::Error) -> RpcError {
-    let path = if path == "." { "" } else { path };
     let message = err.to_string();
     if let Some(field) = quoted_behind(&message, "missing field ") {
-        let full = if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") };
+        let full = join(path, field);
         return at(&full, format!("Missing required field '{full}'"));
     }
     let name = if path.is_empty() { "params" } else { path };
@@ -87,7 +176,10 @@ pub fn refuse_null_characters(text: &str) -> Result<(), RpcError> {
         return Ok(());
     };
     match find_null_character(&value, String::new()) {
-        Some(path) => Err(at(&path, format!("'{path}' holds a null character"))),
+        Some(path) => {
+            let path = if path.is_empty() { "params" } else { &path };
+            Err(at(path, format!("'{path}' holds a null character")))
+        }
         None => Ok(()),
     }
 }
@@ -104,8 +196,9 @@ fn find_null_character(value: &Value, path: String) -> Option<String> {
             if key.contains('\0') {
                 return Some(path.clone());
             }
-            let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-            find_null_character(member, path)
+            let is_known = FIELDS.contains(&key.as_str());
+            let inner = if is_known { join(&path, key) } else { path.clone() };
+            find_null_character(member, inner)
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }

@@ -21,6 +21,7 @@ pub fn new_session(params: Option<&RawValue>) -> Result<schema::NewSessionReques
     let Ok(Value::Object(mut members)) = serde_json::from_str(params.get()) else {
         return as_it_is;
     };
+    fault::refuse_null_characters(params.get())?;
     match members.entry("mcpServers").or_insert_with(|| json!([])) {
         Value::Array(servers) => servers.iter_mut().for_each(mcp_server),
         other if other.is_null() => *other = json!([]),
