@@ -59,7 +59,7 @@ fn check_source() -> Result<bool> {
 }
 
 fn run_tests(for_nextest: &[String]) -> Result<bool> {
-    let mut words = vec!["cargo", "nextest", "run", "--workspace"];
+    let mut words = vec!["cargo", "nextest", "run", "--workspace", "--no-fail-fast"];
     words.extend(for_nextest.iter().map(String::as_str));
     program::succeeds(&words)
 }
