@@ -38,6 +38,8 @@ pub struct Pipes {
     pub output: mpsc::Sender<Vec<u8>>,
     /// Each batch, given back when it is written, or the error that ended the output.
     pub written: mpsc::Receiver<std::io::Result<Vec<u8>>>,
+    /// Grows with every piece of a batch that is written, so that a slow client is told from one that reads nothing.
+    pub progress: Arc<AtomicU64>,
 }
 
 /// How many events and answers may be under way to the dispatcher. Full: the session waits.

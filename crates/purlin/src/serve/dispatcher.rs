@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine::Error;
@@ -65,8 +66,10 @@ pub(super) struct Dispatcher {
     unanswered_errors: u64,
     /// The buffer to fill next; `None` while the writer has it.
     batch: Option<Vec<u8>>,
-    /// Since when the writer has had its batch.
+    /// Since when the writer has had its batch, or was last seen to get on with it.
     writing_since: Option<Instant>,
+    /// How far the writer was then.
+    progress: u64,
     /// When text that had to wait may go.
     retry: Option<Instant>,
 }
@@ -120,6 +123,7 @@ impl Dispatcher {
             unanswered_errors: 0,
             batch: Some(Vec::new()),
             writing_since: None,
+            progress: 0,
             retry: None,
             limits,
         }
@@ -133,6 +137,7 @@ impl Dispatcher {
                 Wake::Bytes(bytes) => self.on_bytes(&bytes),
                 Wake::Stop => break,
                 Wake::Written(Err(_)) => return,
+                Wake::Time => self.on_time(channels.pipes.progress.load(Ordering::Relaxed)),
                 wake => self.on_wake(wake, &mut events),
             }
             self.write(&channels.pipes.output);
@@ -176,7 +181,8 @@ impl Dispatcher {
     ) -> Wake {
         // While answers pile up unread nothing further is read: the client's own pipe fills, and it waits.
         let may_read = !self.outbox.is_flooded() && end.is_none();
-        let stalled = self.writing_since.map(|since| since + self.limits.unread());
+        let since = self.writing_since.filter(|_| end.is_none());
+        let stalled = since.map(|since| since + self.limits.unread());
         let time =
             [self.retry.filter(|_| self.batch.is_some()), stalled, end].into_iter().flatten().min();
         tokio::select! {
@@ -203,8 +209,7 @@ impl Dispatcher {
                 self.batch = Some(buffer);
                 self.writing_since = None;
             }
-            Wake::Time => self.on_time(),
-            Wake::Bytes(_) | Wake::Stop | Wake::Written(Err(_)) => {}
+            Wake::Time | Wake::Bytes(_) | Wake::Stop | Wake::Written(Err(_)) => {}
         }
     }
 
@@ -439,12 +444,15 @@ impl Dispatcher {
     }
 
     /// Stops the turns of a client that reads nothing. What they did is kept; what was said waits in the outbox.
-    fn on_time(&mut self) {
+    fn on_time(&mut self, progress: u64) {
         let Some(since) = self.writing_since else { return };
         if since.elapsed() < self.limits.unread() {
             return;
         }
         self.writing_since = Some(Instant::now());
+        if std::mem::replace(&mut self.progress, progress) != progress {
+            return;
+        }
         for (session, entry) in &mut self.sessions {
             if let Some(turn) = &mut entry.turn {
                 tracing::warn!(%session, "the client reads nothing; its turn is stopped");

@@ -1,6 +1,8 @@
 //! Stdin and stdout as channels, with a plain thread for each: the way that works on every platform.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc;
 
@@ -10,6 +12,8 @@ use super::Pipes;
 const READ: usize = 64 * 1024;
 /// How many reads may wait for the dispatcher. Full: the reader waits, and so does the client in the end.
 const READS: usize = 4;
+/// How much is written at once: so little that a client that reads at all is seen to do so.
+const WRITE: usize = 16 * 1024;
 /// A batch buffer that one large message blew up is given back above this size.
 const KEEP_CAPACITY: usize = 256 * 1024;
 
@@ -33,8 +37,10 @@ pub fn connect(
     let (to_writer, batches) = mpsc::channel(1);
     let (to_ack, written) = mpsc::channel(1);
     thread("read", move || read(input, &to_dispatcher))?;
-    thread("write", move || write(output, batches, &to_ack))?;
-    Ok(Pipes { input: from_client, output: to_writer, written })
+    let progress = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&progress);
+    thread("write", move || write(output, batches, &to_ack, &counter))?;
+    Ok(Pipes { input: from_client, output: to_writer, written, progress })
 }
 
 fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
@@ -65,9 +71,16 @@ fn write(
     mut output: impl Write,
     mut batches: mpsc::Receiver<Vec<u8>>,
     to_ack: &mpsc::Sender<std::io::Result<Vec<u8>>>,
+    progress: &AtomicU64,
 ) {
     while let Some(mut batch) = batches.blocking_recv() {
-        let written = output.write_all(&batch).and_then(|()| output.flush()).map(|()| {
+        let mut pieces = batch.chunks(WRITE);
+        let written = pieces.try_for_each(|piece| {
+            output.write_all(piece).and_then(|()| output.flush())?;
+            progress.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        });
+        let written = written.map(|()| {
             batch.clear();
             batch.shrink_to(KEEP_CAPACITY);
             batch
