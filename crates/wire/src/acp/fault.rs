@@ -48,6 +48,7 @@ const FIELDS: [&str; 61] = [
     "clientCapabilities",
     "clientInfo",
     "command",
+    "compaction",
     "configId",
     "content",
     "cwd",
@@ -97,7 +98,6 @@ const FIELDS: [&str; 61] = [
     "value",
     "version",
     "writeTextFile",
-    "compaction",
 ];
 
 fn known_part(path: &Path) -> String {
@@ -129,6 +129,10 @@ fn describe(path: &str, err: &serde_json::Error) -> RpcError {
         let full = join(path, field);
         return at(&full, format!("Missing required field '{full}'"));
     }
+    if let Some(field) = quoted_behind(&message, "duplicate field ") {
+        let full = join(path, field);
+        return at(&full, format!("'{full}' is given twice"));
+    }
     let name = if path.is_empty() { "params" } else { path };
     if err.is_syntax() {
         let details = if message.starts_with("recursion limit") {
@@ -141,7 +145,6 @@ fn describe(path: &str, err: &serde_json::Error) -> RpcError {
     let expected = message.rsplit_once(", expected ").map(|(_, expected)| strip_position(expected));
     let problem = match message.split_once([' ', ':']).map(|(first, _)| first) {
         Some("unknown") => "has an unknown value",
-        Some("duplicate") => "is given twice",
         _ if message.starts_with("invalid type") => "has the wrong type",
         _ => "is not valid",
     };
@@ -201,5 +204,28 @@ fn find_null_character(value: &Value, path: String) -> Option<String> {
             find_null_character(member, inner)
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acp::schema::PromptRequest;
+
+    /// A key of the other side may be as secret and as long as a value.
+    // R: W6, W7
+    #[test]
+    fn a_path_ends_before_a_name_that_is_not_ours() {
+        let key = "sk-key".repeat(1000);
+        let deep = "[".repeat(200) + &"]".repeat(200);
+        let params = |value: &str| {
+            format!(r#"{{"sessionId":"s","prompt":[],"_meta":{{"a":{{"{key}":{value}}}}}}}"#)
+        };
+        let deep = explain::<PromptRequest>(&params(&deep));
+        let null = refuse_null_characters(&params(r#""\u0000""#)).unwrap_err();
+        for error in [deep, null] {
+            assert_eq!(error.data.as_ref().unwrap()["path"], "_meta", "{error:?}");
+            assert!(!serde_json::to_string(&error).unwrap().contains("sk-key"));
+        }
     }
 }

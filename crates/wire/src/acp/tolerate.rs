@@ -15,7 +15,7 @@ use crate::code::RpcError;
 /// -32602 with the field, as for the form that fits best.
 pub fn new_session(params: Option<&RawValue>) -> Result<schema::NewSessionRequest, RpcError> {
     let as_it_is = read(params);
-    let Some(params) = params.filter(|_| as_it_is.is_err()) else {
+    let Some(params) = params.filter(|_| as_it_is.as_ref().is_err_and(is_about_servers)) else {
         return as_it_is;
     };
     let Ok(Value::Object(mut members)) = serde_json::from_str(params.get()) else {
@@ -29,6 +29,15 @@ pub fn new_session(params: Option<&RawValue>) -> Result<schema::NewSessionReques
     }
     let text = Value::Object(members).to_string();
     serde_json::from_str(&text).map_err(|_| fault::explain::<schema::NewSessionRequest>(&text))
+}
+
+/// Only servers have older forms. Whatever else is wrong, or given twice, would be lost in the second reading.
+fn is_about_servers(error: &RpcError) -> bool {
+    let text = |key: &str| {
+        let data = error.data.as_ref();
+        data.and_then(|data| data[key].as_str()).unwrap_or_default()
+    };
+    text("path").starts_with("mcpServers") && !text("details").ends_with("is given twice")
 }
 
 fn mcp_server(server: &mut Value) {
@@ -101,5 +110,26 @@ mod tests {
             ),
             json!([{ "type": "http", "name": "far", "url": "http://h/", "headers": [{ "name": "K", "value": "v" }] }])
         );
+    }
+
+    // R: W6, W18
+    #[test]
+    fn a_second_reading_forgives_nothing_else() {
+        let refused = |params: &str| {
+            let raw: &RawValue = serde_json::from_str(params).unwrap();
+            let data = new_session(Some(raw)).unwrap_err().data.unwrap();
+            format!("{}: {}", data["path"].as_str().unwrap(), data["details"].as_str().unwrap())
+        };
+        let cases = [
+            (r#"{"cwd":"/w\u0000"}"#, "cwd: 'cwd' holds a null character"),
+            (r#"{"cwd":"/w","cwd":"/x","mcpServers":[]}"#, "cwd: 'cwd' is given twice"),
+            (
+                r#"{"cwd":"/w","mcpServers":[{"name":"a","command":["x\u0000"]}]}"#,
+                "mcpServers[0].command[0]: 'mcpServers[0].command[0]' holds a null character",
+            ),
+        ];
+        for (params, expected) in cases {
+            assert_eq!(refused(params), expected, "{params}");
+        }
     }
 }
