@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use wire::acp::schema;
 use wire::{Code, RpcError};
@@ -73,13 +73,13 @@ impl AcpEditor {
         }
     }
 
-    /// Takes room in the budgets of the session and the connection; the outbox gives it back.
-    async fn take_room(&self, bytes: usize) -> Option<usize> {
+    /// Takes room in the budgets of the session and the connection.
+    async fn take_room(&self, bytes: usize) -> Option<Room<'_>> {
         let cost = bytes.min(SESSION_BUDGET);
         let permits = u32::try_from(cost).ok()?;
-        self.budget.acquire_many(permits).await.ok()?.forget();
-        self.outlet.total.acquire_many(permits).await.ok()?.forget();
-        Some(cost)
+        let of_session = self.budget.acquire_many(permits).await.ok()?;
+        let of_all = self.outlet.total.acquire_many(permits).await.ok()?;
+        Some(Room { cost, of_session, of_all })
     }
 
     /// Calls the client and waits for its answer. Dropping the future tells the client to stop.
@@ -91,7 +91,7 @@ impl AcpEditor {
         let gone = || RpcError::new(Code::TIMEOUT, GONE);
         let params = serde_json::value::to_raw_value(params)
             .map_err(|_| RpcError::of(Code::INTERNAL_ERROR))?;
-        let cost = self.take_room(params.get().len() + 64).await.ok_or_else(gone)?;
+        let room = self.take_room(params.get().len() + 64).await.ok_or_else(gone)?;
         let permit = self.outlet.abandoned.clone().reserve_owned().await.map_err(|_| gone())?;
         let number = self.outlet.numbers.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
@@ -104,8 +104,8 @@ impl AcpEditor {
                 drop(sender.send(outcome.and_then(|raw| wire::acp::read(Some(raw)))))
             }),
         };
-        let sent = FromSession::Call { session: self.session.clone(), call, cost };
-        self.outlet.to_dispatcher.send(sent).await.map_err(|_| gone())?;
+        let place = self.outlet.to_dispatcher.reserve().await.map_err(|_| gone())?;
+        place.send(FromSession::Call { session: self.session.clone(), call, cost: room.spend() });
         let mut guard = Abandon { permit: Some(permit), number };
         let outcome = answer.await.unwrap_or_else(|_| Err(gone()));
         guard.permit = None;
@@ -156,6 +156,22 @@ impl AcpEditor {
 }
 
 const GONE: &str = "the client is gone";
+
+/// Room in the budgets. Goes back when it is dropped: a turn may be cancelled while it still waits to send.
+struct Room<'a> {
+    cost: usize,
+    of_session: SemaphorePermit<'a>,
+    of_all: SemaphorePermit<'a>,
+}
+
+impl Room<'_> {
+    /// Uses the room for something that is sent now; the outbox gives it back. Returns how much it is.
+    fn spend(self) -> usize {
+        self.of_session.forget();
+        self.of_all.forget();
+        self.cost
+    }
+}
 
 /// Gives a call up when it is dropped with its place still reserved.
 struct Abandon {
@@ -216,13 +232,15 @@ impl Editor for AcpEditor {
                 return;
             }
             let bytes = update::text_of(&event).map_or(512, |text| text.len() + 64);
-            let Some(cost) = self.take_room(bytes).await else {
+            let Some(room) = self.take_room(bytes).await else {
                 return;
             };
-            let sent = FromSession::Event { session: self.session.clone(), event, cost };
-            if self.outlet.to_dispatcher.send(sent).await.is_err() {
+            let Ok(place) = self.outlet.to_dispatcher.reserve().await else {
                 tracing::debug!(session = %self.session, "an event had nobody to go to");
-            }
+                return;
+            };
+            let (session, cost) = (self.session.clone(), room.spend());
+            place.send(FromSession::Event { session, event, cost });
         }
         .boxed()
     }
