@@ -19,8 +19,8 @@ use crate::rate::Bucket;
 pub(crate) const SESSION_BUDGET: usize = 256 * 1024;
 /// How much all sessions together may have waiting.
 pub(crate) const TOTAL_BUDGET: usize = 4 * 1024 * 1024;
-/// How much the answers that bypass the sessions may take before we stop reading requests.
-pub(crate) const URGENT_BUDGET: usize = 1024 * 1024;
+/// How much the answers may take, which no turn pays for, before we stop reading requests.
+pub(crate) const ANSWER_BUDGET: usize = 1024 * 1024;
 /// A batch is handed to the writer once it has this size.
 const BATCH: usize = 64 * 1024;
 /// Room for everything in a text update but its text.
@@ -30,7 +30,8 @@ const TEXT_OVERHEAD: usize = 512;
 pub(crate) struct Outbox {
     /// Answers that belong to no turn: they pass everything else.
     urgent: VecDeque<Vec<u8>>,
-    urgent_bytes: usize,
+    /// Bytes of all lines that wait without a cost, urgent or behind what their session says.
+    answer_bytes: usize,
     sessions: HashMap<SessionId, Queue>,
     /// Sessions with something to write, in turns.
     ready: VecDeque<SessionId>,
@@ -66,7 +67,7 @@ impl Outbox {
     pub(crate) fn new(limits: &Limits) -> Outbox {
         Outbox {
             urgent: VecDeque::new(),
-            urgent_bytes: 0,
+            answer_bytes: 0,
             sessions: HashMap::new(),
             ready: VecDeque::new(),
             total: Arc::new(Semaphore::new(TOTAL_BUDGET)),
@@ -82,7 +83,7 @@ impl Outbox {
 
     /// Tells whether answers pile up so high that no further request may be read.
     pub(crate) fn is_flooded(&self) -> bool {
-        self.urgent_bytes > URGENT_BUDGET
+        self.answer_bytes > ANSWER_BUDGET
     }
 
     /// Tells whether nothing waits.
@@ -92,7 +93,7 @@ impl Outbox {
 
     /// Queues a line that belongs to no turn.
     pub(crate) fn push_urgent(&mut self, line: Vec<u8>) {
-        self.urgent_bytes += line.len();
+        self.answer_bytes += line.len();
         self.urgent.push_back(line);
     }
 
@@ -122,6 +123,15 @@ impl Outbox {
 
     /// Queues a line behind everything its session said before. `cost` goes back to the budgets when it is written.
     pub(crate) fn push_line(&mut self, session: &SessionId, line: Vec<u8>, cost: usize) {
+        if !self.sessions.contains_key(session) {
+            // Whoever asked a session that is gone by now still waits for the answer.
+            self.total.add_permits(cost);
+            self.push_urgent(line);
+            return;
+        }
+        if cost == 0 {
+            self.answer_bytes += line.len();
+        }
         self.push(session, Item { what: What::Line(line), cost });
     }
 
@@ -186,7 +196,7 @@ impl Outbox {
     pub(crate) fn fill(&mut self, batch: &mut Vec<u8>, now: Instant) -> Option<Instant> {
         while batch.len() < BATCH {
             let Some(line) = self.urgent.pop_front() else { break };
-            self.urgent_bytes -= line.len();
+            self.answer_bytes -= line.len();
             batch.extend_from_slice(&line);
         }
         let mut retry: Option<Instant> = None;
@@ -195,7 +205,10 @@ impl Outbox {
             let Some(session) = self.ready.pop_front() else { break };
             let Some(queue) = self.sessions.get_mut(&session) else { continue };
             match queue.write_next(&session, batch, now, self.max_update) {
-                Some(cost) => self.total.add_permits(cost),
+                Some(written) => {
+                    self.total.add_permits(written.cost);
+                    self.answer_bytes -= written.answer_bytes;
+                }
                 None => {
                     let next = queue.bucket.next();
                     retry = Some(retry.map_or(next, |retry| retry.min(next)));
@@ -216,15 +229,22 @@ impl Outbox {
     }
 }
 
+/// What an item took while it waited.
+struct Written {
+    cost: usize,
+    /// The length of a line without a cost.
+    answer_bytes: usize,
+}
+
 impl Queue {
-    /// Writes the first item and returns its cost; `None` if it is text that has to wait.
+    /// Writes the first item and returns what it took; `None` if it is text that has to wait.
     fn write_next(
         &mut self,
         session: &SessionId,
         batch: &mut Vec<u8>,
         now: Instant,
         most: usize,
-    ) -> Option<usize> {
+    ) -> Option<Written> {
         let has_token = match self.items.front()?.what {
             What::Line(_) => true,
             What::Event(_) | What::Text(..) => self.bucket.take(now),
@@ -233,9 +253,11 @@ impl Queue {
             return None;
         }
         let item = self.items.pop_front()?;
+        let mut written = Written { cost: item.cost, answer_bytes: 0 };
         match item.what {
             What::Line(line) => {
                 self.solid -= 1;
+                written.answer_bytes = if item.cost == 0 { line.len() } else { 0 };
                 batch.extend_from_slice(&line);
             }
             What::Event(event) => {
@@ -245,6 +267,6 @@ impl Queue {
             What::Text(event, _) => update::print(batch, session, event, most),
         }
         self.budget.add_permits(item.cost);
-        Some(item.cost)
+        Some(written)
     }
 }
