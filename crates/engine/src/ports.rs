@@ -225,6 +225,9 @@ pub trait Editor: Send + Sync {
 
     /// Asks the user something.
     fn elicit(&self, form: Form) -> BoxFuture<'_, Result<FormAnswer, EditorError>>;
+
+    /// Tells the client that what the user was sent to a page for is done.
+    fn page_done(&self, page: &Page) -> BoxFuture<'_, ()>;
 }
 
 /// What a client offers.
@@ -238,6 +241,8 @@ pub struct Offers {
     pub terminal: bool,
     /// Shows forms.
     pub form: bool,
+    /// Opens pages for the user.
+    pub page: bool,
     /// Shows notices.
     pub notices: bool,
     /// Shows compactions.
@@ -298,19 +303,30 @@ pub struct ExitStatus {
     pub signal: Option<String>,
 }
 
-/// A question with one answer in text.
+/// A question to the user: one answer in text, or something to do on a page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Form {
     /// What is asked.
     pub message: String,
     /// The tool call it belongs to.
     pub call: Option<ToolCallId>,
+    /// The page to open instead of asking for text.
+    pub page: Option<Page>,
+}
+
+/// A page that the client opens for the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// What [`Editor::page_done`] names it by.
+    pub id: String,
+    /// Where it is.
+    pub url: String,
 }
 
 /// What the user did with a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FormAnswer {
-    /// Answered.
+    /// Answered; for a page, agreed to open it.
     Text(String),
     /// Declined to answer.
     Declined,

@@ -130,11 +130,13 @@ pub(crate) fn stop_out(stop: StopReason) -> schema::StopReason {
 /// Reads what a client offers. What it does not name it does not offer.
 pub(crate) fn offers_in(client: &schema::ClientCapabilities) -> Offers {
     let session = client.session.as_ref();
+    let elicitation = client.elicitation.as_ref();
     Offers {
         read: client.fs.read_text_file,
         write: client.fs.write_text_file,
         terminal: client.terminal,
-        form: client.elicitation.as_ref().is_some_and(|elicitation| elicitation.form.is_some()),
+        form: elicitation.is_some_and(|elicitation| elicitation.form.is_some()),
+        page: elicitation.is_some_and(|elicitation| elicitation.url.is_some()),
         notices: session.is_some_and(|session| session.notices.is_some()),
         compaction: session.is_some_and(|session| session.compaction.is_some()),
     }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::event::Event;
 use crate::ports::{
-    AnyTool, EditorError, Form, FormAnswer, Intent, Output, TerminalCommand, ToolCx, ToolError,
-    ToolSpec,
+    AnyTool, EditorError, Form, FormAnswer, Intent, Output, Page, TerminalCommand, ToolCx,
+    ToolError, ToolSpec,
 };
 use crate::words::{
     Block, Location, PlanEntry, PlanStatus, Priority, TerminalId, ToolContent, ToolKind,
@@ -24,6 +24,7 @@ pub fn all() -> Arc<[Arc<dyn AnyTool>]> {
         ScriptTool::WriteFile,
         ScriptTool::RunCommand,
         ScriptTool::AskUser,
+        ScriptTool::OpenPage,
         ScriptTool::MakePlan,
     ];
     tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn AnyTool>).collect()
@@ -36,6 +37,7 @@ enum ScriptTool {
     WriteFile,
     RunCommand,
     AskUser,
+    OpenPage,
     MakePlan,
 }
 
@@ -51,6 +53,7 @@ impl ScriptTool {
                 ("run_command", "Run a shell command in a terminal of the editor", &["command"])
             }
             ScriptTool::AskUser => ("ask_user", "Ask the user a question", &["question"]),
+            ScriptTool::OpenPage => ("open_page", "Send the user to a page", &["url"]),
             ScriptTool::MakePlan => ("make_plan", "Show a plan", &[]),
         }
     }
@@ -70,7 +73,7 @@ impl AnyTool for ScriptTool {
             ScriptTool::ReadFile => ToolKind::Read,
             ScriptTool::WriteFile => ToolKind::Edit,
             ScriptTool::RunCommand => ToolKind::Execute,
-            ScriptTool::AskUser | ScriptTool::MakePlan => ToolKind::Think,
+            ScriptTool::AskUser | ScriptTool::OpenPage | ScriptTool::MakePlan => ToolKind::Think,
         }
     }
 
@@ -94,6 +97,9 @@ impl AnyTool for ScriptTool {
                 }
                 ScriptTool::AskUser => {
                     Intent { title: text(input, "question")?.to_owned(), ..Intent::default() }
+                }
+                ScriptTool::OpenPage => {
+                    Intent { title: format!("Open {}", text(input, "url")?), ..Intent::default() }
                 }
                 ScriptTool::MakePlan => {
                     Intent { title: "Make a plan".to_owned(), ..Intent::default() }
@@ -123,6 +129,7 @@ impl AnyTool for ScriptTool {
                 }
                 ScriptTool::RunCommand => run_command(cx, text(input, "command")?).await,
                 ScriptTool::AskUser => ask_user(cx, text(input, "question")?).await,
+                ScriptTool::OpenPage => open_page(cx, text(input, "url")?).await,
                 ScriptTool::MakePlan => make_plan(cx, input).await,
             }
         }
@@ -196,11 +203,29 @@ async fn watch(cx: &ToolCx<'_>, terminal: TerminalId) -> Result<Output, ToolErro
 }
 
 async fn ask_user(cx: &ToolCx<'_>, question: &str) -> Result<Output, ToolError> {
-    let form = Form { message: question.to_owned(), call: Some(cx.id.clone()) };
+    let form = Form { message: question.to_owned(), call: Some(cx.id.clone()), page: None };
     Ok(match cx.or_cancelled(cx.editor.elicit(form)).await?? {
         FormAnswer::Text(text) => show(text),
         FormAnswer::Declined => show("the user declined to answer".to_owned()),
         FormAnswer::Cancelled => show("the user closed the question".to_owned()),
+    })
+}
+
+async fn open_page(cx: &ToolCx<'_>, url: &str) -> Result<Output, ToolError> {
+    let page = Page { id: cx.id.to_string(), url: url.to_owned() };
+    let form = Form {
+        message: "Please open this page".to_owned(),
+        call: Some(cx.id.clone()),
+        page: Some(page.clone()),
+    };
+    Ok(match cx.or_cancelled(cx.editor.elicit(form)).await?? {
+        FormAnswer::Text(_) => {
+            cx.editor.page_done(&page).await;
+            show("the user opened the page".to_owned())
+        }
+        FormAnswer::Declined | FormAnswer::Cancelled => {
+            show("the user did not open the page".to_owned())
+        }
     })
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use engine::Event;
 use engine::permission::{Answer, Question};
 use engine::ports::{
-    Editor, EditorError, ExitStatus, Form, FormAnswer, Offers, TerminalCommand, TerminalOutput,
+    Editor, EditorError, ExitStatus, Form, FormAnswer, Offers, Page, TerminalCommand, TerminalOutput,
 };
 use engine::words::{SessionId, TerminalId};
 use futures_util::FutureExt;
@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use wire::acp::schema;
-use wire::{Code, RpcError};
+use wire::{Code, RpcError, rpc};
 
 use super::update;
 use crate::limits::Limits;
@@ -80,6 +80,17 @@ impl AcpEditor {
         let of_session = self.budget.acquire_many(permits).await.ok()?;
         let of_all = self.outlet.total.acquire_many(permits).await.ok()?;
         Some(Room { cost, of_session, of_all })
+    }
+
+    /// Sends something behind everything this session said before. Waits while the client is slow.
+    async fn send(&self, bytes: usize, what: impl FnOnce(SessionId, usize) -> FromSession) {
+        let Some(room) = self.take_room(bytes).await else {
+            return;
+        };
+        match self.outlet.to_dispatcher.reserve().await {
+            Ok(place) => place.send(what(self.session.clone(), room.spend())),
+            Err(_) => tracing::debug!(session = %self.session, "nobody is there to be told"),
+        }
     }
 
     /// Calls the client and waits for its answer. Dropping the future tells the client to stop.
@@ -232,15 +243,7 @@ impl Editor for AcpEditor {
                 return;
             }
             let bytes = update::text_of(&event).map_or(512, |text| text.len() + 64);
-            let Some(room) = self.take_room(bytes).await else {
-                return;
-            };
-            let Ok(place) = self.outlet.to_dispatcher.reserve().await else {
-                tracing::debug!(session = %self.session, "an event had nobody to go to");
-                return;
-            };
-            let (session, cost) = (self.session.clone(), room.spend());
-            place.send(FromSession::Event { session, event, cost });
+            self.send(bytes, |session, cost| FromSession::Event { session, event, cost }).await;
         }
         .boxed()
     }
@@ -395,17 +398,20 @@ impl Editor for AcpEditor {
 
     fn elicit(&self, form: Form) -> BoxFuture<'_, Result<FormAnswer, EditorError>> {
         async move {
-            if !self.offers.form {
+            let is_offered = if form.page.is_some() { self.offers.page } else { self.offers.form };
+            if !is_offered {
                 return Err(EditorError::NotOffered("questions to the user"));
             }
             let mut scope = schema::ElicitationSessionScope::new(self.session_id());
             scope.tool_call_id = form.call.map(|call| schema::ToolCallId::new(call.to_shared()));
-            let fields = schema::ElicitationSchema::new().property(
-                "answer",
-                schema::StringPropertySchema::new(),
-                true,
-            );
-            let mode = schema::ElicitationFormMode::new(scope, fields);
+            let mode: schema::ElicitationMode = match form.page {
+                Some(page) => schema::ElicitationUrlMode::new(scope, page.id, page.url).into(),
+                None => {
+                    let answer = schema::StringPropertySchema::new();
+                    let fields = schema::ElicitationSchema::new().property("answer", answer, true);
+                    schema::ElicitationFormMode::new(scope, fields).into()
+                }
+            };
             let params = schema::CreateElicitationRequest::new(mode, form.message);
             let answer: schema::CreateElicitationResponse = self
                 .call("elicitation/create", &params)
@@ -415,15 +421,26 @@ impl Editor for AcpEditor {
                 schema::ElicitationAction::Accept(accept) => {
                     let given = accept.content.and_then(|mut content| content.remove("answer"));
                     match given {
-                        Some(schema::ElicitationContentValue::String(text)) => {
-                            FormAnswer::Text(text)
-                        }
-                        _ => FormAnswer::Declined,
+                        Some(schema::ElicitationContentValue::String(text)) => FormAnswer::Text(text),
+                        _ => FormAnswer::Text(String::new()),
                     }
                 }
                 schema::ElicitationAction::Cancel => FormAnswer::Cancelled,
                 _ => FormAnswer::Declined,
             })
+        }
+        .boxed()
+    }
+
+    fn page_done(&self, page: &Page) -> BoxFuture<'_, ()> {
+        let params = schema::CompleteElicitationNotification::new(page.id.clone());
+        async move {
+            let mut line = Vec::new();
+            if let Err(err) = rpc::print_note(&mut line, "elicitation/complete", &params) {
+                tracing::error!(session = %self.session, "a note could not be written: {err}");
+                return;
+            }
+            self.send(line.len(), |session, cost| FromSession::Line { session, line, cost }).await;
         }
         .boxed()
     }

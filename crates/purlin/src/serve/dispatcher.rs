@@ -312,6 +312,7 @@ impl Dispatcher {
             FromSession::Event { session, event, cost } => {
                 self.outbox.push_event(&session, event, cost)
             }
+            FromSession::Line { session, line, cost } => self.outbox.push_line(&session, line, cost),
             FromSession::Call { session, call, cost } => {
                 let mut line = Vec::new();
                 let id = RequestId::number(call.number);

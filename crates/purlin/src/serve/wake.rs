@@ -32,6 +32,8 @@ pub(crate) enum FromSession {
         /// Room it takes in the budgets.
         cost: usize,
     },
+    /// Send the client this line.
+    Line { session: SessionId, line: Vec<u8>, cost: usize },
     /// Ask the client.
     Call { session: SessionId, call: ClientCall, cost: usize },
     /// Answer a call of the client.

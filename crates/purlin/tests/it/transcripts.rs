@@ -169,6 +169,7 @@ transcripts! {
     tools_mode_forbids = "tools/mode_forbids";
     tools_nothing_offered = "tools/nothing_offered";
     tools_outside = "tools/outside";
+    tools_page = "tools/page";
     tools_permission = "tools/permission";
     tools_plan = "tools/plan";
     tools_question = "tools/question";
