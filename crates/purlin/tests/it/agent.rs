@@ -1,0 +1,440 @@
+//! The built program as a child: lines in, lines out, each wait with a deadline.
+//!
+//! What is sent and expected is the tests' business; `agent::linux` looks at the process from outside.
+
+#[cfg(target_os = "linux")]
+pub(crate) mod linux;
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// How long anything may take before a test gives up. Far beyond every promise: the machine may be busy.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
+
+/// How a program is to be started.
+pub(crate) struct Start {
+    script: String,
+    config: Value,
+    log: Option<&'static str>,
+    stderr: Stdio,
+    is_read: bool,
+    offers_files: bool,
+}
+
+/// A running program and our ends of its pipes.
+pub(crate) struct Agent {
+    child: Option<Child>,
+    input: Option<ChildStdin>,
+    /// Its output, if nobody reads it.
+    unread: Option<ChildStdout>,
+    lines: Option<Receiver<Vec<u8>>>,
+    gate: Arc<Gate>,
+    /// What was read while something else was awaited.
+    seen: VecDeque<Value>,
+    last_id: u64,
+    offers_files: bool,
+    folder: PathBuf,
+}
+
+/// Tells the reader whether to go on.
+#[derive(Default)]
+struct Gate {
+    reading: Mutex<Reading>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+enum Reading {
+    #[default]
+    On,
+    Paused,
+    Closed,
+}
+
+impl Start {
+    /// Sets what the configuration file holds.
+    pub(crate) fn config(mut self, config: Value) -> Start {
+        self.config = config;
+        self
+    }
+
+    /// Sets the log level and where the log goes.
+    pub(crate) fn log(mut self, level: &'static str, stderr: Stdio) -> Start {
+        self.log = Some(level);
+        self.stderr = stderr;
+        self
+    }
+
+    /// Leaves the output to [`Agent::take_output`].
+    pub(crate) fn unread(mut self) -> Start {
+        self.is_read = false;
+        self
+    }
+
+    /// Makes the client offer file reads and writes at initialize.
+    pub(crate) fn with_files(mut self) -> Start {
+        self.offers_files = true;
+        self
+    }
+
+    /// Starts the program. Nothing is sent to it yet.
+    #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
+    pub(crate) fn start(self) -> Agent {
+        let folder = new_folder();
+        let script = folder.join("script.acp");
+        let config = folder.join("purlin.json");
+        let text = self.script.replace("\"/w", &format!("\"{}", folder.display()));
+        std::fs::write(&script, text).unwrap();
+        std::fs::write(&config, self.config.to_string()).unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_purlin"));
+        command.arg("acp").arg("--config").arg(&config);
+        command.arg("--model").arg(format!("script:{}", script.display()));
+        if let Some(level) = self.log {
+            command.args(["--log", level]);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(self.stderr);
+        let mut child = command.spawn().unwrap();
+        let mut agent = Agent {
+            input: child.stdin.take(),
+            unread: child.stdout.take(),
+            child: Some(child),
+            lines: None,
+            gate: Arc::default(),
+            seen: VecDeque::new(),
+            last_id: 0,
+            offers_files: self.offers_files,
+            folder,
+        };
+        if self.is_read {
+            agent.read();
+        }
+        agent
+    }
+
+    /// Starts the program and shakes hands.
+    pub(crate) fn ready(self) -> Agent {
+        let mut agent = self.start();
+        agent.initialize();
+        agent
+    }
+
+    /// Starts the program, shakes hands and opens a session.
+    pub(crate) fn session(self) -> (Agent, String) {
+        let mut agent = self.ready();
+        let session = agent.open();
+        (agent, session)
+    }
+}
+
+impl Agent {
+    /// Prepares a program whose model plays `script`; `/w` at the start of a text in it is [`Agent::folder`].
+    pub(crate) fn playing(script: &str) -> Start {
+        Start {
+            script: script.to_owned(),
+            config: json!({ "limits": { "prompts_per_minute": 0 } }),
+            log: None,
+            stderr: Stdio::null(),
+            is_read: true,
+            offers_files: false,
+        }
+    }
+
+    /// Returns the process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// Returns a folder of its own, which is also the sessions' working folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn read(&mut self) {
+        let output = BufReader::new(self.unread.take().unwrap());
+        let (sender, lines) = channel();
+        self.lines = Some(lines);
+        let gate = Arc::clone(&self.gate);
+        std::thread::spawn(move || gate.read(output, &sender));
+    }
+
+    /// Stops reading the output. What is read already, and the line in hand, still arrives.
+    pub(crate) fn pause(&mut self) {
+        self.gate.set(Reading::Paused);
+    }
+
+    /// Goes on reading the output.
+    pub(crate) fn resume(&mut self) {
+        self.gate.set(Reading::On);
+    }
+
+    /// Closes the output, behind the line in hand.
+    pub(crate) fn close_output(&mut self) {
+        self.gate.set(Reading::Closed);
+    }
+
+    /// Gives the unread output away.
+    pub(crate) fn take_output(&mut self) -> ChildStdout {
+        self.unread.take().unwrap()
+    }
+
+    /// Gives the input away, for a writer that may have to wait.
+    pub(crate) fn take_input(&mut self) -> ChildStdin {
+        self.input.take().unwrap()
+    }
+
+    /// Takes back the input.
+    pub(crate) fn set_input(&mut self, input: ChildStdin) {
+        self.input = Some(input);
+    }
+
+    /// Gives stderr away.
+    pub(crate) fn take_stderr(&mut self) -> ChildStderr {
+        self.child.as_mut().unwrap().stderr.take().unwrap()
+    }
+
+    /// Sends bytes as they are.
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        self.input.as_mut().unwrap().write_all(bytes).unwrap();
+    }
+
+    /// Sends one message.
+    pub(crate) fn send(&mut self, message: &Value) {
+        self.send_bytes(line(message).as_bytes());
+    }
+
+    /// Sends a call and returns its id.
+    pub(crate) fn call(&mut self, method: &str, params: Value) -> u64 {
+        let id = self.fresh_id();
+        self.send(&json!({ "id": id, "method": method, "params": params }));
+        id
+    }
+
+    /// Returns an id that no call of this connection has yet.
+    pub(crate) fn fresh_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Sends a note.
+    pub(crate) fn note(&mut self, method: &str, params: Value) {
+        self.send(&json!({ "method": method, "params": params }));
+    }
+
+    /// Answers a call of the program.
+    pub(crate) fn answer(&mut self, id: &Value, result: Value) {
+        self.send(&json!({ "id": id, "result": result }));
+    }
+
+    /// Returns the next line as it came, or `None` at the end of the output.
+    pub(crate) fn next_line(&mut self) -> Option<Vec<u8>> {
+        match self.lines.as_ref().unwrap().recv_timeout(DEADLINE) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("the program said nothing for {DEADLINE:?}"),
+        }
+    }
+
+    /// Returns the next message, also one that was passed over before.
+    pub(crate) fn next(&mut self) -> Value {
+        self.seen.pop_front().unwrap_or_else(|| self.next_fresh())
+    }
+
+    fn next_fresh(&mut self) -> Value {
+        message(&self.next_line().expect("the program ended its output"))
+    }
+
+    /// Returns the first message that is wanted. What comes before it is kept for [`Agent::take_seen`].
+    pub(crate) fn find(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.seen.iter().position(&is_wanted) {
+            return self.seen.remove(at).unwrap();
+        }
+        loop {
+            let message = self.next_fresh();
+            if is_wanted(&message) {
+                return message;
+            }
+            self.seen.push_back(message);
+        }
+    }
+
+    /// Returns the reply to a call.
+    pub(crate) fn reply(&mut self, id: u64) -> Value {
+        self.find(|message| message["id"] == id && message.get("method").is_none())
+    }
+
+    /// Returns the next call of the program to us with this method.
+    pub(crate) fn asked(&mut self, method: &str) -> Value {
+        self.find(|message| message["method"] == method && message.get("id").is_some())
+    }
+
+    /// Calls and returns the result.
+    pub(crate) fn result(&mut self, method: &str, params: Value) -> Value {
+        let id = self.call(method, params);
+        let reply = self.reply(id);
+        assert!(reply.get("error").is_none(), "{method}: {reply}");
+        reply["result"].clone()
+    }
+
+    /// Calls and returns the error.
+    pub(crate) fn error(&mut self, method: &str, params: Value) -> Value {
+        let id = self.call(method, params);
+        let reply = self.reply(id);
+        assert!(reply.get("result").is_none(), "{method}: {reply}");
+        reply["error"].clone()
+    }
+
+    /// Returns and forgets what was read while something else was awaited.
+    pub(crate) fn take_seen(&mut self) -> Vec<Value> {
+        self.seen.drain(..).collect()
+    }
+
+    /// Shakes hands.
+    pub(crate) fn initialize(&mut self) -> Value {
+        let files =
+            json!({ "readTextFile": self.offers_files, "writeTextFile": self.offers_files });
+        self.result(
+            "initialize",
+            json!({ "protocolVersion": 1, "clientCapabilities": { "fs": files } }),
+        )
+    }
+
+    /// Opens a session and returns its id, with its commands announced.
+    pub(crate) fn open(&mut self) -> String {
+        let params = json!({ "cwd": self.folder, "mcpServers": [] });
+        let session = self.result("session/new", params)["sessionId"].as_str().unwrap().to_owned();
+        self.find(|message| {
+            message["params"]["sessionId"] == *session
+                && message["params"]["update"]["sessionUpdate"] == "available_commands_update"
+        });
+        session
+    }
+
+    /// Sends a prompt and returns its id.
+    pub(crate) fn prompt(&mut self, session: &str, text: &str) -> u64 {
+        self.call("session/prompt", prompt(session, text))
+    }
+
+    /// Closes the input.
+    pub(crate) fn close_input(&mut self) {
+        self.input = None;
+    }
+
+    /// Waits for the end of the process, and fails if that takes longer than `most`.
+    pub(crate) fn wait(&mut self, most: Duration) -> ExitStatus {
+        let pid = self.pid();
+        let mut child = self.child.take().unwrap();
+        let (sender, ended) = channel();
+        std::thread::spawn(move || sender.send(child.wait().unwrap()));
+        ended.recv_timeout(most).unwrap_or_else(|_| {
+            kill(pid);
+            panic!("the program did not end within {most:?}")
+        })
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.gate.set(Reading::Closed);
+        if let Some(mut child) = self.child.take() {
+            // Already gone is as good as killed.
+            drop(child.kill());
+            drop(child.wait());
+        }
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+#[cfg(unix)]
+fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+    // Already gone is as good as killed.
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap_or_default();
+}
+
+#[cfg(not(unix))]
+fn kill(_: u32) {}
+
+/// Returns a message as a line; `"jsonrpc": "2.0"` is added.
+pub(crate) fn line(message: &Value) -> String {
+    let mut message = message.clone();
+    message["jsonrpc"] = json!("2.0");
+    format!("{message}\n")
+}
+
+/// Reads a line of the program, which must be a message.
+pub(crate) fn message(line: &[u8]) -> Value {
+    let message: Value = serde_json::from_slice(line)
+        .unwrap_or_else(|err| panic!("{err}: {}", String::from_utf8_lossy(line)));
+    assert_eq!(message["jsonrpc"], "2.0", "{message}");
+    message
+}
+
+/// The parameters of a prompt with one text.
+pub(crate) fn prompt(session: &str, text: &str) -> Value {
+    json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] })
+}
+
+/// Returns the kind of an update, and nothing for any other message.
+pub(crate) fn update_kind(message: &Value) -> &str {
+    match message["method"].as_str() {
+        Some("session/update") => message["params"]["update"]["sessionUpdate"].as_str().unwrap(),
+        _ => "",
+    }
+}
+
+/// Returns all that the model said to a session in these messages.
+pub(crate) fn text_of<'a>(session: &str, messages: impl IntoIterator<Item = &'a Value>) -> String {
+    messages
+        .into_iter()
+        .filter(|message| message["params"]["sessionId"] == session)
+        .filter(|message| update_kind(message) == "agent_message_chunk")
+        .map(|message| message["params"]["update"]["content"]["text"].as_str().unwrap())
+        .collect()
+}
+
+/// Runs `work` and fails if it took longer than `most`.
+pub(crate) fn within<T>(most: Duration, work: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let done = work();
+    assert!(start.elapsed() <= most, "took {:?}, allowed are {most:?}", start.elapsed());
+    done
+}
+
+impl Gate {
+    fn set(&self, reading: Reading) {
+        *self.reading.lock().unwrap() = reading;
+        self.changed.notify_all();
+    }
+
+    /// Reads lines to the end, as far as the gate allows.
+    fn read(&self, mut output: impl BufRead, lines: &Sender<Vec<u8>>) {
+        loop {
+            let reading = self.reading.lock().unwrap();
+            let is_paused = |reading: &mut Reading| *reading == Reading::Paused;
+            if *self.changed.wait_while(reading, is_paused).unwrap() == Reading::Closed {
+                return;
+            }
+            let mut line = Vec::new();
+            let count = output.read_until(b'\n', &mut line).unwrap_or(0);
+            if count == 0 || lines.send(line).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn new_folder() -> PathBuf {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let name = format!("agent-{}-{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.canonicalize().unwrap()
+}

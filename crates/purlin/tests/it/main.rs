@@ -1,0 +1,21 @@
+//! Tests of the built program, from outside: what a client can send, see and do to it.
+//!
+//! `agent` starts the program; each other module is one kind of client.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests are tests, too, which clippy does not see"
+)]
+
+mod agent;
+mod ends;
+mod hostile;
+mod judge;
+#[cfg(target_os = "linux")]
+mod memory;
+mod order;
+mod schema;
+mod slow;
+mod torture;
+mod transcripts;

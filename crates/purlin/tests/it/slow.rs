@@ -1,0 +1,156 @@
+//! Slow clients and fast models: what waits, what is merged, and when a turn is stopped.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::agent::{Agent, message, text_of, update_kind};
+
+fn is_chunk(message: &Value) -> bool {
+    update_kind(message) == "agent_message_chunk"
+}
+
+// R: W17
+#[test]
+fn a_client_that_does_not_read_has_its_turn_stopped_and_loses_nothing() {
+    let script = "model chunks 50000000 \"0123456789\"\nmodel end\nmodel text \"still here\"";
+    let config = json!({ "limits": { "unread_seconds": 2 } });
+    let (mut agent, session) = Agent::playing(script).config(config).session();
+    agent.pause();
+    let turn = agent.prompt(&session, "flood");
+    // The promise is about time, so the client has to let it pass.
+    std::thread::sleep(Duration::from_secs(8));
+    agent.resume();
+    let reply = agent.reply(turn);
+    assert_eq!(reply["error"]["code"], -32001, "{reply}");
+    assert_eq!(reply["error"]["data"]["kind"], "client_not_reading", "{reply}");
+    let text = text_of(&session, &agent.take_seen());
+    assert!(text.len() >= 10_000, "only {} bytes came through", text.len());
+    assert!(text.bytes().enumerate().all(|(at, byte)| byte == b'0' + (at % 10) as u8));
+
+    let turn = agent.prompt(&session, "again");
+    assert_eq!(agent.reply(turn)["result"]["stopReason"], "end_turn");
+    assert_eq!(text_of(&session, &agent.take_seen()), "still here");
+}
+
+/// More sessions than all room together holds: some wait for it while they are cancelled.
+// R: W16, W17
+#[test]
+fn turns_that_are_cancelled_while_they_wait_for_room_give_their_room_back() {
+    const SESSIONS: usize = 24;
+    let script = format!("model chunks 1000 {}\nmodel loop", json!("x".repeat(200_000)));
+    let mut agent = Agent::playing(&script).ready();
+    let sessions: Vec<String> = (0..SESSIONS).map(|_| agent.open()).collect();
+    for _ in 0..4 {
+        agent.pause();
+        let turns: Vec<u64> =
+            sessions.iter().map(|session| agent.prompt(session, "flood")).collect();
+        #[cfg(target_os = "linux")]
+        agent.wait_until_quiet();
+        for session in &sessions {
+            agent.note("session/cancel", json!({ "sessionId": session }));
+        }
+        agent.resume();
+        for turn in turns {
+            assert_eq!(agent.reply(turn)["result"]["stopReason"], "cancelled");
+        }
+        agent.take_seen();
+    }
+    for session in &sessions {
+        let turn = agent.prompt(session, "flood");
+        agent.find(|message| is_chunk(message) && message["params"]["sessionId"] == **session);
+        agent.note("session/cancel", json!({ "sessionId": session }));
+        assert_eq!(agent.reply(turn)["result"]["stopReason"], "cancelled");
+        agent.take_seen();
+    }
+}
+
+/// A client that reads little by little reads; it must not be taken for one that does not.
+// R: W17
+#[test]
+fn a_client_that_reads_slowly_is_not_cut_off() {
+    const TIMES: usize = 600;
+    let piece = "0123456789".repeat(100);
+    let script = format!("model chunks {TIMES} \"{piece}\"");
+    let config = json!({ "limits": { "unread_seconds": 1 } });
+    let mut agent = Agent::playing(&script).config(config).unread().start();
+    agent.call("initialize", json!({ "protocolVersion": 1 }));
+    let cwd = agent.folder().to_owned();
+    agent.call("session/new", json!({ "cwd": cwd }));
+    let mut output = agent.take_output();
+    let mut read = Vec::new();
+    let mut turn = None;
+    loop {
+        // A page at a time, so that a full pipe takes far longer than the limit to empty.
+        let mut page = vec![0; 4096];
+        let count = std::io::Read::read(&mut output, &mut page).unwrap();
+        read.extend_from_slice(&page[..count]);
+        let lines: Vec<Value> = read
+            .split_inclusive(|byte| *byte == b'\n')
+            .filter(|line| line.ends_with(b"\n"))
+            .map(message)
+            .collect();
+        let session = lines.iter().find_map(|line| line["result"]["sessionId"].as_str());
+        match (session, turn) {
+            (Some(session), None) => {
+                turn = Some(agent.prompt(session, "much"));
+                continue;
+            }
+            (Some(session), Some(turn)) => {
+                if let Some(reply) = lines.iter().find(|line| line["id"] == turn) {
+                    assert_eq!(reply["result"]["stopReason"], "end_turn", "{reply}");
+                    assert_eq!(text_of(session, &lines), piece.repeat(TIMES));
+                    return;
+                }
+            }
+            (None, _) => continue,
+        }
+        std::thread::sleep(Duration::from_millis(60));
+    }
+}
+
+// R: W11, W14
+#[test]
+fn updates_keep_to_their_budget_and_lose_nothing() {
+    const STEPS: usize = 250;
+    const CHUNKS: usize = 20;
+    let steps: String = (0..STEPS)
+        .map(|step| format!("model chunks {CHUNKS} \"<{step}>\"\nmodel wait 12\n"))
+        .collect();
+    let script = format!("model text \"first\"\nmodel wait 200\n{steps}model text \"last\"");
+    let (mut agent, session) = Agent::playing(&script).session();
+    let start = Instant::now();
+    let turn = agent.prompt(&session, "stream");
+    let first = agent.next();
+    let (first_after, first_text) = (start.elapsed(), text_of(&session, [&first]));
+    assert_eq!(first_text, "first");
+    let reply = agent.reply(turn);
+    let took = start.elapsed();
+    assert_eq!(reply["result"]["stopReason"], "end_turn");
+    let seen = agent.take_seen();
+    let expected: String =
+        (0..STEPS).map(|step| format!("<{step}>").repeat(CHUNKS)).collect::<String>() + "last";
+    assert_eq!(text_of(&session, &seen), expected);
+    // A tenth of the minute's thousand at once, the rest evenly; two more for the first and the last.
+    let budget = 100.0 + took.as_secs_f64() * 15.0 + 2.0;
+    let count = seen.iter().filter(|message| is_chunk(message)).count() + 1;
+    assert!(count as f64 <= budget, "{count} updates in {took:?}");
+    assert!(count > 10, "only {count} updates: everything was held back");
+    assert!(first_after < took / 2, "the first chunk took {first_after:?} of {took:?}");
+}
+
+/// Text is held back for want of budget, but not for longer than it takes to get some.
+// R: W11
+#[test]
+fn text_that_was_held_back_comes_before_the_model_goes_on() {
+    let script = "model chunks 5000 \"0123456789\"\nmodel hang";
+    let (mut agent, session) = Agent::playing(script).session();
+    let turn = agent.prompt(&session, "stream");
+    let mut text = String::new();
+    while text.len() < 50_000 {
+        text.push_str(&text_of(&session, [&agent.next()]));
+    }
+    assert_eq!(text, "0123456789".repeat(5000));
+    agent.note("session/cancel", json!({ "sessionId": session }));
+    assert_eq!(agent.reply(turn)["result"]["stopReason"], "cancelled");
+}
