@@ -27,6 +27,8 @@ pub(crate) struct Start {
     stderr: Stdio,
     is_read: bool,
     offers_files: bool,
+    /// What a shell does before it becomes the program.
+    before: Option<&'static str>,
 }
 
 /// A running program and our ends of its pipes.
@@ -85,6 +87,13 @@ impl Start {
         self
     }
 
+    /// Lets a shell do something to itself, such as `ulimit`, before it becomes the program.
+    #[cfg(unix)]
+    pub(crate) fn before(mut self, before: &'static str) -> Start {
+        self.before = Some(before);
+        self
+    }
+
     /// Starts the program. Nothing is sent to it yet.
     #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
     pub(crate) fn start(self) -> Agent {
@@ -94,7 +103,15 @@ impl Start {
         let text = self.script.replace("\"/w", &format!("\"{}", folder.display()));
         std::fs::write(&script, text).unwrap();
         std::fs::write(&config, self.config.to_string()).unwrap();
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_purlin"));
+        let program = env!("CARGO_BIN_EXE_purlin");
+        let mut command = match self.before {
+            Some(before) => {
+                let mut shell = std::process::Command::new("sh");
+                shell.arg("-c").arg(format!("{before}; exec \"$0\" \"$@\"")).arg(program);
+                shell
+            }
+            None => std::process::Command::new(program),
+        };
         command.arg("acp").arg("--config").arg(&config);
         command.arg("--model").arg(format!("script:{}", script.display()));
         if let Some(level) = self.log {
@@ -144,6 +161,7 @@ impl Agent {
             stderr: Stdio::null(),
             is_read: true,
             offers_files: false,
+            before: None,
         }
     }
 

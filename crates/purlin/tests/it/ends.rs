@@ -60,6 +60,19 @@ fn end_of_input_cancels_a_turn_and_says_so() {
     }
 }
 
+/// Nobody will ever read the rest; that must not keep the program.
+// R: W17, W23
+#[cfg(target_os = "linux")]
+#[test]
+fn end_of_input_ends_a_program_whose_output_is_not_read() {
+    let (mut agent, session) = Agent::playing(STREAMING).session();
+    agent.pause();
+    agent.prompt(&session, "go");
+    agent.wait_until_quiet();
+    agent.close_input();
+    assert_eq!(within(BUSY, || agent.wait(DEADLINE)).code(), Some(0));
+}
+
 // R: W23
 #[test]
 fn a_last_line_without_its_end_still_counts() {
@@ -133,6 +146,25 @@ mod signals {
                 expect_cancelled(&mut agent, turn);
             }
         }
+    }
+
+    /// Answers that nobody reads have stopped the program from reading further; a signal still gets through.
+    // R: W17, W23
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn signals_end_a_program_whose_answers_are_not_read() {
+        let mut agent = Agent::playing("").ready();
+        agent.pause();
+        let mut input = agent.take_input();
+        let line = crate::agent::line(&json!({ "id": 5, "method": "unknown" }));
+        let writer = std::thread::spawn(move || {
+            // Ends with an error when the program is gone.
+            while std::io::Write::write_all(&mut input, line.as_bytes()).is_ok() {}
+        });
+        agent.wait_until_quiet();
+        kill(&agent, Signal::TERM);
+        assert_eq!(within(BUSY, || agent.wait(DEADLINE)).code(), Some(0));
+        writer.join().unwrap();
     }
 
     // R: W23

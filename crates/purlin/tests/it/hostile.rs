@@ -300,3 +300,32 @@ fn errors_repeat_no_names_that_the_client_made_up() {
         }
     }
 }
+
+/// Few open files, little memory, no environment, another folder, no folder at all.
+// R: I6, S3
+#[cfg(unix)]
+#[test]
+fn it_works_in_a_poor_place() {
+    let places = [
+        "ulimit -n 64",
+        "ulimit -v 262144",
+        "ulimit -s 256",
+        "unset HOME XDG_CONFIG_HOME TERM PATH LANG LC_ALL",
+        "export HOME=/nonexistent XDG_CONFIG_HOME=relative TERM= LC_ALL=C",
+        "export HOME=$(printf '/\\377\\376')",
+        "cd /",
+        "d=$(mktemp -d); cd $d; rmdir $d",
+    ];
+    for place in places {
+        let start = Agent::playing("model echo\nmodel loop").before(place);
+        let (mut agent, session) = start.session();
+        for _ in 0..20 {
+            agent.open();
+        }
+        let turn = agent.prompt(&session, place);
+        assert_eq!(agent.reply(turn)["result"]["stopReason"], "end_turn", "{place}");
+        assert_eq!(text_of(&session, &agent.take_seen()), place);
+        agent.close_input();
+        assert_eq!(agent.wait(crate::agent::DEADLINE).code(), Some(0), "{place}");
+    }
+}

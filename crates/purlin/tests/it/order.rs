@@ -1,11 +1,13 @@
 //! Order and isolation: what comes before what, and what one session may do to another.
 
 use std::collections::HashMap;
+use std::io::Read;
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::agent::{Agent, line, prompt, text_of, update_kind};
+use crate::agent::{Agent, DEADLINE, line, prompt, text_of, update_kind};
 
 fn session_of(message: &Value) -> Option<&str> {
     message["params"]["sessionId"].as_str()
@@ -48,14 +50,15 @@ fn twenty_sessions_stream_at_once_without_crossing() {
 fn a_panic_ends_one_turn_and_nothing_else() {
     let script = "model text \"one\"\nmodel wait 300\nmodel text \"two\"\nmodel end\n\
                   model text \"before\"\nmodel panic\nmodel end\nmodel echo\nmodel loop";
-    let (mut agent, calm) = Agent::playing(script).session();
+    let (mut agent, calm) = Agent::playing(script).log("error", Stdio::piped()).session();
+    let mut log = agent.take_stderr();
     let broken = agent.open();
     let calm_turn = agent.prompt(&calm, "slowly");
     agent.find(|message| update_kind(message) == "agent_message_chunk");
     let broken_turn = agent.prompt(&broken, "break");
     let reply = agent.reply(broken_turn);
     assert_eq!(reply["error"]["code"], -32603, "{reply}");
-    assert!(reply["error"]["data"]["reference"].is_string(), "{reply}");
+    let reference = reply["error"]["data"]["reference"].as_str().unwrap().to_owned();
     assert!(!reply.to_string().contains("script said so"), "{reply}");
     assert_eq!(agent.reply(calm_turn)["result"]["stopReason"], "end_turn");
     let seen = agent.take_seen();
@@ -64,6 +67,13 @@ fn a_panic_ends_one_turn_and_nothing_else() {
     let turn = agent.prompt(&broken, "and on");
     assert_eq!(agent.reply(turn)["result"]["stopReason"], "end_turn");
     assert_eq!(text_of(&broken, &agent.take_seen()), "and on");
+    // Whoever has the reference finds the fault in the log.
+    agent.close_input();
+    agent.wait(DEADLINE);
+    let mut logged = String::new();
+    log.read_to_string(&mut logged).unwrap();
+    assert!(logged.contains(&reference), "{logged}");
+    assert!(logged.contains("panicked at"), "{logged}");
 }
 
 // R: W15

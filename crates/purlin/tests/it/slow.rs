@@ -154,3 +154,62 @@ fn text_that_was_held_back_comes_before_the_model_goes_on() {
     agent.note("session/cancel", json!({ "sessionId": session }));
     assert_eq!(agent.reply(turn)["result"]["stopReason"], "cancelled");
 }
+
+/// Reads to the reply and checks that no update on the way is longer than it may be.
+fn short_updates(agent: &mut Agent, turn: u64) -> Vec<Value> {
+    let mut seen = Vec::new();
+    loop {
+        let line = agent.next_line().unwrap();
+        let message = message(&line);
+        if message["id"] == turn && message.get("method").is_none() {
+            assert_eq!(message["result"]["stopReason"], "end_turn", "{message}");
+            return seen;
+        }
+        let is_update = message["method"] == "session/update";
+        assert!(!is_update || line.len() <= 100 * 1024, "an update of {} bytes", line.len());
+        match message["method"].as_str().unwrap() {
+            "fs/read_text_file" => {
+                agent.answer(&message["id"], json!({ "content": "é\u{1}\"".repeat(1_000_000) }));
+            }
+            "fs/write_text_file" => agent.answer(&message["id"], json!({})),
+            "session/request_permission" => {
+                let outcome = json!({ "outcome": "selected", "optionId": "once" });
+                agent.answer(&message["id"], json!({ "outcome": outcome }));
+            }
+            _ => seen.push(message),
+        }
+    }
+}
+
+// R: W10, W14
+#[test]
+fn a_long_text_is_cut_between_characters() {
+    let piece = "plain, äöü, €, 🦀, \u{1}\u{1f}, \"quoted\\\", \n";
+    for text in [piece.repeat(30_000), "\u{1}".repeat(300_000), "🦀".repeat(100_000)] {
+        let script = format!("model text {}", json!(text));
+        let (mut agent, session) = Agent::playing(&script).session();
+        let turn = agent.prompt(&session, "speak");
+        let seen = short_updates(&mut agent, turn);
+        assert!(text_of(&session, &seen) == text, "the text differs");
+    }
+}
+
+// R: W10, P7
+#[test]
+fn what_a_tool_shows_is_cut_where_it_is_too_long() {
+    let content = "line of text, \u{1} and é\n".repeat(100_000);
+    let script = format!(
+        "model tool write_file {}\nmodel tool read_file {{\"path\":\"/w/a\"}}\nmodel text \"done\"",
+        json!({ "path": "/w/b", "content": content })
+    );
+    let (mut agent, session) = Agent::playing(&script).with_files().session();
+    let turn = agent.prompt(&session, "work");
+    let seen = short_updates(&mut agent, turn);
+    let ended: Vec<&Value> = seen
+        .iter()
+        .map(|message| &message["params"]["update"]["status"])
+        .filter(|status| *status == "completed" || *status == "failed")
+        .collect();
+    assert_eq!(ended, ["completed", "completed"]);
+    assert_eq!(text_of(&session, &seen), "done");
+}
