@@ -3,7 +3,10 @@
 use crate::error::Error;
 
 /// The obligation to answer one call.
-pub struct Reply<T>(Option<Box<dyn FnOnce(Result<T, Error>) + Send>>);
+pub struct Reply<T>(Option<Give<T>>);
+
+/// What is done with the answer.
+type Give<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
 
 impl<T> Reply<T> {
     /// Makes a reply from what is to be done with the answer. `send` must not block.

@@ -50,13 +50,19 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     std::process::exit(0)
 }
 
-/// Fires `stop` on the first signal, ends the process on the second.
+/// Fires `stop` on the first signal and ends the process on the second; from the first on, or from the end of
+/// input, the watchdog counts.
 async fn stop_on_signals(stop: CancellationToken) {
-    if let Err(err) = wait_for_signal().await {
-        tracing::error!("signals cannot be watched: {err}");
-        return;
+    tokio::select! {
+        signal = wait_for_signal() => match signal {
+            Ok(()) => stop.cancel(),
+            Err(err) => {
+                tracing::error!("signals cannot be watched: {err}");
+                return;
+            }
+        },
+        () = stop.cancelled() => {}
     }
-    stop.cancel();
     watchdog();
     if wait_for_signal().await.is_ok() {
         std::process::exit(130);

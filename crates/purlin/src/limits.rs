@@ -8,7 +8,7 @@ use wire::SizeLimits;
 /// Makes the struct, its defaults and its printable table from one list.
 macro_rules! limits {
     ($($(#[doc = $doc:literal])* $name:ident = $default:literal;)*) => {
-        /// The limits in force. A rate of 0 lifts it.
+        /// The limits in force. A rate or a time of 0 lifts it.
         #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
         #[serde(default)]
         pub struct Limits {
@@ -89,14 +89,19 @@ impl Limits {
     /// Returns how long a model may send nothing.
     #[must_use]
     pub fn no_progress(&self) -> Duration {
-        Duration::from_secs(self.no_progress_seconds)
+        lasting(self.no_progress_seconds)
     }
 
     /// Returns how long the client may read nothing.
     #[must_use]
     pub fn unread(&self) -> Duration {
-        Duration::from_secs(self.unread_seconds)
+        lasting(self.unread_seconds)
     }
+}
+
+/// A time-out; 0 stands for one that never comes.
+pub(crate) fn lasting(seconds: u64) -> Duration {
+    Duration::from_secs(if seconds == 0 { u64::from(u32::MAX) } else { seconds })
 }
 
 #[cfg(test)]

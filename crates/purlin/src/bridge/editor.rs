@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use engine::Event;
 use engine::permission::{Answer, Question};
 use engine::ports::{
-    Editor, EditorError, ExitStatus, Form, FormAnswer, Offers, Page, TerminalCommand, TerminalOutput,
+    Editor, EditorError, ExitStatus, Form, FormAnswer, Offers, Page, TerminalCommand,
+    TerminalOutput,
 };
 use engine::words::{SessionId, TerminalId};
 use futures_util::FutureExt;
@@ -21,7 +21,7 @@ use wire::acp::schema;
 use wire::{Code, RpcError, rpc};
 
 use super::update;
-use crate::limits::Limits;
+use crate::limits::{Limits, lasting};
 use crate::rate::Window;
 use crate::scope::Scope;
 use crate::serve::outbox::SESSION_BUDGET;
@@ -129,7 +129,7 @@ impl AcpEditor {
         params: &(impl Serialize + Sync),
         seconds: u64,
     ) -> Result<T, EditorError> {
-        match timeout(Duration::from_secs(seconds), self.call(method, params)).await {
+        match timeout(lasting(seconds), self.call(method, params)).await {
             Ok(outcome) => outcome.map_err(|err| refused(&err, None)),
             Err(_) => Err(EditorError::TimedOut(method)),
         }
@@ -144,9 +144,7 @@ impl AcpEditor {
         path: &Path,
     ) -> Result<T, EditorError> {
         for _ in 0..2 {
-            if let Ok(outcome) =
-                timeout(Duration::from_secs(seconds), self.call(method, params)).await
-            {
+            if let Ok(outcome) = timeout(lasting(seconds), self.call(method, params)).await {
                 return outcome.map_err(|err| refused(&err, Some(path)));
             }
             tracing::warn!(session = %self.session, method, "the client did not answer in time");
@@ -242,7 +240,7 @@ impl Editor for AcpEditor {
             if !is_wanted {
                 return;
             }
-            let bytes = update::text_of(&event).map_or(512, |text| text.len() + 64);
+            let bytes = update::weight(&event);
             self.send(bytes, |session, cost| FromSession::Event { session, event, cost }).await;
         }
         .boxed()
@@ -421,7 +419,9 @@ impl Editor for AcpEditor {
                 schema::ElicitationAction::Accept(accept) => {
                     let given = accept.content.and_then(|mut content| content.remove("answer"));
                     match given {
-                        Some(schema::ElicitationContentValue::String(text)) => FormAnswer::Text(text),
+                        Some(schema::ElicitationContentValue::String(text)) => {
+                            FormAnswer::Text(text)
+                        }
                         _ => FormAnswer::Text(String::new()),
                     }
                 }

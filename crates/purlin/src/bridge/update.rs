@@ -3,8 +3,8 @@
 use engine::Event;
 use engine::event::{CompactionStatus, Severity};
 use engine::words::{
-    Block, Location, PlanEntry, PlanStatus, Priority, SessionId, ToolCall, ToolContent, ToolKind,
-    ToolStatus, ToolUpdate,
+    Block, Contents, Location, PlanEntry, PlanStatus, Priority, SessionId, ToolCall, ToolContent,
+    ToolKind, ToolStatus, ToolUpdate,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -261,6 +261,34 @@ pub(crate) fn text_of(event: &Event) -> Option<&str> {
     }
 }
 
+/// Returns about how many bytes an event takes while it waits.
+pub(crate) fn weight(event: &Event) -> usize {
+    let content = |content: &ToolContent| match content {
+        ToolContent::Block(block) => block_weight(block),
+        ToolContent::Diff { old, new, .. } => new.len() + old.as_ref().map_or(0, String::len),
+        ToolContent::Terminal(_) => 0,
+    };
+    let body = match event {
+        Event::Text { text, .. } | Event::Thought { text, .. } => return text.len() + 64,
+        Event::User { block, .. } | Event::Block { block, .. } => block_weight(block),
+        Event::ToolCall(call) => call.content.iter().map(content).sum(),
+        Event::ToolUpdate(_, update) => update.content.iter().flatten().map(content).sum(),
+        Event::Plan(entries) => entries.iter().map(|entry| entry.content.len() + 64).sum(),
+        Event::CompactionSummary { text, .. } => text.len(),
+        _ => 0,
+    };
+    body + 512
+}
+
+fn block_weight(block: &Block) -> usize {
+    match block {
+        Block::Text(text) => text.len(),
+        Block::Image(media) | Block::Audio(media) => media.data.len(),
+        Block::Link { uri, name } => uri.len() + name.len(),
+        Block::Resource { contents: Contents::Text(text) | Contents::Blob(text), .. } => text.len(),
+    }
+}
+
 /// Returns the same event with other text.
 pub(crate) fn with_text(event: &Event, text: String) -> Event {
     match event {
@@ -286,7 +314,7 @@ pub(crate) fn append_text(event: &mut Event, next: &Event) -> bool {
 
 /// Returns how many bytes a text has inside a JSON string.
 pub(crate) fn json_length(text: &str) -> usize {
-    text.bytes().map(|byte| json_bytes(byte)).sum()
+    text.bytes().map(json_bytes).sum()
 }
 
 fn json_bytes(byte: u8) -> usize {
@@ -392,7 +420,7 @@ fn shorten_value(value: Value, room: usize) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use engine::words::{Contents, Media, MessageId, TerminalId, ToolCallId};
+    use engine::words::{Media, MessageId, TerminalId, ToolCallId};
     use proptest::prelude::*;
 
     use super::*;
@@ -408,7 +436,7 @@ mod tests {
     fn every_event() -> Vec<Event> {
         let message = MessageId::new("m");
         let media = |mime: &str| Media { data: "AAAA".into(), mime: mime.into() };
-        let blocks = vec![
+        let blocks = [
             Block::Text("text".into()),
             Block::Image(media("image/png")),
             Block::Audio(media("audio/wav")),

@@ -191,9 +191,9 @@ impl Dispatcher {
             }
             Err(Command::Prompt { reply, .. }) => {
                 reply.forget();
-                Err(busy)
+                Err(crowded())
             }
-            Err(_) => Err(busy),
+            Err(_) => Err(crowded()),
         }
     }
 
@@ -213,7 +213,7 @@ impl Dispatcher {
             if let Command::SetMode(_, reply) | Command::SetModel(_, reply) = command {
                 reply.forget();
             }
-            self.error_out(&Error::Busy(session))
+            crowded()
         })
     }
 
@@ -251,7 +251,7 @@ impl Dispatcher {
             if let Command::Close(reply) = command {
                 reply.forget();
             }
-            self.error_out(&Error::Busy(session))
+            crowded()
         })
     }
 
@@ -282,6 +282,13 @@ impl Dispatcher {
             permit.send(FromSession::Answer { id, answer: answer(outcome) });
         }))
     }
+}
+
+/// Answers a call that found the session's mailbox full.
+fn crowded() -> RpcError {
+    RpcError::of(Code::SESSION_LOCKED)
+        .details("Too many requests are under way for this session; wait for some of them")
+        .with("kind", json!("too_many_requests"))
 }
 
 fn session_in(id: &schema::SessionId) -> SessionId {

@@ -142,6 +142,8 @@ impl Dispatcher {
             }
             self.write(&channels.pipes.output);
         }
+        // Whoever waits for the end, such as a watchdog, is told that it began.
+        channels.stop.cancel();
         self.peer.finish();
         self.on_lines();
         self.wind_down(channels, events).await;
@@ -312,7 +314,9 @@ impl Dispatcher {
             FromSession::Event { session, event, cost } => {
                 self.outbox.push_event(&session, event, cost)
             }
-            FromSession::Line { session, line, cost } => self.outbox.push_line(&session, line, cost),
+            FromSession::Line { session, line, cost } => {
+                self.outbox.push_line(&session, line, cost)
+            }
             FromSession::Call { session, call, cost } => {
                 let mut line = Vec::new();
                 let id = RequestId::number(call.number);

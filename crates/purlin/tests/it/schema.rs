@@ -38,7 +38,7 @@ fn validator(method: &str, wanted: Part) -> Option<Validator> {
 /// Checks the messages an agent sent. `asked` knows which method each id of the client belongs to.
 ///
 /// Returns what does not fit, in words.
-pub fn faults(seen: &[Value], asked: &HashMap<String, String>) -> Vec<String> {
+pub(crate) fn faults(seen: &[Value], asked: &HashMap<String, String>) -> Vec<String> {
     let mut made = Made::new();
     seen.iter().filter_map(|message| fault(message, asked, &mut made).err()).collect()
 }
