@@ -4,6 +4,7 @@
 
 #![expect(clippy::print_stdout, reason = "xtask talks to a person; no protocol runs on its stdout")]
 
+mod bench;
 mod draw;
 mod needs;
 mod program;
@@ -22,7 +23,10 @@ usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
        cargo xtask tidy
            check the house rules
        cargo xtask draw FILE.acp
-           print a transcript as a Mermaid sequence diagram";
+           print a transcript as a Mermaid sequence diagram
+       cargo xtask bench [NAME | --instructions [--write]]
+           measure what the program costs, see docs/performance.md;
+           --instructions counts them and fails if a path grew, --write keeps the new figures";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -44,6 +48,7 @@ fn obey(arguments: &[String]) -> Result<bool> {
         ["test", rest @ ..] => suite::run(&suite::Options::parse(rest)?),
         ["tidy"] => print_tidy(),
         ["draw", file] => print_drawing(Path::new(file)),
+        ["bench", rest @ ..] => bench::run(&bench::Options::parse(rest)?),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(true)

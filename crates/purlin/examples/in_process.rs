@@ -1,0 +1,204 @@
+//! Parts of the program, each run so many times in this process, for `cargo xtask bench` to measure from outside.
+//!
+//! `in_process PART N` prints `ready`, waits for a line on stdin, does the work, prints `done`, and waits for the end
+//! of stdin. Everything it works on is the same in every run, so that instructions can be counted; those of
+//! `in_process PART N idle`, which only prepares the work, are taken off.
+
+#![expect(clippy::print_stdout, reason = "no protocol runs on this program's stdout")]
+
+use std::hint::black_box;
+use std::io::BufRead;
+use std::sync::Arc;
+
+use anyhow::Context;
+use engine::script::ScriptedModel;
+use purlin::assemble;
+use purlin::limits::Limits;
+use purlin::serve::{self, Pipes};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use wire::acp::{AgentCall, schema};
+use wire::line::{Line, LineDecoder};
+use wire::{Incoming, Peer, SizeLimits, rpc};
+
+/// What a client that streams reads at once, more or less.
+const READ: usize = 64 * 1024;
+
+fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (part, count, is_idle) = match words.as_slice() {
+        [part, count] => (*part, count, false),
+        [part, count, "idle"] => (*part, count, true),
+        _ => anyhow::bail!("usage: in_process inbound|inbound-plain|skip|encode|outbound N [idle]"),
+    };
+    let count = count.parse().context("N must be a whole number")?;
+    match part {
+        "inbound" => measure(is_idle, prompts(count), |bytes| inbound(&bytes)),
+        "inbound-plain" => measure(is_idle, prompts(count), |bytes| inbound_plain(&bytes)),
+        "skip" => measure(is_idle, long_line(count), |bytes| skip(&bytes)),
+        "encode" => measure(is_idle, count, encode),
+        "outbound" => measure(is_idle, speaker(count)?, outbound),
+        other => anyhow::bail!("there is no part `{other}`"),
+    }
+}
+
+/// Does the work when it is told to, and stays for its times to be read.
+fn measure<T>(
+    is_idle: bool,
+    prepared: T,
+    work: impl FnOnce(T) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut lines = std::io::stdin().lock().lines();
+    println!("ready");
+    lines.next().transpose()?;
+    if is_idle {
+        black_box(prepared);
+    } else {
+        work(prepared)?;
+    }
+    println!("done");
+    lines.next().transpose()?;
+    Ok(())
+}
+
+/// So many prompts, one behind the other, as a client writes them.
+fn prompts(count: usize) -> Vec<u8> {
+    let mut lines = String::new();
+    for id in 0..count {
+        lines.push_str(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"session/prompt","params":{{"sessionId":"01890a5d-ac96-774b-bcce-b302099a8057","prompt":[{{"type":"text","text":"What does the function `feed` in line.rs do, and why does it \"drain\" first?\nPlease be brief."}},{{"type":"resource_link","uri":"file:///home/me/project/src/line.rs","name":"line.rs"}}]}}}}"#
+        ));
+        lines.push('\n');
+    }
+    lines.into_bytes()
+}
+
+/// The way in that Purlin uses: lines, envelope, pairing, typed parameters.
+fn inbound(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut peer = Peer::new(SizeLimits::default());
+    for read in bytes.chunks(READ) {
+        peer.feed(read);
+        while let Some(incoming) = peer.poll_event() {
+            let Incoming::Call { id, method, params } = incoming else {
+                anyhow::bail!("not a call: {incoming:?}");
+            };
+            let call = AgentCall::decode(&method, params);
+            black_box(call.map_err(|error| anyhow::anyhow!("{error:?}"))?);
+            peer.close(&id);
+        }
+    }
+    Ok(())
+}
+
+/// The least that could be done: serde for the envelope, serde for the parameters, of lines known to be whole.
+fn inbound_plain(bytes: &[u8]) -> anyhow::Result<()> {
+    #[derive(Deserialize)]
+    struct Envelope<'a> {
+        #[serde(borrow)]
+        id: &'a RawValue,
+        method: &'a str,
+        #[serde(borrow)]
+        params: &'a RawValue,
+    }
+    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let envelope: Envelope<'_> = serde_json::from_slice(line)?;
+        anyhow::ensure!(envelope.method == "session/prompt", "not a prompt");
+        black_box(envelope.id);
+        black_box(serde_json::from_str::<schema::PromptRequest>(envelope.params.get())?);
+    }
+    Ok(())
+}
+
+/// One line of so many bytes that is too long for any method.
+fn long_line(bytes: usize) -> Vec<u8> {
+    let mut line = br#"{"jsonrpc":"2.0","method":"initialize","params":{"text":""#.to_vec();
+    line.extend("words that never end, ".bytes().cycle().take(bytes));
+    line.extend_from_slice(b"\"},\"id\":1}\n");
+    line
+}
+
+fn skip(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut decoder = LineDecoder::new(SizeLimits::default());
+    let mut skipped = 0;
+    for read in bytes.chunks(READ) {
+        decoder.feed(read);
+        while let Some(line) = decoder.next_line() {
+            skipped += usize::from(matches!(line, Line::TooLong(_)));
+        }
+    }
+    anyhow::ensure!(skipped == 1, "the line was not skipped");
+    Ok(())
+}
+
+/// Typed update to line, into a buffer that is used again.
+fn encode(count: usize) -> anyhow::Result<()> {
+    let session: Arc<str> = "01890a5d-ac96-774b-bcce-b302099a8057".into();
+    let mut line = Vec::new();
+    for _ in 0..count {
+        let text = schema::TextContent::new("some twenty bytes of text ");
+        let chunk = schema::ContentChunk::new(schema::ContentBlock::Text(text));
+        let note = schema::SessionNotification::new(
+            schema::SessionId::new(Arc::clone(&session)),
+            schema::SessionUpdate::AgentMessageChunk(chunk),
+        );
+        line.clear();
+        rpc::print_note(&mut line, "session/update", &note)?;
+        black_box(&line);
+    }
+    Ok(())
+}
+
+/// What serves a model that says so many pieces. They cannot be joined: text and thought take turns.
+fn speaker(pieces: usize) -> anyhow::Result<serve::Options> {
+    let pair =
+        "model text \"some twenty bytes of text \"\nmodel thought \"some twenty bytes of text \"\n";
+    let model = ScriptedModel::parse(&pair.repeat(pieces / 2))?;
+    let mut hub = assemble::hub_options(None)?;
+    hub.models = assemble::with_first(model, &hub.models);
+    let limits = Limits { updates_per_minute: 0, ..Limits::default() };
+    Ok(serve::Options { limits, hub, stop: Default::default() })
+}
+
+/// The whole way out, from the model's pieces to batches of lines, on one thread and without a pipe.
+fn outbound(options: serve::Options) -> anyhow::Result<()> {
+    let (to_agent, input) = mpsc::channel(4);
+    let (output, from_agent) = mpsc::channel(1);
+    let (give_back, written) = mpsc::channel(1);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(async {
+        let client = client(to_agent, from_agent, give_back);
+        let ((), talked) = tokio::join!(
+            serve::serve(Pipes { input, output, written, progress: Default::default() }, options),
+            client
+        );
+        talked
+    })
+}
+
+/// Opens a session, sends one prompt, and takes all lines until it is answered.
+async fn client(
+    to_agent: mpsc::Sender<Vec<u8>>,
+    mut from_agent: mpsc::Receiver<Vec<u8>>,
+    give_back: mpsc::Sender<std::io::Result<Vec<u8>>>,
+) -> anyhow::Result<()> {
+    let open = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":1}}\n{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"session/new\",\"params\":{\"cwd\":\"/tmp\",\"mcpServers\":[]}}\n";
+    to_agent.send(open.as_bytes().to_vec()).await?;
+    while let Some(batch) = from_agent.recv().await {
+        let text = std::str::from_utf8(&batch)?;
+        if text.contains("\"stopReason\"") {
+            break;
+        }
+        if let Some((_, rest)) = text.split_once("\"result\":{\"sessionId\":\"")
+            && let Some((session, _)) = rest.split_once('"')
+        {
+            let prompt = format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"session/prompt\",\"params\":{{\"sessionId\":\"{session}\",\"prompt\":[{{\"type\":\"text\",\"text\":\"go\"}}]}}}}\n"
+            );
+            to_agent.send(prompt.into_bytes()).await?;
+        }
+        give_back.send(Ok(batch)).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! `cargo xtask bench`: what the program costs, beside the least it could cost.
+//!
+//! Every figure is taken in several rounds, and the thing it is compared with takes its rounds in between, so
+//! that a busy machine slows both. What is measured and why is in `docs/performance.md`; the programs that
+//! Purlin is compared with are the examples of `crates/purlin`.
+
+mod agent;
+mod child;
+mod inbound;
+mod instructions;
+mod life;
+mod stream;
+mod table;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use crate::program;
+use table::Row;
+
+/// A benchmark: its name, and what makes its rows.
+type Bench = (&'static str, fn(&Programs) -> Result<Vec<Row>>);
+
+const BENCHES: [Bench; 6] = [
+    ("start", life::start),
+    ("memory", life::memory),
+    ("cancel", life::cancel),
+    ("outbound", stream::outbound),
+    ("inbound", inbound::inbound),
+    ("sessions", stream::sessions),
+];
+
+/// What the person asked for.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Options {
+    /// Take times and sizes: of one benchmark, or of all.
+    Measure(Option<String>),
+    /// Count instructions and compare them with the kept figures, or keep the new ones.
+    Count { keep: bool },
+}
+
+impl Options {
+    /// Reads the words after `bench`.
+    pub(crate) fn parse(words: &[&str]) -> Result<Options> {
+        match words {
+            [] => Ok(Options::Measure(None)),
+            ["--instructions"] => Ok(Options::Count { keep: false }),
+            ["--instructions", "--write"] | ["--write", "--instructions"] => {
+                Ok(Options::Count { keep: true })
+            }
+            [name] if BENCHES.iter().any(|(bench, _)| bench == name) => {
+                Ok(Options::Measure(Some((*name).to_owned())))
+            }
+            _ => {
+                let names: Vec<&str> = BENCHES.iter().map(|(name, _)| *name).collect();
+                anyhow::bail!(
+                    "`bench` takes one of {}, or --instructions [--write]",
+                    names.join(", ")
+                )
+            }
+        }
+    }
+}
+
+/// Measures and prints. Says false only if instructions grew: times are for a person to judge.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let programs = Programs::build()?;
+    match options {
+        Options::Count { keep } => instructions::run(&programs, *keep),
+        Options::Measure(only) => {
+            println!("{}", table::HEAD);
+            for (name, bench) in BENCHES {
+                if only.as_ref().is_some_and(|only| only != name) {
+                    continue;
+                }
+                let rows = bench(&programs).with_context(|| format!("the benchmark {name}"))?;
+                rows.iter().for_each(|row| println!("{}", row.print(name)));
+            }
+            Ok(true)
+        }
+    }
+}
+
+/// The programs that take part.
+pub(crate) struct Programs {
+    /// Purlin itself.
+    pub(crate) purlin: PathBuf,
+    /// An agent on the official SDK.
+    pub(crate) echo_sdk: PathBuf,
+    /// A loop that writes updates.
+    pub(crate) plain_writer: PathBuf,
+    /// Parts of Purlin without its pipes.
+    pub(crate) in_process: PathBuf,
+}
+
+impl Programs {
+    fn build() -> Result<Programs> {
+        let build = ["cargo", "build", "--quiet", "--release", "--package", "purlin"];
+        // Apart, because the SDK would switch on features of shared crates that the shipped program does not have.
+        program::must_succeed(&[&build[..], &["--bin", "purlin"]].concat())?;
+        program::must_succeed(&[&build[..], &["--examples"]].concat())?;
+        let metadata = program::answer(&["cargo", "metadata", "--no-deps", "--format-version=1"]);
+        let metadata: serde_json::Value =
+            serde_json::from_str(&metadata.context("cargo does not describe the workspace")?)?;
+        let target = metadata["target_directory"].as_str().context("cargo names no target")?;
+        let release = PathBuf::from(target).join("release");
+        let examples = release.join("examples");
+        Ok(Programs {
+            purlin: release.join("purlin"),
+            echo_sdk: examples.join("echo_sdk"),
+            plain_writer: examples.join("plain_writer"),
+            in_process: examples.join("in_process"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_benchmark_is_named_or_all_are_meant() {
+        assert_eq!(Options::parse(&[]).unwrap(), Options::Measure(None));
+        assert_eq!(Options::parse(&["start"]).unwrap(), Options::Measure(Some("start".to_owned())));
+        assert_eq!(
+            Options::parse(&["--instructions", "--write"]).unwrap(),
+            Options::Count { keep: true }
+        );
+        let refused = Options::parse(&["strat"]).unwrap_err().to_string();
+        assert!(refused.contains("start, memory, cancel"), "{refused}");
+    }
+}

@@ -1,0 +1,135 @@
+//! An agent under measurement: the few messages that benchmarks send, and the scripts they play.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::Programs;
+use super::child::{Child, Drained};
+
+/// What the model says, again and again. The examples of `crates/purlin` say the same.
+pub(crate) const PIECE: &str = "some twenty bytes of text ";
+
+/// An agent that runs.
+pub(crate) struct Agent {
+    pub(crate) child: Child,
+    last_id: u64,
+}
+
+impl Agent {
+    /// Starts any agent.
+    pub(crate) fn start(program: &Path, arguments: &[&str]) -> Result<Agent> {
+        Ok(Agent { child: Child::start(program, arguments)?, last_id: 0 })
+    }
+
+    /// Starts Purlin without rates, initialized, with a model that plays `script`.
+    pub(crate) fn purlin(programs: &Programs, script: &Script) -> Result<Agent> {
+        let [model, config] = script.arguments();
+        let mut agent =
+            Agent::start(&programs.purlin, &["acp", "--model", &model, "--config", &config])?;
+        agent.initialize()?;
+        Ok(agent)
+    }
+
+    /// Calls `initialize` and waits for its answer.
+    pub(crate) fn initialize(&mut self) -> Result<()> {
+        let params = json!({
+            "protocolVersion": 1,
+            "clientCapabilities": { "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true },
+            "clientInfo": { "name": "bench", "version": "0" },
+        });
+        self.call("initialize", &params)?;
+        self.answer().map(drop)
+    }
+
+    /// Opens a session and returns its id.
+    pub(crate) fn open(&mut self) -> Result<String> {
+        self.call("session/new", &json!({ "cwd": "/tmp", "mcpServers": [] }))?;
+        let result = self.answer()?;
+        let session = result["sessionId"].as_str().context("a session without an id")?;
+        Ok(session.to_owned())
+    }
+
+    /// Sends a prompt and waits for nothing.
+    pub(crate) fn prompt(&mut self, session: &str, text: &str) -> Result<()> {
+        let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] });
+        self.call("session/prompt", &params)
+    }
+
+    /// Cancels the turn of a session.
+    pub(crate) fn cancel(&mut self, session: &str) -> Result<()> {
+        let note = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": session } });
+        self.child.write(&note.to_string())
+    }
+
+    /// Reads until so many prompts are answered.
+    pub(crate) fn drain(&mut self, answers: usize) -> Result<Drained> {
+        self.child.drain(answers)
+    }
+
+    fn call(&mut self, method: &str, params: &Value) -> Result<()> {
+        self.last_id += 1;
+        let call =
+            json!({ "jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params });
+        self.child.write(&call.to_string())
+    }
+
+    /// Reads up to the answer of the last call and returns its result.
+    fn answer(&mut self) -> Result<Value> {
+        loop {
+            let mut message: Value = serde_json::from_str(self.child.read()?)?;
+            if message["id"] == self.last_id {
+                anyhow::ensure!(message["error"].is_null(), "refused: {}", message["error"]);
+                return Ok(message["result"].take());
+            }
+        }
+    }
+}
+
+/// A script for Purlin's model, and a configuration that lifts the rates, as files.
+pub(crate) struct Script {
+    folder: PathBuf,
+    model: PathBuf,
+    config: PathBuf,
+}
+
+impl Script {
+    /// Writes the files.
+    pub(crate) fn write(text: &str) -> Result<Script> {
+        let folder = std::env::temp_dir().join(format!("purlin-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let script =
+            Script { model: folder.join("model.acp"), config: folder.join("purlin.json"), folder };
+        std::fs::write(&script.model, text)?;
+        std::fs::write(
+            &script.config,
+            r#"{ "limits": { "updates_per_minute": 0, "prompts_per_minute": 0 } }"#,
+        )?;
+        Ok(script)
+    }
+
+    /// Returns what `purlin acp` gets as its model and as its configuration.
+    pub(crate) fn arguments(&self) -> [String; 2] {
+        [format!("script:{}", self.model.display()), self.config.to_string_lossy().into_owned()]
+    }
+
+    /// One message of so many pieces, for each prompt. Pieces that wait are sent together.
+    pub(crate) fn one_message(pieces: usize) -> Result<Script> {
+        Script::write(&format!("model chunks {pieces} \"{PIECE}\"\nmodel loop\n"))
+    }
+
+    /// So many pieces that cannot be sent together, for each prompt: text and thought take turns.
+    pub(crate) fn apart(pieces: usize) -> Result<Script> {
+        let pair = format!("model text \"{PIECE}\"\nmodel thought \"{PIECE}\"\n");
+        Script::write(&format!("{}model loop\n", pair.repeat(pieces / 2)))
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        if let Err(err) = std::fs::remove_dir_all(&self.folder) {
+            eprintln!("xtask: cannot remove {}: {err}", self.folder.display());
+        }
+    }
+}

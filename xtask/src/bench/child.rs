@@ -1,0 +1,132 @@
+//! A program under measurement: its pipes, the processor time it used, the memory it has.
+//!
+//! Times and sizes are read from `/proc`, where they are exact to the nanosecond for threads that sleep. So they
+//! are read while the program waits for input, and benchmarks run on Linux only.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// Enough to take whatever a pipe holds in one read.
+const READ: usize = 256 * 1024;
+/// How long threads get to fall asleep before their times are read.
+const SETTLE: Duration = Duration::from_millis(10);
+
+/// A program that runs.
+pub(crate) struct Child {
+    process: std::process::Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    line: Vec<u8>,
+}
+
+/// What came until the last answer.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Drained {
+    pub(crate) lines: usize,
+}
+
+impl Child {
+    /// Starts a program with pipes to both its ends.
+    #[expect(clippy::disallowed_methods, reason = "xtask sees none of our crates")]
+    pub(crate) fn start(program: &Path, arguments: &[&str]) -> Result<Child> {
+        let mut process = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let input = process.stdin.take();
+        let output = process.stdout.take().context("the program has no stdout")?;
+        let output = BufReader::with_capacity(READ, output);
+        Ok(Child { process, input, output, line: Vec::new() })
+    }
+
+    /// Writes one line.
+    pub(crate) fn write(&mut self, line: &str) -> Result<()> {
+        let input = self.input.as_mut().context("the program's input is closed")?;
+        input.write_all(format!("{line}\n").as_bytes()).context("the program does not read")
+    }
+
+    /// Reads one line.
+    pub(crate) fn read(&mut self) -> Result<&str> {
+        self.line.clear();
+        let count = self.output.read_until(b'\n', &mut self.line)?;
+        anyhow::ensure!(count > 0, "the program ended before it answered");
+        Ok(std::str::from_utf8(&self.line)?)
+    }
+
+    /// Reads until so many prompts are answered.
+    pub(crate) fn drain(&mut self, answers: usize) -> Result<Drained> {
+        let mut drained = Drained::default();
+        let mut open = answers;
+        while open > 0 {
+            let line = self.read()?;
+            // Short lines are looked at, and no update is as short as an answer.
+            if line.len() < 120 && line.contains("\"stopReason\"") {
+                open -= 1;
+            } else {
+                drained.lines += 1;
+            }
+        }
+        Ok(drained)
+    }
+
+    /// Returns the processor time that the program has used so far, all its threads together.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        std::thread::sleep(SETTLE);
+        let mut nanoseconds = 0;
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
+            let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
+            let first = text.split(' ').next().context("schedstat is empty")?;
+            nanoseconds += first.parse::<u64>()?;
+        }
+        Ok(Duration::from_nanos(nanoseconds))
+    }
+
+    /// Returns a size from the program's status, in bytes: `VmRSS`, `RssAnon`.
+    pub(crate) fn memory(&self, name: &str) -> Result<u64> {
+        std::thread::sleep(SETTLE);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let line = line.with_context(|| format!("the kernel does not tell {name}"))?;
+        let kilobytes = line.trim_matches(|c: char| !c.is_ascii_digit());
+        Ok(kilobytes.parse::<u64>()? * 1024)
+    }
+
+    /// Closes the program's input and waits for its end.
+    pub(crate) fn end(mut self) -> Result<()> {
+        self.input = None;
+        self.process.wait()?;
+        Ok(())
+    }
+}
+
+/// Runs a program to its end with this input, its output unread.
+#[expect(clippy::disallowed_methods, reason = "xtask sees none of our crates")]
+pub(crate) fn feed(words: &[&str], input: &str) -> Result<()> {
+    let (program, arguments) = words.split_first().context("no program to start")?;
+    let mut process = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot start {program}"))?;
+    if let Some(mut pipe) = process.stdin.take() {
+        pipe.write_all(input.as_bytes())?;
+    }
+    anyhow::ensure!(process.wait()?.success(), "`{}` failed", words.join(" "));
+    Ok(())
+}
+
+impl Drop for Child {
+    /// A benchmark that fails half way leaves nothing behind; after [`Child::end`] there is nothing to kill.
+    fn drop(&mut self) {
+        if let Err(err) = self.process.kill().and_then(|()| self.process.wait()) {
+            eprintln!("xtask: a program under measurement could not be ended: {err}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Instructions, counted under valgrind: the same on a busy machine as on an idle one.
+//!
+//! Each path is run once with its work and once without, so that starting up and preparing the work do not
+//! count. The kept figures are in `docs/performance/instructions.json`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::Programs;
+use super::agent::Script;
+use crate::{program, root};
+
+const KEPT: &str = "docs/performance/instructions.json";
+/// A figure may grow by this much before it counts: compilers and hash seeds move it a little.
+const ALLOWED: f64 = 0.10;
+
+/// A path through the code: a part of `in_process`, and how often it is taken.
+struct Path {
+    name: &'static str,
+    part: &'static str,
+    times: u64,
+}
+
+const PATHS: [Path; 4] = [
+    Path { name: "inbound, a prompt", part: "inbound", times: 10_000 },
+    Path { name: "encode, an update", part: "encode", times: 10_000 },
+    Path { name: "outbound, a piece", part: "outbound", times: 10_000 },
+    Path { name: "skipped line, a byte", part: "skip", times: 16 * 1024 * 1024 },
+];
+const WHOLE: &str = "initialize to exit";
+
+/// Counts, prints the change, and says whether nothing grew. With `keep` the new figures replace the old.
+pub(crate) fn run(programs: &Programs, keep: bool) -> Result<bool> {
+    valgrind()?;
+    let mut counted = BTreeMap::new();
+    for path in &PATHS {
+        let program = programs.in_process.to_string_lossy();
+        let times = path.times.to_string();
+        let work = count(&[&program, path.part, &times], "")?;
+        let idle = count(&[&program, path.part, &times, "idle"], "")?;
+        counted.insert(path.name.to_owned(), (work - idle) as f64 / path.times as f64);
+    }
+    counted.insert(WHOLE.to_owned(), whole(programs)? as f64);
+    let kept = read_kept()?;
+    println!("| path | kept | now | change |\n|---|---|---|---|");
+    let mut has_grown = false;
+    for (name, now) in &counted {
+        let (line, grew) = compare(name, kept.get(name).copied(), *now);
+        println!("{line}");
+        has_grown |= grew;
+    }
+    if keep {
+        write_kept(&counted)?;
+        println!("kept in {KEPT}");
+        return Ok(true);
+    }
+    if has_grown {
+        println!(
+            "a path takes over {:.0} % more instructions than the kept figure: find out why, or keep the new figures with `cargo xtask bench --instructions --write`",
+            ALLOWED * 100.0
+        );
+    }
+    Ok(!has_grown)
+}
+
+/// Returns a row of the table, and whether the figure grew too much.
+fn compare(name: &str, kept: Option<f64>, now: f64) -> (String, bool) {
+    let Some(kept) = kept else {
+        return (format!("| {name} | | {now:.2} | new |"), false);
+    };
+    let change = now / kept - 1.0;
+    (format!("| {name} | {kept:.2} | {now:.2} | {:+.1} % |", change * 100.0), change > ALLOWED)
+}
+
+/// Counts the whole program, from its start over `initialize` to its end.
+fn whole(programs: &Programs) -> Result<u64> {
+    let script = Script::write("model echo\nmodel loop\n")?;
+    let initialize =
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#;
+    let purlin = programs.purlin.to_string_lossy();
+    let [model, config] = script.arguments();
+    count(&[&purlin, "acp", "--model", &model, "--config", &config], &format!("{initialize}\n"))
+}
+
+/// Runs a program under callgrind and returns how many instructions it took.
+fn count(words: &[&str], input: &str) -> Result<u64> {
+    let file = temporary("callgrind");
+    let out = format!("--callgrind-out-file={}", file.display());
+    let valgrind = ["valgrind", "--quiet", "--tool=callgrind", &out];
+    super::child::feed(&[&valgrind[..], words].concat(), input)?;
+    let report = std::fs::read_to_string(&file).context("callgrind left no report")?;
+    std::fs::remove_file(&file)?;
+    total(&report).context("callgrind's report has no summary")
+}
+
+fn total(report: &str) -> Option<u64> {
+    report.lines().find_map(|line| line.strip_prefix("totals: ")?.trim().parse().ok())
+}
+
+fn temporary(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("purlin-bench-{}.{name}", std::process::id()))
+}
+
+fn valgrind() -> Result<()> {
+    let is_there = || program::answer(&["valgrind", "--version"]).is_some();
+    if is_there() {
+        return Ok(());
+    }
+    let is_root = program::answer(&["id", "-u"]).is_some_and(|id| id == "0");
+    if is_root && program::answer(&["apt-get", "--version"]).is_some() {
+        println!("xtask: valgrind is missing; installing it with apt-get");
+        program::must_succeed(&["apt-get", "update"])?;
+        program::must_succeed(&["apt-get", "install", "--yes", "valgrind"])?;
+    }
+    anyhow::ensure!(
+        is_there(),
+        "counting instructions needs valgrind: install it (on Debian: package valgrind) and run this again"
+    );
+    Ok(())
+}
+
+fn read_kept() -> Result<BTreeMap<String, f64>> {
+    let path = root().join(KEPT);
+    if !path.exists() {
+        return Ok(BTreeMap::new());
+    }
+    let kept: Value = serde_json::from_str(&std::fs::read_to_string(&path)?)
+        .with_context(|| format!("{KEPT} is not JSON"))?;
+    let figures = kept["instructions"].as_object().with_context(|| format!("{KEPT} is empty"))?;
+    Ok(figures.iter().filter_map(|(name, count)| Some((name.clone(), count.as_f64()?))).collect())
+}
+
+fn write_kept(counted: &BTreeMap<String, f64>) -> Result<()> {
+    let rounded: BTreeMap<&String, f64> =
+        counted.iter().map(|(name, count)| (name, (count * 100.0).round() / 100.0)).collect();
+    let compiler = program::answer(&["rustc", "--version"]).unwrap_or_default();
+    let kept = json!({ "compiler": compiler, "instructions": rounded });
+    let path = root().join(KEPT);
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(&path, format!("{}\n", serde_json::to_string_pretty(&kept)?))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenth_more_is_allowed_and_no_more() {
+        assert_eq!(
+            compare("a", Some(100.0), 109.0),
+            ("| a | 100.00 | 109.00 | +9.0 % |".to_owned(), false)
+        );
+        assert!(compare("a", Some(100.0), 111.0).1);
+        assert!(!compare("a", Some(100.0), 50.0).1);
+        assert_eq!(compare("a", None, 1.0), ("| a | | 1.00 | new |".to_owned(), false));
+    }
+
+    #[test]
+    fn the_total_is_read_from_a_report() {
+        assert_eq!(total("events: Ir\nfn=x\n1 2\ntotals: 12345\n"), Some(12345));
+        assert_eq!(total("events: Ir\n"), None);
+    }
+}
