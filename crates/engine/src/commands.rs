@@ -16,7 +16,7 @@ pub struct SlashCommand {
 }
 
 /// Every command.
-pub const COMMANDS: [SlashCommand; 3] = [
+pub const COMMANDS: [SlashCommand; 4] = [
     SlashCommand { name: "help", description: "List commands, modes and models", hint: None },
     SlashCommand {
         name: "mode",
@@ -28,6 +28,11 @@ pub const COMMANDS: [SlashCommand; 3] = [
         description: "Show or change the model",
         hint: Some("a model id"),
     },
+    SlashCommand {
+        name: "continue",
+        description: "Go on with a turn that was interrupted",
+        hint: None,
+    },
 ];
 
 /// What a prompt asks of us instead of the model.
@@ -35,6 +40,8 @@ pub const COMMANDS: [SlashCommand; 3] = [
 pub enum Asked {
     /// Say this.
     Say(String),
+    /// Ask the model again, with nothing new from the user.
+    Continue,
     /// Change the mode.
     SetMode(&'static Mode),
     /// Change the model.
@@ -50,6 +57,7 @@ pub fn parse(prompt: &Prompt, settings: &Settings) -> Option<Asked> {
     let rest = rest.trim();
     match name {
         "help" => Some(Asked::Say(help(settings))),
+        "continue" if rest.is_empty() => Some(Asked::Continue),
         "mode" if rest.is_empty() => Some(Asked::Say(format!("The mode is `{}`.", settings.mode))),
         "mode" => Some(match Mode::find(rest) {
             Some(mode) => Asked::SetMode(mode),

@@ -35,6 +35,30 @@ impl History {
         self.messages.truncate(length);
     }
 
+    /// Returns the entries, the oldest first.
+    #[must_use]
+    pub fn messages(&self) -> &[Arc<Message>] {
+        &self.messages
+    }
+
+    /// Forgets the oldest turns until at most `bytes` of text are left. The last turn always stays.
+    pub fn keep_last(&mut self, bytes: usize) {
+        let mut left = 0;
+        let mut first = 0;
+        for (index, message) in self.messages.iter().enumerate().rev() {
+            left += message.size();
+            if matches!(**message, Message::User(_)) {
+                first = index;
+                if left > bytes {
+                    break;
+                }
+            }
+        }
+        if left > bytes {
+            self.messages.drain(..first);
+        }
+    }
+
     /// Gives every tool call that has no result one that says why: a model must never see an open call.
     pub fn close_open_calls(&mut self, why: &str) {
         let mut open: Vec<ToolCallId> = Vec::new();

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::Error;
 use crate::event::Event;
 use crate::modes::{MODES, Mode};
 use crate::permission::{Decision, Question};
@@ -103,10 +102,7 @@ async fn run(
     request: &ToolRequest,
 ) -> Result<Result<Output, ToolError>, TurnError> {
     // The intent is on record before anything happens: after a crash an intent without a result is told as such.
-    cx.journal
-        .append(cx.session, Record::ToolIntent(request))
-        .await
-        .map_err(|err| Error::Journal(err.0))?;
+    cx.record(Record::ToolIntent(request)).await?;
     let update = ToolUpdate { status: Some(ToolStatus::InProgress), ..ToolUpdate::default() };
     cx.emit(Event::ToolUpdate(request.id.clone(), Box::new(update))).await?;
     with_tool_cx(cx, &request.id, async |tool_cx| tool.run(tool_cx, &request.input).await).await
@@ -153,9 +149,11 @@ async fn finish(
             (ToolStatus::Failed, Some(shown), text)
         }
     };
+    let failed = status == ToolStatus::Failed;
+    cx.record(Record::ToolResult { id: &id, text: &text, failed }).await?;
     let update = ToolUpdate { status: Some(status), content, raw_output: None };
     cx.emit(Event::ToolUpdate(id.clone(), Box::new(update))).await?;
-    cx.history.push(Message::ToolResult { id, text, failed: status == ToolStatus::Failed });
+    cx.history.push(Message::ToolResult { id, text, failed });
     Ok(())
 }
 

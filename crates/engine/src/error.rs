@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::ports::JournalError;
 use crate::words::{ModeId, ModelId, SessionId};
 
 /// An error of the engine.
@@ -13,6 +14,31 @@ pub enum Error {
     /// The session is at work on something else.
     #[error("session {0} already runs a turn")]
     Busy(SessionId),
+    /// Another process has the session open.
+    #[error("session {session} is open in {place}")]
+    OpenElsewhere {
+        /// The session.
+        session: SessionId,
+        /// Which process, and where.
+        place: String,
+    },
+    /// The session was not used for too long.
+    #[error("session {session} was not used for {days} days")]
+    Expired {
+        /// The session.
+        session: SessionId,
+        /// After how many days a session expires.
+        days: u64,
+    },
+    /// As much is kept of the session as may be.
+    #[error("the session has reached {0} bytes; it still loads, but takes no more")]
+    HistoryFull(u64),
+    /// What is kept can be read, not written.
+    #[error("{0}")]
+    ReadOnly(String),
+    /// A cursor that was never given.
+    #[error("the cursor is none that session/list gave")]
+    BadCursor,
     /// As many sessions are open as may be.
     #[error("{0} sessions are open; close one first")]
     TooManySessions(usize),
@@ -43,4 +69,22 @@ pub enum Error {
     /// A fault of ours ended the work.
     #[error("internal error")]
     Broken,
+}
+
+impl Error {
+    /// Says what an error of the journal means for a session.
+    #[must_use]
+    pub fn of_journal(session: &SessionId, err: JournalError) -> Error {
+        match err {
+            JournalError::NotFound => Error::NoSuchSession(session.clone()),
+            JournalError::OpenElsewhere(place) => {
+                Error::OpenElsewhere { session: session.clone(), place }
+            }
+            JournalError::Expired(days) => Error::Expired { session: session.clone(), days },
+            JournalError::Full(limit) => Error::HistoryFull(limit),
+            JournalError::ReadOnly(why) => Error::ReadOnly(why),
+            JournalError::BadCursor => Error::BadCursor,
+            JournalError::Failed(why) => Error::Journal(why),
+        }
+    }
 }

@@ -1,15 +1,18 @@
 //! The hub: the task that knows which sessions live here. Opens them, and notices when one ends.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::error::Error;
-use crate::ports::{AnyTool, Clock, Editor, Journal};
+use crate::event::{Event, Severity};
+use crate::modes::Mode;
+use crate::ports::{AnyTool, Clock, Editor, Journal, Listing, Query, Remembered};
 use crate::reply::Reply;
-use crate::session::{Handles, ModelChoice, Parts, Session, SessionHandle, Settings};
+use crate::session::{Command, Handles, ModelChoice, Parts, Session, SessionHandle, Settings};
 use crate::turn::TurnLimits;
 use crate::words::SessionId;
 
@@ -26,21 +29,58 @@ pub struct HubOptions {
     /// How often one turn may ask the model.
     pub max_requests_per_turn: usize,
     /// How long a model may send nothing at all.
-    pub no_progress: std::time::Duration,
+    pub no_progress: Duration,
     /// How many sessions may be open at once.
     pub max_sessions: usize,
+    /// After how long without use a session leaves memory; zero for never.
+    pub idle_pause: Duration,
 }
 
 /// What a hub is asked to do.
 pub enum HubCommand {
-    /// Open a new session.
+    /// Open a session.
     Open {
-        /// Its working folder.
-        cwd: PathBuf,
-        /// Makes its client, once the id is known.
-        editor: Box<dyn FnOnce(SessionId) -> Arc<dyn Editor> + Send>,
+        /// A new one, or which.
+        start: Start,
+        /// Makes its client, once the id and the working folder are known.
+        editor: MakeEditor,
         /// Gets the session.
         reply: Reply<Opened>,
+    },
+    /// List the sessions that are kept.
+    List(Query, Reply<Listing>),
+    /// Change the title of a session that is not open here; answers with it.
+    SetTitle(SessionId, String, Reply<String>),
+    /// Delete a session.
+    Delete(SessionId, Reply<()>),
+}
+
+/// Makes the client of a session.
+pub type MakeEditor = Box<dyn FnOnce(SessionId, &Path) -> Arc<dyn Editor> + Send>;
+
+/// How a session begins.
+#[derive(Debug)]
+pub enum Start {
+    /// From nothing.
+    New {
+        /// The working folder.
+        cwd: PathBuf,
+    },
+    /// From what is kept.
+    Load {
+        /// Which session.
+        session: SessionId,
+        /// The working folder, if it is another than before.
+        cwd: Option<PathBuf>,
+        /// Whether the client is shown the whole history first.
+        show: bool,
+    },
+    /// From a copy of what is kept of another.
+    Fork {
+        /// Which session.
+        session: SessionId,
+        /// The working folder, if it is another than before.
+        cwd: Option<PathBuf>,
     },
 }
 
@@ -60,25 +100,35 @@ pub struct HubHandle {
 }
 
 impl HubHandle {
-    /// Asks the hub for something. Never waits; a command that finds no room answers itself by being dropped.
+    /// Asks the hub for something. Never waits; a command that finds no room is answered here.
     pub fn send(&self, command: HubCommand) {
-        if let Err(err) = self.mailbox.try_send(command) {
-            let (mpsc::error::TrySendError::Full(HubCommand::Open { reply, .. })
-            | mpsc::error::TrySendError::Closed(HubCommand::Open { reply, .. })) = err;
-            reply.send(Err(Error::TooManySessions(MAILBOX)));
+        let Err(
+            mpsc::error::TrySendError::Full(command) | mpsc::error::TrySendError::Closed(command),
+        ) = self.mailbox.try_send(command)
+        else {
+            return;
+        };
+        let full = Error::TooManySessions(MAILBOX);
+        match command {
+            HubCommand::Open { reply, .. } => reply.send(Err(full)),
+            HubCommand::List(_, reply) => reply.send(Err(full)),
+            HubCommand::SetTitle(_, _, reply) => reply.send(Err(full)),
+            HubCommand::Delete(_, reply) => reply.send(Err(full)),
         }
     }
 }
 
-/// How many sessions may be waiting to be opened.
+/// How many commands may wait.
 const MAILBOX: usize = 64;
 
 /// The task that knows which sessions live here.
 pub struct Hub {
-    options: HubOptions,
+    options: Arc<HubOptions>,
     mailbox: mpsc::Receiver<HubCommand>,
     handles: Handles,
     sessions: JoinSet<SessionId>,
+    /// Work on what is kept that belongs to no session here.
+    chores: JoinSet<()>,
 }
 
 impl Hub {
@@ -87,7 +137,13 @@ impl Hub {
     pub fn new(options: HubOptions) -> (Hub, HubHandle) {
         // Full: the caller is told that there are too many sessions.
         let (sender, mailbox) = mpsc::channel(MAILBOX);
-        let hub = Hub { options, mailbox, handles: Handles::new(), sessions: JoinSet::new() };
+        let hub = Hub {
+            options: Arc::new(options),
+            mailbox,
+            handles: Handles::new(),
+            sessions: JoinSet::new(),
+            chores: JoinSet::new(),
+        };
         (hub, HubHandle { mailbox: sender })
     }
 
@@ -96,56 +152,186 @@ impl Hub {
         loop {
             tokio::select! {
                 command = self.mailbox.recv() => match command {
-                    Some(HubCommand::Open { cwd, editor, reply }) => reply.send(self.open(cwd, editor)),
+                    Some(command) => self.on_command(command),
                     None => break,
                 },
                 Some(ended) = self.sessions.join_next() => self.ended(ended),
+                Some(_) = self.chores.join_next() => {}
             }
         }
         self.handles.clear();
         while let Some(ended) = self.sessions.join_next().await {
             self.ended(ended);
         }
+        while self.chores.join_next().await.is_some() {}
     }
 
-    fn open(
-        &mut self,
-        cwd: PathBuf,
-        editor: Box<dyn FnOnce(SessionId) -> Arc<dyn Editor> + Send>,
-    ) -> Result<Opened, Error> {
-        if self.handles.len() >= self.options.max_sessions {
-            return Err(Error::TooManySessions(self.handles.len()));
+    fn on_command(&mut self, command: HubCommand) {
+        let journal = Arc::clone(&self.options.journal);
+        match command {
+            HubCommand::Open { start, editor, reply } => self.open(start, editor, reply),
+            HubCommand::List(query, reply) => {
+                self.chores.spawn(async move {
+                    let listing = journal.list(query).await;
+                    reply.send(listing.map_err(|err| Error::of_journal(&SessionId::new(""), err)));
+                });
+            }
+            HubCommand::SetTitle(session, title, reply) => {
+                self.chores.spawn(async move {
+                    let set = journal.set_title(&session, &title).await;
+                    let set = set.map_err(|err| Error::of_journal(&session, err));
+                    reply.send(set.map(|()| title));
+                });
+            }
+            HubCommand::Delete(session, reply) => {
+                let open = self.handles.get(&session).cloned();
+                self.chores.spawn(async move {
+                    if let Some(handle) = open {
+                        handle.close().await;
+                    }
+                    let deleted = journal.delete(&session).await;
+                    reply.send(deleted.map_err(|err| Error::of_journal(&session, err)));
+                });
+            }
         }
-        let id = SessionId::new(self.options.clock.fresh_id());
-        let settings = Settings::new(Arc::clone(&self.options.models))?;
-        let (session, handle) = Session::new(Parts {
-            id: id.clone(),
-            cwd,
-            settings: settings.clone(),
-            tools: Arc::clone(&self.options.tools),
-            editor: editor(id.clone()),
-            journal: Arc::clone(&self.options.journal),
-            clock: Arc::clone(&self.options.clock),
-            limits: TurnLimits {
-                max_requests: self.options.max_requests_per_turn,
-                no_progress: self.options.no_progress,
-            },
-        });
+    }
+
+    fn open(&mut self, start: Start, editor: MakeEditor, reply: Reply<Opened>) {
+        if self.handles.len() >= self.options.max_sessions {
+            return reply.send(Err(Error::TooManySessions(self.handles.len())));
+        }
+        let id = match &start {
+            Start::Load { session, .. } => session.clone(),
+            Start::New { .. } | Start::Fork { .. } => SessionId::new(self.options.clock.fresh_id()),
+        };
+        if self.handles.get(&id).is_some_and(|handle| !handle.is_closed()) {
+            return reply.send(Err(Error::Busy(id)));
+        }
+        let (handle, mailbox) = SessionHandle::new(id.clone());
         self.handles.insert(id.clone(), handle.clone());
+        let options = Arc::clone(&self.options);
+        // Opening may wait for a disk, so it is the session's own work, not the hub's.
         self.sessions.spawn(async move {
-            session.run().await;
+            match begin(&options, &id, start, editor).await {
+                Ok(parts) => {
+                    let settings = parts.settings.clone();
+                    let session = Session::new(parts, mailbox);
+                    reply.send(Ok(Opened { handle, settings }));
+                    session.run().await;
+                }
+                Err(err) => reply.send(Err(err)),
+            }
             id
         });
-        Ok(Opened { handle, settings })
     }
 
     fn ended(&mut self, ended: Result<SessionId, tokio::task::JoinError>) {
         match ended {
+            // The id may have been opened again by now.
             Ok(id) => {
-                self.handles.remove(&id);
+                if self.handles.get(&id).is_some_and(SessionHandle::is_closed) {
+                    self.handles.remove(&id);
+                }
             }
             // Its open calls were answered when their replies were dropped.
-            Err(err) => tracing::error!("a session's task broke: {err}"),
+            Err(err) => {
+                tracing::error!("a session's task broke: {err}");
+                self.handles.retain(|_, handle| !handle.is_closed());
+            }
+        }
+    }
+}
+
+/// Makes the parts of a session: new, or from what is kept.
+async fn begin(
+    options: &HubOptions,
+    id: &SessionId,
+    start: Start,
+    editor: MakeEditor,
+) -> Result<Parts, Error> {
+    let journal = &*options.journal;
+    let failed = |err| Error::of_journal(id, err);
+    let mut settings = Settings::new(Arc::clone(&options.models))?;
+    let (cwd, editor, remembered) = match start {
+        Start::New { cwd } => {
+            journal.create(id, &cwd).await.map_err(failed)?;
+            let editor = editor(id.clone(), &cwd);
+            (cwd, editor, None)
+        }
+        Start::Load { cwd, show, .. } => {
+            let info = journal.find(id).await.map_err(failed)?;
+            let cwd = cwd.unwrap_or(info.cwd);
+            let editor = editor(id.clone(), &cwd);
+            let shown = show.then_some(&*editor);
+            let remembered = journal.load(id, shown).await.map_err(failed)?;
+            (cwd, editor, Some(remembered))
+        }
+        Start::Fork { session, cwd } => {
+            let forked = journal.fork(&session, id).await;
+            forked.map_err(|err| Error::of_journal(&session, err))?;
+            let remembered = journal.load(id, None).await.map_err(failed)?;
+            let cwd = cwd.unwrap_or_else(|| remembered.info.cwd.clone());
+            let editor = editor(id.clone(), &cwd);
+            (cwd, editor, Some(remembered))
+        }
+    };
+    let mut history = crate::context::History::default();
+    let mut has_title = false;
+    if let Some(remembered) = remembered {
+        restore(&mut settings, &remembered);
+        report(&*editor, &remembered.problems).await;
+        has_title = remembered.info.title.is_some();
+        history = remembered.history;
+    }
+    let idle_pause = Some(options.idle_pause).filter(|idle| !idle.is_zero() && journal.outlives());
+    Ok(Parts {
+        id: id.clone(),
+        cwd,
+        settings,
+        tools: Arc::clone(&options.tools),
+        editor,
+        journal: Arc::clone(&options.journal),
+        clock: Arc::clone(&options.clock),
+        limits: TurnLimits {
+            max_requests: options.max_requests_per_turn,
+            no_progress: options.no_progress,
+        },
+        idle_pause,
+        history,
+        has_title,
+    })
+}
+
+/// Takes over mode and model, as far as there still are such.
+fn restore(settings: &mut Settings, remembered: &Remembered) {
+    if let Some(mode) = remembered.mode.as_ref().and_then(|mode| Mode::find(mode.as_str())) {
+        settings.mode = mode.mode_id();
+    }
+    if let Some(model) = &remembered.model
+        && settings.models.iter().any(|choice| choice.id == *model)
+    {
+        settings.model = model.clone();
+    }
+}
+
+/// Tells the user what could not be read.
+async fn report(editor: &dyn Editor, problems: &[String]) {
+    for problem in problems {
+        let title = "A part of this session could not be read".to_owned();
+        let description = Some(problem.clone());
+        editor.show(Event::Notice { severity: Severity::Warning, title, description }).await;
+    }
+}
+
+impl SessionHandle {
+    /// Stops what runs and waits for the session to end.
+    async fn close(&self) {
+        let (sender, ended) = tokio::sync::oneshot::channel::<()>();
+        let reply = Reply::new(move |_| drop(sender));
+        match self.send(Command::Close(reply)) {
+            // Nothing is sent: the answer is that the other end is dropped.
+            Ok(()) => drop(ended.await),
+            Err(_) => tracing::debug!("a session that is deleted had ended already"),
         }
     }
 }

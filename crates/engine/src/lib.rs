@@ -15,6 +15,7 @@ pub mod reply;
 mod sampling;
 pub mod script;
 pub mod session;
+pub mod stamp;
 mod turn;
 pub mod words;
 

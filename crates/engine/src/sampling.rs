@@ -7,7 +7,7 @@ use crate::context;
 use crate::error::Error;
 use crate::event::Event;
 use crate::modes::{MODES, Mode};
-use crate::ports::{ModelError, ModelEvent};
+use crate::ports::{ModelError, ModelEvent, Record};
 use crate::turn::{TurnCx, TurnError};
 use crate::words::{Message, MessageId, StopReason, ToolRequest, Usage};
 
@@ -71,6 +71,9 @@ pub(crate) async fn sample(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
         cx.history.push(Message::Agent { text: said, calls: calls.clone() });
     }
     let stop = ended?;
+    if !calls.is_empty() {
+        cx.record(Record::Answer(&calls)).await?;
+    }
     if usage != Usage::default() {
         let used = usage.input + usage.output;
         cx.emit(Event::Usage { used, size: choice.context_size, cost: None }).await?;
@@ -94,7 +97,7 @@ mod tests {
     use crate::context::History;
     use crate::permission::{self, Memory, Question};
     use crate::ports::{
-        Editor, EditorError, ExitStatus, Form, FormAnswer, Offers, Page, TerminalCommand,
+        Editor, EditorError, ExitStatus, Form, FormAnswer, Offers, Page, Show, TerminalCommand,
         TerminalOutput,
     };
     use crate::script::{NoJournal, ScriptedModel, SystemClock};
@@ -111,13 +114,14 @@ mod tests {
     type Asked<'a, T> = BoxFuture<'a, Result<T, EditorError>>;
 
     impl Editor for Full {
-        fn show(&self, _: Event) -> BoxFuture<'_, ()> {
+        fn make_room<'a>(&'a self, _: &'a Event) -> BoxFuture<'a, Option<Show>> {
             async {
                 let left = |room: usize| room.checked_sub(1);
                 if self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_err() {
                     self.is_full.notify_one();
-                    future::pending().await
+                    future::pending::<()>().await;
                 }
+                Some(Box::new(drop) as Show)
             }
             .boxed()
         }
@@ -187,6 +191,7 @@ mod tests {
             settings: &watch::Sender::new(Settings::new(vec![model].into()).unwrap()),
             history: &mut history,
             memory: &mut Memory::default(),
+            has_title: &false.into(),
             tools: &[],
             editor: &editor,
             journal: &NoJournal,

@@ -5,6 +5,7 @@
 mod parse;
 pub mod tools;
 
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
@@ -14,8 +15,10 @@ use futures_util::{FutureExt, StreamExt, stream};
 pub use parse::ScriptError;
 use parse::{Answer, Failure, Item};
 
+use crate::event::Event;
 use crate::ports::{
-    Clock, Journal, JournalError, Model, ModelError, ModelEvent, ModelStream, Record, Request,
+    Clock, Editor, Info, Journal, JournalError, Listing, Model, ModelError, ModelEvent,
+    ModelStream, Query, Record, Remembered, Request, Show, State,
 };
 use crate::words::{Message, SessionId, StopReason, ToolCallId, ToolRequest};
 
@@ -138,12 +141,86 @@ impl Clock for SystemClock {
 #[derive(Debug, Default)]
 pub struct NoJournal;
 
+impl NoJournal {
+    fn none<T: Send + 'static>(&self) -> BoxFuture<'_, Result<T, JournalError>> {
+        future::ready(Err(JournalError::NotFound)).boxed()
+    }
+}
+
 impl Journal for NoJournal {
+    fn outlives(&self) -> bool {
+        false
+    }
+
+    fn problem(&self) -> Option<String> {
+        None
+    }
+
+    fn create<'a>(
+        &'a self,
+        _: &'a SessionId,
+        _: &'a Path,
+    ) -> BoxFuture<'a, Result<(), JournalError>> {
+        future::ready(Ok(())).boxed()
+    }
+
+    fn find<'a>(&'a self, _: &'a SessionId) -> BoxFuture<'a, Result<Info, JournalError>> {
+        self.none()
+    }
+
+    fn load<'a>(
+        &'a self,
+        _: &'a SessionId,
+        _: Option<&'a dyn Editor>,
+    ) -> BoxFuture<'a, Result<Remembered, JournalError>> {
+        self.none()
+    }
+
     fn append<'a>(
         &'a self,
         _: &'a SessionId,
         _: Record<'a>,
     ) -> BoxFuture<'a, Result<(), JournalError>> {
+        future::ready(Ok(())).boxed()
+    }
+
+    fn keep<'a>(
+        &'a self,
+        _: &'a SessionId,
+        event: Event,
+        show: Option<Show>,
+    ) -> BoxFuture<'a, Result<(), JournalError>> {
+        if let Some(show) = show {
+            show(event);
+        }
+        future::ready(Ok(())).boxed()
+    }
+
+    fn leave<'a>(&'a self, _: &'a SessionId, _: State) -> BoxFuture<'a, Result<(), JournalError>> {
+        future::ready(Ok(())).boxed()
+    }
+
+    fn set_title<'a>(
+        &'a self,
+        _: &'a SessionId,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<(), JournalError>> {
+        future::ready(Ok(())).boxed()
+    }
+
+    fn list(&self, _: Query) -> BoxFuture<'_, Result<Listing, JournalError>> {
+        future::ready(Ok(Listing::default())).boxed()
+    }
+
+    fn fork<'a>(
+        &'a self,
+        _: &'a SessionId,
+        _: &'a SessionId,
+    ) -> BoxFuture<'a, Result<(), JournalError>> {
+        self.none()
+    }
+
+    fn delete<'a>(&'a self, _: &'a SessionId) -> BoxFuture<'a, Result<(), JournalError>> {
         future::ready(Ok(())).boxed()
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, watch};
@@ -12,11 +14,12 @@ use tokio_util::sync::CancellationToken;
 use crate::commands::COMMANDS;
 use crate::context::History;
 use crate::error::Error;
-use crate::event::Event;
+use crate::event::{Event, Severity};
 use crate::modes::{MODES, Mode};
 use crate::permission::Memory;
-use crate::ports::{AnyTool, Clock, Editor, Journal, Model, Record};
+use crate::ports::{AnyTool, Clock, Editor, Journal, Model, Record, State};
 use crate::reply::Reply;
+use crate::stamp;
 use crate::turn::{self, TurnCx, TurnError, TurnLimits};
 use crate::words::{ModeId, ModelId, Prompt, SessionId, StopReason};
 
@@ -98,6 +101,10 @@ pub enum Command {
     SetMode(ModeId, Reply<Settings>),
     /// Change the model.
     SetModel(ModelId, Reply<Settings>),
+    /// Change the title; answers with it.
+    SetTitle(String, Reply<String>),
+    /// Show the whole history again, then answer.
+    Replay(Reply<Settings>),
     /// Stop what runs and end.
     Close(Reply<()>),
 }
@@ -113,6 +120,18 @@ pub struct SessionHandle {
 const MAILBOX: usize = 16;
 
 impl SessionHandle {
+    /// Makes the handle of a session and the mailbox that the session reads.
+    pub(crate) fn new(id: SessionId) -> (SessionHandle, mpsc::Receiver<Command>) {
+        // Full: the sender is told that the session is busy.
+        let (sender, mailbox) = mpsc::channel(MAILBOX);
+        (SessionHandle { id, mailbox: sender }, mailbox)
+    }
+
+    /// Tells whether the session has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.mailbox.is_closed()
+    }
+
     /// Returns the session's id.
     #[must_use]
     pub fn id(&self) -> &SessionId {
@@ -149,6 +168,12 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// What bounds its turns.
     pub limits: TurnLimits,
+    /// After how long without use it leaves memory; `None` for never.
+    pub idle_pause: Option<Duration>,
+    /// What was said before.
+    pub history: History,
+    /// Whether it has a title.
+    pub has_title: bool,
 }
 
 /// The task that owns one conversation.
@@ -157,69 +182,115 @@ pub(crate) struct Session {
     settings: watch::Sender<Settings>,
     history: History,
     memory: Memory,
+    has_title: AtomicBool,
+    /// Given back to the journal after a time without use, with nothing of it in memory.
+    is_paused: bool,
     mailbox: mpsc::Receiver<Command>,
 }
 
 impl Session {
-    pub(crate) fn new(parts: Parts) -> (Session, SessionHandle) {
-        // Full: the sender is told that the session is busy.
-        let (sender, mailbox) = mpsc::channel(MAILBOX);
-        let handle = SessionHandle { id: parts.id.clone(), mailbox: sender };
+    pub(crate) fn new(mut parts: Parts, mailbox: mpsc::Receiver<Command>) -> Session {
+        let history = std::mem::take(&mut parts.history);
         let settings = watch::Sender::new(parts.settings.clone());
-        (
-            Session {
-                parts,
-                settings,
-                history: History::default(),
-                memory: Memory::default(),
-                mailbox,
-            },
-            handle,
-        )
+        let has_title = AtomicBool::new(parts.has_title);
+        Session {
+            parts,
+            settings,
+            history,
+            memory: Memory::default(),
+            has_title,
+            is_paused: false,
+            mailbox,
+        }
     }
 
     /// Serves the session until it is closed or nobody holds its handle any more.
     pub(crate) async fn run(mut self) {
-        while let Some(command) = self.mailbox.recv().await {
-            let close = match command {
-                Command::Prompt { prompt, cancel, reply } => {
-                    self.prompt(prompt, cancel, reply).await
+        while let Some(command) = self.next_command().await {
+            if self.is_paused && !matches!(command, Command::Close(_)) {
+                match self.wake().await {
+                    Ok(()) => {}
+                    Err(err) => {
+                        refuse(command, err);
+                        continue;
+                    }
                 }
-                Command::Close(reply) => Some(reply),
-                other => {
-                    settle(&self.parts, &self.settings, other).await;
-                    None
-                }
-            };
-            if let Some(close) = close {
-                close.send(Ok(()));
-                self.refuse_rest();
-                return;
             }
-        }
-    }
-
-    /// Answers what was asked behind the close; dropped, it would look like a fault of ours.
-    fn refuse_rest(mut self) {
-        self.mailbox.close();
-        while let Ok(command) = self.mailbox.try_recv() {
-            let gone = Error::NoSuchSession(self.parts.id.clone());
             match command {
-                Command::Prompt { reply, .. } => reply.send(Err(gone)),
-                Command::SetMode(_, reply) | Command::SetModel(_, reply) => reply.send(Err(gone)),
-                Command::Close(reply) => reply.send(Err(gone)),
-                Command::Announce => {}
+                Command::Prompt { prompt, cancel, reply } => {
+                    if let Some(close) = self.prompt(prompt, cancel, reply).await {
+                        self.close(close).await;
+                        return;
+                    }
+                }
+                Command::Replay(reply) => reply.send(self.replay().await),
+                Command::Close(reply) => {
+                    self.close(Some(reply)).await;
+                    return;
+                }
+                other => settle(&self.parts, &self.settings, &self.has_title, other).await,
             }
+        }
+        self.leave(State::Paused).await;
+    }
+
+    /// Waits for the next command; after a time without one the session leaves memory first.
+    async fn next_command(&mut self) -> Option<Command> {
+        if let Some(idle) = self.parts.idle_pause.filter(|_| !self.is_paused) {
+            match tokio::time::timeout(idle, self.mailbox.recv()).await {
+                Ok(command) => return command,
+                Err(_) => {
+                    self.leave(State::Paused).await;
+                    self.history = History::default();
+                    self.is_paused = true;
+                }
+            }
+        }
+        self.mailbox.recv().await
+    }
+
+    /// Takes the session from the journal again.
+    async fn wake(&mut self) -> Result<(), Error> {
+        let remembered = self.parts.journal.load(&self.parts.id, None).await;
+        self.history = remembered.map_err(|err| Error::of_journal(&self.parts.id, err))?.history;
+        self.is_paused = false;
+        Ok(())
+    }
+
+    async fn replay(&mut self) -> Result<Settings, Error> {
+        let shown = self.parts.journal.load(&self.parts.id, Some(&*self.parts.editor)).await;
+        shown.map_err(|err| Error::of_journal(&self.parts.id, err))?;
+        Ok(self.settings.borrow().clone())
+    }
+
+    /// Ends the session: as done if the client closed it, else to be gone on with later.
+    async fn close(mut self, reply: Option<Reply<()>>) {
+        let state = if reply.is_some() { State::Completed } else { State::Paused };
+        self.leave(state).await;
+        self.mailbox.close();
+        if let Some(reply) = reply {
+            reply.send(Ok(()));
+        }
+        // What was asked behind the close is answered; dropped, it would look like a fault of ours.
+        while let Ok(command) = self.mailbox.try_recv() {
+            refuse(command, Error::NoSuchSession(self.parts.id.clone()));
         }
     }
 
-    /// Runs a turn and goes on reading the mailbox. Returns the reply of a close that came meanwhile.
+    async fn leave(&self, state: State) {
+        if let Err(err) = self.parts.journal.leave(&self.parts.id, state).await {
+            tracing::warn!(session = %self.parts.id, "the session could not be given back: {err}");
+        }
+    }
+
+    /// Runs a turn and goes on reading the mailbox. Returns the reply of a close that came meanwhile, or of none if
+    /// nobody holds the handle any more.
     async fn prompt(
         &mut self,
         prompt: Prompt,
         cancel: CancellationToken,
         reply: Reply<StopReason>,
-    ) -> Option<Reply<()>> {
+    ) -> Option<Option<Reply<()>>> {
         let before = self.history.len();
         let mut close = None;
         let outcome = {
@@ -229,6 +300,7 @@ impl Session {
                 settings: &self.settings,
                 history: &mut self.history,
                 memory: &mut self.memory,
+                has_title: &self.has_title,
                 tools: &self.parts.tools,
                 editor: &*self.parts.editor,
                 journal: &*self.parts.journal,
@@ -248,7 +320,8 @@ impl Session {
                             cancel.cancel();
                             close = Some(Some(reply));
                         }
-                        Some(other) => settle(&self.parts, &self.settings, other).await,
+                        Some(Command::Replay(reply)) => reply.send(Err(Error::Busy(self.parts.id.clone()))),
+                        Some(other) => settle(&self.parts, &self.settings, &self.has_title, other).await,
                         None => {
                             cancel.cancel();
                             close = Some(None);
@@ -272,17 +345,50 @@ impl Session {
         let kept = self.parts.journal.append(&self.parts.id, Record::TurnEnd(stop)).await;
         reply.send(match kept {
             Ok(()) => answer,
-            Err(err) => answer.and(Err(Error::Journal(err.0))),
+            Err(err) => answer.and(Err(Error::of_journal(&self.parts.id, err))),
         });
-        close.flatten()
+        close
+    }
+}
+
+/// Answers a command that cannot be served.
+fn refuse(command: Command, err: Error) {
+    match command {
+        Command::Prompt { reply, .. } => reply.send(Err(err)),
+        Command::SetMode(_, reply) | Command::SetModel(_, reply) | Command::Replay(reply) => {
+            reply.send(Err(err));
+        }
+        Command::SetTitle(_, reply) => reply.send(Err(err)),
+        Command::Close(reply) => reply.send(Err(err)),
+        Command::Announce => tracing::warn!("a session cannot go on: {err}"),
     }
 }
 
 /// Does what takes no turn. A change happens whole, is announced, and only then answered.
-async fn settle(parts: &Parts, settings: &watch::Sender<Settings>, command: Command) {
+async fn settle(
+    parts: &Parts,
+    settings: &watch::Sender<Settings>,
+    has_title: &AtomicBool,
+    command: Command,
+) {
     match command {
         Command::Announce => {
             emit(parts, Event::Commands(COMMANDS.to_vec())).await;
+            if let Some(problem) = parts.journal.problem() {
+                let title = "Sessions are not kept".to_owned();
+                let severity = Severity::Warning;
+                emit(parts, Event::Notice { severity, title, description: Some(problem) }).await;
+            }
+        }
+        Command::SetTitle(title, reply) => {
+            if let Err(err) = parts.journal.set_title(&parts.id, &title).await {
+                reply.send(Err(Error::of_journal(&parts.id, err)));
+                return;
+            }
+            has_title.store(true, Ordering::Relaxed);
+            let updated_at = Some(stamp::iso_8601(parts.clock.now()));
+            emit(parts, Event::Info { title: Some(title.clone()), updated_at }).await;
+            reply.send(Ok(title));
         }
         Command::SetMode(mode, reply) => {
             let Some(known) = Mode::find(mode.as_str()) else {
@@ -307,9 +413,9 @@ async fn settle(parts: &Parts, settings: &watch::Sender<Settings>, command: Comm
             });
             announce(parts, settings, reply, changed).await;
         }
-        Command::Prompt { .. } | Command::Close(_) => {
+        Command::Prompt { .. } | Command::Replay(_) | Command::Close(_) => {
             // Served by the callers; dropping the reply would answer it as broken.
-            tracing::error!("a prompt or close reached settle");
+            tracing::error!("a prompt, a replay or a close reached settle");
         }
     }
 }

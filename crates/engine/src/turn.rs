@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -12,10 +13,10 @@ use crate::context::History;
 use crate::error::Error;
 use crate::event::Event;
 use crate::permission::Memory;
-use crate::ports::{AnyTool, Clock, Editor, Journal, Record};
+use crate::ports::{AnyTool, Clock, Editor, Journal, PromptKind, Record};
 use crate::session::Settings;
 use crate::words::{Message, MessageId, Prompt, SessionId, StopReason};
-use crate::{dispatch, sampling};
+use crate::{dispatch, sampling, stamp};
 
 /// What bounds a turn.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +34,7 @@ pub(crate) struct TurnCx<'a> {
     pub(crate) settings: &'a watch::Sender<Settings>,
     pub(crate) history: &'a mut History,
     pub(crate) memory: &'a mut Memory,
+    pub(crate) has_title: &'a AtomicBool,
     pub(crate) tools: &'a [Arc<dyn AnyTool>],
     pub(crate) editor: &'a dyn Editor,
     pub(crate) journal: &'a dyn Journal,
@@ -58,15 +60,27 @@ impl From<Error> for TurnError {
 
 /// Runs one turn.
 pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<StopReason, TurnError> {
-    cx.journal
-        .append(cx.session, Record::Prompt(&prompt))
-        .await
-        .map_err(|err| Error::Journal(err.0))?;
     let settings = cx.settings.borrow().clone();
-    if let Some(asked) = commands::parse(&prompt, &settings) {
-        return obey(cx, asked).await;
+    let asked = commands::parse(&prompt, &settings);
+    let message = MessageId::new(cx.clock.fresh_id());
+    let kind = match &asked {
+        None => PromptKind::Message,
+        Some(Asked::Continue) if !cx.history.is_empty() => PromptKind::Continue,
+        Some(_) => PromptKind::Command,
+    };
+    cx.record(Record::Prompt { message: &message, prompt: &prompt, kind }).await?;
+    if kind == PromptKind::Message
+        && cx.journal.outlives()
+        && !cx.has_title.swap(true, Ordering::Relaxed)
+    {
+        name_session(cx, &prompt).await?;
     }
-    cx.history.push(Message::User(prompt));
+    match asked {
+        // The model goes on from where it was: nothing is said in the user's name.
+        Some(Asked::Continue) if kind == PromptKind::Continue => {}
+        Some(asked) => return obey(cx, asked).await,
+        None => cx.history.push(Message::User(prompt)),
+    }
     for _ in 0..cx.limits.max_requests {
         let answer = sampling::sample(cx).await?;
         if answer.calls.is_empty() {
@@ -79,9 +93,32 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
     Ok(StopReason::MaxTurnRequests)
 }
 
+/// How long a title may be that we make ourselves, in characters.
+const TITLE: usize = 60;
+
+/// Calls the session by the first line of its first prompt.
+async fn name_session(cx: &TurnCx<'_>, prompt: &Prompt) -> Result<(), TurnError> {
+    let text = prompt.text();
+    let Some(line) = text.lines().map(str::trim).find(|line| !line.is_empty()) else {
+        cx.has_title.store(false, Ordering::Relaxed);
+        return Ok(());
+    };
+    let mut title: String =
+        line.chars().filter(|character| !character.is_control()).take(TITLE).collect();
+    if line.chars().nth(TITLE).is_some() {
+        title.truncate(title.trim_end().len());
+        title.push('…');
+    }
+    let kept = cx.journal.set_title(cx.session, &title).await;
+    kept.map_err(|err| Error::of_journal(cx.session, err))?;
+    let updated_at = Some(stamp::iso_8601(cx.clock.now()));
+    cx.emit(Event::Info { title: Some(title), updated_at }).await
+}
+
 async fn obey(cx: &mut TurnCx<'_>, asked: Asked) -> Result<StopReason, TurnError> {
     let said = match asked {
         Asked::Say(text) => text,
+        Asked::Continue => "There is nothing to go on with yet.".to_owned(),
         Asked::SetMode(mode) => {
             cx.settings.send_modify(|settings| settings.mode = mode.mode_id());
             cx.emit(Event::Mode(mode.mode_id())).await?;
@@ -104,6 +141,12 @@ impl TurnCx<'_> {
     pub(crate) async fn emit(&self, event: Event) -> Result<(), TurnError> {
         emit(self.session, self.journal, self.editor, event).await?;
         Ok(())
+    }
+
+    /// Journals what is not shown.
+    pub(crate) async fn record(&self, record: Record<'_>) -> Result<(), TurnError> {
+        let kept = self.journal.append(self.session, record).await;
+        kept.map_err(|err| Error::of_journal(self.session, err).into())
     }
 
     async fn emit_settings(&self) -> Result<(), TurnError> {
@@ -131,7 +174,6 @@ pub(crate) async fn emit(
     editor: &dyn Editor,
     event: Event,
 ) -> Result<(), Error> {
-    journal.append(session, Record::Event(&event)).await.map_err(|err| Error::Journal(err.0))?;
-    editor.show(event).await;
-    Ok(())
+    let show = editor.make_room(&event).await;
+    journal.keep(session, event, show).await.map_err(|err| Error::of_journal(session, err))
 }

@@ -109,6 +109,18 @@ pub enum Block {
 }
 
 impl Block {
+    /// Returns about how many bytes the block takes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match self {
+            Block::Text(text) => text.len(),
+            Block::Image(media) | Block::Audio(media) => media.data.len(),
+            Block::Link { uri, name } => uri.len() + name.len(),
+            Block::Resource { uri, contents: Contents::Text(text), .. }
+            | Block::Resource { uri, contents: Contents::Blob(text), .. } => uri.len() + text.len(),
+        }
+    }
+
     /// Returns the text of a text block.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
@@ -158,6 +170,21 @@ pub enum Message {
         /// Whether it went wrong.
         failed: bool,
     },
+}
+
+impl Message {
+    /// Returns about how many bytes the message takes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match self {
+            Message::User(prompt) => prompt.blocks.iter().map(Block::size).sum(),
+            Message::Agent { text, calls } => {
+                // An input is small beside the text it makes; its printed length would cost more than it tells.
+                text.len() + calls.len() * 256
+            }
+            Message::ToolResult { text, .. } => text.len(),
+        }
+    }
 }
 
 /// A tool that the model asks for.

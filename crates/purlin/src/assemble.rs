@@ -42,6 +42,7 @@ pub fn hub_options(model: Option<&str>) -> anyhow::Result<HubOptions> {
         max_requests_per_turn: 0,
         no_progress: Duration::ZERO,
         max_sessions: 0,
+        idle_pause: Duration::ZERO,
     })
 }
 

@@ -11,6 +11,11 @@ pub(crate) fn error_out(err: &Error, reference: &str) -> RpcError {
     let (code, kind) = match err {
         Error::NoSuchSession(_) => (Code::SESSION_NOT_FOUND, "session_not_found"),
         Error::Busy(_) => (Code::SESSION_LOCKED, "turn_running"),
+        Error::OpenElsewhere { .. } => (Code::SESSION_LOCKED, "open_elsewhere"),
+        Error::Expired { .. } => (Code::SESSION_EXPIRED, "session_expired"),
+        Error::HistoryFull(_) => (Code::INVALID_REQUEST, "history_full"),
+        Error::ReadOnly(_) => (Code::INVALID_REQUEST, "read_only"),
+        Error::BadCursor => (Code::INVALID_PARAMS, "bad_cursor"),
         Error::TooManySessions(_) => (Code::RATE_LIMITED, "too_many_sessions"),
         Error::NoSuchMode(_) => (Code::INVALID_PARAMS, "no_such_mode"),
         Error::NoSuchModel(_) => (Code::INVALID_PARAMS, "no_such_model"),
@@ -35,11 +40,20 @@ pub(crate) fn error_out(err: &Error, reference: &str) -> RpcError {
         Error::Busy(_) => {
             error.details("The session already runs a turn; wait for it or cancel it")
         }
+        Error::OpenElsewhere { place, .. } => {
+            error.details(format!("The session is open in {place}; close it there first"))
+        }
+        Error::Expired { days, .. } => error.details(format!(
+            "The session was not used for {days} days and is not opened any more"
+        )),
         Error::AuthNeeded => error.details("Log in first; initialize lists the ways"),
         Error::Journal(_) | Error::Broken => error
             .details("A fault of ours; the log has it under this reference")
             .with("reference", json!(reference)),
         Error::TooManySessions(_)
+        | Error::HistoryFull(_)
+        | Error::ReadOnly(_)
+        | Error::BadCursor
         | Error::BadPrompt(_)
         | Error::NoProgress(_)
         | Error::ClientStalled(_)
@@ -62,6 +76,14 @@ mod tests {
         let all = [
             Error::NoSuchSession(SessionId::new("sk-secret")),
             Error::Busy(SessionId::new("sk-secret")),
+            Error::OpenElsewhere {
+                session: SessionId::new("sk-secret"),
+                place: "process 4711 on host".to_owned(),
+            },
+            Error::Expired { session: SessionId::new("sk-secret"), days: 30 },
+            Error::HistoryFull(104_857_600),
+            Error::ReadOnly("the sessions were written by a newer version".to_owned()),
+            Error::BadCursor,
             Error::TooManySessions(1000),
             Error::NoSuchMode(ModeId::new("sk-secret")),
             Error::NoSuchModel(ModelId::new("sk-secret")),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use engine::Event;
 use engine::permission::{Answer, Question};
 use engine::ports::{
-    Editor, EditorError, ExitStatus, Form, FormAnswer, Offers, Page, TerminalCommand,
+    Editor, EditorError, ExitStatus, Form, FormAnswer, Offers, Page, Show, TerminalCommand,
     TerminalOutput,
 };
 use engine::words::{SessionId, TerminalId};
@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
+use tokio::sync::{Semaphore, OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use wire::acp::schema;
 use wire::{Code, RpcError, rpc};
@@ -74,11 +74,11 @@ impl AcpEditor {
     }
 
     /// Takes room in the budgets of the session and the connection.
-    async fn take_room(&self, bytes: usize) -> Option<Room<'_>> {
+    async fn take_room(&self, bytes: usize) -> Option<Room> {
         let cost = bytes.min(SESSION_BUDGET);
         let permits = u32::try_from(cost).ok()?;
-        let of_session = self.budget.acquire_many(permits).await.ok()?;
-        let of_all = self.outlet.total.acquire_many(permits).await.ok()?;
+        let of_session = Arc::clone(&self.budget).acquire_many_owned(permits).await.ok()?;
+        let of_all = Arc::clone(&self.outlet.total).acquire_many_owned(permits).await.ok()?;
         Some(Room { cost, of_session, of_all })
     }
 
@@ -167,13 +167,13 @@ impl AcpEditor {
 const GONE: &str = "the client is gone";
 
 /// Room in the budgets. Goes back when it is dropped: a turn may be cancelled while it still waits to send.
-struct Room<'a> {
+struct Room {
     cost: usize,
-    of_session: SemaphorePermit<'a>,
-    of_all: SemaphorePermit<'a>,
+    of_session: OwnedSemaphorePermit,
+    of_all: OwnedSemaphorePermit,
 }
 
-impl Room<'_> {
+impl Room {
     /// Uses the room for something that is sent now; the outbox gives it back. Returns how much it is.
     fn spend(self) -> usize {
         self.of_session.forget();
@@ -228,7 +228,7 @@ fn refused(err: &RpcError, path: Option<&Path>) -> EditorError {
 }
 
 impl Editor for AcpEditor {
-    fn show(&self, event: Event) -> BoxFuture<'_, ()> {
+    fn make_room<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Option<Show>> {
         async move {
             let is_wanted = match event {
                 Event::Notice { .. } => self.offers.notices,
@@ -238,10 +238,16 @@ impl Editor for AcpEditor {
                 _ => true,
             };
             if !is_wanted {
-                return;
+                return None;
             }
-            let bytes = update::weight(&event);
-            self.send(bytes, |session, cost| FromSession::Event { session, event, cost }).await;
+            let bytes = update::weight(event);
+            let room = self.take_room(bytes).await?;
+            let place = self.outlet.to_dispatcher.clone().reserve_owned().await.ok()?;
+            let session = self.session.clone();
+            let show: Show = Box::new(move |event| {
+                place.send(FromSession::Event { session, event, cost: room.spend() });
+            });
+            Some(show)
         }
         .boxed()
     }

@@ -1,10 +1,10 @@
 //! What each method of the protocol does: one arm per method, nothing that waits.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::Reply;
-use engine::hub::HubCommand;
+use engine::hub::{HubCommand, Start};
 use engine::session::Command;
 use engine::words::{ModeId, ModelId, SessionId, StopReason};
 use engine::{Error, session};
@@ -148,10 +148,11 @@ impl Dispatcher {
         self.opening.insert(id.clone(), Arc::clone(&budget));
         let (outlet, limits) = (self.outlet.clone(), Arc::clone(&self.limits));
         let offers = self.client.unwrap_or_default();
-        let editor = move |session: SessionId| -> Arc<dyn engine::ports::Editor> {
+        let editor = move |session: SessionId, _: &Path| -> Arc<dyn engine::ports::Editor> {
             Arc::new(AcpEditor::new(session, outlet, budget, offers, limits, Scope::new(folders)))
         };
-        self.hub.send(HubCommand::Open { cwd: request.cwd, editor: Box::new(editor), reply });
+        let start = Start::New { cwd: request.cwd };
+        self.hub.send(HubCommand::Open { start, editor: Box::new(editor), reply });
         Ok(())
     }
 

@@ -1,0 +1,158 @@
+//! Any record comes back as it was; any damage is seen.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn name() -> impl Strategy<Value = Name> {
+    "[a-z0-9-]{0,12}".prop_map(|text| Name(text.into()))
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>()
+            .prop_filter("JSON has no such number", |n| n.is_finite())
+            .prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 16, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(any::<String>(), inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+fn block() -> impl Strategy<Value = Block> {
+    prop_oneof![
+        any::<String>().prop_map(Block::Text),
+        any::<(String, String)>().prop_map(|(data, mime)| Block::Image { data, mime }),
+        any::<(String, String)>().prop_map(|(uri, name)| Block::Link { uri, name }),
+        any::<(String, Option<String>, String)>()
+            .prop_map(|(uri, mime, text)| Block::TextResource { uri, mime, text }),
+        any::<(String, Option<String>, String)>()
+            .prop_map(|(uri, mime, blob)| Block::BlobResource { uri, mime, blob }),
+    ]
+}
+
+fn content() -> impl Strategy<Value = ToolContent> {
+    prop_oneof![
+        block().prop_map(ToolContent::Block),
+        any::<(String, Option<String>, String)>().prop_map(|(path, old, new)| ToolContent::Diff {
+            path,
+            old,
+            new
+        }),
+        name().prop_map(ToolContent::Terminal),
+    ]
+}
+
+/// Records that are events.
+fn event_record() -> impl Strategy<Value = Record> {
+    let status = prop_oneof![Just(ToolStatus::InProgress), Just(ToolStatus::Failed)];
+    prop_oneof![
+        (name(), any::<String>()).prop_map(|(message, text)| Record::Text { message, text }),
+        (name(), any::<String>()).prop_map(|(message, text)| Record::Thought { message, text }),
+        (name(), block()).prop_map(|(message, block)| Record::Shown { message, block }),
+        (name(), any::<String>(), prop::collection::vec(content(), 0..3), value()).prop_map(
+            |(id, title, content, raw_input)| {
+                Record::ToolCall(Box::new(ToolCall {
+                    id,
+                    name: "tool".to_owned(),
+                    title,
+                    kind: ToolKind::Edit,
+                    status: ToolStatus::Pending,
+                    content,
+                    locations: vec![Location { path: "/w/a".to_owned(), line: Some(3) }],
+                    raw_input,
+                }))
+            }
+        ),
+        (
+            name(),
+            prop::option::of(status),
+            prop::option::of(prop::collection::vec(content(), 0..3)),
+        )
+            .prop_map(|(id, status, content)| Record::ToolUpdate {
+                id,
+                status,
+                content,
+                raw_output: Some(json!({ "code": 1 })),
+            }),
+        any::<(u64, u64, Option<u32>)>().prop_map(|(used, size, cost)| Record::Usage {
+            used,
+            size,
+            cost: cost.map(f64::from),
+        }),
+    ]
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    prop_oneof![
+        event_record(),
+        (name(), prop::collection::vec(block(), 0..3)).prop_map(|(message, blocks)| {
+            Record::Prompt { message, kind: PromptKind::Message, blocks }
+        }),
+        (name(), value()).prop_map(|(id, input)| {
+            Record::ToolIntent(ToolRequest { id, name: "tool".to_owned(), input })
+        }),
+        (name(), any::<String>(), any::<bool>())
+            .prop_map(|(id, text, failed)| Record::ToolResult { id, text, failed }),
+        Just(Record::TurnEnd { stop: Some(StopReason::Cancelled) }),
+        Just(Record::TurnEnd { stop: None }),
+        Just(Record::Interrupted {}),
+    ]
+}
+
+proptest! {
+    // R: S9
+    #[test]
+    fn a_record_comes_back_as_it_was(record in record()) {
+        let encoded = record.encode().unwrap();
+        prop_assert_eq!(encoded.decode(), Decoded::Record(record));
+    }
+
+    #[test]
+    fn an_event_comes_back_as_it_was(record in event_record()) {
+        let event = event_out(record.clone()).unwrap();
+        prop_assert_eq!(event_in(&event), Some(record));
+    }
+
+    #[test]
+    fn any_bytes_are_damage_or_a_record(body in any::<Vec<u8>>(), sum in any::<u32>(), version in any::<u32>()) {
+        let decoded = Encoded { version, checksum: sum, body }.decode();
+        prop_assert!(matches!(decoded, Decoded::Damaged | Decoded::Opaque));
+    }
+}
+
+/// Every byte of a record, flipped in every bit, and every cut.
+#[test]
+fn every_flipped_bit_and_every_cut_is_seen() {
+    let record = Record::Text { message: Name("m".into()), text: "Hello, wörld".to_owned() };
+    let encoded = record.encode().unwrap();
+    for at in 0..encoded.body.len() {
+        for bit in 0..8 {
+            let mut flipped = encoded.clone();
+            flipped.body[at] ^= 1 << bit;
+            assert_eq!(flipped.decode(), Decoded::Damaged, "byte {at}, bit {bit}");
+        }
+        let mut cut = encoded.clone();
+        cut.body.truncate(at);
+        assert_eq!(cut.decode(), Decoded::Damaged, "cut at {at}");
+    }
+}
+
+#[test]
+fn what_a_newer_program_wrote_is_opaque() {
+    let newer = |version, body: &[u8]| {
+        let body = body.to_vec();
+        Encoded { version, checksum: checksum(version, &body), body }.decode()
+    };
+    assert_eq!(newer(VERSION + 1, br#"{"text":{"message":"m","text":"t"}}"#), Decoded::Opaque);
+    assert_eq!(newer(VERSION, br#"{"hologram":{"depth":3}}"#), Decoded::Opaque);
+}

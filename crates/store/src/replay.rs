@@ -1,0 +1,317 @@
+//! Replay: from records to what the client is shown again and what the model remembers.
+//!
+//! Plain values, no IO: feed it records in order, take out events. What a crash left open is closed by
+//! [`Replay::close`], which says what to append so that it stays closed.
+
+use std::collections::HashMap;
+
+use engine::Event;
+use engine::context::History;
+use engine::words::{
+    Block, Message, MessageId, ModeId, ModelId, Prompt, ToolCallId, ToolContent, ToolStatus,
+    ToolUpdate,
+};
+
+use crate::journal::Stored;
+use crate::record::{self, Decoded, Name, PromptKind, Record};
+
+/// How much of a long conversation the model is given back, in bytes. More than any model can read at once.
+const HISTORY: usize = 16 * 1024 * 1024;
+/// Neighbouring pieces of one message are shown as one, up to about this many bytes.
+const PIECE: usize = 16 * 1024;
+/// How many damaged records are named one by one.
+const NAMED: usize = 10;
+
+/// What the user sees of a tool whose end nobody knows.
+const UNKNOWN: &str = "Interrupted; the outcome is unknown";
+/// What the user sees of a tool that never began.
+const NOT_RUN: &str = "Interrupted before it ran";
+/// What the model is told of a tool whose end nobody knows.
+const UNKNOWN_TO_MODEL: &str = "interrupted: the program ended while this ran, so the outcome is unknown. Look at what is there before you do it again";
+/// What the model is told of a tool that never began.
+const NOT_RUN_TO_MODEL: &str = "interrupted before it ran";
+
+/// A session on its way back.
+#[derive(Debug, Default)]
+pub struct Replay {
+    events: Vec<Event>,
+    /// Text that may still grow.
+    piece: Option<Event>,
+    history: History,
+    history_bytes: usize,
+    /// What the model said since its last message ended.
+    said: String,
+    /// A command's answer is ours, not the model's.
+    is_command: bool,
+    is_turn_open: bool,
+    calls: Vec<Call>,
+    by_id: HashMap<Name, usize>,
+    usage: Option<Event>,
+    mode: Option<ModeId>,
+    model: Option<ModelId>,
+    last_seq: u64,
+    damaged: Vec<u64>,
+    missing: u64,
+    opaque: u64,
+}
+
+/// A tool call of the turn that runs.
+#[derive(Debug)]
+struct Call {
+    id: Name,
+    has_intent: bool,
+    is_shown: bool,
+    is_done: bool,
+    has_terminal: bool,
+    /// What the model was told, while the call was not yet done.
+    result: Option<String>,
+}
+
+/// What is left when all records are fed.
+#[derive(Debug)]
+pub struct Replayed {
+    /// What the model sees.
+    pub history: History,
+    /// The last mode.
+    pub mode: Option<ModeId>,
+    /// The last model.
+    pub model: Option<ModelId>,
+    /// What could not be read, for the user.
+    pub problems: Vec<String>,
+    /// The last events to show.
+    pub events: Vec<Event>,
+}
+
+impl Replay {
+    /// Takes the next record as the backend has it.
+    pub fn feed(&mut self, stored: &Stored) {
+        if self.last_seq > 0 {
+            self.missing += stored.seq.saturating_sub(self.last_seq + 1);
+        }
+        self.last_seq = stored.seq;
+        match stored.record.decode() {
+            Decoded::Record(record) => self.feed_record(record),
+            Decoded::Opaque => self.opaque += 1,
+            Decoded::Damaged => self.damaged.push(stored.seq),
+        }
+    }
+
+    /// Takes the events that are ready to be shown.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Takes the next record.
+    pub fn feed_record(&mut self, record: Record) {
+        match record {
+            Record::Own { .. } => {}
+            Record::Prompt { message, kind, blocks } => self.prompt(&message, kind, blocks),
+            Record::Text { ref text, .. } => {
+                if !self.is_command {
+                    self.said.push_str(text);
+                }
+                self.show_piece(record);
+            }
+            Record::Thought { .. } => self.show_piece(record),
+            Record::ToolCall(call) => {
+                self.call(&call.id).is_shown = true;
+                self.show(Record::ToolCall(call));
+            }
+            Record::ToolUpdate { .. } => self.tool_update(record),
+            Record::Shown { .. }
+            | Record::Plan(_)
+            | Record::Compaction { .. }
+            | Record::CompactionSummary { .. } => self.show(record),
+            Record::Usage { .. } => self.usage = record::event_out(record),
+            Record::Settings { mode, model } => {
+                self.mode = Some(ModeId::new(mode.0));
+                self.model = Some(ModelId::new(model.0));
+            }
+            Record::Answer(calls) => {
+                let calls = calls.into_iter().map(record::tool_request_out).collect();
+                let text = std::mem::take(&mut self.said);
+                self.remember(Message::Agent { text, calls });
+            }
+            Record::ToolIntent(request) => self.call(&request.id).has_intent = true,
+            Record::ToolResult { id, text, failed } => {
+                self.call(&id).result = Some(text.clone());
+                let id = ToolCallId::new(id.0);
+                self.remember(Message::ToolResult { id, text, failed });
+            }
+            Record::TurnEnd { .. } => self.end_turn("cancelled before it ended"),
+            Record::Interrupted {} => self.end_turn(NOT_RUN_TO_MODEL),
+        }
+    }
+
+    fn prompt(&mut self, message: &Name, kind: PromptKind, blocks: Vec<record::Block>) {
+        self.end_turn("cancelled before it ended");
+        self.is_turn_open = true;
+        self.is_command = kind == PromptKind::Command;
+        let Prompt { blocks } = record::prompt_out(blocks);
+        for block in &blocks {
+            let message = MessageId::new(message.0.clone());
+            self.events.push(Event::User { message, block: block.clone() });
+        }
+        if kind == PromptKind::Message {
+            self.remember(Message::User(Prompt { blocks }));
+        }
+    }
+
+    fn end_turn(&mut self, why: &str) {
+        self.flush_piece();
+        if !self.said.is_empty() {
+            let text = std::mem::take(&mut self.said);
+            self.remember(Message::Agent { text, calls: Vec::new() });
+        }
+        self.history.close_open_calls(why);
+        self.is_turn_open = false;
+        self.is_command = false;
+        self.calls.clear();
+        self.by_id.clear();
+    }
+
+    fn remember(&mut self, message: Message) {
+        self.history_bytes += message.size();
+        self.history.push(message);
+        if self.history_bytes > 2 * HISTORY {
+            self.history.keep_last(HISTORY);
+            self.history_bytes = self.history.messages().iter().map(|message| message.size()).sum();
+        }
+    }
+
+    fn call(&mut self, id: &Name) -> &mut Call {
+        let calls = &mut self.calls;
+        let index = *self.by_id.entry(id.clone()).or_insert_with(|| {
+            calls.push(Call {
+                id: id.clone(),
+                has_intent: false,
+                is_shown: false,
+                is_done: false,
+                has_terminal: false,
+                result: None,
+            });
+            calls.len() - 1
+        });
+        &mut calls[index]
+    }
+
+    /// The client's terminals are gone, so what they held is shown as text when the call is done.
+    fn tool_update(&mut self, record: Record) {
+        let Some(Event::ToolUpdate(id, mut update)) = record::event_out(record) else {
+            return;
+        };
+        let call = self.call(&Name(id.to_shared()));
+        if let Some(content) = &mut update.content {
+            let before = content.len();
+            content.retain(|content| !matches!(content, ToolContent::Terminal(_)));
+            call.has_terminal = content.len() < before;
+            if call.has_terminal && content.is_empty() {
+                update.content = None;
+            }
+        }
+        if matches!(update.status, Some(ToolStatus::Completed | ToolStatus::Failed)) {
+            call.is_done = true;
+            if call.has_terminal
+                && update.content.is_none()
+                && let Some(text) = call.result.take()
+            {
+                update.content = Some(vec![ToolContent::Block(Block::Text(text))]);
+            }
+        }
+        if *update != ToolUpdate::default() {
+            self.flush_piece();
+            self.events.push(Event::ToolUpdate(id, update));
+        }
+    }
+
+    fn show(&mut self, record: Record) {
+        self.flush_piece();
+        self.events.extend(record::event_out(record));
+    }
+
+    fn show_piece(&mut self, record: Record) {
+        let Some(event) = record::event_out(record) else {
+            return;
+        };
+        match (&mut self.piece, event) {
+            (Some(Event::Text { message, text }), Event::Text { message: other, text: more })
+            | (
+                Some(Event::Thought { message, text }),
+                Event::Thought { message: other, text: more },
+            ) if *message == other && text.len() < PIECE => text.push_str(&more),
+            (_, event) => {
+                self.flush_piece();
+                self.piece = Some(event);
+            }
+        }
+    }
+
+    fn flush_piece(&mut self) {
+        self.events.extend(self.piece.take());
+    }
+
+    /// Closes the turn that a crash left open, and returns the records that keep it closed.
+    pub fn close(&mut self) -> Vec<Record> {
+        if !self.is_turn_open {
+            return Vec::new();
+        }
+        let mut records = Vec::new();
+        for call in self.calls.iter().filter(|call| !call.is_done) {
+            let (shown, told) = if call.has_intent {
+                (UNKNOWN, UNKNOWN_TO_MODEL)
+            } else {
+                (NOT_RUN, NOT_RUN_TO_MODEL)
+            };
+            if call.result.is_none() {
+                let text = told.to_owned();
+                records.push(Record::ToolResult { id: call.id.clone(), text, failed: true });
+            }
+            if call.is_shown {
+                let shown = call.result.clone().unwrap_or_else(|| shown.to_owned());
+                records.push(Record::ToolUpdate {
+                    id: call.id.clone(),
+                    status: Some(record::ToolStatus::Failed),
+                    content: Some(vec![record::ToolContent::Block(record::Block::Text(shown))]),
+                    raw_output: None,
+                });
+            }
+        }
+        records.push(Record::Interrupted {});
+        records.iter().cloned().for_each(|record| self.feed_record(record));
+        records
+    }
+
+    /// Ends the replay.
+    #[must_use]
+    pub fn finish(mut self) -> Replayed {
+        self.flush_piece();
+        self.history.keep_last(HISTORY);
+        let mut problems = Vec::new();
+        if !self.damaged.is_empty() {
+            let named: Vec<String> =
+                self.damaged.iter().take(NAMED).map(ToString::to_string).collect();
+            problems.push(format!(
+                "{} records are damaged and were left out: {}",
+                self.damaged.len(),
+                named.join(", ")
+            ));
+        }
+        if self.missing > 0 {
+            problems.push(format!("{} records are missing", self.missing));
+        }
+        if self.opaque > 0 {
+            problems.push(format!(
+                "{} records were written by a newer version and cannot be shown",
+                self.opaque
+            ));
+        }
+        self.events.extend(self.usage.take());
+        Replayed {
+            history: self.history,
+            mode: self.mode,
+            model: self.model,
+            problems,
+            events: self.events,
+        }
+    }
+}

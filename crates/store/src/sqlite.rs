@@ -1,0 +1,450 @@
+//! The backend on disk: one SQLite file for all sessions, with a write-ahead log.
+//!
+//! A commit is a plain write: it survives the death of this process, and the thread in `sync` makes it survive that of
+//! the machine. Several processes may use the file; epochs keep them out of each other's sessions.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use engine::ports::{Info, State};
+use engine::words::SessionId;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
+use sha2::{Digest, Sha256};
+
+use crate::index::{Cursor, Filter, PAGE, Page, state_in, state_out, time_in, time_out};
+use crate::journal::{Backend, Change, Claim, Error, Facts, Stored};
+use crate::record::Encoded;
+
+/// The version of the tables that this program writes.
+pub const SCHEMA: i64 = 1;
+
+/// A record longer than this is kept apart, under the hash of its content.
+pub const BLOB: usize = 64 * 1024;
+
+/// How long a write waits for another process.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// A record's key is its session's number and its own, so that a session is one stretch of the table.
+const SEQ_BITS: u32 = 32;
+
+const TABLES: &str = "
+CREATE TABLE session(
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    cwd TEXT NOT NULL,
+    title TEXT,
+    state TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    updated INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    owner TEXT
+);
+CREATE INDEX session_by_time ON session(updated DESC, number DESC);
+CREATE INDEX session_by_folder ON session(cwd, updated DESC, number DESC);
+CREATE TABLE journal(
+    key INTEGER PRIMARY KEY,
+    version INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    body BLOB,
+    blob BLOB
+);
+CREATE TABLE blob(hash BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE blob_use(
+    session INTEGER NOT NULL,
+    hash BLOB NOT NULL,
+    PRIMARY KEY(session, hash)
+) WITHOUT ROWID;
+CREATE INDEX blob_use_by_hash ON blob_use(hash);
+";
+
+/// Sessions in an SQLite file.
+#[derive(Debug)]
+pub struct Sqlite {
+    connection: Connection,
+    /// Why nothing may be written.
+    read_only: Option<String>,
+}
+
+impl Sqlite {
+    /// Opens the file, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// Says what is wrong with the file or its folder.
+    pub fn open(path: &Path) -> Result<Sqlite, Error> {
+        match Sqlite::try_open(path) {
+            // Not a database at all, or one whose head is gone: nothing of it can be read here, and nobody waits for us.
+            Err(err) if err.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase) => {
+                set_aside(path)?;
+                Ok(Sqlite::try_open(path)?)
+            }
+            opened => Ok(opened?),
+        }
+    }
+
+    fn try_open(path: &Path) -> Result<Sqlite, rusqlite::Error> {
+        let mut connection = Connection::open(path)?;
+        connection.busy_timeout(BUSY)?;
+        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        if version > SCHEMA {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let connection = Connection::open_with_flags(path, flags)?;
+            connection.busy_timeout(BUSY)?;
+            let why =
+                "the sessions were written by a newer version of Purlin; this one reads them only";
+            return Ok(Sqlite { connection, read_only: Some(why.to_owned()) });
+        }
+        connection.pragma_update(None, "journal_mode", "wal")?;
+        connection.pragma_update(None, "synchronous", "normal")?;
+        connection.pragma_update(None, "cache_size", -1024)?;
+        // Deleted text is overwritten, not only forgotten.
+        connection.pragma_update(None, "secure_delete", "on")?;
+        connection.set_prepared_statement_cache_capacity(32);
+        if version < SCHEMA {
+            let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let version: i64 = begun.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+            if version < SCHEMA {
+                begun.execute_batch(TABLES)?;
+                begun.pragma_update(None, "user_version", SCHEMA)?;
+            }
+            begun.commit()?;
+        }
+        Ok(Sqlite { connection, read_only: None })
+    }
+
+    /// Returns why nothing may be written, if so.
+    #[must_use]
+    pub fn read_only(&self) -> Option<&str> {
+        self.read_only.as_deref()
+    }
+
+    /// Returns the path of the write-ahead log.
+    #[must_use]
+    pub fn log_path(path: &Path) -> PathBuf {
+        let mut name = path.as_os_str().to_owned();
+        name.push("-wal");
+        PathBuf::from(name)
+    }
+
+    fn writable(&self) -> Result<(), Error> {
+        match &self.read_only {
+            Some(why) => Err(Error::ReadOnly(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn begin(&mut self) -> Result<rusqlite::Transaction<'_>, Error> {
+        self.writable()?;
+        Ok(self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
+    }
+}
+
+/// Moves a file that is no database out of the way; its owner may want to look at it.
+fn set_aside(path: &Path) -> Result<(), Error> {
+    let stamp = time_in(SystemTime::now());
+    for file in [path.to_owned(), Sqlite::log_path(path)] {
+        let mut aside = file.clone().into_os_string();
+        aside.push(format!(".damaged-{stamp}"));
+        match std::fs::rename(&file, &aside) {
+            Ok(()) => tracing::error!("{} cannot be read and was moved aside", file.display()),
+            Err(err) if err.kind() == std::io::ErrorKind::NotFound => {}
+            Err(err) => return Err(Error::Failed(format!("{}: {err}", file.display()))),
+        }
+    }
+    Ok(())
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(err: rusqlite::Error) -> Error {
+        Error::Failed(err.to_string())
+    }
+}
+
+const FACTS: &str = "id, cwd, title, state, created, updated, bytes, owner, number";
+
+fn facts(row: &Row<'_>) -> rusqlite::Result<(Facts, u64)> {
+    let info = Info {
+        id: SessionId::new(row.get::<_, String>(0)?),
+        cwd: PathBuf::from(row.get::<_, String>(1)?),
+        title: row.get(2)?,
+        state: state_out(row.get_ref(3)?.as_str().unwrap_or_default()),
+        created: time_out(row.get::<_, i64>(4)?.unsigned_abs()),
+        updated: time_out(row.get::<_, i64>(5)?.unsigned_abs()),
+        bytes: row.get::<_, i64>(6)?.unsigned_abs(),
+    };
+    Ok((Facts { info, owner: row.get(7)? }, row.get::<_, i64>(8)?.unsigned_abs()))
+}
+
+/// A session's number and epoch.
+fn session(connection: &Connection, id: &str) -> Result<(i64, u64), Error> {
+    let mut query = connection.prepare_cached("SELECT number, epoch FROM session WHERE id = ?1")?;
+    let found = query.query_row([id], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?))).optional()?;
+    let (number, epoch) = found.ok_or(Error::NotFound)?;
+    Ok((number, epoch.unsigned_abs()))
+}
+
+fn key(number: i64, seq: u64) -> Result<i64, Error> {
+    let seq = u32::try_from(seq).map_err(|_| Error::Failed("too many records".to_owned()))?;
+    Ok((number << SEQ_BITS) | i64::from(seq))
+}
+
+fn head(connection: &Connection, number: i64) -> Result<u64, Error> {
+    let mut query =
+        connection.prepare_cached("SELECT max(key) FROM journal WHERE key BETWEEN ?1 AND ?2")?;
+    let last: Option<i64> =
+        query.query_row([key(number, 0)?, key(number, u64::from(u32::MAX))?], |row| row.get(0))?;
+    Ok(last.map_or(0, |last| last.unsigned_abs() & u64::from(u32::MAX)))
+}
+
+fn insert(connection: &Connection, number: i64, seq: u64, record: &Encoded) -> Result<(), Error> {
+    let (body, hash) = if record.body.len() > BLOB {
+        (None, Some(insert_blob(connection, number, &record.body)?))
+    } else {
+        (Some(record.body.as_slice()), None)
+    };
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO journal(key, version, checksum, body, blob) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    let values = params![key(number, seq)?, record.version, record.checksum, body, hash];
+    match insert.execute(values) {
+        Ok(_) => Ok(()),
+        // The number is taken: somebody else wrote it.
+        Err(err) if err.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) => {
+            Err(Error::Fenced)
+        }
+        Err(err) => Err(err.into()),
+    }
+}
+
+fn insert_blob(connection: &Connection, number: i64, body: &[u8]) -> Result<Vec<u8>, Error> {
+    let hash = Sha256::digest(body).to_vec();
+    connection
+        .prepare_cached("INSERT OR IGNORE INTO blob(hash, body) VALUES (?1, ?2)")?
+        .execute(params![hash, body])?;
+    connection
+        .prepare_cached("INSERT OR IGNORE INTO blob_use(session, hash) VALUES (?1, ?2)")?
+        .execute(params![number, hash])?;
+    Ok(hash)
+}
+
+impl Backend for Sqlite {
+    fn create(&mut self, info: &Info, owner: &str, own: &Encoded) -> Result<Claim, Error> {
+        let begun = self.begin()?;
+        let made = begun
+            .prepare_cached(
+                "INSERT OR IGNORE INTO session(id, cwd, title, state, created, updated, bytes, epoch, owner)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 1, ?7)",
+            )?
+            .execute(params![
+                info.id.as_str(),
+                info.cwd.to_string_lossy(),
+                info.title,
+                state_in(info.state),
+                time_in(info.created).cast_signed(),
+                time_in(info.updated).cast_signed(),
+                owner,
+            ])?;
+        if made == 0 {
+            return Err(Error::Exists);
+        }
+        insert(&begun, begun.last_insert_rowid(), 1, own)?;
+        begun.commit()?;
+        Ok(Claim { epoch: 1, head: 1, bytes: 0, is_fresh: true })
+    }
+
+    fn take(
+        &mut self,
+        id: &str,
+        owner: &str,
+        own: &Encoded,
+        place_of: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Claim, Error> {
+        let begun = self.begin()?;
+        let (number, epoch) = session(&begun, id)?;
+        let (holder, bytes): (Option<String>, i64) = begun.query_row(
+            "SELECT owner, bytes FROM session WHERE number = ?1",
+            [number],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        let bytes = bytes.unsigned_abs();
+        let head = head(&begun, number)?;
+        match holder {
+            Some(holder) if holder == owner => {
+                return Ok(Claim { epoch, head, bytes, is_fresh: false });
+            }
+            Some(holder) => {
+                if let Some(place) = place_of(&holder) {
+                    return Err(Error::Owned(place));
+                }
+            }
+            None => {}
+        }
+        begun.execute(
+            "UPDATE session SET owner = ?2, epoch = epoch + 1, state = 'active' WHERE number = ?1",
+            params![number, owner],
+        )?;
+        insert(&begun, number, head + 1, own)?;
+        begun.commit()?;
+        Ok(Claim { epoch: epoch + 1, head: head + 1, bytes, is_fresh: true })
+    }
+
+    fn append(
+        &mut self,
+        id: &str,
+        epoch: u64,
+        expected_head: u64,
+        records: &[Encoded],
+    ) -> Result<u64, Error> {
+        let begun = self.begin()?;
+        let (number, current) = session(&begun, id)?;
+        // That the records' numbers are free is seen when they are written; that none is left out, here.
+        if current != epoch || head(&begun, number)? != expected_head {
+            return Err(Error::Fenced);
+        }
+        let mut head = expected_head;
+        for record in records {
+            head += 1;
+            insert(&begun, number, head, record)?;
+        }
+        begun.commit()?;
+        Ok(head)
+    }
+
+    fn read(&mut self, id: &str, from: u64, bytes: usize) -> Result<Vec<Stored>, Error> {
+        let (number, _) = session(&self.connection, id)?;
+        let mut query = self.connection.prepare_cached(
+            "SELECT key, version, checksum, coalesce(journal.body, blob.body) FROM journal
+             LEFT JOIN blob ON blob.hash = journal.blob
+             WHERE key BETWEEN ?1 AND ?2 ORDER BY key",
+        )?;
+        let mut rows = query.query([key(number, from)?, key(number, u64::from(u32::MAX))?])?;
+        let mut found = Vec::new();
+        let mut size = 0;
+        while let Some(row) = rows.next()? {
+            let seq = row.get::<_, i64>(0)?.unsigned_abs() & u64::from(u32::MAX);
+            // A body that is gone, or has another type, fails its checksum like any other damage.
+            let body = row.get_ref(3)?.as_blob().unwrap_or_default().to_vec();
+            size += body.len();
+            let record = Encoded {
+                version: u32::try_from(row.get::<_, i64>(1)?).unwrap_or(u32::MAX),
+                checksum: u32::try_from(row.get::<_, i64>(2)?).unwrap_or_default(),
+                body,
+            };
+            found.push(Stored { seq, record });
+            if size >= bytes {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn change(&mut self, id: &str, change: &Change) -> Result<(), Error> {
+        self.writable()?;
+        let changed = self
+            .connection
+            .prepare_cached(
+                "UPDATE session SET title = coalesce(?2, title), state = coalesce(?3, state),
+                 updated = coalesce(?4, updated), bytes = coalesce(?5, bytes) WHERE id = ?1",
+            )?
+            .execute(params![
+                id,
+                change.title,
+                change.state.map(state_in),
+                change.updated.map(|time| time_in(time).cast_signed()),
+                change.bytes.map(u64::cast_signed),
+            ])?;
+        if changed == 0 { Err(Error::NotFound) } else { Ok(()) }
+    }
+
+    fn release(&mut self, id: &str, epoch: u64) -> Result<(), Error> {
+        self.writable()?;
+        self.connection
+            .prepare_cached("UPDATE session SET owner = NULL WHERE id = ?1 AND epoch = ?2")?
+            .execute(params![id, epoch.cast_signed()])?;
+        Ok(())
+    }
+
+    fn find(&mut self, id: &str) -> Result<Option<Facts>, Error> {
+        let mut query = self
+            .connection
+            .prepare_cached(&format!("SELECT {FACTS} FROM session WHERE id = ?1"))?;
+        Ok(query.query_row([id], |row| Ok(facts(row)?.0)).optional()?)
+    }
+
+    fn list(&mut self, filter: &Filter) -> Result<Page, Error> {
+        let after = filter.after.unwrap_or(Cursor {
+            updated: i64::MAX.unsigned_abs(),
+            number: i64::MAX.unsigned_abs(),
+        });
+        let folder = if filter.cwd.is_some() { "cwd = ?1" } else { "?1 IS NULL" };
+        let mut query = self.connection.prepare_cached(&format!(
+            "SELECT {FACTS} FROM session WHERE {folder} AND (updated, number) < (?2, ?3)
+             ORDER BY updated DESC, number DESC LIMIT ?4"
+        ))?;
+        let cwd = filter.cwd.as_ref().map(|cwd| cwd.to_string_lossy());
+        let (updated, number) = (after.updated.cast_signed(), after.number.cast_signed());
+        let rows = query.query_map(params![cwd, updated, number, PAGE as i64 + 1], facts)?;
+        let mut found = rows.collect::<Result<Vec<_>, _>>()?;
+        let more = found.len() > PAGE;
+        found.truncate(PAGE);
+        let next = found.last().filter(|_| more).map(|(facts, number)| Cursor {
+            updated: time_in(facts.info.updated),
+            number: *number,
+        });
+        Ok(Page { sessions: found.into_iter().map(|(facts, _)| facts).collect(), next })
+    }
+
+    fn copy(&mut self, from: &str, to: &str, now: SystemTime) -> Result<(), Error> {
+        let begun = self.begin()?;
+        let (number, _) = session(&begun, from)?;
+        let made = begun.execute(
+            "INSERT OR IGNORE INTO session(id, cwd, title, state, created, updated, bytes, epoch)
+             SELECT ?2, cwd, title, ?3, ?4, ?4, bytes, 1 FROM session WHERE number = ?1",
+            params![number, to, state_in(State::Paused), time_in(now).cast_signed()],
+        )?;
+        if made == 0 {
+            return Err(Error::Exists);
+        }
+        let copy = begun.last_insert_rowid();
+        begun.execute(
+            "INSERT INTO journal(key, version, checksum, body, blob)
+             SELECT key - ?1 + ?2, version, checksum, body, blob FROM journal
+             WHERE key BETWEEN ?1 AND ?3",
+            [key(number, 0)?, key(copy, 0)?, key(number, u64::from(u32::MAX))?],
+        )?;
+        begun.execute(
+            "INSERT INTO blob_use(session, hash) SELECT ?2, hash FROM blob_use WHERE session = ?1",
+            [number, copy],
+        )?;
+        begun.commit()?;
+        Ok(())
+    }
+
+    fn delete(&mut self, id: &str) -> Result<(), Error> {
+        let begun = self.begin()?;
+        let number = match session(&begun, id) {
+            Ok((number, _)) => number,
+            Err(Error::NotFound) => return Ok(()),
+            Err(err) => return Err(err),
+        };
+        begun.execute(
+            "DELETE FROM journal WHERE key BETWEEN ?1 AND ?2",
+            [key(number, 0)?, key(number, u64::from(u32::MAX))?],
+        )?;
+        begun.execute(
+            "DELETE FROM blob WHERE hash IN (SELECT hash FROM blob_use WHERE session = ?1)
+             AND hash NOT IN (SELECT hash FROM blob_use WHERE session <> ?1)",
+            [number],
+        )?;
+        begun.execute("DELETE FROM blob_use WHERE session = ?1", [number])?;
+        begun.execute("DELETE FROM session WHERE number = ?1", [number])?;
+        begun.commit()?;
+        // The log still has the text; another process that reads may keep it from being emptied until later.
+        let emptied: rusqlite::Result<i64> =
+            self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
+        if let Err(err) = emptied {
+            tracing::debug!("the log was not emptied: {err}");
+        }
+        Ok(())
+    }
+}

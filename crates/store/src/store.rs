@@ -1,0 +1,373 @@
+//! The store as the engine sees it: hands jobs to the writer's thread and waits for what it must wait for.
+//!
+//! Nothing is opened before the first session needs it.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use engine::Event;
+use engine::ports::{
+    Clock, Editor, Info, Journal, JournalError, Listing, Query, Record, Remembered, Show, State,
+};
+use engine::words::SessionId;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::journal::Stored;
+use crate::record::{self, event_in, record_in};
+use crate::replay::{Replay, Replayed};
+use crate::writer::{self, Append, Job, Sync, Writer};
+
+/// How many jobs may wait. Full: the session that has one more waits.
+const JOBS: usize = 1024;
+
+/// What a store is made with.
+#[derive(Clone)]
+pub struct Options {
+    /// The folder to keep everything in; `None` if there is none to be had.
+    pub folder: Option<PathBuf>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// How much is kept of one session; 0 for no limit.
+    pub max_history_bytes: u64,
+    /// After how many days without use a session is refused; 0 for never.
+    pub expire_days: u64,
+    /// Shows before it keeps, to prove that the crash test would see it.
+    pub late_for_tests: bool,
+}
+
+/// Where sessions are kept.
+pub struct Store {
+    options: Options,
+    shared: Arc<Shared>,
+    jobs: OnceLock<Result<mpsc::Sender<Job>, String>>,
+}
+
+/// What the store and its thread both see.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Why sessions are not kept. Held only to be read or set.
+    pub(crate) problem: Mutex<Option<String>>,
+    /// Something of a turn that runs was not kept: nobody may run ahead until that turn has ended.
+    pub(crate) has_failed: AtomicBool,
+    /// Whether the folder was looked at.
+    is_probed: AtomicBool,
+}
+
+impl Store {
+    /// Makes a store. Opens nothing.
+    #[must_use]
+    pub fn new(options: Options) -> Store {
+        Store { options, shared: Arc::default(), jobs: OnceLock::new() }
+    }
+
+    fn jobs(&self) -> Result<&mpsc::Sender<Job>, JournalError> {
+        let started = self.jobs.get_or_init(|| {
+            // Full: the session that has one more job waits.
+            let (sender, jobs) = mpsc::channel(JOBS);
+            let (options, shared) = (self.options.clone(), Arc::clone(&self.shared));
+            let thread =
+                std::thread::Builder::new().name("store".to_owned()).stack_size(512 * 1024);
+            let started = thread.spawn(move || writer::run(jobs, options, &shared));
+            started.map(|_| sender).map_err(|err| err.to_string())
+        });
+        started.as_ref().map_err(|err| JournalError::Failed(err.clone()))
+    }
+
+    async fn send(&self, job: Job) -> Result<(), JournalError> {
+        self.jobs()?.send(job).await.map_err(|_| stopped())
+    }
+
+    /// Lets the thread do something and waits for what comes of it.
+    async fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Writer) -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let (sender, done) = oneshot::channel();
+        // Whoever stopped waiting was cancelled.
+        let job = Job::Do(Box::new(move |writer| drop(sender.send(work(writer)))));
+        self.send(job).await?;
+        done.await.map_err(|_| stopped())?
+    }
+
+    async fn append_record(
+        &self,
+        session: &SessionId,
+        record: record::Record,
+        sync: Sync,
+    ) -> Result<(), JournalError> {
+        let (sender, done) = oneshot::channel();
+        let append = Append {
+            session: session.clone(),
+            record: Some(record),
+            shown: None,
+            ack: Some(sender),
+            sync,
+        };
+        self.send(Job::Append(append)).await?;
+        done.await.map_err(|_| stopped())?
+    }
+
+    async fn page(&self, session: &SessionId, from: u64) -> Result<Vec<Stored>, JournalError> {
+        let session = session.clone();
+        self.ask(move |writer| writer.read(&session, from)).await
+    }
+
+    /// Reads all records of a session, a page at a time, the next page while the last is worked on.
+    async fn replay(
+        &self,
+        session: &SessionId,
+        editor: Option<&dyn Editor>,
+    ) -> Result<Replay, JournalError> {
+        let mut replay = Replay::default();
+        let mut page = self.page(session, 1).await?;
+        while let Some(last) = page.last() {
+            let work = async {
+                for stored in &page {
+                    replay.feed(stored);
+                    show_all(editor, replay.take_events()).await;
+                }
+            };
+            let ((), next) = join(work, self.page(session, last.seq + 1)).await;
+            page = next?;
+        }
+        Ok(replay)
+    }
+
+    async fn load_taken(
+        &self,
+        session: &SessionId,
+        is_ours: bool,
+        is_fresh: bool,
+        editor: Option<&dyn Editor>,
+    ) -> Result<Replayed, JournalError> {
+        let mut replay = self.replay(session, editor).await?;
+        if is_fresh {
+            let closing = replay.close();
+            for record in closing.into_iter().filter(|_| is_ours) {
+                self.append_record(session, record, Sync::Soon).await?;
+            }
+        }
+        let mut replayed = replay.finish();
+        show_all(editor, std::mem::take(&mut replayed.events)).await;
+        Ok(replayed)
+    }
+
+    /// Returns all records of a session as they are kept: for exports.
+    ///
+    /// # Errors
+    /// Fails if there is no such session.
+    pub async fn records(&self, session: &SessionId) -> Result<Vec<Stored>, JournalError> {
+        let mut records: Vec<Stored> = Vec::new();
+        loop {
+            let from = records.last().map_or(1, |last| last.seq + 1);
+            let page = self.page(session, from).await?;
+            if page.is_empty() {
+                return Ok(records);
+            }
+            records.extend(page);
+        }
+    }
+
+    /// Appends records that were exported elsewhere to a session that is open here.
+    ///
+    /// # Errors
+    /// Fails if the session is not open here.
+    pub async fn import(
+        &self,
+        session: &SessionId,
+        records: Vec<record::Record>,
+    ) -> Result<(), JournalError> {
+        for record in records {
+            self.append_record(session, record, Sync::No).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn show_all(editor: Option<&dyn Editor>, events: Vec<Event>) {
+    let Some(editor) = editor else { return };
+    for event in events {
+        editor.show(event).await;
+    }
+}
+
+fn stopped() -> JournalError {
+    JournalError::Failed("the store has stopped".to_owned())
+}
+
+impl Journal for Store {
+    fn outlives(&self) -> bool {
+        if !self.shared.is_probed.swap(true, Ordering::Relaxed)
+            && let Err(why) = probe(self.options.folder.as_deref())
+        {
+            *self.shared.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        }
+        self.problem().is_none()
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.shared.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn create<'a>(
+        &'a self,
+        session: &'a SessionId,
+        cwd: &'a Path,
+    ) -> BoxFuture<'a, Result<(), JournalError>> {
+        let (session, cwd) = (session.clone(), cwd.to_owned());
+        self.ask(move |writer| writer.create(&session, &cwd)).boxed()
+    }
+
+    fn find<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Info, JournalError>> {
+        let session = session.clone();
+        self.ask(move |writer| writer.find(&session)).boxed()
+    }
+
+    fn load<'a>(
+        &'a self,
+        session: &'a SessionId,
+        editor: Option<&'a dyn Editor>,
+    ) -> BoxFuture<'a, Result<Remembered, JournalError>> {
+        async move {
+            let id = session.clone();
+            let taken = self.ask(move |writer| writer.take(&id)).await?;
+            let loaded =
+                self.load_taken(session, !taken.is_read_only, taken.is_fresh, editor).await;
+            match loaded {
+                Ok(replayed) => Ok(Remembered {
+                    info: taken.info,
+                    history: replayed.history,
+                    mode: replayed.mode,
+                    model: replayed.model,
+                    problems: replayed.problems,
+                }),
+                Err(err) => {
+                    if taken.is_fresh {
+                        self.leave(session, State::Paused).await?;
+                    }
+                    Err(err)
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn append<'a>(
+        &'a self,
+        session: &'a SessionId,
+        record: Record<'a>,
+    ) -> BoxFuture<'a, Result<(), JournalError>> {
+        let sync = match record {
+            Record::ToolIntent(_) => Sync::First,
+            Record::Prompt { .. } | Record::ToolResult { .. } | Record::TurnEnd(_) => Sync::Soon,
+            Record::Answer(_) => Sync::No,
+        };
+        self.append_record(session, record_in(record), sync).boxed()
+    }
+
+    fn keep<'a>(
+        &'a self,
+        session: &'a SessionId,
+        event: Event,
+        show: Option<Show>,
+    ) -> BoxFuture<'a, Result<(), JournalError>> {
+        async move {
+            let record = event_in(&event);
+            let may_run_ahead = matches!(event, Event::Text { .. } | Event::Thought { .. })
+                && !self.shared.has_failed.load(Ordering::Acquire);
+            let mut shown = show.map(|show| (event, show));
+            if self.options.late_for_tests
+                && let Some((event, show)) = shown.take()
+            {
+                show(event);
+                return self
+                    .send(Job::Append(Append {
+                        session: session.clone(),
+                        record,
+                        shown: None,
+                        ack: None,
+                        sync: Sync::No,
+                    }))
+                    .await;
+            }
+            let (sender, done) = oneshot::channel();
+            let ack = (!may_run_ahead).then_some(sender);
+            let session = session.clone();
+            self.send(Job::Append(Append { session, record, shown, ack, sync: Sync::No })).await?;
+            if may_run_ahead {
+                return Ok(());
+            }
+            done.await.map_err(|_| stopped())?
+        }
+        .boxed()
+    }
+
+    fn leave<'a>(
+        &'a self,
+        session: &'a SessionId,
+        state: State,
+    ) -> BoxFuture<'a, Result<(), JournalError>> {
+        let session = session.clone();
+        self.ask(move |writer| writer.leave(&session, state)).boxed()
+    }
+
+    fn set_title<'a>(
+        &'a self,
+        session: &'a SessionId,
+        title: &'a str,
+    ) -> BoxFuture<'a, Result<(), JournalError>> {
+        let (session, title) = (session.clone(), title.to_owned());
+        self.ask(move |writer| writer.set_title(&session, title)).boxed()
+    }
+
+    fn list(&self, query: Query) -> BoxFuture<'_, Result<Listing, JournalError>> {
+        self.ask(move |writer| writer.list(query)).boxed()
+    }
+
+    fn fork<'a>(
+        &'a self,
+        from: &'a SessionId,
+        to: &'a SessionId,
+    ) -> BoxFuture<'a, Result<(), JournalError>> {
+        let (from, to) = (from.clone(), to.clone());
+        self.ask(move |writer| writer.fork(&from, &to)).boxed()
+    }
+
+    fn delete<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<(), JournalError>> {
+        let session = session.clone();
+        self.ask(move |writer| writer.delete(&session)).boxed()
+    }
+}
+
+/// Looks whether the folder can be written, without opening the store.
+fn probe(folder: Option<&Path>) -> Result<(), String> {
+    let Some(folder) = folder else {
+        return Err("there is no folder for data: HOME is not set".to_owned());
+    };
+    let said = |err: std::io::Error| format!("{}: {err}", folder.display());
+    make_folder(folder).map_err(said)?;
+    let draft = folder.join(format!(".probe-{}", std::process::id()));
+    make_file(&draft).and_then(|()| std::fs::remove_file(&draft)).map_err(said)
+}
+
+/// Makes a folder that only its owner may see.
+pub(crate) fn make_folder(path: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Makes a file that only its owner may see, and leaves one that is there as it is.
+pub(crate) fn make_file(path: &Path) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
+}

@@ -1,0 +1,500 @@
+//! The thread that owns the backend. It takes whatever waits, writes it in one go, and only then shows it.
+//!
+//! Nothing waits for a timer: while one write is under way the next batch gathers by itself.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use engine::Event;
+use engine::ports::{Info, JournalError, Listing, Query, Show, State};
+use engine::words::SessionId;
+use tokio::sync::mpsc;
+
+use crate::index::filter_in;
+use crate::journal::{Backend, Change, Claim, Facts, Stored};
+use crate::memory::Memory;
+use crate::owner::{self, Owner};
+use crate::record::{Encoded, Record};
+use crate::sqlite::Sqlite;
+use crate::store::{Options, Shared};
+use crate::sync::{Ack, Syncer};
+
+/// How many jobs are taken at once.
+const AT_ONCE: usize = 512;
+/// Pieces of text that wait together are kept as one record, up to about this many bytes.
+const PIECE: usize = 16 * 1024;
+/// How much a session is read at once.
+const PAGE: usize = 256 * 1024;
+
+/// Something to do.
+#[expect(clippy::large_enum_variant, reason = "nearly every job is an append; a box each would cost more")]
+pub(crate) enum Job {
+    Append(Append),
+    /// Anything else; done behind all appends that came before.
+    Do(Box<dyn FnOnce(&mut Writer) + Send>),
+}
+
+/// Something to keep.
+pub(crate) struct Append {
+    pub(crate) session: SessionId,
+    /// `None` for an event that is only shown, in its place among the others.
+    pub(crate) record: Option<Record>,
+    pub(crate) shown: Option<(Event, Show)>,
+    pub(crate) ack: Option<Ack>,
+    pub(crate) sync: Sync,
+}
+
+/// Whether a record must survive the death of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sync {
+    /// With the next sync, whenever that is.
+    No,
+    /// Soon; nobody waits for it.
+    Soon,
+    /// Before it is acknowledged.
+    First,
+}
+
+/// Serves until nobody can send a job any more.
+pub(crate) fn run(mut jobs: mpsc::Receiver<Job>, options: Options, shared: &Arc<Shared>) {
+    let mut writer = Writer::open(options, shared);
+    let mut waiting = Vec::with_capacity(AT_ONCE);
+    while jobs.blocking_recv_many(&mut waiting, AT_ONCE) > 0 {
+        let mut appends: Vec<(SessionId, Vec<Append>)> = Vec::new();
+        for job in waiting.drain(..) {
+            match job {
+                Job::Append(append) => {
+                    match appends.iter_mut().find(|(session, _)| *session == append.session) {
+                        Some((_, of_session)) => of_session.push(append),
+                        None => appends.push((append.session.clone(), vec![append])),
+                    }
+                }
+                Job::Do(work) => {
+                    writer.append_all(&mut appends);
+                    work(&mut writer);
+                }
+            }
+        }
+        writer.append_all(&mut appends);
+    }
+}
+
+/// The state of the thread.
+pub(crate) struct Writer {
+    options: Options,
+    shared: Arc<Shared>,
+    backend: Box<dyn Backend>,
+    /// Why the backend must not be written; new sessions then live in `spare`.
+    read_only: Option<String>,
+    spare: Memory,
+    in_spare: HashSet<SessionId>,
+    owner: Option<Owner>,
+    syncer: Option<Syncer>,
+    owned: HashMap<SessionId, Owned>,
+}
+
+/// A session that this process has.
+struct Owned {
+    epoch: u64,
+    head: u64,
+    bytes: u64,
+    /// Why the turn that runs cannot be kept any more. Cleared when it ends.
+    broken: Option<JournalError>,
+}
+
+/// A session that was taken.
+pub(crate) struct Taken {
+    pub(crate) info: Info,
+    /// Whether it was not ours before, so that what is open in it was left by a crash.
+    pub(crate) is_fresh: bool,
+    pub(crate) is_read_only: bool,
+}
+
+impl Writer {
+    fn open(options: Options, shared: &Arc<Shared>) -> Writer {
+        let opened = match &options.folder {
+            Some(folder) => open_disk(folder),
+            None => Err("there is no folder for data: HOME is not set".to_owned()),
+        };
+        let mut writer = Writer {
+            options,
+            shared: Arc::clone(shared),
+            backend: Box::new(Memory::default()),
+            read_only: None,
+            spare: Memory::default(),
+            in_spare: HashSet::new(),
+            owner: None,
+            syncer: None,
+            owned: HashMap::new(),
+        };
+        match opened {
+            Ok((sqlite, owner, syncer)) => {
+                writer.read_only = sqlite.read_only().map(str::to_owned);
+                writer.backend = Box::new(sqlite);
+                writer.owner = Some(owner);
+                writer.syncer = Some(syncer);
+                if let Some(why) = writer.read_only.clone() {
+                    writer.report(why);
+                }
+            }
+            Err(why) => writer.report(why),
+        }
+        writer
+    }
+
+    fn report(&self, why: String) {
+        tracing::warn!("sessions are not kept: {why}");
+        *self.shared.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
+    fn backend(&mut self, session: &SessionId) -> &mut dyn Backend {
+        if self.in_spare.contains(session) { &mut self.spare } else { &mut *self.backend }
+    }
+
+    fn owner_id(&self) -> String {
+        self.owner.as_ref().map_or_else(|| "memory".to_owned(), |owner| owner.id().to_owned())
+    }
+
+    fn own_record() -> Result<Encoded, JournalError> {
+        encode(&Record::Own { pid: std::process::id(), host: owner::host() })
+    }
+
+    fn now(&self) -> SystemTime {
+        self.options.clock.now()
+    }
+
+    fn append_all(&mut self, appends: &mut Vec<(SessionId, Vec<Append>)>) {
+        if self.options.late_for_tests && !appends.is_empty() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for (session, of_session) in appends.drain(..) {
+            self.append(&session, of_session);
+        }
+    }
+
+    /// Writes what came for one session, then shows it. Nothing is shown that is not written.
+    fn append(&mut self, session: &SessionId, appends: Vec<Append>) {
+        let mut batch = Batch::default();
+        let Some(owned) = self.owned.get_mut(session) else {
+            let why = match &self.read_only {
+                Some(why) => JournalError::ReadOnly(why.clone()),
+                None => JournalError::Failed("the session is not open here".to_owned()),
+            };
+            appends.into_iter().for_each(|append| refuse(append, &why));
+            return;
+        };
+        let limit = self.options.max_history_bytes;
+        for append in appends {
+            batch.take(owned, limit, append);
+        }
+        if owned.broken.is_some() {
+            self.shared.has_failed.store(true, Ordering::Release);
+        }
+        let (epoch, head) = (owned.epoch, owned.head);
+        let written = match batch.finish() {
+            Ok(records) if records.is_empty() => Ok((head, 0)),
+            Ok(records) => {
+                let bytes: usize = records.iter().map(|record| record.body.len()).sum();
+                let written = self.backend(session).append(session.as_str(), epoch, head, &records);
+                written.map(|head| (head, bytes as u64)).map_err(JournalError::from)
+            }
+            Err(err) => Err(err),
+        };
+        match written {
+            Ok((head, bytes)) => self.written(session, batch, head, bytes),
+            Err(err) => self.not_written(session, batch, &err),
+        }
+    }
+
+    fn written(&mut self, session: &SessionId, mut batch: Batch, head: u64, bytes: u64) {
+        let mut turn_failed = None;
+        let mut total = 0;
+        if let Some(owned) = self.owned.get_mut(session) {
+            owned.head = head;
+            owned.bytes += bytes;
+            total = owned.bytes;
+            if batch.ends_turn {
+                turn_failed = owned.broken.take();
+                self.shared.has_failed.store(false, Ordering::Release);
+            }
+        }
+        for append in batch.appends.drain(..) {
+            if let Some((event, show)) = append.shown {
+                show(event);
+            }
+            let outcome = match (&append.record, &turn_failed) {
+                (Some(Record::TurnEnd { .. }), Some(err)) => Err(err.clone()),
+                _ => Ok(()),
+            };
+            match (&self.syncer, append.sync) {
+                (Some(syncer), Sync::First) if outcome.is_ok() => syncer.request(append.ack),
+                (Some(syncer), Sync::Soon) => {
+                    answer(append.ack, outcome);
+                    syncer.request(None);
+                }
+                (_, _) => answer(append.ack, outcome),
+            }
+        }
+        if let Some(state) = batch.state {
+            let now = self.now();
+            let change = Change {
+                state: Some(state),
+                updated: Some(now),
+                bytes: Some(total),
+                ..Change::default()
+            };
+            if let Err(err) = self.backend(session).change(session.as_str(), &change) {
+                tracing::warn!(%session, "the index is behind: {err}");
+            }
+        }
+    }
+
+    fn not_written(&mut self, session: &SessionId, batch: Batch, err: &JournalError) {
+        tracing::error!(%session, "the journal cannot be written: {err}");
+        if let Some(owned) = self.owned.get_mut(session) {
+            // A turn that ended is over, kept or not; the next one may find room again.
+            owned.broken = (!batch.ends_turn).then(|| err.clone());
+            self.shared.has_failed.store(owned.broken.is_some(), Ordering::Release);
+        }
+        batch.appends.into_iter().for_each(|append| refuse(append, err));
+    }
+
+    pub(crate) fn create(&mut self, session: &SessionId, cwd: &Path) -> Result<(), JournalError> {
+        let now = self.now();
+        let info = Info {
+            id: session.clone(),
+            cwd: cwd.to_owned(),
+            title: None,
+            state: State::Active,
+            created: now,
+            updated: now,
+            bytes: 0,
+        };
+        if self.read_only.is_some() {
+            self.in_spare.insert(session.clone());
+        }
+        let owner = self.owner_id();
+        let claim = self.backend(session).create(&info, &owner, &Writer::own_record()?)?;
+        self.hold(session, claim);
+        Ok(())
+    }
+
+    fn hold(&mut self, session: &SessionId, claim: Claim) {
+        let Claim { epoch, head, bytes, .. } = claim;
+        self.owned.insert(session.clone(), Owned { epoch, head, bytes, broken: None });
+    }
+
+    pub(crate) fn find(&mut self, session: &SessionId) -> Result<Info, JournalError> {
+        let facts = self.backend(session).find(session.as_str())?.ok_or(JournalError::NotFound)?;
+        let info = self.info_out(facts);
+        let days = self.options.expire_days;
+        let age = self.now().duration_since(info.updated).unwrap_or_default();
+        if days > 0 && age > Duration::from_secs(days.saturating_mul(86_400)) {
+            return Err(JournalError::Expired(days));
+        }
+        Ok(info)
+    }
+
+    /// A session that nobody has open is paused, whatever its owner last wrote before it died.
+    fn info_out(&self, facts: Facts) -> Info {
+        let Facts { mut info, owner } = facts;
+        let is_open = owner.is_some_and(|id| {
+            self.owner.as_ref().is_none_or(|owner| owner.place_of(&id).is_some())
+        });
+        if info.state == State::Active && !is_open {
+            info.state = State::Paused;
+        }
+        info
+    }
+
+    pub(crate) fn take(&mut self, session: &SessionId) -> Result<Taken, JournalError> {
+        let mut info = self.find(session)?;
+        if self.read_only.is_some() && !self.in_spare.contains(session) {
+            return Ok(Taken { info, is_fresh: true, is_read_only: true });
+        }
+        let id = self.owner_id();
+        let own = Writer::own_record()?;
+        let owner = self.owner.take();
+        let place_of = |id: &str| owner.as_ref().and_then(|owner| owner.place_of(id));
+        let taken = self.backend(session).take(session.as_str(), &id, &own, &place_of);
+        self.owner = owner;
+        let claim = taken?;
+        if claim.is_fresh {
+            self.hold(session, claim);
+        }
+        info.state = State::Active;
+        Ok(Taken { info, is_fresh: claim.is_fresh, is_read_only: false })
+    }
+
+    pub(crate) fn read(
+        &mut self,
+        session: &SessionId,
+        from: u64,
+    ) -> Result<Vec<Stored>, JournalError> {
+        Ok(self.backend(session).read(session.as_str(), from, PAGE)?)
+    }
+
+    pub(crate) fn leave(&mut self, session: &SessionId, state: State) -> Result<(), JournalError> {
+        let Some(owned) = self.owned.remove(session) else {
+            return Ok(());
+        };
+        let facts = self.backend(session).find(session.as_str())?;
+        // That a turn failed is still so when the process ends; that somebody closes the session is an end.
+        let has_failed = facts.is_some_and(|facts| facts.info.state == State::Error);
+        let state = if has_failed && state == State::Paused { State::Error } else { state };
+        let change = Change { state: Some(state), bytes: Some(owned.bytes), ..Change::default() };
+        let backend = self.backend(session);
+        backend.change(session.as_str(), &change)?;
+        backend.release(session.as_str(), owned.epoch)?;
+        Ok(())
+    }
+
+    pub(crate) fn set_title(
+        &mut self,
+        session: &SessionId,
+        title: String,
+    ) -> Result<(), JournalError> {
+        let change = Change { title: Some(title), ..Change::default() };
+        Ok(self.backend(session).change(session.as_str(), &change)?)
+    }
+
+    pub(crate) fn list(&mut self, query: Query) -> Result<Listing, JournalError> {
+        let page = self.backend.list(&filter_in(query)?)?;
+        let sessions = page.sessions.into_iter().map(|facts| self.info_out(facts)).collect();
+        Ok(Listing { sessions, next: page.next.map(|cursor| cursor.print()) })
+    }
+
+    pub(crate) fn fork(&mut self, from: &SessionId, to: &SessionId) -> Result<(), JournalError> {
+        self.find(from)?;
+        let now = self.now();
+        if self.in_spare.contains(from) {
+            self.in_spare.insert(to.clone());
+        }
+        Ok(self.backend(from).copy(from.as_str(), to.as_str(), now)?)
+    }
+
+    pub(crate) fn delete(&mut self, session: &SessionId) -> Result<(), JournalError> {
+        let Some(facts) = self.backend(session).find(session.as_str())? else {
+            return Ok(());
+        };
+        let me = self.owner_id();
+        if let Some(holder) = facts.owner.filter(|holder| *holder != me)
+            && let Some(place) = self.owner.as_ref().and_then(|owner| owner.place_of(&holder))
+        {
+            return Err(JournalError::OpenElsewhere(place));
+        }
+        self.owned.remove(session);
+        self.backend(session).delete(session.as_str())?;
+        self.in_spare.remove(session);
+        Ok(())
+    }
+}
+
+/// What is written together.
+#[derive(Default)]
+struct Batch {
+    appends: Vec<Append>,
+    records: Vec<Record>,
+    bytes: u64,
+    state: Option<State>,
+    ends_turn: bool,
+}
+
+impl Batch {
+    /// Takes an append, or refuses it if the turn cannot be kept any more or the session is full.
+    fn take(&mut self, owned: &mut Owned, limit: u64, append: Append) {
+        let Some(record) = &append.record else {
+            match &owned.broken {
+                Some(err) => refuse(append, err),
+                None => self.appends.push(append),
+            }
+            return;
+        };
+        let must_be_taken = record.ends_something();
+        if let Some(err) = &owned.broken
+            && !must_be_taken
+        {
+            refuse(append, err);
+            return;
+        }
+        let size = size(record);
+        if !must_be_taken && limit > 0 && owned.bytes + self.bytes + size > limit {
+            let full = JournalError::Full(limit);
+            refuse(append, &full);
+            owned.broken = Some(full);
+            return;
+        }
+        self.bytes += size;
+        match record {
+            Record::Prompt { .. } => self.state = Some(State::Active),
+            Record::TurnEnd { stop } => {
+                self.ends_turn = true;
+                self.state = Some(if stop.is_some() { State::Active } else { State::Error });
+            }
+            _ => {}
+        }
+        if !merge(self.records.last_mut(), record) {
+            self.records.push(record.clone());
+        }
+        self.appends.push(append);
+    }
+
+    fn finish(&mut self) -> Result<Vec<Encoded>, JournalError> {
+        self.records.drain(..).map(|record| encode(&record)).collect()
+    }
+}
+
+/// About how many bytes a record takes: exactly what can be large, and something for the rest.
+fn size(record: &Record) -> u64 {
+    let bytes = match record {
+        Record::Text { text, .. } | Record::Thought { text, .. } => text.len(),
+        _ => encode(record).map_or(0, |encoded| encoded.body.len()),
+    };
+    bytes as u64 + 64
+}
+
+/// Joins pieces of the same message.
+fn merge(last: Option<&mut Record>, next: &Record) -> bool {
+    match (last, next) {
+        (Some(Record::Text { message, text }), Record::Text { message: other, text: more })
+        | (
+            Some(Record::Thought { message, text }),
+            Record::Thought { message: other, text: more },
+        ) if message == other && text.len() < PIECE => {
+            text.push_str(more);
+            true
+        }
+        _ => false,
+    }
+}
+
+fn encode(record: &Record) -> Result<Encoded, JournalError> {
+    record.encode().map_err(|err| JournalError::Failed(err.to_string()))
+}
+
+fn refuse(append: Append, err: &JournalError) {
+    answer(append.ack, Err(err.clone()));
+}
+
+fn answer(ack: Option<Ack>, outcome: Result<(), JournalError>) {
+    // Whoever stopped waiting was cancelled.
+    drop(ack.map(|ack| ack.send(outcome)));
+}
+
+fn open_disk(folder: &Path) -> Result<(Sqlite, Owner, Syncer), String> {
+    let said = |path: &Path| {
+        let path = path.display().to_string();
+        move |err: std::io::Error| format!("{path}: {err}")
+    };
+    let live = folder.join("live");
+    crate::store::make_folder(&live).map_err(said(&live))?;
+    let owner = Owner::new(&live).map_err(said(&live))?;
+    let path = folder.join("sessions.db");
+    crate::store::make_file(&path).map_err(said(&path))?;
+    let sqlite = Sqlite::open(&path).map_err(|err| format!("{}: {err}", path.display()))?;
+    let syncer = Syncer::start(Sqlite::log_path(&path)).map_err(said(&path))?;
+    Ok((sqlite, owner, syncer))
+}

@@ -1,0 +1,192 @@
+//! What every backend must do, run on each of them.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use engine::ports::{Info, State};
+use engine::words::SessionId;
+use store::index::{Cursor, Filter, PAGE};
+use store::journal::{Backend, Change, Error, Stored};
+use store::memory::Memory;
+use store::record::{Encoded, Name, Record};
+use store::sqlite::{BLOB, Sqlite};
+
+use crate::folder::Folder;
+
+/// Runs a test on every backend, each of them empty.
+fn on_each(test: impl Fn(&mut dyn Backend)) {
+    test(&mut Memory::default());
+    let folder = Folder::new();
+    test(&mut Sqlite::open(&folder.path().join("sessions.db")).unwrap());
+}
+
+fn info(id: &str, cwd: &str, updated: u64) -> Info {
+    let time = UNIX_EPOCH + Duration::from_secs(updated);
+    Info {
+        id: SessionId::new(id),
+        cwd: PathBuf::from(cwd),
+        title: None,
+        state: State::Active,
+        created: time,
+        updated: time,
+        bytes: 0,
+    }
+}
+
+fn text(text: &str) -> Encoded {
+    Record::Text { message: Name("m".into()), text: text.to_owned() }.encode().unwrap()
+}
+
+fn nobody_lives(_: &str) -> Option<String> {
+    None
+}
+
+fn everybody_lives(owner: &str) -> Option<String> {
+    Some(format!("process {owner}"))
+}
+
+fn texts(backend: &mut dyn Backend, id: &str) -> Vec<Encoded> {
+    let mut found: Vec<Stored> = Vec::new();
+    loop {
+        let from = found.last().map_or(1, |last| last.seq + 1);
+        let page = backend.read(id, from, 100).unwrap();
+        if page.is_empty() {
+            return found.into_iter().map(|stored| stored.record).collect();
+        }
+        found.extend(page);
+    }
+}
+
+#[test]
+fn what_is_appended_is_read_in_order_and_page_by_page() {
+    on_each(|backend| {
+        backend.create(&info("s", "/w", 1), "me", &text("own")).unwrap();
+        let records: Vec<Encoded> = (0..50).map(|n| text(&"x".repeat(n))).collect();
+        assert_eq!(backend.append("s", 1, 1, &records[..20]), Ok(21));
+        assert_eq!(backend.append("s", 1, 21, &records[20..]), Ok(51));
+        assert_eq!(texts(backend, "s")[1..], records);
+        let page = backend.read("s", 51, 1).unwrap();
+        assert_eq!(page.iter().map(|stored| stored.seq).collect::<Vec<_>>(), [51]);
+        assert_eq!(backend.read("none", 1, 1), Err(Error::NotFound));
+    });
+}
+
+#[test]
+fn only_the_epoch_and_head_that_are_true_may_append() {
+    on_each(|backend| {
+        backend.create(&info("s", "/w", 1), "one", &text("own")).unwrap();
+        assert_eq!(backend.append("s", 1, 0, &[text("a")]), Err(Error::Fenced));
+        assert_eq!(backend.append("s", 1, 2, &[text("a")]), Err(Error::Fenced));
+        assert_eq!(backend.append("s", 1, 1, &[text("a")]), Ok(2));
+        let claim = backend.take("s", "two", &text("own"), &nobody_lives).unwrap();
+        assert_eq!((claim.epoch, claim.head, claim.is_fresh), (2, 3, true));
+        // The first one wakes up and still believes that it owns the session.
+        assert_eq!(backend.append("s", 1, 2, &[text("b")]), Err(Error::Fenced));
+        assert_eq!(backend.append("s", 1, 3, &[text("b")]), Err(Error::Fenced));
+        assert_eq!(backend.append("s", 2, 3, &[text("b")]), Ok(4));
+        assert_eq!(texts(backend, "s").len(), 4);
+    });
+}
+
+#[test]
+fn a_session_of_a_living_owner_is_not_taken() {
+    on_each(|backend| {
+        backend.create(&info("s", "/w", 1), "one", &text("own")).unwrap();
+        let refused = backend.take("s", "two", &text("own"), &everybody_lives);
+        assert_eq!(refused, Err(Error::Owned("process one".to_owned())));
+        let again = backend.take("s", "one", &text("own"), &everybody_lives).unwrap();
+        assert_eq!((again.epoch, again.head, again.is_fresh), (1, 1, false));
+        backend.release("s", 1).unwrap();
+        assert!(backend.take("s", "two", &text("own"), &everybody_lives).unwrap().is_fresh);
+        // A release that comes late changes nothing.
+        backend.release("s", 1).unwrap();
+        assert_eq!(backend.find("s").unwrap().unwrap().owner.as_deref(), Some("two"));
+        assert_eq!(backend.take("none", "two", &text("own"), &nobody_lives), Err(Error::NotFound));
+    });
+}
+
+#[test]
+fn facts_change_one_by_one() {
+    on_each(|backend| {
+        backend.create(&info("s", "/w", 1), "me", &text("own")).unwrap();
+        assert_eq!(backend.create(&info("s", "/w", 1), "me", &text("own")), Err(Error::Exists));
+        let later = UNIX_EPOCH + Duration::from_secs(9);
+        let title = Change { title: Some("Title".to_owned()), ..Change::default() };
+        let state = Change { state: Some(State::Error), updated: Some(later), ..Change::default() };
+        backend.change("s", &title).unwrap();
+        backend.change("s", &state).unwrap();
+        backend.change("s", &Change { bytes: Some(7), ..Change::default() }).unwrap();
+        let found = backend.find("s").unwrap().unwrap().info;
+        assert_eq!(found.title.as_deref(), Some("Title"));
+        assert_eq!((found.state, found.updated, found.bytes), (State::Error, later, 7));
+        assert_eq!(backend.change("none", &title), Err(Error::NotFound));
+        assert_eq!(backend.find("none").unwrap(), None);
+    });
+}
+
+// R: S11
+#[test]
+fn the_list_is_whole_and_by_time_whatever_the_pages() {
+    on_each(|backend| {
+        let count = PAGE as u64 * 2 + 7;
+        for number in 0..count {
+            let folder = if number % 3 == 0 { "/a" } else { "/b" };
+            // Several share a time, so that the order must not depend on it alone.
+            let info = info(&format!("s{number}"), folder, number / 5);
+            backend.create(&info, "me", &text("own")).unwrap();
+        }
+        for (cwd, expected) in [(None, count), (Some("/a"), count.div_ceil(3))] {
+            let mut filter = Filter { cwd: cwd.map(PathBuf::from), after: None };
+            let mut seen: Vec<(SystemTime, String)> = Vec::new();
+            loop {
+                let page = backend.list(&filter).unwrap();
+                assert!(page.sessions.len() <= PAGE);
+                let of = |info: Info| (info.updated, info.id.to_string());
+                seen.extend(page.sessions.into_iter().map(|facts| of(facts.info)));
+                let Some(next) = page.next else { break };
+                filter.after = Some(Cursor::parse(&next.print()).unwrap());
+            }
+            assert_eq!(seen.len() as u64, expected);
+            assert!(seen.is_sorted_by_key(|(time, _)| std::cmp::Reverse(*time)));
+            seen.sort_by(|one, other| one.1.cmp(&other.1));
+            seen.dedup();
+            assert_eq!(seen.len() as u64, expected);
+        }
+        for bad in ["", "x", "1", "1.", "1.2.3", "-1.2"] {
+            assert_eq!(Cursor::parse(bad), Err(Error::BadCursor), "{bad}");
+        }
+    });
+}
+
+#[test]
+fn large_records_come_back_and_go_with_their_last_session() {
+    on_each(|backend| {
+        let large = text(&"y".repeat(3 * BLOB));
+        backend.create(&info("s", "/w", 1), "me", &text("own")).unwrap();
+        backend.append("s", 1, 1, &[large.clone(), text("small"), large.clone()]).unwrap();
+        backend.copy("s", "copy", SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(backend.copy("s", "copy", SystemTime::UNIX_EPOCH), Err(Error::Exists));
+        assert_eq!(backend.copy("none", "other", SystemTime::UNIX_EPOCH), Err(Error::NotFound));
+        assert_eq!(texts(backend, "copy"), texts(backend, "s"));
+        backend.delete("s").unwrap();
+        backend.delete("s").unwrap();
+        assert_eq!(backend.read("s", 1, 1), Err(Error::NotFound));
+        assert_eq!(texts(backend, "copy")[1..], [large.clone(), text("small"), large]);
+        let claim = backend.take("copy", "me", &text("own"), &nobody_lives).unwrap();
+        assert_eq!((claim.epoch, claim.head), (2, 5));
+    });
+}
+
+/// Two connections to one file, as two processes have them.
+#[test]
+fn two_writers_of_one_file_fence_each_other() {
+    let folder = Folder::new();
+    let path = folder.path().join("sessions.db");
+    let (mut one, mut two) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
+    one.create(&info("s", "/w", 1), "one", &text("own")).unwrap();
+    assert_eq!(one.append("s", 1, 1, &[text("a")]), Ok(2));
+    let claim = two.take("s", "two", &text("own"), &nobody_lives).unwrap();
+    assert_eq!(two.append("s", claim.epoch, claim.head, &[text("b")]), Ok(4));
+    assert_eq!(one.append("s", 1, 2, &[text("c")]), Err(Error::Fenced));
+    assert_eq!(texts(&mut one, "s"), texts(&mut two, "s"));
+}

@@ -1,0 +1,131 @@
+//! Storage that fails: damaged files, newer versions, folders that cannot be written.
+
+use std::path::Path;
+
+use engine::ports::{Journal, JournalError, Query, State};
+use store::Store;
+
+use crate::folder::Folder;
+use crate::sessions::{id, load, options, prompt, say, wait_for_end_of};
+
+async fn one_session(folder: &Folder) {
+    let store = Store::new(options(folder.path()));
+    store.create(&id("s"), Path::new("/w")).await.unwrap();
+    for turn in 0..3 {
+        prompt(&store, &id("s"), &format!("prompt {turn}")).await.unwrap();
+        say(&store, &id("s"), &format!("answer {turn}")).await;
+    }
+    store.leave(&id("s"), State::Paused).await.unwrap();
+    drop(store);
+    wait_for_end_of(folder).await;
+}
+
+fn change(folder: &Path, sql: &str) {
+    let connection = rusqlite::Connection::open(folder.join("sessions.db")).unwrap();
+    assert!(connection.execute(sql, []).is_ok(), "{sql}");
+}
+
+/// D10–D13: a record that is cut, flipped, emptied or gone is left out and reported; the rest loads.
+#[tokio::test]
+async fn a_damaged_record_is_skipped_and_reported() {
+    let damages = [
+        ("UPDATE journal SET body = x'00' || substr(body, 2) WHERE key & 0xffff = 3", "damaged"),
+        ("UPDATE journal SET body = substr(body, 1, 5) WHERE key & 0xffff = 3", "damaged"),
+        ("UPDATE journal SET body = zeroblob(30) WHERE key & 0xffff = 3", "damaged"),
+        ("UPDATE journal SET body = NULL WHERE key & 0xffff = 3", "damaged"),
+        ("UPDATE journal SET checksum = checksum + 1 WHERE key & 0xffff = 3", "damaged"),
+        ("UPDATE journal SET version = 99, checksum = 1 WHERE key & 0xffff = 3", "damaged"),
+        ("DELETE FROM journal WHERE key & 0xffff = 3", "missing"),
+    ];
+    for (damage, expected) in damages {
+        let folder = Folder::new();
+        one_session(&folder).await;
+        change(folder.path(), damage);
+        let store = Store::new(options(folder.path()));
+        let (remembered, events) = load(&store, &id("s")).await;
+        assert_eq!(events.len(), 5, "{damage}: {events:?}");
+        assert_eq!(remembered.problems.len(), 1, "{damage}");
+        assert!(remembered.problems[0].contains(expected), "{:?}", remembered.problems);
+        // It goes on: the numbers of what is left out are never given again.
+        prompt(&store, &id("s"), "go on").await.unwrap();
+    }
+}
+
+/// D14: what a newer program wrote is read, not written; new sessions live, but are not kept.
+#[tokio::test]
+async fn a_newer_store_is_read_and_not_written() {
+    let folder = Folder::new();
+    one_session(&folder).await;
+    change(folder.path(), "PRAGMA user_version = 99");
+    let before = std::fs::read(folder.path().join("sessions.db")).unwrap();
+    let store = Store::new(options(folder.path()));
+    let (remembered, events) = load(&store, &id("s")).await;
+    assert_eq!(events.len(), 6);
+    assert!(remembered.problems.is_empty());
+    assert!(matches!(
+        prompt(&store, &id("s"), "more").await,
+        Err(JournalError::ReadOnly(why)) if why.contains("newer version")
+    ));
+    assert!(!store.outlives());
+    store.create(&id("new"), Path::new("/w")).await.unwrap();
+    prompt(&store, &id("new"), "hello").await.unwrap();
+    assert!(store.set_title(&id("s"), "title").await.is_err());
+    assert!(store.delete(&id("s")).await.is_err());
+    assert_eq!(store.list(Query::default()).await.unwrap().sessions.len(), 1);
+    drop(store);
+    assert_eq!(std::fs::read(folder.path().join("sessions.db")).unwrap(), before);
+}
+
+/// D25: no folder at all, or one that cannot be made.
+#[tokio::test]
+async fn without_a_folder_sessions_live_in_memory() {
+    let folder = Folder::new();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "in the way").unwrap();
+    for place in [None, Some(file.join("purlin"))] {
+        let store = Store::new(store::Options { folder: place.clone(), ..options(folder.path()) });
+        assert!(!store.outlives());
+        assert!(store.problem().is_some());
+        store.create(&id("s"), Path::new("/w")).await.unwrap();
+        prompt(&store, &id("s"), "hello").await.unwrap();
+        say(&store, &id("s"), "hi").await;
+        assert_eq!(load(&store, &id("s")).await.1.len(), 2);
+    }
+}
+
+/// D10 on the file as a whole: whatever is cut off, the program goes on, and says so.
+#[tokio::test]
+async fn a_file_that_is_no_database_is_set_aside() {
+    let folder = Folder::new();
+    one_session(&folder).await;
+    let path = folder.path().join("sessions.db");
+    std::fs::write(
+        &path,
+        b"this is no database, and it is long enough to look like one".repeat(99),
+    )
+    .unwrap();
+    let store = Store::new(options(folder.path()));
+    store.create(&id("new"), Path::new("/w")).await.unwrap();
+    assert!(store.outlives());
+    let aside = std::fs::read_dir(folder.path()).unwrap().flatten();
+    assert!(aside.into_iter().any(|entry| entry.file_name().to_string_lossy().contains("damaged")));
+}
+
+/// D10: the file cut at every page and in the middle of each. No cut may panic or hang, and a new session always works.
+#[tokio::test]
+async fn a_file_that_is_cut_never_stops_new_sessions() {
+    let folder = Folder::new();
+    one_session(&folder).await;
+    let whole = std::fs::read(folder.path().join("sessions.db")).unwrap();
+    for length in (0..whole.len()).step_by(2048) {
+        let folder = Folder::new();
+        std::fs::write(folder.path().join("sessions.db"), &whole[..length]).unwrap();
+        let store = Store::new(options(folder.path()));
+        match store.load(&id("s"), None).await {
+            Ok(_) | Err(JournalError::NotFound | JournalError::Failed(_)) => {}
+            Err(err) => panic!("cut at {length}: {err}"),
+        }
+        let made = store.create(&id("new"), Path::new("/w")).await;
+        assert!(matches!(made, Ok(()) | Err(JournalError::Failed(_))), "cut at {length}: {made:?}");
+    }
+}

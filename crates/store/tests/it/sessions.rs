@@ -1,0 +1,412 @@
+//! Sessions through the store: what comes back after an end, planned or not.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use engine::Event;
+use engine::permission::{Answer, Question};
+use engine::ports::*;
+use engine::words::*;
+use futures_util::FutureExt;
+use futures_util::future::{self, BoxFuture};
+use serde_json::json;
+use store::{Options, Store};
+
+use crate::folder::Folder;
+
+/// A clock that a test moves.
+#[derive(Default)]
+pub(crate) struct TestClock(pub(crate) Mutex<Duration>);
+
+impl Clock for TestClock {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000) + *self.0.lock().unwrap()
+    }
+
+    fn fresh_id(&self) -> String {
+        "id".to_owned()
+    }
+}
+
+pub(crate) fn options(folder: &Path) -> Options {
+    Options {
+        folder: Some(folder.to_owned()),
+        clock: Arc::new(TestClock::default()),
+        max_history_bytes: 0,
+        expire_days: 0,
+        late_for_tests: false,
+    }
+}
+
+/// A client that only looks.
+#[derive(Default)]
+pub(crate) struct Watcher(Mutex<Vec<Event>>);
+
+impl Watcher {
+    pub(crate) fn events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+fn no<T: Send + 'static>() -> BoxFuture<'static, Result<T, EditorError>> {
+    future::ready(Err(EditorError::Gone)).boxed()
+}
+
+impl Editor for Watcher {
+    fn make_room<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Option<Show>> {
+        self.0.lock().unwrap().push(event.clone());
+        future::ready(None).boxed()
+    }
+
+    fn offers(&self) -> Offers {
+        Offers::default()
+    }
+
+    fn ask_permission(&self, _: Question) -> BoxFuture<'_, Result<Answer, EditorError>> {
+        no()
+    }
+
+    fn read_text_file(
+        &self,
+        _: PathBuf,
+        _: Option<u32>,
+        _: Option<u32>,
+    ) -> BoxFuture<'_, Result<String, EditorError>> {
+        no()
+    }
+
+    fn write_text_file(&self, _: PathBuf, _: String) -> BoxFuture<'_, Result<(), EditorError>> {
+        no()
+    }
+
+    fn create_terminal(
+        &self,
+        _: TerminalCommand,
+    ) -> BoxFuture<'_, Result<TerminalId, EditorError>> {
+        no()
+    }
+
+    fn terminal_output(&self, _: TerminalId) -> BoxFuture<'_, Result<TerminalOutput, EditorError>> {
+        no()
+    }
+
+    fn wait_for_exit(&self, _: TerminalId) -> BoxFuture<'_, Result<ExitStatus, EditorError>> {
+        no()
+    }
+
+    fn kill_terminal(&self, _: TerminalId) -> BoxFuture<'_, Result<(), EditorError>> {
+        no()
+    }
+
+    fn release_terminal(&self, _: TerminalId) -> BoxFuture<'_, Result<(), EditorError>> {
+        no()
+    }
+
+    fn elicit(&self, _: Form) -> BoxFuture<'_, Result<FormAnswer, EditorError>> {
+        no()
+    }
+}
+
+pub(crate) fn id(text: &str) -> SessionId {
+    SessionId::new(text)
+}
+
+fn prompt_of(text: &str) -> Prompt {
+    Prompt { blocks: vec![Block::Text(text.to_owned())] }
+}
+
+pub(crate) async fn prompt(
+    store: &Store,
+    session: &SessionId,
+    text: &str,
+) -> Result<(), JournalError> {
+    let (message, prompt) = (MessageId::new("u"), prompt_of(text));
+    let record = Record::Prompt { message: &message, prompt: &prompt, kind: PromptKind::Message };
+    store.append(session, record).await
+}
+
+pub(crate) async fn say(store: &Store, session: &SessionId, text: &str) {
+    let event = Event::Text { message: MessageId::new("m"), text: text.to_owned() };
+    store.keep(session, event, None).await.unwrap();
+}
+
+async fn end(store: &Store, session: &SessionId) -> Result<(), JournalError> {
+    store.append(session, Record::TurnEnd(Some(StopReason::EndTurn))).await
+}
+
+fn request(id: &str) -> ToolRequest {
+    ToolRequest { id: ToolCallId::new(id), name: "tool".to_owned(), input: json!({ "a": 1.5 }) }
+}
+
+fn call(id: &str) -> Event {
+    Event::ToolCall(Box::new(ToolCall {
+        id: ToolCallId::new(id),
+        name: "tool".to_owned(),
+        title: "Do it".to_owned(),
+        kind: ToolKind::Execute,
+        status: ToolStatus::Pending,
+        content: Vec::new(),
+        locations: Vec::new(),
+        raw_input: json!({ "a": 1.5 }),
+    }))
+}
+
+fn update(id: &str, update: ToolUpdate) -> Event {
+    Event::ToolUpdate(ToolCallId::new(id), Box::new(update))
+}
+
+fn failed(id: &str, text: &str) -> Event {
+    let content = Some(vec![ToolContent::Block(Block::Text(text.to_owned()))]);
+    update(id, ToolUpdate { status: Some(ToolStatus::Failed), content, raw_output: None })
+}
+
+fn user(text: &str) -> Event {
+    Event::User { message: MessageId::new("u"), block: Block::Text(text.to_owned()) }
+}
+
+fn said(text: &str) -> Event {
+    Event::Text { message: MessageId::new("m"), text: text.to_owned() }
+}
+
+pub(crate) async fn load(store: &Store, session: &SessionId) -> (Remembered, Vec<Event>) {
+    let watcher = Watcher::default();
+    let remembered = store.load(session, Some(&watcher)).await.unwrap();
+    let events = watcher.events();
+    (remembered, events)
+}
+
+fn messages(remembered: &Remembered) -> Vec<Message> {
+    remembered.history.messages().iter().map(|message| (**message).clone()).collect()
+}
+
+// R: S2, S9
+#[tokio::test]
+async fn a_session_comes_back_as_it_was_shown() {
+    let folder = Folder::new();
+    let session = id("s");
+    let store = Store::new(options(folder.path()));
+    store.create(&session, Path::new("/w")).await.unwrap();
+    prompt(&store, &session, "Hello").await.unwrap();
+    say(&store, &session, "Good ").await;
+    say(&store, &session, "day.").await;
+    store.append(&session, Record::Answer(&[request("t1")])).await.unwrap();
+    store.keep(&session, call("t1"), None).await.unwrap();
+    store.append(&session, Record::ToolIntent(&request("t1"))).await.unwrap();
+    let terminal = Some(vec![ToolContent::Terminal(TerminalId::new("term"))]);
+    let running = ToolUpdate { content: terminal, ..ToolUpdate::default() };
+    store.keep(&session, update("t1", running), None).await.unwrap();
+    let id_of = ToolCallId::new("t1");
+    let result = Record::ToolResult { id: &id_of, text: "out", failed: false };
+    store.append(&session, result).await.unwrap();
+    let done = ToolUpdate { status: Some(ToolStatus::Completed), ..ToolUpdate::default() };
+    store.keep(&session, update("t1", done), None).await.unwrap();
+    end(&store, &session).await.unwrap();
+    store.leave(&session, State::Paused).await.unwrap();
+    drop(store);
+
+    let (remembered, events) = load(&Store::new(options(folder.path())), &session).await;
+    // The terminal is gone with its client; what it said is not.
+    let out = vec![ToolContent::Block(Block::Text("out".to_owned()))];
+    let done = ToolUpdate {
+        status: Some(ToolStatus::Completed),
+        content: Some(out),
+        ..ToolUpdate::default()
+    };
+    assert_eq!(events, [user("Hello"), said("Good day."), call("t1"), update("t1", done)]);
+    assert_eq!(
+        messages(&remembered),
+        [
+            Message::User(prompt_of("Hello")),
+            Message::Agent { text: "Good day.".to_owned(), calls: vec![request("t1")] },
+            Message::ToolResult {
+                id: ToolCallId::new("t1"),
+                text: "out".to_owned(),
+                failed: false
+            },
+        ]
+    );
+    assert!(remembered.problems.is_empty());
+}
+
+/// The first store is never told to leave: it is dropped as a crash would drop it, and its lock with it.
+#[tokio::test]
+async fn an_interrupted_tool_is_told_as_such_and_only_once() {
+    let folder = Folder::new();
+    let session = id("s");
+    let store = Store::new(options(folder.path()));
+    store.create(&session, Path::new("/w")).await.unwrap();
+    prompt(&store, &session, "Do both").await.unwrap();
+    say(&store, &session, "I wi").await;
+    store.append(&session, Record::Answer(&[request("t1"), request("t2")])).await.unwrap();
+    store.keep(&session, call("t1"), None).await.unwrap();
+    store.append(&session, Record::ToolIntent(&request("t1"))).await.unwrap();
+    store.keep(&session, call("t2"), None).await.unwrap();
+    drop(store);
+    wait_for_end_of(&folder).await;
+
+    let expected = [
+        user("Do both"),
+        said("I wi"),
+        call("t1"),
+        call("t2"),
+        failed("t1", "Interrupted; the outcome is unknown"),
+        failed("t2", "Interrupted before it ran"),
+    ];
+    for _ in 0..2 {
+        let store = Store::new(options(folder.path()));
+        let (remembered, events) = load(&store, &session).await;
+        assert_eq!(events, expected);
+        let messages = messages(&remembered);
+        assert_eq!(messages.len(), 4);
+        let Message::ToolResult { text, failed: true, .. } = &messages[2] else {
+            panic!("{:?}", messages[2]);
+        };
+        assert!(text.contains("outcome is unknown"), "{text}");
+        store.leave(&session, State::Paused).await.unwrap();
+    }
+}
+
+/// The thread of a store that is dropped ends a little later, and its lock goes then.
+pub(crate) async fn wait_for_end_of(folder: &Folder) {
+    for _ in 0..500 {
+        let live = std::fs::read_dir(folder.path().join("live")).unwrap().count();
+        if live == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    panic!("the store does not end");
+}
+
+// R: S11
+#[tokio::test]
+async fn a_session_that_is_open_elsewhere_says_where() {
+    let folder = Folder::new();
+    let (one, two) = (Store::new(options(folder.path())), Store::new(options(folder.path())));
+    let session = id("s");
+    one.create(&session, Path::new("/w")).await.unwrap();
+    let Err(JournalError::OpenElsewhere(place)) = two.load(&session, None).await else {
+        panic!("it could be loaded");
+    };
+    assert!(place.starts_with(&format!("process {} on ", std::process::id())), "{place}");
+    assert!(matches!(two.delete(&session).await, Err(JournalError::OpenElsewhere(_))));
+    assert_eq!(two.find(&session).await.unwrap().state, State::Active);
+    drop(one);
+    for _ in 0..500 {
+        if two.load(&session, None).await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    panic!("a dead owner keeps the session");
+}
+
+#[tokio::test]
+async fn a_dead_owners_session_is_paused_in_the_list() {
+    let folder = Folder::new();
+    let store = Store::new(options(folder.path()));
+    store.create(&id("s"), Path::new("/w")).await.unwrap();
+    assert_eq!(store.find(&id("s")).await.unwrap().state, State::Active);
+    drop(store);
+    wait_for_end_of(&folder).await;
+    let store = Store::new(options(folder.path()));
+    assert_eq!(store.list(Query::default()).await.unwrap().sessions[0].state, State::Paused);
+}
+
+// R: S8
+#[tokio::test]
+async fn a_full_session_refuses_more_and_still_loads() {
+    let folder = Folder::new();
+    let session = id("s");
+    let store = Store::new(Options { max_history_bytes: 1000, ..options(folder.path()) });
+    store.create(&session, Path::new("/w")).await.unwrap();
+    prompt(&store, &session, "Talk").await.unwrap();
+    for _ in 0..100 {
+        // Text runs ahead of the disk, so it is told late that there is no room; the end of the turn always is.
+        match store.keep(&session, said(&"x".repeat(50)), None).await {
+            Ok(()) | Err(JournalError::Full(1000)) => {}
+            Err(err) => panic!("{err}"),
+        }
+    }
+    assert_eq!(end(&store, &session).await, Err(JournalError::Full(1000)));
+    assert_eq!(prompt(&store, &session, &"y".repeat(900)).await, Err(JournalError::Full(1000)));
+    assert_eq!(end(&store, &session).await, Err(JournalError::Full(1000)));
+    store.leave(&session, State::Paused).await.unwrap();
+    let (remembered, events) = load(&store, &session).await;
+    assert_eq!(events.len(), 2);
+    assert!(remembered.info.bytes < 1200, "{}", remembered.info.bytes);
+}
+
+// R: S7
+#[tokio::test]
+async fn an_old_session_expires_only_if_asked_for() {
+    let folder = Folder::new();
+    let clock = Arc::new(TestClock::default());
+    let options = |days| Options {
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        expire_days: days,
+        ..options(folder.path())
+    };
+    let store = Store::new(options(30));
+    store.create(&id("s"), Path::new("/w")).await.unwrap();
+    store.leave(&id("s"), State::Paused).await.unwrap();
+    *clock.0.lock().unwrap() = Duration::from_secs(31 * 86_400);
+    assert_eq!(store.load(&id("s"), None).await.unwrap_err(), JournalError::Expired(30));
+    assert!(Store::new(options(0)).load(&id("s"), None).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_fork_goes_its_own_way() {
+    let folder = Folder::new();
+    let store = Store::new(options(folder.path()));
+    store.create(&id("s"), Path::new("/w")).await.unwrap();
+    prompt(&store, &id("s"), "Hello").await.unwrap();
+    say(&store, &id("s"), "Hi").await;
+    // While its turn runs, which is no business of the copy's.
+    store.fork(&id("s"), &id("f")).await.unwrap();
+    say(&store, &id("s"), " there").await;
+    end(&store, &id("s")).await.unwrap();
+    let (remembered, events) = load(&store, &id("f")).await;
+    assert_eq!(events, [user("Hello"), said("Hi")]);
+    assert_eq!(remembered.info.cwd, Path::new("/w"));
+    assert_eq!(load(&store, &id("s")).await.1, [user("Hello"), said("Hi there")]);
+    assert_eq!(store.fork(&id("none"), &id("g")).await, Err(JournalError::NotFound));
+}
+
+#[tokio::test]
+async fn deleting_really_deletes() {
+    let folder = Folder::new();
+    let store = Store::new(options(folder.path()));
+    store.create(&id("s"), Path::new("/w")).await.unwrap();
+    prompt(&store, &id("s"), "Tell nobody: xyzzy-secret").await.unwrap();
+    say(&store, &id("s"), &"xyzzy-secret ".repeat(10_000)).await;
+    end(&store, &id("s")).await.unwrap();
+    store.delete(&id("s")).await.unwrap();
+    store.delete(&id("s")).await.unwrap();
+    assert_eq!(store.find(&id("s")).await.unwrap_err(), JournalError::NotFound);
+    for entry in std::fs::read_dir(folder.path()).unwrap().flatten() {
+        if entry.metadata().unwrap().is_file() {
+            let bytes = std::fs::read(entry.path()).unwrap();
+            let found = bytes.windows(12).any(|window| window == b"xyzzy-secret");
+            assert!(!found, "{}", entry.path().display());
+        }
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_the_owner_may_read_the_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let top = Folder::new();
+    let folder = top.path().join("purlin");
+    let store = Store::new(options(&folder));
+    assert!(store.outlives());
+    store.create(&id("s"), Path::new("/w")).await.unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    for entry in std::fs::read_dir(&folder).unwrap().flatten() {
+        let expected = if entry.metadata().unwrap().is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode(&entry.path()), expected, "{}", entry.path().display());
+    }
+}
