@@ -103,8 +103,13 @@ pub enum Command {
     SetModel(ModelId, Reply<Settings>),
     /// Change the title; answers with it.
     SetTitle(String, Reply<String>),
-    /// Show the whole history again, then answer.
-    Replay(Reply<Settings>),
+    /// Show the whole history again if asked to, then answer with the settings.
+    Replay {
+        /// Whether to show it.
+        show: bool,
+        /// Answered behind the last event.
+        reply: Reply<Settings>,
+    },
     /// Stop what runs and end.
     Close(Reply<()>),
 }
@@ -223,7 +228,7 @@ impl Session {
                         return;
                     }
                 }
-                Command::Replay(reply) => reply.send(self.replay().await),
+                Command::Replay { show, reply } => reply.send(self.replay(show).await),
                 Command::Close(reply) => {
                     self.close(Some(reply)).await;
                     return;
@@ -257,7 +262,10 @@ impl Session {
         Ok(())
     }
 
-    async fn replay(&mut self) -> Result<Settings, Error> {
+    async fn replay(&mut self, show: bool) -> Result<Settings, Error> {
+        if !show {
+            return Ok(self.settings.borrow().clone());
+        }
         let shown = self.parts.journal.load(&self.parts.id, Some(&*self.parts.editor)).await;
         shown.map_err(|err| Error::of_journal(&self.parts.id, err))?;
         Ok(self.settings.borrow().clone())
@@ -320,7 +328,7 @@ impl Session {
                             cancel.cancel();
                             close = Some(Some(reply));
                         }
-                        Some(Command::Replay(reply)) => reply.send(Err(Error::Busy(self.parts.id.clone()))),
+                        Some(Command::Replay { reply, .. }) => reply.send(Err(Error::Busy(self.parts.id.clone()))),
                         Some(other) => settle(&self.parts, &self.settings, &self.has_title, other).await,
                         None => {
                             cancel.cancel();
@@ -355,9 +363,9 @@ impl Session {
 fn refuse(command: Command, err: Error) {
     match command {
         Command::Prompt { reply, .. } => reply.send(Err(err)),
-        Command::SetMode(_, reply) | Command::SetModel(_, reply) | Command::Replay(reply) => {
-            reply.send(Err(err));
-        }
+        Command::SetMode(_, reply)
+        | Command::SetModel(_, reply)
+        | Command::Replay { reply, .. } => reply.send(Err(err)),
         Command::SetTitle(_, reply) => reply.send(Err(err)),
         Command::Close(reply) => reply.send(Err(err)),
         Command::Announce => tracing::warn!("a session cannot go on: {err}"),
@@ -413,7 +421,7 @@ async fn settle(
             });
             announce(parts, settings, reply, changed).await;
         }
-        Command::Prompt { .. } | Command::Replay(_) | Command::Close(_) => {
+        Command::Prompt { .. } | Command::Replay { .. } | Command::Close(_) => {
             // Served by the callers; dropping the reply would answer it as broken.
             tracing::error!("a prompt, a replay or a close reached settle");
         }

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -18,6 +19,8 @@ pub struct AcpOptions {
     pub model: Option<String>,
     /// The configuration file to use instead of the user's.
     pub config: Option<PathBuf>,
+    /// Keep nothing of the sessions.
+    pub forget: bool,
 }
 
 /// Whatever happens, the process is gone this long after it was told to stop.
@@ -31,7 +34,10 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     log::log_panics();
     let (config, problems) = Config::load(options.config);
     problems.iter().for_each(|problem| tracing::warn!("{problem}"));
-    let hub = assemble::hub_options(options.model.as_deref().or(config.model.as_deref()))?;
+    let mut hub = assemble::hub_options(options.model.as_deref().or(config.model.as_deref()))?;
+    if !options.forget {
+        hub.journal = Arc::new(assemble::store(&config.limits));
+    }
     if std::io::stdin().is_terminal() {
         eprintln!(
             "purlin acp talks to an editor on stdin and stdout. To ask something from here: purlin run \"…\""

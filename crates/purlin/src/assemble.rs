@@ -9,6 +9,10 @@ use engine::hub::HubOptions;
 use engine::script::{self, NoJournal, ScriptedModel, SystemClock};
 use engine::session::ModelChoice;
 use engine::words::ModelId;
+use store::Store;
+
+use crate::env;
+use crate::limits::Limits;
 
 /// What the scripted model says where no model is configured.
 const DEMO: &str = r#"
@@ -56,6 +60,18 @@ pub fn with_first(model: ScriptedModel, others: &[ModelChoice]) -> Arc<[ModelCho
         model: Arc::new(model),
     };
     std::iter::once(first).chain(others.iter().cloned()).collect()
+}
+
+/// Makes the store of the user's sessions. Opens nothing yet.
+#[must_use]
+pub fn store(limits: &Limits) -> Store {
+    Store::new(store::Options {
+        folder: env::data_folder(),
+        clock: Arc::new(SystemClock),
+        max_history_bytes: limits.max_history_bytes,
+        expire_days: limits.expire_days,
+        late_for_tests: env::is_journal_late(),
+    })
 }
 
 fn from_file(model: &str) -> anyhow::Result<ModelChoice> {

@@ -8,8 +8,9 @@ pub(crate) mod update;
 use std::sync::Arc;
 
 use engine::modes::MODES;
-use engine::ports::Offers;
+use engine::ports::{Info, Listing, Offers, State};
 use engine::session::Settings;
+use engine::stamp::iso_8601;
 use engine::words::{Block, Contents, Media, Prompt, StopReason};
 use wire::acp::models::{ModelInfo, ModelState};
 use wire::acp::{fault, schema};
@@ -125,6 +126,28 @@ pub(crate) fn stop_out(stop: StopReason) -> schema::StopReason {
         StopReason::Refusal => schema::StopReason::Refusal,
         StopReason::Cancelled => schema::StopReason::Cancelled,
     }
+}
+
+/// Writes a list of sessions.
+pub(crate) fn listing_out(listing: Listing) -> schema::ListSessionsResponse {
+    let sessions = listing.sessions.into_iter().map(info_out).collect();
+    schema::ListSessionsResponse::new(sessions).next_cursor(listing.next)
+}
+
+fn info_out(info: Info) -> schema::SessionInfo {
+    let state = match info.state {
+        State::Active => "active",
+        State::Paused => "paused",
+        State::Completed => "completed",
+        State::Error => "error",
+    };
+    let mut meta = schema::Meta::new();
+    meta.insert("state".to_owned(), state.into());
+    meta.insert("createdAt".to_owned(), iso_8601(info.created).into());
+    schema::SessionInfo::new(schema::SessionId::new(info.id.to_shared()), info.cwd)
+        .title(info.title)
+        .updated_at(iso_8601(info.updated))
+        .meta(meta)
 }
 
 /// Reads what a client offers. What it does not name it does not offer.

@@ -30,6 +30,9 @@ enum Command {
         /// The configuration file, instead of purlin.json in the user's configuration folder
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
+        /// Keep nothing of the sessions on disk
+        #[arg(long)]
+        forget: bool,
     },
     /// Ask one thing from the shell
     Run {
@@ -64,7 +67,7 @@ pub fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
     log::start(cli.log.or_else(env::log_level).as_deref());
     match cli.command {
-        Command::Acp { model, config } => acp::run(AcpOptions { model, config }),
+        Command::Acp { model, config, forget } => acp::run(AcpOptions { model, config, forget }),
         Command::Run { prompt, cwd, model, mode, json, allow, agent } => {
             let cwd =
                 cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;

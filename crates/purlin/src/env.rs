@@ -23,6 +23,19 @@ pub(crate) fn config_folder() -> Option<PathBuf> {
     Some(base.join("purlin"))
 }
 
+/// Returns the folder of the user's data, by the XDG rules.
+#[must_use]
+pub(crate) fn data_folder() -> Option<PathBuf> {
+    let base = path("XDG_DATA_HOME").or_else(|| Some(path("HOME")?.join(".local/share")))?;
+    Some(base.join("purlin"))
+}
+
+/// Tells whether a test of ours asks for the mistake that the crash test must find. Never in a release.
+#[must_use]
+pub(crate) fn is_journal_late() -> bool {
+    cfg!(debug_assertions) && text("PURLIN_TEST_LATE_JOURNAL").is_some()
+}
+
 /// Returns the log level that was asked for.
 #[must_use]
 pub(crate) fn log_level() -> Option<String> {

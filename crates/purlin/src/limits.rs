@@ -56,6 +56,12 @@ limits! {
     max_other_bytes = 1048576;
     /// Sessions that may be open at once.
     max_sessions = 1000;
+    /// Seconds without use after which a session leaves memory; its next use brings it back. 0 for never.
+    idle_pause_seconds = 7200;
+    /// Bytes that are kept of one session; then it still loads, and takes no more prompts. 0 for no limit.
+    max_history_bytes = 104857600;
+    /// Days without use after which a session is refused with -31901. 0 for never.
+    expire_days = 0;
     /// Requests to the model in one turn; then the turn ends with `max_turn_requests`.
     max_requests_per_turn = 100;
     /// Seconds a model may send nothing before the turn ends with -32001. Waiting for a person does not count.

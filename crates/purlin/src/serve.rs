@@ -54,9 +54,10 @@ pub async fn serve(pipes: Pipes, options: Options) {
         max_requests_per_turn: usize::try_from(limits.max_requests_per_turn).unwrap_or(usize::MAX),
         max_sessions: usize::try_from(limits.max_sessions).unwrap_or(usize::MAX),
         no_progress: limits.no_progress(),
+        idle_pause: std::time::Duration::from_secs(limits.idle_pause_seconds),
         ..hub
     };
-    let clock = Arc::clone(&hub.clock);
+    let (clock, journal) = (Arc::clone(&hub.clock), Arc::clone(&hub.journal));
     let (hub, hub_handle) = Hub::new(hub);
     let mut tasks = JoinSet::new();
     tasks.spawn(hub.run());
@@ -70,7 +71,8 @@ pub async fn serve(pipes: Pipes, options: Options) {
         total: outbox.total(),
     };
     let channels = Channels { pipes, from_sessions, abandoned_calls, stop };
-    Dispatcher::new(Arc::new(limits), outbox, outlet, hub_handle, clock).run(channels).await;
+    let limits = Arc::new(limits);
+    Dispatcher::new(limits, outbox, outlet, hub_handle, clock, journal).run(channels).await;
     // The dispatcher dropped the hub's handle and every session's; what still runs has been cancelled.
     if tokio::time::timeout(dispatcher::GRACE, tasks.join_next()).await.is_err() {
         tracing::warn!("a session did not end in time and is dropped");

@@ -3,7 +3,7 @@
 //! The kernel lets go of the lock when the process dies, however it dies, so a dead owner is seen at once and no process
 //! id is ever believed. One file per process, whatever the number of its sessions.
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,7 +28,8 @@ impl Owner {
         let id = format!("{}-{:x}", std::process::id(), since.as_nanos());
         // Locked before it has its name: nobody can see it unlocked and take its owner for dead.
         let draft = folder.join(format!("{id}.new"));
-        let mut file = File::create_new(&draft)?;
+        crate::store::make_file(&draft)?;
+        let mut file = OpenOptions::new().append(true).open(&draft)?;
         file.try_lock()?;
         file.write_all(place().as_bytes())?;
         std::fs::rename(&draft, folder.join(&id))?;

@@ -30,7 +30,10 @@ const PIECE: usize = 16 * 1024;
 const PAGE: usize = 256 * 1024;
 
 /// Something to do.
-#[expect(clippy::large_enum_variant, reason = "nearly every job is an append; a box each would cost more")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every job is an append; a box each would cost more"
+)]
 pub(crate) enum Job {
     Append(Append),
     /// Anything else; done behind all appends that came before.

@@ -20,16 +20,22 @@ use crate::rpc::RequestId;
 use models::SetModelRequest;
 
 /// The methods that a client may call on us.
-pub const AGENT_METHODS: [&str; 9] = [
+pub const AGENT_METHODS: [&str; 15] = [
     "initialize",
     "authenticate",
     "logout",
     "session/new",
+    "session/load",
+    "session/resume",
+    "session/fork",
+    "session/list",
     "session/prompt",
     "session/set_mode",
     "session/set_model",
     "session/set_config_option",
+    "session/set_title",
     "session/close",
+    "session/delete",
 ];
 
 /// The notes that a client may send us.
@@ -62,6 +68,14 @@ pub enum AgentCall {
     Logout,
     /// `session/new`
     NewSession(schema::NewSessionRequest),
+    /// `session/load`
+    Load(tolerate::Reopen),
+    /// `session/resume`
+    Resume(tolerate::Reopen),
+    /// `session/fork`
+    Fork(tolerate::Reopen),
+    /// `session/list`
+    List(schema::ListSessionsRequest),
     /// `session/prompt`
     Prompt(schema::PromptRequest),
     /// `session/set_mode`
@@ -70,8 +84,12 @@ pub enum AgentCall {
     SetModel(SetModelRequest),
     /// `session/set_config_option`
     SetConfigOption(schema::SetSessionConfigOptionRequest),
+    /// `session/set_title`
+    SetTitle(schema::SetSessionTitleRequest),
     /// `session/close`
     Close(schema::CloseSessionRequest),
+    /// `session/delete`
+    Delete(schema::DeleteSessionRequest),
 }
 
 /// A note that an agent gets.
@@ -97,11 +115,17 @@ impl AgentCall {
                 AgentCall::Logout
             }
             "session/new" => AgentCall::NewSession(tolerate::new_session(params)?),
+            "session/load" => AgentCall::Load(tolerate::reopen(params)?),
+            "session/resume" => AgentCall::Resume(tolerate::reopen(params)?),
+            "session/fork" => AgentCall::Fork(tolerate::reopen(params)?),
+            "session/list" => AgentCall::List(read(params)?),
             "session/prompt" => AgentCall::Prompt(read(params)?),
             "session/set_mode" => AgentCall::SetMode(read(params)?),
             "session/set_model" => AgentCall::SetModel(read(params)?),
             "session/set_config_option" => AgentCall::SetConfigOption(read(params)?),
+            "session/set_title" => AgentCall::SetTitle(read(params)?),
             "session/close" => AgentCall::Close(read(params)?),
+            "session/delete" => AgentCall::Delete(read(params)?),
             _ => return Err(RpcError::of(Code::METHOD_NOT_FOUND)),
         })
     }

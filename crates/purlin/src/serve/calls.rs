@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use engine::Reply;
 use engine::hub::{HubCommand, Start};
+use engine::ports::Query;
 use engine::session::Command;
 use engine::words::{ModeId, ModelId, SessionId, StopReason};
 use engine::{Error, session};
@@ -12,12 +13,12 @@ use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wire::acp::{AgentCall, AgentNote, ProtocolVersion, fault, schema};
+use wire::acp::{AgentCall, AgentNote, ProtocolVersion, fault, schema, tolerate};
 use wire::{Code, RequestId, RpcError};
 
-use super::dispatcher::{Dispatcher, Turn};
-use super::outbox::SESSION_BUDGET;
-use super::wake::{Answer, FromSession, Shape};
+use super::dispatcher::{Dispatcher, Pending, Turn};
+use super::outbox::{Pace, SESSION_BUDGET};
+use super::wake::{Answer, FromSession, Opening, Shape};
 use crate::bridge;
 use crate::bridge::editor::AcpEditor;
 use crate::scope::Scope;
@@ -40,6 +41,10 @@ impl Dispatcher {
                 Ok(())
             }
             AgentCall::NewSession(request) => self.new_session(&id, request),
+            AgentCall::Load(request) => self.reopen(&id, request, Opening::Load),
+            AgentCall::Resume(request) => self.reopen(&id, request, Opening::Resume),
+            AgentCall::Fork(request) => self.reopen(&id, request, Opening::Fork),
+            AgentCall::List(request) => self.list(&id, request),
             AgentCall::Prompt(request) => self.prompt(&id, request),
             AgentCall::SetMode(request) => {
                 let mode = ModeId::new(request.mode_id.0);
@@ -54,7 +59,9 @@ impl Dispatcher {
                 })
             }
             AgentCall::SetConfigOption(request) => self.set_config_option(&id, &request),
+            AgentCall::SetTitle(request) => self.set_title(&id, &request),
             AgentCall::Close(request) => self.close(&id, &request.session_id),
+            AgentCall::Delete(request) => self.delete(&id, &request.session_id),
         };
         if let Err(error) = done {
             self.refuse(&id, &error);
@@ -84,13 +91,23 @@ impl Dispatcher {
             tracing::warn!(asked = ?request.protocol_version, "answered with version 1, the one spoken here");
         }
         self.client = Some(offers);
+        let keeps = self.journal.outlives();
+        let mut session =
+            schema::SessionCapabilities::new().close(schema::SessionCloseCapabilities::new());
+        if keeps {
+            session = session
+                .list(schema::SessionListCapabilities::new())
+                .resume(schema::SessionResumeCapabilities::new())
+                .fork(schema::SessionForkCapabilities::new())
+                .delete(schema::SessionDeleteCapabilities::new())
+                .title(schema::SessionTitleCapabilities::new());
+        }
         let capabilities = schema::AgentCapabilities::new()
+            .load_session(keeps)
             .prompt_capabilities(
                 schema::PromptCapabilities::new().image(true).embedded_context(true),
             )
-            .session_capabilities(
-                schema::SessionCapabilities::new().close(schema::SessionCloseCapabilities::new()),
-            )
+            .session_capabilities(session)
             .auth(schema::AgentAuthCapabilities::new().logout(schema::LogoutCapabilities::new()));
         let login = schema::AuthMethodAgent::new(LOGIN, "Use without an account")
             .description("The scripted model that is built in needs no log-in".to_owned());
@@ -125,34 +142,113 @@ impl Dispatcher {
         request: schema::NewSessionRequest,
     ) -> Result<(), RpcError> {
         self.check_login()?;
-        let folders: Vec<PathBuf> =
-            std::iter::once(request.cwd.clone()).chain(request.additional_directories).collect();
-        for (index, folder) in folders.iter().enumerate() {
-            if !folder.is_absolute() {
-                let path = if index == 0 {
-                    "cwd".to_owned()
-                } else {
-                    format!("additionalDirectories[{}]", index - 1)
-                };
-                return Err(fault::at(&path, format!("'{path}' must be an absolute path")));
-            }
+        check_folders(Some(&request.cwd), &request.additional_directories)?;
+        leave_out(&request.mcp_servers);
+        let start = Start::New { cwd: request.cwd };
+        self.open(id, Opening::New, start, request.additional_directories)
+    }
+
+    /// Opens a session from what is kept: with its history shown, without, or as a copy.
+    fn reopen(
+        &mut self,
+        id: &RequestId,
+        request: tolerate::Reopen,
+        opening: Opening,
+    ) -> Result<(), RpcError> {
+        self.check_login()?;
+        let more = request.additional_directories.unwrap_or_default();
+        check_folders(request.cwd.as_deref(), &more)?;
+        leave_out(&request.mcp_servers);
+        let session = session_in(&request.session_id);
+        let cwd = request.cwd;
+        if opening == Opening::Fork {
+            let start = Start::Fork { session, cwd };
+            return self.open(id, opening, start, more);
         }
-        if !request.mcp_servers.is_empty() {
-            tracing::warn!(
-                servers = request.mcp_servers.len(),
-                "MCP servers are not supported and are left out"
-            );
+        let show = opening == Opening::Load;
+        if self.opening.values().any(|pending| pending.session.as_ref() == Some(&session)) {
+            return Err(self.error_out(&Error::Busy(session)));
         }
-        let budget = Arc::new(Semaphore::new(SESSION_BUDGET));
-        let reply = self.reply(id, Answer::Opened)?;
-        self.opening.insert(id.clone(), Arc::clone(&budget));
+        if let Some(entry) = self.sessions.get(&session) {
+            let handle = entry.handle.clone();
+            let of = session.clone();
+            let reply = self.reply(id, move |outcome| Answer::Reopened(of, opening, outcome))?;
+            self.outbox.set_pace(&session, Pace::Replay);
+            return handle.send(Command::Replay { show, reply }).map_err(|command| {
+                if let Command::Replay { reply, .. } = command {
+                    reply.forget();
+                }
+                self.error_out(&Error::Busy(session))
+            });
+        }
+        self.open(id, opening, Start::Load { session, cwd, show }, more)
+    }
+
+    fn open(
+        &mut self,
+        id: &RequestId,
+        opening: Opening,
+        start: Start,
+        more_folders: Vec<PathBuf>,
+    ) -> Result<(), RpcError> {
+        let reply = self.reply(id, move |opened| Answer::Opened(opening, opened))?;
+        let mut budget = Arc::new(Semaphore::new(SESSION_BUDGET));
+        let mut session = None;
+        if let Start::Load { session: id, .. } = &start {
+            // Its history comes before its answer, so there must be room for it now.
+            budget = self.outbox.open(id.clone(), budget, Pace::Replay);
+            session = Some(id.clone());
+        }
+        self.opening.insert(id.clone(), Pending { budget: Arc::clone(&budget), session });
         let (outlet, limits) = (self.outlet.clone(), Arc::clone(&self.limits));
         let offers = self.client.unwrap_or_default();
-        let editor = move |session: SessionId, _: &Path| -> Arc<dyn engine::ports::Editor> {
-            Arc::new(AcpEditor::new(session, outlet, budget, offers, limits, Scope::new(folders)))
+        let editor = move |session: SessionId, cwd: &Path| -> Arc<dyn engine::ports::Editor> {
+            let folders = std::iter::once(cwd.to_owned()).chain(more_folders).collect();
+            let scope = Scope::new(folders);
+            Arc::new(AcpEditor::new(session, outlet, budget, offers, limits, scope))
         };
-        let start = Start::New { cwd: request.cwd };
         self.hub.send(HubCommand::Open { start, editor: Box::new(editor), reply });
+        Ok(())
+    }
+
+    fn list(&self, id: &RequestId, request: schema::ListSessionsRequest) -> Result<(), RpcError> {
+        self.check_login()?;
+        check_folders(request.cwd.as_deref(), &[])?;
+        let query = Query { cwd: request.cwd, cursor: request.cursor };
+        let reply = self.reply(id, Answer::Listed)?;
+        self.hub.send(HubCommand::List(query, reply));
+        Ok(())
+    }
+
+    fn set_title(
+        &mut self,
+        id: &RequestId,
+        request: &schema::SetSessionTitleRequest,
+    ) -> Result<(), RpcError> {
+        let title: String = request.title.trim().chars().take(MAX_TITLE).collect();
+        if title.is_empty() || title.contains(char::is_control) {
+            return Err(fault::at("title", "'title' must be one line of text".to_owned()));
+        }
+        let session = session_in(&request.session_id);
+        let of = session.clone();
+        let reply = self.reply(id, move |outcome| Answer::Titled(of, outcome))?;
+        let Some(entry) = self.sessions.get(&session) else {
+            self.hub.send(HubCommand::SetTitle(session, title, reply));
+            return Ok(());
+        };
+        entry.handle.send(Command::SetTitle(title, reply)).map_err(|command| {
+            if let Command::SetTitle(_, reply) = command {
+                reply.forget();
+            }
+            self.error_out(&Error::Busy(session))
+        })
+    }
+
+    fn delete(&mut self, id: &RequestId, session: &schema::SessionId) -> Result<(), RpcError> {
+        let session = session_in(session);
+        let of = session.clone();
+        let reply = self.reply(id, move |outcome| Answer::Deleted(of, outcome))?;
+        self.hub.send(HubCommand::Delete(session, reply));
         Ok(())
     }
 
@@ -290,6 +386,28 @@ fn crowded() -> RpcError {
     RpcError::of(Code::SESSION_LOCKED)
         .details("Too many requests are under way for this session; wait for some of them")
         .with("kind", json!("too_many_requests"))
+}
+
+/// How long a title may be, in characters.
+const MAX_TITLE: usize = 200;
+
+fn check_folders(cwd: Option<&Path>, more: &[PathBuf]) -> Result<(), RpcError> {
+    if cwd.is_some_and(|cwd| !cwd.is_absolute()) {
+        return Err(fault::at("cwd", "'cwd' must be an absolute path".to_owned()));
+    }
+    match more.iter().position(|folder| !folder.is_absolute()) {
+        Some(index) => {
+            let path = format!("additionalDirectories[{index}]");
+            Err(fault::at(&path, format!("'{path}' must be an absolute path")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn leave_out(servers: &[schema::McpServer]) {
+    if !servers.is_empty() {
+        tracing::warn!(servers = servers.len(), "MCP servers are not supported and are left out");
+    }
 }
 
 fn session_in(id: &schema::SessionId) -> SessionId {

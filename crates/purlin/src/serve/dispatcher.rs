@@ -9,21 +9,22 @@ use std::time::Duration;
 
 use engine::Error;
 use engine::hub::HubHandle;
-use engine::ports::{Clock, Offers};
-use engine::session::SessionHandle;
+use engine::ports::{Clock, Journal, Offers};
+use engine::session::{SessionHandle, Settings};
 use engine::words::SessionId;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use wire::acp::{AgentCall, AgentNote, models, schema};
+use wire::acp::models::SessionReply;
+use wire::acp::{AgentCall, AgentNote, schema};
 use wire::peer::Incoming;
 use wire::{Code, Peer, RequestId, RpcError, rpc};
 
 use super::Pipes;
-use super::outbox::Outbox;
-use super::wake::{Answer, FromSession, Shape, TakeAnswer, Wake};
+use super::outbox::{Outbox, Pace};
+use super::wake::{Answer, FromSession, Opening, Shape, TakeAnswer, Wake};
 use crate::bridge;
 use crate::bridge::editor::Outlet;
 use crate::error_table::error_out;
@@ -54,8 +55,10 @@ pub(super) struct Dispatcher {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) limits: Arc<Limits>,
     pub(super) sessions: HashMap<SessionId, Entry>,
-    /// Sessions that are being opened, with the room that was made for them.
-    pub(super) opening: HashMap<RequestId, Arc<Semaphore>>,
+    /// Where sessions are kept; asked only whether it can.
+    pub(super) journal: Arc<dyn Journal>,
+    /// Sessions that are being opened, by the call that asked for it.
+    pub(super) opening: HashMap<RequestId, Pending>,
     /// What the client offers; `None` before `initialize`.
     pub(super) client: Option<Offers>,
     pub(super) is_logged_in: bool,
@@ -72,6 +75,14 @@ pub(super) struct Dispatcher {
     progress: u64,
     /// When text that had to wait may go.
     retry: Option<Instant>,
+}
+
+/// A session that is being opened.
+pub(super) struct Pending {
+    /// The room that was made for it.
+    pub(super) budget: Arc<Semaphore>,
+    /// Which one, if it is one that is kept.
+    pub(super) session: Option<SessionId>,
 }
 
 /// A session as its connection knows it.
@@ -107,6 +118,7 @@ impl Dispatcher {
         outlet: Outlet,
         hub: HubHandle,
         clock: Arc<dyn Clock>,
+        journal: Arc<dyn Journal>,
     ) -> Dispatcher {
         Dispatcher {
             peer: Peer::new(limits.sizes()),
@@ -115,6 +127,7 @@ impl Dispatcher {
             hub,
             clock,
             sessions: HashMap::new(),
+            journal,
             opening: HashMap::new(),
             client: None,
             is_logged_in: true,
@@ -349,7 +362,27 @@ impl Dispatcher {
     /// Answers what a session or the hub finished, behind everything the session said before.
     fn on_answer(&mut self, id: &RequestId, answer: Answer) {
         match answer {
-            Answer::Opened(opened) => self.on_opened(id, opened),
+            Answer::Opened(opening, opened) => self.on_opened(id, opening, opened),
+            Answer::Reopened(session, opening, settings) => {
+                self.answer_opened(id, opening, &session, settings);
+                self.outbox.set_pace(&session, Pace::Live);
+            }
+            Answer::Listed(listing) => match listing {
+                Ok(listing) => self.answer(id, &bridge::listing_out(listing)),
+                Err(err) => self.refuse(id, &self.error_out(&err)),
+            },
+            Answer::Titled(session, title) => {
+                let result = title.map(schema::SetSessionTitleResponse::new);
+                self.answer_in_order(&session, id, &result);
+            }
+            Answer::Deleted(session, deleted) => {
+                let is_gone = deleted.is_ok();
+                self.answer_in_order(&session, id, &deleted.map(|()| json!({})));
+                if is_gone {
+                    self.sessions.remove(&session);
+                    self.outbox.close(&session);
+                }
+            }
             Answer::Prompt(session, outcome) => {
                 let turn = self.sessions.get_mut(&session).and_then(|entry| entry.turn.take());
                 let outcome = match (outcome, &turn) {
@@ -396,38 +429,82 @@ impl Dispatcher {
             Err(err) => rpc::print_error(&mut line, Some(id), &self.error_out(err)),
         };
         match printed {
-            Ok(()) => self.outbox.push_line(session, line, 0),
+            Ok(()) if self.outbox.has(session) => self.outbox.push_line(session, line, 0),
+            Ok(()) => self.outbox.push_urgent(line),
             Err(err) => tracing::error!("an answer could not be written: {err}"),
         }
     }
 
-    fn on_opened(&mut self, id: &RequestId, opened: Result<engine::hub::Opened, Error>) {
-        let budget = self.opening.remove(id);
-        let (opened, budget) = match (opened, budget) {
-            (Ok(opened), Some(budget)) => (opened, budget),
-            (Ok(_), None) => return,
-            (Err(err), _) => {
+    fn on_opened(
+        &mut self,
+        id: &RequestId,
+        opening: Opening,
+        opened: Result<engine::hub::Opened, Error>,
+    ) {
+        let Some(pending) = self.opening.remove(id) else {
+            return;
+        };
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(err) => {
+                if let Some(session) = pending.session {
+                    self.outbox.close(&session);
+                }
                 let error = self.error_out(&err);
                 self.refuse(id, &error);
                 return;
             }
         };
         let session = opened.handle.id().clone();
-        self.outbox.open(session.clone(), budget);
-        let settings = &opened.settings;
-        let reply = models::NewSessionReply {
-            session: schema::NewSessionResponse::new(schema::SessionId::new(session.to_shared()))
-                .modes(bridge::modes_out(settings))
-                .config_options(bridge::options_out(settings)),
-            models: bridge::models_out(settings),
-        };
-        self.answer(id, &reply);
+        self.outbox.open(session.clone(), pending.budget, Pace::Replay);
+        self.answer_opened(id, opening, &session, Ok(opened.settings));
+        self.outbox.set_pace(&session, Pace::Live);
         // Clients drop what comes for a session before they have its id, so it speaks only now.
         if opened.handle.send(engine::session::Command::Announce).is_err() {
             tracing::error!(%session, "a new session takes no commands");
         }
         let prompts = Window::new(self.limits.prompts_per_minute);
         self.sessions.insert(session, Entry { handle: opened.handle, turn: None, prompts });
+    }
+
+    /// Answers with the modes and options of a session, behind the history that was shown.
+    fn answer_opened(
+        &mut self,
+        id: &RequestId,
+        opening: Opening,
+        session: &SessionId,
+        settings: Result<Settings, Error>,
+    ) {
+        let settings = match settings {
+            Ok(settings) => settings,
+            Err(err) => return self.answer_in_order(session, id, &Err::<(), _>(err)),
+        };
+        let session_id = schema::SessionId::new(session.to_shared());
+        let modes = bridge::modes_out(&settings);
+        let options = bridge::options_out(&settings);
+        let models = bridge::models_out(&settings);
+        match opening {
+            Opening::New => {
+                let reply = schema::NewSessionResponse::new(session_id);
+                let reply = reply.modes(modes).config_options(options);
+                self.answer_in_order(session, id, &Ok(SessionReply { session: reply, models }));
+            }
+            Opening::Load => {
+                let reply = schema::LoadSessionResponse::new();
+                let reply = reply.modes(modes).config_options(options);
+                self.answer_in_order(session, id, &Ok(SessionReply { session: reply, models }));
+            }
+            Opening::Resume => {
+                let reply = schema::ResumeSessionResponse::new();
+                let reply = reply.modes(modes).config_options(options);
+                self.answer_in_order(session, id, &Ok(SessionReply { session: reply, models }));
+            }
+            Opening::Fork => {
+                let reply = schema::ForkSessionResponse::new(session_id);
+                let reply = reply.modes(modes).config_options(options);
+                self.answer_in_order(session, id, &Ok(SessionReply { session: reply, models }));
+            }
+        }
     }
 
     /// Hands the next batch to the writer if it is free.

@@ -40,12 +40,22 @@ pub(crate) struct Outbox {
     max_update: usize,
 }
 
+/// How fast a session may talk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// As fast as updates are allowed.
+    Live,
+    /// As fast as the client reads: a history that is shown again is not counted.
+    Replay,
+}
+
 struct Queue {
     items: VecDeque<Item>,
     /// How many of the items are not text: they and all before them must not wait.
     solid: usize,
     bucket: Bucket,
     budget: Arc<Semaphore>,
+    pace: Pace,
     is_ready: bool,
     is_closed: bool,
 }
@@ -97,18 +107,37 @@ impl Outbox {
         self.urgent.push_back(line);
     }
 
-    /// Makes room for a session and returns nothing before its first event.
-    pub(crate) fn open(&mut self, session: SessionId, budget: Arc<Semaphore>) {
-        let bucket = Bucket::new(self.updates_per_minute, Instant::now());
-        let queue = Queue {
+    /// Makes room for a session and returns its budget: that of before, if its last words still wait.
+    pub(crate) fn open(
+        &mut self,
+        session: SessionId,
+        budget: Arc<Semaphore>,
+        pace: Pace,
+    ) -> Arc<Semaphore> {
+        let queue = self.sessions.entry(session).or_insert_with(|| Queue {
             items: VecDeque::new(),
             solid: 0,
-            bucket,
+            bucket: Bucket::new(self.updates_per_minute, Instant::now()),
             budget,
+            pace,
             is_ready: false,
             is_closed: false,
-        };
-        self.sessions.insert(session, queue);
+        });
+        queue.is_closed = false;
+        queue.pace = pace;
+        Arc::clone(&queue.budget)
+    }
+
+    /// Changes how fast a session may talk.
+    pub(crate) fn set_pace(&mut self, session: &SessionId, pace: Pace) {
+        if let Some(queue) = self.sessions.get_mut(session) {
+            queue.pace = pace;
+        }
+    }
+
+    /// Tells whether there is room for what a session says.
+    pub(crate) fn has(&self, session: &SessionId) -> bool {
+        self.sessions.contains_key(session)
     }
 
     /// Forgets a session once all it said is written.
@@ -247,7 +276,7 @@ impl Queue {
     ) -> Option<Written> {
         let has_token = match self.items.front()?.what {
             What::Line(_) => true,
-            What::Event(_) | What::Text(..) => self.bucket.take(now),
+            What::Event(_) | What::Text(..) => self.pace == Pace::Replay || self.bucket.take(now),
         };
         if !has_token && self.solid == 0 {
             return None;

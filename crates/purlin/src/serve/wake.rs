@@ -1,6 +1,7 @@
 //! Why the dispatcher wakes: the closed list of everything that can reach it.
 
 use engine::hub::Opened;
+use engine::ports::Listing;
 use engine::session::Settings;
 use engine::words::{SessionId, StopReason};
 use engine::{Error, Event};
@@ -55,7 +56,12 @@ pub(crate) type TakeAnswer = Box<dyn FnOnce(Result<&RawValue, RpcError>) + Send>
 
 /// The answer to a call, by what was called.
 pub(crate) enum Answer {
-    Opened(Result<Opened, Error>),
+    Opened(Opening, Result<Opened, Error>),
+    /// A session that was open already was loaded or resumed.
+    Reopened(SessionId, Opening, Result<Settings, Error>),
+    Listed(Result<Listing, Error>),
+    Titled(SessionId, Result<String, Error>),
+    Deleted(SessionId, Result<(), Error>),
     Prompt(SessionId, Result<StopReason, Error>),
     /// `set_mode` and `set_model` answer with nothing, `set_config_option` with the whole list.
     Set(SessionId, Shape, Result<Settings, Error>),
@@ -67,4 +73,13 @@ pub(crate) enum Answer {
 pub(crate) enum Shape {
     Empty,
     Options,
+}
+
+/// How a session is opened, and so how that is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opening {
+    New,
+    Load,
+    Resume,
+    Fork,
 }

@@ -106,6 +106,10 @@ impl Editor for Watcher {
     fn elicit(&self, _: Form) -> BoxFuture<'_, Result<FormAnswer, EditorError>> {
         no()
     }
+
+    fn page_done(&self, _: &Page) -> BoxFuture<'_, ()> {
+        future::ready(()).boxed()
+    }
 }
 
 pub(crate) fn id(text: &str) -> SessionId {

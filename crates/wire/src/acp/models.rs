@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::schema::{Meta, NewSessionResponse, SessionId};
+use super::schema::{Meta, SessionId};
 
 /// A model that a session can use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,12 +42,12 @@ pub struct SetModelRequest {
     pub meta: Option<Meta>,
 }
 
-/// The answer to `session/new`, with the models beside what the schema has.
+/// The answer to `session/new` and its like, with the models beside what the schema has.
 #[derive(Debug, Serialize)]
-pub struct NewSessionReply {
+pub struct SessionReply<T> {
     /// What the schema has.
     #[serde(flatten)]
-    pub session: NewSessionResponse,
+    pub session: T,
     /// The models.
     pub models: ModelState,
 }

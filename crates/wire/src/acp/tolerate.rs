@@ -1,5 +1,8 @@
 //! Shapes that clients send and the schema does not have, put right before typed reading.
 
+use std::path::PathBuf;
+
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -38,6 +41,48 @@ fn is_about_servers(error: &RpcError) -> bool {
         data.and_then(|data| data[key].as_str()).unwrap_or_default()
     };
     text("path").starts_with("mcpServers") && !text("details").ends_with("is given twice")
+}
+
+/// The parameters of `session/load`, `session/resume` and `session/fork`.
+///
+/// The schema wants `cwd` everywhere and `mcpServers` in one of them; the older documents have neither, and a session
+/// that is kept knows its folder.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reopen {
+    /// The session.
+    pub session_id: schema::SessionId,
+    /// Its working folder, if it is another than before.
+    #[serde(default)]
+    pub cwd: Option<PathBuf>,
+    /// Further folders.
+    #[serde(default)]
+    pub additional_directories: Option<Vec<PathBuf>>,
+    /// Its MCP servers.
+    #[serde(skip)]
+    pub mcp_servers: Vec<schema::McpServer>,
+}
+
+/// Reads the parameters of a session that is opened again, in the forms of the older documents too.
+///
+/// # Errors
+/// -32602 with the field.
+pub fn reopen(params: Option<&RawValue>) -> Result<Reopen, RpcError> {
+    let mut request: Reopen = read(params)?;
+    let Some(Ok(Value::Object(mut members))) =
+        params.map(|params| serde_json::from_str(params.get()))
+    else {
+        return Ok(request);
+    };
+    let Some(Value::Array(mut servers)) = members.remove("mcpServers") else {
+        return Ok(request);
+    };
+    servers.iter_mut().for_each(mcp_server);
+    let text = json!({ "cwd": "/", "mcpServers": servers }).to_string();
+    let servers: schema::NewSessionRequest = serde_json::from_str(&text)
+        .map_err(|_| fault::explain::<schema::NewSessionRequest>(&text))?;
+    request.mcp_servers = servers.mcp_servers;
+    Ok(request)
 }
 
 fn mcp_server(server: &mut Value) {
@@ -92,6 +137,24 @@ mod tests {
     fn servers(params: &str) -> Value {
         let raw: &RawValue = serde_json::from_str(params).unwrap();
         serde_json::to_value(new_session(Some(raw)).unwrap().mcp_servers).unwrap()
+    }
+
+    // R: S2
+    #[test]
+    fn a_session_is_opened_again_with_its_id_alone() {
+        let reopen = |params: &str| reopen(Some(serde_json::from_str(params).unwrap()));
+        let bare = reopen(r#"{"sessionId":"s"}"#).unwrap();
+        assert_eq!((bare.cwd, bare.mcp_servers.len()), (None, 0));
+        let nothing = reopen(r#"{"sessionId":"s","cwd":null,"mcpServers":null}"#).unwrap();
+        assert_eq!((nothing.cwd, nothing.mcp_servers.len()), (None, 0));
+        let full = reopen(
+            r#"{"sessionId":"s","cwd":"/w","mcpServers":[{"name":"n","command":"c"}],"additionalDirectories":["/x"]}"#,
+        )
+        .unwrap();
+        assert_eq!(full.cwd, Some(PathBuf::from("/w")));
+        assert_eq!((full.mcp_servers.len(), full.additional_directories.unwrap().len()), (1, 1));
+        assert!(reopen("{}").is_err());
+        assert!(reopen(r#"{"sessionId":"s","mcpServers":[{}]}"#).is_err());
     }
 
     // R: S1
