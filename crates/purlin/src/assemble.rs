@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use engine::hub::HubOptions;
 use engine::script::{self, NoJournal, ScriptedModel, SystemClock};
+use engine::ports::Clock;
 use engine::session::ModelChoice;
 use engine::words::ModelId;
 use store::Store;
@@ -65,13 +66,24 @@ pub fn with_first(model: ScriptedModel, others: &[ModelChoice]) -> Arc<[ModelCho
 /// Makes the store of the user's sessions. Opens nothing yet.
 #[must_use]
 pub fn store(limits: &Limits) -> Store {
+    store_in(env::data_folder(), limits)
+}
+
+/// Makes a store in a folder, or in memory if there is none. Opens nothing yet.
+#[must_use]
+pub fn store_in(folder: Option<PathBuf>, limits: &Limits) -> Store {
     Store::new(store::Options {
-        folder: env::data_folder(),
+        folder,
         clock: Arc::new(SystemClock),
         max_history_bytes: limits.max_history_bytes,
         expire_days: limits.expire_days,
         late_for_tests: env::is_journal_late(),
     })
+}
+
+/// Returns an id that was never given before.
+pub(crate) fn fresh_id() -> String {
+    SystemClock.fresh_id()
 }
 
 fn from_file(model: &str) -> anyhow::Result<ModelChoice> {

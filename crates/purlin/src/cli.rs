@@ -7,6 +7,8 @@ use clap::{Parser, Subcommand};
 
 use crate::acp::{self, AcpOptions};
 use crate::run::{self, RunOptions};
+use crate::config::Config;
+use crate::sessions::{self, SessionsCommand};
 use crate::{env, log};
 
 /// A coding agent that editors drive over the Agent Client Protocol.
@@ -33,6 +35,11 @@ enum Command {
         /// Keep nothing of the sessions on disk
         #[arg(long)]
         forget: bool,
+    },
+    /// Look at the sessions that are kept, take them elsewhere, delete them
+    Sessions {
+        #[command(subcommand)]
+        command: SessionsCommand,
     },
     /// Ask one thing from the shell
     Run {
@@ -68,6 +75,11 @@ pub fn main() -> anyhow::Result<ExitCode> {
     log::start(cli.log.or_else(env::log_level).as_deref());
     match cli.command {
         Command::Acp { model, config, forget } => acp::run(AcpOptions { model, config, forget }),
+        Command::Sessions { command } => {
+            let (config, _) = Config::load(None);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(sessions::run(command, &config.limits))
+        }
         Command::Run { prompt, cwd, model, mode, json, allow, agent } => {
             let cwd =
                 cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;

@@ -15,3 +15,4 @@ mod rate;
 pub mod run;
 mod scope;
 pub mod serve;
+pub mod sessions;

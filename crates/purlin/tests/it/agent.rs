@@ -112,7 +112,7 @@ impl Start {
             }
             None => std::process::Command::new(program),
         };
-        command.arg("acp").arg("--config").arg(&config);
+        command.args(["acp", "--forget", "--config"]).arg(&config);
         command.arg("--model").arg(format!("script:{}", script.display()));
         if let Some(level) = self.log {
             command.args(["--log", level]);

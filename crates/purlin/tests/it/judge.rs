@@ -27,7 +27,7 @@ fn npm_sdk_client_is_satisfied() {
     );
     let output = std::process::Command::new("node")
         .current_dir(JUDGE)
-        .args(["judge.mjs", PURLIN, "acp", "--model", "script:judge.acp"])
+        .args(["judge.mjs", PURLIN, "acp", "--forget", "--model", "script:judge.acp"])
         .output()
         .expect("node is missing: run cargo xtask test");
     assert!(
@@ -42,7 +42,7 @@ fn npm_sdk_client_is_satisfied() {
 async fn rust_sdk_client_is_satisfied() {
     let folder = new_folder();
     let script = format!("script:{}", script_for(&folder).display());
-    let agent = AcpAgent::from_args([PURLIN, "acp", "--model", &script]).unwrap();
+    let agent = AcpAgent::from_args([PURLIN, "acp", "--forget", "--model", &script]).unwrap();
     let editor = Arc::new(Editor::default());
     let (updates, permissions) = (editor.clone(), editor.clone());
     let (reads, writes) = (editor.clone(), editor.clone());

@@ -60,9 +60,12 @@ async fn against_the_program(name: &str) {
         if let Some(config) = &stage.config {
             args.extend(["--config".to_owned(), config.display().to_string()]);
         }
-        let mut spec = process::Spec::new(env!("CARGO_BIN_EXE_purlin"), &stage.folder);
-        spec.args = args.into_iter().map(Into::into).collect();
-        spec
+        if !is_kept(name) {
+            args.push("--forget".to_owned());
+        }
+        process::Spec::new(env!("CARGO_BIN_EXE_purlin"), &stage.folder)
+            .args(args)
+            .env("XDG_DATA_HOME", stage.folder.with_file_name("data"))
     })
     .await
     .unwrap();
@@ -83,6 +86,11 @@ async fn in_process(name: &str) {
         .map_or_else(Config::default, |config| Config::from_value(config.clone()).0);
     let mut hub = purlin::assemble::hub_options(None).unwrap();
     hub.models = purlin::assemble::with_first(model, &hub.models);
+    let data = data_folder(name);
+    if is_kept(name) {
+        let store = purlin::assemble::store_in(Some(data.clone()), &config.limits);
+        hub.journal = std::sync::Arc::new(store);
+    }
     let (agent_in, client_out) = duplex(64 * 1024);
     let (client_in, agent_out) = duplex(64 * 1024);
     let mut tasks = JoinSet::new();
@@ -90,7 +98,20 @@ async fn in_process(name: &str) {
     let stop = CancellationToken::new();
     tasks.spawn(serve::serve(pipes, serve::Options { limits: config.limits, hub, stop }));
     let played = play(&transcript, &work, client_in, client_out).await;
+    if is_kept(name) {
+        std::fs::remove_dir_all(&data).unwrap();
+    }
     judge(&path, &transcript, &played);
+}
+
+/// Tells whether a transcript is about sessions that are kept. All others run without a store.
+fn is_kept(name: &str) -> bool {
+    name.starts_with("kept/")
+}
+
+fn data_folder(name: &str) -> PathBuf {
+    let name = name.replace('/', "-");
+    std::env::temp_dir().join(format!("purlin-{name}-{}", std::process::id()))
 }
 
 /// Connects two in-memory pipes to an agent in this process.
@@ -143,6 +164,12 @@ transcripts! {
     initialize_first_of_all = "initialize/first_of_all";
     initialize_handshake = "initialize/handshake";
     initialize_other_versions = "initialize/other_versions";
+    kept_continue = "kept/continue";
+    kept_fork_delete = "kept/fork_delete";
+    kept_handshake = "kept/handshake";
+    kept_list_title = "kept/list_title";
+    kept_load = "kept/load";
+    kept_not_found = "kept/not_found";
     prompt_answer = "prompt/answer";
     prompt_busy = "prompt/busy";
     prompt_cancel = "prompt/cancel";

@@ -1,0 +1,276 @@
+//! `purlin sessions`: look at what is kept, take it elsewhere, delete it.
+
+mod markdown;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, bail};
+use clap::{Subcommand, ValueEnum};
+use engine::ports::{Info, Journal, JournalError, Query, State};
+use engine::stamp::iso_8601;
+use engine::words::SessionId;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use store::Store;
+use store::record::Record;
+use store::replay::Replay;
+
+use crate::assemble;
+use crate::limits::Limits;
+
+/// What can be done with the sessions that are kept.
+#[derive(Debug, Subcommand)]
+pub enum SessionsCommand {
+    /// List them, the last used first
+    List {
+        /// Only those of this folder
+        #[arg(long, value_name = "FOLDER")]
+        cwd: Option<PathBuf>,
+        /// Print a line of JSON for each
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one as text
+    Show {
+        /// Its id, or the beginning of it
+        id: String,
+    },
+    /// Write one to a file or to stdout
+    Export {
+        /// Its id, or the beginning of it
+        id: String,
+        /// Markdown to read, JSON to import elsewhere
+        #[arg(long, value_enum, default_value = "markdown")]
+        format: Format,
+        /// The file to write, instead of stdout
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Take in one that was exported as JSON
+    Import {
+        /// The file
+        file: PathBuf,
+    },
+    /// Delete some
+    Delete {
+        /// Their ids, or the beginnings of them
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+    /// Delete those that are old, or the oldest until the rest is small enough
+    Prune {
+        /// Delete what was not used for so many days
+        #[arg(long, value_name = "DAYS", required_unless_present = "bytes")]
+        days: Option<u64>,
+        /// Delete the oldest until the rest has at most so many bytes
+        #[arg(long, value_name = "BYTES")]
+        bytes: Option<u64>,
+    },
+}
+
+/// What an export looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Markdown,
+    /// For `purlin sessions import`.
+    Json,
+}
+
+/// A session in a file.
+#[derive(Serialize, Deserialize)]
+struct Exported {
+    /// The version of this form.
+    purlin_session: u32,
+    id: String,
+    cwd: PathBuf,
+    title: Option<String>,
+    created_at: String,
+    updated_at: String,
+    /// As they are kept.
+    records: Vec<Box<RawValue>>,
+}
+
+/// Does what was asked.
+///
+/// # Errors
+/// Says what could not be done.
+pub async fn run(command: SessionsCommand, limits: &Limits) -> anyhow::Result<ExitCode> {
+    let store = assemble::store(limits);
+    if !store.outlives()
+        && let Some(problem) = store.problem()
+    {
+        bail!("sessions are not kept: {problem}");
+    }
+    match command {
+        SessionsCommand::List { cwd, json } => list(&store, cwd, json).await?,
+        SessionsCommand::Show { id } => {
+            let id = find(&store, &id).await?;
+            say(&as_markdown(&store, &id).await?)?;
+        }
+        SessionsCommand::Export { id, format, output } => {
+            let id = find(&store, &id).await?;
+            let text = match format {
+                Format::Markdown => as_markdown(&store, &id).await?,
+                Format::Json => as_json(&store, &id).await?,
+            };
+            match output {
+                Some(file) => std::fs::write(&file, text)
+                    .with_context(|| format!("{} cannot be written", file.display()))?,
+                None => say(&text)?,
+            }
+        }
+        SessionsCommand::Import { file } => say(&format!("{}\n", import(&store, file).await?))?,
+        SessionsCommand::Delete { ids } => {
+            for id in ids {
+                let id = find(&store, &id).await?;
+                store.delete(&id).await.with_context(|| format!("{id} was not deleted"))?;
+            }
+        }
+        SessionsCommand::Prune { days, bytes } => prune(&store, days, bytes).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn all(store: &Store, cwd: Option<PathBuf>) -> anyhow::Result<Vec<Info>> {
+    let mut found = Vec::new();
+    let mut cursor = None;
+    loop {
+        let listing = store.list(Query { cwd: cwd.clone(), cursor }).await?;
+        found.extend(listing.sessions);
+        cursor = listing.next;
+        if cursor.is_none() {
+            return Ok(found);
+        }
+    }
+}
+
+/// Finds a session by its id or the beginning of it.
+async fn find(store: &Store, id: &str) -> anyhow::Result<SessionId> {
+    let found = all(store, None).await?;
+    if let Some(info) = found.iter().find(|info| info.id.as_str() == id) {
+        return Ok(info.id.clone());
+    }
+    let mut fits = found.iter().filter(|info| info.id.as_str().starts_with(id));
+    match (fits.next(), fits.next()) {
+        (Some(one), None) => Ok(one.id.clone()),
+        (Some(_), Some(_)) => bail!("several sessions begin with {id}"),
+        (None, _) => bail!("there is no session {id}"),
+    }
+}
+
+async fn list(store: &Store, cwd: Option<PathBuf>, json: bool) -> anyhow::Result<()> {
+    let cwd = match cwd {
+        Some(cwd) => Some(cwd.canonicalize().with_context(|| cwd.display().to_string())?),
+        None => None,
+    };
+    let mut text = String::new();
+    for info in all(store, cwd).await? {
+        let state = store::index::state_in(info.state);
+        let updated = iso_8601(info.updated);
+        if json {
+            let line = serde_json::json!({
+                "id": info.id.as_str(), "title": info.title, "cwd": info.cwd, "state": state,
+                "createdAt": iso_8601(info.created), "updatedAt": updated, "bytes": info.bytes,
+            });
+            text.push_str(&format!("{line}\n"));
+        } else {
+            let title = info.title.as_deref().unwrap_or("(no title)");
+            let cwd = info.cwd.display();
+            text.push_str(&format!("{}  {updated}  {state:<9}  {title}  ({cwd})\n", info.id));
+        }
+    }
+    say(&text)
+}
+
+async fn as_markdown(store: &Store, id: &SessionId) -> anyhow::Result<String> {
+    let info = store.find(id).await?;
+    let mut replay = Replay::default();
+    for stored in store.records(id).await? {
+        replay.feed(&stored);
+    }
+    replay.close();
+    let mut events = replay.take_events();
+    let replayed = replay.finish();
+    events.extend(replayed.events);
+    Ok(markdown::print(&info, &events, &replayed.problems))
+}
+
+async fn as_json(store: &Store, id: &SessionId) -> anyhow::Result<String> {
+    let info = store.find(id).await?;
+    let mut records = Vec::new();
+    for stored in store.records(id).await? {
+        match String::from_utf8(stored.record.body).map(RawValue::from_string) {
+            Ok(Ok(record)) => records.push(record),
+            Ok(Err(_)) | Err(_) => eprintln!("record {} is damaged and is left out", stored.seq),
+        }
+    }
+    let exported = Exported {
+        purlin_session: 1,
+        id: info.id.to_string(),
+        cwd: info.cwd,
+        title: info.title,
+        created_at: iso_8601(info.created),
+        updated_at: iso_8601(info.updated),
+        records,
+    };
+    Ok(format!("{}\n", serde_json::to_string_pretty(&exported)?))
+}
+
+/// Takes in a session, under its own id if that is free.
+async fn import(store: &Store, file: PathBuf) -> anyhow::Result<SessionId> {
+    let text = std::fs::read_to_string(&file)
+        .with_context(|| format!("{} cannot be read", file.display()))?;
+    let exported: Exported = serde_json::from_str(&text)
+        .with_context(|| format!("{} is no exported session", file.display()))?;
+    let mut records = Vec::new();
+    for record in &exported.records {
+        match serde_json::from_str::<Record>(record.get()) {
+            Ok(Record::Own { .. }) => {}
+            Ok(record) => records.push(record),
+            Err(_) => eprintln!("a record of a kind this version does not know is left out"),
+        }
+    }
+    let own = SessionId::new(exported.id);
+    let id = match store.find(&own).await {
+        Err(JournalError::NotFound) => own,
+        Ok(_) | Err(_) => SessionId::new(assemble::fresh_id()),
+    };
+    store.create(&id, &exported.cwd).await?;
+    store.import(&id, records).await?;
+    if let Some(title) = exported.title {
+        store.set_title(&id, &title).await?;
+    }
+    store.leave(&id, State::Paused).await?;
+    Ok(id)
+}
+
+/// Deletes what is old, then the oldest of what is too much. What somebody has open stays.
+async fn prune(store: &Store, days: Option<u64>, bytes: Option<u64>) -> anyhow::Result<()> {
+    let now = SystemTime::now();
+    let mut kept = 0;
+    let mut deleted = 0;
+    for info in all(store, None).await? {
+        let age = now.duration_since(info.updated).unwrap_or_default();
+        let is_old = days.is_some_and(|days| age > Duration::from_secs(days * 86_400));
+        let is_too_much = bytes.is_some_and(|bytes| kept + info.bytes > bytes);
+        if (is_old || is_too_much) && info.state != State::Active {
+            store.delete(&info.id).await?;
+            deleted += 1;
+        } else {
+            kept += info.bytes;
+        }
+    }
+    say(&format!("{deleted} sessions deleted\n"))
+}
+
+fn say(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough, as `head` has.
+        Err(err) if err.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}

@@ -1,0 +1,98 @@
+//! A session as Markdown: what was said and done, for people.
+
+use engine::Event;
+use engine::ports::Info;
+use engine::stamp::iso_8601;
+use engine::words::{Block, Contents, PlanStatus, ToolContent, ToolStatus};
+
+/// Prints a session.
+pub(super) fn print(info: &Info, events: &[Event], problems: &[String]) -> String {
+    let title = info.title.as_deref().unwrap_or("Session");
+    let updated = iso_8601(info.updated);
+    let mut out = format!("# {title}\n\n{} · {} · {updated}\n", info.id, info.cwd.display());
+    for problem in problems {
+        out.push_str(&format!("\n> {problem}\n"));
+    }
+    let mut speaker = "";
+    for event in events {
+        let now = if matches!(event, Event::User { .. }) { "You" } else { "Purlin" };
+        let part = part(event);
+        if part.is_empty() {
+            continue;
+        }
+        if now != speaker {
+            out.push_str(&format!("\n## {now}\n"));
+            speaker = now;
+        }
+        out.push_str(&format!("\n{}\n", part.trim_end()));
+    }
+    out
+}
+
+fn part(event: &Event) -> String {
+    match event {
+        Event::User { block, .. } | Event::Block { block, .. } => block_text(block),
+        Event::Text { text, .. } => text.clone(),
+        Event::Thought { text, .. } | Event::CompactionSummary { text, .. } => quoted(text),
+        Event::ToolCall(call) => {
+            let mut text = format!("**{}** (`{}`)\n", call.title, call.name);
+            text.extend(call.content.iter().map(content_text));
+            text
+        }
+        Event::ToolUpdate(_, update) => {
+            let shown: String = update.content.iter().flatten().map(content_text).collect();
+            match update.status {
+                Some(ToolStatus::Failed) => format!("Failed.\n{shown}"),
+                Some(ToolStatus::Completed | ToolStatus::Pending | ToolStatus::InProgress)
+                | None => shown,
+            }
+        }
+        Event::Plan(entries) => entries
+            .iter()
+            .map(|entry| {
+                let mark = if entry.status == PlanStatus::Completed { "x" } else { " " };
+                format!("- [{mark}] {}\n", entry.content)
+            })
+            .collect(),
+        Event::Commands(_)
+        | Event::Mode(_)
+        | Event::Settings(_)
+        | Event::Info { .. }
+        | Event::Usage { .. }
+        | Event::Notice { .. }
+        | Event::Compaction { .. } => String::new(),
+    }
+}
+
+fn block_text(block: &Block) -> String {
+    match block {
+        Block::Text(text) => text.clone(),
+        Block::Image(_) => "*(an image)*".to_owned(),
+        Block::Audio(_) => "*(a sound)*".to_owned(),
+        Block::Link { uri, name } => format!("[{name}]({uri})"),
+        Block::Resource { uri, contents: Contents::Text(text), .. } => {
+            format!("{uri}:\n{}", fenced(text))
+        }
+        Block::Resource { uri, contents: Contents::Blob(_), .. } => uri.clone(),
+    }
+}
+
+fn content_text(content: &ToolContent) -> String {
+    match content {
+        ToolContent::Block(Block::Text(text)) => fenced(text),
+        ToolContent::Block(block) => format!("\n{}\n", block_text(block)),
+        ToolContent::Diff { path, new, .. } => format!("\n{}:\n{}", path.display(), fenced(new)),
+        ToolContent::Terminal(_) => String::new(),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    text.lines().map(|line| format!("> {line}\n")).collect()
+}
+
+/// A code block whose fence is longer than any in the text.
+fn fenced(text: &str) -> String {
+    let longest = text.split(|character| character != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("\n{fence}\n{}\n{fence}\n", text.trim_end())
+}
