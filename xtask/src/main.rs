@@ -22,6 +22,8 @@ usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
            --quick leaves out the checks of format and lints
        cargo xtask tidy
            check the house rules
+       cargo xtask crash [--runs N]
+           kill the program N times (2000 if not given) while it works, and compare what it still knows
        cargo xtask draw FILE.acp
            print a transcript as a Mermaid sequence diagram
        cargo xtask bench [NAME | --instructions [--write]]
@@ -47,6 +49,8 @@ fn obey(arguments: &[String]) -> Result<bool> {
     match words.as_slice() {
         ["test", rest @ ..] => suite::run(&suite::Options::parse(rest)?),
         ["tidy"] => print_tidy(),
+        ["crash"] => suite::crash(2000),
+        ["crash", "--runs", runs] => suite::crash(runs.parse().context("--runs needs a number")?),
         ["draw", file] => print_drawing(Path::new(file)),
         ["bench", rest @ ..] => bench::run(&bench::Options::parse(rest)?),
         ["help" | "--help" | "-h"] => {

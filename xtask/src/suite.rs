@@ -50,6 +50,15 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(is_clean && has_passed)
 }
 
+/// Kills the program so many times and says whether it remembered all it had shown.
+pub(crate) fn crash(runs: usize) -> Result<bool> {
+    needs::test_runner()?;
+    let runs = format!("PURLIN_CRASH_RUNS={runs}");
+    let test = ["--package", "purlin", "--no-capture", "crash"];
+    let words = ["env", &runs, "cargo", "nextest", "run"];
+    program::succeeds(&words.into_iter().chain(test).collect::<Vec<_>>())
+}
+
 fn check_source() -> Result<bool> {
     needs::rust_components()?;
     let is_formatted = program::succeeds(&["cargo", "fmt", "--all", "--check"])?;

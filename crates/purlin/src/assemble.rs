@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use engine::hub::HubOptions;
-use engine::script::{self, NoJournal, ScriptedModel, SystemClock};
 use engine::ports::Clock;
+use engine::script::{self, NoJournal, ScriptedModel, SystemClock};
 use engine::session::ModelChoice;
 use engine::words::ModelId;
 use store::Store;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::acp::{self, AcpOptions};
-use crate::run::{self, RunOptions};
 use crate::config::Config;
+use crate::run::{self, RunOptions};
 use crate::sessions::{self, SessionsCommand};
 use crate::{env, log};
 

@@ -9,6 +9,7 @@
 )]
 
 mod agent;
+mod crash;
 mod ends;
 mod hostile;
 mod judge;

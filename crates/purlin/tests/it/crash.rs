@@ -1,0 +1,261 @@
+//! Kills: the program is killed at random moments while it streams and works, started again, and asked what it knows.
+//!
+//! Whatever the client had read must be there: nothing lost, nothing twice, nothing in another order, and the session
+//! free at once. `cargo xtask crash --runs N` asks for more kills than the test run makes.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+/// How many kills a test run makes.
+const RUNS: usize = 60;
+
+// R: S9
+#[test]
+fn nothing_that_was_shown_is_lost_by_a_kill() {
+    let asked = std::env::var_os("PURLIN_CRASH_RUNS").and_then(|runs| runs.into_string().ok());
+    let runs = asked.and_then(|runs| runs.parse().ok()).unwrap_or(RUNS);
+    let tally = kill_again_and_again(runs, Journal::First);
+    eprintln!("{} kills, {} of them in a turn", tally.kills, tally.cut_short);
+    assert_eq!(tally.kills, runs);
+    assert_eq!(tally.problems, Vec::<String>::new());
+    assert!(tally.cut_short > runs / 4, "too few kills hit a turn that ran: {tally:?}");
+}
+
+/// The comparison is worth something only if it sees the mistake that it is there for.
+#[test]
+fn a_journal_that_is_written_after_sending_is_found_out() {
+    let tally = kill_again_and_again(8, Journal::Late);
+    assert!(tally.problems.iter().any(|problem| problem.contains("lost")), "{tally:?}");
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Journal {
+    First,
+    Late,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    kills: usize,
+    /// How many of them hit a turn that still ran.
+    cut_short: usize,
+    problems: Vec<String>,
+}
+
+fn kill_again_and_again(runs: usize, journal: Journal) -> Tally {
+    let folder = Folder::new(match journal {
+        Journal::First => "first",
+        Journal::Late => "late",
+    });
+    std::fs::write(folder.0.join("script.acp"), script()).unwrap();
+    let config = json!({ "limits": { "updates_per_minute": 0 } });
+    std::fs::write(folder.0.join("purlin.json"), config.to_string()).unwrap();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut tally = Tally::default();
+    let mut last: Option<(String, Vec<Value>)> = None;
+    for run in 0..=runs {
+        let mut agent = Agent::start(&folder.0, journal);
+        agent.call("initialize", &json!({ "protocolVersion": 1 }));
+        if let Some((session, shown)) = last.take() {
+            let (reply, replayed) = agent.call("session/load", &json!({ "sessionId": session }));
+            match reply.get("error") {
+                Some(error) => tally.problems.push(format!("run {run}: cannot be loaded: {error}")),
+                None => compare(run, &shown, &replayed, &mut tally.problems),
+            }
+        }
+        if run == runs {
+            agent.kill();
+            break;
+        }
+        let params = json!({ "cwd": folder.0, "mcpServers": [] });
+        let (reply, _) = agent.call("session/new", &params);
+        let session = reply["result"]["sessionId"].as_str().unwrap().to_owned();
+        let prompt = [json!({ "type": "text", "text": "go" })];
+        agent.send("session/prompt", &json!({ "sessionId": session, "prompt": prompt }));
+        let (shown, has_ended) = agent.kill_after(random.below(40), random.below(20_000));
+        tally.kills += 1;
+        tally.cut_short += usize::from(!has_ended);
+        last = Some((session, shown));
+    }
+    tally
+}
+
+/// Numbered words, so that each can be missed, with tools between them.
+fn script() -> String {
+    let mut lines = String::new();
+    for answer in 0..4 {
+        for word in 0..250 {
+            lines.push_str(&format!("model text \"{} \"\n", answer * 250 + word));
+            if word % 50 == 49 {
+                lines.push_str("model wait 1\n");
+            }
+        }
+        if answer < 3 {
+            lines.push_str("model tool make_plan {\"entries\":[\"Look\",\"Leap\"]}\n");
+        }
+    }
+    // Every session of a process begins at the start of the script.
+    lines.push_str("model loop\n");
+    lines
+}
+
+/// Looks for everything that was shown in what is replayed, in order. What was kept and not yet shown may follow.
+fn compare(run: usize, shown: &[Value], replayed: &[Value], problems: &mut Vec<String>) {
+    let (shown, replayed) = (joined(shown), joined(replayed));
+    let said: String = replayed.iter().filter_map(text_of).collect();
+    let numbers: Vec<usize> =
+        said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    if !numbers.iter().copied().eq(0..numbers.len()) {
+        problems.push(format!("run {run}: words are doubled, missing or out of order: {said}"));
+    }
+    for (index, update) in shown.iter().enumerate() {
+        let is_last = index + 1 == shown.len();
+        let is_there = match (replayed.get(index), text_of(update)) {
+            (Some(found), Some(text)) if is_last => {
+                found["messageId"] == update["messageId"]
+                    && text_of(found).is_some_and(|found| found.starts_with(text))
+            }
+            (Some(found), _) => found == update,
+            (None, _) => false,
+        };
+        if !is_there {
+            problems.push(format!(
+                "run {run}: lost: update {index} was shown as {update}, and is kept as {:?}",
+                replayed.get(index)
+            ));
+            return;
+        }
+    }
+}
+
+/// Leaves out what is no part of the conversation, and joins neighbouring pieces of a message.
+fn joined(updates: &[Value]) -> Vec<Value> {
+    let mut out: Vec<Value> = Vec::new();
+    for update in updates {
+        let kind = update["sessionUpdate"].as_str().unwrap_or_default();
+        if !["agent_message_chunk", "tool_call", "tool_call_update", "plan"].contains(&kind) {
+            continue;
+        }
+        if let (Some(last), Some(text)) = (out.last_mut(), text_of(update))
+            && last["messageId"] == update["messageId"]
+            && let Some(before) = text_of(last)
+        {
+            last["content"]["text"] = json!(format!("{before}{text}"));
+            continue;
+        }
+        out.push(update.clone());
+    }
+    out
+}
+
+fn text_of(update: &Value) -> Option<&str> {
+    (update["sessionUpdate"] == "agent_message_chunk")
+        .then(|| update["content"]["text"].as_str())?
+}
+
+struct Agent {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    last_id: u64,
+}
+
+impl Agent {
+    #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
+    fn start(folder: &Path, journal: Journal) -> Agent {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_purlin"));
+        command.arg("acp").arg("--config").arg(folder.join("purlin.json"));
+        command.arg("--model").arg(format!("script:{}", folder.join("script.acp").display()));
+        command.env("XDG_DATA_HOME", folder.join("data"));
+        if journal == Journal::Late {
+            command.env("PURLIN_TEST_LATE_JOURNAL", "1");
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Agent { child, input, output: BufReader::new(output), last_id: 0 }
+    }
+
+    fn send(&mut self, method: &str, params: &Value) {
+        self.last_id += 1;
+        let id = self.last_id;
+        let call = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        writeln!(self.input, "{call}").unwrap();
+    }
+
+    /// Calls and returns the reply, with the updates that came before it.
+    fn call(&mut self, method: &str, params: &Value) -> (Value, Vec<Value>) {
+        self.send(method, params);
+        let mut updates = Vec::new();
+        loop {
+            let message = self.read().expect("the agent ended");
+            if message["id"] == self.last_id {
+                return (message, updates);
+            }
+            updates.push(message["params"]["update"].clone());
+        }
+    }
+
+    /// Reads a line. One that was not written whole was not read.
+    fn read(&mut self) -> Option<Value> {
+        let mut line = Vec::new();
+        self.output.read_until(b'\n', &mut line).unwrap();
+        line.ends_with(b"\n").then(|| serde_json::from_slice(&line).unwrap())
+    }
+
+    /// Reads so many lines, spins a little, kills, and reads what was sent until then.
+    fn kill_after(mut self, lines: u64, spins: u64) -> (Vec<Value>, bool) {
+        let mut seen = Vec::new();
+        let mut has_ended = false;
+        while (seen.len() as u64) < lines && !has_ended {
+            let message = self.read().expect("the agent ended by itself");
+            has_ended = message["id"] == self.last_id;
+            seen.push(message);
+        }
+        (0..spins).for_each(|_| std::hint::spin_loop());
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        while let Some(message) = self.read() {
+            has_ended |= message["id"] == self.last_id;
+            seen.push(message);
+        }
+        let updates = seen.into_iter().map(|message| message["params"]["update"].clone());
+        (updates.collect(), has_ended)
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// The same moments in every run of the test.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let name = format!("purlin-crash-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
