@@ -113,6 +113,11 @@ mod tests {
         expect![[r#"
             -31900 Session not found · session_not_found · There is no such session; open one with session/new
             -31902 Session locked · turn_running · The session already runs a turn; wait for it or cancel it
+            -31902 Session locked · open_elsewhere · The session is open in process 4711 on host; close it there first
+            -31901 Session expired · session_expired · The session was not used for 30 days and is not opened any more
+            -32600 Invalid Request · history_full · the session has reached 104857600 bytes; it still loads, but takes no more
+            -32600 Invalid Request · read_only · the sessions were written by a newer version
+            -32602 Invalid params · bad_cursor · the cursor is none that session/list gave
             -32003 Too many requests · too_many_sessions · 1000 sessions are open; close one first
             -32602 Invalid params · no_such_mode · There is no such mode; session/new lists the modes
             -32602 Invalid params · no_such_model · There is no such model; session/new lists the models

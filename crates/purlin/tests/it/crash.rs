@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::{Value, json};
 
 /// How many kills a test run makes.
-const RUNS: usize = 60;
+const RUNS: usize = 200;
 
 // R: S9
 #[test]
