@@ -1,0 +1,162 @@
+//! What keeping costs: CPU per update while text streams, loading against a bare loop, listing many sessions.
+//!
+//! `cargo run --release -p store --example cost`. Prints; checks nothing.
+
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for a person to look at")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::Event;
+use engine::ports::{Journal, PromptKind, Query, Record, State};
+use engine::script::SystemClock;
+use engine::words::{Block, MessageId, Prompt, SessionId, StopReason, ToolCallId, ToolUpdate};
+use store::{Options, Store};
+
+const UPDATES: usize = 20_000;
+
+fn options(folder: &Path) -> Options {
+    Options {
+        folder: Some(folder.to_owned()),
+        clock: Arc::new(SystemClock),
+        max_history_bytes: 0,
+        expire_days: 0,
+        late_for_tests: false,
+    }
+}
+
+/// The time this process has spent on all its threads.
+fn cpu() -> Duration {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = text.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 10)
+}
+
+fn memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+}
+
+fn text(number: usize) -> Event {
+    Event::Text { message: MessageId::new("m"), text: format!("word {number} ") }
+}
+
+async fn begin(store: &Store, session: &SessionId) {
+    store.create(session, Path::new("/w")).await.unwrap();
+    prompt(store, session).await;
+}
+
+async fn prompt(store: &Store, session: &SessionId) {
+    let prompt = Prompt { blocks: vec![Block::Text("go".to_owned())] };
+    let message = MessageId::new("u");
+    let kind = PromptKind::Message;
+    store
+        .append(session, Record::Prompt { message: &message, prompt: &prompt, kind })
+        .await
+        .unwrap();
+}
+
+async fn end(store: &Store, session: &SessionId) {
+    store.append(session, Record::TurnEnd(Some(StopReason::EndTurn))).await.unwrap();
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let folder = std::env::temp_dir().join(format!("purlin-cost-{}", std::process::id()));
+    let store = Store::new(options(&folder));
+    let session = SessionId::new("stream");
+    begin(&store, &session).await;
+    let (began, before) = (Instant::now(), cpu());
+    for round in 0..10 {
+        for number in 0..UPDATES {
+            store
+                .keep(&session, text(round * UPDATES + number), Some(Box::new(drop)))
+                .await
+                .unwrap();
+        }
+    }
+    end(&store, &session).await;
+    let per = |time: Duration| time.as_secs_f64() * 1e6 / (10 * UPDATES) as f64;
+    println!(
+        "streamed text: {:.2} µs CPU, {:.2} µs wall an update",
+        per(cpu() - before),
+        per(began.elapsed())
+    );
+
+    let turns = SessionId::new("turns");
+    begin(&store, &turns).await;
+    for turn in 0..1000 {
+        for number in 0..18 {
+            // Another message each time, so that nothing is joined: the worst case for the load.
+            let message = MessageId::new(format!("m{turn}-{number}"));
+            let text = format!("some words of an answer, number {number} of turn {turn}");
+            store.keep(&turns, Event::Text { message, text }, None).await.unwrap();
+        }
+        let update = ToolUpdate { raw_output: Some("x".into()), ..ToolUpdate::default() };
+        let event = Event::ToolUpdate(ToolCallId::new("t"), Box::new(update));
+        store.keep(&turns, event, None).await.unwrap();
+        end(&store, &turns).await;
+        prompt(&store, &turns).await;
+    }
+    let began = Instant::now();
+    let remembered = store.load(&turns, None).await.unwrap();
+    let loaded = began.elapsed();
+    let lines: Vec<Vec<u8>> =
+        store.records(&turns).await.unwrap().into_iter().map(|stored| stored.record.body).collect();
+    let file = folder.join("lines");
+    std::fs::write(&file, lines.join(&b'\n')).unwrap();
+    let began = Instant::now();
+    let mut out = Vec::new();
+    for line in std::fs::read(&file).unwrap().split(|byte| *byte == b'\n') {
+        let value: serde_json::Value = serde_json::from_slice(line).unwrap();
+        serde_json::to_writer(&mut out, &value).unwrap();
+    }
+    println!(
+        "load of {} records: {loaded:?}, {} messages; bare loop: {:?}",
+        lines.len(),
+        remembered.history.len(),
+        began.elapsed()
+    );
+
+    for number in 0..10_000 {
+        let session = SessionId::new(format!("s{number}"));
+        store.create(&session, Path::new("/w")).await.unwrap();
+        store.leave(&session, State::Paused).await.unwrap();
+    }
+    let began = Instant::now();
+    let mut query = Query::default();
+    let mut count = 0;
+    loop {
+        let listing = store.list(query.clone()).await.unwrap();
+        count += listing.sessions.len();
+        query.cursor = listing.next;
+        if query.cursor.is_none() {
+            break;
+        }
+    }
+    println!("listing {count} sessions: {:?}", began.elapsed());
+    let large = SessionId::new("large");
+    begin(&store, &large).await;
+    for number in 0..1000 {
+        let message = MessageId::new(format!("m{number}"));
+        store
+            .keep(&large, Event::Text { message, text: "z".repeat(100 * 1024) }, None)
+            .await
+            .unwrap();
+    }
+    end(&store, &large).await;
+    store.leave(&large, State::Paused).await.unwrap();
+    let before = memory();
+    let began = Instant::now();
+    let remembered = store.load(&large, None).await.unwrap();
+    println!(
+        "load of 100 MB: {:?}, memory at its highest {before} → {} MB, {} messages",
+        began.elapsed(),
+        memory(),
+        remembered.history.len()
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+}
