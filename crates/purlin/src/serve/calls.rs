@@ -178,7 +178,7 @@ impl Dispatcher {
                 if let Command::Replay { reply, .. } = command {
                     reply.forget();
                 }
-                self.error_out(&Error::Busy(session))
+                crowded()
             });
         }
         self.open(id, opening, Start::Load { session, cwd, show }, more)
@@ -240,7 +240,7 @@ impl Dispatcher {
             if let Command::SetTitle(_, reply) = command {
                 reply.forget();
             }
-            self.error_out(&Error::Busy(session))
+            crowded()
         })
     }
 
