@@ -49,16 +49,22 @@ const TABLE: [i64; 21] = [
 /// Those that a call of a known method may get without a fault of ours.
 const CALLERS_FAULT: [i64; 6] = [-32602, -32600, -32000, -32003, -31900, -31902];
 
-const METHODS: [(&str, usize); 9] = [
+const METHODS: [(&str, usize); 15] = [
     ("initialize", 10 * 1024),
     ("authenticate", 1024 * 1024),
     ("logout", 1024 * 1024),
     ("session/new", 50 * 1024),
+    ("session/load", 50 * 1024),
+    ("session/resume", 50 * 1024),
+    ("session/fork", 50 * 1024),
+    ("session/list", 1024 * 1024),
     ("session/prompt", 11 * 1024 * 1024),
     ("session/set_mode", 1024 * 1024),
     ("session/set_model", 1024 * 1024),
     ("session/set_config_option", 1024 * 1024),
+    ("session/set_title", 1024 * 1024),
     ("session/close", 1024 * 1024),
+    ("session/delete", 1024 * 1024),
 ];
 const NOTES: [&str; 2] = ["session/cancel", "$/cancel_request"];
 const ENVELOPE: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
@@ -140,7 +146,6 @@ fn call(method: &str, id: &str, params: Option<&str>, length: usize) -> Expected
         Some((_, limit)) => *limit,
         None if method.starts_with("fs/") => 10 * 1024 * 1024,
         None if method == "session/update" => 100 * 1024,
-        None if ["session/load", "session/resume", "session/fork"].contains(&method) => 50 * 1024,
         None => 1024 * 1024,
     };
     if length > limit {
