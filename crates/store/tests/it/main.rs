@@ -1,5 +1,10 @@
 //! The store from outside: every backend by one suite, sessions through crashes, files that were damaged.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests are tests, too, which clippy does not see"
+)]
+
 mod backends;
 mod faults;
 mod folder;
