@@ -8,4 +8,5 @@
 mod backends;
 mod faults;
 mod folder;
+mod pause;
 mod sessions;

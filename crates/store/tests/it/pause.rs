@@ -1,0 +1,69 @@
+//! A session that nobody uses: out of memory after a while, and back with the next prompt.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::Reply;
+use engine::hub::{Hub, HubCommand, HubOptions, Start};
+use engine::ports::{Editor, Journal, State};
+use engine::script::{ScriptedModel, SystemClock};
+use engine::session::{Command, ModelChoice, SessionHandle};
+use engine::words::{Block, ModelId, Prompt, SessionId, StopReason};
+use store::Store;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::folder::Folder;
+use crate::sessions::{Watcher, load, options};
+
+async fn prompt(handle: &SessionHandle, text: &str) -> StopReason {
+    let (sender, answer) = oneshot::channel();
+    let reply = Reply::new(move |outcome| drop(sender.send(outcome)));
+    let prompt = Prompt { blocks: vec![Block::Text(text.to_owned())] };
+    let cancel = CancellationToken::new();
+    assert!(handle.send(Command::Prompt { prompt, cancel, reply }).is_ok());
+    answer.await.unwrap().unwrap()
+}
+
+// R: S6, S7
+#[tokio::test(start_paused = true)]
+async fn an_idle_session_is_paused_and_comes_back() {
+    let folder = Folder::new();
+    let store = Arc::new(Store::new(options(folder.path())));
+    let script = "model text \"one\"\nmodel end\nmodel text \"two\"";
+    let model = ModelChoice {
+        id: ModelId::new("m"),
+        name: String::new(),
+        context_size: 1000,
+        model: Arc::new(ScriptedModel::parse(script).unwrap()),
+    };
+    let (hub, hub_handle) = Hub::new(HubOptions {
+        models: vec![model].into(),
+        tools: Arc::new([]),
+        journal: Arc::clone(&store) as Arc<dyn Journal>,
+        clock: Arc::new(SystemClock),
+        max_requests_per_turn: 5,
+        no_progress: Duration::from_secs(60),
+        max_sessions: 10,
+        idle_pause: Duration::from_secs(7200),
+    });
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(hub.run());
+    let (sender, opened) = oneshot::channel();
+    let reply = Reply::new(move |outcome| drop(sender.send(outcome)));
+    let editor = |_: SessionId, _: &Path| Arc::new(Watcher::default()) as Arc<dyn Editor>;
+    let start = Start::New { cwd: PathBuf::from("/w") };
+    hub_handle.send(HubCommand::Open { start, editor: Box::new(editor), reply });
+    let handle = opened.await.unwrap().unwrap().handle;
+    let session = handle.id().clone();
+
+    assert_eq!(prompt(&handle, "first").await, StopReason::EndTurn);
+    tokio::time::sleep(Duration::from_secs(7300)).await;
+    assert_eq!(store.find(&session).await.unwrap().state, State::Paused);
+    assert_eq!(prompt(&handle, "second").await, StopReason::EndTurn);
+    let (remembered, events) = load(&store, &session).await;
+    assert_eq!((remembered.history.len(), events.len()), (4, 4));
+    drop((handle, hub_handle));
+    assert!(tasks.join_next().await.unwrap().is_ok());
+}
