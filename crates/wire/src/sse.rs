@@ -1,0 +1,332 @@
+//! Server-sent events: bytes in any chunking to whole events.
+//!
+//! Does no IO and knows no provider. An event that outgrows its cap is skipped and reported, never held.
+
+use memchr::memchr2;
+
+/// The longest event that is kept, in bytes of data.
+pub const MAX_EVENT: usize = 4 * 1024 * 1024;
+
+/// One event.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SseEvent<'a> {
+    /// Its name; empty where the stream gives none.
+    pub name: &'a str,
+    /// Its data; lines are joined by line feeds.
+    pub data: &'a str,
+}
+
+/// An event was longer than the cap and is lost; the stream goes on behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an event is longer than {limit} bytes")]
+pub struct TooLong {
+    /// The cap.
+    pub limit: usize,
+}
+
+/// Splits a byte stream into events, holding no more than one of them.
+#[derive(Debug)]
+pub struct SseDecoder {
+    limit: usize,
+    buffer: Vec<u8>,
+    /// Where the line in hand starts in `buffer`.
+    start: usize,
+    /// How far `buffer` has been searched for a line end.
+    searched: usize,
+    /// Set behind a carriage return: a line feed that follows belongs to it.
+    after_return: bool,
+    /// Set until the first line has been seen: it may begin with a byte order mark.
+    is_first_line: bool,
+    name: Vec<u8>,
+    data: Vec<u8>,
+    has_data: bool,
+    /// Set while an event that is too long passes by.
+    skipping: bool,
+    /// Set while the rest of a line that is too long passes by.
+    skipping_line: bool,
+    /// Set when the event in hand was given away: what is held of it can go.
+    is_handed_out: bool,
+}
+
+impl Default for SseDecoder {
+    fn default() -> SseDecoder {
+        SseDecoder::new(MAX_EVENT)
+    }
+}
+
+impl SseDecoder {
+    /// Makes a decoder that keeps events of at most `limit` bytes.
+    #[must_use]
+    pub fn new(limit: usize) -> SseDecoder {
+        SseDecoder {
+            limit,
+            buffer: Vec::new(),
+            start: 0,
+            searched: 0,
+            after_return: false,
+            is_first_line: true,
+            name: Vec::new(),
+            data: Vec::new(),
+            has_data: false,
+            skipping: false,
+            skipping_line: false,
+            is_handed_out: false,
+        }
+    }
+
+    /// Takes the next bytes. Call [`SseDecoder::next_event`] until it returns `None` before the next feed.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if self.start > 0 {
+            self.buffer.drain(..self.start);
+            self.searched -= self.start;
+            self.start = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Returns the next event, or `None` until more bytes are fed.
+    ///
+    /// # Errors
+    /// [`TooLong`] in place of an event that outgrew the cap.
+    pub fn next_event(&mut self) -> Option<Result<SseEvent<'_>, TooLong>> {
+        if std::mem::take(&mut self.is_handed_out) {
+            self.name.clear();
+            self.data.clear();
+            self.has_data = false;
+            self.skipping = false;
+        }
+        loop {
+            if self.after_return && self.start < self.buffer.len() {
+                self.after_return = false;
+                if self.buffer[self.start] == b'\n' {
+                    self.start += 1;
+                    self.searched = self.searched.max(self.start);
+                }
+            }
+            let found = memchr2(b'\n', b'\r', &self.buffer[self.searched..]);
+            let Some(end) = found.map(|at| self.searched + at) else {
+                self.searched = self.buffer.len();
+                self.drop_long_line();
+                return None;
+            };
+            let line = self.start..end;
+            self.after_return = self.buffer[end] == b'\r';
+            self.start = end + 1;
+            self.searched = self.start;
+            if std::mem::take(&mut self.skipping_line) {
+                continue;
+            }
+            if line.is_empty() {
+                if self.has_data || self.skipping {
+                    return Some(self.hand_out());
+                }
+                self.name.clear();
+            } else {
+                self.take_line(line);
+            }
+        }
+    }
+
+    /// Takes the end of the stream: an event whose lines are whole counts, a line that was cut does not.
+    pub fn finish(&mut self) {
+        self.buffer.clear();
+        self.start = 0;
+        self.searched = 0;
+        self.after_return = false;
+        self.skipping_line = false;
+        self.buffer.push(b'\n');
+    }
+
+    fn hand_out(&mut self) -> Result<SseEvent<'_>, TooLong> {
+        self.is_handed_out = true;
+        if self.skipping {
+            return Err(TooLong { limit: self.limit });
+        }
+        mend(&mut self.name);
+        mend(&mut self.data);
+        let name = std::str::from_utf8(&self.name).unwrap_or_default();
+        let data = std::str::from_utf8(&self.data).unwrap_or_default();
+        Ok(SseEvent { name, data })
+    }
+
+    fn take_line(&mut self, line: std::ops::Range<usize>) {
+        let mut line = &self.buffer[line];
+        if std::mem::take(&mut self.is_first_line) {
+            line = without_mark(line);
+        }
+        let (field, value) = match memchr::memchr(b':', line) {
+            Some(at) => (&line[..at], &line[at + 1..]),
+            None => (line, &line[line.len()..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" if self.data.len() + value.len() > self.limit => {
+                self.skipping = true;
+                self.data = Vec::new();
+            }
+            b"data" if !self.skipping => {
+                if self.has_data {
+                    self.data.push(b'\n');
+                }
+                self.data.extend_from_slice(value);
+                self.has_data = true;
+            }
+            b"event" if value.len() <= self.limit => {
+                self.name.clear();
+                self.name.extend_from_slice(value);
+            }
+            // Comments begin with a colon; `id` and `retry` are of no use to us.
+            _ => {}
+        }
+    }
+
+    /// Lets go of a line that cannot become an event any more, however it ends.
+    fn drop_long_line(&mut self) {
+        const FIELD: usize = 64;
+        let held = self.buffer.len() - self.start;
+        if !self.skipping_line && held <= self.limit.saturating_add(FIELD) {
+            return;
+        }
+        if !self.skipping_line {
+            self.skipping_line = true;
+            let line = &self.buffer[self.start..];
+            let line = if self.is_first_line { without_mark(line) } else { line };
+            self.is_first_line = false;
+            if line.starts_with(b"data:") {
+                self.skipping = true;
+                self.data = Vec::new();
+            }
+        }
+        self.buffer = Vec::new();
+        self.start = 0;
+        self.searched = 0;
+    }
+}
+
+/// A stream may begin with a byte order mark.
+fn without_mark(line: &[u8]) -> &[u8] {
+    line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
+}
+
+/// Bytes that are not UTF-8 become replacement characters, as the standard asks.
+fn mend(bytes: &mut Vec<u8>) {
+    if std::str::from_utf8(bytes).is_err() {
+        *bytes = String::from_utf8_lossy(bytes).into_owned().into_bytes();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Got = Result<(String, String), TooLong>;
+
+    fn events(limit: usize, chunks: &[&[u8]]) -> Vec<Got> {
+        let mut decoder = SseDecoder::new(limit);
+        let mut got = Vec::new();
+        let mut take = |decoder: &mut SseDecoder| {
+            while let Some(event) = decoder.next_event() {
+                got.push(event.map(|event| (event.name.to_owned(), event.data.to_owned())));
+            }
+        };
+        for chunk in chunks {
+            decoder.feed(chunk);
+            take(&mut decoder);
+        }
+        decoder.finish();
+        take(&mut decoder);
+        got
+    }
+
+    fn named(name: &str, data: &str) -> Got {
+        Ok((name.to_owned(), data.to_owned()))
+    }
+
+    #[test]
+    fn names_data_comments_and_blank_lines() {
+        let stream = b"\xef\xbb\xbf: hello\nevent: a\ndata: 1\n\n\n:\ndata:2\ndata\ndata: 3\nid: 7\nretry: 5\n\nevent: lost\n\ndata: x\n\n";
+        assert_eq!(
+            events(MAX_EVENT, &[stream]),
+            [named("a", "1"), named("", "2\n\n3"), named("", "x")]
+        );
+    }
+
+    #[test]
+    fn every_line_end_works() {
+        for end in ["\n", "\r\n", "\r"] {
+            let stream = format!("event: e{end}data: a{end}data: b{end}{end}data: c{end}{end}");
+            for size in 1..=stream.len() {
+                let chunks: Vec<&[u8]> = stream.as_bytes().chunks(size).collect();
+                let got = events(MAX_EVENT, &chunks);
+                assert_eq!(
+                    got,
+                    [named("e", "a\nb"), named("", "c")],
+                    "{end:?} in chunks of {size}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_character_may_be_cut_anywhere() {
+        let stream = "data: größe 🦀\n\n".as_bytes();
+        for cut in 0..stream.len() {
+            let (front, back) = stream.split_at(cut);
+            assert_eq!(events(MAX_EVENT, &[front, back]), [named("", "größe 🦀")]);
+        }
+    }
+
+    #[test]
+    fn a_cut_line_is_no_event_and_a_whole_one_is() {
+        assert_eq!(
+            events(MAX_EVENT, &[b"data: {\"a\":1}\n\ndata: {\"b\""]),
+            [named("", "{\"a\":1}")]
+        );
+        assert_eq!(events(MAX_EVENT, &[b"data: [DONE]\n"]), [named("", "[DONE]")]);
+    }
+
+    #[test]
+    fn an_event_that_is_too_long_is_reported_and_not_held() {
+        let mut decoder = SseDecoder::new(1000);
+        decoder.feed(b"data: ");
+        for _ in 0..1000 {
+            decoder.feed(&[b'x'; 500]);
+            assert_eq!(decoder.next_event(), None);
+            assert!(decoder.buffer.capacity() < 4000);
+        }
+        decoder.feed(b"\ndata: more\n\ndata: good\n\n");
+        assert_eq!(decoder.next_event(), Some(Err(TooLong { limit: 1000 })));
+        assert_eq!(decoder.next_event(), Some(Ok(SseEvent { name: "", data: "good" })));
+
+        let many_lines = "data: 0123456789\n".repeat(200) + "\ndata: good\n\n";
+        assert_eq!(
+            events(1000, &[many_lines.as_bytes()]),
+            [Err(TooLong { limit: 1000 }), named("", "good")]
+        );
+    }
+
+    proptest! {
+        /// Any bytes in any chunking: the same events come out, and the good one behind them.
+        #[test]
+        fn chunking_changes_nothing(
+            pieces in proptest::collection::vec(
+                prop_oneof![
+                    Just(b"data: ".to_vec()), Just(b"\n".to_vec()), Just(b"\r".to_vec()),
+                    Just(b"\n\n".to_vec()), Just(b"event: x".to_vec()), Just(b":".to_vec()),
+                    proptest::collection::vec(any::<u8>(), 0..20),
+                ],
+                0..60,
+            ),
+            cut in 1usize..50,
+        ) {
+            let mut bytes = pieces.concat();
+            bytes.extend_from_slice(b"\n\ndata: good\n\n");
+            let whole = events(100, &[&bytes]);
+            let chunks: Vec<&[u8]> = bytes.chunks(cut).collect();
+            prop_assert_eq!(&whole, &events(100, &chunks));
+            prop_assert_eq!(whole.last(), Some(&named("", "good")));
+        }
+    }
+}
