@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::modes::Mode;
 use crate::ports::{AnyTool, Request};
-use crate::words::{Message, ModelId, ToolCallId};
+use crate::session::Settings;
+use crate::words::{Message, ToolCallId};
 
 /// The conversation so far. Entries are shared with requests, never copied.
 #[derive(Debug, Default, Clone)]
@@ -79,9 +80,15 @@ impl History {
 
 /// Builds the request for the next answer.
 #[must_use]
-pub fn view(history: &History, model: ModelId, mode: &Mode, tools: &[Arc<dyn AnyTool>]) -> Request {
+pub fn view(
+    history: &History,
+    settings: &Settings,
+    mode: &Mode,
+    tools: &[Arc<dyn AnyTool>],
+) -> Request {
     Request {
-        model,
+        model: settings.model.clone(),
+        thinking: settings.thinking,
         instructions: mode.instructions.into(),
         messages: history.messages.clone(),
         tools: tools
@@ -104,7 +111,11 @@ mod tests {
         let call =
             |id: &str| ToolRequest { id: ToolCallId::new(id), name: "t".into(), input: json!({}) };
         let mut history = History::default();
-        history.push(Message::Agent { text: String::new(), calls: vec![call("a"), call("b")] });
+        history.push(Message::Agent {
+            thoughts: Vec::new(),
+            text: String::new(),
+            calls: vec![call("a"), call("b")],
+        });
         history.push(Message::ToolResult {
             id: ToolCallId::new("a"),
             text: "ok".into(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ports::JournalError;
+use crate::ports::{JournalError, ModelError};
 use crate::words::{ModeId, ModelId, SessionId};
 
 /// An error of the engine.
@@ -51,8 +51,8 @@ pub enum Error {
     /// A prompt that cannot be used.
     #[error("{0}")]
     BadPrompt(String),
-    /// The model needs a credential that is missing.
-    #[error("the model needs authentication")]
+    /// The client has logged out.
+    #[error("the client is logged out")]
     AuthNeeded,
     /// The model said nothing for too long.
     #[error("the model sent nothing for {} s", .0.as_secs())]
@@ -61,8 +61,8 @@ pub enum Error {
     #[error("the client read nothing for {} s", .0.as_secs())]
     ClientStalled(Duration),
     /// The model failed.
-    #[error("the model failed: {0}")]
-    Model(String),
+    #[error("{0}")]
+    Model(ModelError),
     /// The journal could not be written, so nothing further may be shown.
     #[error("the session could not be stored: {0}")]
     Journal(String),

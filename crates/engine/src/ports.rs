@@ -15,8 +15,8 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::permission::{Answer, Question};
 use crate::words::{
-    Location, Message, MessageId, ModeId, ModelId, Prompt, SessionId, StopReason, TerminalId,
-    ToolCallId, ToolContent, ToolKind, ToolRequest, Usage,
+    Location, Message, MessageId, ModeId, ModelId, Prompt, Seal, SessionId, StopReason, TerminalId,
+    Thinking, ToolCallId, ToolContent, ToolKind, ToolRequest, Usage,
 };
 
 /// A model that answers requests.
@@ -39,6 +39,8 @@ pub struct Request {
     pub messages: Vec<Arc<Message>>,
     /// The tools it may ask for.
     pub tools: Vec<Arc<ToolSpec>>,
+    /// How much it should think.
+    pub thinking: Thinking,
 }
 
 /// One event of an answer.
@@ -48,6 +50,10 @@ pub enum ModelEvent {
     Text(String),
     /// The next piece of thinking.
     Thought(String),
+    /// The thought so far is whole; this goes back to the model with it.
+    ThoughtEnd(Option<Seal>),
+    /// Nothing comes for a while; why, in words for the user.
+    Waiting(String),
     /// A tool it asks for.
     Tool(ToolRequest),
     /// Tokens used so far by this answer.
@@ -56,13 +62,25 @@ pub enum ModelEvent {
     Stop(StopReason),
 }
 
-/// How a model can fail.
-#[derive(Debug, Clone, thiserror::Error)]
+/// How a model can fail. The text is for the user: what happened and what can be done.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ModelError {
     /// A credential is missing or was refused.
-    #[error("authentication needed")]
-    AuthNeeded,
-    /// Anything else, in words for the user.
+    #[error("{0}")]
+    AuthNeeded(String),
+    /// The conversation is longer than the model can take.
+    #[error("{0}")]
+    ContextFull(String),
+    /// Too much was asked for in too little time, or the money ran out.
+    #[error("{0}")]
+    RateLimited(String),
+    /// The provider cannot be reached or does not work now; a later try may succeed.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The answer broke off. What came of it was shown.
+    #[error("{0}")]
+    Incomplete(String),
+    /// Anything else.
     #[error("{0}")]
     Failed(String),
 }

@@ -5,11 +5,12 @@ use tokio::time::timeout;
 
 use crate::context;
 use crate::error::Error;
-use crate::event::Event;
+use crate::event::{Event, Severity};
 use crate::modes::{MODES, Mode};
-use crate::ports::{ModelError, ModelEvent, Record};
+use crate::ports::{ModelEvent, Record};
+use crate::session::ModelChoice;
 use crate::turn::{TurnCx, TurnError};
-use crate::words::{Message, MessageId, StopReason, ToolRequest, Usage};
+use crate::words::{Message, MessageId, ModelId, Seal, StopReason, Thought, ToolRequest, Usage};
 
 /// What the model answered.
 pub(crate) struct Answer {
@@ -25,60 +26,127 @@ pub(crate) struct Answer {
 pub(crate) async fn sample(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
     let settings = cx.settings.borrow().clone();
     let mode = Mode::find(settings.mode.as_str()).unwrap_or(&MODES[0]);
-    let Some(choice) = settings.models.iter().find(|choice| choice.id == settings.model) else {
+    let Some(choice) = settings.choice() else {
         return Err(Error::NoSuchModel(settings.model).into());
     };
-    let mut stream =
-        choice.model.answer(context::view(cx.history, settings.model.clone(), mode, cx.tools));
+    let mut stream = choice.model.answer(context::view(cx.history, &settings, mode, cx.tools));
     let message = MessageId::new(cx.clock.fresh_id());
-    let mut said = String::new();
-    let mut calls = Vec::new();
-    let mut usage = Usage::default();
+    let mut draft = Draft::new(settings.model.clone());
     let ended = loop {
         let next = match cx.or_cancelled(timeout(cx.limits.no_progress, stream.next())).await {
             Ok(Ok(next)) => next,
             Ok(Err(_)) => break Err(Error::NoProgress(cx.limits.no_progress).into()),
             Err(cancelled) => break Err(cancelled),
         };
-        match next {
+        let before = draft.text.len();
+        let shown = match next {
             Some(Ok(ModelEvent::Text(text))) => {
-                let shown = said.len();
-                said.push_str(&text);
-                let event = Event::Text { message: message.clone(), text };
-                if let Err(err) = cx.or_cancelled(cx.emit(event)).await.flatten() {
-                    said.truncate(shown);
-                    break Err(err);
-                }
+                draft.text.push_str(&text);
+                Event::Text { message: message.clone(), text }
             }
             Some(Ok(ModelEvent::Thought(text))) => {
-                let event = Event::Thought { message: message.clone(), text };
-                if let Err(err) = cx.or_cancelled(cx.emit(event)).await.flatten() {
-                    break Err(err);
-                }
+                draft.thought.push_str(&text);
+                Event::Thought { message: message.clone(), text }
             }
-            Some(Ok(ModelEvent::Tool(call))) => calls.push(call),
-            Some(Ok(ModelEvent::Usage(now))) => usage = now,
+            Some(Ok(ModelEvent::Waiting(why))) => {
+                tracing::info!(model = %settings.model, "{why}");
+                waiting(cx, &message, why)
+            }
+            Some(Ok(ModelEvent::ThoughtEnd(seal))) => {
+                draft.end_thought(seal);
+                continue;
+            }
+            Some(Ok(ModelEvent::Tool(call))) => {
+                draft.calls.push(call);
+                continue;
+            }
+            Some(Ok(ModelEvent::Usage(now))) => {
+                draft.usage = now;
+                continue;
+            }
             Some(Ok(ModelEvent::Stop(stop))) => break Ok(stop),
-            Some(Err(ModelError::AuthNeeded)) => break Err(Error::AuthNeeded.into()),
-            Some(Err(ModelError::Failed(why))) => break Err(Error::Model(why).into()),
+            Some(Err(err)) => break Err(Error::Model(err).into()),
             None => break Ok(StopReason::EndTurn),
+        };
+        if let Err(err) = cx.or_cancelled(cx.emit(shown)).await.flatten() {
+            draft.text.truncate(before);
+            break Err(err);
         }
     };
-    if ended.is_err() {
-        calls.clear();
-    }
-    if !said.is_empty() || !calls.is_empty() {
-        cx.history.push(Message::Agent { text: said, calls: calls.clone() });
-    }
-    let stop = ended?;
+    let usage = draft.usage;
+    let calls = draft.keep(cx, ended.is_err());
     if !calls.is_empty() {
         cx.record(Record::Answer(&calls)).await?;
     }
-    if usage != Usage::default() {
-        let used = usage.input + usage.output;
-        cx.emit(Event::Usage { used, size: choice.context_size, cost: None }).await?;
+    report_usage(cx, choice, usage).await?;
+    Ok(Answer { calls, stop: ended? })
+}
+
+/// An answer on its way into the history.
+struct Draft {
+    model: ModelId,
+    thoughts: Vec<Thought>,
+    /// The thought in hand.
+    thought: String,
+    text: String,
+    calls: Vec<ToolRequest>,
+    usage: Usage,
+}
+
+impl Draft {
+    fn new(model: ModelId) -> Draft {
+        Draft {
+            model,
+            thoughts: Vec::new(),
+            thought: String::new(),
+            text: String::new(),
+            calls: Vec::new(),
+            usage: Usage::default(),
+        }
     }
-    Ok(Answer { calls, stop })
+
+    fn end_thought(&mut self, seal: Option<Seal>) {
+        let text = std::mem::take(&mut self.thought);
+        self.thoughts.push(Thought { by: self.model.clone(), text, seal, at: self.text.len() });
+    }
+
+    /// Puts the answer into the history and returns the tools to run. A broken answer asks for none.
+    fn keep(mut self, cx: &mut TurnCx<'_>, is_broken: bool) -> Vec<ToolRequest> {
+        if is_broken {
+            self.calls.clear();
+            // A thought without its end has no seal, and a model takes back only whole ones.
+            self.thoughts.clear();
+        }
+        if !self.text.is_empty() || !self.calls.is_empty() {
+            let (thoughts, text, calls) = (self.thoughts, self.text, self.calls.clone());
+            cx.history.push(Message::Agent { thoughts, text, calls });
+        }
+        self.calls
+    }
+}
+
+/// Tells the user why nothing comes: as a notice where the client shows them, else as a thought.
+fn waiting(cx: &TurnCx<'_>, message: &MessageId, why: String) -> Event {
+    if cx.editor.offers().notices {
+        Event::Notice { severity: Severity::Warning, title: why, description: None }
+    } else {
+        Event::Thought { message: message.clone(), text: format!("{why}\n") }
+    }
+}
+
+async fn report_usage(
+    cx: &mut TurnCx<'_>,
+    choice: &ModelChoice,
+    usage: Usage,
+) -> Result<(), TurnError> {
+    if usage == Usage::default() {
+        return Ok(());
+    }
+    let cost = choice.price.map(|price| {
+        *cx.spent += price.of(&usage);
+        *cx.spent
+    });
+    cx.emit(Event::Usage { used: usage.total(), size: choice.context_size, cost }).await
 }
 
 #[cfg(test)]

@@ -92,9 +92,11 @@ fn play(item: Item, tool: usize, said: &str) -> ModelStream {
         Item::Hang => stream::pending().boxed(),
         Item::Fail(failure) => {
             let error = match failure {
-                Failure::Auth => ModelError::AuthNeeded,
+                Failure::Auth => {
+                    ModelError::AuthNeeded("the provider refused the key; log in again".to_owned())
+                }
                 Failure::Overloaded => {
-                    ModelError::Failed("the provider is overloaded; try again".to_owned())
+                    ModelError::Unavailable("the provider is overloaded; try again".to_owned())
                 }
                 Failure::Broken => {
                     ModelError::Failed("the provider's answer made no sense".to_owned())

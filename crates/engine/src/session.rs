@@ -21,7 +21,7 @@ use crate::ports::{AnyTool, Clock, Editor, Journal, Model, Record, State};
 use crate::reply::Reply;
 use crate::stamp;
 use crate::turn::{self, TurnCx, TurnError, TurnLimits};
-use crate::words::{ModeId, ModelId, Prompt, SessionId, StopReason};
+use crate::words::{ModeId, ModelId, Price, Prompt, SessionId, StopReason, Thinking};
 
 /// What can be changed in a session, as it is now.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +32,8 @@ pub struct Settings {
     pub model: ModelId,
     /// The models there are.
     pub models: Arc<[ModelChoice]>,
+    /// How much the model should think.
+    pub thinking: Thinking,
 }
 
 /// A model that a session can use.
@@ -43,6 +45,10 @@ pub struct ModelChoice {
     pub name: String,
     /// How many tokens it can hold.
     pub context_size: u64,
+    /// What it costs, where that is known.
+    pub price: Option<Price>,
+    /// Whether it can be told how much to think.
+    pub can_think: bool,
     /// The model itself.
     pub model: Arc<dyn Model>,
 }
@@ -68,7 +74,18 @@ impl Settings {
         let Some(first) = models.first() else {
             return Err(Error::NoSuchModel(ModelId::new("(none configured)")));
         };
-        Ok(Settings { mode: MODES[0].mode_id(), model: first.id.clone(), models })
+        Ok(Settings {
+            mode: MODES[0].mode_id(),
+            model: first.id.clone(),
+            models,
+            thinking: Thinking::default(),
+        })
+    }
+
+    /// Returns the model in use.
+    #[must_use]
+    pub fn choice(&self) -> Option<&ModelChoice> {
+        self.models.iter().find(|choice| choice.id == self.model)
     }
 
     #[cfg(test)]
@@ -77,6 +94,8 @@ impl Settings {
             id: ModelId::new("script/test"),
             name: "Test".to_owned(),
             context_size: 1000,
+            price: None,
+            can_think: false,
             model: Arc::new(crate::script::ScriptedModel::parse("").unwrap()),
         };
         Settings::new(vec![model].into()).unwrap()
@@ -110,6 +129,8 @@ pub enum Command {
         /// Answered behind the last event.
         reply: Reply<Settings>,
     },
+    /// Change how much the model thinks.
+    SetThinking(Thinking, Reply<Settings>),
     /// Stop what runs and end.
     Close(Reply<()>),
 }
@@ -190,6 +211,8 @@ pub(crate) struct Session {
     has_title: AtomicBool,
     /// Given back to the journal after a time without use, with nothing of it in memory.
     is_paused: bool,
+    /// What the session has cost, in US dollars.
+    spent: f64,
     mailbox: mpsc::Receiver<Command>,
 }
 
@@ -204,6 +227,7 @@ impl Session {
             history,
             memory: Memory::default(),
             has_title,
+            spent: 0.0,
             is_paused: false,
             mailbox,
         }
@@ -309,6 +333,7 @@ impl Session {
                 history: &mut self.history,
                 memory: &mut self.memory,
                 has_title: &self.has_title,
+                spent: &mut self.spent,
                 tools: &self.parts.tools,
                 editor: &*self.parts.editor,
                 journal: &*self.parts.journal,
@@ -365,6 +390,7 @@ fn refuse(command: Command, err: Error) {
         Command::Prompt { reply, .. } => reply.send(Err(err)),
         Command::SetMode(_, reply)
         | Command::SetModel(_, reply)
+        | Command::SetThinking(_, reply)
         | Command::Replay { reply, .. } => reply.send(Err(err)),
         Command::SetTitle(_, reply) => reply.send(Err(err)),
         Command::Close(reply) => reply.send(Err(err)),
@@ -418,6 +444,12 @@ async fn settle(
             }
             let changed = settings.send_if_modified(|settings| {
                 std::mem::replace(&mut settings.model, model.clone()) != model
+            });
+            announce(parts, settings, reply, changed).await;
+        }
+        Command::SetThinking(thinking, reply) => {
+            let changed = settings.send_if_modified(|settings| {
+                std::mem::replace(&mut settings.thinking, thinking) != thinking
             });
             announce(parts, settings, reply, changed).await;
         }

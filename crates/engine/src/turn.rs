@@ -35,6 +35,7 @@ pub(crate) struct TurnCx<'a> {
     pub(crate) history: &'a mut History,
     pub(crate) memory: &'a mut Memory,
     pub(crate) has_title: &'a AtomicBool,
+    pub(crate) spent: &'a mut f64,
     pub(crate) tools: &'a [Arc<dyn AnyTool>],
     pub(crate) editor: &'a dyn Editor,
     pub(crate) journal: &'a dyn Journal,

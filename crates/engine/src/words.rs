@@ -156,6 +156,8 @@ pub enum Message {
     User(Prompt),
     /// What the model said, and what it asked for.
     Agent {
+        /// What it thought on the way, as far as the model wants it back.
+        thoughts: Vec<Thought>,
         /// Its words.
         text: String,
         /// The tools it asked for.
@@ -178,13 +180,42 @@ impl Message {
     pub fn size(&self) -> usize {
         match self {
             Message::User(prompt) => prompt.blocks.iter().map(Block::size).sum(),
-            Message::Agent { text, calls } => {
+            Message::Agent { thoughts, text, calls } => {
                 // An input is small beside the text it makes; its printed length would cost more than it tells.
-                text.len() + calls.len() * 256
+                let thought: usize = thoughts.iter().map(Thought::size).sum();
+                text.len() + thought + calls.len() * 256
             }
             Message::ToolResult { text, .. } => text.len(),
         }
     }
+}
+
+/// A piece of a model's thinking. Only the model that thought it can read its seal, so only that one gets it back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Thought {
+    /// Who thought it.
+    pub by: ModelId,
+    /// The words; may be empty where the model shows none.
+    pub text: String,
+    /// What the model signed or encrypted it with. Not for reading.
+    pub seal: Option<Seal>,
+    /// Where it stood: how many bytes of the message's text came before it.
+    pub at: usize,
+}
+
+impl Thought {
+    fn size(&self) -> usize {
+        self.text.len() + self.seal.as_ref().map_or(0, |seal| seal.data.len())
+    }
+}
+
+/// Data that a model wants back unchanged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seal {
+    /// The data.
+    pub data: String,
+    /// The tool call it belongs to, where it does not belong to the thought itself.
+    pub call: Option<ToolCallId>,
 }
 
 /// A tool that the model asks for.
@@ -194,7 +225,7 @@ pub struct ToolRequest {
     pub id: ToolCallId,
     /// The tool's name.
     pub name: String,
-    /// Its input, not yet checked.
+    /// Its input, not yet checked. Text stands for input that was not JSON.
     pub input: Value,
 }
 
@@ -216,10 +247,88 @@ pub enum StopReason {
 /// Tokens of one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Tokens the model read.
+    /// Tokens the model read anew.
     pub input: u64,
-    /// Tokens the model wrote.
+    /// Tokens the model wrote, thinking included.
     pub output: u64,
+    /// Tokens the model read from its cache.
+    pub cache_read: u64,
+    /// Tokens the model read and put into its cache.
+    pub cache_write: u64,
+}
+
+impl Usage {
+    /// Returns how many tokens of the context are in use after the answer.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        [self.input, self.output, self.cache_read, self.cache_write]
+            .into_iter()
+            .fold(0, u64::saturating_add)
+    }
+}
+
+/// What a model costs, in US dollars for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Price {
+    /// Read anew.
+    pub input: f64,
+    /// Written.
+    pub output: f64,
+    /// Read from the cache.
+    pub cache_read: f64,
+    /// Put into the cache.
+    pub cache_write: f64,
+}
+
+impl Price {
+    /// Returns what an answer cost, in US dollars.
+    #[must_use]
+    pub fn of(&self, usage: &Usage) -> f64 {
+        let dollars = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
+        dollars(usage.input, self.input)
+            + dollars(usage.output, self.output)
+            + dollars(usage.cache_read, self.cache_read)
+            + dollars(usage.cache_write, self.cache_write)
+    }
+}
+
+/// How much a model thinks before it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Thinking {
+    /// As the model is used to.
+    #[default]
+    Default,
+    /// Not at all, or as little as it can.
+    Off,
+    /// A little.
+    Low,
+    /// Some.
+    Medium,
+    /// A lot.
+    High,
+}
+
+impl Thinking {
+    /// Every level: its id and what people call it.
+    pub const ALL: [(Thinking, &'static str, &'static str); 5] = [
+        (Thinking::Default, "default", "Default"),
+        (Thinking::Off, "off", "Off"),
+        (Thinking::Low, "low", "Low"),
+        (Thinking::Medium, "medium", "Medium"),
+        (Thinking::High, "high", "High"),
+    ];
+
+    /// Finds a level by its id.
+    #[must_use]
+    pub fn find(id: &str) -> Option<Thinking> {
+        Thinking::ALL.iter().find(|(_, known, _)| *known == id).map(|(level, _, _)| *level)
+    }
+
+    /// Returns the level's id.
+    #[must_use]
+    pub fn id(self) -> &'static str {
+        Thinking::ALL.iter().find(|(level, _, _)| *level == self).map_or("default", |row| row.1)
+    }
 }
 
 /// What a tool does, for icons and for permission.

@@ -58,6 +58,8 @@ pub fn with_first(model: ScriptedModel, others: &[ModelChoice]) -> Arc<[ModelCho
         id: ModelId::new("script/file"),
         name: "Script script".to_owned(),
         context_size: 32_000,
+        price: None,
+        can_think: false,
         model: Arc::new(model),
     };
     std::iter::once(first).chain(others.iter().cloned()).collect()
@@ -106,6 +108,8 @@ fn choice(id: &str, name: &str, script: &str) -> anyhow::Result<ModelChoice> {
         id: ModelId::new(id),
         name: name.to_owned(),
         context_size: 32_000,
+        price: None,
+        can_think: false,
         model: Arc::new(ScriptedModel::parse(script)?),
     })
 }

@@ -11,7 +11,7 @@ use engine::modes::MODES;
 use engine::ports::{Info, Listing, Offers, State};
 use engine::session::Settings;
 use engine::stamp::iso_8601;
-use engine::words::{Block, Contents, Media, Prompt, StopReason};
+use engine::words::{Block, Contents, Media, Prompt, StopReason, Thinking};
 use wire::acp::models::{ModelInfo, ModelState};
 use wire::acp::{fault, schema};
 use wire::{Code, RpcError};
@@ -204,7 +204,7 @@ pub(crate) fn options_out(settings: &Settings) -> Vec<schema::SessionConfigOptio
             schema::SessionConfigSelectOption::new(value(choice.id.as_str()), choice.name.clone())
         })
         .collect();
-    vec![
+    let mut options = vec![
         schema::SessionConfigOption::select("mode", "Mode", value(settings.mode.as_str()), modes)
             .category(schema::SessionConfigOptionCategory::Mode),
         schema::SessionConfigOption::select(
@@ -214,5 +214,17 @@ pub(crate) fn options_out(settings: &Settings) -> Vec<schema::SessionConfigOptio
             models,
         )
         .category(schema::SessionConfigOptionCategory::Model),
-    ]
+    ];
+    if settings.choice().is_some_and(|choice| choice.can_think) {
+        let levels: Vec<_> = Thinking::ALL
+            .iter()
+            .map(|(_, id, name)| schema::SessionConfigSelectOption::new(value(id), *name))
+            .collect();
+        let now = value(settings.thinking.id());
+        options.push(
+            schema::SessionConfigOption::select("thinking", "Thinking", now, levels)
+                .category(schema::SessionConfigOptionCategory::ThoughtLevel),
+        );
+    }
+    options
 }

@@ -1,6 +1,7 @@
 //! The one place where failures get their codes.
 
 use engine::Error;
+use engine::ports::ModelError;
 use serde_json::json;
 use wire::{Code, RpcError};
 
@@ -23,7 +24,12 @@ pub(crate) fn error_out(err: &Error, reference: &str) -> RpcError {
         Error::AuthNeeded => (Code::AUTH_REQUIRED, "auth_required"),
         Error::NoProgress(_) => (Code::TIMEOUT, "no_progress"),
         Error::ClientStalled(_) => (Code::TIMEOUT, "client_not_reading"),
-        Error::Model(_) => (Code::INTERNAL_ERROR, "model_failed"),
+        Error::Model(ModelError::AuthNeeded(_)) => (Code::AUTH_REQUIRED, "auth_required"),
+        Error::Model(ModelError::ContextFull(_)) => (Code::INTERNAL_ERROR, "context_full"),
+        Error::Model(ModelError::RateLimited(_)) => (Code::INTERNAL_ERROR, "model_rate_limited"),
+        Error::Model(ModelError::Unavailable(_)) => (Code::INTERNAL_ERROR, "model_unavailable"),
+        Error::Model(ModelError::Incomplete(_)) => (Code::INTERNAL_ERROR, "answer_incomplete"),
+        Error::Model(ModelError::Failed(_)) => (Code::INTERNAL_ERROR, "model_failed"),
         Error::Journal(_) => (Code::INTERNAL_ERROR, "not_stored"),
         Error::Broken => (Code::INTERNAL_ERROR, "internal"),
     };
@@ -91,7 +97,12 @@ mod tests {
             Error::AuthNeeded,
             Error::NoProgress(Duration::from_secs(300)),
             Error::ClientStalled(Duration::from_secs(300)),
-            Error::Model("the provider is overloaded".to_owned()),
+            Error::Model(ModelError::AuthNeeded("the key was refused".to_owned())),
+            Error::Model(ModelError::ContextFull("the conversation is too long".to_owned())),
+            Error::Model(ModelError::RateLimited("too many requests".to_owned())),
+            Error::Model(ModelError::Unavailable("the provider is overloaded".to_owned())),
+            Error::Model(ModelError::Incomplete("the answer broke off".to_owned())),
+            Error::Model(ModelError::Failed("the answer made no sense".to_owned())),
             Error::Journal("/home/me/secret/path is full".to_owned()),
             Error::Broken,
         ];

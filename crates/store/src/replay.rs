@@ -130,7 +130,7 @@ impl Replay {
             Record::Answer(calls) => {
                 let calls = calls.into_iter().map(record::tool_request_out).collect();
                 let text = std::mem::take(&mut self.said);
-                self.remember(Message::Agent { text, calls });
+                self.remember(Message::Agent { thoughts: Vec::new(), text, calls });
             }
             Record::ToolIntent(request) => self.call(&request.id).has_intent = true,
             Record::ToolResult { id, text, failed } => {
@@ -161,7 +161,7 @@ impl Replay {
         self.flush_piece();
         if !self.said.is_empty() {
             let text = std::mem::take(&mut self.said);
-            self.remember(Message::Agent { text, calls: Vec::new() });
+            self.remember(Message::Agent { thoughts: Vec::new(), text, calls: Vec::new() });
         }
         self.history.close_open_calls(why);
         self.is_turn_open = false;

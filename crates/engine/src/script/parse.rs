@@ -101,7 +101,12 @@ fn item(words: &str) -> Result<Item, String> {
         "usage" => {
             let usage: Value = json(rest)?;
             let tokens = |key: &str| usage[key].as_u64().unwrap_or(0);
-            Item::Usage(Usage { input: tokens("input"), output: tokens("output") })
+            Item::Usage(Usage {
+                input: tokens("input"),
+                output: tokens("output"),
+                cache_read: tokens("cacheRead"),
+                cache_write: tokens("cacheWrite"),
+            })
         }
         "wait" => Item::Wait(Duration::from_millis(number(rest)? as u64)),
         "hang" => Item::Hang,

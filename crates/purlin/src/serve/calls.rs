@@ -7,7 +7,7 @@ use engine::Reply;
 use engine::hub::{HubCommand, Start};
 use engine::ports::Query;
 use engine::session::Command;
-use engine::words::{ModeId, ModelId, SessionId, StopReason};
+use engine::words::{ModeId, ModelId, SessionId, StopReason, Thinking};
 use engine::{Error, session};
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
@@ -307,7 +307,10 @@ impl Dispatcher {
         let of = session.clone();
         let reply = self.reply(id, move |outcome| Answer::Set(of, shape, outcome))?;
         handle.send(command(reply)).map_err(|command| {
-            if let Command::SetMode(_, reply) | Command::SetModel(_, reply) = command {
+            if let Command::SetMode(_, reply)
+            | Command::SetModel(_, reply)
+            | Command::SetThinking(_, reply) = command
+            {
                 reply.forget();
             }
             crowded()
@@ -326,12 +329,23 @@ impl Dispatcher {
             ));
         };
         let value = Arc::clone(&value.0);
-        let set = |reply| match &*request.config_id.0 {
-            "mode" => Command::SetMode(ModeId::new(value), reply),
-            _ => Command::SetModel(ModelId::new(value), reply),
-        };
+        let session = &request.session_id;
         match &*request.config_id.0 {
-            "mode" | "model" => self.set(id, &request.session_id, Shape::Options, set),
+            "mode" => self.set(id, session, Shape::Options, |reply| {
+                Command::SetMode(ModeId::new(value), reply)
+            }),
+            "model" => self.set(id, session, Shape::Options, |reply| {
+                Command::SetModel(ModelId::new(value), reply)
+            }),
+            "thinking" => {
+                let Some(thinking) = Thinking::find(&value) else {
+                    return Err(fault::at(
+                        "value",
+                        "'value' must be the id of one of the option's values".to_owned(),
+                    ));
+                };
+                self.set(id, session, Shape::Options, |reply| Command::SetThinking(thinking, reply))
+            }
             _ => {
                 self.handle(&session_in(&request.session_id))?;
                 Err(fault::at("configId", "'configId' is none of the session's options".to_owned()))

@@ -222,7 +222,11 @@ async fn a_session_comes_back_as_it_was_shown() {
         messages(&remembered),
         [
             Message::User(prompt_of("Hello")),
-            Message::Agent { text: "Good day.".to_owned(), calls: vec![request("t1")] },
+            Message::Agent {
+                thoughts: Vec::new(),
+                text: "Good day.".to_owned(),
+                calls: vec![request("t1")]
+            },
             Message::ToolResult {
                 id: ToolCallId::new("t1"),
                 text: "out".to_owned(),
