@@ -26,6 +26,8 @@ usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
            kill the program N times (2000 if not given) while it works, and compare what it still knows
        cargo xtask draw FILE.acp
            print a transcript as a Mermaid sequence diagram
+       cargo xtask catalogue
+           renew the snapshot of models and prices; needs Python with pip
        cargo xtask bench [NAME | --instructions [--write]]
            measure what the program costs, see docs/performance.md;
            --instructions counts them and fails if a path grew, --write keeps the new figures";
@@ -53,6 +55,7 @@ fn obey(arguments: &[String]) -> Result<bool> {
         ["crash", "--runs", runs] => suite::crash(runs.parse().context("--runs needs a number")?),
         ["draw", file] => print_drawing(Path::new(file)),
         ["bench", rest @ ..] => bench::run(&bench::Options::parse(rest)?),
+        ["catalogue"] => program::succeeds(&["python3", "xtask/catalogue.py"]),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(true)

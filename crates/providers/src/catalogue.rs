@@ -1,0 +1,68 @@
+//! The catalogue: what is known of the models of the providers we know, from a snapshot in the repository.
+//!
+//! `cargo xtask catalogue` renews the snapshot; it is read a provider at a time, when that provider is used.
+//! What the user's config and the server say goes before it, and a model that is not in it works all the same.
+
+use std::collections::BTreeMap;
+
+use engine::words::Price;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+const SNAPSHOT: &str = include_str!("catalogue.json");
+
+/// What is known of a model.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) context: u64,
+    pub(crate) output: u64,
+    /// Input, output, cache read, cache write.
+    cost: Option<[f64; 4]>,
+    #[serde(default, rename = "think")]
+    pub(crate) can_think: bool,
+    /// When it came out, as `2026-02-17`.
+    #[serde(default)]
+    pub(crate) date: String,
+}
+
+impl Entry {
+    pub(crate) fn price(&self) -> Option<Price> {
+        let [input, output, cache_read, cache_write] = self.cost?;
+        Some(Price { input, output, cache_read, cache_write })
+    }
+}
+
+/// Returns the models of a provider, by name.
+pub(crate) fn models_of(provider: &str) -> BTreeMap<String, Entry> {
+    #[derive(Deserialize)]
+    struct Snapshot<'a> {
+        #[serde(borrow)]
+        providers: BTreeMap<&'a str, &'a RawValue>,
+    }
+    let models = serde_json::from_str::<Snapshot<'_>>(SNAPSHOT)
+        .ok()
+        .and_then(|snapshot| serde_json::from_str(snapshot.providers.get(provider)?.get()).ok());
+    models.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::ROWS;
+
+    #[test]
+    fn the_snapshot_is_small_and_can_be_read() {
+        assert!(SNAPSHOT.len() < 150_000, "{} bytes", SNAPSHOT.len());
+        for row in ROWS.iter().filter(|row| !row.is_local()) {
+            let models = models_of(row.id);
+            assert!(models.len() > 5, "{}", row.id);
+            let is_there = |prefix: &&str| models.keys().any(|name| name.starts_with(prefix));
+            assert!(row.prefer.iter().all(|prefix| is_there(prefix)), "{}", row.id);
+        }
+        let sonnet = &models_of("anthropic")["claude-sonnet-4-5"];
+        assert_eq!((sonnet.context, sonnet.can_think), (200_000, true));
+        assert_eq!(sonnet.price().map(|price| price.output), Some(15.0));
+        assert!(models_of("nobody").is_empty());
+    }
+}

@@ -1,0 +1,280 @@
+//! Gemini: `POST /models/…:streamGenerateContent`, as server-sent events.
+//!
+//! Signatures stand on the parts they belong to, most often on a call, and go back on the same part.
+
+use engine::ports::{ModelEvent, Request};
+use engine::words::{Message, Seal, StopReason, Thinking, ToolCallId, ToolRequest, Usage};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Events, IdMaker, Part, Said, Target};
+use crate::fault::Fault;
+
+pub(super) fn encode(request: &Request, target: &Target<'_>) -> Value {
+    let mut body = json!({ "contents": contents(request) });
+    if !request.instructions.is_empty() {
+        body["systemInstruction"] = json!({ "parts": [{ "text": &*request.instructions }] });
+    }
+    if !request.tools.is_empty() {
+        let tools: Vec<Value> = request
+            .tools
+            .iter()
+            .map(|tool| {
+                json!({
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parametersJsonSchema": tool.schema,
+                })
+            })
+            .collect();
+        body["tools"] = json!([{ "functionDeclarations": tools }]);
+    }
+    if target.can_think {
+        body["generationConfig"] =
+            json!({ "thinkingConfig": think(request.thinking, target.name) });
+    }
+    body
+}
+
+/// The newer models take a level, the older ones a number of tokens.
+fn think(thinking: Thinking, model: &str) -> Value {
+    let mut config = json!({ "includeThoughts": true });
+    let takes_budget = model.contains("gemini-2");
+    let (level, budget) = match thinking {
+        Thinking::Default => return config,
+        // The smallest that every model takes.
+        Thinking::Off => ("low", 128),
+        Thinking::Low => ("low", 1_024),
+        Thinking::Medium => ("medium", 8_192),
+        Thinking::High => ("high", 24_576),
+    };
+    if takes_budget {
+        config["thinkingBudget"] = budget.into();
+    } else {
+        config["thinkingLevel"] = level.into();
+    }
+    config
+}
+
+fn contents(request: &Request) -> Value {
+    let mut contents: Vec<(&str, Vec<Value>)> = Vec::new();
+    let mut push = |role: &'static str, parts: Vec<Value>| match contents.last_mut() {
+        _ if parts.is_empty() => {}
+        Some((last, held)) if *last == role => held.extend(parts),
+        _ => contents.push((role, parts)),
+    };
+    for message in &request.messages {
+        match &**message {
+            Message::User(prompt) => {
+                push("user", super::parts(&prompt.blocks).iter().map(part_out).collect());
+            }
+            Message::Agent { thoughts, text, calls } => {
+                let mut parts: Vec<Value> = Vec::new();
+                for said in super::in_order(thoughts, text, request) {
+                    match said {
+                        Said::Text(text) => parts.push(json!({ "text": text })),
+                        Said::Thought(thought) => {
+                            // Belongs to the text before it; thinking itself does not go back.
+                            let own = thought.seal.as_ref().filter(|seal| seal.call.is_none());
+                            let Some(seal) = own else { continue };
+                            match parts.last_mut() {
+                                Some(last) => last["thoughtSignature"] = seal.data.as_str().into(),
+                                None => {
+                                    parts.push(json!({ "text": "", "thoughtSignature": seal.data }))
+                                }
+                            }
+                        }
+                    }
+                }
+                let own = || thoughts.iter().filter(|thought| thought.by == request.model);
+                parts.extend(calls.iter().map(|call| {
+                    let args = super::input_object(&call.input);
+                    let mut part = json!({ "functionCall": { "name": call.name, "args": args } });
+                    let seals = own().filter_map(|thought| thought.seal.as_ref());
+                    let seal = seals.into_iter().find(|seal| seal.call.as_ref() == Some(&call.id));
+                    if let Some(seal) = seal {
+                        part["thoughtSignature"] = seal.data.as_str().into();
+                    }
+                    part
+                }));
+                push("model", parts);
+            }
+            Message::ToolResult { id, text, failed } => {
+                let name = super::tool_name(request, id);
+                let key = if *failed { "error" } else { "output" };
+                let response = json!({ "name": name, "response": { key: text } });
+                push("user", vec![json!({ "functionResponse": response })]);
+            }
+        }
+    }
+    contents.into_iter().map(|(role, parts)| json!({ "role": role, "parts": parts })).collect()
+}
+
+fn part_out(part: &Part<'_>) -> Value {
+    match part {
+        Part::Text(text) => json!({ "text": text }),
+        Part::Image(media) | Part::Audio(media) => {
+            json!({ "inlineData": { "mimeType": media.mime, "data": media.data } })
+        }
+        Part::Pdf { data, .. } => {
+            json!({ "inlineData": { "mimeType": "application/pdf", "data": data } })
+        }
+    }
+}
+
+/// Reads the chunks of one answer.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    ids: IdMaker,
+    /// Set while thinking has come and its end has not been told.
+    is_thinking: bool,
+    stop: Option<StopReason>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chunk {
+    #[serde(default)]
+    candidates: Vec<Candidate>,
+    usage_metadata: Option<UsageIn>,
+    prompt_feedback: Option<Feedback>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    content: Option<ContentIn>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ContentIn {
+    #[serde(default)]
+    parts: Vec<PartIn>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PartIn {
+    text: Option<String>,
+    #[serde(default)]
+    thought: bool,
+    thought_signature: Option<String>,
+    function_call: Option<CallIn>,
+}
+
+#[derive(Deserialize)]
+struct CallIn {
+    id: Option<String>,
+    #[serde(default)]
+    name: String,
+    args: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback {
+    block_reason: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct UsageIn {
+    prompt_token_count: u64,
+    candidates_token_count: u64,
+    thoughts_token_count: u64,
+    cached_content_token_count: u64,
+}
+
+impl Decoder {
+    pub(super) fn new(ids: IdMaker) -> Decoder {
+        Decoder { ids, is_thinking: false, stop: None }
+    }
+
+    pub(super) fn decode(&mut self, data: &str, out: &mut Events) -> Result<(), Fault> {
+        let chunk: Chunk = serde_json::from_str(data)
+            .map_err(|err| Fault::Garbled(format!("a chunk is no JSON we know: {err}")))?;
+        if chunk.error.is_some() {
+            return Err(Fault::of_event(&serde_json::from_str(data).unwrap_or_default()));
+        }
+        if let Some(usage) = chunk.usage_metadata {
+            out.push_back(ModelEvent::Usage(Usage {
+                input: usage.prompt_token_count.saturating_sub(usage.cached_content_token_count),
+                output: usage.candidates_token_count + usage.thoughts_token_count,
+                cache_read: usage.cached_content_token_count,
+                cache_write: 0,
+            }));
+        }
+        if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
+            self.stop = Some(StopReason::Refusal);
+        }
+        let Some(candidate) = chunk.candidates.into_iter().next() else {
+            return Ok(());
+        };
+        for part in candidate.content.into_iter().flat_map(|content| content.parts) {
+            self.take(part, out);
+        }
+        if let Some(reason) = candidate.finish_reason {
+            self.stop = Some(stop_in(&reason)?);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, part: PartIn, out: &mut Events) {
+        let text = part.text.filter(|text| !text.is_empty());
+        if part.thought {
+            self.is_thinking |= text.is_some();
+            out.extend(text.map(ModelEvent::Thought));
+            return;
+        }
+        if let Some(text) = text {
+            self.end_thinking(out);
+            out.push_back(ModelEvent::Text(text));
+        }
+        let call = part.function_call.map(|call| ToolRequest {
+            id: ToolCallId::new(
+                call.id.filter(|id| !id.is_empty()).unwrap_or_else(|| self.ids.next()),
+            ),
+            name: call.name,
+            input: call.args.unwrap_or_else(|| json!({})),
+        });
+        if let Some(data) = part.thought_signature {
+            self.is_thinking = false;
+            let seal = Seal { data, call: call.as_ref().map(|call| call.id.clone()) };
+            out.push_back(ModelEvent::ThoughtEnd(Some(seal)));
+        }
+        out.extend(call.map(ModelEvent::Tool));
+    }
+
+    fn end_thinking(&mut self, out: &mut Events) {
+        if std::mem::take(&mut self.is_thinking) {
+            out.push_back(ModelEvent::ThoughtEnd(None));
+        }
+    }
+
+    /// Takes the end of the stream: fine if there was a finish reason.
+    pub(super) fn finish(&mut self, out: &mut Events) -> Result<(), Fault> {
+        let Some(stop) = self.stop.take() else {
+            return Err(Fault::Cut);
+        };
+        self.end_thinking(out);
+        out.push_back(ModelEvent::Stop(stop));
+        Ok(())
+    }
+}
+
+fn stop_in(reason: &str) -> Result<StopReason, Fault> {
+    Ok(match reason {
+        "MAX_TOKENS" => StopReason::MaxTokens,
+        "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
+        | "IMAGE_SAFETY" => StopReason::Refusal,
+        "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS" => {
+            return Err(Fault::Server(format!(
+                "the model made a call that cannot be read ({reason})"
+            )));
+        }
+        // STOP, OTHER, and whatever comes new.
+        _ => StopReason::EndTurn,
+    })
+}

@@ -1,0 +1,95 @@
+//! A model at a provider: joins a format to HTTP and is the engine's `Model`.
+
+use std::sync::Arc;
+
+use engine::ports::{Model, ModelError, ModelStream, Request};
+use futures_util::{StreamExt, stream};
+
+use crate::exchange::Exchange;
+use crate::format::{Format, Target};
+use crate::http::{KeyHeader, Timing};
+use crate::key::ApiKey;
+
+/// Where and how a provider is reached.
+#[derive(Debug, Clone)]
+pub(crate) struct Endpoint {
+    /// What people call it.
+    pub(crate) name: String,
+    pub(crate) format: Format,
+    pub(crate) base_url: String,
+    pub(crate) key: Option<ApiKey>,
+    pub(crate) needs_key: bool,
+    pub(crate) headers: Headers,
+    pub(crate) timing: Timing,
+    /// How to set the key, for the user.
+    pub(crate) advice: String,
+    pub(crate) is_openrouter: bool,
+}
+
+/// Headers for every request. They may hold keys, so printing shows their names alone.
+#[derive(Clone, Default)]
+pub(crate) struct Headers(pub(crate) Vec<(String, String)>);
+
+impl std::fmt::Debug for Headers {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+impl Endpoint {
+    pub(crate) fn key_header(&self) -> KeyHeader {
+        match self.format {
+            Format::AnthropicMessages => KeyHeader::Named("x-api-key"),
+            Format::OpenAiResponses | Format::OpenAiChat => KeyHeader::Bearer,
+            Format::Gemini => KeyHeader::Named("x-goog-api-key"),
+        }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base_url.trim_end_matches('/'))
+    }
+
+    /// Adds to a failure what the user can do about it, where we know.
+    pub(crate) fn with_advice(&self, error: ModelError) -> ModelError {
+        match error {
+            ModelError::AuthNeeded(words) => {
+                ModelError::AuthNeeded(format!("{words}. {}", self.advice))
+            }
+            other => other,
+        }
+    }
+}
+
+/// A model that is asked over HTTP.
+#[derive(Debug)]
+pub(crate) struct RemoteModel {
+    pub(crate) endpoint: Arc<Endpoint>,
+    /// Its name at the provider.
+    pub(crate) name: String,
+    pub(crate) max_output: Option<u64>,
+    pub(crate) can_think: bool,
+}
+
+impl Model for RemoteModel {
+    fn answer(&self, request: Request) -> ModelStream {
+        let endpoint = Arc::clone(&self.endpoint);
+        if endpoint.needs_key && endpoint.key.as_ref().is_none_or(ApiKey::is_empty) {
+            let words = format!("{} needs a key and none is set", endpoint.name);
+            let error = endpoint.with_advice(ModelError::AuthNeeded(words));
+            return stream::iter([Err(error)]).boxed();
+        }
+        let target = Target {
+            name: &self.name,
+            max_output: self.max_output,
+            can_think: self.can_think,
+            is_openrouter: endpoint.is_openrouter,
+        };
+        let body = endpoint.format.encode(&request, &target).to_string().into_bytes();
+        let url = endpoint.url(&endpoint.format.path(&self.name));
+        let exchange = Exchange::new(endpoint, request, url, body);
+        stream::unfold(exchange, |mut exchange| async {
+            exchange.next().await.map(|event| (event, exchange))
+        })
+        .boxed()
+    }
+}

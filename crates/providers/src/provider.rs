@@ -1,0 +1,375 @@
+//! A provider as the user has it: a row, the user's config and a key, put together; and its models.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::ports::ModelError;
+use engine::session::ModelChoice;
+use engine::words::{ModelId, Price};
+use futures_util::future::join_all;
+use serde::Deserialize;
+
+use crate::catalogue::{self, Entry};
+use crate::fault::Fault;
+use crate::format::Format;
+use crate::http::{self, Timing};
+use crate::key::ApiKey;
+use crate::model::{Endpoint, Headers, RemoteModel};
+use crate::options::{ModelOptions, ProviderOptions};
+use crate::rows::{ROWS, Row, format_of_package};
+
+/// Where providers and their keys come from. All of it is the user's own; nothing of it is a project's.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// The user's config, by provider.
+    pub configured: BTreeMap<String, ProviderOptions>,
+    /// Keys the user stored with `purlin auth login`, by provider.
+    pub stored: BTreeMap<String, ApiKey>,
+    /// Keys in the environment, by variable.
+    pub environment: BTreeMap<String, ApiKey>,
+}
+
+/// Returns the variables that may hold keys.
+pub fn key_variables() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().flat_map(|row| row.variables).copied()
+}
+
+/// Returns the providers that take a key: id and name.
+pub fn key_takers() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ROWS.iter().filter(|row| !row.is_local()).map(|row| (row.id, row.name))
+}
+
+/// What a model holds where nobody says.
+const CONTEXT_WHERE_UNKNOWN: u64 = 32_768;
+
+/// A provider.
+#[derive(Debug, Clone)]
+pub struct Provider {
+    id: String,
+    row: Option<&'static Row>,
+    endpoint: Arc<Endpoint>,
+    /// Models of the config, which go before the catalogue's.
+    models: BTreeMap<String, ModelOptions>,
+    /// Whether the user has named it in the config.
+    is_configured: bool,
+    /// Where the key is from, for the user.
+    key_source: String,
+    /// What is wrong with its config.
+    problem: Option<String>,
+}
+
+impl Options {
+    /// Returns every provider there is, those with keys in the order of the table, then the user's own.
+    #[must_use]
+    pub fn providers(&self) -> Vec<Provider> {
+        let known = ROWS.iter().map(|row| row.id);
+        let own = self.configured.keys().map(String::as_str);
+        let own = own.filter(|id| Row::find(id).is_none());
+        known.chain(own).map(|id| self.provider(id)).collect()
+    }
+
+    /// Returns one provider. An id that nobody knows makes one that cannot be used.
+    #[must_use]
+    pub fn provider(&self, id: &str) -> Provider {
+        let row = Row::find(id);
+        let config = self.configured.get(id);
+        let connection = config.map(|config| config.options.clone()).unwrap_or_default();
+        let mut problem = None;
+        let package = config.and_then(|config| config.npm.as_deref());
+        let format = match (package, row) {
+            (Some(package), _) => format_of_package(package).or_else(|| {
+                problem = Some(format!(
+                    "`npm` names `{package}`, which is none of the formats spoken here"
+                ));
+                None
+            }),
+            (None, Some(row)) => Some(row.format),
+            (None, None) => Some(Format::OpenAiChat),
+        };
+        let base_url = connection.base_url.or_else(|| Some(row?.base_url.to_owned()));
+        if base_url.is_none() {
+            problem = Some("`options.baseURL` is missing".to_owned());
+        }
+        let (key, key_source) = self.key(row, id, connection.api_key);
+        let name = config.and_then(|config| config.name.clone());
+        let name = name.unwrap_or_else(|| row.map_or(id, |row| row.name).to_owned());
+        let variable = row.and_then(|row| row.variables.first());
+        let advice = match variable {
+            Some(variable) => format!("Set {variable} or run `purlin auth login {id}`"),
+            None => format!("Set `provider.{id}.options.apiKey` in purlin.json"),
+        };
+        let mut headers: Vec<(String, String)> = connection
+            .headers
+            .iter()
+            .map(|(name, value)| (name.clone(), value.reveal().to_owned()))
+            .collect();
+        if format == Some(Format::AnthropicMessages) {
+            headers.insert(0, ("anthropic-version".to_owned(), "2023-06-01".to_owned()));
+        }
+        let default = Timing::default();
+        let time = |millis: Option<u64>, default| millis.map_or(default, Duration::from_millis);
+        let timing = Timing {
+            first_byte: time(connection.header_timeout, default.first_byte),
+            idle: time(connection.chunk_timeout, default.idle),
+        };
+        let has_own_place = config.is_some_and(|config| config.options.base_url.is_some());
+        let endpoint = Endpoint {
+            name,
+            format: format.unwrap_or(Format::OpenAiChat),
+            base_url: base_url.unwrap_or_default(),
+            key,
+            needs_key: row.is_some_and(|row| !row.is_local()) && !has_own_place,
+            headers: Headers(headers),
+            timing,
+            advice,
+            is_openrouter: id == "openrouter",
+        };
+        Provider {
+            id: id.to_owned(),
+            row,
+            endpoint: Arc::new(endpoint),
+            models: config.map(|config| config.models.clone()).unwrap_or_default(),
+            is_configured: config.is_some(),
+            key_source,
+            problem,
+        }
+    }
+
+    fn key(&self, row: Option<&Row>, id: &str, given: Option<ApiKey>) -> (Option<ApiKey>, String) {
+        if let Some(key) = given.filter(|key| !key.is_empty()) {
+            return (Some(key), "purlin.json".to_owned());
+        }
+        for variable in row.into_iter().flat_map(|row| row.variables) {
+            if let Some(key) = self.environment.get(*variable) {
+                return (Some(key.clone()), (*variable).to_owned());
+            }
+        }
+        match self.stored.get(id) {
+            Some(key) => (Some(key.clone()), "purlin auth login".to_owned()),
+            None => (None, String::new()),
+        }
+    }
+}
+
+impl Provider {
+    /// Returns its id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns what people call it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.endpoint.name
+    }
+
+    /// Tells whether it can be asked without looking whether it is there.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        let has_key = self.endpoint.key.is_some() || !self.endpoint.needs_key;
+        self.problem.is_none() && has_key && (self.is_configured || self.endpoint.key.is_some())
+    }
+
+    /// Tells whether it runs on this machine, if it runs.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.row.is_some_and(Row::is_local)
+    }
+
+    /// Says where its key is from, or why it cannot be used.
+    #[must_use]
+    pub fn standing(&self) -> String {
+        match (&self.problem, self.is_usable(), self.key_source.is_empty()) {
+            (Some(problem), _, _) => problem.clone(),
+            (None, true, false) => format!("key from {}", self.key_source),
+            (None, true, true) => "no key needed".to_owned(),
+            (None, false, _) if self.is_local() => {
+                format!("nothing answers at {}", self.endpoint.base_url)
+            }
+            (None, false, _) => format!("no key. {}", self.endpoint.advice),
+        }
+    }
+
+    /// Returns the models that are known of it: the config's, then the catalogue's, the best first.
+    #[must_use]
+    pub fn models(&self) -> Vec<ModelChoice> {
+        let mut catalogue = catalogue::models_of(&self.id);
+        let mut choices: Vec<ModelChoice> = Vec::new();
+        for name in self.models.keys() {
+            let entry = catalogue.remove(name);
+            choices.push(self.choice(name, entry.as_ref()));
+        }
+        let mut rest: Vec<(String, Entry)> = catalogue.into_iter().collect();
+        let prefer = self.row.map_or(&[][..], |row| row.prefer);
+        let rank = |name: &str| prefer.iter().position(|prefix| name.starts_with(prefix));
+        rest.sort_by(|(a, x), (b, y)| {
+            let key = |name: &str| rank(name).unwrap_or(usize::MAX);
+            // The newest first; of a model with and without a date in its name the short one.
+            (key(a), std::cmp::Reverse(&x.date), a.len(), a).cmp(&(
+                key(b),
+                std::cmp::Reverse(&y.date),
+                b.len(),
+                b,
+            ))
+        });
+        choices.extend(rest.iter().map(|(name, entry)| self.choice(name, Some(entry))));
+        choices
+    }
+
+    /// Returns a model by its name at the provider, known or not.
+    #[must_use]
+    pub fn model(&self, name: &str) -> ModelChoice {
+        self.choice(name, catalogue::models_of(&self.id).get(name))
+    }
+
+    fn choice(&self, name: &str, entry: Option<&Entry>) -> ModelChoice {
+        let own = self.models.get(name).cloned().unwrap_or_default();
+        let price = own.cost.map(|cost| Price {
+            input: cost.input,
+            output: cost.output,
+            cache_read: cost.cache_read,
+            cache_write: cost.cache_write,
+        });
+        let can_think = own.reasoning.unwrap_or_else(|| entry.is_some_and(|entry| entry.can_think));
+        let shown = own.name.unwrap_or_else(|| entry.map_or(name, |entry| &entry.name).to_owned());
+        let context = own.limit.context.or(entry.map(|entry| entry.context));
+        ModelChoice {
+            id: ModelId::new(format!("{}/{name}", self.id)),
+            name: format!("{}: {shown}", self.endpoint.name),
+            context_size: context.unwrap_or(CONTEXT_WHERE_UNKNOWN),
+            price: price.or_else(|| entry?.price()),
+            can_think,
+            model: Arc::new(RemoteModel {
+                endpoint: Arc::clone(&self.endpoint),
+                name: own.id.unwrap_or_else(|| name.to_owned()),
+                max_output: own.limit.output.or(entry.map(|entry| entry.output)),
+                can_think,
+            }),
+        }
+    }
+
+    /// Asks the server which models it has.
+    ///
+    /// # Errors
+    /// Says why it did not answer within `limit`.
+    pub async fn ask_models(&self, limit: Duration) -> Result<Vec<ModelChoice>, ModelError> {
+        let endpoint = &self.endpoint;
+        let key = endpoint.key.as_ref().map(|key| (key, endpoint.key_header()));
+        let document = http::get(&endpoint.url("/models"), key, &endpoint.headers.0, limit).await;
+        let list = document.and_then(|document| {
+            serde_json::from_slice::<ModelList>(&document)
+                .map_err(|err| Fault::Garbled(format!("its list of models: {err}")))
+        });
+        let list =
+            list.map_err(|fault| endpoint.with_advice(fault.into_error(&endpoint.name, false)))?;
+        let catalogue = catalogue::models_of(&self.id);
+        let mut seen = BTreeSet::new();
+        let choices = list.data.into_iter().chain(list.models).filter_map(|listed| {
+            let name = listed.id.or(listed.name)?;
+            let name = name.strip_prefix("models/").unwrap_or(&name).to_owned();
+            if !seen.insert(name.clone()) {
+                return None;
+            }
+            let mut choice = self.choice(&name, catalogue.get(&name));
+            let own = self.models.get(&name).and_then(|own| own.limit.context);
+            if let (Some(context), None) = (listed.context, own) {
+                choice.context_size = context;
+            }
+            Some(choice)
+        });
+        let mut choices: Vec<ModelChoice> = choices.collect();
+        let prefer = self.row.map_or(&[][..], |row| row.prefer);
+        let bare = |choice: &ModelChoice| choice.id.as_str()[self.id.len() + 1..].to_owned();
+        choices.sort_by_key(|choice| {
+            let name = bare(choice);
+            prefer.iter().position(|prefix| name.starts_with(prefix)).unwrap_or(usize::MAX)
+        });
+        Ok(choices)
+    }
+}
+
+#[derive(Deserialize)]
+struct ModelList {
+    #[serde(default)]
+    data: Vec<Listed>,
+    #[serde(default)]
+    models: Vec<Listed>,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    id: Option<String>,
+    name: Option<String>,
+    #[serde(alias = "max_model_len", alias = "context_length", alias = "inputTokenLimit")]
+    context: Option<u64>,
+}
+
+/// Looks which of the local servers run, side by side, and returns their models.
+pub async fn find_local(options: &Options, limit: Duration) -> Vec<ModelChoice> {
+    let local: Vec<Provider> = options
+        .providers()
+        .into_iter()
+        .filter(|provider| provider.is_local() && !provider.is_configured)
+        .collect();
+    let answers = join_all(local.iter().map(|provider| provider.ask_models(limit))).await;
+    answers.into_iter().filter_map(Result::ok).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(config: &str) -> Options {
+        Options { configured: serde_json::from_str(config).unwrap(), ..Options::default() }
+    }
+
+    #[test]
+    fn a_key_in_the_environment_makes_a_provider_usable() {
+        let mut options = Options::default();
+        assert!(options.providers().iter().all(|provider| !provider.is_usable()));
+        options.environment.insert("GOOGLE_API_KEY".to_owned(), ApiKey::new("k"));
+        let usable: Vec<Provider> =
+            options.providers().into_iter().filter(Provider::is_usable).collect();
+        assert_eq!(usable.len(), 1);
+        assert_eq!(
+            (usable[0].id(), usable[0].standing().as_str()),
+            ("google", "key from GOOGLE_API_KEY")
+        );
+        let best = &usable[0].models()[0];
+        assert!(best.id.as_str().starts_with("google/gemini-3"), "{}", best.id);
+    }
+
+    #[test]
+    fn the_config_is_read_as_opencode_writes_it() {
+        let options = options(
+            r#"{"gate": {
+                "npm": "@ai-sdk/anthropic", "name": "Our gate",
+                "options": {"baseURL": "https://gate.example/v1/", "apiKey": "sk-canary", "headers": {"X-Team": "sk-canary"}, "chunkTimeout": 5000, "headerTimeout": false},
+                "models": {"fast": {"id": "claude-x", "name": "Fast", "limit": {"context": 9000, "output": 100}, "cost": {"input": 1, "output": 2}, "reasoning": true, "tool_call": true}}
+            }, "odd": {"npm": "@ai-sdk/cohere"}}"#,
+        );
+        let gate = options.provider("gate");
+        assert!(gate.is_usable());
+        assert_eq!(gate.endpoint.format, Format::AnthropicMessages);
+        assert_eq!(gate.endpoint.url("/messages"), "https://gate.example/v1/messages");
+        assert_eq!(gate.endpoint.timing.idle, Duration::from_secs(5));
+        let fast = &gate.models()[0];
+        assert_eq!((fast.id.as_str(), fast.name.as_str()), ("gate/fast", "Our gate: Fast"));
+        assert_eq!((fast.context_size, fast.can_think), (9000, true));
+        assert_eq!(fast.price.unwrap().output, 2.0);
+        assert!(!options.provider("odd").is_usable());
+        assert!(!format!("{options:?} {gate:?}").contains("sk-canary"));
+    }
+
+    #[test]
+    fn the_best_model_comes_first_and_an_unknown_one_works() {
+        let mut options = Options::default();
+        options.stored.insert("anthropic".to_owned(), ApiKey::new("k"));
+        let anthropic = options.provider("anthropic");
+        assert_eq!(anthropic.models()[0].id.as_str(), "anthropic/claude-sonnet-4-6");
+        let unknown = anthropic.model("claude-of-tomorrow");
+        assert_eq!((unknown.price, unknown.context_size), (None, CONTEXT_WHERE_UNKNOWN));
+    }
+}
