@@ -10,7 +10,7 @@ use std::time::Duration;
 use engine::ports::{ModelError, ModelEvent, Request};
 use engine::words::StopReason;
 use tokio::time::sleep;
-use wire::sse::SseDecoder;
+use wire::sse::{MAX_EVENT, SseDecoder};
 
 use crate::fault::Fault;
 use crate::format::{Decoder, Events};
@@ -132,7 +132,9 @@ impl Exchange {
     fn fail(&mut self, fault: Fault) {
         self.tried += 1;
         let who = &self.endpoint.name;
-        let again = fault.retry_after(self.tried, chance()).filter(|_| !self.was_shown);
+        let again = fault
+            .retry_after(self.tried, self.endpoint.timing.first_wait, chance())
+            .filter(|_| !self.was_shown);
         match again {
             Some(wait) => {
                 let why = fault.explain(who);
@@ -174,6 +176,9 @@ impl Reading {
                 let event = event.map_err(|err| Fault::Garbled(err.to_string()))?;
                 self.has_events = true;
                 self.decoder.decode(event.data, out)?;
+            }
+            if self.events.is_skipping() {
+                return Err(Fault::Garbled(format!("an event is longer than {MAX_EVENT} bytes")));
             }
             if is_end {
                 if !self.has_events && !self.body.is_stream {

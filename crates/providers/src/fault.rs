@@ -37,7 +37,6 @@ pub(crate) enum Fault {
 
 /// The longest wait that a provider may ask of us.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(120);
-const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
 impl Fault {
@@ -59,16 +58,16 @@ impl Fault {
 
     /// Decides whether to try again after `tried` failures, and how long to wait first.
     ///
-    /// `chance` is between 0 and 1: the wait is anything up to twice the last one, so that many clients do not
-    /// come back at once.
-    pub(crate) fn retry_after(&self, tried: u32, chance: f64) -> Option<Duration> {
+    /// `first` is the unit of the waits, `chance` is between 0 and 1: a wait is anything up to twice the last one, so
+    /// that many clients do not come back at once.
+    pub(crate) fn retry_after(&self, tried: u32, first: Duration, chance: f64) -> Option<Duration> {
         if tried > self.retries() {
             return None;
         }
         if let Fault::Limited { wait: Some(wait), .. } = self {
             return Some(*wait);
         }
-        let most = FIRST_BACKOFF.saturating_mul(1 << tried.min(10)).min(LONGEST_BACKOFF);
+        let most = first.saturating_mul(1 << tried.min(10)).min(LONGEST_BACKOFF);
         Some(most.mul_f64(chance.clamp(0.0, 1.0)))
     }
 
@@ -301,11 +300,13 @@ pub(crate) fn printable(text: &str) -> String {
 mod tests {
     use super::*;
 
+    const FIRST: Duration = Duration::from_millis(500);
+
     // R: P6
     #[test]
     fn each_failure_is_retried_as_often_as_it_should_be() {
         let tries = |fault: Fault| {
-            (1..10).take_while(|tried| fault.retry_after(*tried, 0.5).is_some()).count()
+            (1..10).take_while(|tried| fault.retry_after(*tried, FIRST, 0.5).is_some()).count()
         };
         assert_eq!(tries(Fault::Unreachable(String::new())), 3);
         assert_eq!(tries(Fault::Silent(Duration::from_secs(60))), 3);
@@ -323,11 +324,11 @@ mod tests {
     #[test]
     fn waits_grow_and_have_a_limit() {
         let fault = Fault::Unreachable(String::new());
-        assert_eq!(fault.retry_after(1, 1.0), Some(Duration::from_secs(1)));
-        assert_eq!(fault.retry_after(3, 1.0), Some(Duration::from_secs(4)));
-        assert_eq!(fault.retry_after(1, 0.0), Some(Duration::ZERO));
+        assert_eq!(fault.retry_after(1, FIRST, 1.0), Some(Duration::from_secs(1)));
+        assert_eq!(fault.retry_after(3, FIRST, 1.0), Some(Duration::from_secs(4)));
+        assert_eq!(fault.retry_after(1, FIRST, 0.0), Some(Duration::ZERO));
         let two = Duration::from_secs(2);
-        assert_eq!(Fault::of_status(429, Some(two), "").retry_after(1, 0.3), Some(two));
+        assert_eq!(Fault::of_status(429, Some(two), "").retry_after(1, FIRST, 0.3), Some(two));
     }
 
     #[test]

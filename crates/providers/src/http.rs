@@ -20,11 +20,17 @@ pub struct Timing {
     pub first_byte: Duration,
     /// For the next byte, comments and pings included.
     pub idle: Duration,
+    /// The unit of the waits before a retry; each may be twice as long as the last.
+    pub first_wait: Duration,
 }
 
 impl Default for Timing {
     fn default() -> Timing {
-        Timing { first_byte: Duration::from_secs(60), idle: Duration::from_secs(60) }
+        Timing {
+            first_byte: Duration::from_secs(60),
+            idle: Duration::from_secs(60),
+            first_wait: Duration::from_millis(500),
+        }
     }
 }
 
@@ -78,7 +84,7 @@ pub(crate) async fn get(
     let request = client_for(&url)?.get(url).headers(headers(&post)?);
     let work = async {
         let response = request.send().await.map_err(|err| network(&err))?;
-        let timing = Timing { first_byte: limit, idle: limit };
+        let timing = Timing { first_byte: limit, idle: limit, ..Timing::default() };
         let mut body = accept(response, timing, key.map(|(key, _)| key)).await?;
         let mut document = Vec::new();
         while let Some(piece) = body.next().await? {

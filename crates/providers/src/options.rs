@@ -37,6 +37,8 @@ pub struct Connection {
     /// Milliseconds from one byte to the next.
     #[serde(deserialize_with = "millis")]
     pub chunk_timeout: Option<u64>,
+    /// Milliseconds that the waits before a retry begin with. Ours, not OpenCode's.
+    pub retry_delay: Option<u64>,
 }
 
 /// What is known of a model.

@@ -112,6 +112,7 @@ impl Options {
         let timing = Timing {
             first_byte: time(connection.header_timeout, default.first_byte),
             idle: time(connection.chunk_timeout, default.idle),
+            first_wait: time(connection.retry_delay, default.first_wait),
         };
         let has_own_place = config.is_some_and(|config| config.options.base_url.is_some());
         let endpoint = Endpoint {

@@ -7,6 +7,9 @@ use memchr::memchr2;
 /// The longest event that is kept, in bytes of data.
 pub const MAX_EVENT: usize = 4 * 1024 * 1024;
 
+/// How much longer than an event's data its line may be.
+const FIELD: usize = 64;
+
 /// One event.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SseEvent<'a> {
@@ -127,6 +130,12 @@ impl SseDecoder {
         }
     }
 
+    /// Tells whether an event that is too long is passing by: a reader that will not take it can stop here.
+    #[must_use]
+    pub fn is_skipping(&self) -> bool {
+        self.skipping
+    }
+
     /// Takes the end of the stream: an event whose lines are whole counts, a line that was cut does not.
     pub fn finish(&mut self) {
         self.buffer.clear();
@@ -150,9 +159,14 @@ impl SseDecoder {
     }
 
     fn take_line(&mut self, line: std::ops::Range<usize>) {
+        if line.len() > self.limit.saturating_add(FIELD) {
+            self.skipping = true;
+            self.data = Vec::new();
+            return;
+        }
         let mut line = &self.buffer[line];
         if std::mem::take(&mut self.is_first_line) {
-            line = without_mark(line);
+            line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         }
         let (field, value) = match memchr::memchr(b':', line) {
             Some(at) => (&line[..at], &line[at + 1..]),
@@ -182,30 +196,19 @@ impl SseDecoder {
 
     /// Lets go of a line that cannot become an event any more, however it ends.
     fn drop_long_line(&mut self) {
-        const FIELD: usize = 64;
         let held = self.buffer.len() - self.start;
         if !self.skipping_line && held <= self.limit.saturating_add(FIELD) {
             return;
         }
         if !self.skipping_line {
             self.skipping_line = true;
-            let line = &self.buffer[self.start..];
-            let line = if self.is_first_line { without_mark(line) } else { line };
-            self.is_first_line = false;
-            if line.starts_with(b"data:") {
-                self.skipping = true;
-                self.data = Vec::new();
-            }
+            self.skipping = true;
+            self.data = Vec::new();
         }
         self.buffer = Vec::new();
         self.start = 0;
         self.searched = 0;
     }
-}
-
-/// A stream may begin with a byte order mark.
-fn without_mark(line: &[u8]) -> &[u8] {
-    line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
 }
 
 /// Bytes that are not UTF-8 become replacement characters, as the standard asks.
@@ -291,10 +294,11 @@ mod tests {
     fn an_event_that_is_too_long_is_reported_and_not_held() {
         let mut decoder = SseDecoder::new(1000);
         decoder.feed(b"data: ");
-        for _ in 0..1000 {
+        for round in 0..1000 {
             decoder.feed(&[b'x'; 500]);
             assert_eq!(decoder.next_event(), None);
             assert!(decoder.buffer.capacity() < 4000);
+            assert_eq!(decoder.is_skipping(), round > 1);
         }
         decoder.feed(b"\ndata: more\n\ndata: good\n\n");
         assert_eq!(decoder.next_event(), Some(Err(TooLong { limit: 1000 })));

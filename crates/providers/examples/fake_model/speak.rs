@@ -1,0 +1,290 @@
+//! The four formats from the server's side: what a step looks like on the wire.
+//!
+//! Written apart from the decoders, from the providers' documentation, so that one can find mistakes in the other.
+
+use serde_json::{Value, json};
+
+/// The format of a request, told from its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speech {
+    Anthropic,
+    Responses,
+    Chat,
+    Gemini,
+}
+
+impl Speech {
+    pub(crate) fn of_path(path: &str) -> Option<Speech> {
+        let path = path.split('?').next().unwrap_or(path);
+        match path {
+            path if path.ends_with("/messages") => Some(Speech::Anthropic),
+            path if path.ends_with("/responses") => Some(Speech::Responses),
+            path if path.ends_with("/chat/completions") => Some(Speech::Chat),
+            path if path.ends_with(":streamGenerateContent") => Some(Speech::Gemini),
+            _ => None,
+        }
+    }
+}
+
+/// Writes events of one answer, keeping count of blocks and calls.
+pub(crate) struct Speaker {
+    speech: Speech,
+    /// The block or item in hand, and how many there have been.
+    block: u64,
+    open: Option<&'static str>,
+    calls: u64,
+    /// Which request this is: makes ids of calls differ.
+    request: usize,
+    usage: [u64; 4],
+    stop: Option<String>,
+    has_calls: bool,
+}
+
+impl Speaker {
+    pub(crate) fn new(speech: Speech, request: usize) -> Speaker {
+        Speaker {
+            speech,
+            block: 0,
+            open: None,
+            calls: 0,
+            request,
+            usage: [10, 5, 0, 0],
+            stop: None,
+            has_calls: false,
+        }
+    }
+
+    pub(crate) fn begin(&mut self) -> String {
+        match self.speech {
+            Speech::Anthropic => event(
+                &json!({"type":"message_start","message":{"id":"msg","role":"assistant","content":[],"usage":{"input_tokens":self.usage[0],"output_tokens":1,"cache_read_input_tokens":self.usage[2],"cache_creation_input_tokens":self.usage[3]}}}),
+            ),
+            Speech::Responses => event(
+                &json!({"type":"response.created","response":{"id":"resp","status":"in_progress"}}),
+            ),
+            Speech::Chat => event(
+                &json!({"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}),
+            ),
+            Speech::Gemini => String::new(),
+        }
+    }
+
+    pub(crate) fn usage(&mut self, counts: [u64; 4]) {
+        self.usage = counts;
+    }
+
+    pub(crate) fn stop(&mut self, reason: &str) {
+        self.stop = Some(reason.to_owned());
+    }
+
+    pub(crate) fn text(&mut self, text: &str) -> String {
+        match self.speech {
+            Speech::Anthropic => {
+                self.turn_to("text", || json!({"type":"text","text":""}))
+                    + &event(
+                        &json!({"type":"content_block_delta","index":self.block - 1,"delta":{"type":"text_delta","text":text}}),
+                    )
+            }
+            Speech::Responses => event(
+                &json!({"type":"response.output_text.delta","item_id":"m","output_index":self.block,"content_index":0,"delta":text}),
+            ),
+            Speech::Chat => event(
+                &json!({"choices":[{"index":0,"delta":{"content":text},"finish_reason":null}]}),
+            ),
+            Speech::Gemini => event(
+                &json!({"candidates":[{"content":{"role":"model","parts":[{"text":text}]},"index":0}]}),
+            ),
+        }
+    }
+
+    pub(crate) fn thought(&mut self, text: &str) -> String {
+        match self.speech {
+            Speech::Anthropic => {
+                self.turn_to("thinking", || json!({"type":"thinking","thinking":"","signature":""}))
+                    + &event(
+                        &json!({"type":"content_block_delta","index":self.block - 1,"delta":{"type":"thinking_delta","thinking":text}}),
+                    )
+            }
+            Speech::Responses => event(
+                &json!({"type":"response.reasoning_summary_text.delta","item_id":"rs","output_index":self.block,"summary_index":0,"delta":text}),
+            ),
+            Speech::Chat => event(
+                &json!({"choices":[{"index":0,"delta":{"reasoning_content":text},"finish_reason":null}]}),
+            ),
+            Speech::Gemini => event(
+                &json!({"candidates":[{"content":{"role":"model","parts":[{"text":text,"thought":true}]},"index":0}]}),
+            ),
+        }
+    }
+
+    pub(crate) fn signature(&mut self, data: &str) -> String {
+        match self.speech {
+            Speech::Anthropic => {
+                self.turn_to("thinking", || json!({"type":"thinking","thinking":"","signature":""}))
+                    + &event(
+                        &json!({"type":"content_block_delta","index":self.block - 1,"delta":{"type":"signature_delta","signature":data}}),
+                    )
+                    + &self.close()
+            }
+            Speech::Responses => {
+                self.block += 1;
+                event(
+                    &json!({"type":"response.output_item.done","output_index":self.block - 1,"item":{"type":"reasoning","id":format!("rs{}", self.block),"summary":[],"encrypted_content":data}}),
+                )
+            }
+            Speech::Chat => event(
+                &json!({"choices":[{"index":0,"delta":{"reasoning_details":[{"type":"reasoning.encrypted","data":data}]},"finish_reason":null}]}),
+            ),
+            Speech::Gemini => event(
+                &json!({"candidates":[{"content":{"role":"model","parts":[{"text":"","thoughtSignature":data}]},"index":0}]}),
+            ),
+        }
+    }
+
+    /// A call; `is_whole` leaves out the end where it is false. Arguments come in two pieces where the format can.
+    pub(crate) fn tool(&mut self, name: &str, arguments: &str, is_whole: bool) -> String {
+        self.has_calls = true;
+        self.calls += 1;
+        let id = format!("call{}x{}", self.request, self.calls);
+        let half = (0..=arguments.len() / 2).rev().find(|at| arguments.is_char_boundary(*at));
+        let (front, back) = arguments.split_at(half.unwrap_or(0));
+        match self.speech {
+            Speech::Anthropic => {
+                let mut out = self.close();
+                self.block += 1;
+                let index = self.block - 1;
+                out += &event(
+                    &json!({"type":"content_block_start","index":index,"content_block":{"type":"tool_use","id":id,"name":name,"input":{}}}),
+                );
+                for piece in [front, back] {
+                    out += &event(
+                        &json!({"type":"content_block_delta","index":index,"delta":{"type":"input_json_delta","partial_json":piece}}),
+                    );
+                }
+                if is_whole {
+                    out += &event(&json!({"type":"content_block_stop","index":index}));
+                }
+                out
+            }
+            Speech::Responses => {
+                self.block += 1;
+                let index = self.block - 1;
+                let item = format!("fc{}", self.calls);
+                let mut out = event(
+                    &json!({"type":"response.output_item.added","output_index":index,"item":{"type":"function_call","id":item,"call_id":id,"name":name,"arguments":""}}),
+                );
+                for piece in [front, back] {
+                    out += &event(
+                        &json!({"type":"response.function_call_arguments.delta","item_id":item,"output_index":index,"delta":piece}),
+                    );
+                }
+                if is_whole {
+                    out += &event(
+                        &json!({"type":"response.output_item.done","output_index":index,"item":{"type":"function_call","id":item,"call_id":id,"name":name,"arguments":arguments}}),
+                    );
+                }
+                out
+            }
+            Speech::Chat => {
+                let index = self.calls - 1;
+                let call = |call: Value| {
+                    event(
+                        &json!({"choices":[{"index":0,"delta":{"tool_calls":[call]},"finish_reason":null}]}),
+                    )
+                };
+                call(
+                    json!({"index":index,"id":id,"type":"function","function":{"name":name,"arguments":""}}),
+                ) + &call(json!({"index":index,"function":{"arguments":front}}))
+                    + &call(json!({"index":index,"function":{"arguments":back}}))
+            }
+            Speech::Gemini => {
+                let args: Value =
+                    serde_json::from_str(arguments).unwrap_or(Value::String(arguments.to_owned()));
+                event(
+                    &json!({"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":name,"args":args}}]},"index":0}]}),
+                )
+            }
+        }
+    }
+
+    pub(crate) fn error(&mut self, kind: &str, message: &str) -> String {
+        match self.speech {
+            Speech::Anthropic => {
+                event(&json!({"type":"error","error":{"type":kind,"message":message}}))
+            }
+            Speech::Responses => event(&json!({"type":"error","code":kind,"message":message})),
+            Speech::Chat | Speech::Gemini => {
+                event(&json!({"error":{"code":kind,"status":kind,"message":message}}))
+            }
+        }
+    }
+
+    pub(crate) fn end(&mut self) -> String {
+        let [input, output, read, written] = self.usage;
+        let stop = self.stop.clone();
+        match self.speech {
+            Speech::Anthropic => {
+                let ordinary = if self.has_calls { "tool_use" } else { "end_turn" };
+                let stop = stop.unwrap_or_else(|| ordinary.to_owned());
+                self.close()
+                    + &event(
+                        &json!({"type":"message_delta","delta":{"stop_reason":stop,"stop_sequence":null},"usage":{"input_tokens":input,"output_tokens":output,"cache_read_input_tokens":read,"cache_creation_input_tokens":written}}),
+                    )
+                    + &event(&json!({"type":"message_stop"}))
+            }
+            Speech::Responses => {
+                let usage = json!({"input_tokens":input + read,"input_tokens_details":{"cached_tokens":read},"output_tokens":output});
+                match stop.as_deref() {
+                    Some(reason) => event(
+                        &json!({"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":reason},"usage":usage}}),
+                    ),
+                    None => event(
+                        &json!({"type":"response.completed","response":{"status":"completed","usage":usage}}),
+                    ),
+                }
+            }
+            Speech::Chat => {
+                let ordinary = if self.has_calls { "tool_calls" } else { "stop" };
+                let stop = stop.unwrap_or_else(|| ordinary.to_owned());
+                event(&json!({"choices":[{"index":0,"delta":{},"finish_reason":stop}]}))
+                    + &event(
+                        &json!({"choices":[],"usage":{"prompt_tokens":input + read,"completion_tokens":output,"prompt_tokens_details":{"cached_tokens":read}}}),
+                    )
+                    + "data: [DONE]\n\n"
+            }
+            Speech::Gemini => {
+                let stop = stop.unwrap_or_else(|| "STOP".to_owned());
+                event(
+                    &json!({"candidates":[{"content":{"role":"model","parts":[]},"finishReason":stop,"index":0}],"usageMetadata":{"promptTokenCount":input + read,"cachedContentTokenCount":read,"candidatesTokenCount":output}}),
+                )
+            }
+        }
+    }
+
+    /// Turns to a block of this kind; Anthropic's blocks have a beginning and an end.
+    fn turn_to(&mut self, kind: &'static str, begin: impl FnOnce() -> Value) -> String {
+        if self.open == Some(kind) {
+            return String::new();
+        }
+        let out = self.close();
+        self.block += 1;
+        self.open = Some(kind);
+        out + &event(
+            &json!({"type":"content_block_start","index":self.block - 1,"content_block":begin()}),
+        )
+    }
+
+    fn close(&mut self) -> String {
+        match self.open.take() {
+            Some(_) => event(&json!({"type":"content_block_stop","index":self.block - 1})),
+            None => String::new(),
+        }
+    }
+}
+
+fn event(data: &Value) -> String {
+    match data.get("type").and_then(Value::as_str) {
+        Some(name) => format!("event: {name}\ndata: {data}\n\n"),
+        None => format!("data: {data}\n\n"),
+    }
+}
