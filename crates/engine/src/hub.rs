@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -20,6 +21,8 @@ use crate::words::SessionId;
 pub struct HubOptions {
     /// The models there are, the default first.
     pub models: Arc<[ModelChoice]>,
+    /// Finds the models when a session is opened, instead of `models`.
+    pub find_models: Option<FindModels>,
     /// The tools there are.
     pub tools: Arc<[Arc<dyn AnyTool>]>,
     /// Where sessions are kept.
@@ -34,6 +37,18 @@ pub struct HubOptions {
     pub max_sessions: usize,
     /// After how long without use a session leaves memory; zero for never.
     pub idle_pause: Duration,
+}
+
+/// Finds the models there are, the default first. Asked for each session, so it remembers what takes long.
+pub type FindModels = Arc<dyn Fn() -> BoxFuture<'static, Arc<[ModelChoice]>> + Send + Sync>;
+
+impl HubOptions {
+    async fn find_models(&self) -> Arc<[ModelChoice]> {
+        match &self.find_models {
+            Some(find) => find().await,
+            None => Arc::clone(&self.models),
+        }
+    }
 }
 
 /// What a hub is asked to do.
@@ -251,7 +266,7 @@ async fn begin(
 ) -> Result<Parts, Error> {
     let journal = &*options.journal;
     let failed = |err| Error::of_journal(id, err);
-    let mut settings = Settings::new(Arc::clone(&options.models))?;
+    let mut settings = Settings::new(options.find_models().await)?;
     let (cwd, editor, remembered) = match start {
         Start::New { cwd } => {
             journal.create(id, &cwd).await.map_err(failed)?;

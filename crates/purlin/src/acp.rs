@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::ladder::Ladder;
 use crate::serve::{self, stdio};
 use crate::{assemble, log};
 
@@ -34,7 +35,18 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     log::log_panics();
     let (config, problems) = Config::load(options.config);
     problems.iter().for_each(|problem| tracing::warn!("{problem}"));
-    let mut hub = assemble::hub_options(options.model.as_deref().or(config.model.as_deref()))?;
+    let model = options.model.or(config.model);
+    let is_real = |model: &String| !model.starts_with("script:") && model.contains('/');
+    let (real, scripted) = match model {
+        Some(model) if is_real(&model) => (Some(model), None),
+        model => (None, model),
+    };
+    let mut hub = assemble::hub_options(scripted.as_deref())?;
+    let ladder = scripted.is_none().then(|| {
+        let ladder = Ladder::new(config.provider, real, Arc::clone(&hub.models));
+        hub.find_models = Some(ladder.finder());
+        ladder
+    });
     if !options.forget {
         hub.journal = Arc::new(assemble::store(&config.limits));
     }
@@ -49,7 +61,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         let mut signals = tokio::task::JoinSet::new();
         signals.spawn(stop_on_signals(stop.clone()));
         let pipes = stdio::pipes()?;
-        serve::serve(pipes, serve::Options { limits: config.limits, hub, stop }).await;
+        serve::serve(pipes, serve::Options { limits: config.limits, hub, stop, ladder }).await;
         anyhow::Ok(())
     })?;
     // The reader may still sit in a read that never ends.

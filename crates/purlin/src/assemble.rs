@@ -41,6 +41,7 @@ pub fn hub_options(model: Option<&str>) -> anyhow::Result<HubOptions> {
     }
     Ok(HubOptions {
         models: models.into(),
+        find_models: None,
         tools: script::tools::all(),
         journal: Arc::new(NoJournal),
         clock: Arc::new(SystemClock),
@@ -90,9 +91,7 @@ pub(crate) fn fresh_id() -> String {
 
 fn from_file(model: &str) -> anyhow::Result<ModelChoice> {
     let Some(path) = model.strip_prefix("script:").map(PathBuf::from) else {
-        anyhow::bail!(
-            "there is no model `{model}`; so far a model is `script:FILE`, see conformance/README.md"
-        );
+        anyhow::bail!("there is no model `{model}`; a model is `provider/model` or `script:FILE`");
     };
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("the script {} cannot be read", path.display()))?;

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::acp::{self, AcpOptions};
+use crate::auth::AuthCommand;
 use crate::config::Config;
 use crate::run::{self, RunOptions};
 use crate::sessions::{self, SessionsCommand};
-use crate::{env, log};
+use crate::{auth, env, ladder, log};
 
 /// A coding agent that editors drive over the Agent Client Protocol.
 #[derive(Debug, Parser)]
@@ -26,7 +27,7 @@ struct Cli {
 enum Command {
     /// Serve an editor on stdin and stdout
     Acp {
-        /// The model to use: script:FILE
+        /// The model to use: PROVIDER/MODEL or script:FILE
         #[arg(long, value_name = "MODEL")]
         model: Option<String>,
         /// The configuration file, instead of purlin.json in the user's configuration folder
@@ -35,6 +36,23 @@ enum Command {
         /// Keep nothing of the sessions on disk
         #[arg(long)]
         forget: bool,
+        /// Ask for a key on the terminal instead; editors call this to log in
+        #[arg(long, hide = true)]
+        login: bool,
+    },
+    /// Keep, forget and list the keys of providers
+    Auth {
+        #[command(subcommand)]
+        command: Auth,
+    },
+    /// List the models that can be used, and say why others cannot
+    Models {
+        /// Ask every provider for its list
+        #[arg(long)]
+        refresh: bool,
+        /// The configuration file, instead of purlin.json in the user's configuration folder
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
     },
     /// Look at the sessions that are kept, take them elsewhere, delete them
     Sessions {
@@ -66,6 +84,22 @@ enum Command {
     },
 }
 
+#[derive(Debug, Subcommand)]
+enum Auth {
+    /// Keep a key: asked for on the terminal, or read from stdin
+    Login {
+        /// Whose key: anthropic, openai, google, openrouter, or a name from purlin.json
+        provider: Option<String>,
+    },
+    /// Forget a key
+    Logout {
+        /// Whose key
+        provider: String,
+    },
+    /// Show whose keys there are, never the keys
+    List,
+}
+
 /// Runs the program.
 ///
 /// # Errors
@@ -74,7 +108,20 @@ pub fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
     log::start(cli.log.or_else(env::log_level).as_deref());
     match cli.command {
-        Command::Acp { model, config, forget } => acp::run(AcpOptions { model, config, forget }),
+        Command::Acp { login: true, .. } => auth::run(&AuthCommand::Login(None)),
+        Command::Acp { model, config, forget, login: false } => {
+            acp::run(AcpOptions { model, config, forget })
+        }
+        Command::Auth { command } => auth::run(&match command {
+            Auth::Login { provider } => AuthCommand::Login(provider),
+            Auth::Logout { provider } => AuthCommand::Logout(provider),
+            Auth::List => AuthCommand::List,
+        }),
+        Command::Models { refresh, config } => {
+            let (config, problems) = Config::load(config);
+            problems.iter().for_each(|problem| eprintln!("{problem}"));
+            ladder::print_models(config, refresh)
+        }
         Command::Sessions { command } => {
             let (config, _) = Config::load(None);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

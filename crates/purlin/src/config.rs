@@ -1,7 +1,11 @@
 //! `purlin.json`: JSON with comments, in the user's configuration folder. A mistake in it is reported, never fatal.
 
+mod substitute;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use providers::ProviderOptions;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -14,8 +18,10 @@ use crate::limits::Limits;
 pub struct Config {
     /// Sizes, rates and time-outs; see docs/limits.md.
     pub limits: Limits,
-    /// The model to use, such as `script:FILE`.
+    /// The model to use: `provider/model`, or `script:FILE`.
     pub model: Option<String>,
+    /// The user's providers, as OpenCode has them; see docs/models.md.
+    pub provider: BTreeMap<String, ProviderOptions>,
 }
 
 impl Config {
@@ -28,7 +34,7 @@ impl Config {
         let Some(path) = file.or_else(|| Some(env::config_folder()?.join("purlin.json"))) else {
             return (Config::default(), Vec::new());
         };
-        match std::fs::read_to_string(&path) {
+        let (mut config, problems) = match std::fs::read_to_string(&path) {
             Ok(text) => Config::parse(&text, &path),
             Err(err) if err.kind() == std::io::ErrorKind::NotFound && !is_given => {
                 (Config::default(), Vec::new())
@@ -36,6 +42,23 @@ impl Config {
             Err(err) => {
                 (Config::default(), vec![format!("{}: cannot be read: {err}", path.display())])
             }
+        };
+        if !is_given && config.provider.is_empty() {
+            config.take_over(&env::opencode_configs());
+        }
+        (config, problems)
+    }
+
+    /// Takes providers and model from the user's OpenCode. Its other keys, and mistakes in it, are OpenCode's business.
+    fn take_over(&mut self, files: &[PathBuf]) {
+        let mut texts = files.iter().map(|path| (std::fs::read_to_string(path), path));
+        let Some((Ok(text), path)) = texts.find(|(text, _)| text.is_ok()) else {
+            return;
+        };
+        let (theirs, _) = Config::parse(&text, path);
+        self.provider = theirs.provider;
+        if self.model.is_none() {
+            self.model = theirs.model.filter(|model| !model.starts_with("script:"));
         }
     }
 
@@ -48,6 +71,8 @@ impl Config {
             Ok(value) => value,
             Err(err) => return (Config::default(), vec![format!("{at}: {err}")]),
         };
+        let mut value = value;
+        substitute::substitute(&mut value, path.parent().unwrap_or(Path::new("/")));
         let (config, problems) = Config::from_value(value);
         (config, problems.into_iter().map(|problem| format!("{at}: {problem}")).collect())
     }
@@ -68,11 +93,31 @@ impl Config {
                     Value::String(model) => config.model = Some(model),
                     _ => problems.push("`model` must be a text".to_owned()),
                 },
+                "provider" => config.provider = providers(value, &mut problems),
                 _ => problems.push(format!("`{key}` is not a key we know")),
             }
         }
         (config, problems)
     }
+}
+
+/// Reads the providers one by one, so that one mistake does not undo the others.
+fn providers(value: Value, problems: &mut Vec<String>) -> BTreeMap<String, ProviderOptions> {
+    let Value::Object(given) = value else {
+        problems.push("`provider` must be an object".to_owned());
+        return BTreeMap::new();
+    };
+    let mut known = BTreeMap::new();
+    for (id, value) in given {
+        // The value itself stays out of the message: it may hold a key.
+        match serde_path_to_error::deserialize::<_, ProviderOptions>(value) {
+            Ok(options) => {
+                known.insert(id, options);
+            }
+            Err(err) => problems.push(format!("`provider.{id}.{}` has the wrong type", err.path())),
+        }
+    }
+    known
 }
 
 /// Reads the limits one by one, so that one mistake does not undo the others.

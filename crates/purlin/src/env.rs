@@ -1,7 +1,10 @@
 //! The environment: the only place that reads its variables.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+use providers::ApiKey;
 
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 fn text(name: &str) -> Option<String> {
@@ -34,6 +37,29 @@ pub(crate) fn data_folder() -> Option<PathBuf> {
 #[must_use]
 pub(crate) fn is_journal_late() -> bool {
     cfg!(debug_assertions) && text("PURLIN_TEST_LATE_JOURNAL").is_some()
+}
+
+/// Returns the user's configuration files of OpenCode, the one that counts first.
+pub(crate) fn opencode_configs() -> Vec<PathBuf> {
+    let base = path("XDG_CONFIG_HOME").or_else(|| Some(path("HOME")?.join(".config")));
+    let names = ["opencode.json", "opencode.jsonc"];
+    base.into_iter().flat_map(|base| names.map(|name| base.join("opencode").join(name))).collect()
+}
+
+/// Returns what `{env:NAME}` in the user's configuration stands for.
+pub(crate) fn for_config(name: &str) -> Option<String> {
+    text(name)
+}
+
+/// Returns the user's home folder.
+pub(crate) fn home() -> Option<PathBuf> {
+    path("HOME")
+}
+
+/// Returns the keys of providers that are set.
+pub(crate) fn keys() -> BTreeMap<String, ApiKey> {
+    let set = |name: &'static str| Some((name.to_owned(), ApiKey::new(&text(name)?)));
+    providers::key_variables().filter_map(set).collect()
 }
 
 /// Returns the log level that was asked for.

@@ -4,11 +4,13 @@
 
 pub mod acp;
 pub mod assemble;
+pub mod auth;
 mod bridge;
 pub mod cli;
 pub mod config;
 mod env;
 mod error_table;
+pub mod ladder;
 pub mod limits;
 pub mod log;
 mod rate;

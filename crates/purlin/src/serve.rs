@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::bridge::editor::Outlet;
+use crate::ladder::Ladder;
 use crate::limits::Limits;
 use dispatcher::{Channels, Dispatcher};
 
@@ -28,6 +29,8 @@ pub struct Options {
     pub hub: HubOptions,
     /// Ends the connection, as the end of input does.
     pub stop: CancellationToken,
+    /// Where keys go that the client gives us; `None` where no key is of use.
+    pub ladder: Option<Arc<Ladder>>,
 }
 
 /// The two directions of a connection, as channels.
@@ -49,7 +52,7 @@ const OPEN_CALLS: usize = 1024;
 
 /// Serves a client until it closes its end or `stop` fires, then ends everything that runs for it.
 pub async fn serve(pipes: Pipes, options: Options) {
-    let Options { limits, hub, stop } = options;
+    let Options { limits, hub, stop, ladder } = options;
     let hub = HubOptions {
         max_requests_per_turn: usize::try_from(limits.max_requests_per_turn).unwrap_or(usize::MAX),
         max_sessions: usize::try_from(limits.max_sessions).unwrap_or(usize::MAX),
@@ -72,7 +75,9 @@ pub async fn serve(pipes: Pipes, options: Options) {
     };
     let channels = Channels { pipes, from_sessions, abandoned_calls, stop };
     let limits = Arc::new(limits);
-    Dispatcher::new(limits, outbox, outlet, hub_handle, clock, journal).run(channels).await;
+    let mut dispatcher = Dispatcher::new(limits, outbox, outlet, hub_handle, clock, journal);
+    dispatcher.ladder = ladder;
+    dispatcher.run(channels).await;
     // The dispatcher dropped the hub's handle and every session's; what still runs has been cancelled.
     if tokio::time::timeout(dispatcher::GRACE, tasks.join_next()).await.is_err() {
         tracing::warn!("a session did not end in time and is dropped");

@@ -4,6 +4,7 @@
 //! pinned in one place. What may be called when is `purlin::serve`'s business; odd shapes of older clients
 //! are put right in `acp::tolerate` before typed reading.
 
+pub mod authenticate;
 pub mod fault;
 pub mod models;
 pub mod tolerate;
@@ -17,6 +18,7 @@ pub use agent_client_protocol_schema::v1 as schema;
 
 use crate::code::{Code, RpcError};
 use crate::rpc::RequestId;
+use authenticate::Authenticate;
 use models::SetModelRequest;
 
 /// The methods that a client may call on us.
@@ -63,7 +65,7 @@ pub enum AgentCall {
     /// `initialize`
     Initialize(Box<schema::InitializeRequest>),
     /// `authenticate`
-    Authenticate(schema::AuthenticateRequest),
+    Authenticate(Authenticate),
     /// `logout`
     Logout,
     /// `session/new`
@@ -109,7 +111,7 @@ impl AgentCall {
     pub fn decode(method: &str, params: Option<&RawValue>) -> Result<AgentCall, RpcError> {
         Ok(match method {
             "initialize" => AgentCall::Initialize(Box::new(read(params)?)),
-            "authenticate" => AgentCall::Authenticate(read(params)?),
+            "authenticate" => AgentCall::Authenticate(Authenticate::decode(params)?),
             "logout" => {
                 read::<schema::LogoutRequest>(params)?;
                 AgentCall::Logout

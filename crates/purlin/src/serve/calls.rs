@@ -9,10 +9,12 @@ use engine::ports::Query;
 use engine::session::Command;
 use engine::words::{ModeId, ModelId, SessionId, StopReason, Thinking};
 use engine::{Error, session};
+use providers::ApiKey;
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use wire::acp::authenticate::Authenticate;
 use wire::acp::{AgentCall, AgentNote, ProtocolVersion, fault, schema, tolerate};
 use wire::{Code, RequestId, RpcError};
 
@@ -21,10 +23,15 @@ use super::outbox::{Pace, SESSION_BUDGET};
 use super::wake::{Answer, FromSession, Opening, Shape};
 use crate::bridge;
 use crate::bridge::editor::AcpEditor;
+use crate::ladder::provider_of_key;
 use crate::scope::Scope;
 
-/// The one way to log in there is while no model needs a key.
+/// Goes on with the keys that are set, or with none.
 const LOGIN: &str = "local";
+/// Runs `purlin acp --login` in a terminal of the client.
+const TERMINAL_LOGIN: &str = "terminal";
+/// Takes a key along, as older clients do.
+const KEY_LOGIN: &str = "api_key";
 
 impl Dispatcher {
     pub(super) fn on_call(&mut self, id: RequestId, call: AgentCall) {
@@ -37,6 +44,7 @@ impl Dispatcher {
             AgentCall::Authenticate(request) => self.authenticate(&id, &request),
             AgentCall::Logout => {
                 self.is_logged_in = false;
+                self.ladder.iter().for_each(|ladder| ladder.take_back());
                 self.answer(&id, &json!({}));
                 Ok(())
             }
@@ -109,27 +117,50 @@ impl Dispatcher {
             )
             .session_capabilities(session)
             .auth(schema::AgentAuthCapabilities::new().logout(schema::LogoutCapabilities::new()));
-        let login = schema::AuthMethodAgent::new(LOGIN, "Use without an account")
-            .description("The scripted model that is built in needs no log-in".to_owned());
+        let login = schema::AuthMethodAgent::new(LOGIN, "Use what is set up").description(
+            "Keys of the environment or of `purlin auth login`, and models on this machine"
+                .to_owned(),
+        );
+        let mut methods = vec![schema::AuthMethod::Agent(login)];
+        if request.client_capabilities.auth.terminal {
+            let login = schema::AuthMethodTerminal::new(TERMINAL_LOGIN, "Enter a key")
+                .description("Asks for a provider and its key in a terminal".to_owned())
+                .args(vec!["--login".to_owned()]);
+            methods.push(schema::AuthMethod::Terminal(login));
+        }
         schema::InitializeResponse::new(ProtocolVersion::V1)
             .agent_capabilities(capabilities)
-            .auth_methods(vec![schema::AuthMethod::Agent(login)])
+            .auth_methods(methods)
             .agent_info(
                 schema::Implementation::new("purlin", env!("CARGO_PKG_VERSION"))
                     .title("Purlin".to_owned()),
             )
     }
 
-    fn authenticate(
-        &mut self,
-        id: &RequestId,
-        request: &schema::AuthenticateRequest,
-    ) -> Result<(), RpcError> {
-        if &*request.method_id.0 != LOGIN {
-            return Err(fault::at(
-                "methodId",
-                "'methodId' is none of the methods that initialize listed".to_owned(),
-            ));
+    fn authenticate(&mut self, id: &RequestId, request: &Authenticate) -> Result<(), RpcError> {
+        let key = request.credentials.as_ref().and_then(|given| given.key.as_deref());
+        match (request.method_id.as_str(), key) {
+            (LOGIN | TERMINAL_LOGIN, _) => {
+                // Somebody may have logged in outside: look again when the next session is opened.
+                self.ladder.iter().for_each(|ladder| ladder.take_back());
+            }
+            (KEY_LOGIN, Some(key)) => {
+                let named =
+                    request.credentials.as_ref().and_then(|given| given.provider.as_deref());
+                let Some(provider) = named.or_else(|| provider_of_key(key)) else {
+                    return Err(fault::at(
+                        "credentials.provider",
+                        "'credentials.provider' must say whose key this is".to_owned(),
+                    ));
+                };
+                self.ladder.iter().for_each(|ladder| ladder.give(provider, ApiKey::new(key)));
+            }
+            _ => {
+                return Err(fault::at(
+                    "methodId",
+                    "'methodId' is none of the methods that initialize listed".to_owned(),
+                ));
+            }
         }
         self.is_logged_in = true;
         self.answer(id, &json!({}));

@@ -28,6 +28,7 @@ use super::wake::{Answer, FromSession, Opening, Shape, TakeAnswer, Wake};
 use crate::bridge;
 use crate::bridge::editor::Outlet;
 use crate::error_table::error_out;
+use crate::ladder::Ladder;
 use crate::limits::Limits;
 use crate::rate::Window;
 
@@ -62,6 +63,8 @@ pub(super) struct Dispatcher {
     /// What the client offers; `None` before `initialize`.
     pub(super) client: Option<Offers>,
     pub(super) is_logged_in: bool,
+    /// Where keys go that the client gives us.
+    pub(super) ladder: Option<Arc<Ladder>>,
     /// Our calls that wait for an answer.
     waiting: HashMap<u64, (SessionId, TakeAnswer)>,
     /// Answers to lines without a readable id.
@@ -131,6 +134,7 @@ impl Dispatcher {
             opening: HashMap::new(),
             client: None,
             is_logged_in: true,
+            ladder: None,
             waiting: HashMap::new(),
             errors: Window::new(limits.errors_per_minute),
             unanswered_errors: 0,

@@ -96,7 +96,10 @@ async fn in_process(name: &str) {
     let mut tasks = JoinSet::new();
     let pipes = pipes(agent_in, agent_out, &mut tasks);
     let stop = CancellationToken::new();
-    tasks.spawn(serve::serve(pipes, serve::Options { limits: config.limits, hub, stop }));
+    tasks.spawn(serve::serve(
+        pipes,
+        serve::Options { limits: config.limits, hub, stop, ladder: None },
+    ));
     let played = play(&transcript, &work, client_in, client_out).await;
     if is_kept(name) {
         std::fs::remove_dir_all(&data).unwrap();

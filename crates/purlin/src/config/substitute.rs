@@ -1,0 +1,84 @@
+//! `{env:NAME}` and `{file:path}` in the texts of a configuration, as in OpenCode.
+//!
+//! Only for the user's own files: in a project's file they would let a stranger read the user's secrets.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::env;
+
+/// Replaces them everywhere in `value`. What is not set or cannot be read becomes nothing.
+pub(super) fn substitute(value: &mut Value, folder: &Path) {
+    match value {
+        Value::String(text) if text.contains('{') => *text = replaced(text, folder),
+        Value::Array(items) => items.iter_mut().for_each(|item| substitute(item, folder)),
+        Value::Object(members) => {
+            members.values_mut().for_each(|member| substitute(member, folder));
+        }
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn replaced(text: &str, folder: &Path) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        let (front, back) = rest.split_at(at);
+        out.push_str(front);
+        let Some((inside, behind)) = back[1..].split_once('}') else {
+            rest = back;
+            break;
+        };
+        match inside.split_once(':') {
+            Some(("env", name)) => out.push_str(&env::for_config(name.trim()).unwrap_or_default()),
+            Some(("file", path)) => out.push_str(&read(path.trim(), folder)),
+            _ => {
+                out.push('{');
+                rest = &back[1..];
+                continue;
+            }
+        }
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The text of a file, without blanks around it. Paths are relative to the configuration.
+fn read(path: &str, folder: &Path) -> String {
+    let path = match (path.strip_prefix("~/"), env::home()) {
+        (Some(path), Some(home)) => home.join(path),
+        _ => folder.join(PathBuf::from(path)),
+    };
+    match std::fs::read_to_string(&path) {
+        Ok(text) => text.trim().to_owned(),
+        Err(err) => {
+            tracing::warn!("{} of the configuration cannot be read: {err}", path.display());
+            String::new()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn variables_and_files_are_put_in() {
+        let folder = std::env::temp_dir();
+        let file = folder.join(format!("purlin-substitute-{}", std::process::id()));
+        std::fs::write(&file, " from a file\n").unwrap();
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let home = env::home().unwrap().display().to_string();
+        let mut value = json!({ "a": ["x {env:HOME}", format!("{{file:{name}}}!")], "b": "{env:PURLIN_NOT_SET}", "c": "{a} {env:HOME", "d": 1 });
+        substitute(&mut value, &folder);
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(
+            value,
+            json!({ "a": [format!("x {home}"), "from a file!"], "b": "", "c": "{a} {env:HOME", "d": 1 })
+        );
+    }
+}

@@ -1,0 +1,178 @@
+//! The ladder: which models a session can use when it is opened.
+//!
+//! The model that was asked for; then every provider with a key or an entry in the user's config; then servers that run
+//! on this machine; then the scripted model. Nothing is looked for before a session needs it.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use engine::hub::FindModels;
+use engine::session::ModelChoice;
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use providers::{ApiKey, Options, Provider, ProviderOptions};
+
+use crate::config::Config;
+use crate::{auth, env};
+
+/// How long servers on this machine have to answer.
+const LOOK_AROUND: Duration = Duration::from_millis(200);
+/// How long a provider has for the list of its models.
+const LIST: Duration = Duration::from_secs(10);
+
+/// Finds models, and remembers what it found.
+#[derive(Debug)]
+pub struct Ladder {
+    configured: BTreeMap<String, ProviderOptions>,
+    /// The model that was asked for, as `provider/model`.
+    wanted: Option<String>,
+    /// What there always is.
+    fallback: Arc<[ModelChoice]>,
+    /// Held only to look or to change, never across an await.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Keys that the client gave us. They live as long as the process.
+    given: BTreeMap<String, ApiKey>,
+    found: Option<Arc<[ModelChoice]>>,
+}
+
+impl Ladder {
+    /// Makes a ladder. Looks for nothing yet.
+    #[must_use]
+    pub fn new(
+        configured: BTreeMap<String, ProviderOptions>,
+        wanted: Option<String>,
+        fallback: Arc<[ModelChoice]>,
+    ) -> Arc<Ladder> {
+        Arc::new(Ladder { configured, wanted, fallback, state: Mutex::default() })
+    }
+
+    /// Returns it in the form that the hub takes.
+    #[must_use]
+    pub fn finder(self: &Arc<Ladder>) -> FindModels {
+        let ladder = Arc::clone(self);
+        Arc::new(move || {
+            let ladder = Arc::clone(&ladder);
+            async move { ladder.models().await }.boxed()
+        })
+    }
+
+    /// Uses a key from now on, for sessions that are opened later.
+    pub(crate) fn give(&self, provider: &str, key: ApiKey) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.given.insert(provider.to_owned(), key);
+        state.found = None;
+    }
+
+    /// Forgets the keys that the client gave.
+    pub(crate) fn take_back(&self) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::default();
+    }
+
+    async fn models(&self) -> Arc<[ModelChoice]> {
+        let known = self.state.lock().unwrap_or_else(PoisonError::into_inner).found.clone();
+        if let Some(found) = known {
+            return found;
+        }
+        let options = self.options();
+        let mut models = known_models(&options);
+        if models.is_empty() && self.wanted.is_none() {
+            models = providers::find_local(&options, LOOK_AROUND).await;
+        }
+        if let Some((provider, name)) = self.wanted.as_deref().and_then(|id| id.split_once('/')) {
+            let provider = options.provider(provider);
+            let wanted = provider.model(name);
+            models.retain(|choice| choice.id != wanted.id);
+            models.insert(0, wanted);
+        }
+        let is_real = !models.is_empty();
+        if !is_real {
+            models.extend(self.fallback.iter().cloned());
+        }
+        let models: Arc<[ModelChoice]> = models.into();
+        if is_real {
+            // Where nothing was found, the next session looks again: a server may have been started.
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.found = Some(Arc::clone(&models));
+        }
+        models
+    }
+
+    fn options(&self) -> Options {
+        let mut stored = auth::load();
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        stored.extend(state.given.iter().map(|(id, key)| (id.clone(), key.clone())));
+        Options { configured: self.configured.clone(), stored, environment: env::keys() }
+    }
+}
+
+fn known_models(options: &Options) -> Vec<ModelChoice> {
+    let usable = options.providers().into_iter().filter(Provider::is_usable);
+    usable.flat_map(|provider| provider.models()).collect()
+}
+
+/// Tells whose key this is by how it begins.
+pub(crate) fn provider_of_key(key: &str) -> Option<&'static str> {
+    const BEGINNINGS: [(&str, &str); 4] =
+        [("sk-ant-", "anthropic"), ("sk-or-", "openrouter"), ("AIza", "google"), ("sk-", "openai")];
+    BEGINNINGS.iter().find(|(front, _)| key.starts_with(front)).map(|(_, provider)| *provider)
+}
+
+/// Runs `purlin models`: what can be used, and why the rest cannot.
+///
+/// # Errors
+/// Only if stdout cannot be written.
+pub fn print_models(config: Config, refresh: bool) -> anyhow::Result<ExitCode> {
+    let ladder = Ladder::new(config.provider, config.model, Arc::new([]));
+    let options = ladder.options();
+    let providers = options.providers();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let lists =
+        runtime.block_on(join_all(providers.iter().map(|provider| list(provider, refresh))));
+    let mut out = std::io::stdout().lock();
+    for (provider, (standing, models)) in providers.iter().zip(lists) {
+        writeln!(out, "{} ({}): {standing}", provider.name(), provider.id())?;
+        for model in models {
+            let price = model.price.map_or_else(String::new, |price| {
+                format!(", ${} in and ${} out for a million tokens", price.input, price.output)
+            });
+            writeln!(out, "  {}  {} tokens{price}", model.id, model.context_size)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What can be said of a provider: its standing and its models.
+async fn list(provider: &Provider, refresh: bool) -> (String, Vec<ModelChoice>) {
+    let asks = provider.is_local() || (refresh && provider.is_usable());
+    if !asks {
+        let models = if provider.is_usable() { provider.models() } else { Vec::new() };
+        return (provider.standing(), models);
+    }
+    let limit = if provider.is_local() { LOOK_AROUND } else { LIST };
+    match provider.ask_models(limit).await {
+        Ok(models) => ("answers".to_owned(), models),
+        Err(err) if provider.is_usable() => (err.to_string(), provider.models()),
+        Err(_) => (provider.standing(), Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_tell_whose_they_are() {
+        assert_eq!(provider_of_key("sk-ant-api03-x"), Some("anthropic"));
+        assert_eq!(provider_of_key("sk-or-v1-x"), Some("openrouter"));
+        assert_eq!(provider_of_key("AIzaSy"), Some("google"));
+        assert_eq!(provider_of_key("sk-proj-x"), Some("openai"));
+        assert_eq!(provider_of_key("hf_x"), None);
+    }
+}
