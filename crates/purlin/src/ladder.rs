@@ -20,6 +20,8 @@ use crate::{auth, env};
 
 /// How long servers on this machine have to answer.
 const LOOK_AROUND: Duration = Duration::from_millis(200);
+/// How long a provider of the config has to name its models, where the config names none.
+const ASK: Duration = Duration::from_secs(1);
 /// How long a provider has for the list of its models.
 const LIST: Duration = Duration::from_secs(10);
 
@@ -81,7 +83,7 @@ impl Ladder {
             return found;
         }
         let options = self.options();
-        let mut models = known_models(&options);
+        let mut models = known_models(&options).await;
         if models.is_empty() && self.wanted.is_none() {
             models = providers::find_local(&options, LOOK_AROUND).await;
         }
@@ -112,9 +114,20 @@ impl Ladder {
     }
 }
 
-fn known_models(options: &Options) -> Vec<ModelChoice> {
-    let usable = options.providers().into_iter().filter(Provider::is_usable);
-    usable.flat_map(|provider| provider.models()).collect()
+/// The models of all providers that can be used. Those of which nothing is known are asked, side by side.
+async fn known_models(options: &Options) -> Vec<ModelChoice> {
+    let usable: Vec<Provider> =
+        options.providers().into_iter().filter(Provider::is_usable).collect();
+    let lists = usable.iter().map(|provider| async {
+        match provider.models() {
+            models if models.is_empty() => provider.ask_models(ASK).await.unwrap_or_else(|err| {
+                tracing::warn!("{err}");
+                Vec::new()
+            }),
+            models => models,
+        }
+    });
+    join_all(lists).await.into_iter().flatten().collect()
 }
 
 /// Tells whose key this is by how it begins.

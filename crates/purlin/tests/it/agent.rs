@@ -19,9 +19,21 @@ use serde_json::{Value, json};
 /// How long anything may take before a test gives up. Far beyond every promise: the machine may be busy.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
+/// Variables that hold keys of providers.
+const KEYS: [&str; 6] = [
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GOOGLE_GENERATIVE_AI_API_KEY",
+    "OPENROUTER_API_KEY",
+];
+
 /// How a program is to be started.
 pub(crate) struct Start {
-    script: String,
+    /// What the scripted model says; without one the config says which model answers.
+    script: Option<String>,
+    env: Vec<(&'static str, String)>,
     config: Value,
     log: Option<&'static str>,
     stderr: Stdio,
@@ -68,6 +80,12 @@ impl Start {
         self
     }
 
+    /// Sets a variable of the environment.
+    pub(crate) fn env(mut self, name: &'static str, value: &str) -> Start {
+        self.env.push((name, value.to_owned()));
+        self
+    }
+
     /// Sets the log level and where the log goes.
     pub(crate) fn log(mut self, level: &'static str, stderr: Stdio) -> Start {
         self.log = Some(level);
@@ -100,8 +118,6 @@ impl Start {
         let folder = new_folder();
         let script = folder.join("script.acp");
         let config = folder.join("purlin.json");
-        let text = self.script.replace("\"/w", &format!("\"{}", folder.display()));
-        std::fs::write(&script, text).unwrap();
         std::fs::write(&config, self.config.to_string()).unwrap();
         let program = env!("CARGO_BIN_EXE_purlin");
         let mut command = match self.before {
@@ -113,7 +129,18 @@ impl Start {
             None => std::process::Command::new(program),
         };
         command.args(["acp", "--forget", "--config"]).arg(&config);
-        command.arg("--model").arg(format!("script:{}", script.display()));
+        if let Some(text) = &self.script {
+            let text = text.replace("\"/w", &format!("\"{}", folder.display()));
+            std::fs::write(&script, text).unwrap();
+            command.arg("--model").arg(format!("script:{}", script.display()));
+        } else {
+            // A user without keys and configuration of their own.
+            for name in KEYS {
+                command.env_remove(name);
+            }
+            command.env("HOME", &folder).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
+        }
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Some(level) = self.log {
             command.args(["--log", level]);
         }
@@ -155,7 +182,8 @@ impl Agent {
     /// Prepares a program whose model plays `script`; `/w` at the start of a text in it is [`Agent::folder`].
     pub(crate) fn playing(script: &str) -> Start {
         Start {
-            script: script.to_owned(),
+            script: Some(script.to_owned()),
+            env: Vec::new(),
             config: json!({ "limits": { "prompts_per_minute": 0 } }),
             log: None,
             stderr: Stdio::null(),
@@ -163,6 +191,11 @@ impl Agent {
             offers_files: false,
             before: None,
         }
+    }
+
+    /// Prepares a program whose model is what the configuration says.
+    pub(crate) fn configured(config: Value) -> Start {
+        Start { script: None, config, ..Agent::playing("") }
     }
 
     /// Returns the process id.

@@ -8,6 +8,13 @@
     reason = "helpers of tests are tests, too, which clippy does not see"
 )]
 
+#[path = "../../../providers/examples/fake_model/script.rs"]
+mod script;
+#[path = "../../../providers/examples/fake_model/server.rs"]
+mod server;
+#[path = "../../../providers/examples/fake_model/speak.rs"]
+mod speak;
+
 mod agent;
 mod crash;
 mod ends;
@@ -15,6 +22,7 @@ mod hostile;
 mod judge;
 #[cfg(target_os = "linux")]
 mod memory;
+mod models;
 mod order;
 mod schema;
 mod slow;

@@ -1,0 +1,337 @@
+//! Turns with a real model: the built program against the fake server, over HTTP on one side and ACP on the other.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::agent::{Agent, Start, text_of, update_kind};
+use crate::{script, server};
+
+const ANTHROPIC: &str = "@ai-sdk/anthropic";
+const CHAT: &str = "@ai-sdk/openai-compatible";
+const PACKAGES: [&str; 4] = [ANTHROPIC, "@ai-sdk/openai", CHAT, "@ai-sdk/google"];
+const CANARY: &str = "sk-ant-canary-0123456789";
+
+/// A fake server on a thread of its own, for as long as the test runs.
+struct Fake {
+    url: String,
+    shared: Arc<server::Shared>,
+}
+
+impl Fake {
+    fn new(text: &str) -> Fake {
+        let shared = server::Shared::new(script::parse(text).unwrap());
+        let (sender, address) = std::sync::mpsc::channel();
+        let serving = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let (listener, address) = server::listen("127.0.0.1:0").await.unwrap();
+                sender.send(address).unwrap();
+                server::serve(listener, serving).await;
+            });
+        });
+        Fake { url: format!("http://{}/v1", address.recv().unwrap()), shared }
+    }
+
+    fn config(&self, package: &str) -> Value {
+        json!({
+            "limits": { "prompts_per_minute": 0, "updates_per_minute": 0, "max_requests_per_turn": 5 },
+            "model": "fake/fake",
+            "provider": { "fake": {
+                "npm": package,
+                "options": {
+                    "baseURL": self.url, "apiKey": "{env:FAKE_KEY}",
+                    "headerTimeout": 5000, "chunkTimeout": 500, "retryDelay": 10,
+                },
+                "models": { "fake": {
+                    "limit": { "context": 1000, "output": 100 },
+                    "cost": { "input": 1_000_000, "output": 2_000_000, "cache_read": 100_000 },
+                } },
+            } },
+        })
+    }
+
+    fn agent(&self, package: &str) -> Start {
+        Agent::configured(self.config(package)).env("FAKE_KEY", CANARY)
+    }
+
+    /// The body of a request, counting from 0.
+    fn body(&self, index: usize) -> Value {
+        serde_json::from_str(&self.shared.asked()[index].body).unwrap()
+    }
+}
+
+/// Prompts, and returns the reply with every update before it.
+fn ask(agent: &mut Agent, session: &str, text: &str) -> (Value, Vec<Value>) {
+    agent.take_seen();
+    let id = agent.prompt(session, text);
+    let reply = agent.reply(id);
+    (reply, agent.take_seen())
+}
+
+fn updates<'a>(seen: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    let of_kind = seen.iter().filter(|message| update_kind(message) == kind);
+    of_kind.map(|message| &message["params"]["update"]).collect()
+}
+
+// R: P6, P2
+#[test]
+fn every_format_answers_over_acp() {
+    let script = "thought \"Hm.\"\ntext \"Hello, \"\nwait 20\ntext \"größe 🦀\"\nusage 20 7 30 0";
+    for package in PACKAGES {
+        let fake = Fake::new(&format!("{script}\n---\n{script}"));
+        let (mut agent, session) = fake.agent(package).session();
+        let (reply, seen) = ask(&mut agent, &session, "Say it.");
+        assert_eq!(reply["result"]["stopReason"], "end_turn", "{package}: {reply}");
+        assert_eq!(text_of(&session, &seen), "Hello, größe 🦀", "{package}");
+        let thoughts = updates(&seen, "agent_thought_chunk");
+        assert_eq!(thoughts[0]["content"]["text"], "Hm.", "{package}");
+        let usage = updates(&seen, "usage_update").remove(0).clone();
+        assert_eq!((&usage["used"], &usage["size"]), (&json!(57), &json!(1000)), "{package}");
+        assert_eq!(usage["cost"], json!({ "amount": 37.0, "currency": "USD" }), "{package}");
+        // The second answer's cost is on top, and its connection is the first one's.
+        let (_, seen) = ask(&mut agent, &session, "Again.");
+        assert_eq!(updates(&seen, "usage_update")[0]["cost"]["amount"], 74.0, "{package}");
+        assert!(fake.shared.asked().iter().all(|asked| asked.connection == 0), "{package}");
+    }
+}
+
+#[test]
+fn tools_are_called_and_thoughts_go_back_with_their_signatures() {
+    let script = "thought \"A plan.\"\nsignature \"SIG\"\ntext \"First. \"\n\
+                  tool make_plan {\"entries\":[\"Look\"]}\n---\ntext \"Done.\"";
+    for package in PACKAGES {
+        let fake = Fake::new(script);
+        let (mut agent, session) = fake.agent(package).session();
+        let (reply, seen) = ask(&mut agent, &session, "Plan.");
+        assert_eq!(reply["result"]["stopReason"], "end_turn", "{package}: {reply}");
+        assert_eq!(text_of(&session, &seen), "First. Done.", "{package}");
+        assert_eq!(updates(&seen, "plan").len(), 1, "{package}");
+        let second = fake.body(1).to_string();
+        assert!(second.contains("SIG"), "{package}: {second}");
+        assert!(second.contains("Look"), "{package}: {second}");
+    }
+}
+
+#[test]
+fn p29_an_unknown_tool_is_told_to_the_model() {
+    let fake = Fake::new("tool fly {}\n---\ntext \"Then not.\"");
+    let (mut agent, session) = fake.agent(CHAT).session();
+    let (reply, seen) = ask(&mut agent, &session, "Fly.");
+    assert_eq!(reply["result"]["stopReason"], "end_turn");
+    assert_eq!(text_of(&session, &seen), "Then not.");
+    assert!(fake.body(1).to_string().contains("there is no tool `fly`"));
+}
+
+#[test]
+fn p30_arguments_that_are_no_json_are_told_to_the_model() {
+    for package in [ANTHROPIC, "@ai-sdk/openai", CHAT] {
+        let fake = Fake::new("raw-tool read_file \"{\\\"path\\\": \"\n---\ntext \"Sorry.\"");
+        let (mut agent, session) = fake.agent(package).session();
+        let (reply, seen) = ask(&mut agent, &session, "Read.");
+        assert_eq!(reply["result"]["stopReason"], "end_turn", "{package}: {reply}");
+        assert_eq!(text_of(&session, &seen), "Sorry.", "{package}");
+        let second = fake.body(1).to_string();
+        assert!(second.contains("the input needs"), "{package}: {second}");
+    }
+}
+
+#[test]
+fn p31_two_hundred_tool_calls_at_once() {
+    let script = "tool make_plan {\"entries\":[\"x\"]}\n".repeat(200) + "---\ntext \"All.\"";
+    let fake = Fake::new(&script);
+    let (mut agent, session) = fake.agent(ANTHROPIC).session();
+    let (reply, seen) = ask(&mut agent, &session, "Go.");
+    assert_eq!(reply["result"]["stopReason"], "end_turn");
+    assert_eq!(updates(&seen, "tool_call").len(), 200);
+    assert_eq!(text_of(&session, &seen), "All.");
+}
+
+#[test]
+fn p32_an_endless_loop_of_tools_ends() {
+    let fake = Fake::new("tool make_plan {\"entries\":[\"x\"]}\n---\nloop");
+    let (mut agent, session) = fake.agent(CHAT).session();
+    let (reply, _) = ask(&mut agent, &session, "Go.");
+    assert_eq!(reply["result"]["stopReason"], "max_turn_requests");
+    assert_eq!(fake.shared.asked().len(), 5);
+}
+
+#[test]
+fn what_was_shown_stays_in_the_history() {
+    for package in PACKAGES {
+        let fake = Fake::new("text \"half an answer\"\ncut\n---\ntext \"Now whole.\"");
+        let (mut agent, session) = fake.agent(package).session();
+        let (reply, seen) = ask(&mut agent, &session, "Go.");
+        assert_eq!(reply["error"]["data"]["kind"], "answer_incomplete", "{package}: {reply}");
+        assert_eq!(text_of(&session, &seen), "half an answer", "{package}");
+        let (_, seen) = ask(&mut agent, &session, "Go on.");
+        assert_eq!(text_of(&session, &seen), "Now whole.", "{package}");
+        assert!(fake.body(1).to_string().contains("half an answer"), "{package}");
+    }
+}
+
+#[test]
+fn the_user_is_told_why_nothing_comes() {
+    let fake = Fake::new("status 503\n---\ntext \"hi\"");
+    let (mut agent, session) = fake.agent(CHAT).session();
+    let (_, seen) = ask(&mut agent, &session, "Go.");
+    let thoughts = updates(&seen, "agent_thought_chunk");
+    let said = thoughts[0]["content"]["text"].as_str().unwrap();
+    assert!(said.contains("trying again"), "{said}");
+    assert_eq!(text_of(&session, &seen), "hi");
+}
+
+#[test]
+fn cancel_stops_a_model_that_hangs() {
+    let fake = Fake::new("text \"a\"\nhang\n---\ntext \"next\"");
+    let mut config = fake.config(ANTHROPIC);
+    config["provider"]["fake"]["options"]["chunkTimeout"] = json!(60_000);
+    let (mut agent, session) = Agent::configured(config).session();
+    let id = agent.prompt(&session, "Go.");
+    agent.find(|message| update_kind(message) == "agent_message_chunk");
+    let begun = Instant::now();
+    agent.note("session/cancel", json!({ "sessionId": session }));
+    assert_eq!(agent.reply(id)["result"]["stopReason"], "cancelled");
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    let (_, seen) = ask(&mut agent, &session, "Again.");
+    assert_eq!(text_of(&session, &seen), "next");
+}
+
+// R: I4, W8
+#[test]
+fn a_missing_key_is_asked_for_when_it_is_needed_and_not_before() {
+    let config = json!({ "model": "anthropic/claude-sonnet-4-6" });
+    let (mut agent, session) = Agent::configured(config).session();
+    let (reply, _) = ask(&mut agent, &session, "Go.");
+    assert_eq!(reply["error"]["code"], -32000, "{reply}");
+    let details = reply["error"]["data"]["details"].as_str().unwrap();
+    assert!(details.contains("Set ANTHROPIC_API_KEY or run `purlin auth login anthropic`"));
+}
+
+// R: I4
+#[test]
+fn a_key_can_come_with_authenticate() {
+    let fake = Fake::new("text \"hi\"");
+    let place = json!({ "anthropic": { "options": { "baseURL": fake.url } } });
+    let config = json!({ "model": "anthropic/claude-sonnet-4-6", "provider": place });
+    let mut agent = Agent::configured(config).ready();
+    let login = json!({ "method": "api_key", "credentials": { "key": CANARY } });
+    assert_eq!(agent.result("authenticate", login), json!({}));
+    let session = agent.open();
+    let (reply, seen) = ask(&mut agent, &session, "Go.");
+    assert_eq!(text_of(&session, &seen), "hi", "{reply}");
+    let headers = fake.shared.asked().remove(0).headers;
+    assert!(headers.contains(&("x-api-key".to_owned(), CANARY.to_owned())));
+}
+
+#[test]
+fn a_key_in_the_environment_is_enough() {
+    let mut agent = Agent::configured(json!({})).env("ANTHROPIC_API_KEY", CANARY).ready();
+    let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
+    let reply = agent.result("session/new", params);
+    assert_eq!(reply["models"]["currentModelId"], "anthropic/claude-sonnet-4-6");
+    let options = reply["configOptions"].as_array().unwrap();
+    let thinking = options.iter().find(|option| option["id"] == "thinking").unwrap();
+    assert_eq!(thinking["currentValue"], "default");
+    assert!(!reply.to_string().contains(CANARY));
+}
+
+#[test]
+fn the_level_of_thinking_reaches_the_model() {
+    let fake = Fake::new("text \"hi\"\n---\nloop");
+    let mut config = fake.config(ANTHROPIC);
+    config["provider"]["fake"]["models"]["fake"]["reasoning"] = json!(true);
+    let (mut agent, session) = Agent::configured(config).session();
+    let set = json!({ "sessionId": session, "configId": "thinking", "value": "high" });
+    agent.result("session/set_config_option", set);
+    ask(&mut agent, &session, "Go.");
+    assert_eq!(fake.body(0)["output_config"], json!({ "effort": "high" }));
+}
+
+#[test]
+fn a_server_that_is_configured_names_its_models() {
+    let fake = Fake::new("text \"hi\"");
+    let config = json!({ "provider": { "ollama": { "options": { "baseURL": fake.url } } } });
+    let mut agent = Agent::configured(config).ready();
+    let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
+    let reply = agent.result("session/new", params);
+    assert_eq!(reply["models"]["currentModelId"], "ollama/fake");
+}
+
+// R: O1, W7
+#[test]
+fn keys_appear_in_no_log_no_error_and_no_update() {
+    let body = Value::from(format!(r#"{{"error":{{"message":"Incorrect API key: {CANARY}"}}}}"#));
+    for package in PACKAGES {
+        let script = format!("status 401\nbody {body}\n---\nerror api_error {body}\n---\nloop");
+        let fake = Fake::new(&script);
+        let (mut agent, session) = fake.agent(package).log("trace", Stdio::piped()).session();
+        for _ in 0..2 {
+            let (reply, seen) = ask(&mut agent, &session, "Go.");
+            assert!(reply.get("error").is_some(), "{package}: {reply}");
+            assert!(!format!("{reply}{seen:?}").contains(CANARY), "{package}: {reply}");
+        }
+        assert!(fake.shared.asked()[0].headers.iter().any(|(_, value)| value.contains(CANARY)));
+        let mut stderr = agent.take_stderr();
+        agent.close_input();
+        agent.wait(Duration::from_secs(30));
+        let mut log = String::new();
+        std::io::Read::read_to_string(&mut stderr, &mut log).unwrap();
+        assert!(!log.is_empty());
+        assert!(!log.contains(CANARY), "{package}: the log holds the key");
+    }
+}
+
+#[test]
+fn twenty_thousand_chunks_arrive_whole_and_in_order() {
+    const CHUNKS: usize = 20_000;
+    for package in PACKAGES {
+        let fake = Fake::new(&format!("chunks {CHUNKS} \"0123456789 \"\ntext \"end\""));
+        let (mut agent, session) = fake.agent(package).session();
+        let (reply, seen) = ask(&mut agent, &session, "Go.");
+        assert_eq!(reply["result"]["stopReason"], "end_turn", "{package}: {reply}");
+        let text = text_of(&session, &seen);
+        assert_eq!(text.len(), CHUNKS * 11 + 3, "{package}");
+        assert_eq!(text, "0123456789 ".repeat(CHUNKS) + "end", "{package}");
+    }
+}
+
+// R: I4
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
+fn keys_are_kept_listed_and_forgotten_from_the_shell() {
+    let home = new_home();
+    let purlin = |arguments: &[&str], input: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_purlin"));
+        command.args(arguments).env("HOME", &home).env_remove("XDG_DATA_HOME");
+        command.env_remove("XDG_CONFIG_HOME").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        std::io::Write::write_all(&mut stdin, input.as_bytes()).unwrap();
+        drop(stdin);
+        let output = child.wait_with_output().unwrap();
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.success(), text.concat())
+    };
+    assert!(purlin(&["auth", "login", "anthropic"], &format!("{CANARY}\n")).0);
+    let (is_fine, list) = purlin(&["auth", "list"], "");
+    assert!(is_fine && list.contains("anthropic") && !list.contains(CANARY), "{list}");
+    let (is_fine, models) = purlin(&["models"], "");
+    assert!(is_fine && models.contains("anthropic/claude-sonnet-4-6"), "{models}");
+    assert!(models.contains("key from purlin auth login") && !models.contains(CANARY), "{models}");
+    assert!(purlin(&["auth", "logout", "anthropic"], "").0);
+    assert!(!purlin(&["auth", "logout", "anthropic"], "").0);
+    std::fs::remove_dir_all(&home).unwrap();
+}
+
+fn new_home() -> PathBuf {
+    let name = format!("home-{}", std::process::id());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
