@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use engine::ports::{ModelError, ModelEvent, Request};
 use engine::words::StopReason;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use wire::sse::{MAX_EVENT, SseDecoder};
 
 use crate::fault::Fault;
@@ -137,7 +137,7 @@ impl Exchange {
             .filter(|_| !self.was_shown);
         match again {
             Some(wait) => {
-                let why = fault.explain(who);
+                let why = self.endpoint.hide_key(&fault.explain(who));
                 let wait_words = match wait.as_secs() {
                     0 => "trying again".to_owned(),
                     seconds => format!("trying again in {seconds} s"),
@@ -190,7 +190,20 @@ impl Reading {
                 return self.decoder.finish(out);
             }
         }
+        if out.iter().any(|event| matches!(event, ModelEvent::Stop(_))) {
+            self.read_rest().await;
+        }
         Ok(())
+    }
+
+    /// Reads what stands behind the end, a moment long: a body that was read to its end leaves a connection that can
+    /// be used again.
+    async fn read_rest(&mut self) {
+        const MOMENT: Duration = Duration::from_millis(20);
+        let rest = async { while let Ok(Some(_)) = self.body.next().await {} };
+        if timeout(MOMENT, rest).await.is_err() {
+            tracing::debug!("an answer has an end and goes on; its connection is given up");
+        }
     }
 }
 

@@ -49,13 +49,22 @@ impl Endpoint {
         format!("{}{path}", self.base_url.trim_end_matches('/'))
     }
 
-    /// Adds to a failure what the user can do about it, where we know.
+    /// Takes our key out of words that the provider said.
+    pub(crate) fn hide_key(&self, words: &str) -> String {
+        self.key.as_ref().map_or_else(|| words.to_owned(), |key| key.hide_in(words))
+    }
+
+    /// Adds to a failure what the user can do about it, where we know; and takes our key out of it.
     pub(crate) fn with_advice(&self, error: ModelError) -> ModelError {
         match error {
             ModelError::AuthNeeded(words) => {
-                ModelError::AuthNeeded(format!("{words}. {}", self.advice))
+                ModelError::AuthNeeded(format!("{}. {}", self.hide_key(&words), self.advice))
             }
-            other => other,
+            ModelError::ContextFull(words) => ModelError::ContextFull(self.hide_key(&words)),
+            ModelError::RateLimited(words) => ModelError::RateLimited(self.hide_key(&words)),
+            ModelError::Unavailable(words) => ModelError::Unavailable(self.hide_key(&words)),
+            ModelError::Incomplete(words) => ModelError::Incomplete(self.hide_key(&words)),
+            ModelError::Failed(words) => ModelError::Failed(self.hide_key(&words)),
         }
     }
 }

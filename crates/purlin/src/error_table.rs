@@ -136,7 +136,12 @@ mod tests {
             -32000 Authentication required · auth_required · Log in first; initialize lists the ways
             -32001 Timeout · no_progress · the model sent nothing for 300 s
             -32001 Timeout · client_not_reading · the client read nothing for 300 s
-            -32603 Internal error · model_failed · the model failed: the provider is overloaded
+            -32000 Authentication required · auth_required · the key was refused
+            -32603 Internal error · context_full · the conversation is too long
+            -32603 Internal error · model_rate_limited · too many requests
+            -32603 Internal error · model_unavailable · the provider is overloaded
+            -32603 Internal error · answer_incomplete · the answer broke off
+            -32603 Internal error · model_failed · the answer made no sense
             -32603 Internal error · not_stored · A fault of ours; the log has it under this reference
             -32603 Internal error · internal · A fault of ours; the log has it under this reference
         "#]].assert_eq(&table);
