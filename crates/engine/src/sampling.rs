@@ -248,18 +248,22 @@ mod tests {
             id: ModelId::new("m"),
             name: String::new(),
             context_size: 1000,
+            price: None,
+            can_think: false,
             model: Arc::new(ScriptedModel::parse(script).unwrap()),
         };
         let editor = Full { room: AtomicUsize::new(2), is_full: Notify::new() };
         let mut history = History::default();
         let cancel = CancellationToken::new();
+        let settings = Settings::new(vec![model].into()).unwrap();
         let mut cx = TurnCx {
             session: &SessionId::new("s"),
             cwd: "/w".as_ref(),
-            settings: &watch::Sender::new(Settings::new(vec![model].into()).unwrap()),
+            settings: &watch::Sender::new(settings.clone()),
             history: &mut history,
             memory: &mut Memory::default(),
             has_title: &false.into(),
+            spent: &mut 0.0,
             tools: &[],
             editor: &editor,
             journal: &NoJournal,
@@ -273,8 +277,9 @@ mod tests {
         };
         let (answer, ()) = tokio::join!(sample(&mut cx), cancelled);
         assert!(matches!(answer, Err(TurnError::Cancelled)));
-        let said = Message::Agent { text: "one two".to_owned(), calls: Vec::new() };
-        let seen = context::view(&history, ModelId::new("m"), &MODES[0], &[]).messages;
+        let (thoughts, text) = (Vec::new(), "one two".to_owned());
+        let said = Message::Agent { thoughts, text, calls: Vec::new() };
+        let seen = context::view(&history, &settings, &MODES[0], &[]).messages;
         assert_eq!(seen, [Arc::new(said)]);
     }
 }

@@ -58,7 +58,7 @@ mod tests {
             let models = models_of(row.id);
             assert!(models.len() > 5, "{}", row.id);
             let is_there = |prefix: &&str| models.keys().any(|name| name.starts_with(prefix));
-            assert!(row.prefer.iter().all(|prefix| is_there(prefix)), "{}", row.id);
+            assert!(row.prefer.iter().all(is_there), "{}", row.id);
         }
         let sonnet = &models_of("anthropic")["claude-sonnet-4-5"];
         assert_eq!((sonnet.context, sonnet.can_think), (200_000, true));

@@ -2,6 +2,11 @@
 //!
 //! Faults of a turn (P29 to P32) are tested with the built program, in the crate `purlin`.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests are tests, too, which clippy does not see"
+)]
+
 #[path = "../../examples/fake_model/script.rs"]
 mod script;
 #[path = "../../examples/fake_model/server.rs"]
