@@ -36,9 +36,12 @@ async fn an_idle_session_is_paused_and_comes_back() {
         id: ModelId::new("m"),
         name: String::new(),
         context_size: 1000,
+        price: None,
+        can_think: false,
         model: Arc::new(ScriptedModel::parse(script).unwrap()),
     };
     let (hub, hub_handle) = Hub::new(HubOptions {
+        find_models: None,
         models: vec![model].into(),
         tools: Arc::new([]),
         journal: Arc::clone(&store) as Arc<dyn Journal>,
