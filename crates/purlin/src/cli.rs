@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use crate::acp::{self, AcpOptions};
 use crate::auth::AuthCommand;
@@ -26,62 +26,72 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve an editor on stdin and stdout
-    Acp {
-        /// The model to use: PROVIDER/MODEL or script:FILE
-        #[arg(long, value_name = "MODEL")]
-        model: Option<String>,
-        /// The configuration file, instead of purlin.json in the user's configuration folder
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
-        /// Keep nothing of the sessions on disk
-        #[arg(long)]
-        forget: bool,
-        /// Ask for a key on the terminal instead; editors call this to log in
-        #[arg(long, hide = true)]
-        login: bool,
-    },
+    Acp(AcpArgs),
     /// Keep, forget and list the keys of providers
     Auth {
         #[command(subcommand)]
         command: Auth,
     },
     /// List the models that can be used, and say why others cannot
-    Models {
-        /// Ask every provider for its list
-        #[arg(long)]
-        refresh: bool,
-        /// The configuration file, instead of purlin.json in the user's configuration folder
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
-    },
+    Models(ModelsArgs),
     /// Look at the sessions that are kept, take them elsewhere, delete them
     Sessions {
         #[command(subcommand)]
         command: SessionsCommand,
     },
     /// Ask one thing from the shell
-    Run {
-        /// What to ask
-        prompt: String,
-        /// The folder to work in
-        #[arg(long, value_name = "FOLDER", default_value = ".")]
-        cwd: PathBuf,
-        /// The model to use
-        #[arg(long, value_name = "MODEL")]
-        model: Option<String>,
-        /// The mode to work in: build, plan or ask
-        #[arg(long, value_name = "MODE")]
-        mode: Option<String>,
-        /// Print every update as a line of JSON
-        #[arg(long)]
-        json: bool,
-        /// Allow whatever is asked for, once each
-        #[arg(long)]
-        allow: bool,
-        /// The agent to start, instead of this program: a command and its arguments
-        #[arg(long, value_name = "COMMAND", num_args = 1.., allow_hyphen_values = true)]
-        agent: Vec<String>,
-    },
+    Run(RunArgs),
+}
+
+// A struct for each: read in one function, they would take more stack than a poor place has.
+#[derive(Debug, Args)]
+struct AcpArgs {
+    /// The model to use: PROVIDER/MODEL or script:FILE
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// The configuration file, instead of purlin.json in the user's configuration folder
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Keep nothing of the sessions on disk
+    #[arg(long)]
+    forget: bool,
+    /// Ask for a key on the terminal instead; editors call this to log in
+    #[arg(long, hide = true)]
+    login: bool,
+}
+
+#[derive(Debug, Args)]
+struct ModelsArgs {
+    /// Ask every provider for its list
+    #[arg(long)]
+    refresh: bool,
+    /// The configuration file, instead of purlin.json in the user's configuration folder
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// What to ask
+    prompt: String,
+    /// The folder to work in
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    cwd: PathBuf,
+    /// The model to use
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// The mode to work in: build, plan or ask
+    #[arg(long, value_name = "MODE")]
+    mode: Option<String>,
+    /// Print every update as a line of JSON
+    #[arg(long)]
+    json: bool,
+    /// Allow whatever is asked for, once each
+    #[arg(long)]
+    allow: bool,
+    /// The agent to start, instead of this program: a command and its arguments
+    #[arg(long, value_name = "COMMAND", num_args = 1.., allow_hyphen_values = true)]
+    agent: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -108,8 +118,8 @@ pub fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
     log::start(cli.log.or_else(env::log_level).as_deref());
     match cli.command {
-        Command::Acp { login: true, .. } => auth::run(&AuthCommand::Login(None)),
-        Command::Acp { model, config, forget, login: false } => {
+        Command::Acp(AcpArgs { login: true, .. }) => auth::run(&AuthCommand::Login(None)),
+        Command::Acp(AcpArgs { model, config, forget, login: false }) => {
             acp::run(AcpOptions { model, config, forget })
         }
         Command::Auth { command } => auth::run(&match command {
@@ -117,7 +127,7 @@ pub fn main() -> anyhow::Result<ExitCode> {
             Auth::Logout { provider } => AuthCommand::Logout(provider),
             Auth::List => AuthCommand::List,
         }),
-        Command::Models { refresh, config } => {
+        Command::Models(ModelsArgs { refresh, config }) => {
             let (config, problems) = Config::load(config);
             problems.iter().for_each(|problem| eprintln!("{problem}"));
             ladder::print_models(config, refresh)
@@ -127,7 +137,7 @@ pub fn main() -> anyhow::Result<ExitCode> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(sessions::run(command, &config.limits))
         }
-        Command::Run { prompt, cwd, model, mode, json, allow, agent } => {
+        Command::Run(RunArgs { prompt, cwd, model, mode, json, allow, agent }) => {
             let cwd =
                 cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;
             let agent = if agent.is_empty() { this_program(model.as_deref())? } else { agent };
