@@ -2,11 +2,14 @@
 //!
 //! Payload types come from `agent-client-protocol-schema`, re-exported here by name so that the version is
 //! pinned in one place. What may be called when is `purlin::serve`'s business; odd shapes of older clients
-//! are put right in `acp::tolerate` before typed reading.
+//! are put right in `acp::tolerate` before typed reading, whole dialects in `acp::dialect`.
 
 pub mod authenticate;
+pub mod dialect;
 pub mod fault;
+pub mod file_uri;
 pub mod models;
+mod strict;
 pub mod tolerate;
 
 use serde::Deserialize;
@@ -110,7 +113,7 @@ impl AgentCall {
     /// -32601 for a method we do not have, -32602 with the field for parameters that do not fit.
     pub fn decode(method: &str, params: Option<&RawValue>) -> Result<AgentCall, RpcError> {
         Ok(match method {
-            "initialize" => AgentCall::Initialize(Box::new(read(params)?)),
+            "initialize" => AgentCall::Initialize(Box::new(tolerate::initialize(params)?)),
             "authenticate" => AgentCall::Authenticate(Authenticate::decode(params)?),
             "logout" => {
                 read::<schema::LogoutRequest>(params)?;
@@ -121,7 +124,7 @@ impl AgentCall {
             "session/resume" => AgentCall::Resume(tolerate::reopen(params)?),
             "session/fork" => AgentCall::Fork(tolerate::reopen(params)?),
             "session/list" => AgentCall::List(read(params)?),
-            "session/prompt" => AgentCall::Prompt(read(params)?),
+            "session/prompt" => AgentCall::Prompt(tolerate::prompt(params)?),
             "session/set_mode" => AgentCall::SetMode(read(params)?),
             "session/set_model" => AgentCall::SetModel(read(params)?),
             "session/set_config_option" => AgentCall::SetConfigOption(read(params)?),
@@ -199,7 +202,7 @@ mod tests {
             ),
             (
                 "session/prompt",
-                r#"{"sessionId":"sk-secret","prompt":"sk-secret"}"#,
+                r#"{"sessionId":"sk-secret","prompt":{"a":"sk-secret"}}"#,
                 "'prompt' has the wrong type: expected a sequence",
                 "prompt",
             ),

@@ -36,7 +36,7 @@ pub fn explain<T: DeserializeOwned>(text: &str) -> RpcError {
 
 /// The names that a path may be made of: the fields of what we read. Any other name is the other side's own, may be
 /// anything of any length, and ends the path.
-const FIELDS: [&str; 61] = [
+const FIELDS: [&str; 67] = [
     "_meta",
     "action",
     "additionalDirectories",
@@ -51,6 +51,7 @@ const FIELDS: [&str; 61] = [
     "compaction",
     "configId",
     "content",
+    "contextFiles",
     "cwd",
     "data",
     "description",
@@ -58,6 +59,7 @@ const FIELDS: [&str; 61] = [
     "env",
     "exitCode",
     "exitStatus",
+    "filesystem",
     "form",
     "fs",
     "headers",
@@ -65,8 +67,11 @@ const FIELDS: [&str; 61] = [
     "id",
     "lastModified",
     "mcpServers",
+    "metadata",
+    "method",
     "methodId",
     "mimeType",
+    "mode",
     "modeId",
     "modelId",
     "name",
@@ -97,6 +102,7 @@ const FIELDS: [&str; 61] = [
     "url",
     "value",
     "version",
+    "workspaceUri",
     "writeTextFile",
 ];
 

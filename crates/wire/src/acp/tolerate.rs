@@ -1,46 +1,193 @@
 //! Shapes that clients send and the schema does not have, put right before typed reading.
+//!
+//! Understood in every dialect, because none of them can be taken for something else. Costs a second reading, and
+//! only for parameters that do not fit as they are or hold a word that only another form has. What a single
+//! dialect does differently is in `acp::dialect`.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{fault, read, schema};
+use super::dialect::{block_to_v1, stow};
+use super::{fault, file_uri, read, schema, strict};
 use crate::code::RpcError;
+
+type Members = Map<String, Value>;
+
+/// Reads `initialize`: the version may be a text such as `0.3.1`, files may be offered as `filesystem` or flat.
+///
+/// # Errors
+/// -32602 with the field, as for the form that fits best.
+pub fn initialize(params: Option<&RawValue>) -> Result<schema::InitializeRequest, RpcError> {
+    let words = ["\"filesystem\"", "\"filesRead\"", "\"filesWrite\"", "\"editWorkspace\""];
+    lenient(params, &words, initialize_in)
+}
 
 /// Reads `session/new`, in the forms of the older documents too.
 ///
 /// `mcpServers` may be missing; a server may say `type: local` with its command as a list, and give `env` and
-/// `headers` as an object. Costs a second reading, and only for a request that does not fit as it is.
+/// `headers` as an object. `workspaceUri` is `cwd` as an address, `mode` the mode to begin with.
 ///
 /// # Errors
 /// -32602 with the field, as for the form that fits best.
 pub fn new_session(params: Option<&RawValue>) -> Result<schema::NewSessionRequest, RpcError> {
+    lenient(params, &["\"workspaceUri\"", "\"mode\""], new_session_in)
+}
+
+/// Reads `session/prompt`: `content` for `prompt`, a bare text for a list of one, other forms of blocks, and
+/// `contextFiles`.
+///
+/// # Errors
+/// -32602 with the field, as for the form that fits best.
+pub fn prompt(params: Option<&RawValue>) -> Result<schema::PromptRequest, RpcError> {
+    lenient(params, &["\"contextFiles\""], prompt_in)
+}
+
+/// Reads parameters as they are, and once more after `mend` where they do not fit or a word tells of another form.
+fn lenient<T: DeserializeOwned>(
+    params: Option<&RawValue>,
+    words: &[&str],
+    mend: impl FnOnce(&mut Members) -> Result<(), RpcError>,
+) -> Result<T, RpcError> {
     let as_it_is = read(params);
-    let Some(params) = params.filter(|_| as_it_is.as_ref().is_err_and(is_about_servers)) else {
+    let Some(params) = params else {
         return as_it_is;
     };
-    let Ok(Value::Object(mut members)) = serde_json::from_str(params.get()) else {
+    let text = params.get().as_bytes();
+    let tells = |word: &&str| memchr::memmem::find(text, word.as_bytes()).is_some();
+    if as_it_is.is_ok() && !words.iter().any(tells) {
+        return as_it_is;
+    }
+    let Some(mut members) = strict::object(params.get()) else {
         return as_it_is;
     };
     fault::refuse_null_characters(params.get())?;
+    mend(&mut members)?;
+    let mended = serde_json::value::to_raw_value(&members)
+        .map_err(|_| RpcError::of(crate::Code::INTERNAL_ERROR))?;
+    read(Some(&mended))
+}
+
+/// Tells whether a text is a version such as `0.3.1` or `1`.
+pub(super) fn is_dotted_version(text: &str) -> bool {
+    let parts_are_numbers = text
+        .split('.')
+        .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+    text.len() <= 32 && parts_are_numbers
+}
+
+/// Mends the parameters of `initialize`.
+pub(super) fn initialize_in(members: &mut Members) -> Result<(), RpcError> {
+    if members.get("protocolVersion").and_then(Value::as_str).is_some_and(is_dotted_version) {
+        stow(members, "protocolVersion");
+        members.insert("protocolVersion".to_owned(), json!(1));
+    }
+    let Some(Value::Object(offers)) = members.get_mut("clientCapabilities") else {
+        return Ok(());
+    };
+    if offers.contains_key("fs") {
+        return Ok(());
+    }
+    let (mut can_read, mut can_write) = (Value::Null, Value::Null);
+    if let Some(Value::Object(mut files)) = offers.remove("filesystem") {
+        can_read = files.remove("read").unwrap_or_default();
+        can_write = files.remove("write").unwrap_or_default();
+    }
+    let mut flat = |key: &str| offers.remove(key).unwrap_or_default();
+    let (files_read, files_write) = (flat("filesRead"), flat("filesWrite"));
+    let edit = offers.get("editWorkspace").cloned().unwrap_or_default();
+    // Says the same as `filesWrite` or more than v1 can, so it is kept as it came.
+    stow(offers, "editWorkspace");
+    let is_true = |values: [&Value; 3]| values.contains(&&Value::Bool(true));
+    let fs = json!({
+        "readTextFile": is_true([&can_read, &files_read, &Value::Null]),
+        "writeTextFile": is_true([&can_write, &files_write, &edit]),
+    });
+    offers.insert("fs".to_owned(), fs);
+    Ok(())
+}
+
+/// Mends the parameters of `session/new`.
+pub(super) fn new_session_in(members: &mut Members) -> Result<(), RpcError> {
+    workspace_in(members)?;
+    match members.get("mode") {
+        None => {}
+        Some(Value::Null) => drop(members.remove("mode")),
+        Some(Value::String(_)) => stow(members, "mode"),
+        Some(_) => {
+            let details = "'mode' has the wrong type: expected the id of a mode".to_owned();
+            return Err(fault::at("mode", details));
+        }
+    }
     match members.entry("mcpServers").or_insert_with(|| json!([])) {
         Value::Array(servers) => servers.iter_mut().for_each(mcp_server),
         other if other.is_null() => *other = json!([]),
-        _ => return as_it_is,
+        // Left for typed reading to refuse.
+        _ => {}
     }
-    let text = Value::Object(members).to_string();
-    serde_json::from_str(&text).map_err(|_| fault::explain::<schema::NewSessionRequest>(&text))
+    Ok(())
 }
 
-/// Only servers have older forms. Whatever else is wrong, or given twice, would be lost in the second reading.
-fn is_about_servers(error: &RpcError) -> bool {
-    let text = |key: &str| {
-        let data = error.data.as_ref();
-        data.and_then(|data| data[key].as_str()).unwrap_or_default()
+/// Puts `cwd` in the place of `workspaceUri`.
+pub(super) fn workspace_in(members: &mut Members) -> Result<(), RpcError> {
+    let uri = members.remove("workspaceUri").filter(|uri| !uri.is_null());
+    if let Some(uri) = uri
+        && !members.contains_key("cwd")
+    {
+        let path = match uri.as_str().map(file_uri::decode) {
+            Some(Ok(path)) => path,
+            Some(Err(problem)) => {
+                return Err(fault::at("workspaceUri", format!("'workspaceUri' {problem}")));
+            }
+            None => {
+                let details = "'workspaceUri' has the wrong type: expected a text".to_owned();
+                return Err(fault::at("workspaceUri", details));
+            }
+        };
+        members.insert("cwd".to_owned(), json!(path));
+    }
+    Ok(())
+}
+
+/// Mends the parameters of `session/prompt`.
+pub(super) fn prompt_in(members: &mut Members) -> Result<(), RpcError> {
+    if !members.contains_key("prompt")
+        && let Some(content) = members.remove("content")
+    {
+        members.insert("prompt".to_owned(), content);
+    }
+    if let Some(Value::String(text)) = members.get("prompt") {
+        let block = json!({ "type": "text", "text": text });
+        members.insert("prompt".to_owned(), json!([block]));
+    }
+    let files = members.remove("contextFiles").unwrap_or_default();
+    let Some(Value::Array(blocks)) = members.get_mut("prompt") else {
+        return Ok(());
     };
-    text("path").starts_with("mcpServers") && !text("details").ends_with("is given twice")
+    blocks.iter_mut().for_each(block_to_v1);
+    match files {
+        Value::Null => Ok(()),
+        Value::Array(files) => {
+            for (index, file) in files.iter().enumerate() {
+                let Some(path) = file.as_str().filter(|path| !path.is_empty()) else {
+                    let at = format!("contextFiles[{index}]");
+                    return Err(fault::at(&at, format!("'{at}' must be the path of a file")));
+                };
+                blocks.push(link(path));
+            }
+            Ok(())
+        }
+        _ => Err(fault::at("contextFiles", "'contextFiles' must be a list of paths".to_owned())),
+    }
+}
+
+/// Makes a link to a path or an address. A relative path stays as it is: only the session knows its folder.
+pub(super) fn link(path: &str) -> Value {
+    let uri = if path.starts_with('/') { file_uri::encode(path) } else { path.to_owned() };
+    json!({ "type": "resource_link", "uri": uri, "name": file_uri::last_name(path) })
 }
 
 /// The parameters of `session/load`, `session/resume` and `session/fork`.
@@ -173,6 +320,46 @@ mod tests {
             ),
             json!([{ "type": "http", "name": "far", "url": "http://h/", "headers": [{ "name": "K", "value": "v" }] }])
         );
+    }
+    // R: D1, P1
+    #[test]
+    fn a_prompt_has_many_forms() {
+        let blocks = |params: &str| {
+            let raw: &RawValue = serde_json::from_str(params).unwrap();
+            serde_json::to_value(prompt(Some(raw)).unwrap().prompt).unwrap()
+        };
+        let hi = json!([{ "type": "text", "text": "hi" }]);
+        assert_eq!(blocks(r#"{"sessionId":"s","prompt":"hi"}"#), hi);
+        assert_eq!(blocks(r#"{"sessionId":"s","content":"hi"}"#), hi);
+        assert_eq!(blocks(r#"{"sessionId":"s","content":[{"type":"text","text":"hi"}]}"#), hi);
+        assert_eq!(blocks(r#"{"sessionId":"s","content":[{"type":"text","content":"hi"}]}"#), hi);
+        assert_eq!(
+            blocks(r#"{"sessionId":"s","content":[{"type":"resource","uri":"file:///w/a.rs"}]}"#),
+            json!([{ "type": "resource_link", "uri": "file:///w/a.rs", "name": "a.rs" }])
+        );
+        assert_eq!(
+            blocks(r#"{"sessionId":"s","prompt":[],"contextFiles":["/w/a b.rs","src/c.rs"]}"#),
+            json!([
+                { "type": "resource_link", "uri": "file:///w/a%20b.rs", "name": "a b.rs" },
+                { "type": "resource_link", "uri": "src/c.rs", "name": "c.rs" },
+            ])
+        );
+    }
+
+    // R: W18
+    #[test]
+    fn an_address_and_a_mode_are_checked() {
+        let cases = [
+            (r#"{"workspaceUri":"file:///w%00"}"#, "workspaceUri"),
+            (r#"{"workspaceUri":"http://h/w"}"#, "workspaceUri"),
+            (r#"{"workspaceUri":7}"#, "workspaceUri"),
+            (r#"{"cwd":"/w","mode":7}"#, "mode"),
+        ];
+        for (params, path) in cases {
+            let raw: &RawValue = serde_json::from_str(params).unwrap();
+            let error = new_session(Some(raw)).unwrap_err();
+            assert_eq!(error.data.unwrap()["path"], path, "{params}");
+        }
     }
 
     // R: W6, W18

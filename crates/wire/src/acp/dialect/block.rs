@@ -1,0 +1,170 @@
+//! Content blocks of the container dialect: `{type, content, metadata}` for text, image, diff, file and thought.
+
+use serde_json::{Map, Value, json};
+
+use super::{META, put_into_meta, rename};
+use crate::acp::{file_uri, tolerate};
+
+type Members = Map<String, Value>;
+
+/// What carries the payload of a block in v1: with one of them a block is v1's already.
+const PAYLOADS: [&str; 4] = ["text", "data", "uri", "resource"];
+/// What v1 knows of each block beside its payload; in `metadata` it goes by the same name.
+const OF_TEXT: &[&str] = &["annotations"];
+const OF_IMAGE: &[&str] = &["annotations", "uri"];
+const OF_AUDIO: &[&str] = &["annotations", "mimeType"];
+const OF_LINK: &[&str] = &["annotations", "mimeType", "name", "title", "description", "size"];
+
+/// Rewrites a block to v1, from this dialect or the message reference; what it does not know stays as it is.
+pub(in crate::acp) fn to_v1(block: &mut Value) {
+    let Value::Object(members) = block else { return };
+    let Some(kind) = members.get("type").and_then(Value::as_str).map(str::to_owned) else { return };
+    if PAYLOADS.iter().any(|payload| members.contains_key(*payload)) {
+        v1_like(&kind, members);
+        return;
+    }
+    if !["text", "image", "diff", "file", "thought", "thinking"].contains(&kind.as_str()) {
+        return;
+    }
+    let metadata = match members.remove("metadata") {
+        Some(Value::Object(metadata)) => metadata,
+        _ => Map::new(),
+    };
+    let Some(Value::String(content)) = members.remove("content") else {
+        // Typed reading then names the member that is missing.
+        members.insert("type".to_owned(), json!("text"));
+        return;
+    };
+    *block = match kind.as_str() {
+        "image" => image(content, metadata),
+        "file" => file(content, metadata),
+        "text" => with_metadata(json!({ "type": "text", "text": content }), OF_TEXT, metadata),
+        other => {
+            let kind = if other == "diff" { "diff" } else { "thought" };
+            marked(
+                with_metadata(json!({ "type": "text", "text": content }), OF_TEXT, metadata),
+                kind,
+            )
+        }
+    };
+}
+
+/// A block that is v1's but for its type or its name.
+fn v1_like(kind: &str, members: &mut Members) {
+    let is_link = members.contains_key("uri") && !members.contains_key("resource");
+    match kind {
+        "resource" if is_link => drop(members.insert("type".to_owned(), json!("resource_link"))),
+        "thinking" | "thought" => drop(members.insert("type".to_owned(), json!("text"))),
+        _ => {}
+    }
+    if is_link
+        && kind.starts_with("resource")
+        && !members.contains_key("name")
+        && let Some(uri) = members.get("uri").and_then(Value::as_str)
+    {
+        let name = json!(file_uri::last_name(uri));
+        members.insert("name".to_owned(), name);
+    }
+}
+
+fn image(content: String, mut metadata: Members) -> Value {
+    let given = metadata.remove("mimeType").and_then(|mime| mime.as_str().map(str::to_owned));
+    let address = content.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+    let (mime, data) = match address {
+        Some((mime, data)) => (mime.to_owned(), data.to_owned()),
+        None => (given.unwrap_or_else(|| "image/png".to_owned()), content),
+    };
+    with_metadata(json!({ "type": "image", "data": data, "mimeType": mime }), OF_IMAGE, metadata)
+}
+
+/// With an address beside it, `content` is what the file holds; alone, it says which file.
+fn file(content: String, mut metadata: Members) -> Value {
+    let is_base64 = metadata.get("encoding").is_some_and(|encoding| encoding == "base64");
+    if is_base64 {
+        metadata.remove("encoding");
+    }
+    let uri = match (metadata.remove("uri"), metadata.remove("path")) {
+        (Some(Value::String(uri)), _) => Some(uri),
+        (_, Some(Value::String(path))) if path.starts_with('/') => Some(file_uri::encode(&path)),
+        (_, Some(Value::String(path))) => Some(path),
+        _ => None,
+    };
+    match uri {
+        Some(uri) => {
+            let payload = if is_base64 { "blob" } else { "text" };
+            let mut resource = json!({ "uri": uri, payload: content });
+            if let Some(mime) = metadata.remove("mimeType") {
+                resource["mimeType"] = mime;
+            }
+            with_metadata(json!({ "type": "resource", "resource": resource }), OF_TEXT, metadata)
+        }
+        None if is_base64 => {
+            with_metadata(json!({ "type": "audio", "data": content }), OF_AUDIO, metadata)
+        }
+        None => with_metadata(tolerate::link(&content), OF_LINK, metadata),
+    }
+}
+
+/// Puts what v1 knows beside the payload, and everything else into `_meta`.
+fn with_metadata(mut block: Value, known: &[&str], metadata: Members) -> Value {
+    let mut meta = Map::new();
+    for (key, value) in metadata {
+        if known.contains(&key.as_str()) {
+            block[key] = value;
+        } else {
+            meta.insert(key, value);
+        }
+    }
+    if !meta.is_empty() {
+        block["_meta"] = Value::Object(meta);
+    }
+    block
+}
+
+/// Remembers what kind of text it was.
+fn marked(mut block: Value, kind: &str) -> Value {
+    if let Value::Object(members) = &mut block {
+        put_into_meta(members, "type", json!(kind));
+    }
+    block
+}
+
+/// Rewrites a block of v1 to this dialect.
+pub(super) fn from_v1(block: Value) -> Value {
+    let Value::Object(mut members) = block else { return block };
+    let kind = members.remove("type").unwrap_or_default();
+    let mut metadata = match members.remove("_meta") {
+        Some(Value::Object(meta)) => meta,
+        _ => Map::new(),
+    };
+    let marked = metadata.remove(META).and_then(|mut own| own.get_mut("type").map(Value::take));
+    let (kind, content) = match kind.as_str() {
+        Some("text") => (marked.unwrap_or_else(|| json!("text")), members.remove("text")),
+        Some("image") => (json!("image"), members.remove("data")),
+        Some("resource_link") => (json!("file"), members.remove("uri")),
+        Some("audio") => {
+            metadata.insert("encoding".to_owned(), json!("base64"));
+            (json!("file"), members.remove("data"))
+        }
+        Some("resource") => {
+            let Some(Value::Object(mut resource)) = members.remove("resource") else {
+                return json!({ "type": "text", "content": "" });
+            };
+            if resource.contains_key("blob") {
+                metadata.insert("encoding".to_owned(), json!("base64"));
+                rename(&mut resource, "blob", "text");
+            }
+            let content = resource.remove("text");
+            metadata.extend(resource);
+            (json!("file"), content)
+        }
+        _ => (json!("text"), members.remove("text")),
+    };
+    metadata.extend(members);
+    let content = content.unwrap_or_else(|| json!(""));
+    let mut out = json!({ "type": kind, "content": content });
+    if !metadata.is_empty() {
+        out["metadata"] = Value::Object(metadata);
+    }
+    out
+}

@@ -1,0 +1,333 @@
+//! The agent in a container: another version, flat capabilities, sessions with an address, updates with a status.
+//!
+//! Its updates hold blocks only. What v1 knows beside the text is in the blocks' `metadata`, so nothing is lost on
+//! the way to v1; what blocks cannot say is not sent. The table is in docs/dialects.md.
+
+use serde_json::{Map, Value, json};
+
+use super::message_reference::notice_text;
+use super::{Part, block, diff, known_params, lift, put_into_meta, rename, stow, stow_unknown};
+use crate::acp::{fault, file_uri, tolerate};
+use crate::code::{Code, RpcError};
+
+type Members = Map<String, Value>;
+
+/// The names of fields, v1's and ours, for errors.
+pub(super) const WORDS: &[(&str, &str)] = &[("prompt", "content"), ("cwd", "workspaceUri")];
+/// What is expected, in v1's words and ours.
+pub(super) const PHRASES: &[(&str, &str)] = &[
+    (
+        "`text`, `image`, `audio`, `resource_link`, `resource`",
+        "`text`, `image`, `diff`, `file`, `thought`",
+    ),
+    ("].text", "].content"),
+    ("expected u16", "expected a text such as `0.3.1`"),
+    ("must be an absolute path", "must be a file:// address with an absolute path"),
+];
+
+/// What a client offers, as its `initialize` says it.
+pub(super) const CAPABILITIES: [&str; 3] = ["editWorkspace", "filesRead", "filesWrite"];
+
+/// What a session's answer has in v1 and nobody reads here.
+const LEFT_OUT: [&str; 3] = ["modes", "models", "configOptions"];
+
+/// The name of a mode here: there are two, and only one of them changes anything.
+pub(super) fn mode_out(mode: &str) -> &'static str {
+    if ["build", "development"].contains(&mode) { "development" } else { "conversation" }
+}
+
+pub(super) fn to_v1(method: &str, part: Part, members: &mut Members) -> Result<(), RpcError> {
+    match (method, part) {
+        ("initialize", Part::Params) => tolerate::initialize_in(members)?,
+        ("initialize", Part::Result) => {
+            if let Some(Value::Object(offers)) = members.get_mut("agentCapabilities") {
+                offers.remove("sessionPersistence");
+                offers.remove("streamingUpdates");
+                let own = CAPABILITIES.iter().chain(&["githubIntegration"]);
+                let flat: Members =
+                    own.filter_map(|key| Some(((*key).to_owned(), offers.remove(*key)?))).collect();
+                if !flat.is_empty() {
+                    put_into_meta(members, "agentCapabilities", Value::Object(flat));
+                }
+            }
+            if members.get("protocolVersion").is_some_and(Value::is_string) {
+                stow(members, "protocolVersion");
+                members.insert("protocolVersion".to_owned(), json!(1));
+            }
+        }
+        ("authenticate", Part::Params) => rename(members, "method", "methodId"),
+        ("session/new", Part::Params) => new_session_in(members)?,
+        ("session/new", Part::Result) => stow_unknown(members, &["sessionId"]),
+        ("session/load" | "session/resume" | "session/fork", Part::Params) => {
+            tolerate::workspace_in(members)?;
+        }
+        ("session/prompt", Part::Params) => tolerate::prompt_in(members)?,
+        ("session/update", Part::Params) => update_in(members)?,
+        _ => {}
+    }
+    if let (Some(known), Part::Params) = (known_params(method), part) {
+        stow_unknown(members, known);
+    }
+    Ok(())
+}
+
+pub(super) fn from_v1(method: &str, part: Part, members: &mut Members) -> bool {
+    match (method, part) {
+        ("initialize", Part::Params) => initialize_out(members),
+        ("initialize", Part::Result) => initialized_out(members),
+        ("session/new", Part::Params) => {
+            if let Some(Value::String(cwd)) = members.remove("cwd") {
+                members.insert("workspaceUri".to_owned(), json!(file_uri::encode(&cwd)));
+            }
+            if members.get("mcpServers").is_some_and(|servers| *servers == json!([])) {
+                members.remove("mcpServers");
+            }
+        }
+        ("session/new" | "session/load" | "session/resume" | "session/fork", Part::Result) => {
+            LEFT_OUT.iter().for_each(|key| drop(members.remove(*key)));
+        }
+        ("session/prompt", Part::Params) => {
+            if let Some(Value::Array(blocks)) = members.get_mut("prompt") {
+                blocks.iter_mut().for_each(|block| *block = block::from_v1(block.take()));
+            }
+            rename(members, "prompt", "content");
+        }
+        ("session/update", Part::Params) => return update_out(members),
+        _ => {}
+    }
+    if known_params(method).is_some() || part == Part::Result {
+        lift(members);
+    }
+    true
+}
+
+fn initialize_out(members: &mut Members) {
+    let stowed = members.get("_meta").and_then(|meta| meta.get(super::META));
+    if stowed.is_some_and(|own| own.get("protocolVersion").is_some()) {
+        members.remove("protocolVersion");
+    }
+    let Some(Value::Object(offers)) = members.get_mut("clientCapabilities") else { return };
+    if let Some(Value::Object(fs)) = offers.remove("fs") {
+        let flag = |key: &str| fs.get(key).cloned().unwrap_or(json!(false));
+        offers.insert("filesRead".to_owned(), flag("readTextFile"));
+        offers.insert("filesWrite".to_owned(), flag("writeTextFile"));
+    }
+}
+
+/// The version as the client wrote it, and what the agent can do, flat and beside v1's.
+fn initialized_out(members: &mut Members) {
+    let stowed = members.get("_meta").and_then(|meta| meta.get(super::META)).cloned();
+    let own = stowed.as_ref().and_then(Value::as_object);
+    if own.is_some_and(|own| own.contains_key("protocolVersion")) {
+        members.remove("protocolVersion");
+    }
+    lift(members);
+    let flat = members.remove("agentCapabilities").unwrap_or_default();
+    let Value::Object(mut offers) = flat else { return };
+    let persists = offers.get("loadSession").cloned().unwrap_or(json!(false));
+    offers.insert("sessionPersistence".to_owned(), persists);
+    offers.insert("streamingUpdates".to_owned(), json!(true));
+    if let Some(Value::Object(given)) = own.and_then(|own| own.get("agentCapabilities")) {
+        offers.extend(given.clone());
+    }
+    members.insert("agentCapabilities".to_owned(), Value::Object(offers));
+}
+
+fn new_session_in(members: &mut Members) -> Result<(), RpcError> {
+    tolerate::new_session_in(members)?;
+    // Neither is required here. Which folder the process is in is known where the session is opened.
+    members.entry("cwd").or_insert_with(|| json!("."));
+    let stowed = members.get("_meta").and_then(|meta| meta.get(super::META));
+    let mode = stowed.and_then(|own| own.get("mode")).and_then(Value::as_str);
+    if mode.is_some_and(|mode| !["conversation", "development"].contains(&mode)) {
+        let details = "'mode' has an unknown value: expected `conversation` or `development`";
+        return Err(fault::at("mode", details.to_owned()));
+    }
+    Ok(())
+}
+
+/// Makes the parameters of an update.
+pub(super) fn status(session: &str, status: &str, content: Vec<Value>) -> Value {
+    json!({ "sessionId": session, "content": content, "status": status })
+}
+
+pub(super) fn turn_ends(session: &str, failure: Option<&RpcError>) -> Value {
+    let Some(error) = failure else {
+        return status(session, "completed", Vec::new());
+    };
+    let details = error.data.as_ref().and_then(|data| data["details"].as_str());
+    let text = details.unwrap_or(&error.message);
+    let block = json!({ "type": "text", "content": text, "metadata": { "code": error.code.0 } });
+    status(session, "error", vec![block])
+}
+
+/// Says an update in blocks; false if blocks cannot say it.
+fn update_out(members: &mut Members) -> bool {
+    let Some(Value::Object(update)) = members.remove("update") else { return false };
+    let kind = update.get("sessionUpdate").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut status = "working";
+    let blocks = match kind.as_str() {
+        "agent_message_chunk" | "agent_thought_chunk" | "user_message_chunk" => {
+            if kind == "agent_thought_chunk" {
+                status = "thinking";
+            }
+            vec![chunk_out(&kind, update)]
+        }
+        "tool_call" | "tool_call_update" => tool_call_out(update),
+        "plan" => vec![told(plan_text(&update), update)],
+        "notice" => vec![told(notice_text(&update), update)],
+        _ => return false,
+    };
+    members.insert("content".to_owned(), Value::Array(blocks));
+    members.insert("status".to_owned(), json!(status));
+    true
+}
+
+/// A block with everything else of the update in its metadata.
+fn told(text: String, update: Members) -> Value {
+    json!({ "type": "text", "content": text, "metadata": update })
+}
+
+fn chunk_out(kind: &str, mut update: Members) -> Value {
+    let mut block = block::from_v1(update.remove("content").unwrap_or_default());
+    let is_plain_thought = kind == "agent_thought_chunk" && block["type"] == "text";
+    if is_plain_thought {
+        block["type"] = json!("thought");
+    }
+    if is_plain_thought || kind == "agent_message_chunk" {
+        update.remove("sessionUpdate");
+    }
+    if !update.is_empty() {
+        let mut metadata = match block["metadata"].take() {
+            Value::Object(metadata) => metadata,
+            _ => Map::new(),
+        };
+        metadata.extend(update);
+        block["metadata"] = Value::Object(metadata);
+    } else if block["metadata"].is_null()
+        && let Value::Object(members) = &mut block
+    {
+        members.remove("metadata");
+    }
+    block
+}
+
+/// A line that says what the tool does or how far it is, then what it shows.
+fn tool_call_out(mut update: Members) -> Vec<Value> {
+    let content = match update.remove("content") {
+        Some(Value::Array(content)) => Some(content),
+        _ => None,
+    };
+    if let Some(content) = &content {
+        update.insert("blocks".to_owned(), json!(content.len()));
+    }
+    let line = ["title", "status", "toolCallId"]
+        .iter()
+        .find_map(|key| update.get(*key).and_then(Value::as_str))
+        .unwrap_or_default()
+        .to_owned();
+    let mut blocks = vec![told(line, update)];
+    blocks.extend(content.unwrap_or_default().into_iter().map(tool_content_out));
+    blocks
+}
+
+fn tool_content_out(mut content: Value) -> Value {
+    match content["type"].as_str() {
+        Some("content") => block::from_v1(content["content"].take()),
+        Some("diff") => {
+            let text = |key: &str| content[key].as_str();
+            let shown = diff::unified(
+                text("path").unwrap_or_default(),
+                text("oldText"),
+                text("newText").unwrap_or_default(),
+            );
+            if let Value::Object(members) = &mut content {
+                members.remove("type");
+            }
+            json!({ "type": "diff", "content": shown, "metadata": content })
+        }
+        _ => {
+            let shown = content["terminalId"].as_str().unwrap_or_default().to_owned();
+            json!({ "type": "text", "content": shown, "metadata": content })
+        }
+    }
+}
+
+fn tool_content_in(mut block: Value) -> Value {
+    match block["type"].as_str() {
+        Some("diff") => {
+            let mut diff = block["metadata"].take();
+            diff["type"] = json!("diff");
+            diff
+        }
+        _ if block["metadata"]["terminalId"].is_string() => block["metadata"].take(),
+        _ => {
+            block::to_v1(&mut block);
+            json!({ "type": "content", "content": block })
+        }
+    }
+}
+
+/// The plan as a list that people can read.
+fn plan_text(update: &Members) -> String {
+    let entries = update.get("entries").and_then(Value::as_array);
+    let lines = entries.into_iter().flatten().map(|entry| {
+        let mark = match entry["status"].as_str() {
+            Some("completed") => 'x',
+            Some("in_progress") => '~',
+            _ => ' ',
+        };
+        format!("- [{mark}] {}", entry["content"].as_str().unwrap_or_default())
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Reads an update that [`update_out`] wrote.
+fn update_in(members: &mut Members) -> Result<(), RpcError> {
+    let not_blocks = || fault::at("content", "'content' must be a list of blocks".to_owned());
+    let Some(Value::Array(blocks)) = members.remove("content") else {
+        return Err(not_blocks());
+    };
+    members.remove("status");
+    let mut blocks = blocks.into_iter();
+    let Some(Value::Object(mut first)) = blocks.next() else {
+        let details = "v1 has no update that only tells the status".to_owned();
+        return Err(RpcError::of(Code::INVALID_PARAMS).details(details));
+    };
+    let mut metadata = super::take_object(&mut first, "metadata");
+    let kind = metadata.get("sessionUpdate").and_then(Value::as_str).map(str::to_owned);
+    let update = match kind.as_deref() {
+        Some("plan" | "notice") => metadata,
+        Some("tool_call" | "tool_call_update") => {
+            if metadata.remove("blocks").is_some() {
+                let content = blocks.map(tool_content_in).collect();
+                metadata.insert("content".to_owned(), Value::Array(content));
+            }
+            metadata
+        }
+        kind => {
+            let is_thought = first.get("type").is_some_and(|kind| kind == "thought");
+            let spoken = if is_thought { "agent_thought_chunk" } else { "agent_message_chunk" };
+            let mut update = Map::new();
+            update.insert("sessionUpdate".to_owned(), json!(kind.unwrap_or(spoken)));
+            metadata.remove("sessionUpdate");
+            for key in ["messageId", "_meta"] {
+                if let Some(value) = metadata.remove(key) {
+                    update.insert(key.to_owned(), value);
+                }
+            }
+            if is_thought {
+                first.insert("type".to_owned(), json!("text"));
+            }
+            if !metadata.is_empty() {
+                first.insert("metadata".to_owned(), Value::Object(metadata));
+            }
+            let mut block = Value::Object(first);
+            block::to_v1(&mut block);
+            update.insert("content".to_owned(), block);
+            update
+        }
+    };
+    members.insert("update".to_owned(), Value::Object(update));
+    Ok(())
+}

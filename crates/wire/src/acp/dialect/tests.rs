@@ -1,0 +1,404 @@
+//! Each dialect against its document's own examples, and the way there and back.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::Code;
+
+fn recognised(params: Value) -> Dialect {
+    Dialect::recognise(Some(&serde_json::value::to_raw_value(&params).unwrap()))
+}
+
+fn refused(dialect: Dialect, method: &str, params: Value) -> Value {
+    let raw = serde_json::value::to_raw_value(&params).unwrap();
+    let error = dialect.decode_call(method, Some(&raw)).unwrap_err();
+    assert_eq!(error.code, Code::INVALID_PARAMS, "{params}");
+    dialect.error_out(error).data.unwrap()
+}
+
+// R: D1, D2, D3
+#[test]
+fn a_client_is_recognised_by_its_initialize() {
+    let v1 = [
+        json!({ "protocolVersion": 1 }),
+        json!({ "protocolVersion": 1, "clientCapabilities": { "fs": {}, "filesystem": {} } }),
+        json!({ "protocolVersion": 1, "clientCapabilities": { "filesystem": true } }),
+        json!({ "protocolVersion": "one" }),
+        json!({ "protocolVersion": "1..2", "clientCapabilities": [] }),
+    ];
+    assert!(v1.into_iter().all(|params| recognised(params) == Dialect::V1));
+    let reference =
+        json!({ "protocolVersion": 1, "clientCapabilities": { "filesystem": { "read": true } } });
+    assert_eq!(recognised(reference), Dialect::MessageReference);
+    let container = [
+        json!({ "protocolVersion": "0.3.1" }),
+        json!({ "protocolVersion": "1", "clientCapabilities": { "fs": {} } }),
+        json!({ "protocolVersion": 1, "clientCapabilities": { "filesRead": false } }),
+        json!({ "clientCapabilities": { "editWorkspace": true } }),
+    ];
+    assert!(container.into_iter().all(|params| recognised(params) == Dialect::Container));
+    assert_eq!(Dialect::recognise(None), Dialect::V1);
+    assert!(
+        Dialect::ALL.iter().all(|dialect| Dialect::from_name(dialect.name()) == Some(*dialect))
+    );
+}
+
+// R: D2, D3
+#[test]
+fn a_shape_that_is_not_understood_is_refused_in_the_words_of_the_dialect() {
+    let cases = [
+        (
+            Dialect::MessageReference,
+            "session/prompt",
+            json!({ "sessionId": "s" }),
+            "content",
+            "Missing required field 'content'",
+        ),
+        (
+            Dialect::MessageReference,
+            "session/prompt",
+            json!({ "sessionId": "s", "content": 7 }),
+            "content",
+            "'content' has the wrong type: expected a sequence",
+        ),
+        (
+            Dialect::MessageReference,
+            "session/prompt",
+            json!({ "sessionId": "s", "content": [{ "type": "x" }] }),
+            "content[0].type",
+            "'content[0].type' has an unknown value: expected one of `text`, `image`, `resource`",
+        ),
+        (
+            Dialect::MessageReference,
+            "authenticate",
+            json!({}),
+            "method",
+            "Missing required field 'method'",
+        ),
+        (
+            Dialect::MessageReference,
+            "session/new",
+            json!({}),
+            "cwd",
+            "Missing required field 'cwd'",
+        ),
+        (
+            Dialect::Container,
+            "session/prompt",
+            json!({ "sessionId": "s", "content": [{ "type": "x", "content": "y" }] }),
+            "content[0].type",
+            "'content[0].type' has an unknown value: expected one of `text`, `image`, `diff`, `file`, `thought`",
+        ),
+        (
+            Dialect::Container,
+            "session/prompt",
+            json!({ "sessionId": "s", "content": [{ "type": "diff" }] }),
+            "content[0].content",
+            "Missing required field 'content[0].content'",
+        ),
+        (
+            Dialect::Container,
+            "session/prompt",
+            json!({ "sessionId": "s", "content": [], "contextFiles": "a" }),
+            "contextFiles",
+            "'contextFiles' must be a list of paths",
+        ),
+        (
+            Dialect::Container,
+            "session/prompt",
+            json!({ "sessionId": "s", "content": [], "contextFiles": [""] }),
+            "contextFiles[0]",
+            "'contextFiles[0]' must be the path of a file",
+        ),
+        (
+            Dialect::Container,
+            "session/new",
+            json!({ "workspaceUri": "/w" }),
+            "workspaceUri",
+            "'workspaceUri' must be a file:// address",
+        ),
+        (
+            Dialect::Container,
+            "session/new",
+            json!({ "mode": "plan" }),
+            "mode",
+            "'mode' has an unknown value: expected `conversation` or `development`",
+        ),
+        (
+            Dialect::Container,
+            "initialize",
+            json!({ "protocolVersion": true }),
+            "protocolVersion",
+            "'protocolVersion' has the wrong type: expected a text such as `0.3.1`",
+        ),
+    ];
+    for (dialect, method, params, path, details) in cases {
+        let data = refused(dialect, method, params);
+        assert_eq!((data["path"].as_str(), data["details"].as_str()), (Some(path), Some(details)));
+    }
+}
+
+// R: W18
+#[test]
+fn the_checks_of_v1_hold_in_every_dialect() {
+    for dialect in Dialect::ALL {
+        let null = json!({ "sessionId": "s", "content": [{ "type": "text", "text": "a\0b" }] });
+        let details = refused(dialect, "session/prompt", null)["details"].clone();
+        assert!(details.as_str().unwrap().ends_with("holds a null character"), "{details}");
+        for bad in [r#"{"sessionId":"s","sessionId":"s","content":[]}"#, r#"[1]"#] {
+            let raw: &RawValue = serde_json::from_str(bad).unwrap();
+            let error = dialect.decode_call("session/prompt", Some(raw)).unwrap_err();
+            assert_eq!(error.code, Code::INVALID_PARAMS, "{bad}");
+        }
+        let error = dialect.decode_call("_custom/myMethod", None).unwrap_err();
+        assert_eq!(error.code, Code::METHOD_NOT_FOUND);
+    }
+}
+
+// R: D2, W20
+#[test]
+fn a_member_without_a_place_comes_back() {
+    let params = json!({ "sessionId": "s", "content": "hi", "color": "red", "_meta": { "a": 1 } });
+    let v1 = Dialect::MessageReference.to_v1("session/prompt", Part::Params, params).unwrap();
+    assert_eq!(v1["_meta"], json!({ "a": 1, "purlin": { "color": "red" } }));
+    let answer = json!({ "stopReason": "end_turn", "_meta": v1["_meta"] });
+    assert_eq!(
+        Dialect::MessageReference.from_v1("session/prompt", Part::Result, answer).unwrap(),
+        json!({ "stopReason": "end_turn", "_meta": { "a": 1 }, "color": "red" })
+    );
+}
+
+// R: D2, P3
+#[test]
+fn a_turn_that_failed_has_a_stop_reason_in_one_dialect_only() {
+    let failed = RpcError::of(Code::INTERNAL_ERROR).details("the model failed");
+    let answer = Dialect::MessageReference.turn_failed(failed.clone(), None).unwrap();
+    assert_eq!(answer["stopReason"], "error");
+    let back = Dialect::MessageReference.to_v1("session/prompt", Part::Result, answer);
+    assert_eq!(back.unwrap_err(), failed);
+    assert_eq!(Dialect::V1.turn_failed(failed.clone(), None).unwrap_err(), failed);
+    assert_eq!(Dialect::Container.turn_failed(failed.clone(), None).unwrap_err(), failed);
+    let locked = RpcError::of(Code::SESSION_LOCKED);
+    assert_eq!(Dialect::MessageReference.turn_failed(locked.clone(), None).unwrap_err(), locked);
+}
+
+// R: D2
+#[test]
+fn a_write_that_says_it_failed_is_a_failure() {
+    let dialect = Dialect::MessageReference;
+    let result = |success: bool| {
+        dialect.to_v1("fs/write_text_file", Part::Result, json!({ "success": success }))
+    };
+    assert_eq!(result(true).unwrap(), json!({}));
+    assert!(result(false).is_err());
+}
+
+// R: D3, P1
+#[test]
+fn blocks_of_the_container_are_read() {
+    let cases = [
+        (
+            json!({ "type": "text", "content": "a", "metadata": { "x": 1 } }),
+            json!({ "type": "text", "text": "a", "_meta": { "x": 1 } }),
+        ),
+        (
+            json!({ "type": "thought", "content": "a" }),
+            json!({ "type": "text", "text": "a", "_meta": { "purlin": { "type": "thought" } } }),
+        ),
+        (
+            json!({ "type": "diff", "content": "+a" }),
+            json!({ "type": "text", "text": "+a", "_meta": { "purlin": { "type": "diff" } } }),
+        ),
+        (
+            json!({ "type": "image", "content": "AAEC" }),
+            json!({ "type": "image", "data": "AAEC", "mimeType": "image/png" }),
+        ),
+        (
+            json!({ "type": "image", "content": "data:image/gif;base64,AAEC" }),
+            json!({ "type": "image", "data": "AAEC", "mimeType": "image/gif" }),
+        ),
+        (
+            json!({ "type": "file", "content": "/w/a.rs" }),
+            json!({ "type": "resource_link", "uri": "file:///w/a.rs", "name": "a.rs" }),
+        ),
+        (
+            json!({ "type": "file", "content": "fn main", "metadata": { "path": "/w/a.rs" } }),
+            json!({ "type": "resource", "resource": { "uri": "file:///w/a.rs", "text": "fn main" } }),
+        ),
+    ];
+    for (given, expected) in cases {
+        let mut block = given.clone();
+        block_to_v1(&mut block);
+        assert_eq!(block, expected, "{given}");
+    }
+}
+
+fn word() -> impl Strategy<Value = String> {
+    "[a-z]{1,8}"
+}
+
+fn meta() -> impl Strategy<Value = Option<Value>> {
+    prop::option::of(word().prop_map(|word| json!({ "x-own": word })))
+}
+
+fn with(mut value: Value, key: &str, member: Option<impl Into<Value>>) -> Value {
+    if let Some(member) = member {
+        value[key] = member.into();
+    }
+    value
+}
+
+fn block() -> impl Strategy<Value = Value> {
+    let text = (any::<String>(), meta())
+        .prop_map(|(text, meta)| with(json!({ "type": "text", "text": text }), "_meta", meta));
+    let image = ("[A-Za-z0-9+/]{0,12}", "image/[a-z]{3}", prop::option::of(word())).prop_map(
+        |(data, mime, uri)| {
+            with(json!({ "type": "image", "data": data, "mimeType": mime }), "uri", uri)
+        },
+    );
+    let link = (word(), word(), prop::option::of(word())).prop_map(|(uri, name, title)| {
+        with(
+            json!({ "type": "resource_link", "uri": format!("file:///{uri}"), "name": name }),
+            "title",
+            title,
+        )
+    });
+    let resource = (word(), any::<String>(), prop::option::of(word()), any::<bool>()).prop_map(
+        |(uri, text, mime, is_text)| {
+            let payload = if is_text { "text" } else { "blob" };
+            let resource =
+                with(json!({ "uri": format!("file:///{uri}"), payload: text }), "mimeType", mime);
+            json!({ "type": "resource", "resource": resource })
+        },
+    );
+    prop_oneof![text, image, link, resource]
+}
+
+fn tool_content() -> impl Strategy<Value = Value> {
+    let diff = (word(), prop::option::of(any::<String>()), any::<String>()).prop_map(
+        |(path, old, new)| {
+            with(
+                json!({ "type": "diff", "path": format!("/{path}"), "newText": new }),
+                "oldText",
+                old,
+            )
+        },
+    );
+    let terminal = word().prop_map(|id| json!({ "type": "terminal", "terminalId": id }));
+    let block = block().prop_map(|block| json!({ "type": "content", "content": block }));
+    prop_oneof![diff, terminal, block]
+}
+
+fn update() -> impl Strategy<Value = Value> {
+    let kinds = prop::sample::select(vec![
+        "agent_message_chunk",
+        "agent_thought_chunk",
+        "user_message_chunk",
+    ]);
+    let chunk = (kinds, block(), prop::option::of(word())).prop_map(|(kind, content, message)| {
+        with(json!({ "sessionUpdate": kind, "content": content }), "messageId", message)
+    });
+    let kinds = prop::sample::select(vec!["tool_call", "tool_call_update"]);
+    let status = prop::sample::select(vec!["pending", "in_progress", "completed", "failed"]);
+    let content = prop::option::of(prop::collection::vec(tool_content(), 0..4));
+    let tool = (kinds, word(), prop::option::of(any::<String>()), status, content).prop_map(|(kind, id, title, status, content)| {
+        let update = json!({ "sessionUpdate": kind, "toolCallId": id, "status": status, "locations": [{ "path": "/a" }], "rawInput": { "type": "text" } });
+        with(with(update, "title", title), "content", content)
+    });
+    let status = prop::sample::select(vec!["pending", "in_progress", "completed"]);
+    let entry = (any::<String>(), status).prop_map(
+        |(content, status)| json!({ "content": content, "status": status, "priority": "low" }),
+    );
+    let plan = prop::collection::vec(entry, 0..4)
+        .prop_map(|entries| json!({ "sessionUpdate": "plan", "entries": entries }));
+    prop_oneof![chunk, tool, plan]
+}
+
+/// Calls and results that both dialects can say.
+fn exchange() -> impl Strategy<Value = (&'static str, Part, Value)> {
+    let initialize = (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(read, write, terminal)| {
+        let offers = json!({ "fs": { "readTextFile": read, "writeTextFile": write }, "terminal": terminal });
+        ("initialize", Part::Params, json!({ "protocolVersion": 1, "clientCapabilities": offers }))
+    });
+    let initialized = (any::<bool>(), any::<bool>()).prop_map(|(load, image)| {
+        let offers = json!({ "loadSession": load, "promptCapabilities": { "image": image }, "mcpCapabilities": { "http": load } });
+        ("initialize", Part::Result, json!({ "protocolVersion": 1, "agentCapabilities": offers, "authMethods": [] }))
+    });
+    let login = (word(), meta()).prop_map(|(method, meta)| {
+        ("authenticate", Part::Params, with(json!({ "methodId": method }), "_meta", meta))
+    });
+    let new = (
+        "/[^\0\\\\]{0,20}",
+        prop::option::of(prop::sample::select(vec!["conversation", "development"])),
+    )
+        .prop_map(|(cwd, mode)| {
+            let params = json!({ "cwd": cwd, "mcpServers": [] });
+            (
+                "session/new",
+                Part::Params,
+                with(params, "_meta", mode.map(|mode| json!({ "purlin": { "mode": mode } }))),
+            )
+        });
+    let opened = word().prop_map(|id| ("session/new", Part::Result, json!({ "sessionId": id })));
+    let prompt =
+        (word(), prop::collection::vec(block(), 0..4), meta()).prop_map(|(id, blocks, meta)| {
+            (
+                "session/prompt",
+                Part::Params,
+                with(json!({ "sessionId": id, "prompt": blocks }), "_meta", meta),
+            )
+        });
+    let answered = prop::sample::select(vec!["end_turn", "max_tokens", "cancelled"])
+        .prop_map(|stop| ("session/prompt", Part::Result, json!({ "stopReason": stop })));
+    let told = (word(), update()).prop_map(|(id, update)| {
+        ("session/update", Part::Params, json!({ "sessionId": id, "update": update }))
+    });
+    let asked = (word(), any::<String>()).prop_map(|(id, title)| {
+        let call = json!({ "toolCallId": id, "title": title, "name": "write_file", "content": [] });
+        (
+            "session/request_permission",
+            Part::Params,
+            json!({ "sessionId": id, "toolCall": call, "options": [] }),
+        )
+    });
+    let read = (prop::option::of(0u32..), prop::option::of(0u32..)).prop_map(|(line, limit)| {
+        (
+            "fs/read_text_file",
+            Part::Params,
+            with(with(json!({ "sessionId": "s", "path": "/a" }), "line", line), "limit", limit),
+        )
+    });
+    let wrote = Just(("fs/write_text_file", Part::Result, json!({})));
+    let calls = prop_oneof![initialize, login, new, prompt, asked, read];
+    let results = prop_oneof![initialized, opened, answered, wrote];
+    prop_oneof![calls, results, told]
+}
+
+proptest! {
+    // R: D1, D2, D3
+    #[test]
+    fn there_and_back_is_the_identity((method, part, v1) in exchange()) {
+        for dialect in Dialect::ALL {
+            let said = dialect.from_v1(method, part, v1.clone());
+            let said = said.ok_or_else(|| TestCaseError::fail(format!("{dialect:?} has no words for {v1}")))?;
+            let back = dialect.to_v1(method, part, said.clone());
+            prop_assert_eq!(back.as_ref(), Ok(&v1), "{:?} said {}", dialect, said);
+        }
+    }
+
+    #[test]
+    fn no_text_breaks_a_dialect(text in any::<String>(), key in "content|prompt|metadata|type|uri|workspaceUri|mode|contextFiles|_meta") {
+        for dialect in Dialect::ALL {
+            for method in ["initialize", "authenticate", "session/new", "session/prompt", "session/update"] {
+                for value in [json!({ &key: text }), json!({ &key: [text] }), json!({ &key: { "purlin": text } }), json!({ "content": [{ &key: text, "type": "file" }] })] {
+                    let raw = serde_json::value::to_raw_value(&value).unwrap();
+                    drop(dialect.decode_call(method, Some(&raw)));
+                    for part in [Part::Params, Part::Result] {
+                        drop(dialect.to_v1(method, part, value.clone()));
+                        drop(dialect.from_v1(method, part, value.clone()));
+                    }
+                }
+            }
+        }
+    }
+}
