@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::event::Event;
+use crate::event::{Event, Severity};
 use crate::modes::{MODES, Mode};
 use crate::permission::{Decision, Question};
 use crate::ports::{AnyTool, EditorError, Intent, Output, Record, ToolCx, ToolError};
@@ -83,6 +83,13 @@ async fn permit(cx: &mut TurnCx<'_>, call: &ToolCall) -> Result<Option<ToolError
             let question = Question { call: call.clone() };
             match cx.or_cancelled(cx.editor.ask_permission(question)).await? {
                 Ok(answer) => cx.memory.keep(&call.name, answer),
+                Err(EditorError::Unanswered(how)) => {
+                    let title = format!("Nobody answered whether `{}` may be used", call.name);
+                    let severity = Severity::Warning;
+                    cx.emit(Event::Notice { severity, title, description: Some(how) }).await?;
+                    let why = "nobody answered whether this may be done, so it was not";
+                    return Ok(Some(ToolError::Model(why.to_owned())));
+                }
                 Err(err) => return Ok(Some(ToolError::Editor(err))),
             }
         }

@@ -293,6 +293,9 @@ pub enum EditorError {
     /// The client did not answer in time.
     #[error("the client did not answer {0} in time")]
     TimedOut(&'static str),
+    /// Nobody answered a question; the text tells the user how to.
+    #[error("nobody answered")]
+    Unanswered(String),
     /// The client answered with an error.
     #[error("the client refused: {0}")]
     Refused(String),

@@ -118,7 +118,11 @@ impl AnyTool for ScriptTool {
             match self {
                 ScriptTool::ReadFile => {
                     let text = cx
-                        .or_cancelled(cx.editor.read_text_file(path(input)?, None, None))
+                        .or_cancelled(cx.editor.read_text_file(
+                            path(input)?,
+                            number(input, "line"),
+                            number(input, "limit"),
+                        ))
                         .await??;
                     Ok(show(text))
                 }
@@ -150,6 +154,10 @@ fn text<'a>(input: &'a Value, field: &str) -> Result<&'a str, ToolError> {
     input[field]
         .as_str()
         .ok_or_else(|| ToolError::Model(format!("the input needs a text `{field}`")))
+}
+
+fn number(input: &Value, field: &str) -> Option<u32> {
+    input[field].as_u64().and_then(|number| u32::try_from(number).ok())
 }
 
 fn path(input: &Value) -> Result<PathBuf, ToolError> {
@@ -233,10 +241,24 @@ async fn make_plan(cx: &ToolCx<'_>, input: &Value) -> Result<Output, ToolError> 
     let Some(entries) = input["entries"].as_array() else {
         return Err(ToolError::Model("the input needs a list `entries`".to_owned()));
     };
-    let steps = entries.iter().enumerate().filter_map(|(index, entry)| {
-        let status = if index == 0 { PlanStatus::InProgress } else { PlanStatus::Pending };
-        Some(PlanEntry { content: entry.as_str()?.to_owned(), priority: Priority::Medium, status })
-    });
+    let steps = entries.iter().enumerate().filter_map(|(index, entry)| plan_entry(index, entry));
     cx.show(Event::Plan(steps.collect())).await?;
     Ok(Output { text: "shown".to_owned(), content: Some(Vec::new()) })
+}
+
+/// A step is a text, the first of them under way; or an object with `content`, `priority` and `status`.
+fn plan_entry(index: usize, entry: &Value) -> Option<PlanEntry> {
+    let content = entry.as_str().or_else(|| entry["content"].as_str())?.to_owned();
+    let priority = match entry["priority"].as_str() {
+        Some("high") => Priority::High,
+        Some("low") => Priority::Low,
+        _ => Priority::Medium,
+    };
+    let status = match entry["status"].as_str() {
+        Some("completed") => PlanStatus::Completed,
+        Some("in_progress") => PlanStatus::InProgress,
+        None if index == 0 => PlanStatus::InProgress,
+        _ => PlanStatus::Pending,
+    };
+    Some(PlanEntry { content, priority, status })
 }
