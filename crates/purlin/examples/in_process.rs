@@ -158,7 +158,14 @@ fn speaker(pieces: usize) -> anyhow::Result<serve::Options> {
     let mut hub = assemble::hub_options(None)?;
     hub.models = assemble::with_first(model, &hub.models);
     let limits = Limits { updates_per_minute: 0, ..Limits::default() };
-    Ok(serve::Options { limits, hub, stop: Default::default(), ladder: None })
+    Ok(serve::Options {
+        limits,
+        hub,
+        dialect: None,
+        cwd: std::env::temp_dir(),
+        stop: Default::default(),
+        ladder: None,
+    })
 }
 
 /// The whole way out, from the model's pieces to batches of lines, on one thread and without a pipe.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use wire::acp::dialect::Dialect;
 
 use crate::config::Config;
 use crate::ladder::Ladder;
@@ -18,6 +19,8 @@ use crate::{assemble, log};
 pub struct AcpOptions {
     /// The model to use.
     pub model: Option<String>,
+    /// The dialect to speak, instead of the one that is recognised.
+    pub dialect: Option<Dialect>,
     /// The configuration file to use instead of the user's.
     pub config: Option<PathBuf>,
     /// Keep nothing of the sessions.
@@ -61,7 +64,11 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         let mut signals = tokio::task::JoinSet::new();
         signals.spawn(stop_on_signals(stop.clone()));
         let pipes = stdio::pipes()?;
-        serve::serve(pipes, serve::Options { limits: config.limits, hub, stop, ladder }).await;
+        let dialect = options.dialect.or(config.dialect);
+        // Started in a folder that is gone by now, `.` stays as it is, and is refused when a client says it.
+        let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+        let options = serve::Options { limits: config.limits, hub, dialect, cwd, stop, ladder };
+        serve::serve(pipes, options).await;
         anyhow::Ok(())
     })?;
     // The reader may still sit in a read that never ends.

@@ -1,7 +1,9 @@
 //! The bridge: ACP's types to the engine's words and back. Plain functions, no IO.
 //!
-//! `bridge::update` turns events into updates; `bridge::editor` is the client as the engine sees it.
+//! `bridge::update` turns events into updates; `bridge::editor` is the client as the engine sees it;
+//! `bridge::dialect` prints in the client's dialect.
 
+pub(crate) mod dialect;
 pub(crate) mod editor;
 pub(crate) mod update;
 

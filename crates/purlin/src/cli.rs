@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use wire::acp::dialect::Dialect;
 
 use crate::acp::{self, AcpOptions};
 use crate::auth::AuthCommand;
@@ -58,6 +59,9 @@ struct AcpArgs {
     /// Ask for a key on the terminal instead; editors call this to log in
     #[arg(long, hide = true)]
     login: bool,
+    /// The dialect to speak, instead of the one recognised: v1, message-reference or container
+    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    dialect: Option<Dialect>,
 }
 
 #[derive(Debug, Args)]
@@ -119,8 +123,8 @@ pub fn main() -> anyhow::Result<ExitCode> {
     log::start(cli.log.or_else(env::log_level).as_deref());
     match cli.command {
         Command::Acp(AcpArgs { login: true, .. }) => auth::run(&AuthCommand::Login(None)),
-        Command::Acp(AcpArgs { model, config, forget, login: false }) => {
-            acp::run(AcpOptions { model, config, forget })
+        Command::Acp(AcpArgs { model, config, forget, dialect, login: false }) => {
+            acp::run(AcpOptions { model, config, forget, dialect })
         }
         Command::Auth { command } => auth::run(&match command {
             Auth::Login { provider } => AuthCommand::Login(provider),
@@ -148,6 +152,11 @@ pub fn main() -> anyhow::Result<ExitCode> {
     }
 }
 
+fn dialect(name: &str) -> Result<Dialect, String> {
+    Dialect::from_name(name)
+        .ok_or_else(|| format!("there are {}", Dialect::ALL.map(Dialect::name).join(", ")))
+}
+
 /// Our own agent, as a command.
 fn this_program(model: Option<&str>) -> anyhow::Result<Vec<String>> {
     let program = std::env::current_exe()?;
@@ -156,4 +165,23 @@ fn this_program(model: Option<&str>) -> anyhow::Result<Vec<String>> {
         command.extend(["--model".to_owned(), model.to_owned()]);
     }
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R: D1, D2, D3
+    #[test]
+    fn a_dialect_is_forced_by_its_name() {
+        let parsed = |name: &str| Cli::try_parse_from(["purlin", "acp", "--dialect", name]);
+        for dialect in Dialect::ALL {
+            let Command::Acp(args) = parsed(dialect.name()).unwrap().command else {
+                panic!("acp is another command");
+            };
+            assert_eq!(args.dialect, Some(dialect));
+        }
+        let refused = parsed("latin").unwrap_err().to_string();
+        assert!(refused.contains("v1, message-reference, container"), "{refused}");
+    }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use providers::ProviderOptions;
 use serde::Deserialize;
 use serde_json::Value;
+use wire::acp::dialect::Dialect;
 
 use crate::env;
 use crate::limits::Limits;
@@ -22,6 +23,9 @@ pub struct Config {
     pub model: Option<String>,
     /// The user's providers, as OpenCode has them; see docs/models.md.
     pub provider: BTreeMap<String, ProviderOptions>,
+    /// The dialect to speak, instead of the one that is recognised; see docs/dialects.md.
+    #[serde(skip)]
+    pub dialect: Option<Dialect>,
 }
 
 impl Config {
@@ -94,6 +98,13 @@ impl Config {
                     _ => problems.push("`model` must be a text".to_owned()),
                 },
                 "provider" => config.provider = providers(value, &mut problems),
+                "dialect" => match value.as_str().and_then(Dialect::from_name) {
+                    Some(dialect) => config.dialect = Some(dialect),
+                    None => {
+                        let names = Dialect::ALL.map(Dialect::name).join(", ");
+                        problems.push(format!("`dialect` must be one of {names}"));
+                    }
+                },
                 _ => problems.push(format!("`{key}` is not a key we know")),
             }
         }
@@ -150,6 +161,7 @@ mod tests {
             // comments are fine
             "limits": { "prompts_per_minute": 3, "max_prompt_bytes": "big", "typo": 1 },
             "modle": "x",
+            "dialect": "latin",
         }"#;
         let (config, problems) = Config::parse(text, Path::new("purlin.json"));
         assert_eq!(config.limits.prompts_per_minute, 3);
@@ -160,6 +172,7 @@ mod tests {
                 "purlin.json: `limits.max_prompt_bytes` must be a whole number",
                 "purlin.json: `limits.typo` is not a limit we know; docs/limits.md lists them",
                 "purlin.json: `modle` is not a key we know",
+                "purlin.json: `dialect` must be one of v1, message-reference, container",
             ]
         );
     }

@@ -74,6 +74,8 @@ limits! {
     write_timeout_seconds = 60;
     /// Seconds the client has for starting or ending a terminal.
     terminal_timeout_seconds = 30;
+    /// Seconds a client of the message reference has to answer a question for permission; then the answer is no.
+    permission_wait_seconds = 120;
 }
 
 impl Limits {

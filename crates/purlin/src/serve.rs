@@ -8,6 +8,7 @@ pub(crate) mod outbox;
 pub mod stdio;
 pub(crate) mod wake;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -15,11 +16,12 @@ use engine::hub::{Hub, HubOptions};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use wire::acp::dialect::Dialect;
 
 use crate::bridge::editor::Outlet;
 use crate::ladder::Ladder;
 use crate::limits::Limits;
-use dispatcher::{Channels, Dispatcher};
+use dispatcher::{Channels, Dispatcher, Place};
 
 /// What a connection is served with.
 pub struct Options {
@@ -27,6 +29,10 @@ pub struct Options {
     pub limits: Limits,
     /// What all sessions share; the limits are taken over from `limits`.
     pub hub: HubOptions,
+    /// The dialect to speak, whatever the client's `initialize` looks like.
+    pub dialect: Option<Dialect>,
+    /// The folder that a client means by `.`.
+    pub cwd: PathBuf,
     /// Ends the connection, as the end of input does.
     pub stop: CancellationToken,
     /// Where keys go that the client gives us; `None` where no key is of use.
@@ -52,7 +58,7 @@ const OPEN_CALLS: usize = 1024;
 
 /// Serves a client until it closes its end or `stop` fires, then ends everything that runs for it.
 pub async fn serve(pipes: Pipes, options: Options) {
-    let Options { limits, hub, stop, ladder } = options;
+    let Options { limits, hub, dialect, cwd, stop, ladder } = options;
     let hub = HubOptions {
         max_requests_per_turn: usize::try_from(limits.max_requests_per_turn).unwrap_or(usize::MAX),
         max_sessions: usize::try_from(limits.max_sessions).unwrap_or(usize::MAX),
@@ -75,7 +81,8 @@ pub async fn serve(pipes: Pipes, options: Options) {
     };
     let channels = Channels { pipes, from_sessions, abandoned_calls, stop };
     let limits = Arc::new(limits);
-    let mut dispatcher = Dispatcher::new(limits, outbox, outlet, hub_handle, clock, journal);
+    let place = Place { forced: dialect, cwd };
+    let mut dispatcher = Dispatcher::new(limits, outbox, outlet, hub_handle, clock, journal, place);
     dispatcher.ladder = ladder;
     dispatcher.run(channels).await;
     // The dispatcher dropped the hub's handle and every session's; what still runs has been cancelled.

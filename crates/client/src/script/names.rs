@@ -127,6 +127,7 @@ impl Names {
                 name_of(value, "m", &self.messages);
             }
             (Some("updatedAt"), Value::String(time)) => *time = "T".to_owned(),
+            (Some("createdAt" | "lastActiveAt"), Value::Number(_)) => *value = Value::from("T"),
             (_, Value::String(text)) => self.name_in_text(text),
             (_, Value::Null | Value::Bool(_) | Value::Number(_)) => {}
         }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use engine::Event;
 use engine::permission::{Answer, Question};
@@ -48,6 +49,8 @@ pub(crate) struct AcpEditor {
     offers: Offers,
     limits: Arc<Limits>,
     scope: Scope,
+    /// How long an answer to a question for permission is awaited; `None` for as long as it takes.
+    patience: Option<Duration>,
     reads: Mutex<Window>,
     writes: Mutex<Window>,
 }
@@ -60,6 +63,7 @@ impl AcpEditor {
         offers: Offers,
         limits: Arc<Limits>,
         scope: Scope,
+        patience: Option<Duration>,
     ) -> AcpEditor {
         AcpEditor {
             session,
@@ -67,6 +71,7 @@ impl AcpEditor {
             budget,
             offers,
             scope,
+            patience,
             reads: Mutex::new(Window::new(limits.reads_per_minute)),
             writes: Mutex::new(Window::new(limits.writes_per_minute)),
             limits,
@@ -162,6 +167,16 @@ impl AcpEditor {
             terminal_id: schema::TerminalId::new(terminal.to_shared()),
         }
     }
+}
+
+/// What the user of a client that never answers is told: its document has permission as a note.
+fn how_to_answer(patience: Duration) -> String {
+    format!(
+        "Permission was not given within {} s, so the answer is no. Ask again if you want it done. A client answers \
+         `session/request_permission` with {{\"outcome\":{{\"outcome\":\"selected\",\"optionId\":\"once\"}}}}; \
+         `permission_wait_seconds` in purlin.json sets the time.",
+        patience.as_secs()
+    )
 }
 
 const GONE: &str = "the client is gone";
@@ -274,10 +289,14 @@ impl Editor for AcpEditor {
                 update::call_as_update(question.call),
                 options.to_vec(),
             );
-            let answer: schema::RequestPermissionResponse = self
-                .call("session/request_permission", &params)
-                .await
-                .map_err(|err| refused(&err, None))?;
+            let answer = self.call("session/request_permission", &params);
+            let answer: schema::RequestPermissionResponse = match self.patience {
+                None => answer.await,
+                Some(patience) => timeout(patience, answer)
+                    .await
+                    .map_err(|_| EditorError::Unanswered(how_to_answer(patience)))?,
+            }
+            .map_err(|err| refused(&err, None))?;
             Ok(match answer.outcome {
                 schema::RequestPermissionOutcome::Selected(chosen) => {
                     Answer::from_id(&chosen.option_id.0)

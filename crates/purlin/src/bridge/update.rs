@@ -8,34 +8,41 @@ use engine::words::{
 };
 use serde::Serialize;
 use serde_json::Value;
+use wire::acp::dialect::Dialect;
 use wire::acp::schema;
-use wire::rpc;
 
+use super::dialect::print_note;
 use super::{block_out, options_out};
 
+const UPDATE: &str = "session/update";
+
 /// Appends the event as one `session/update` line, cut where it would be longer than `most`.
-pub(crate) fn print(out: &mut Vec<u8>, session: &SessionId, event: Event, most: usize) {
+pub(crate) fn print(
+    out: &mut Vec<u8>,
+    dialect: Dialect,
+    session: &SessionId,
+    event: Event,
+    most: usize,
+) {
     let start = out.len();
     let shortened =
         matches!(event, Event::ToolCall(_) | Event::ToolUpdate(..)).then(|| event.clone());
-    print_whole(out, session, event);
+    print_whole(out, dialect, session, event);
     if out.len() - start > most
         && let Some(event) = shortened
     {
         out.truncate(start);
-        print_whole(out, session, shorten(event, most));
+        print_whole(out, dialect, session, shorten(event, most));
     }
 }
 
-fn print_whole(out: &mut Vec<u8>, session: &SessionId, event: Event) {
+fn print_whole(out: &mut Vec<u8>, dialect: Dialect, session: &SessionId, event: Event) {
     let session_id = schema::SessionId::new(session.to_shared());
     let printed = match event {
         Event::ToolCall(call) => {
-            rpc::print_note(out, "session/update", &Note { session_id, update: &call_out(*call) })
+            print_note(out, dialect, UPDATE, &Note { session_id, update: &call_out(*call) })
         }
-        event => {
-            rpc::print_note(out, "session/update", &Note { session_id, update: &event_out(event) })
-        }
+        event => print_note(out, dialect, UPDATE, &Note { session_id, update: &event_out(event) }),
     };
     if let Err(err) = printed {
         tracing::error!(%session, "an update could not be written: {err}");
@@ -427,7 +434,7 @@ mod tests {
 
     fn line(event: Event) -> Value {
         let mut out = Vec::new();
-        print(&mut out, &SessionId::new("s"), event, 100 * 1024);
+        print(&mut out, Dialect::V1, &SessionId::new("s"), event, 100 * 1024);
         assert!(out.len() <= 100 * 1024, "{} bytes", out.len());
         serde_json::from_slice::<Value>(&out).unwrap()["params"]["update"].clone()
     }
@@ -582,6 +589,28 @@ mod tests {
             "user_message_chunk",
         ];
         assert_eq!(variants, stable.map(str::to_owned).into());
+    }
+
+    // R: W10, D2, D3
+    #[test]
+    fn updates_stay_small_in_every_dialect() {
+        let text = "\u{1b}[31mé\n".repeat(100_000);
+        let block = ToolContent::Block(Block::Text(text.clone()));
+        let diff = |old: usize, new: usize| {
+            let (old, new) = (Some(text[..old].to_owned()), text[..new].to_owned());
+            ToolContent::Diff { path: "/w/a".into(), old, new }
+        };
+        let contents = [vec![block; 20], vec![diff(1_200, 1_200); 20], vec![diff(60_000, 60_000)]];
+        for dialect in Dialect::ALL {
+            for content in &contents {
+                let update = ToolUpdate { content: Some(content.clone()), ..ToolUpdate::default() };
+                let event = Event::ToolUpdate(ToolCallId::new("t"), Box::new(update));
+                let mut out = Vec::new();
+                print(&mut out, dialect, &SessionId::new("s"), event, 100 * 1024);
+                assert!(out.len() <= 100 * 1024, "{dialect:?}: {} bytes", out.len());
+                assert!(serde_json::from_slice::<Value>(&out).is_ok());
+            }
+        }
     }
 
     // R: W10

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use engine::Reply;
 use engine::hub::{HubCommand, Start};
+use engine::modes::Mode;
 use engine::ports::Query;
 use engine::session::Command;
 use engine::words::{ModeId, ModelId, SessionId, StopReason, Thinking};
@@ -15,15 +16,17 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wire::acp::authenticate::Authenticate;
+use wire::acp::dialect::{self, Dialect};
 use wire::acp::{AgentCall, AgentNote, ProtocolVersion, fault, schema, tolerate};
 use wire::{Code, RequestId, RpcError};
 
-use super::dispatcher::{Dispatcher, Pending, Turn};
+use super::dispatcher::{Dispatcher, Pending, Turn, Wish};
 use super::outbox::{Pace, SESSION_BUDGET};
 use super::wake::{Answer, FromSession, Opening, Shape};
 use crate::bridge;
 use crate::bridge::editor::AcpEditor;
 use crate::ladder::provider_of_key;
+use crate::limits::lasting;
 use crate::scope::Scope;
 
 /// Goes on with the keys that are set, or with none.
@@ -38,14 +41,14 @@ impl Dispatcher {
         let done = match call {
             AgentCall::Initialize(request) => {
                 let reply = self.initialize(&request);
-                self.answer(&id, &reply);
+                self.answer(&id, "initialize", &reply);
                 Ok(())
             }
             AgentCall::Authenticate(request) => self.authenticate(&id, &request),
             AgentCall::Logout => {
                 self.is_logged_in = false;
                 self.ladder.iter().for_each(|ladder| ladder.take_back());
-                self.answer(&id, &json!({}));
+                self.answer(&id, "logout", &json!({}));
                 Ok(())
             }
             AgentCall::NewSession(request) => self.new_session(&id, request),
@@ -91,10 +94,14 @@ impl Dispatcher {
     }
 
     fn initialize(&mut self, request: &schema::InitializeRequest) -> schema::InitializeResponse {
-        let offers = bridge::offers_in(&request.client_capabilities);
+        let mut offers = bridge::offers_in(&request.client_capabilities);
+        // The other dialects read notices in the conversation.
+        offers.notices |= self.dialect != Dialect::V1;
+        let dialect = self.dialect.name();
+        self.outbox.speak(self.dialect);
         let client =
             request.client_info.as_ref().map_or("a client without a name", |info| &*info.name);
-        tracing::info!(client = %printable(client), ?offers, "initialize");
+        tracing::info!(client = %printable(client), dialect, ?offers, "initialize");
         if request.protocol_version != ProtocolVersion::V1 {
             tracing::warn!(asked = ?request.protocol_version, "answered with version 1, the one spoken here");
         }
@@ -128,7 +135,10 @@ impl Dispatcher {
                 .args(vec!["--login".to_owned()]);
             methods.push(schema::AuthMethod::Terminal(login));
         }
+        let meta = request.meta.clone().filter(|_| self.dialect != Dialect::V1);
+        let facts = self.dialect.agent_facts(offers.read, offers.write);
         schema::InitializeResponse::new(ProtocolVersion::V1)
+            .meta(dialect::with_facts(meta, facts))
             .agent_capabilities(capabilities)
             .auth_methods(methods)
             .agent_info(
@@ -163,7 +173,7 @@ impl Dispatcher {
             }
         }
         self.is_logged_in = true;
-        self.answer(id, &json!({}));
+        self.answer(id, "authenticate", &json!({}));
         Ok(())
     }
 
@@ -173,10 +183,25 @@ impl Dispatcher {
         request: schema::NewSessionRequest,
     ) -> Result<(), RpcError> {
         self.check_login()?;
-        check_folders(Some(&request.cwd), &request.additional_directories)?;
+        let is_here = request.cwd == Path::new(".");
+        let cwd = if is_here { self.place.cwd.clone() } else { request.cwd };
+        check_folders(Some(&cwd), &request.additional_directories)?;
         leave_out(&request.mcp_servers);
-        let start = Start::New { cwd: request.cwd };
-        self.open(id, Opening::New, start, request.additional_directories)
+        let mode = self.mode_in(request.meta.as_ref())?;
+        let meta = request.meta.filter(|_| self.dialect != Dialect::V1);
+        let wish = Wish { cwd: Some(cwd.clone()), mode, meta };
+        self.open(id, Opening::New, Start::New { cwd }, request.additional_directories, wish)
+    }
+
+    /// Finds the mode that a new session is to begin with.
+    fn mode_in(&self, meta: Option<&schema::Meta>) -> Result<Option<&'static Mode>, RpcError> {
+        let Some(id) = dialect::stowed(meta, "mode").and_then(serde_json::Value::as_str) else {
+            return Ok(None);
+        };
+        match Mode::find(id) {
+            Some(mode) => Ok(Some(mode)),
+            None => Err(self.error_out(&Error::NoSuchMode(ModeId::new(id)))),
+        }
     }
 
     /// Opens a session from what is kept: with its history shown, without, or as a copy.
@@ -194,7 +219,7 @@ impl Dispatcher {
         let cwd = request.cwd;
         if opening == Opening::Fork {
             let start = Start::Fork { session, cwd };
-            return self.open(id, opening, start, more);
+            return self.open(id, opening, start, more, Wish::default());
         }
         let show = opening == Opening::Load;
         if self.opening.values().any(|pending| pending.session.as_ref() == Some(&session)) {
@@ -212,7 +237,7 @@ impl Dispatcher {
                 crowded()
             });
         }
-        self.open(id, opening, Start::Load { session, cwd, show }, more)
+        self.open(id, opening, Start::Load { session, cwd, show }, more, Wish::default())
     }
 
     fn open(
@@ -221,6 +246,7 @@ impl Dispatcher {
         opening: Opening,
         start: Start,
         more_folders: Vec<PathBuf>,
+        wish: Wish,
     ) -> Result<(), RpcError> {
         let reply = self.reply(id, move |opened| Answer::Opened(opening, opened))?;
         let mut budget = Arc::new(Semaphore::new(SESSION_BUDGET));
@@ -230,13 +256,16 @@ impl Dispatcher {
             budget = self.outbox.open(id.clone(), budget, Pace::Replay);
             session = Some(id.clone());
         }
-        self.opening.insert(id.clone(), Pending { budget: Arc::clone(&budget), session });
+        self.opening.insert(id.clone(), Pending { budget: Arc::clone(&budget), session, wish });
         let (outlet, limits) = (self.outlet.clone(), Arc::clone(&self.limits));
         let offers = self.client.unwrap_or_default();
+        // Its document has permission as a note: a client may never answer.
+        let patience = (self.dialect == Dialect::MessageReference)
+            .then(|| lasting(self.limits.permission_wait_seconds));
         let editor = move |session: SessionId, cwd: &Path| -> Arc<dyn engine::ports::Editor> {
             let folders = std::iter::once(cwd.to_owned()).chain(more_folders).collect();
             let scope = Scope::new(folders);
-            Arc::new(AcpEditor::new(session, outlet, budget, offers, limits, scope))
+            Arc::new(AcpEditor::new(session, outlet, budget, offers, limits, scope, patience))
         };
         self.hub.send(HubCommand::Open { start, editor: Box::new(editor), reply });
         Ok(())
@@ -315,6 +344,7 @@ impl Dispatcher {
             Ok(()) => {
                 entry.turn =
                     Some(Turn { call: id.clone(), cancel, meta: request.meta, is_stalled: false });
+                self.tell(&session, self.dialect.turn_begins(session.as_str()));
                 Ok(())
             }
             Err(Command::Prompt { reply, .. }) => {

@@ -3,12 +3,14 @@
 //! What each method does is in `serve::calls`. Long work belongs to the session's task.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use engine::Error;
 use engine::hub::HubHandle;
+use engine::modes::Mode;
 use engine::ports::{Clock, Journal, Offers};
 use engine::session::{SessionHandle, Settings};
 use engine::words::SessionId;
@@ -17,6 +19,7 @@ use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use wire::acp::dialect::{self, Dialect};
 use wire::acp::models::SessionReply;
 use wire::acp::{AgentCall, AgentNote, schema};
 use wire::peer::Incoming;
@@ -26,6 +29,7 @@ use super::Pipes;
 use super::outbox::{Outbox, Pace};
 use super::wake::{Answer, FromSession, Opening, Shape, TakeAnswer, Wake};
 use crate::bridge;
+use crate::bridge::dialect::{print_call, print_error, print_result};
 use crate::bridge::editor::Outlet;
 use crate::error_table::error_out;
 use crate::ladder::Ladder;
@@ -62,6 +66,9 @@ pub(super) struct Dispatcher {
     pub(super) opening: HashMap<RequestId, Pending>,
     /// What the client offers; `None` before `initialize`.
     pub(super) client: Option<Offers>,
+    /// How the client speaks; recognised at `initialize`, unless it is forced.
+    pub(super) dialect: Dialect,
+    pub(super) place: Place,
     pub(super) is_logged_in: bool,
     /// Where keys go that the client gives us.
     pub(super) ladder: Option<Arc<Ladder>>,
@@ -86,6 +93,26 @@ pub(super) struct Pending {
     pub(super) budget: Arc<Semaphore>,
     /// Which one, if it is one that is kept.
     pub(super) session: Option<SessionId>,
+    pub(super) wish: Wish,
+}
+
+/// How a client wants a new session.
+#[derive(Default)]
+pub(super) struct Wish {
+    /// Its folder.
+    pub(super) cwd: Option<PathBuf>,
+    /// The mode to begin with, if the client named one.
+    pub(super) mode: Option<&'static Mode>,
+    /// What came with the call and goes back with its answer, in dialects that have more to say than v1.
+    pub(super) meta: Option<schema::Meta>,
+}
+
+/// What a connection was started with.
+pub(super) struct Place {
+    /// The dialect to speak, whatever `initialize` looks like.
+    pub(super) forced: Option<Dialect>,
+    /// The folder that a client means by `.`.
+    pub(super) cwd: PathBuf,
 }
 
 /// A session as its connection knows it.
@@ -122,6 +149,7 @@ impl Dispatcher {
         hub: HubHandle,
         clock: Arc<dyn Clock>,
         journal: Arc<dyn Journal>,
+        place: Place,
     ) -> Dispatcher {
         Dispatcher {
             peer: Peer::new(limits.sizes()),
@@ -133,6 +161,8 @@ impl Dispatcher {
             journal,
             opening: HashMap::new(),
             client: None,
+            dialect: place.forced.unwrap_or_default(),
+            place,
             is_logged_in: true,
             ladder: None,
             waiting: HashMap::new(),
@@ -263,12 +293,16 @@ impl Dispatcher {
                 Act::Call(id, Err(error))
             }
             Incoming::Call { id, method, params } => {
-                Act::Call(id, AgentCall::decode(&method, params))
+                if method == "initialize" {
+                    let recognised = || Dialect::recognise(params);
+                    self.dialect = self.place.forced.unwrap_or_else(recognised);
+                }
+                Act::Call(id, self.dialect.decode_call(&method, params))
             }
             Incoming::Note { method, params } => Act::Note(AgentNote::decode(&method, params)),
-            Incoming::Reply { number, outcome, .. } => {
+            Incoming::Reply { number, method, outcome } => {
                 if let Some((_, answer)) = self.waiting.remove(&number) {
-                    answer(outcome);
+                    bridge::dialect::hear(self.dialect, method, outcome, answer);
                 }
                 Act::Nothing
             }
@@ -294,9 +328,10 @@ impl Dispatcher {
     }
 
     /// Answers a call at once, past everything that waits.
-    pub(super) fn answer(&mut self, id: &RequestId, result: &impl Serialize) {
+    pub(super) fn answer(&mut self, id: &RequestId, method: &str, result: &impl Serialize) {
         if self.peer.close(id) {
-            self.print(|line| rpc::print_result(line, id, result));
+            let dialect = self.dialect;
+            self.print(|line| print_result(line, dialect, id, method, result));
         }
     }
 
@@ -304,7 +339,8 @@ impl Dispatcher {
     pub(super) fn refuse(&mut self, id: &RequestId, error: &RpcError) {
         tracing::info!(code = error.code.0, data = ?error.data, "a call is refused");
         if self.peer.close(id) {
-            self.print(|line| rpc::print_error(line, Some(id), error));
+            let dialect = self.dialect;
+            self.print(|line| print_error(line, dialect, Some(id), error));
         }
     }
 
@@ -337,7 +373,7 @@ impl Dispatcher {
             FromSession::Call { session, call, cost } => {
                 let mut line = Vec::new();
                 let id = RequestId::number(call.number);
-                match rpc::print_call(&mut line, &id, call.method, &call.params) {
+                match print_call(&mut line, self.dialect, &id, call.method, &call.params) {
                     Ok(()) => {
                         self.peer.call_as(call.number, call.method);
                         self.waiting.insert(call.number, (session.clone(), call.answer));
@@ -368,11 +404,11 @@ impl Dispatcher {
         match answer {
             Answer::Opened(opening, opened) => self.on_opened(id, opening, opened),
             Answer::Reopened(session, opening, settings) => {
-                self.answer_opened(id, opening, &session, settings);
+                self.answer_opened(id, opening, &session, settings, Wish::default());
                 self.outbox.set_pace(&session, Pace::Live);
             }
             Answer::Listed(listing) => match listing {
-                Ok(listing) => self.answer(id, &bridge::listing_out(listing)),
+                Ok(listing) => self.answer(id, "session/list", &bridge::listing_out(listing)),
                 Err(err) => self.refuse(id, &self.error_out(&err)),
             },
             Answer::Titled(session, title) => {
@@ -395,11 +431,8 @@ impl Dispatcher {
                     }
                     (outcome, _) => outcome,
                 };
-                let result = outcome.map(|stop| {
-                    let meta = turn.and_then(|turn| turn.meta);
-                    schema::PromptResponse::new(bridge::stop_out(stop)).meta(meta)
-                });
-                self.answer_in_order(&session, id, &result);
+                let meta = turn.and_then(|turn| turn.meta);
+                self.end_turn(&session, id, outcome.map(bridge::stop_out), meta);
             }
             Answer::Set(session, Shape::Empty, outcome) => {
                 self.answer_in_order(&session, id, &outcome.map(|_| json!({})));
@@ -418,19 +451,66 @@ impl Dispatcher {
         }
     }
 
+    /// Answers a prompt, after what the dialect has to say about the end of a turn.
+    fn end_turn(
+        &mut self,
+        session: &SessionId,
+        id: &RequestId,
+        outcome: Result<schema::StopReason, Error>,
+        meta: Option<schema::Meta>,
+    ) {
+        let outcome = outcome.map_err(|err| self.error_out(&err));
+        self.tell(session, self.dialect.turn_ends(session.as_str(), outcome.as_ref().err()));
+        match outcome {
+            Ok(stop) => {
+                let answer = schema::PromptResponse::new(stop).meta(meta);
+                self.line_in_order(session, id, "session/prompt", Ok(&answer));
+            }
+            Err(error) => {
+                let answer = self.dialect.turn_failed(error, meta);
+                let answer = answer.as_ref().map_err(Clone::clone);
+                self.line_in_order(session, id, "session/prompt", answer);
+            }
+        }
+    }
+
+    /// Sends an update that only a dialect has, behind everything its session said before.
+    pub(super) fn tell(&mut self, session: &SessionId, params: Option<serde_json::Value>) {
+        let Some(params) = params else { return };
+        let mut line = Vec::new();
+        match rpc::print_note(&mut line, "session/update", &params) {
+            Ok(()) => self.outbox.push_line(session, line, 0),
+            Err(err) => tracing::error!("a note could not be written: {err}"),
+        }
+    }
+
+    /// Answers a call whose result is the same in every dialect.
     fn answer_in_order(
         &mut self,
         session: &SessionId,
         id: &RequestId,
         result: &Result<impl Serialize, Error>,
     ) {
+        match result {
+            Ok(result) => self.line_in_order(session, id, "", Ok(result)),
+            Err(err) => self.line_in_order::<()>(session, id, "", Err(self.error_out(err))),
+        }
+    }
+
+    fn line_in_order<T: Serialize>(
+        &mut self,
+        session: &SessionId,
+        id: &RequestId,
+        method: &str,
+        result: Result<&T, RpcError>,
+    ) {
         if !self.peer.close(id) {
             return;
         }
         let mut line = Vec::new();
         let printed = match result {
-            Ok(result) => rpc::print_result(&mut line, id, result),
-            Err(err) => rpc::print_error(&mut line, Some(id), &self.error_out(err)),
+            Ok(result) => print_result(&mut line, self.dialect, id, method, result),
+            Err(error) => print_error(&mut line, self.dialect, Some(id), &error),
         };
         match printed {
             Ok(()) if self.outbox.has(session) => self.outbox.push_line(session, line, 0),
@@ -461,7 +541,15 @@ impl Dispatcher {
         };
         let session = opened.handle.id().clone();
         self.outbox.open(session.clone(), pending.budget, Pace::Replay);
-        self.answer_opened(id, opening, &session, Ok(opened.settings));
+        let mut settings = opened.settings;
+        let mode = pending.wish.mode;
+        if let Some(mode) = mode {
+            settings.mode = mode.mode_id();
+        }
+        self.answer_opened(id, opening, &session, Ok(settings), pending.wish);
+        if let Some(mode) = mode {
+            begin_in(mode, &opened.handle);
+        }
         self.outbox.set_pace(&session, Pace::Live);
         // Clients drop what comes for a session before they have its id, so it speaks only now.
         if opened.handle.send(engine::session::Command::Announce).is_err() {
@@ -478,11 +566,20 @@ impl Dispatcher {
         opening: Opening,
         session: &SessionId,
         settings: Result<Settings, Error>,
+        wish: Wish,
     ) {
         let settings = match settings {
             Ok(settings) => settings,
             Err(err) => return self.answer_in_order(session, id, &Err::<(), _>(err)),
         };
+        let cwd = wish.cwd.as_ref().map(|cwd| cwd.to_string_lossy());
+        let facts = self.dialect.session_facts(
+            session.as_str(),
+            cwd.as_deref(),
+            settings.mode.as_str(),
+            self.now_ms(),
+        );
+        let meta = dialect::with_facts(wish.meta, facts);
         let session_id = schema::SessionId::new(session.to_shared());
         let modes = bridge::modes_out(&settings);
         let options = bridge::options_out(&settings);
@@ -490,25 +587,50 @@ impl Dispatcher {
         match opening {
             Opening::New => {
                 let reply = schema::NewSessionResponse::new(session_id);
-                let reply = reply.modes(modes).config_options(options);
-                self.answer_in_order(session, id, &Ok(SessionReply { session: reply, models }));
+                let reply = reply.modes(modes).config_options(options).meta(meta);
+                self.line_in_order(
+                    session,
+                    id,
+                    "session/new",
+                    Ok(&SessionReply { session: reply, models }),
+                );
             }
             Opening::Load => {
                 let reply = schema::LoadSessionResponse::new();
-                let reply = reply.modes(modes).config_options(options);
-                self.answer_in_order(session, id, &Ok(SessionReply { session: reply, models }));
+                let reply = reply.modes(modes).config_options(options).meta(meta);
+                self.line_in_order(
+                    session,
+                    id,
+                    "session/load",
+                    Ok(&SessionReply { session: reply, models }),
+                );
             }
             Opening::Resume => {
                 let reply = schema::ResumeSessionResponse::new();
-                let reply = reply.modes(modes).config_options(options);
-                self.answer_in_order(session, id, &Ok(SessionReply { session: reply, models }));
+                let reply = reply.modes(modes).config_options(options).meta(meta);
+                self.line_in_order(
+                    session,
+                    id,
+                    "session/resume",
+                    Ok(&SessionReply { session: reply, models }),
+                );
             }
             Opening::Fork => {
                 let reply = schema::ForkSessionResponse::new(session_id);
-                let reply = reply.modes(modes).config_options(options);
-                self.answer_in_order(session, id, &Ok(SessionReply { session: reply, models }));
+                let reply = reply.modes(modes).config_options(options).meta(meta);
+                self.line_in_order(
+                    session,
+                    id,
+                    "session/fork",
+                    Ok(&SessionReply { session: reply, models }),
+                );
             }
         }
+    }
+
+    fn now_ms(&self) -> u64 {
+        let since = self.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Hands the next batch to the writer if it is free.
@@ -547,4 +669,16 @@ impl Dispatcher {
             }
         }
     }
+}
+
+/// Changes the mode of a session before it hears of anything else. The client knows from its answer.
+fn begin_in(mode: &'static Mode, handle: &SessionHandle) {
+    let session = handle.id().clone();
+    let reply = engine::Reply::new(move |outcome: Result<_, Error>| {
+        if let Err(err) = outcome {
+            tracing::error!(%session, "a session does not begin in its mode: {err}");
+        }
+    });
+    // A command that finds no room is dropped, and its reply with it: that is logged above.
+    handle.send(engine::session::Command::SetMode(mode.mode_id(), reply)).ok();
 }

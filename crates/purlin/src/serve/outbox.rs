@@ -10,6 +10,7 @@ use engine::Event;
 use engine::words::SessionId;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use wire::acp::dialect::Dialect;
 
 use crate::bridge::update;
 use crate::limits::Limits;
@@ -38,6 +39,8 @@ pub(crate) struct Outbox {
     total: Arc<Semaphore>,
     updates_per_minute: u64,
     max_update: usize,
+    /// How the client wants its updates.
+    dialect: Dialect,
 }
 
 /// How fast a session may talk.
@@ -83,7 +86,13 @@ impl Outbox {
             total: Arc::new(Semaphore::new(TOTAL_BUDGET)),
             updates_per_minute: limits.updates_per_minute,
             max_update: limits.sizes().update,
+            dialect: Dialect::V1,
         }
+    }
+
+    /// Speaks this dialect from now on.
+    pub(crate) fn speak(&mut self, dialect: Dialect) {
+        self.dialect = dialect;
     }
 
     /// Returns the budget that all sessions share.
@@ -233,7 +242,7 @@ impl Outbox {
         while batch.len() < BATCH {
             let Some(session) = self.ready.pop_front() else { break };
             let Some(queue) = self.sessions.get_mut(&session) else { continue };
-            match queue.write_next(&session, batch, now, self.max_update) {
+            match queue.write_next(&session, batch, now, (self.dialect, self.max_update)) {
                 Some(written) => {
                     self.total.add_permits(written.cost);
                     self.answer_bytes -= written.answer_bytes;
@@ -272,7 +281,7 @@ impl Queue {
         session: &SessionId,
         batch: &mut Vec<u8>,
         now: Instant,
-        most: usize,
+        (dialect, most): (Dialect, usize),
     ) -> Option<Written> {
         let has_token = match self.items.front()?.what {
             What::Line(_) => true,
@@ -291,9 +300,9 @@ impl Queue {
             }
             What::Event(event) => {
                 self.solid -= 1;
-                update::print(batch, session, event, most);
+                update::print(batch, dialect, session, event, most);
             }
-            What::Text(event, _) => update::print(batch, session, event, most),
+            What::Text(event, _) => update::print(batch, dialect, session, event, most),
         }
         self.budget.add_permits(item.cost);
         Some(written)

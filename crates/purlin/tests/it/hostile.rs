@@ -245,11 +245,14 @@ fn an_id_that_is_still_open_is_refused_and_the_first_call_is_answered() {
 #[test]
 fn a_working_folder_must_be_absolute() {
     let mut agent = Agent::playing("").ready();
-    for cwd in ["", ".", "relative/path", "../up", "~", "file:///tmp", "C:relative"] {
+    for cwd in ["", "./src", "relative/path", "../up", "~", "file:///tmp", "C:relative"] {
         let refused = agent.error("session/new", json!({ "cwd": cwd, "mcpServers": [] }));
         assert_eq!(refused["code"], -32602, "{cwd}: {refused}");
         assert_eq!(refused["data"]["path"], "cwd", "{refused}");
     }
+    // The one relative path that means a folder we know.
+    let opened = agent.result("session/new", json!({ "cwd": ".", "mcpServers": [] }));
+    assert!(opened["sessionId"].is_string(), "{opened}");
 }
 
 // R: W18
