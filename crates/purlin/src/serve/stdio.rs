@@ -1,6 +1,6 @@
 //! Stdin and stdout as channels, with a plain thread for each: the way that works on every platform.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -48,21 +48,22 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<(
     std::thread::Builder::new().name(name.to_owned()).stack_size(128 * 1024).spawn(work).map(drop)
 }
 
-fn read(mut input: impl Read, to_dispatcher: &mpsc::Sender<Vec<u8>>) {
-    let mut buffer = vec![0; READ];
+fn read(input: impl Read, to_dispatcher: &mpsc::Sender<Vec<u8>>) {
+    // Its buffer is not cleared first: memory that the client never fills is never touched.
+    let mut input = BufReader::with_capacity(READ, input);
     loop {
-        match input.read(&mut buffer) {
-            Ok(0) => return,
-            Ok(count) => {
-                if to_dispatcher.blocking_send(buffer[..count].to_vec()).is_err() {
-                    return;
-                }
-            }
-            Err(err) if err.kind() == std::io::ErrorKind::Interrupted => {}
+        let bytes = match input.fill_buf() {
+            Ok([]) => return,
+            Ok(bytes) => bytes.to_vec(),
+            Err(err) if err.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(err) => {
                 tracing::error!("stdin cannot be read: {err}");
                 return;
             }
+        };
+        input.consume(bytes.len());
+        if to_dispatcher.blocking_send(bytes).is_err() {
+            return;
         }
     }
 }
