@@ -11,6 +11,13 @@ use super::child::{Child, Drained};
 /// What the model says, again and again. The examples of `crates/purlin` say the same.
 pub(crate) const PIECE: &str = "some twenty bytes of text ";
 
+/// Whether Purlin keeps its sessions on disk, as it does unless it is told otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sessions {
+    Kept,
+    Forgotten,
+}
+
 /// An agent that runs.
 pub(crate) struct Agent {
     pub(crate) child: Child,
@@ -18,22 +25,33 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts any agent.
-    pub(crate) fn start(program: &Path, arguments: &[&str]) -> Result<Agent> {
-        Ok(Agent { child: Child::start(program, arguments)?, last_id: 0 })
+    /// Starts Purlin without rates, initialized, with a model that plays `script`.
+    pub(crate) fn purlin(
+        programs: &Programs,
+        script: &Script,
+        sessions: Sessions,
+    ) -> Result<Agent> {
+        let [model, config] = script.arguments();
+        let mut arguments = vec!["acp", "--model", &model, "--config", &config];
+        if sessions == Sessions::Forgotten {
+            arguments.push("--forget");
+        }
+        Agent::start(&programs.purlin, &arguments, &script.folder)
     }
 
-    /// Starts Purlin without rates, initialized, with a model that plays `script`.
-    pub(crate) fn purlin(programs: &Programs, script: &Script) -> Result<Agent> {
-        let [model, config] = script.arguments();
-        let mut agent =
-            Agent::start(&programs.purlin, &["acp", "--model", &model, "--config", &config])?;
+    /// Starts the agent on the SDK, initialized. Each prompt is answered with so many pieces.
+    pub(crate) fn on_sdk(programs: &Programs, pieces: usize) -> Result<Agent> {
+        Agent::start(&programs.echo_sdk, &[&pieces.to_string()], &std::env::temp_dir())
+    }
+
+    fn start(program: &Path, arguments: &[&str], data: &Path) -> Result<Agent> {
+        let mut agent = Agent { child: Child::start(program, arguments, data)?, last_id: 0 };
         agent.initialize()?;
         Ok(agent)
     }
 
     /// Calls `initialize` and waits for its answer.
-    pub(crate) fn initialize(&mut self) -> Result<()> {
+    fn initialize(&mut self) -> Result<()> {
         let params = json!({
             "protocolVersion": 1,
             "clientCapabilities": { "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true },
@@ -87,9 +105,9 @@ impl Agent {
     }
 }
 
-/// A script for Purlin's model, and a configuration that lifts the rates, as files.
+/// A script for Purlin's model, and a configuration that lifts the rates, in a folder that also takes its data.
 pub(crate) struct Script {
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     model: PathBuf,
     config: PathBuf,
 }

@@ -30,11 +30,12 @@ pub(crate) struct Drained {
 }
 
 impl Child {
-    /// Starts a program with pipes to both its ends.
+    /// Starts a program with pipes to both its ends, and no folder of the user's in reach.
     #[expect(clippy::disallowed_methods, reason = "xtask sees none of our crates")]
-    pub(crate) fn start(program: &Path, arguments: &[&str]) -> Result<Child> {
+    pub(crate) fn start(program: &Path, arguments: &[&str], data: &Path) -> Result<Child> {
         let mut process = Command::new(program)
             .args(arguments)
+            .env("XDG_DATA_HOME", data)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -107,10 +108,11 @@ impl Child {
 
 /// Runs a program to its end with this input, its output unread.
 #[expect(clippy::disallowed_methods, reason = "xtask sees none of our crates")]
-pub(crate) fn feed(words: &[&str], input: &str) -> Result<()> {
+pub(crate) fn feed(words: &[&str], input: &str, data: &Path) -> Result<()> {
     let (program, arguments) = words.split_first().context("no program to start")?;
     let mut process = Command::new(program)
         .args(arguments)
+        .env("XDG_DATA_HOME", data)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()

@@ -22,7 +22,8 @@ pub(crate) fn inbound(programs: &Programs) -> Result<Vec<Row>> {
 
 /// Microseconds a message.
 fn once(programs: &Programs, part: &str) -> Result<f64> {
-    let mut child = Child::start(&programs.in_process, &[part, &MESSAGES.to_string()])?;
+    let arguments = [part, &MESSAGES.to_string()];
+    let mut child = Child::start(&programs.in_process, &arguments, &std::env::temp_dir())?;
     child.read()?;
     let before = child.cpu()?;
     child.write("go")?;

@@ -4,7 +4,7 @@
 //! count. The kept figures are in `docs/performance/instructions.json`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -18,17 +18,17 @@ const KEPT: &str = "docs/performance/instructions.json";
 const ALLOWED: f64 = 0.10;
 
 /// A path through the code: a part of `in_process`, and how often it is taken.
-struct Path {
+struct Work {
     name: &'static str,
     part: &'static str,
     times: u64,
 }
 
-const PATHS: [Path; 4] = [
-    Path { name: "inbound, a prompt", part: "inbound", times: 10_000 },
-    Path { name: "encode, an update", part: "encode", times: 10_000 },
-    Path { name: "outbound, a piece", part: "outbound", times: 10_000 },
-    Path { name: "skipped line, a byte", part: "skip", times: 16 * 1024 * 1024 },
+const PATHS: [Work; 4] = [
+    Work { name: "inbound, a prompt", part: "inbound", times: 10_000 },
+    Work { name: "encode, an update", part: "encode", times: 10_000 },
+    Work { name: "outbound, a piece", part: "outbound", times: 10_000 },
+    Work { name: "skipped line, a byte", part: "skip", times: 16 * 1024 * 1024 },
 ];
 const WHOLE: &str = "initialize to exit";
 
@@ -39,8 +39,9 @@ pub(crate) fn run(programs: &Programs, keep: bool) -> Result<bool> {
     for path in &PATHS {
         let program = programs.in_process.to_string_lossy();
         let times = path.times.to_string();
-        let work = count(&[&program, path.part, &times], "")?;
-        let idle = count(&[&program, path.part, &times, "idle"], "")?;
+        let data = std::env::temp_dir();
+        let work = count(&[&program, path.part, &times], "", &data)?;
+        let idle = count(&[&program, path.part, &times, "idle"], "", &data)?;
         counted.insert(path.name.to_owned(), (work - idle) as f64 / path.times as f64);
     }
     counted.insert(WHOLE.to_owned(), whole(programs)? as f64);
@@ -82,15 +83,16 @@ fn whole(programs: &Programs) -> Result<u64> {
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#;
     let purlin = programs.purlin.to_string_lossy();
     let [model, config] = script.arguments();
-    count(&[&purlin, "acp", "--model", &model, "--config", &config], &format!("{initialize}\n"))
+    let words = [&purlin, "acp", "--model", &model, "--config", &config];
+    count(&words, &format!("{initialize}\n"), &script.folder)
 }
 
 /// Runs a program under callgrind and returns how many instructions it took.
-fn count(words: &[&str], input: &str) -> Result<u64> {
+fn count(words: &[&str], input: &str, data: &Path) -> Result<u64> {
     let file = temporary("callgrind");
     let out = format!("--callgrind-out-file={}", file.display());
     let valgrind = ["valgrind", "--quiet", "--tool=callgrind", &out];
-    super::child::feed(&[&valgrind[..], words].concat(), input)?;
+    super::child::feed(&[&valgrind[..], words].concat(), input, data)?;
     let report = std::fs::read_to_string(&file).context("callgrind left no report")?;
     std::fs::remove_file(&file)?;
     total(&report).context("callgrind's report has no summary")

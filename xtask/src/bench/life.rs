@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::Programs;
-use super::agent::{Agent, Script};
+use super::agent::{Agent, Script, Sessions};
 use super::table::{Goal, Row};
 
 const STARTS: usize = 40;
@@ -22,12 +22,11 @@ pub(crate) fn start(programs: &Programs) -> Result<Vec<Row>> {
     let script = Script::write("model echo\nmodel loop\n")?;
     for _ in 0..STARTS {
         let begin = Instant::now();
-        let agent = Agent::purlin(programs, &script)?;
+        let agent = Agent::purlin(programs, &script, Sessions::Kept)?;
         push(&mut ours, begin.elapsed(), agent.child.cpu()?);
         agent.child.end()?;
         let begin = Instant::now();
-        let mut agent = Agent::start(&programs.echo_sdk, &[])?;
-        agent.initialize()?;
+        let agent = Agent::on_sdk(programs, 0)?;
         push(&mut sdk, begin.elapsed(), agent.child.cpu()?);
         agent.child.end()?;
     }
@@ -52,7 +51,7 @@ pub(crate) fn memory(programs: &Programs) -> Result<Vec<Row>> {
     let script = Script::write("model echo\nmodel loop\n")?;
     let (mut all, mut own, mut each, mut sdk) = (vec![], vec![], vec![], vec![]);
     for _ in 0..5 {
-        let mut agent = Agent::purlin(programs, &script)?;
+        let mut agent = Agent::purlin(programs, &script, Sessions::Kept)?;
         agent.open()?;
         all.push(agent.child.memory("VmRSS:")? as f64 / MEGABYTE);
         let one = agent.child.memory("RssAnon:")? as f64;
@@ -62,8 +61,7 @@ pub(crate) fn memory(programs: &Programs) -> Result<Vec<Row>> {
         }
         each.push((agent.child.memory("RssAnon:")? as f64 - one) / SESSIONS as f64 / 1000.0);
         agent.child.end()?;
-        let mut agent = Agent::start(&programs.echo_sdk, &[])?;
-        agent.initialize()?;
+        let mut agent = Agent::on_sdk(programs, 0)?;
         agent.open()?;
         sdk.push(agent.child.memory("VmRSS:")? as f64 / MEGABYTE);
         agent.child.end()?;
@@ -81,7 +79,7 @@ pub(crate) fn memory(programs: &Programs) -> Result<Vec<Row>> {
 pub(crate) fn cancel(programs: &Programs) -> Result<Vec<Row>> {
     let flood = {
         let script = Script::one_message(100_000_000)?;
-        let mut agent = Agent::purlin(programs, &script)?;
+        let mut agent = Agent::purlin(programs, &script, Sessions::Kept)?;
         let session = agent.open()?;
         let times = times(CANCELS, || {
             agent.prompt(&session, "go")?;
@@ -94,9 +92,8 @@ pub(crate) fn cancel(programs: &Programs) -> Result<Vec<Row>> {
         times
     };
     let script = Script::write("model text \"One moment.\"\nmodel hang\nmodel loop\n")?;
-    let mut agent = Agent::purlin(programs, &script)?;
-    let mut sdk = Agent::start(&programs.echo_sdk, &[])?;
-    sdk.initialize()?;
+    let mut agent = Agent::purlin(programs, &script, Sessions::Kept)?;
+    let mut sdk = Agent::on_sdk(programs, 0)?;
     let (session, sdk_session) = (agent.open()?, sdk.open()?);
     let (mut quiet, mut sdk_quiet) = (Vec::new(), Vec::new());
     for _ in 0..CANCELS {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::Programs;
-use super::agent::{Agent, Script};
+use super::agent::{Agent, Script, Sessions};
 use super::child::{Child, Drained};
 use super::table::{Goal, Row};
 
@@ -17,29 +17,35 @@ const SESSIONS: [usize; 3] = [1, 8, 64];
 
 /// Measures processor time per piece from the model's event to bytes in the pipe.
 pub(crate) fn outbound(programs: &Programs) -> Result<Vec<Row>> {
-    let mut joined = Costs::default();
-    let mut apart = Costs::default();
+    let mut joined: [Costs; 2] = Default::default();
+    let mut apart: [Costs; 2] = Default::default();
     let (mut lines, mut batches, mut sdk) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        joined.add(stream(programs, &Script::one_message(PIECES)?, 1, PIECES)?);
+        for (index, sessions) in [Sessions::Kept, Sessions::Forgotten].into_iter().enumerate() {
+            let run = |script| stream(programs, &script, sessions, 1, PIECES);
+            joined[index].add(run(Script::one_message(PIECES)?)?);
+            apart[index].add(run(Script::apart(PIECES)?)?);
+        }
         lines.push(plain(programs, "lines")?);
-        apart.add(stream(programs, &Script::apart(PIECES)?, 1, PIECES)?);
         batches.push(plain(programs, "batches")?);
         sdk.push(on_sdk(programs)?);
     }
-    let lines_per_piece = Row::new("lines a piece, of one message", "", joined.lines);
+    let [kept_joined, joined] = joined;
+    let [kept_apart, apart] = apart;
+    let row = |what: &str, costs: &Costs| Row::new(what, "µs", costs.micros.clone());
+    let by_line =
+        |row: Row| row.beside("a plain loop, a write each", lines.clone()).goal(Goal::Times(3.0));
     Ok(vec![
-        Row::new("a piece of one message", "µs", joined.micros.clone())
-            .beside("a plain loop, a write each", lines.clone())
-            .goal(Goal::Times(3.0)),
-        lines_per_piece,
-        Row::new("a piece that cannot be joined", "µs", apart.micros.clone())
-            .beside("a plain loop, a write each", lines)
-            .goal(Goal::Times(3.0)),
-        Row::new("lines a piece that cannot be joined", "", apart.lines),
-        Row::new("a piece that cannot be joined", "µs", apart.micros.clone())
+        by_line(row("a piece of one message, forgotten", &joined)),
+        by_line(row("a piece that cannot be joined, forgotten", &apart)),
+        row("a piece that cannot be joined, forgotten", &apart)
             .beside("a plain loop, 64 KiB each write", batches),
-        Row::new("a piece that cannot be joined", "µs", apart.micros).beside("SDK", sdk),
+        by_line(row("a piece of one message, kept", &kept_joined)),
+        by_line(row("a piece that cannot be joined, kept", &kept_apart)),
+        row("a piece that cannot be joined, kept", &kept_apart).beside("SDK", sdk),
+        Row::new("a piece of one message, forgotten", "lines", joined.lines),
+        Row::new("a piece of one message, kept", "lines", kept_joined.lines),
+        Row::new("a piece that cannot be joined, kept", "lines", kept_apart.lines),
     ])
 }
 
@@ -47,15 +53,19 @@ pub(crate) fn outbound(programs: &Programs) -> Result<Vec<Row>> {
 pub(crate) fn sessions(programs: &Programs) -> Result<Vec<Row>> {
     let mut joined: [Costs; 3] = Default::default();
     let mut apart: [Costs; 3] = Default::default();
+    let mut kept: [Costs; 3] = Default::default();
     for _ in 0..ROUNDS {
         for (index, sessions) in SESSIONS.into_iter().enumerate() {
             let pieces = SHARED_PIECES / sessions;
-            joined[index].add(stream(programs, &Script::one_message(pieces)?, sessions, pieces)?);
-            apart[index].add(stream(programs, &Script::apart(pieces)?, sessions, pieces)?);
+            let run = |script, keep| stream(programs, &script, keep, sessions, pieces);
+            joined[index].add(run(Script::one_message(pieces)?, Sessions::Forgotten)?);
+            apart[index].add(run(Script::apart(pieces)?, Sessions::Forgotten)?);
+            kept[index].add(run(Script::apart(pieces)?, Sessions::Kept)?);
         }
     }
-    let mut rows = rows("a piece of one message", joined);
-    rows.extend(self::rows("a piece that cannot be joined", apart));
+    let mut rows = rows("a piece of one message, forgotten", joined);
+    rows.extend(self::rows("a piece that cannot be joined, forgotten", apart));
+    rows.extend(self::rows("a piece that cannot be joined, kept", kept));
     Ok(rows)
 }
 
@@ -63,11 +73,11 @@ pub(crate) fn sessions(programs: &Programs) -> Result<Vec<Row>> {
 fn rows(what: &str, costs: [Costs; 3]) -> Vec<Row> {
     let one = costs[0].micros.clone();
     let rows = SESSIONS.into_iter().zip(costs).map(|(sessions, costs)| {
-        let row = Row::new(format!("{what}, {sessions} sessions"), "µs", costs.micros);
+        let row = |many: &str| Row::new(format!("{what}, {sessions} {many}"), "µs", costs.micros);
         if sessions == 1 {
-            return row;
+            return row("session");
         }
-        row.beside("one session", one.clone()).goal(Goal::Times(1.1))
+        row("sessions").beside("one session", one.clone()).goal(Goal::Times(1.1))
     });
     rows.collect()
 }
@@ -90,10 +100,11 @@ impl Costs {
 fn stream(
     programs: &Programs,
     script: &Script,
+    keep: Sessions,
     sessions: usize,
     pieces: usize,
 ) -> Result<(f64, f64)> {
-    let mut agent = Agent::purlin(programs, script)?;
+    let mut agent = Agent::purlin(programs, script, keep)?;
     let ids = (0..sessions).map(|_| agent.open()).collect::<Result<Vec<String>>>()?;
     let before = agent.child.cpu()?;
     for session in &ids {
@@ -108,7 +119,8 @@ fn stream(
 
 /// Microseconds a line of the plain loop.
 fn plain(programs: &Programs, how: &str) -> Result<f64> {
-    let mut child = Child::start(&programs.plain_writer, &[how, &PIECES.to_string()])?;
+    let arguments = [how, &PIECES.to_string()];
+    let mut child = Child::start(&programs.plain_writer, &arguments, &std::env::temp_dir())?;
     let before = child.cpu()?;
     child.write("go")?;
     let Drained { lines } = child.drain(1)?;
@@ -120,8 +132,7 @@ fn plain(programs: &Programs, how: &str) -> Result<f64> {
 
 /// Microseconds a line of the agent on the SDK.
 fn on_sdk(programs: &Programs) -> Result<f64> {
-    let mut agent = Agent::start(&programs.echo_sdk, &[&SDK_PIECES.to_string()])?;
-    agent.initialize()?;
+    let mut agent = Agent::on_sdk(programs, SDK_PIECES)?;
     let session = agent.open()?;
     let before = agent.child.cpu()?;
     agent.prompt(&session, "go")?;
