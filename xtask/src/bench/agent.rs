@@ -11,6 +11,9 @@ use super::child::{Child, Drained};
 /// What the model says, again and again. The examples of `crates/purlin` say the same.
 pub(crate) const PIECE: &str = "some twenty bytes of text ";
 
+/// Every stream begins after a pause, so that many sessions have their prompts before the first one speaks.
+const START: &str = "model wait 100\n";
+
 /// Whether Purlin keeps its sessions on disk, as it does unless it is told otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sessions {
@@ -134,13 +137,13 @@ impl Script {
 
     /// One message of so many pieces, for each prompt. Pieces that wait are sent together.
     pub(crate) fn one_message(pieces: usize) -> Result<Script> {
-        Script::write(&format!("model chunks {pieces} \"{PIECE}\"\nmodel loop\n"))
+        Script::write(&format!("{START}model chunks {pieces} \"{PIECE}\"\nmodel loop\n"))
     }
 
     /// So many pieces that cannot be sent together, for each prompt: text and thought take turns.
     pub(crate) fn apart(pieces: usize) -> Result<Script> {
         let pair = format!("model text \"{PIECE}\"\nmodel thought \"{PIECE}\"\n");
-        Script::write(&format!("{}model loop\n", pair.repeat(pieces / 2)))
+        Script::write(&format!("{START}{}model loop\n", pair.repeat(pieces / 2)))
     }
 }
 

@@ -12,6 +12,8 @@ use anyhow::{Context, Result};
 
 /// Enough to take whatever a pipe holds in one read.
 const READ: usize = 256 * 1024;
+/// How every program under measurement begins an answer, and no update.
+const ANSWER: &str = "{\"jsonrpc\":\"2.0\",\"id\":";
 /// How long threads get to fall asleep before their times are read.
 const SETTLE: Duration = Duration::from_millis(10);
 
@@ -66,12 +68,12 @@ impl Child {
         let mut open = answers;
         while open > 0 {
             let line = self.read()?;
-            // Short lines are looked at, and no update is as short as an answer.
-            if line.len() < 120 && line.contains("\"stopReason\"") {
-                open -= 1;
-            } else {
+            if !line.starts_with(ANSWER) {
                 drained.lines += 1;
+                continue;
             }
+            anyhow::ensure!(line.contains("\"stopReason\""), "a prompt was refused: {line}");
+            open -= 1;
         }
         Ok(drained)
     }
