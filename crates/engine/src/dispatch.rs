@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::event::{Event, Severity};
 use crate::modes::{MODES, Mode};
-use crate::permission::{Decision, Question};
+use crate::permission::{Access, Decision, Question};
 use crate::ports::{AnyTool, EditorError, Intent, Output, Record, ToolCx, ToolError};
 use crate::turn::{TurnCx, TurnError};
 use crate::words::{
@@ -15,8 +15,9 @@ use crate::words::{
 
 /// Runs one tool call to its end. Failures of the tool go back to the model; only cancel and our own faults return.
 pub(crate) async fn call_tool(cx: &mut TurnCx<'_>, request: ToolRequest) -> Result<(), TurnError> {
-    let Some(tool) = cx.tools.iter().find(|tool| tool.spec().name == request.name).cloned() else {
-        let known: Vec<String> = cx.tools.iter().map(|tool| tool.spec().name.clone()).collect();
+    let tools = cx.tools.now();
+    let Some(tool) = tools.iter().find(|tool| tool.spec().name == request.name).cloned() else {
+        let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
         let why = format!("there is no tool `{}`; there are {}", request.name, known.join(", "));
         let intent = Intent { title: request.name.clone(), ..Intent::default() };
         announce(cx, &request, ToolKind::Other, intent).await?;
@@ -34,8 +35,9 @@ pub(crate) async fn call_tool(cx: &mut TurnCx<'_>, request: ToolRequest) -> Resu
             return finish(cx, request.id, Err(err)).await;
         }
     };
+    let access = intent.access.clone();
     let call = announce(cx, &request, tool.kind(), intent).await?;
-    match permit(cx, &call).await {
+    match permit(cx, &call, &access).await {
         Ok(None) => {}
         Ok(Some(refusal)) => return finish(cx, request.id, Err(refusal)).await,
         Err(err) => return give_up(cx, request.id, err).await,
@@ -68,7 +70,11 @@ async fn announce(
 }
 
 /// Decides whether the call may run: `None` means yes, otherwise what the model is told.
-async fn permit(cx: &mut TurnCx<'_>, call: &ToolCall) -> Result<Option<ToolError>, TurnError> {
+async fn permit(
+    cx: &mut TurnCx<'_>,
+    call: &ToolCall,
+    access: &[Access],
+) -> Result<Option<ToolError>, TurnError> {
     let mode_id = cx.settings.borrow().mode.clone();
     let mode = Mode::find(mode_id.as_str()).unwrap_or(&MODES[0]);
     if !mode.permits(call.kind) {
@@ -78,11 +84,11 @@ async fn permit(cx: &mut TurnCx<'_>, call: &ToolCall) -> Result<Option<ToolError
         );
         return Ok(Some(ToolError::Model(why)));
     }
-    let decision = match cx.memory.decide(&call.name, call.kind) {
+    let decision = match cx.memory.decide(access) {
         Decision::Ask => {
             let question = Question { call: call.clone() };
             match cx.or_cancelled(cx.editor.ask_permission(question)).await? {
-                Ok(answer) => cx.memory.keep(&call.name, answer),
+                Ok(answer) => cx.memory.keep(access, answer),
                 Err(EditorError::Unanswered(how)) => {
                     let title = format!("Nobody answered whether `{}` may be used", call.name);
                     let severity = Severity::Warning;

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::error::Error;
 use crate::event::{Event, Severity};
 use crate::modes::Mode;
-use crate::ports::{AnyTool, Clock, Editor, Journal, Listing, Query, Remembered};
+use crate::ports::{Clock, Editor, Journal, Listing, Query, Remembered, Tools};
 use crate::reply::Reply;
 use crate::session::{Command, Handles, ModelChoice, Parts, Session, SessionHandle, Settings};
 use crate::turn::TurnLimits;
@@ -23,8 +23,6 @@ pub struct HubOptions {
     pub models: Arc<[ModelChoice]>,
     /// Finds the models when a session is opened, instead of `models`.
     pub find_models: Option<FindModels>,
-    /// The tools there are.
-    pub tools: Arc<[Arc<dyn AnyTool>]>,
     /// Where sessions are kept.
     pub journal: Arc<dyn Journal>,
     /// Time and ids.
@@ -57,8 +55,8 @@ pub enum HubCommand {
     Open {
         /// A new one, or which.
         start: Start,
-        /// Makes its client, once the id and the working folder are known.
-        editor: MakeEditor,
+        /// Makes its client and its tools, once the id and the working folder are known.
+        attach: Attach,
         /// Gets the session.
         reply: Reply<Opened>,
     },
@@ -70,8 +68,16 @@ pub enum HubCommand {
     Delete(SessionId, Reply<()>),
 }
 
-/// Makes the client of a session.
-pub type MakeEditor = Box<dyn FnOnce(SessionId, &Path) -> Arc<dyn Editor> + Send>;
+/// Makes what a session works with.
+pub type Attach = Box<dyn FnOnce(SessionId, &Path) -> Attached + Send>;
+
+/// What a session works with.
+pub struct Attached {
+    /// Its client.
+    pub editor: Arc<dyn Editor>,
+    /// Its tools.
+    pub tools: Arc<dyn Tools>,
+}
 
 /// How a session begins.
 #[derive(Debug)]
@@ -184,7 +190,7 @@ impl Hub {
     fn on_command(&mut self, command: HubCommand) {
         let journal = Arc::clone(&self.options.journal);
         match command {
-            HubCommand::Open { start, editor, reply } => self.open(start, editor, reply),
+            HubCommand::Open { start, attach, reply } => self.open(start, attach, reply),
             HubCommand::List(query, reply) => {
                 self.chores.spawn(async move {
                     let listing = journal.list(query).await;
@@ -211,7 +217,7 @@ impl Hub {
         }
     }
 
-    fn open(&mut self, start: Start, editor: MakeEditor, reply: Reply<Opened>) {
+    fn open(&mut self, start: Start, attach: Attach, reply: Reply<Opened>) {
         if self.handles.len() >= self.options.max_sessions {
             return reply.send(Err(Error::TooManySessions(self.handles.len())));
         }
@@ -227,7 +233,7 @@ impl Hub {
         let options = Arc::clone(&self.options);
         // Opening may wait for a disk, so it is the session's own work, not the hub's.
         self.sessions.spawn(async move {
-            match begin(&options, &id, start, editor).await {
+            match begin(&options, &id, start, attach).await {
                 Ok(parts) => {
                     let settings = parts.settings.clone();
                     let session = Session::new(parts, mailbox);
@@ -262,39 +268,39 @@ async fn begin(
     options: &HubOptions,
     id: &SessionId,
     start: Start,
-    editor: MakeEditor,
+    attach: Attach,
 ) -> Result<Parts, Error> {
     let journal = &*options.journal;
     let failed = |err| Error::of_journal(id, err);
     let mut settings = Settings::new(options.find_models().await)?;
-    let (cwd, editor, remembered) = match start {
+    let (cwd, attached, remembered) = match start {
         Start::New { cwd } => {
             journal.create(id, &cwd).await.map_err(failed)?;
-            let editor = editor(id.clone(), &cwd);
-            (cwd, editor, None)
+            let attached = attach(id.clone(), &cwd);
+            (cwd, attached, None)
         }
         Start::Load { cwd, show, .. } => {
             let info = journal.find(id).await.map_err(failed)?;
             let cwd = cwd.unwrap_or(info.cwd);
-            let editor = editor(id.clone(), &cwd);
-            let shown = show.then_some(&*editor);
+            let attached = attach(id.clone(), &cwd);
+            let shown = show.then_some(&*attached.editor);
             let remembered = journal.load(id, shown).await.map_err(failed)?;
-            (cwd, editor, Some(remembered))
+            (cwd, attached, Some(remembered))
         }
         Start::Fork { session, cwd } => {
             let forked = journal.fork(&session, id).await;
             forked.map_err(|err| Error::of_journal(&session, err))?;
             let remembered = journal.load(id, None).await.map_err(failed)?;
             let cwd = cwd.unwrap_or_else(|| remembered.info.cwd.clone());
-            let editor = editor(id.clone(), &cwd);
-            (cwd, editor, Some(remembered))
+            let attached = attach(id.clone(), &cwd);
+            (cwd, attached, Some(remembered))
         }
     };
     let mut history = crate::context::History::default();
     let mut has_title = false;
     if let Some(remembered) = remembered {
         restore(&mut settings, &remembered);
-        report(&*editor, &remembered.problems).await;
+        report(&*attached.editor, &remembered.problems).await;
         has_title = remembered.info.title.is_some();
         history = remembered.history;
     }
@@ -303,8 +309,8 @@ async fn begin(
         id: id.clone(),
         cwd,
         settings,
-        tools: Arc::clone(&options.tools),
-        editor,
+        tools: attached.tools,
+        editor: attached.editor,
         journal: Arc::clone(&options.journal),
         clock: Arc::clone(&options.clock),
         limits: TurnLimits {

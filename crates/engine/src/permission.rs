@@ -2,7 +2,33 @@
 
 use std::collections::HashMap;
 
-use crate::words::{ToolCall, ToolKind};
+use crate::words::ToolCall;
+
+/// One thing that a call needs leave for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// Which rules it falls under: `read`, `edit`, `bash`, `webfetch`, `external_directory`, or a tool's own name.
+    pub key: String,
+    /// What their patterns are held against: a path, one simple command, an address.
+    pub subject: String,
+    /// What happens where no rule says anything.
+    pub default: Decision,
+    /// The pattern that an answer for good is kept as; `None` where it can be given for this call alone.
+    pub always: Option<String>,
+}
+
+impl Access {
+    /// Makes an access that is asked for unless a rule says otherwise, and whose answer can be kept for its subject.
+    pub fn ask(key: impl Into<String>, subject: impl Into<String>) -> Access {
+        let subject = subject.into();
+        Access { key: key.into(), always: Some(subject.clone()), subject, default: Decision::Ask }
+    }
+
+    /// Makes an access that goes through unless a rule says otherwise.
+    pub fn allow(key: impl Into<String>, subject: impl Into<String>) -> Access {
+        Access { default: Decision::Allow, ..Access::ask(key, subject) }
+    }
+}
 
 /// The question that goes to the user.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,11 +42,11 @@ pub struct Question {
 pub enum Answer {
     /// Yes, this time.
     AllowOnce,
-    /// Yes, and do not ask again for this tool in this session.
+    /// Yes, and do not ask again for this in this session.
     AllowAlways,
     /// No, this time.
     RejectOnce,
-    /// No, and do not ask again for this tool in this session.
+    /// No, and do not ask again for this in this session.
     RejectAlways,
     /// The question was closed, which counts as no.
     Cancelled,
@@ -45,41 +71,47 @@ impl Answer {
     }
 }
 
-/// What is to be done with a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What is to be done with a call. The stricter, the greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Decision {
     /// Run it.
     Allow,
-    /// Do not.
-    Reject,
     /// Ask the user.
     Ask,
+    /// Do not.
+    Reject,
 }
 
 /// The answers that are to be kept for a session.
 #[derive(Debug, Default)]
 pub struct Memory {
-    by_tool: HashMap<String, Decision>,
+    kept: HashMap<(String, String), Decision>,
 }
 
 impl Memory {
-    /// Decides about a call: what only looks needs no question, the rest is asked unless it was answered for good.
+    /// Decides about all that a call needs leave for: the strictest answer counts.
     #[must_use]
-    pub fn decide(&self, tool: &str, kind: ToolKind) -> Decision {
-        if !kind.changes_things() {
-            return Decision::Allow;
-        }
-        self.by_tool.get(tool).copied().unwrap_or(Decision::Ask)
+    pub fn decide(&self, access: &[Access]) -> Decision {
+        access.iter().map(|access| self.decide_one(access)).max().unwrap_or(Decision::Allow)
+    }
+
+    fn decide_one(&self, access: &Access) -> Decision {
+        let kept = |rule: &String| self.kept.get(&(access.key.clone(), rule.clone())).copied();
+        access.always.as_ref().and_then(kept).unwrap_or(access.default)
     }
 
     /// Keeps an answer as it was meant, and returns what it means for the call in hand.
-    pub fn keep(&mut self, tool: &str, answer: Answer) -> Decision {
+    pub fn keep(&mut self, access: &[Access], answer: Answer) -> Decision {
         let decision = match answer {
             Answer::AllowOnce | Answer::AllowAlways => Decision::Allow,
             Answer::RejectOnce | Answer::RejectAlways | Answer::Cancelled => Decision::Reject,
         };
         if matches!(answer, Answer::AllowAlways | Answer::RejectAlways) {
-            self.by_tool.insert(tool.to_owned(), decision);
+            for access in access.iter().filter(|access| access.default != Decision::Allow) {
+                if let Some(rule) = &access.always {
+                    self.kept.insert((access.key.clone(), rule.clone()), decision);
+                }
+            }
         }
         decision
     }
@@ -92,14 +124,30 @@ mod tests {
     #[test]
     fn answers_are_kept_as_they_were_meant() {
         let mut memory = Memory::default();
-        assert_eq!(memory.decide("read", ToolKind::Read), Decision::Allow);
-        assert_eq!(memory.decide("edit", ToolKind::Edit), Decision::Ask);
-        assert_eq!(memory.keep("edit", Answer::AllowOnce), Decision::Allow);
-        assert_eq!(memory.decide("edit", ToolKind::Edit), Decision::Ask);
-        assert_eq!(memory.keep("edit", Answer::RejectAlways), Decision::Reject);
-        assert_eq!(memory.decide("edit", ToolKind::Edit), Decision::Reject);
-        assert_eq!(memory.keep("run", Answer::Cancelled), Decision::Reject);
-        assert_eq!(memory.decide("run", ToolKind::Execute), Decision::Ask);
+        let read = [Access::allow("read", "a.rs")];
+        let edit = [Access::ask("edit", "a.rs")];
+        assert_eq!(memory.decide(&read), Decision::Allow);
+        assert_eq!(memory.decide(&edit), Decision::Ask);
+        assert_eq!(memory.keep(&edit, Answer::AllowOnce), Decision::Allow);
+        assert_eq!(memory.decide(&edit), Decision::Ask);
+        assert_eq!(memory.keep(&edit, Answer::RejectAlways), Decision::Reject);
+        assert_eq!(memory.decide(&edit), Decision::Reject);
+        assert_eq!(memory.decide(&[Access::ask("edit", "b.rs")]), Decision::Ask);
+        assert_eq!(
+            memory.keep(&[Access::ask("bash", "make")], Answer::Cancelled),
+            Decision::Reject
+        );
+        assert_eq!(memory.decide(&[Access::ask("bash", "make")]), Decision::Ask);
+    }
+
+    #[test]
+    fn the_strictest_access_decides() {
+        let mut memory = Memory::default();
+        let make = Access::ask("bash", "make");
+        memory.keep(std::slice::from_ref(&make), Answer::AllowAlways);
+        assert_eq!(memory.decide(std::slice::from_ref(&make)), Decision::Allow);
+        assert_eq!(memory.decide(&[make, Access::ask("bash", "rm x")]), Decision::Ask);
+        assert_eq!(memory.decide(&[]), Decision::Allow);
     }
 
     #[test]

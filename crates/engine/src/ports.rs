@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::History;
 use crate::error::Error;
 use crate::event::Event;
-use crate::permission::{Answer, Question};
+use crate::permission::{Access, Answer, Question};
 use crate::words::{
     Location, Message, MessageId, ModeId, ModelId, Prompt, Seal, SessionId, StopReason, TerminalId,
     Thinking, ToolCallId, ToolContent, ToolKind, ToolRequest, Usage,
@@ -119,6 +119,19 @@ pub trait AnyTool: Send + Sync {
     ) -> BoxFuture<'a, Result<Output, ToolError>>;
 }
 
+/// The tools of one session, as they are now: servers may join and leave.
+pub trait Tools: Send + Sync {
+    /// Returns them. Asked before every request to a model.
+    fn now(&self) -> Arc<[Arc<dyn AnyTool>]>;
+}
+
+/// Tools that never change.
+impl Tools for Arc<[Arc<dyn AnyTool>]> {
+    fn now(&self) -> Arc<[Arc<dyn AnyTool>]> {
+        Arc::clone(self)
+    }
+}
+
 /// What a tool call is about to do.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Intent {
@@ -128,6 +141,8 @@ pub struct Intent {
     pub content: Vec<ToolContent>,
     /// Files it touches.
     pub locations: Vec<Location>,
+    /// What it needs leave for; nothing for a call that only talks to the user.
+    pub access: Vec<Access>,
 }
 
 /// What a tool did.

@@ -29,7 +29,8 @@ pub(crate) async fn sample(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
     let Some(choice) = settings.choice() else {
         return Err(Error::NoSuchModel(settings.model).into());
     };
-    let mut stream = choice.model.answer(context::view(cx.history, &settings, mode, cx.tools));
+    let mut stream =
+        choice.model.answer(context::view(cx.history, &settings, mode, &cx.tools.now()));
     let message = MessageId::new(cx.clock.fresh_id());
     let mut draft = Draft::new(settings.model.clone());
     let ended = loop {
@@ -264,7 +265,7 @@ mod tests {
             memory: &mut Memory::default(),
             has_title: &false.into(),
             spent: &mut 0.0,
-            tools: &[],
+            tools: &(Arc::new([]) as Arc<[Arc<dyn crate::ports::AnyTool>]>),
             editor: &editor,
             journal: &NoJournal,
             clock: &SystemClock,

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::event::{Event, Severity};
 use crate::modes::{MODES, Mode};
 use crate::permission::Memory;
-use crate::ports::{AnyTool, Clock, Editor, Journal, Model, Record, State};
+use crate::ports::{Clock, Editor, Journal, Model, Record, State, Tools};
 use crate::reply::Reply;
 use crate::stamp;
 use crate::turn::{self, TurnCx, TurnError, TurnLimits};
@@ -185,7 +185,7 @@ pub struct Parts {
     /// Mode and model to begin with.
     pub settings: Settings,
     /// The tools it may use.
-    pub tools: Arc<[Arc<dyn AnyTool>]>,
+    pub tools: Arc<dyn Tools>,
     /// Its client.
     pub editor: Arc<dyn Editor>,
     /// Where it is kept.
@@ -334,7 +334,7 @@ impl Session {
                 memory: &mut self.memory,
                 has_title: &self.has_title,
                 spent: &mut self.spent,
-                tools: &self.parts.tools,
+                tools: &*self.parts.tools,
                 editor: &*self.parts.editor,
                 journal: &*self.parts.journal,
                 clock: &*self.parts.clock,

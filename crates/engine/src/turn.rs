@@ -1,7 +1,6 @@
 //! The turn: ask the model, do what it asks, until it asks for nothing. The loop is [`run_turn`].
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use crate::context::History;
 use crate::error::Error;
 use crate::event::Event;
 use crate::permission::Memory;
-use crate::ports::{AnyTool, Clock, Editor, Journal, PromptKind, Record};
+use crate::ports::{Clock, Editor, Journal, PromptKind, Record, Tools};
 use crate::session::Settings;
 use crate::words::{Message, MessageId, Prompt, SessionId, StopReason};
 use crate::{dispatch, sampling, stamp};
@@ -36,7 +35,7 @@ pub(crate) struct TurnCx<'a> {
     pub(crate) memory: &'a mut Memory,
     pub(crate) has_title: &'a AtomicBool,
     pub(crate) spent: &'a mut f64,
-    pub(crate) tools: &'a [Arc<dyn AnyTool>],
+    pub(crate) tools: &'a dyn Tools,
     pub(crate) editor: &'a dyn Editor,
     pub(crate) journal: &'a dyn Journal,
     pub(crate) clock: &'a dyn Clock,

@@ -164,6 +164,7 @@ fn speaker(pieces: usize) -> anyhow::Result<serve::Options> {
         dialect: None,
         cwd: std::env::temp_dir(),
         stop: Default::default(),
+        tools: assemble::tools(),
         ladder: None,
     })
 }

@@ -67,7 +67,15 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         let dialect = options.dialect.or(config.dialect);
         // Started in a folder that is gone by now, `.` stays as it is, and is refused when a client says it.
         let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-        let options = serve::Options { limits: config.limits, hub, dialect, cwd, stop, ladder };
+        let options = serve::Options {
+            limits: config.limits,
+            hub,
+            dialect,
+            cwd,
+            stop,
+            tools: assemble::tools(),
+            ladder,
+        };
         serve::serve(pipes, options).await;
         anyhow::Ok(())
     })?;

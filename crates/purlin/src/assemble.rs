@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use engine::hub::HubOptions;
-use engine::ports::Clock;
+use engine::ports::{Clock, Tools};
 use engine::script::{self, NoJournal, ScriptedModel, SystemClock};
 use engine::session::ModelChoice;
-use engine::words::ModelId;
+use engine::words::{ModelId, SessionId};
 use store::Store;
 
 use crate::env;
@@ -27,6 +27,24 @@ model loop
 /// Says back what it hears.
 const ECHO: &str = "model echo\nmodel loop";
 
+/// The place that a session works in.
+#[derive(Debug, Clone)]
+pub struct Workspace {
+    /// The session.
+    pub session: SessionId,
+    /// Its folders, the working folder first.
+    pub folders: Vec<PathBuf>,
+}
+
+/// Makes the tools of a session.
+pub type OpenTools = Arc<dyn Fn(Workspace) -> Arc<dyn Tools> + Send + Sync>;
+
+/// Makes the tools that every session gets.
+#[must_use]
+pub fn tools() -> OpenTools {
+    Arc::new(|_| Arc::new(script::tools::all()))
+}
+
 /// Makes what all sessions share. `model` is `script:FILE`, or nothing for the scripted model that is built in.
 ///
 /// # Errors
@@ -42,7 +60,6 @@ pub fn hub_options(model: Option<&str>) -> anyhow::Result<HubOptions> {
     Ok(HubOptions {
         models: models.into(),
         find_models: None,
-        tools: script::tools::all(),
         journal: Arc::new(NoJournal),
         clock: Arc::new(SystemClock),
         max_requests_per_turn: 0,

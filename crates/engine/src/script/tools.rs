@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 use crate::event::Event;
+use crate::permission::Access;
 use crate::ports::{
     AnyTool, EditorError, Form, FormAnswer, Intent, Output, Page, TerminalCommand, ToolCx,
     ToolError, ToolSpec,
@@ -87,13 +88,16 @@ impl AnyTool for ScriptTool {
                 ScriptTool::ReadFile => at("Read", path(input)?),
                 ScriptTool::WriteFile => {
                     let path = path(input)?;
+                    let access = vec![leave("edit", &path.to_string_lossy())];
                     let new = text(input, "content")?.to_owned();
                     let old = read_if_offered(cx, &path).await?;
                     let diff = ToolContent::Diff { path: path.clone(), old, new };
-                    Intent { content: vec![diff], ..at("Write", path) }
+                    Intent { content: vec![diff], access, ..at("Write", path) }
                 }
                 ScriptTool::RunCommand => {
-                    Intent { title: text(input, "command")?.to_owned(), ..Intent::default() }
+                    let title = text(input, "command")?.to_owned();
+                    let access = vec![leave("bash", &title)];
+                    Intent { title, access, ..Intent::default() }
                 }
                 ScriptTool::AskUser => {
                     Intent { title: text(input, "question")?.to_owned(), ..Intent::default() }
@@ -141,9 +145,19 @@ impl AnyTool for ScriptTool {
     }
 }
 
+/// Leave that is asked for once and, if the user wants, given for all of its kind.
+fn leave(key: &str, subject: &str) -> Access {
+    Access { always: Some("*".to_owned()), ..Access::ask(key, subject) }
+}
+
 fn at(verb: &str, path: PathBuf) -> Intent {
     let title = format!("{verb} {}", path.display());
-    Intent { title, locations: vec![Location { path, line: None }], content: Vec::new() }
+    Intent {
+        title,
+        locations: vec![Location { path, line: None }],
+        content: Vec::new(),
+        access: Vec::new(),
+    }
 }
 
 fn show(text: String) -> Output {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::Reply;
-use engine::hub::{HubCommand, Start};
+use engine::hub::{Attached, HubCommand, Start};
 use engine::modes::Mode;
 use engine::ports::Query;
 use engine::session::Command;
@@ -23,6 +23,7 @@ use wire::{Code, RequestId, RpcError};
 use super::dispatcher::{Dispatcher, Pending, Turn, Wish};
 use super::outbox::{Pace, SESSION_BUDGET};
 use super::wake::{Answer, FromSession, Opening, Shape};
+use crate::assemble::Workspace;
 use crate::bridge;
 use crate::bridge::editor::AcpEditor;
 use crate::ladder::provider_of_key;
@@ -262,12 +263,16 @@ impl Dispatcher {
         // Its document has permission as a note: a client may never answer.
         let patience = (self.dialect == Dialect::MessageReference)
             .then(|| lasting(self.limits.permission_wait_seconds));
-        let editor = move |session: SessionId, cwd: &Path| -> Arc<dyn engine::ports::Editor> {
-            let folders = std::iter::once(cwd.to_owned()).chain(more_folders).collect();
+        let tools = Arc::clone(&self.place.tools);
+        let attach = move |session: SessionId, cwd: &Path| {
+            let folders: Vec<PathBuf> =
+                std::iter::once(cwd.to_owned()).chain(more_folders).collect();
+            let tools = tools(Workspace { session: session.clone(), folders: folders.clone() });
             let scope = Scope::new(folders);
-            Arc::new(AcpEditor::new(session, outlet, budget, offers, limits, scope, patience))
+            let editor = AcpEditor::new(session, outlet, budget, offers, limits, scope, patience);
+            Attached { editor: Arc::new(editor), tools }
         };
-        self.hub.send(HubCommand::Open { start, editor: Box::new(editor), reply });
+        self.hub.send(HubCommand::Open { start, attach: Box::new(attach), reply });
         Ok(())
     }
 

@@ -28,6 +28,7 @@ use wire::{Code, Peer, RequestId, RpcError, rpc};
 use super::Pipes;
 use super::outbox::{Outbox, Pace};
 use super::wake::{Answer, FromSession, Opening, Shape, TakeAnswer, Wake};
+use crate::assemble::OpenTools;
 use crate::bridge;
 use crate::bridge::dialect::{print_call, print_error, print_result};
 use crate::bridge::editor::Outlet;
@@ -113,6 +114,8 @@ pub(super) struct Place {
     pub(super) forced: Option<Dialect>,
     /// The folder that a client means by `.`.
     pub(super) cwd: PathBuf,
+    /// Makes the tools of a session.
+    pub(super) tools: OpenTools,
 }
 
 /// A session as its connection knows it.

@@ -105,7 +105,15 @@ async fn in_process(name: &str) {
     let stop = CancellationToken::new();
     let Config { limits, dialect, .. } = config;
     let cwd = work.clone();
-    let options = serve::Options { limits, hub, dialect, cwd, stop, ladder: None };
+    let options = serve::Options {
+        limits,
+        hub,
+        dialect,
+        cwd,
+        stop,
+        tools: purlin::assemble::tools(),
+        ladder: None,
+    };
     tasks.spawn(serve::serve(pipes, options));
     let played = play(&transcript, &work, client_in, client_out).await;
     if is_kept(name) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Reply;
-use engine::hub::{Hub, HubCommand, HubOptions, Start};
-use engine::ports::{Editor, Journal, State};
+use engine::hub::{Attached, Hub, HubCommand, HubOptions, Start};
+use engine::ports::{AnyTool, Editor, Journal, State};
 use engine::script::{ScriptedModel, SystemClock};
 use engine::session::{Command, ModelChoice, SessionHandle};
 use engine::words::{Block, ModelId, Prompt, SessionId, StopReason};
@@ -43,7 +43,6 @@ async fn an_idle_session_is_paused_and_comes_back() {
     let (hub, hub_handle) = Hub::new(HubOptions {
         find_models: None,
         models: vec![model].into(),
-        tools: Arc::new([]),
         journal: Arc::clone(&store) as Arc<dyn Journal>,
         clock: Arc::new(SystemClock),
         max_requests_per_turn: 5,
@@ -55,9 +54,12 @@ async fn an_idle_session_is_paused_and_comes_back() {
     tasks.spawn(hub.run());
     let (sender, opened) = oneshot::channel();
     let reply = Reply::new(move |outcome| drop(sender.send(outcome)));
-    let editor = |_: SessionId, _: &Path| Arc::new(Watcher::default()) as Arc<dyn Editor>;
+    let attach = |_: SessionId, _: &Path| Attached {
+        editor: Arc::new(Watcher::default()) as Arc<dyn Editor>,
+        tools: Arc::new(Arc::new([]) as Arc<[Arc<dyn AnyTool>]>),
+    };
     let start = Start::New { cwd: PathBuf::from("/w") };
-    hub_handle.send(HubCommand::Open { start, editor: Box::new(editor), reply });
+    hub_handle.send(HubCommand::Open { start, attach: Box::new(attach), reply });
     let handle = opened.await.unwrap().unwrap().handle;
     let session = handle.id().clone();
 
