@@ -15,6 +15,5 @@ pub mod limits;
 pub mod log;
 mod rate;
 pub mod run;
-mod scope;
 pub mod serve;
 pub mod sessions;

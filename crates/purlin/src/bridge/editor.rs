@@ -18,13 +18,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
+use tools::scope::Scope;
 use wire::acp::schema;
 use wire::{Code, RpcError, rpc};
 
 use super::update;
 use crate::limits::{Limits, lasting};
 use crate::rate::Window;
-use crate::scope::Scope;
 use crate::serve::outbox::SESSION_BUDGET;
 use crate::serve::wake::{ClientCall, FromSession};
 

@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tools::scope::Scope;
 use wire::acp::authenticate::Authenticate;
 use wire::acp::dialect::{self, Dialect};
 use wire::acp::{AgentCall, AgentNote, ProtocolVersion, fault, schema, tolerate};
@@ -28,7 +29,6 @@ use crate::bridge;
 use crate::bridge::editor::AcpEditor;
 use crate::ladder::provider_of_key;
 use crate::limits::lasting;
-use crate::scope::Scope;
 
 /// Goes on with the keys that are set, or with none.
 const LOGIN: &str = "local";

@@ -6,19 +6,24 @@ use engine::ports::EditorError;
 
 /// The folders of a session.
 #[derive(Debug, Clone)]
-pub(crate) struct Scope {
+pub struct Scope {
     roots: Vec<PathBuf>,
 }
 
 impl Scope {
-    pub(crate) fn new(roots: Vec<PathBuf>) -> Scope {
+    /// Makes the scope of a session with these folders.
+    #[must_use]
+    pub fn new(roots: Vec<PathBuf>) -> Scope {
         Scope { roots }
     }
 
     /// Checks a path: absolute, and inside a root also after every symbolic link on the way is followed.
     ///
     /// Returns the path without `.` and `..`, links kept, which is what the client should see.
-    pub(crate) fn check(&self, path: &Path) -> Result<PathBuf, EditorError> {
+    ///
+    /// # Errors
+    /// [`EditorError::Outside`] for every other path.
+    pub fn check(&self, path: &Path) -> Result<PathBuf, EditorError> {
         let outside = || EditorError::Outside(path.to_owned());
         if !path.is_absolute() {
             return Err(outside());
