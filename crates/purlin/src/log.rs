@@ -1,13 +1,14 @@
 //! The log: lines on stderr that can never hold anything up.
 //!
 //! Written by a thread of its own behind a bounded queue; when stderr is full or closed, lines are counted, not waited for.
+//! The thread starts with the first line: most runs say nothing.
 
 use std::io::Write;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use tracing::Level;
-use tracing_subscriber::fmt::MakeWriter;
 
 /// How many lines may wait. Full: further lines are counted and left out.
 const LINES: usize = 1024;
@@ -17,34 +18,40 @@ static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 /// Starts logging at `level`, or at warnings where that says nothing.
 pub fn start(level: Option<&str>) {
     let level = level.and_then(|level| level.parse::<Level>().ok()).unwrap_or(Level::WARN);
-    let (sender, lines) = sync_channel::<Vec<u8>>(LINES);
-    let thread = std::thread::Builder::new().name("log".to_owned()).stack_size(128 * 1024);
-    let started = thread.spawn(move || {
-        let mut stderr = std::io::stderr();
-        for line in lines {
-            let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
-            let note = if left_out > 0 {
-                format!("({left_out} lines were left out)\n")
-            } else {
-                String::new()
-            };
-            // Nobody reads stderr: then nobody misses the lines.
-            if stderr.write_all(note.as_bytes()).and_then(|()| stderr.write_all(&line)).is_err() {
-                return;
-            }
-        }
-    });
-    if started.is_err() {
-        return;
-    }
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_target(false)
         .with_ansi(false)
-        .with_writer(Queue(sender))
+        .with_writer(|| Line { text: Vec::new() })
         .finish();
     if tracing::subscriber::set_global_default(subscriber).is_err() {
         LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The queue to the thread that writes.
+static QUEUE: LazyLock<SyncSender<Vec<u8>>> = LazyLock::new(|| {
+    // Full: the line is counted and left out.
+    let (sender, lines) = sync_channel::<Vec<u8>>(LINES);
+    let thread = std::thread::Builder::new().name("log".to_owned()).stack_size(128 * 1024);
+    // Without a thread the queue has no reader, and every line is counted.
+    drop(thread.spawn(move || write(lines)));
+    sender
+});
+
+fn write(lines: Receiver<Vec<u8>>) {
+    let mut stderr = std::io::stderr();
+    for line in lines {
+        let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
+        let note = if left_out > 0 {
+            format!("({left_out} lines were left out)\n")
+        } else {
+            String::new()
+        };
+        // Nobody reads stderr: then nobody misses the lines.
+        if stderr.write_all(note.as_bytes()).and_then(|()| stderr.write_all(&line)).is_err() {
+            return;
+        }
     }
 }
 
@@ -56,20 +63,9 @@ pub fn log_panics() {
     }));
 }
 
-struct Queue(SyncSender<Vec<u8>>);
-
-impl<'a> MakeWriter<'a> for Queue {
-    type Writer = Line;
-
-    fn make_writer(&'a self) -> Line {
-        Line { text: Vec::new(), queue: self.0.clone() }
-    }
-}
-
 /// One line, queued when it is whole.
 struct Line {
     text: Vec<u8>,
-    queue: SyncSender<Vec<u8>>,
 }
 
 impl Write for Line {
@@ -85,7 +81,7 @@ impl Write for Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        match self.queue.try_send(std::mem::take(&mut self.text)) {
+        match QUEUE.try_send(std::mem::take(&mut self.text)) {
             Ok(()) => {}
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 LEFT_OUT.fetch_add(1, Ordering::Relaxed);

@@ -349,9 +349,20 @@ fn probe(folder: Option<&Path>) -> Result<(), String> {
         return Err("there is no folder for data: HOME is not set".to_owned());
     };
     let said = |err: std::io::Error| format!("{}: {err}", folder.display());
-    make_folder(folder).map_err(said)?;
+    make_folder(folder).and_then(|()| may_write(folder)).map_err(said)
+}
+
+#[cfg(unix)]
+fn may_write(folder: &Path) -> std::io::Result<()> {
+    use rustix::fs::{Access, access};
+    Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+}
+
+/// Rights are more than a flag here: only trying tells.
+#[cfg(not(unix))]
+fn may_write(folder: &Path) -> std::io::Result<()> {
     let draft = folder.join(format!(".probe-{}", std::process::id()));
-    make_file(&draft).and_then(|()| std::fs::remove_file(&draft)).map_err(said)
+    make_file(&draft).and_then(|()| std::fs::remove_file(&draft))
 }
 
 /// Makes a folder that only its owner may see.
