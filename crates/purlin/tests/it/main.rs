@@ -18,6 +18,7 @@ mod speak;
 mod agent;
 mod crash;
 mod ends;
+mod examples;
 mod hostile;
 mod judge;
 #[cfg(target_os = "linux")]

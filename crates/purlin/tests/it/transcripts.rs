@@ -17,11 +17,11 @@ use wire::acp::dialect::Dialect;
 
 use crate::schema;
 
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance")
 }
 
-fn load(name: &str) -> (PathBuf, Transcript) {
+pub(crate) fn load(name: &str) -> (PathBuf, Transcript) {
     let path = folder().join(format!("{name}.acp"));
     let text =
         std::fs::read_to_string(&path).unwrap_or_else(|err| panic!("{}: {err}", path.display()));
@@ -67,7 +67,7 @@ async fn against_the_program(name: &str) {
         if let Some(config) = &stage.config {
             args.extend(["--config".to_owned(), config.display().to_string()]);
         }
-        if !is_kept(name) {
+        if !is_kept(name, &transcript) {
             args.push("--forget".to_owned());
         }
         process::Spec::new(env!("CARGO_BIN_EXE_purlin"), &stage.folder)
@@ -94,7 +94,7 @@ async fn in_process(name: &str) {
     let mut hub = purlin::assemble::hub_options(None).unwrap();
     hub.models = purlin::assemble::with_first(model, &hub.models);
     let data = data_folder(name);
-    if is_kept(name) {
+    if is_kept(name, &transcript) {
         let store = purlin::assemble::store_in(Some(data.clone()), &config.limits);
         hub.journal = std::sync::Arc::new(store);
     }
@@ -116,15 +116,15 @@ async fn in_process(name: &str) {
     };
     tasks.spawn(serve::serve(pipes, options));
     let played = play(&transcript, &work, client_in, client_out).await;
-    if is_kept(name) {
+    if is_kept(name, &transcript) {
         std::fs::remove_dir_all(&data).unwrap();
     }
     judge(&path, &transcript, &played);
 }
 
-/// Tells whether a transcript is about sessions that are kept. All others run without a store.
-fn is_kept(name: &str) -> bool {
-    name.starts_with("kept/")
+/// Tells whether the sessions of a transcript are kept. All others run without a store.
+fn is_kept(name: &str, transcript: &Transcript) -> bool {
+    name.starts_with("kept/") || transcript.has_tag("kept")
 }
 
 fn data_folder(name: &str) -> PathBuf {
@@ -171,7 +171,8 @@ macro_rules! transcripts {
             }
         })*
 
-        const LISTED: &[&str] = &[$($name),*];
+        /// Their names.
+        pub(crate) const LISTED: &[&str] = &[$($name),*];
     };
 }
 
@@ -180,23 +181,27 @@ transcripts! {
     dialect_container_conversation = "dialect/container_conversation";
     dialect_container_failures = "dialect/container_failures";
     dialect_container_limits = "dialect/container_limits";
+    dialect_container_load = "dialect/container_load";
     dialect_container_modes = "dialect/container_modes";
+    dialect_container_workspace = "dialect/container_workspace";
     dialect_forced = "dialect/forced";
     dialect_forced_container = "dialect/forced_container";
     dialect_message_flows = "dialect/message_flows";
     dialect_message_specification = "dialect/message_specification";
     dialect_protocol_specification = "dialect/protocol_specification";
     dialect_reference_conversation = "dialect/reference_conversation";
+    dialect_reference_blocks = "dialect/reference_blocks";
     dialect_reference_failures = "dialect/reference_failures";
     dialect_reference_limits = "dialect/reference_limits";
     dialect_reference_unanswered = "dialect/reference_unanswered";
+    dialect_v1_conversation = "dialect/v1_conversation";
+    dialect_v1_limits = "dialect/v1_limits";
     end_idle = "end/idle";
     end_in_a_turn = "end/in_a_turn";
     initialize_authenticate = "initialize/authenticate";
     initialize_first_of_all = "initialize/first_of_all";
     initialize_handshake = "initialize/handshake";
     initialize_other_versions = "initialize/other_versions";
-    kept_container_load = "kept/container_load";
     kept_continue = "kept/continue";
     kept_fork_delete = "kept/fork_delete";
     kept_handshake = "kept/handshake";
@@ -257,7 +262,9 @@ fn every_transcript_is_listed() {
             continue;
         }
         for file in std::fs::read_dir(&chapter).unwrap().map(|entry| entry.unwrap().path()) {
-            found.push(format!("{name}/{}", file.file_stem().unwrap().to_string_lossy()));
+            if file.extension().is_some_and(|ending| ending == "acp") {
+                found.push(format!("{name}/{}", file.file_stem().unwrap().to_string_lossy()));
+            }
         }
     }
     found.sort();
