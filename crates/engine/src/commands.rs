@@ -107,7 +107,7 @@ mod tests {
     use crate::words::Block;
 
     fn ask(text: &str) -> Option<Asked> {
-        parse(&Prompt { blocks: vec![Block::Text(text.into())] }, &Settings::for_tests())
+        parse(&Prompt::from(vec![Block::Text(text.into())]), &Settings::for_tests())
     }
 
     #[test]

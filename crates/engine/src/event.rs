@@ -1,5 +1,7 @@
 //! Events: everything a session tells the world. The bridge turns each into one update of the protocol.
 
+use serde_json::Value;
+
 use crate::commands::SlashCommand;
 use crate::session::Settings;
 use crate::words::{Block, MessageId, ModeId, PlanEntry, ToolCall, ToolCallId, ToolUpdate};
@@ -13,6 +15,8 @@ pub enum Event {
         message: MessageId,
         /// The part.
         block: Block,
+        /// What the client said of it beyond our words.
+        aside: Option<Value>,
     },
     /// The agent speaks.
     Text {

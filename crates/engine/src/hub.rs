@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
@@ -77,6 +77,8 @@ pub struct Attached {
     pub editor: Arc<dyn Editor>,
     /// Its tools.
     pub tools: Arc<dyn Tools>,
+    /// Finds out which branch its folder is on, where the client is told of it.
+    pub branch: Option<BoxFuture<'static, Option<String>>>,
 }
 
 /// How a session begins.
@@ -112,6 +114,12 @@ pub struct Opened {
     pub handle: SessionHandle,
     /// Mode and model to begin with.
     pub settings: Settings,
+    /// Its working folder.
+    pub cwd: PathBuf,
+    /// When it began.
+    pub created: SystemTime,
+    /// The branch its folder is on, where that was asked for and found.
+    pub branch: Option<String>,
 }
 
 /// How others reach a hub. When its mailbox is full the caller is told that there are too many sessions.
@@ -234,10 +242,10 @@ impl Hub {
         // Opening may wait for a disk, so it is the session's own work, not the hub's.
         self.sessions.spawn(async move {
             match begin(&options, &id, start, attach).await {
-                Ok(parts) => {
-                    let settings = parts.settings.clone();
+                Ok(Begun { parts, created, branch }) => {
+                    let (settings, cwd) = (parts.settings.clone(), parts.cwd.clone());
                     let session = Session::new(parts, mailbox);
-                    reply.send(Ok(Opened { handle, settings }));
+                    reply.send(Ok(Opened { handle, settings, cwd, created, branch }));
                     session.run().await;
                 }
                 Err(err) => reply.send(Err(err)),
@@ -263,13 +271,20 @@ impl Hub {
     }
 }
 
+/// A session that is about to run.
+struct Begun {
+    parts: Parts,
+    created: SystemTime,
+    branch: Option<String>,
+}
+
 /// Makes the parts of a session: new, or from what is kept.
 async fn begin(
     options: &HubOptions,
     id: &SessionId,
     start: Start,
     attach: Attach,
-) -> Result<Parts, Error> {
+) -> Result<Begun, Error> {
     let journal = &*options.journal;
     let failed = |err| Error::of_journal(id, err);
     let mut settings = Settings::new(options.find_models().await)?;
@@ -298,14 +313,20 @@ async fn begin(
     };
     let mut history = crate::context::History::default();
     let mut has_title = false;
+    let mut created = options.clock.now();
     if let Some(remembered) = remembered {
+        created = remembered.info.created;
         restore(&mut settings, &remembered);
         report(&*attached.editor, &remembered.problems).await;
         has_title = remembered.info.title.is_some();
         history = remembered.history;
     }
     let idle_pause = Some(options.idle_pause).filter(|idle| !idle.is_zero() && journal.outlives());
-    Ok(Parts {
+    let branch = match attached.branch {
+        Some(find) => find.await,
+        None => None,
+    };
+    let parts = Parts {
         id: id.clone(),
         cwd,
         settings,
@@ -320,7 +341,8 @@ async fn begin(
         idle_pause,
         history,
         has_title,
-    })
+    };
+    Ok(Begun { parts, created, branch })
 }
 
 /// Takes over mode and model, as far as there still are such.

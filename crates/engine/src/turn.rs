@@ -79,7 +79,7 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
         // The model goes on from where it was: nothing is said in the user's name.
         Some(Asked::Continue) if kind == PromptKind::Continue => {}
         Some(asked) => return obey(cx, asked).await,
-        None => cx.history.push(Message::User(prompt)),
+        None => cx.history.push(Message::User(prompt.blocks.into())),
     }
     for _ in 0..cx.limits.max_requests {
         let answer = sampling::sample(cx).await?;

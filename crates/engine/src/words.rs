@@ -70,6 +70,15 @@ id!(
 pub struct Prompt {
     /// The parts, in order.
     pub blocks: Vec<Block>,
+    /// What the client said of each part beyond our words, as it came; empty if it said no more of any. Kept, and
+    /// shown again with the part; no model sees it.
+    pub asides: Vec<Option<Value>>,
+}
+
+impl From<Vec<Block>> for Prompt {
+    fn from(blocks: Vec<Block>) -> Prompt {
+        Prompt { blocks, asides: Vec::new() }
+    }
 }
 
 impl Prompt {

@@ -1,12 +1,14 @@
 //! The bridge: ACP's types to the engine's words and back. Plain functions, no IO.
 //!
 //! `bridge::update` turns events into updates; `bridge::editor` is the client as the engine sees it;
-//! `bridge::dialect` prints in the client's dialect.
+//! `bridge::dialect` prints in the client's dialect; `bridge::recap` gathers a history into one list.
 
 pub(crate) mod dialect;
 pub(crate) mod editor;
+pub(crate) mod recap;
 pub(crate) mod update;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use engine::modes::MODES;
@@ -14,25 +16,30 @@ use engine::ports::{Info, Listing, Offers, State};
 use engine::session::Settings;
 use engine::stamp::iso_8601;
 use engine::words::{Block, Contents, Media, Prompt, StopReason, Thinking};
+use serde::Serialize;
+use serde_json::Value;
 use wire::acp::models::{ModelInfo, ModelState};
-use wire::acp::{fault, schema};
+use wire::acp::{fault, file_uri, schema};
 use wire::{Code, RpcError};
 
 use crate::limits::Limits;
 
-/// Reads a prompt, and checks what the schema cannot: that it is not empty and not too large.
+/// Reads a prompt, and checks what the schema cannot: that it is not empty and not too large. A path in place of an
+/// address belongs to the session's folder.
 pub(crate) fn prompt_in(
     blocks: Vec<schema::ContentBlock>,
+    folder: &Path,
     limits: &Limits,
 ) -> Result<Prompt, RpcError> {
     if blocks.is_empty() {
         return Err(fault::at("prompt", "'prompt' is empty; send at least one block".to_owned()));
     }
-    let blocks: Vec<Block> = blocks
-        .into_iter()
-        .enumerate()
-        .map(|(index, block)| block_in(index, block))
-        .collect::<Result<_, _>>()?;
+    let parts = blocks.into_iter().enumerate().map(|(index, block)| block_in(index, block, folder));
+    let (blocks, mut asides): (Vec<Block>, Vec<Option<Value>>) =
+        parts.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+    if asides.iter().all(Option::is_none) {
+        asides.clear();
+    }
     let (text, data) =
         blocks.iter().map(sizes).fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
     if text > limits.max_prompt_bytes {
@@ -41,7 +48,7 @@ pub(crate) fn prompt_in(
     if data > limits.max_prompt_data_bytes {
         return Err(too_large("image and audio data", limits.max_prompt_data_bytes));
     }
-    Ok(Prompt { blocks })
+    Ok(Prompt { blocks, asides })
 }
 
 fn too_large(what: &str, limit: u64) -> RpcError {
@@ -63,28 +70,61 @@ fn sizes(block: &Block) -> (u64, u64) {
     }
 }
 
-fn block_in(index: usize, block: schema::ContentBlock) -> Result<Block, RpcError> {
+/// Reads a block, and what is said of it that we have no words for.
+fn block_in(
+    index: usize,
+    block: schema::ContentBlock,
+    folder: &Path,
+) -> Result<(Block, Option<Value>), RpcError> {
+    use schema::EmbeddedResourceResource as Contained;
     Ok(match block {
-        schema::ContentBlock::Text(text) => Block::Text(text.text),
-        schema::ContentBlock::Image(image) => {
-            Block::Image(Media { data: image.data, mime: image.mime_type })
+        schema::ContentBlock::Text(mut text) => {
+            let words = std::mem::take(&mut text.text);
+            (Block::Text(words), aside(&text, &["text"]))
         }
-        schema::ContentBlock::ResourceLink(link) => Block::Link { uri: link.uri, name: link.name },
-        schema::ContentBlock::Resource(resource) => match resource.resource {
-            schema::EmbeddedResourceResource::TextResourceContents(text) => Block::Resource {
-                uri: text.uri,
-                mime: text.mime_type,
-                contents: Contents::Text(text.text),
-            },
-            schema::EmbeddedResourceResource::BlobResourceContents(blob) => Block::Resource {
-                uri: blob.uri,
-                mime: blob.mime_type,
-                contents: Contents::Blob(blob.blob),
-            },
-            _ => return Err(unsupported(index)),
-        },
+        schema::ContentBlock::Image(mut image) => {
+            let data = std::mem::take(&mut image.data);
+            let media = Media { data, mime: image.mime_type.clone() };
+            (Block::Image(media), aside(&image, &["data", "mimeType"]))
+        }
+        schema::ContentBlock::ResourceLink(link) => {
+            let aside = aside(&link, &["uri", "name"]);
+            (Block::Link { uri: address(link.uri, folder), name: link.name }, aside)
+        }
+        schema::ContentBlock::Resource(mut resource) => {
+            let nothing = schema::BlobResourceContents::new("", "");
+            let contained = Contained::BlobResourceContents(nothing);
+            let (uri, mime, contents) = match std::mem::replace(&mut resource.resource, contained) {
+                Contained::TextResourceContents(text) => {
+                    (text.uri, text.mime_type, Contents::Text(text.text))
+                }
+                Contained::BlobResourceContents(blob) => {
+                    (blob.uri, blob.mime_type, Contents::Blob(blob.blob))
+                }
+                _ => return Err(unsupported(index)),
+            };
+            let aside = aside(&resource, &["resource"]);
+            (Block::Resource { uri: address(uri, folder), mime, contents }, aside)
+        }
         _ => return Err(unsupported(index)),
     })
+}
+
+/// What a block says beside what we have words for.
+fn aside(block: &impl Serialize, known: &[&str]) -> Option<Value> {
+    let Ok(Value::Object(mut members)) = serde_json::to_value(block) else { return None };
+    members.retain(|key, value| !known.contains(&key.as_str()) && !value.is_null());
+    (!members.is_empty()).then_some(Value::Object(members))
+}
+
+/// The address of a file that is named by its path alone.
+fn address(uri: String, folder: &Path) -> String {
+    let is_path =
+        uri.starts_with('/') || uri.split('/').next().is_some_and(|first| !first.contains(':'));
+    if uri.is_empty() || !is_path {
+        return uri;
+    }
+    file_uri::encode(&folder.join(uri).to_string_lossy())
 }
 
 fn unsupported(index: usize) -> RpcError {
@@ -117,6 +157,17 @@ pub(crate) fn block_out(block: Block) -> schema::ContentBlock {
             schema::ContentBlock::Resource(schema::EmbeddedResource::new(resource))
         }
     }
+}
+
+/// Writes a block with what was said of it.
+pub(crate) fn block_with(block: Block, aside: Option<Value>) -> schema::ContentBlock {
+    let block = block_out(block);
+    let Some(Value::Object(aside)) = aside else { return block };
+    let Ok(Value::Object(mut members)) = serde_json::to_value(&block) else { return block };
+    for (key, value) in aside {
+        members.entry(key).or_insert(value);
+    }
+    serde_json::from_value(Value::Object(members)).unwrap_or(block)
 }
 
 /// Writes why a turn ended.

@@ -5,6 +5,7 @@
 pub mod acp;
 pub mod assemble;
 pub mod auth;
+mod branch;
 mod bridge;
 pub mod cli;
 pub mod config;

@@ -50,7 +50,7 @@ async fn begin(store: &Store, session: &SessionId) {
 }
 
 async fn prompt(store: &Store, session: &SessionId) {
-    let prompt = Prompt { blocks: vec![Block::Text("go".to_owned())] };
+    let prompt = Prompt::from(vec![Block::Text("go".to_owned())]);
     let message = MessageId::new("u");
     let kind = PromptKind::Message;
     store

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-pub use convert::{event_in, event_out, prompt_out, record_in, stop_out, tool_request_out};
+pub use convert::{blocks_out, event_in, event_out, record_in, stop_out, tool_request_out};
 
 /// The version of the records that this program writes.
 pub const VERSION: u32 = 1;
@@ -24,7 +24,13 @@ pub enum Record {
     /// A process took the session.
     Own { pid: u32, host: String },
     /// The user sent this.
-    Prompt { message: Name, kind: PromptKind, blocks: Vec<Block> },
+    Prompt {
+        message: Name,
+        kind: PromptKind,
+        blocks: Vec<Block>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        asides: Vec<Option<Value>>,
+    },
     /// The agent said this.
     Text { message: Name, text: String },
     /// The agent thought this.

@@ -8,9 +8,10 @@ use std::collections::HashMap;
 use engine::Event;
 use engine::context::History;
 use engine::words::{
-    Block, Message, MessageId, ModeId, ModelId, Prompt, ToolCallId, ToolContent, ToolStatus,
-    ToolUpdate,
+    Block, Message, MessageId, ModeId, ModelId, ToolCallId, ToolContent, ToolStatus, ToolUpdate,
 };
+
+use serde_json::Value;
 
 use crate::journal::Stored;
 use crate::record::{self, Decoded, Name, PromptKind, Record};
@@ -105,7 +106,9 @@ impl Replay {
     pub fn feed_record(&mut self, record: Record) {
         match record {
             Record::Own { .. } => {}
-            Record::Prompt { message, kind, blocks } => self.prompt(&message, kind, blocks),
+            Record::Prompt { message, kind, blocks, asides } => {
+                self.prompt(&message, kind, blocks, asides);
+            }
             Record::Text { ref text, .. } => {
                 if !self.is_command {
                     self.said.push_str(text);
@@ -143,17 +146,24 @@ impl Replay {
         }
     }
 
-    fn prompt(&mut self, message: &Name, kind: PromptKind, blocks: Vec<record::Block>) {
+    fn prompt(
+        &mut self,
+        message: &Name,
+        kind: PromptKind,
+        blocks: Vec<record::Block>,
+        asides: Vec<Option<Value>>,
+    ) {
         self.end_turn("cancelled before it ended");
         self.is_turn_open = true;
         self.is_command = kind == PromptKind::Command;
-        let Prompt { blocks } = record::prompt_out(blocks);
-        for block in &blocks {
+        let blocks = record::blocks_out(blocks);
+        let mut asides = asides.into_iter();
+        for block in blocks.iter().cloned() {
             let message = MessageId::new(message.0.clone());
-            self.events.push(Event::User { message, block: block.clone() });
+            self.events.push(Event::User { message, block, aside: asides.next().flatten() });
         }
         if kind == PromptKind::Message {
-            self.remember(Message::User(Prompt { blocks }));
+            self.remember(Message::User(blocks.into()));
         }
     }
 

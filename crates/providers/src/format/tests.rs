@@ -21,7 +21,7 @@ fn request() -> Request {
         input,
     };
     let image = Media { data: "aGk=".to_owned(), mime: "image/png".to_owned() };
-    let ask = Prompt { blocks: vec![Block::Text("Look.".to_owned()), Block::Image(image)] };
+    let ask = Prompt::from(vec![Block::Text("Look.".to_owned()), Block::Image(image)]);
     let result = |id: &str, text: &str, failed: bool| Message::ToolResult {
         id: ToolCallId::new(id),
         text: text.to_owned(),
@@ -43,7 +43,7 @@ fn request() -> Request {
         },
         result("c1", "text of a", false),
         result("c2", "not JSON", true),
-        Message::User(Prompt { blocks: vec![Block::Text("Go on.".to_owned())] }),
+        Message::User(Prompt::from(vec![Block::Text("Go on.".to_owned())])),
     ];
     Request {
         model: ModelId::new("p/m"),

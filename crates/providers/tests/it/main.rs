@@ -80,7 +80,7 @@ impl Heard {
 }
 
 fn request() -> Request {
-    let prompt = Prompt { blocks: vec![Block::Text("Say something.".to_owned())] };
+    let prompt = Prompt::from(vec![Block::Text("Say something.".to_owned())]);
     Request {
         model: ModelId::new("fake/fake"),
         instructions: "Be brief.".into(),

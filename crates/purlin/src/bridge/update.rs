@@ -12,7 +12,7 @@ use wire::acp::dialect::Dialect;
 use wire::acp::schema;
 
 use super::dialect::print_note;
-use super::{block_out, options_out};
+use super::{block_out, block_with, options_out};
 
 const UPDATE: &str = "session/update";
 
@@ -93,8 +93,10 @@ fn call_out(call: ToolCall) -> CallOut {
 fn event_out(event: Event) -> schema::SessionUpdate {
     use schema::SessionUpdate;
     match event {
-        Event::User { message, block } => {
-            SessionUpdate::UserMessageChunk(chunk(message.to_shared(), block))
+        Event::User { message, block, aside } => {
+            let content = schema::ContentChunk::new(block_with(block, aside));
+            let message = schema::MessageId::new(message.to_shared());
+            SessionUpdate::UserMessageChunk(content.message_id(message))
         }
         Event::Text { message, text } => {
             SessionUpdate::AgentMessageChunk(chunk(message.to_shared(), Block::Text(text)))
@@ -512,7 +514,7 @@ mod tests {
         events.extend(blocks.iter().flat_map(|block| {
             let (message, block) = (message.clone(), block.clone());
             [
-                Event::User { message: message.clone(), block: block.clone() },
+                Event::User { message: message.clone(), block: block.clone(), aside: None },
                 Event::Block { message, block },
             ]
         }));

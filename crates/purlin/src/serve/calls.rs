@@ -10,6 +10,7 @@ use engine::ports::Query;
 use engine::session::Command;
 use engine::words::{ModeId, ModelId, SessionId, StopReason, Thinking};
 use engine::{Error, session};
+use futures_util::future::BoxFuture;
 use providers::ApiKey;
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
@@ -25,10 +26,11 @@ use super::dispatcher::{Dispatcher, Pending, Turn, Wish};
 use super::outbox::{Pace, SESSION_BUDGET};
 use super::wake::{Answer, FromSession, Opening, Shape};
 use crate::assemble::Workspace;
-use crate::bridge;
 use crate::bridge::editor::AcpEditor;
+use crate::bridge::recap::Recap;
 use crate::ladder::provider_of_key;
 use crate::limits::lasting;
+use crate::{branch, bridge};
 
 /// Goes on with the keys that are set, or with none.
 const LOGIN: &str = "local";
@@ -190,7 +192,7 @@ impl Dispatcher {
         leave_out(&request.mcp_servers);
         let mode = self.mode_in(request.meta.as_ref())?;
         let meta = request.meta.filter(|_| self.dialect != Dialect::V1);
-        let wish = Wish { cwd: Some(cwd.clone()), mode, meta };
+        let wish = Wish { mode, meta };
         self.open(id, Opening::New, Start::New { cwd }, request.additional_directories, wish)
     }
 
@@ -223,22 +225,30 @@ impl Dispatcher {
             return self.open(id, opening, start, more, Wish::default());
         }
         let show = opening == Opening::Load;
+        let busy = self.error_out(&Error::Busy(session.clone()));
         if self.opening.values().any(|pending| pending.session.as_ref() == Some(&session)) {
-            return Err(self.error_out(&Error::Busy(session)));
+            return Err(busy);
         }
         if let Some(entry) = self.sessions.get(&session) {
             let handle = entry.handle.clone();
             let of = session.clone();
             let reply = self.reply(id, move |outcome| Answer::Reopened(of, opening, outcome))?;
             self.outbox.set_pace(&session, Pace::Replay);
-            return handle.send(Command::Replay { show, reply }).map_err(|command| {
+            handle.send(Command::Replay { show, reply }).map_err(|command| {
                 if let Command::Replay { reply, .. } = command {
                     reply.forget();
                 }
                 crowded()
-            });
+            })?;
+        } else {
+            let start = Start::Load { session: session.clone(), cwd, show };
+            self.open(id, opening, start, more, Wish::default())?;
         }
-        self.open(id, opening, Start::Load { session, cwd, show }, more, Wish::default())
+        if show && self.dialect == Dialect::Container {
+            let room = usize::try_from(self.limits.max_update_bytes).unwrap_or(usize::MAX);
+            self.recaps.insert(session, Recap::new(room));
+        }
+        Ok(())
     }
 
     fn open(
@@ -264,13 +274,15 @@ impl Dispatcher {
         let patience = (self.dialect == Dialect::MessageReference)
             .then(|| lasting(self.limits.permission_wait_seconds));
         let tools = Arc::clone(&self.place.tools);
+        let is_told_branch = self.dialect == Dialect::Container;
         let attach = move |session: SessionId, cwd: &Path| {
             let folders: Vec<PathBuf> =
                 std::iter::once(cwd.to_owned()).chain(more_folders).collect();
             let tools = tools(Workspace { session: session.clone(), folders: folders.clone() });
             let scope = Scope::new(folders);
             let editor = AcpEditor::new(session, outlet, budget, offers, limits, scope, patience);
-            Attached { editor: Arc::new(editor), tools }
+            let find = || Box::pin(branch::find(cwd.to_owned())) as BoxFuture<'static, _>;
+            Attached { editor: Arc::new(editor), tools, branch: is_told_branch.then(find) }
         };
         self.hub.send(HubCommand::Open { start, attach: Box::new(attach), reply });
         Ok(())
@@ -328,7 +340,7 @@ impl Dispatcher {
         if entry.turn.is_some() {
             return Err(busy);
         }
-        let prompt = bridge::prompt_in(request.prompt, &self.limits)?;
+        let prompt = bridge::prompt_in(request.prompt, &entry.cwd, &self.limits)?;
         let of = session.clone();
         let reply: Reply<StopReason> =
             self.reply(id, move |outcome| Answer::Prompt(of, outcome))?;

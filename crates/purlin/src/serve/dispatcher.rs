@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::Error;
 use engine::hub::HubHandle;
@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use wire::acp::dialect::{self, Dialect};
+use wire::acp::dialect::{self, Dialect, SessionFacts};
 use wire::acp::models::SessionReply;
 use wire::acp::{AgentCall, AgentNote, schema};
 use wire::peer::Incoming;
@@ -32,6 +32,7 @@ use crate::assemble::OpenTools;
 use crate::bridge;
 use crate::bridge::dialect::{print_call, print_error, print_result};
 use crate::bridge::editor::Outlet;
+use crate::bridge::recap::Recap;
 use crate::error_table::error_out;
 use crate::ladder::Ladder;
 use crate::limits::Limits;
@@ -65,6 +66,8 @@ pub(super) struct Dispatcher {
     pub(super) journal: Arc<dyn Journal>,
     /// Sessions that are being opened, by the call that asked for it.
     pub(super) opening: HashMap<RequestId, Pending>,
+    /// What is shown of sessions that are being loaded, for the dialect that tells it once more.
+    pub(super) recaps: HashMap<SessionId, Recap>,
     /// What the client offers; `None` before `initialize`.
     pub(super) client: Option<Offers>,
     /// How the client speaks; recognised at `initialize`, unless it is forced.
@@ -100,12 +103,17 @@ pub(super) struct Pending {
 /// How a client wants a new session.
 #[derive(Default)]
 pub(super) struct Wish {
-    /// Its folder.
-    pub(super) cwd: Option<PathBuf>,
     /// The mode to begin with, if the client named one.
     pub(super) mode: Option<&'static Mode>,
     /// What came with the call and goes back with its answer, in dialects that have more to say than v1.
     pub(super) meta: Option<schema::Meta>,
+}
+
+/// What its answer tells of a session that was opened.
+struct About {
+    cwd: PathBuf,
+    created: SystemTime,
+    branch: Option<String>,
 }
 
 /// What a connection was started with.
@@ -121,6 +129,9 @@ pub(super) struct Place {
 /// A session as its connection knows it.
 pub(super) struct Entry {
     pub(super) handle: SessionHandle,
+    /// Its working folder.
+    pub(super) cwd: PathBuf,
+    pub(super) created: SystemTime,
     /// The turn that runs: the call to answer, and how to stop it.
     pub(super) turn: Option<Turn>,
     pub(super) prompts: Window,
@@ -163,6 +174,7 @@ impl Dispatcher {
             sessions: HashMap::new(),
             journal,
             opening: HashMap::new(),
+            recaps: HashMap::new(),
             client: None,
             dialect: place.forced.unwrap_or_default(),
             place,
@@ -368,6 +380,9 @@ impl Dispatcher {
     fn on_session(&mut self, from: FromSession) {
         match from {
             FromSession::Event { session, event, cost } => {
+                if let Some(recap) = self.recaps.get_mut(&session) {
+                    recap.take(&session, &event);
+                }
                 self.outbox.push_event(&session, event, cost)
             }
             FromSession::Line { session, line, cost } => {
@@ -407,7 +422,13 @@ impl Dispatcher {
         match answer {
             Answer::Opened(opening, opened) => self.on_opened(id, opening, opened),
             Answer::Reopened(session, opening, settings) => {
-                self.answer_opened(id, opening, &session, settings, Wish::default());
+                let Some(entry) = self.sessions.get(&session) else {
+                    self.recaps.remove(&session);
+                    let gone = Err::<(), _>(Error::NoSuchSession(session.clone()));
+                    return self.answer_in_order(&session, id, &gone);
+                };
+                let about = About { cwd: entry.cwd.clone(), created: entry.created, branch: None };
+                self.answer_opened(id, opening, &session, settings, about, None);
                 self.outbox.set_pace(&session, Pace::Live);
             }
             Answer::Listed(listing) => match listing {
@@ -536,6 +557,7 @@ impl Dispatcher {
             Err(err) => {
                 if let Some(session) = pending.session {
                     self.outbox.close(&session);
+                    self.recaps.remove(&session);
                 }
                 let error = self.error_out(&err);
                 self.refuse(id, &error);
@@ -545,11 +567,13 @@ impl Dispatcher {
         let session = opened.handle.id().clone();
         self.outbox.open(session.clone(), pending.budget, Pace::Replay);
         let mut settings = opened.settings;
+        let (cwd, created) = (opened.cwd, opened.created);
+        let about = About { cwd: cwd.clone(), created, branch: opened.branch };
         let mode = pending.wish.mode;
         if let Some(mode) = mode {
             settings.mode = mode.mode_id();
         }
-        self.answer_opened(id, opening, &session, Ok(settings), pending.wish);
+        self.answer_opened(id, opening, &session, Ok(settings), about, pending.wish.meta);
         if let Some(mode) = mode {
             begin_in(mode, &opened.handle);
         }
@@ -559,7 +583,8 @@ impl Dispatcher {
             tracing::error!(%session, "a new session takes no commands");
         }
         let prompts = Window::new(self.limits.prompts_per_minute);
-        self.sessions.insert(session, Entry { handle: opened.handle, turn: None, prompts });
+        let entry = Entry { handle: opened.handle, cwd, created, turn: None, prompts };
+        self.sessions.insert(session, entry);
     }
 
     /// Answers with the modes and options of a session, behind the history that was shown.
@@ -569,20 +594,28 @@ impl Dispatcher {
         opening: Opening,
         session: &SessionId,
         settings: Result<Settings, Error>,
-        wish: Wish,
+        about: About,
+        meta: Option<schema::Meta>,
     ) {
+        let recap = match opening {
+            Opening::New => Some(Recap::default()),
+            Opening::Load | Opening::Resume | Opening::Fork => self.recaps.remove(session),
+        };
         let settings = match settings {
             Ok(settings) => settings,
             Err(err) => return self.answer_in_order(session, id, &Err::<(), _>(err)),
         };
-        let cwd = wish.cwd.as_ref().map(|cwd| cwd.to_string_lossy());
-        let facts = self.dialect.session_facts(
-            session.as_str(),
-            cwd.as_deref(),
-            settings.mode.as_str(),
-            self.now_ms(),
-        );
-        let meta = dialect::with_facts(wish.meta, facts);
+        let facts = self.dialect.session_facts(SessionFacts {
+            id: session.as_str(),
+            folder: &about.cwd.to_string_lossy(),
+            mode: settings.mode.as_str(),
+            created_ms: milliseconds(about.created),
+            now_ms: milliseconds(self.clock.now()),
+            branch: about.branch,
+            modified: recap.as_ref().map(Recap::changed),
+            history: recap.map(Recap::history),
+        });
+        let meta = dialect::with_facts(meta, facts);
         let session_id = schema::SessionId::new(session.to_shared());
         let modes = bridge::modes_out(&settings);
         let options = bridge::options_out(&settings);
@@ -631,11 +664,6 @@ impl Dispatcher {
         }
     }
 
-    fn now_ms(&self) -> u64 {
-        let since = self.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    }
-
     /// Hands the next batch to the writer if it is free.
     fn write(&mut self, output: &mpsc::Sender<Vec<u8>>) {
         let Some(mut batch) = self.batch.take() else {
@@ -672,6 +700,11 @@ impl Dispatcher {
             }
         }
     }
+}
+
+fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Changes the mode of a session before it hears of anything else. The client knows from its answer.

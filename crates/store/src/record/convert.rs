@@ -22,6 +22,7 @@ pub fn record_in(record: ports::Record<'_>) -> Record {
                 ports::PromptKind::Continue => PromptKind::Continue,
             },
             blocks: prompt.blocks.iter().map(block_in).collect(),
+            asides: prompt.asides.clone(),
         },
         ports::Record::Answer(calls) => Record::Answer(calls.iter().map(request_in).collect()),
         ports::Record::ToolIntent(call) => Record::ToolIntent(request_in(call)),
@@ -128,10 +129,10 @@ pub fn event_out(record: Record) -> Option<Event> {
     })
 }
 
-/// Makes the prompt of its blocks.
+/// Makes the blocks of a prompt.
 #[must_use]
-pub fn prompt_out(blocks: Vec<Block>) -> words::Prompt {
-    words::Prompt { blocks: blocks.into_iter().map(block_out).collect() }
+pub fn blocks_out(blocks: Vec<Block>) -> Vec<words::Block> {
+    blocks.into_iter().map(block_out).collect()
 }
 
 /// Makes the request for a tool.

@@ -95,9 +95,12 @@ fn event_record() -> impl Strategy<Value = Record> {
 fn record() -> impl Strategy<Value = Record> {
     prop_oneof![
         event_record(),
-        (name(), prop::collection::vec(block(), 0..3)).prop_map(|(message, blocks)| {
-            Record::Prompt { message, kind: PromptKind::Message, blocks }
-        }),
+        (name(), prop::collection::vec((block(), prop::option::of(value())), 0..3)).prop_map(
+            |(message, parts)| {
+                let (blocks, asides) = parts.into_iter().unzip();
+                Record::Prompt { message, kind: PromptKind::Message, blocks, asides }
+            }
+        ),
         (name(), value()).prop_map(|(id, input)| {
             Record::ToolIntent(ToolRequest { id, name: "tool".to_owned(), input })
         }),

@@ -20,7 +20,7 @@ use crate::sessions::{Watcher, load, options};
 async fn prompt(handle: &SessionHandle, text: &str) -> StopReason {
     let (sender, answer) = oneshot::channel();
     let reply = Reply::new(move |outcome| drop(sender.send(outcome)));
-    let prompt = Prompt { blocks: vec![Block::Text(text.to_owned())] };
+    let prompt = Prompt::from(vec![Block::Text(text.to_owned())]);
     let cancel = CancellationToken::new();
     assert!(handle.send(Command::Prompt { prompt, cancel, reply }).is_ok());
     answer.await.unwrap().unwrap()
@@ -57,6 +57,7 @@ async fn an_idle_session_is_paused_and_comes_back() {
     let attach = |_: SessionId, _: &Path| Attached {
         editor: Arc::new(Watcher::default()) as Arc<dyn Editor>,
         tools: Arc::new(Arc::new([]) as Arc<[Arc<dyn AnyTool>]>),
+        branch: None,
     };
     let start = Start::New { cwd: PathBuf::from("/w") };
     hub_handle.send(HubCommand::Open { start, attach: Box::new(attach), reply });

@@ -117,7 +117,7 @@ pub(crate) fn id(text: &str) -> SessionId {
 }
 
 fn prompt_of(text: &str) -> Prompt {
-    Prompt { blocks: vec![Block::Text(text.to_owned())] }
+    Prompt::from(vec![Block::Text(text.to_owned())])
 }
 
 pub(crate) async fn prompt(
@@ -166,7 +166,7 @@ fn failed(id: &str, text: &str) -> Event {
 }
 
 fn user(text: &str) -> Event {
-    Event::User { message: MessageId::new("u"), block: Block::Text(text.to_owned()) }
+    Event::User { message: MessageId::new("u"), block: Block::Text(text.to_owned()), aside: None }
 }
 
 fn said(text: &str) -> Event {

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::schema::Meta;
-use super::{AgentCall, fault, file_uri, strict, tolerate};
+use super::{AgentCall, fault, strict, tolerate};
 use crate::code::RpcError;
 
 pub(super) use block::to_v1 as block_to_v1;
@@ -215,34 +215,36 @@ impl Dialect {
         })
     }
 
-    /// Returns what the answer to `session/new`, `session/load` and their like tells beside v1. A new session's
-    /// folder is known here, that of an older one is kept with it.
+    /// Returns what the answer to `session/new`, `session/load` and their like tells beside v1.
     #[must_use]
-    pub fn session_facts(
-        self,
-        session: &str,
-        folder: Option<&str>,
-        mode: &str,
-        now_ms: u64,
-    ) -> Option<Value> {
+    pub fn session_facts(self, session: SessionFacts<'_>) -> Option<Value> {
         match self {
             Dialect::V1 => None,
-            Dialect::MessageReference => Some(json!({ "sessionId": session })),
-            Dialect::Container => {
-                let mut facts = json!({
-                    "sessionId": session,
-                    "mode": container::mode_out(mode),
-                    "state": "active",
-                    "lastActiveAt": now_ms,
-                });
-                if let Some(folder) = folder {
-                    facts["workspaceUri"] = json!(file_uri::encode(folder));
-                    facts["createdAt"] = json!(now_ms);
-                }
-                Some(facts)
-            }
+            Dialect::MessageReference => Some(json!({ "sessionId": session.id })),
+            Dialect::Container => Some(container::session_out(session)),
         }
     }
+}
+
+/// What is known of a session that was opened.
+#[derive(Debug)]
+pub struct SessionFacts<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Its working folder.
+    pub folder: &'a str,
+    /// The mode it is in.
+    pub mode: &'a str,
+    /// When it began, in milliseconds since 1970.
+    pub created_ms: u64,
+    /// What time it is now.
+    pub now_ms: u64,
+    /// The branch its folder is on.
+    pub branch: Option<String>,
+    /// What was said in it, as lists of blocks, where that is known.
+    pub history: Option<Value>,
+    /// The files that it changed, where that is known.
+    pub modified: Option<Value>,
 }
 
 /// Returns what is at a key of `_meta.purlin`.

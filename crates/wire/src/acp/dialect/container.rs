@@ -6,7 +6,9 @@
 use serde_json::{Map, Value, json};
 
 use super::message_reference::notice_text;
-use super::{Part, block, diff, known_params, lift, put_into_meta, rename, stow, stow_unknown};
+use super::{
+    Part, SessionFacts, block, diff, known_params, lift, put_into_meta, rename, stow, stow_unknown,
+};
 use crate::acp::{fault, file_uri, tolerate};
 use crate::code::{Code, RpcError};
 
@@ -144,6 +146,30 @@ fn new_session_in(members: &mut Members) -> Result<(), RpcError> {
         return Err(fault::at("mode", details.to_owned()));
     }
     Ok(())
+}
+
+/// Says what a session is.
+pub(super) fn session_out(session: SessionFacts<'_>) -> Value {
+    let mut state = Map::new();
+    if let Some(branch) = session.branch {
+        state.insert("currentBranch".to_owned(), json!(branch));
+    }
+    if let Some(modified) = session.modified {
+        state.insert("modifiedFiles".to_owned(), modified);
+    }
+    let mut out = json!({
+        "sessionId": session.id,
+        "workspaceUri": file_uri::encode(session.folder),
+        "mode": mode_out(session.mode),
+        "state": "active",
+        "createdAt": session.created_ms,
+        "lastActiveAt": session.now_ms,
+        "workspaceState": state,
+    });
+    if let Some(history) = session.history {
+        out["messageHistory"] = history;
+    }
+    out
 }
 
 /// Makes the parameters of an update.

@@ -1,0 +1,65 @@
+//! Which branch a folder is on, read from git's own files. No program is started: a repository can make git run others.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// As much as is read of a file of git's.
+const MOST: u64 = 4096;
+
+/// Finds the branch of a folder; `None` outside of a repository and on no branch.
+pub(crate) async fn find(folder: PathBuf) -> Option<String> {
+    // A disk may be slow, and everything else is on this thread.
+    tokio::task::spawn_blocking(move || of(&folder)).await.ok().flatten()
+}
+
+fn of(folder: &Path) -> Option<String> {
+    let dot_git =
+        folder.ancestors().map(|folder| folder.join(".git")).find(|path| path.exists())?;
+    // In a worktree of its own `.git` is a file that says where git keeps it.
+    let head = match read(&dot_git) {
+        Ok(text) => {
+            let place = text.trim().strip_prefix("gitdir: ")?;
+            dot_git.parent()?.join(place).join("HEAD")
+        }
+        Err(err) if err.kind() == ErrorKind::IsADirectory => dot_git.join("HEAD"),
+        Err(_) => return None,
+    };
+    let head = read(&head).ok()?;
+    let branch = head.trim().strip_prefix("ref: refs/heads/")?;
+    (!branch.contains(char::is_control)).then(|| branch.to_owned())
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MOST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R: S6
+    #[test]
+    fn a_branch_is_found_in_a_repository_and_in_a_worktree() {
+        let folder = std::env::temp_dir().join(format!("purlin-branch-{}", std::process::id()));
+        let repository = folder.join("repository");
+        let inside = repository.join("src/deep");
+        let worktree = folder.join("worktree");
+        let kept = repository.join(".git/worktrees/worktree");
+        for path in [&inside, &worktree, &kept] {
+            std::fs::create_dir_all(path).unwrap();
+        }
+        let head = repository.join(".git/HEAD");
+        std::fs::write(&head, "ref: refs/heads/feature/x\n").unwrap();
+        std::fs::write(worktree.join(".git"), format!("gitdir: {}\n", kept.display())).unwrap();
+        std::fs::write(kept.join("HEAD"), "ref: refs/heads/other\n").unwrap();
+        assert_eq!(of(&inside).as_deref(), Some("feature/x"));
+        assert_eq!(of(&worktree).as_deref(), Some("other"));
+        std::fs::write(&head, "0123456789abcdef\n").unwrap();
+        assert_eq!(of(&repository), None);
+        assert_eq!(of(&folder.join("nowhere")), None);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
