@@ -1,9 +1,8 @@
 //! The bridge: ACP's types to the engine's words and back. Plain functions, no IO.
 //!
 //! `bridge::update` turns events into updates; `bridge::editor` is the client as the engine sees it;
-//! `bridge::dialect` prints in the client's dialect; `bridge::recap` gathers a history into one list.
+//! `bridge::recap` gathers a history into one list. `wire::acp::dialect` prints in the client's dialect.
 
-pub(crate) mod dialect;
 pub(crate) mod editor;
 pub(crate) mod recap;
 pub(crate) mod update;

@@ -9,9 +9,9 @@ use engine::words::{
 use serde::Serialize;
 use serde_json::Value;
 use wire::acp::dialect::Dialect;
+use wire::acp::dialect::print::print_note;
 use wire::acp::schema;
 
-use super::dialect::print_note;
 use super::{block_out, block_with, options_out};
 
 const UPDATE: &str = "session/update";

@@ -19,6 +19,7 @@ use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use wire::acp::dialect::print::{hear, print_call, print_error, print_result};
 use wire::acp::dialect::{self, Dialect, SessionFacts};
 use wire::acp::models::SessionReply;
 use wire::acp::{AgentCall, AgentNote, schema};
@@ -30,7 +31,6 @@ use super::outbox::{Outbox, Pace};
 use super::wake::{Answer, FromSession, Opening, Shape, TakeAnswer, Wake};
 use crate::assemble::OpenTools;
 use crate::bridge;
-use crate::bridge::dialect::{print_call, print_error, print_result};
 use crate::bridge::editor::Outlet;
 use crate::bridge::recap::Recap;
 use crate::error_table::error_out;
@@ -317,7 +317,7 @@ impl Dispatcher {
             Incoming::Note { method, params } => Act::Note(AgentNote::decode(&method, params)),
             Incoming::Reply { number, method, outcome } => {
                 if let Some((_, answer)) = self.waiting.remove(&number) {
-                    bridge::dialect::hear(self.dialect, method, outcome, answer);
+                    hear(self.dialect, method, outcome, answer);
                 }
                 Act::Nothing
             }

@@ -8,7 +8,10 @@ mod block;
 mod container;
 mod diff;
 mod message_reference;
+pub mod print;
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -65,19 +68,23 @@ impl Dialect {
     /// Recognises a client by the parameters of its `initialize`; whatever is not clear is v1.
     #[must_use]
     pub fn recognise(params: Option<&RawValue>) -> Dialect {
-        let params: Value =
-            params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-        let capabilities = &params["clientCapabilities"];
-        let has = |key: &str| capabilities.get(key).is_some();
-        if params["protocolVersion"].as_str().is_some_and(tolerate::is_dotted_version) {
+        let Some(hello) = params.filter(|raw| may_be_other(raw.get())).and_then(read_part) else {
+            return Dialect::V1;
+        };
+        let Hello { protocol_version, client_capabilities } = hello;
+        let quoted = protocol_version.map_or("", RawValue::get);
+        let version = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        if version.is_some_and(tolerate::is_dotted_version) {
             return Dialect::Container;
         }
-        if has("fs") {
+        let offers: Signs<'_> = client_capabilities.and_then(read_part).unwrap_or_default();
+        if offers.fs.is_some() {
             return Dialect::V1;
         }
-        if container::CAPABILITIES.iter().any(|key| has(key)) {
+        let flat = [offers.edit_workspace, offers.files_read, offers.files_write];
+        if flat.iter().any(Option::is_some) {
             Dialect::Container
-        } else if capabilities["filesystem"].is_object() {
+        } else if offers.filesystem.is_some_and(|files| files.get().starts_with('{')) {
             Dialect::MessageReference
         } else {
             Dialect::V1
@@ -224,6 +231,45 @@ impl Dialect {
             Dialect::Container => Some(container::session_out(session)),
         }
     }
+}
+
+/// Tells whether a text has a word that only other dialects use, so that v1 is not read twice.
+fn may_be_other(text: &str) -> bool {
+    let tells = |word: &str| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some();
+    let version_is_text = || {
+        let after = text.split("\"protocolVersion\"").skip(1);
+        let value =
+            |after: &str| Some(after.trim_start().strip_prefix(':')?.trim_start().starts_with('"'));
+        after.filter_map(value).any(|is_text| is_text)
+    };
+    tolerate::OTHER_OFFERS.iter().any(|word| tells(word)) || version_is_text()
+}
+
+/// What `initialize` shows of a dialect.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Hello<'a> {
+    #[serde(borrow)]
+    protocol_version: Option<&'a RawValue>,
+    #[serde(borrow)]
+    client_capabilities: Option<&'a RawValue>,
+}
+
+/// The capabilities that tell dialects apart.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct Signs<'a> {
+    fs: Option<IgnoredAny>,
+    #[serde(borrow)]
+    filesystem: Option<&'a RawValue>,
+    edit_workspace: Option<IgnoredAny>,
+    files_read: Option<IgnoredAny>,
+    files_write: Option<IgnoredAny>,
+}
+
+/// Reads what is there, if it fits.
+fn read_part<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
+    serde_json::from_str(raw.get()).ok()
 }
 
 /// What is known of a session that was opened.

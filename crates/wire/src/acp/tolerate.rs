@@ -6,8 +6,8 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -22,9 +22,12 @@ type Members = Map<String, Value>;
 /// # Errors
 /// -32602 with the field, as for the form that fits best.
 pub fn initialize(params: Option<&RawValue>) -> Result<schema::InitializeRequest, RpcError> {
-    let words = ["\"filesystem\"", "\"filesRead\"", "\"filesWrite\"", "\"editWorkspace\""];
-    lenient(params, &words, initialize_in)
+    lenient(params, &OTHER_OFFERS, initialize_in)
 }
+
+/// The words by which other dialects offer files.
+pub(super) const OTHER_OFFERS: [&str; 4] =
+    ["\"filesystem\"", "\"filesRead\"", "\"filesWrite\"", "\"editWorkspace\""];
 
 /// Reads `session/new`, in the forms of the older documents too.
 ///
@@ -88,7 +91,7 @@ pub(super) fn initialize_in(members: &mut Members) -> Result<(), RpcError> {
     let Some(Value::Object(offers)) = members.get_mut("clientCapabilities") else {
         return Ok(());
     };
-    if offers.contains_key("fs") {
+    if offers.get("fs").is_some_and(|fs| !fs.is_null()) {
         return Ok(());
     }
     let (mut can_read, mut can_write) = (Value::Null, Value::Null);
@@ -206,7 +209,7 @@ pub struct Reopen {
     #[serde(default)]
     pub additional_directories: Option<Vec<PathBuf>>,
     /// Its MCP servers.
-    #[serde(skip)]
+    #[serde(default, deserialize_with = "null_or_list")]
     pub mcp_servers: Vec<schema::McpServer>,
 }
 
@@ -215,21 +218,20 @@ pub struct Reopen {
 /// # Errors
 /// -32602 with the field.
 pub fn reopen(params: Option<&RawValue>) -> Result<Reopen, RpcError> {
-    let mut request: Reopen = read(params)?;
-    let Some(Ok(Value::Object(mut members))) =
-        params.map(|params| serde_json::from_str(params.get()))
-    else {
-        return Ok(request);
-    };
-    let Some(Value::Array(mut servers)) = members.remove("mcpServers") else {
-        return Ok(request);
-    };
-    servers.iter_mut().for_each(mcp_server);
-    let text = json!({ "cwd": "/", "mcpServers": servers }).to_string();
-    let servers: schema::NewSessionRequest = serde_json::from_str(&text)
-        .map_err(|_| fault::explain::<schema::NewSessionRequest>(&text))?;
-    request.mcp_servers = servers.mcp_servers;
-    Ok(request)
+    lenient(params, &["\"workspaceUri\""], reopen_in)
+}
+
+/// Mends the parameters of a session that is opened again.
+pub(super) fn reopen_in(members: &mut Members) -> Result<(), RpcError> {
+    workspace_in(members)?;
+    if let Some(Value::Array(servers)) = members.get_mut("mcpServers") {
+        servers.iter_mut().for_each(mcp_server);
+    }
+    Ok(())
+}
+
+fn null_or_list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<schema::McpServer>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 fn mcp_server(server: &mut Value) {

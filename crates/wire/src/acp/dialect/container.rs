@@ -28,7 +28,7 @@ pub(super) const PHRASES: &[(&str, &str)] = &[
 ];
 
 /// What a client offers, as its `initialize` says it.
-pub(super) const CAPABILITIES: [&str; 3] = ["editWorkspace", "filesRead", "filesWrite"];
+const CAPABILITIES: [&str; 3] = ["editWorkspace", "filesRead", "filesWrite"];
 
 /// What a session's answer has in v1 and nobody reads here.
 const LEFT_OUT: [&str; 3] = ["modes", "models", "configOptions"];
@@ -61,7 +61,7 @@ pub(super) fn to_v1(method: &str, part: Part, members: &mut Members) -> Result<(
         ("session/new", Part::Params) => new_session_in(members)?,
         ("session/new", Part::Result) => stow_unknown(members, &["sessionId"]),
         ("session/load" | "session/resume" | "session/fork", Part::Params) => {
-            tolerate::workspace_in(members)?;
+            tolerate::reopen_in(members)?;
         }
         ("session/prompt", Part::Params) => tolerate::prompt_in(members)?,
         ("session/update", Part::Params) => update_in(members)?,

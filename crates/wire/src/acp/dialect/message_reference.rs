@@ -140,6 +140,12 @@ fn link_out(block: &mut Value) {
     }
 }
 
+fn link_in(block: &mut Value) {
+    if block["type"] == "resource" && block.get("uri").is_some() {
+        block["type"] = json!("resource_link");
+    }
+}
+
 /// Beside `line` and `limit`, the first and the last line.
 fn lines_out(members: &mut Members) {
     let number = |key: &str| members.get(key).and_then(Value::as_u64);
@@ -168,6 +174,10 @@ fn update_out(update: &mut Members) {
     match update.get("sessionUpdate").and_then(Value::as_str) {
         Some("agent_thought_chunk") => {
             retype(update.get_mut("content"), "text", "thinking");
+            update.get_mut("content").into_iter().for_each(link_out);
+        }
+        Some("agent_message_chunk" | "user_message_chunk") => {
+            update.get_mut("content").into_iter().for_each(link_out);
         }
         Some("tool_call" | "tool_call_update") => {
             contents(update).for_each(unwrap_block);
@@ -193,6 +203,10 @@ fn update_in(update: &mut Members) {
     match update.get("sessionUpdate").and_then(Value::as_str) {
         Some("agent_thought_chunk") => {
             retype(update.get_mut("content"), "thinking", "text");
+            update.get_mut("content").into_iter().for_each(link_in);
+        }
+        Some("agent_message_chunk" | "user_message_chunk") => {
+            update.get_mut("content").into_iter().for_each(link_in);
         }
         Some("tool_call" | "tool_call_update") => {
             contents(update).for_each(wrap_block);
@@ -236,12 +250,15 @@ fn unwrap_block(content: &mut Value) {
     let is_plain = content.as_object().is_some_and(|members| members.len() == 2);
     if is_plain && content["type"] == "content" {
         *content = content["content"].take();
+        link_out(content);
     }
 }
 
 fn wrap_block(content: &mut Value) {
     let is_block = ["text", "image", "audio", "resource", "resource_link"];
     if content["type"].as_str().is_some_and(|kind| is_block.contains(&kind)) {
-        *content = json!({ "type": "content", "content": content.take() });
+        let mut block = content.take();
+        link_in(&mut block);
+        *content = json!({ "type": "content", "content": block });
     }
 }

@@ -1,14 +1,20 @@
 //! Printing in the client's dialect and hearing it: v1 goes through as it is, the others are rewritten.
 //!
-//! For v1 each of these is one comparison more than the function it calls, and not one allocation.
+//! For v1 each of these is one comparison more than the function it calls, and not one allocation:
+//! `tests/allocations.rs` counts them.
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use wire::acp::dialect::{Dialect, Part};
-use wire::{Code, RequestId, RpcError, rpc};
+
+use super::{Dialect, Part};
+use crate::code::{Code, RpcError};
+use crate::rpc::{self, RequestId};
 
 /// Appends a note. A note that the dialect has no words for is left out.
-pub(crate) fn print_note(
+///
+/// # Errors
+/// Fails for what JSON cannot say.
+pub fn print_note(
     out: &mut Vec<u8>,
     dialect: Dialect,
     method: &'static str,
@@ -24,7 +30,10 @@ pub(crate) fn print_note(
 }
 
 /// Appends a call of ours.
-pub(crate) fn print_call(
+///
+/// # Errors
+/// Fails for what JSON cannot say.
+pub fn print_call(
     out: &mut Vec<u8>,
     dialect: Dialect,
     id: &RequestId,
@@ -41,7 +50,10 @@ pub(crate) fn print_call(
 }
 
 /// Appends the result of a call.
-pub(crate) fn print_result(
+///
+/// # Errors
+/// Fails for what JSON cannot say.
+pub fn print_result(
     out: &mut Vec<u8>,
     dialect: Dialect,
     id: &RequestId,
@@ -58,7 +70,10 @@ pub(crate) fn print_result(
 }
 
 /// Appends the error of a call, its fields named as the client names them.
-pub(crate) fn print_error(
+///
+/// # Errors
+/// Fails for what JSON cannot say.
+pub fn print_error(
     out: &mut Vec<u8>,
     dialect: Dialect,
     id: Option<&RequestId>,
@@ -71,7 +86,7 @@ pub(crate) fn print_error(
 }
 
 /// Hands over what the client answered to a call of ours.
-pub(crate) fn hear(
+pub fn hear(
     dialect: Dialect,
     method: &str,
     outcome: Result<&RawValue, RpcError>,
