@@ -17,6 +17,7 @@ mod speak;
 
 mod agent;
 mod crash;
+mod dialects;
 mod ends;
 mod examples;
 mod hostile;

@@ -358,6 +358,18 @@ fn lift(members: &mut Map<String, Value>) {
     }
 }
 
+/// Refuses a prompt that is given twice, in v1's name and in the dialect's, and not alike.
+fn only_one_prompt(members: &mut Map<String, Value>) -> Result<(), RpcError> {
+    if members.contains_key("prompt")
+        && let Some(content) = members.remove("content")
+        && members.get("prompt") != Some(&content)
+    {
+        let details = "'content' and `prompt` are both given and differ; send one of them";
+        return Err(fault::at("content", details.to_owned()));
+    }
+    Ok(())
+}
+
 /// Gives the first name of a path its name in the dialect.
 fn renamed(path: &str, words: &[(&str, &str)]) -> String {
     let end = path.find(['.', '[']).unwrap_or(path.len());

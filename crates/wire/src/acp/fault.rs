@@ -36,7 +36,7 @@ pub fn explain<T: DeserializeOwned>(text: &str) -> RpcError {
 
 /// The names that a path may be made of: the fields of what we read. Any other name is the other side's own, may be
 /// anything of any length, and ends the path.
-const FIELDS: [&str; 67] = [
+const FIELDS: [&str; 69] = [
     "_meta",
     "action",
     "additionalDirectories",
@@ -52,6 +52,7 @@ const FIELDS: [&str; 67] = [
     "configId",
     "content",
     "contextFiles",
+    "credentials",
     "cwd",
     "data",
     "description",
@@ -65,6 +66,7 @@ const FIELDS: [&str; 67] = [
     "headers",
     "icons",
     "id",
+    "key",
     "lastModified",
     "mcpServers",
     "metadata",
@@ -155,6 +157,10 @@ fn describe(path: &str, err: &serde_json::Error) -> RpcError {
         _ => "is not valid",
     };
     match expected {
+        // The names of our types mean nothing to the other side.
+        Some(expected) if expected.starts_with("struct ") || expected.contains(" enum ") => {
+            at(name, format!("'{name}' {problem}: expected an object"))
+        }
         Some(expected) if is_ours(expected) => {
             at(name, format!("'{name}' {problem}: expected {expected}"))
         }

@@ -74,12 +74,15 @@ fn lenient<T: DeserializeOwned>(
     read(Some(&mended))
 }
 
-/// Tells whether a text is a version such as `0.3.1` or `1`.
+/// Tells whether a text is a version such as `0.3.1`, `1` or `v0.4.0-beta.1`.
 pub(super) fn is_dotted_version(text: &str) -> bool {
-    let parts_are_numbers = text
+    let bare = text.strip_prefix('v').unwrap_or(text);
+    let (numbers, rest) = bare.split_at(bare.find(['-', '+']).unwrap_or(bare.len()));
+    let is_plain = rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-+.".contains(&byte));
+    let parts_are_numbers = numbers
         .split('.')
         .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
-    text.len() <= 32 && parts_are_numbers
+    text.len() <= 32 && parts_are_numbers && is_plain
 }
 
 /// Mends the parameters of `initialize`.
@@ -137,9 +140,7 @@ pub(super) fn new_session_in(members: &mut Members) -> Result<(), RpcError> {
 /// Puts `cwd` in the place of `workspaceUri`.
 pub(super) fn workspace_in(members: &mut Members) -> Result<(), RpcError> {
     let uri = members.remove("workspaceUri").filter(|uri| !uri.is_null());
-    if let Some(uri) = uri
-        && !members.contains_key("cwd")
-    {
+    if let Some(uri) = uri {
         let path = match uri.as_str().map(file_uri::decode) {
             Some(Ok(path)) => path,
             Some(Err(problem)) => {
@@ -150,7 +151,12 @@ pub(super) fn workspace_in(members: &mut Members) -> Result<(), RpcError> {
                 return Err(fault::at("workspaceUri", details));
             }
         };
-        members.insert("cwd".to_owned(), json!(path));
+        let path = json!(path);
+        if members.get("cwd").is_some_and(|cwd| !cwd.is_null() && *cwd != path) {
+            let details = "'workspaceUri' and `cwd` name different folders; send one of them";
+            return Err(fault::at("workspaceUri", details.to_owned()));
+        }
+        members.insert("cwd".to_owned(), path);
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{META, put_into_meta, rename};
-use crate::acp::{file_uri, tolerate};
+use crate::acp::{fault, file_uri, tolerate};
+use crate::code::RpcError;
 
 type Members = Map<String, Value>;
 
@@ -30,11 +31,19 @@ pub(in crate::acp) fn to_v1(block: &mut Value) {
         Some(Value::Object(metadata)) => metadata,
         _ => Map::new(),
     };
-    let Some(Value::String(content)) = members.remove("content") else {
-        // Typed reading then names the member that is missing.
-        members.insert("type".to_owned(), json!("text"));
-        return;
+    let content = match members.remove("content") {
+        Some(Value::String(content)) => content,
+        // Typed reading then says what is wrong with it, or that it is missing.
+        Some(other) => {
+            members.insert("type".to_owned(), json!("text"));
+            members.insert("text".to_owned(), other);
+            return;
+        }
+        None if ["text", "image"].contains(&kind.as_str()) => return,
+        None => return drop(members.insert("type".to_owned(), json!("text"))),
     };
+    members.remove("type");
+    let beside = std::mem::take(members);
     *block = match kind.as_str() {
         "image" => image(content, metadata),
         "file" => file(content, metadata),
@@ -47,6 +56,35 @@ pub(in crate::acp) fn to_v1(block: &mut Value) {
             )
         }
     };
+    if let Value::Object(members) = block {
+        beside.into_iter().for_each(|(key, value)| put_into_meta(members, &key, value));
+    }
+}
+
+/// Refuses a block of this dialect that would lose something.
+pub(super) fn check(index: usize, block: &Value) -> Result<(), RpcError> {
+    let refuse = |member: &str, problem: &str| {
+        let path = format!("content[{index}].{member}");
+        let details = format!("'{path}' {problem}");
+        Err(fault::at(&path, details))
+    };
+    let metadata = block.get("metadata").filter(|metadata| !metadata.is_null());
+    if metadata.is_some_and(|metadata| !metadata.is_object()) {
+        return refuse("metadata", "must be an object");
+    }
+    if block["type"] != "file" {
+        return Ok(());
+    }
+    for key in ["uri", "path"] {
+        if metadata.and_then(|data| data.get(key)).is_some_and(|value| !value.is_string()) {
+            return refuse(&format!("metadata.{key}"), "must be a text");
+        }
+    }
+    let says = |key: &&str| metadata.is_some_and(|data| data.get(*key).is_some());
+    if !["uri", "path", "encoding"].iter().any(says) && block["content"] == "" {
+        return refuse("content", "must be the path of a file");
+    }
+    Ok(())
 }
 
 /// A block that is v1's but for its type or its name.
@@ -55,6 +93,12 @@ fn v1_like(kind: &str, members: &mut Members) {
     match kind {
         "resource" if is_link => drop(members.insert("type".to_owned(), json!("resource_link"))),
         "thinking" | "thought" => drop(members.insert("type".to_owned(), json!("text"))),
+        "image" if !members.contains_key("mimeType") => {
+            if let Some(data) = members.get("data").and_then(Value::as_str) {
+                let mime = json!(guess_mime(data));
+                members.insert("mimeType".to_owned(), mime);
+            }
+        }
         _ => {}
     }
     if is_link
@@ -72,9 +116,16 @@ fn image(content: String, mut metadata: Members) -> Value {
     let address = content.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     let (mime, data) = match address {
         Some((mime, data)) => (mime.to_owned(), data.to_owned()),
-        None => (given.unwrap_or_else(|| "image/png".to_owned()), content),
+        None => (given.unwrap_or_else(|| guess_mime(&content).to_owned()), content),
     };
     with_metadata(json!({ "type": "image", "data": data, "mimeType": mime }), OF_IMAGE, metadata)
+}
+
+/// Knows a picture by its first bytes, as they look in base64.
+fn guess_mime(data: &str) -> &'static str {
+    let known = [("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
+    let found = known.iter().find(|(start, _)| data.starts_with(start));
+    found.map_or("image/png", |(_, mime)| mime)
 }
 
 /// With an address beside it, `content` is what the file holds; alone, it says which file.
@@ -137,7 +188,8 @@ pub(super) fn from_v1(block: Value) -> Value {
         Some(Value::Object(meta)) => meta,
         _ => Map::new(),
     };
-    let marked = metadata.remove(META).and_then(|mut own| own.get_mut("type").map(Value::take));
+    let mut beside = super::take_object(&mut metadata, META);
+    let marked = beside.remove("type");
     let (kind, content) = match kind.as_str() {
         Some("text") => (marked.unwrap_or_else(|| json!("text")), members.remove("text")),
         Some("image") => (json!("image"), members.remove("data")),
@@ -163,6 +215,12 @@ pub(super) fn from_v1(block: Value) -> Value {
     metadata.extend(members);
     let content = content.unwrap_or_else(|| json!(""));
     let mut out = json!({ "type": kind, "content": content });
+    for (key, value) in beside {
+        if ["content", "metadata"].contains(&key.as_str()) {
+            continue;
+        }
+        out[key] = value;
+    }
     if !metadata.is_empty() {
         out["metadata"] = Value::Object(metadata);
     }

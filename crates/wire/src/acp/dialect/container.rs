@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::message_reference::notice_text;
 use super::{
-    Part, SessionFacts, block, diff, known_params, lift, put_into_meta, rename, stow, stow_unknown,
+    Part, SessionFacts, block, diff, known_params, lift, only_one_prompt, put_into_meta, rename,
+    stow, stow_unknown,
 };
 use crate::acp::{fault, file_uri, tolerate};
 use crate::code::{Code, RpcError};
@@ -23,6 +24,9 @@ pub(super) const PHRASES: &[(&str, &str)] = &[
         "`text`, `image`, `diff`, `file`, `thought`",
     ),
     ("].text", "].content"),
+    ("].data", "].content"),
+    ("session/new lists the modes", "there are `conversation` and `development`"),
+    ("session/new lists the models", "the prompt `/model` lists them"),
     ("expected u16", "expected a text such as `0.3.1`"),
     ("must be an absolute path", "must be a file:// address with an absolute path"),
 ];
@@ -63,7 +67,13 @@ pub(super) fn to_v1(method: &str, part: Part, members: &mut Members) -> Result<(
         ("session/load" | "session/resume" | "session/fork", Part::Params) => {
             tolerate::reopen_in(members)?;
         }
-        ("session/prompt", Part::Params) => tolerate::prompt_in(members)?,
+        ("session/prompt", Part::Params) => {
+            only_one_prompt(members)?;
+            let blocks = members.get("content").and_then(Value::as_array);
+            let mut numbered = blocks.into_iter().flatten().enumerate();
+            numbered.try_for_each(|(index, block)| block::check(index, block))?;
+            tolerate::prompt_in(members)?;
+        }
         ("session/update", Part::Params) => update_in(members)?,
         _ => {}
     }
@@ -220,7 +230,9 @@ fn chunk_out(kind: &str, mut update: Members) -> Value {
     if is_plain_thought {
         block["type"] = json!("thought");
     }
-    if is_plain_thought || kind == "agent_message_chunk" {
+    // Read back, a thought is the agent's unless it says otherwise.
+    let is_plain_message = kind == "agent_message_chunk" && block["type"] != "thought";
+    if is_plain_thought || is_plain_message {
         update.remove("sessionUpdate");
     }
     if !update.is_empty() {
@@ -281,12 +293,13 @@ fn tool_content_out(mut content: Value) -> Value {
 
 fn tool_content_in(mut block: Value) -> Value {
     match block["type"].as_str() {
-        Some("diff") => {
+        // Text that was only marked as a diff has no such member.
+        Some("diff") if block["metadata"]["newText"].is_string() => {
             let mut diff = block["metadata"].take();
             diff["type"] = json!("diff");
             diff
         }
-        _ if block["metadata"]["terminalId"].is_string() => block["metadata"].take(),
+        _ if block["metadata"]["type"] == "terminal" => block["metadata"].take(),
         _ => {
             block::to_v1(&mut block);
             json!({ "type": "content", "content": block })
@@ -334,6 +347,7 @@ fn update_in(members: &mut Members) -> Result<(), RpcError> {
         kind => {
             let is_thought = first.get("type").is_some_and(|kind| kind == "thought");
             let spoken = if is_thought { "agent_thought_chunk" } else { "agent_message_chunk" };
+            let is_unsaid = kind.is_none();
             let mut update = Map::new();
             update.insert("sessionUpdate".to_owned(), json!(kind.unwrap_or(spoken)));
             metadata.remove("sessionUpdate");
@@ -342,7 +356,7 @@ fn update_in(members: &mut Members) -> Result<(), RpcError> {
                     update.insert(key.to_owned(), value);
                 }
             }
-            if is_thought {
+            if is_thought && is_unsaid {
                 first.insert("type".to_owned(), json!("text"));
             }
             if !metadata.is_empty() {

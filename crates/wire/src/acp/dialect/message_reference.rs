@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Part, known_params, lift, rename, stow_unknown};
+use super::{Part, known_params, lift, only_one_prompt, rename, stow_unknown};
 use crate::acp::tolerate;
 use crate::code::{Code, RpcError};
 
@@ -36,7 +36,12 @@ pub(super) fn to_v1(method: &str, part: Part, members: &mut Members) -> Result<(
         }
         ("authenticate", Part::Params) => rename(members, "method", "methodId"),
         ("session/new", Part::Params) => tolerate::new_session_in(members)?,
-        ("session/prompt", Part::Params) => tolerate::prompt_in(members)?,
+        ("session/prompt", Part::Params) => {
+            only_one_prompt(members)?;
+            let blocks = members.get_mut("content").and_then(Value::as_array_mut);
+            blocks.into_iter().flatten().for_each(reference_in);
+            tolerate::prompt_in(members)?;
+        }
         ("session/prompt", Part::Result) => turn_failed_in(members)?,
         ("authenticate" | "fs/write_text_file", Part::Result) => success_in(members)?,
         ("fs/read_text_file", Part::Params) => {
@@ -137,6 +142,15 @@ fn initialize_out(members: &mut Members) {
 fn link_out(block: &mut Value) {
     if block["type"] == "resource_link" {
         block["type"] = json!("resource");
+    }
+}
+
+/// A `resource` without contents refers to a file: typed reading then asks for its `uri`.
+fn reference_in(block: &mut Value) {
+    if block["type"] == "resource" && block.get("resource").is_none() && block.get("uri").is_none()
+    {
+        block["type"] = json!("resource_link");
+        block["name"] = json!("");
     }
 }
 

@@ -38,6 +38,7 @@ fn a_client_is_recognised_by_its_initialize() {
     let container = [
         json!({ "protocolVersion": "0.3.1", "clientCapabilities": "all" }),
         json!({ "protocolVersion": "0.3.1" }),
+        json!({ "protocolVersion": "v0.4.0-beta.1" }),
         json!({ "protocolVersion": "1", "clientCapabilities": { "fs": {} } }),
         json!({ "protocolVersion": 1, "clientCapabilities": { "filesRead": false } }),
         json!({ "clientCapabilities": { "editWorkspace": true } }),
@@ -138,9 +139,113 @@ fn a_shape_that_is_not_understood_is_refused_in_the_words_of_the_dialect() {
             "'protocolVersion' has the wrong type: expected a text such as `0.3.1`",
         ),
     ];
-    for (dialect, method, params, path, details) in cases {
+    for (dialect, method, params, path, details) in cases.into_iter().chain(more_refusals()) {
         let data = refused(dialect, method, params);
         assert_eq!((data["path"].as_str(), data["details"].as_str()), (Some(path), Some(details)));
+    }
+}
+
+type Refusal = (Dialect, &'static str, Value, &'static str, &'static str);
+
+/// Half-right shapes, such as a newcomer sends.
+fn more_refusals() -> Vec<Refusal> {
+    use Dialect::{Container, MessageReference};
+    let prompt = |dialect, content: Value, path, details| {
+        let params = json!({ "sessionId": "s", "content": content });
+        (dialect, "session/prompt", params, path, details)
+    };
+    vec![
+        prompt(
+            MessageReference,
+            json!([{ "type": "resource" }]),
+            "content[0].uri",
+            "Missing required field 'content[0].uri'",
+        ),
+        prompt(
+            MessageReference,
+            json!([{ "type": "image" }]),
+            "content[0].data",
+            "Missing required field 'content[0].data'",
+        ),
+        prompt(
+            MessageReference,
+            json!(["x"]),
+            "content[0]",
+            "'content[0]' has the wrong type: expected an object",
+        ),
+        prompt(
+            Container,
+            json!([{ "type": "image" }]),
+            "content[0].content",
+            "Missing required field 'content[0].content'",
+        ),
+        prompt(
+            Container,
+            json!([{ "type": "text", "content": 7 }]),
+            "content[0]",
+            "'content[0]' has the wrong type: expected a string",
+        ),
+        prompt(
+            Container,
+            json!([{ "type": "text", "content": "x", "metadata": "y" }]),
+            "content[0].metadata",
+            "'content[0].metadata' must be an object",
+        ),
+        prompt(
+            Container,
+            json!([{ "type": "file", "content": "x", "metadata": { "uri": 7 } }]),
+            "content[0].metadata.uri",
+            "'content[0].metadata.uri' must be a text",
+        ),
+        prompt(
+            Container,
+            json!([{ "type": "file", "content": "" }]),
+            "content[0].content",
+            "'content[0].content' must be the path of a file",
+        ),
+        (
+            MessageReference,
+            "session/prompt",
+            json!({ "sessionId": "s", "content": "a", "prompt": "b" }),
+            "content",
+            "'content' and `prompt` are both given and differ; send one of them",
+        ),
+        (
+            MessageReference,
+            "authenticate",
+            json!({ "method": "api_key", "credentials": "sk-secret" }),
+            "credentials",
+            "'credentials' has the wrong type: expected an object",
+        ),
+        (
+            Container,
+            "session/new",
+            json!({ "workspaceUri": "file:///w", "cwd": "/x" }),
+            "workspaceUri",
+            "'workspaceUri' and `cwd` name different folders; send one of them",
+        ),
+    ]
+}
+
+// R: D3, W20
+#[test]
+fn a_member_of_a_block_without_a_place_comes_back() {
+    let given = json!({ "type": "diff", "content": "+a", "color": "red", "metadata": { "x": 1 } });
+    let mut block = given.clone();
+    block_to_v1(&mut block);
+    assert_eq!(block["_meta"], json!({ "x": 1, "purlin": { "color": "red", "type": "diff" } }));
+    assert_eq!(block::from_v1(block), given);
+}
+
+// R: D2, P1
+#[test]
+fn a_picture_without_its_kind_is_known_by_its_bytes() {
+    for (data, mime) in
+        [("/9j/4AAQ", "image/jpeg"), ("R0lGODlh", "image/gif"), ("AAEC", "image/png")]
+    {
+        let mut block = json!({ "type": "image", "data": data });
+        block_to_v1(&mut block);
+        assert_eq!(block["mimeType"], mime);
     }
 }
 
