@@ -119,6 +119,11 @@ enum Auth {
 /// # Errors
 /// Anything that should end it with a message.
 pub fn main() -> anyhow::Result<ExitCode> {
+    // How editors start us. Reading the command line whole would take a tenth of the time to the first answer.
+    if std::env::args_os().skip(1).eq(["acp"]) {
+        log::start(env::log_level().as_deref());
+        return acp::run(AcpOptions::default());
+    }
     let cli = Cli::parse();
     log::start(cli.log.or_else(env::log_level).as_deref());
     match cli.command {
