@@ -123,7 +123,7 @@ mod tests {
         let transcript = r##"# The tool is allowed and runs.
 use initialized
 model text "I will change it."
-model tool write_file {"path":"/w/a.txt","content":"bye"}
+model tool write {"path":"/w/a.txt","content":"bye"}
 model text "Done; see #1."
 
 > {"id":4,"method":"session/prompt","params":{"sessionId":"s1","prompt":[{"type":"text","text":"go"}]}}
@@ -146,7 +146,7 @@ exit 0
     client->>agent: session/prompt "go"
     agent->>model: request
     model-->>agent: text "I will change it."
-    model-->>agent: tool write_file {"path":"/w/a.txt","content":"bye"}
+    model-->>agent: tool write {"path":"/w/a.txt","content":"bye"}
     agent-)client: session/update tool_call "Write a.txt" pending
     agent->>client: session/request_permission t1
     client-->>agent: session/request_permission: allow

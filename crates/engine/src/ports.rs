@@ -181,8 +181,10 @@ pub struct ToolCx<'a> {
     pub editor: &'a dyn Editor,
     /// Fires when the turn is cancelled; a tool then has a moment to clean up.
     pub cancel: &'a CancellationToken,
-    pub(crate) session: &'a SessionId,
-    pub(crate) journal: &'a dyn Journal,
+    /// The session.
+    pub session: &'a SessionId,
+    /// Where the session is kept.
+    pub journal: &'a dyn Journal,
 }
 
 impl ToolCx<'_> {

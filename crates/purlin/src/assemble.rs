@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::tools::Files;
+use ::tools::scope::Scope;
 use anyhow::Context;
 use engine::hub::HubOptions;
-use engine::ports::{Clock, Tools};
+use engine::ports::{AnyTool, Clock, Tools};
 use engine::script::{self, NoJournal, ScriptedModel, SystemClock};
 use engine::session::ModelChoice;
 use engine::words::{ModelId, SessionId};
@@ -42,7 +44,12 @@ pub type OpenTools = Arc<dyn Fn(Workspace) -> Arc<dyn Tools> + Send + Sync>;
 /// Makes the tools that every session gets.
 #[must_use]
 pub fn tools() -> OpenTools {
-    Arc::new(|_| Arc::new(script::tools::all()))
+    Arc::new(|workspace| {
+        let files = Arc::new(Files::new(Scope::new(workspace.folders)));
+        let mut all = ::tools::all(&files);
+        all.extend(script::tools::all());
+        Arc::new(Arc::<[Arc<dyn AnyTool>]>::from(all))
+    })
 }
 
 /// Makes what all sessions share. `model` is `script:FILE`, or nothing for the scripted model that is built in.

@@ -1,3 +1,48 @@
 //! The built-in tools, one file each, and the one place that says which paths they may touch.
+//!
+//! `tool` is the shape that all of them have; `scope` decides about paths, `files` reads, `change` changes. To add a
+//! tool, copy the nearest file and add it to [`all`].
 
+mod ask;
+mod change;
+mod diff;
+mod disk;
+mod edit;
+mod error;
+mod files;
+mod glob;
+mod grep;
+mod list;
+mod matching;
+mod placeholder;
+mod plan;
+mod read;
 pub mod scope;
+mod secret;
+mod text;
+mod tool;
+mod walk;
+mod write;
+
+use std::sync::Arc;
+
+use engine::ports::AnyTool;
+
+pub use files::Files;
+use tool::shaped;
+
+/// Makes the tools of one session.
+#[must_use]
+pub fn all(files: &Arc<Files>) -> Vec<Arc<dyn AnyTool>> {
+    let files = || Arc::clone(files);
+    vec![
+        shaped(read::Read(files())),
+        shaped(write::Write(files())),
+        shaped(edit::Edit(files())),
+        shaped(list::List(files())),
+        shaped(glob::Glob(files())),
+        shaped(grep::Grep(files())),
+        shaped(plan::Plan),
+        shaped(ask::Ask),
+    ]
+}

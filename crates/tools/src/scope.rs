@@ -1,25 +1,95 @@
-//! Scope: which paths a session may touch. Checked before any file is read or written, by us or by the client.
+//! The scope: which paths a session may touch. The one place that decides it, for our own disk access and for what
+//! the client is asked to read and write.
+//!
+//! A path is resolved once, to a [`Target`]: every link on the way is followed, then the place is compared with the
+//! session's folders, name by name. Whoever uses the target opens that place and no other: links that turn up on the way
+//! after the decision are refused by the kernel (see `place`).
 
+mod place;
+
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::ports::EditorError;
+
+pub(crate) use place::{Kind, Look};
 
 /// The folders of a session.
 #[derive(Debug, Clone)]
 pub struct Scope {
-    roots: Vec<PathBuf>,
+    /// The working folder first.
+    roots: Arc<[Arc<Root>]>,
+    /// All of the disk, for places outside that the user agreed to.
+    disk: Arc<Root>,
+}
+
+/// A folder under which places are opened.
+#[derive(Debug)]
+struct Root {
+    /// As the client spells it, without `.` and `..`.
+    given: PathBuf,
+    /// Where that is, links followed.
+    real: PathBuf,
+    /// The open folder. Opened anew when another folder stands in its place.
+    handle: Mutex<Option<Arc<OwnedFd>>>,
+}
+
+/// Why a path names no place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// It is not written as a path; the text says how to write it.
+    #[error("{0}")]
+    Spelling(&'static str),
+    /// It is a link whose end does not exist, or that leads back to itself.
+    #[error("{} is a link that leads nowhere", .0.display())]
+    Nowhere(PathBuf),
+}
+
+/// A place on the disk: what a path means, decided once.
+#[derive(Debug, Clone)]
+pub struct Target {
+    root: Arc<Root>,
+    /// Below the root; no links, no `.`, no `..`.
+    relative: PathBuf,
+    /// As the client knows it: its own spelling of the folder, links below it followed.
+    path: PathBuf,
+    is_inside: bool,
+    /// For people and rules: below the working folder without it, elsewhere in full.
+    name: String,
 }
 
 impl Scope {
-    /// Makes the scope of a session with these folders.
+    /// Makes the scope of a session with these folders, the working folder first.
     #[must_use]
     pub fn new(roots: Vec<PathBuf>) -> Scope {
-        Scope { roots }
+        let roots = roots.iter().map(|root| Arc::new(Root::new(root))).collect();
+        Scope { roots, disk: Arc::new(Root::new(Path::new("/"))) }
     }
 
-    /// Checks a path: absolute, and inside a root also after every symbolic link on the way is followed.
+    /// Finds the place that a path means. A relative path counts from the working folder.
     ///
-    /// Returns the path without `.` and `..`, links kept, which is what the client should see.
+    /// # Errors
+    /// Says what is wrong with the path.
+    pub fn locate(&self, spelling: &str) -> Result<Target, PathError> {
+        if spelling == "~" || spelling.starts_with("~/") {
+            return Err(PathError::Spelling("`~` means nothing here: write the path in full"));
+        }
+        if spelling.contains("://") {
+            return Err(PathError::Spelling("this is an address: write a path"));
+        }
+        if spelling.is_empty() {
+            return Err(PathError::Spelling("the path is empty"));
+        }
+        let Some(cwd) = self.roots.first() else {
+            return Err(PathError::Spelling("the session has no folder"));
+        };
+        self.place(&cwd.given.join(spelling))
+    }
+
+    /// Checks a path that the client is about to be asked for: absolute, and inside a root also after every link on
+    /// the way is followed. Returns it as the client should see it.
     ///
     /// # Errors
     /// [`EditorError::Outside`] for every other path.
@@ -28,19 +98,95 @@ impl Scope {
         if !path.is_absolute() {
             return Err(outside());
         }
+        let target = self.place(path).map_err(|_| outside())?;
+        if target.is_inside { Ok(target.path) } else { Err(outside()) }
+    }
+
+    fn place(&self, path: &Path) -> Result<Target, PathError> {
+        if path.as_os_str().as_encoded_bytes().contains(&0) {
+            return Err(PathError::Spelling("a path cannot hold a NUL character"));
+        }
         let clean = clean(path);
-        let real = real(&clean).ok_or_else(outside)?;
-        let is_inside = self.roots.iter().any(|root| {
-            let root = clean_root(root);
-            // Whole components are compared: `/repo-evil` is not inside `/repo`.
-            clean.starts_with(&root) && real.starts_with(root.canonicalize().unwrap_or(root))
-        });
-        if is_inside { Ok(clean) } else { Err(outside()) }
+        let real = real(&clean).ok_or(PathError::Nowhere(clean))?;
+        // Whole names are compared: `/repo-evil` is not inside `/repo`. The innermost folder counts.
+        let inside = self.roots.iter().filter(|root| real.starts_with(&root.real));
+        let inside = inside.max_by_key(|root| root.real.components().count());
+        let root = inside.unwrap_or(&self.disk);
+        let relative = real.strip_prefix(&root.real).unwrap_or(&real).to_owned();
+        let path = join(&root.given, &relative);
+        let name = match self.roots.first().map(|cwd| real.strip_prefix(&cwd.real)) {
+            Some(Ok(below)) if below.as_os_str().is_empty() => ".".to_owned(),
+            Some(Ok(below)) => below.to_string_lossy().into_owned(),
+            _ => path.to_string_lossy().into_owned(),
+        };
+        Ok(Target { root: Arc::clone(root), relative, path, is_inside: inside.is_some(), name })
     }
 }
 
-fn clean_root(root: &Path) -> PathBuf {
-    clean(root)
+impl Target {
+    /// Returns the path as the client knows it.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Tells whether the place is inside the session's folders.
+    #[must_use]
+    pub fn is_inside(&self) -> bool {
+        self.is_inside
+    }
+
+    /// Returns the path for people and rules: below the working folder without it, elsewhere in full.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns where the place really is.
+    pub(crate) fn real(&self) -> PathBuf {
+        join(&self.root.real, &self.relative)
+    }
+
+    /// Returns the place below this one that a walk found.
+    pub(crate) fn below(&self, relative: &Path) -> Target {
+        Target {
+            root: Arc::clone(&self.root),
+            relative: join(&self.relative, relative),
+            path: join(&self.path, relative),
+            is_inside: self.is_inside,
+            name: if self.name == "." {
+                relative.to_string_lossy().into_owned()
+            } else {
+                join(Path::new(&self.name), relative).to_string_lossy().into_owned()
+            },
+        }
+    }
+}
+
+impl Root {
+    fn new(path: &Path) -> Root {
+        let given = clean(path);
+        let real = real(&given).unwrap_or_else(|| given.clone());
+        Root { given, real, handle: Mutex::new(None) }
+    }
+
+    /// Returns the open folder.
+    fn handle(&self) -> io::Result<Arc<OwnedFd>> {
+        let mut kept = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = &*kept
+            && place::is_still_at(handle, &self.real)
+        {
+            return Ok(Arc::clone(handle));
+        }
+        let handle = Arc::new(place::open_folder(&self.real)?);
+        *kept = Some(Arc::clone(&handle));
+        Ok(handle)
+    }
+}
+
+/// Joins without the slash that an empty path would leave behind.
+fn join(folder: &Path, relative: &Path) -> PathBuf {
+    if relative.as_os_str().is_empty() { folder.to_owned() } else { folder.join(relative) }
 }
 
 /// Takes `.` and `..` out by their words alone.
@@ -66,70 +212,13 @@ fn real(path: &Path) -> Option<PathBuf> {
         match existing.canonicalize() {
             Ok(real) => return Some(missing.iter().rev().fold(real, |real, name| real.join(name))),
             // A link that points nowhere exists as a link: writing through it would create its target.
-            Err(_) if existing.symlink_metadata().is_ok() => return None,
+            Err(_) if existing.symlink_metadata().is_ok_and(|found| found.is_symlink()) => {
+                return None;
+            }
             Err(_) => {
                 missing.push(existing.file_name()?.to_owned());
                 existing = existing.parent()?;
             }
         }
-    }
-}
-
-#[cfg(all(test, unix))]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    struct Folder(PathBuf);
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            drop(std::fs::remove_dir_all(&self.0));
-        }
-    }
-
-    // R: W19
-    #[test]
-    fn nothing_outside_the_roots_passes() {
-        let top = Folder(std::env::temp_dir().join(format!("purlin-scope-{}", std::process::id())));
-        let root = top.0.join("repo");
-        std::fs::create_dir_all(root.join("src")).unwrap();
-        std::fs::create_dir_all(top.0.join("repo-evil")).unwrap();
-        std::fs::write(top.0.join("secret"), "s").unwrap();
-        symlink(&top.0, root.join("up")).unwrap();
-        symlink(top.0.join("secret"), root.join("link")).unwrap();
-        symlink(top.0.join("not-there"), root.join("dangling")).unwrap();
-        symlink(root.join("src"), root.join("inside")).unwrap();
-        symlink(root.join("loop"), root.join("loop")).unwrap();
-        let scope = Scope::new(vec![root.clone()]);
-        let inside =
-            ["a.txt", "src/../a.txt", "./src/b", "inside/new/file.txt", ".hidden", "a b\nc"];
-        for path in inside {
-            assert!(scope.check(&root.join(path)).is_ok(), "{path}");
-        }
-        assert_eq!(scope.check(&root.join("src/../a.txt")).unwrap(), root.join("a.txt"));
-        let outside = [
-            "..",
-            "../secret",
-            "../repo-evil/x",
-            "up/secret",
-            "up/new",
-            "link",
-            "dangling",
-            "loop",
-            "loop/x",
-            "src/../../secret",
-            "/etc/passwd",
-        ];
-        for path in outside {
-            assert_eq!(
-                scope.check(&root.join(path)),
-                Err(EditorError::Outside(root.join(path))),
-                "{path}"
-            );
-        }
-        assert!(scope.check(Path::new("src/main.rs")).is_err());
-        assert!(scope.check(Path::new("")).is_err());
     }
 }

@@ -94,7 +94,7 @@ fn script() -> String {
             }
         }
         if answer < 3 {
-            lines.push_str("model tool make_plan {\"entries\":[\"Look\",\"Leap\"]}\n");
+            lines.push_str("model tool plan {\"entries\":[\"Look\",\"Leap\"]}\n");
         }
     }
     // Every session of a process begins at the start of the script.

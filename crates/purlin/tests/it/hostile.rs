@@ -4,10 +4,9 @@ use serde_json::{Value, json};
 
 use crate::agent::{Agent, line, prompt, text_of, update_kind};
 
-const WRITES: &str = "model tool write_file {\"path\":\"/w/a.txt\",\"content\":\"new\"}\n\
+const WRITES: &str = "model tool write {\"path\":\"/w/a.txt\",\"content\":\"new\"}\n\
                       model text \"went on\"\nmodel loop";
-const READS: &str =
-    "model tool read_file {\"path\":\"/w/a.txt\"}\nmodel text \"went on\"\nmodel loop";
+const READS: &str = "model tool read {\"path\":\"/w/a.txt\"}\nmodel text \"went on\"\nmodel loop";
 
 fn statuses(messages: &[Value]) -> Vec<String> {
     let status = |message: &Value| {
@@ -135,7 +134,8 @@ fn answers_that_make_no_sense_never_count_as_yes() {
     for mut answer in answers {
         let turn = agent.prompt(&session, "write");
         let read = agent.asked("fs/read_text_file");
-        agent.answer(&read["id"], json!({ "content": "old" }));
+        let missing = json!({ "code": -31700, "message": "File not found" });
+        agent.send(&json!({ "id": read["id"], "error": missing }));
         let question = agent.asked("session/request_permission");
         answer["id"] = question["id"].clone();
         agent.send(&answer);

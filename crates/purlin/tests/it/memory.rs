@@ -106,7 +106,7 @@ fn huge_notes_and_replies_to_nothing_are_not_answered() {
 // R: W10, W22
 #[test]
 fn a_huge_reply_fails_the_call_it_answers_and_nothing_else() {
-    let script = "model tool read_file {\"path\":\"/w/a.txt\"}\nmodel text \"went on\"";
+    let script = "model tool read {\"path\":\"/w/a.txt\"}\nmodel text \"went on\"";
     let (mut agent, session) = Agent::playing(script).with_files().session();
     let turn = agent.prompt(&session, "read");
     let question = agent.asked("fs/read_text_file");

@@ -104,7 +104,7 @@ fn every_format_answers_over_acp() {
 #[test]
 fn tools_are_called_and_thoughts_go_back_with_their_signatures() {
     let script = "thought \"A plan.\"\nsignature \"SIG\"\ntext \"First. \"\n\
-                  tool make_plan {\"entries\":[\"Look\"]}\n---\ntext \"Done.\"";
+                  tool plan {\"entries\":[\"Look\"]}\n---\ntext \"Done.\"";
     for package in PACKAGES {
         let fake = Fake::new(script);
         let (mut agent, session) = fake.agent(package).session();
@@ -131,19 +131,19 @@ fn p29_an_unknown_tool_is_told_to_the_model() {
 #[test]
 fn p30_arguments_that_are_no_json_are_told_to_the_model() {
     for package in [ANTHROPIC, "@ai-sdk/openai", CHAT] {
-        let fake = Fake::new("raw-tool read_file \"{\\\"path\\\": \"\n---\ntext \"Sorry.\"");
+        let fake = Fake::new("raw-tool read \"{\\\"path\\\": \"\n---\ntext \"Sorry.\"");
         let (mut agent, session) = fake.agent(package).session();
         let (reply, seen) = ask(&mut agent, &session, "Read.");
         assert_eq!(reply["result"]["stopReason"], "end_turn", "{package}: {reply}");
         assert_eq!(text_of(&session, &seen), "Sorry.", "{package}");
         let second = fake.body(1).to_string();
-        assert!(second.contains("the input needs"), "{package}: {second}");
+        assert!(second.contains("is not a JSON object"), "{package}: {second}");
     }
 }
 
 #[test]
 fn p31_two_hundred_tool_calls_at_once() {
-    let script = "tool make_plan {\"entries\":[\"x\"]}\n".repeat(200) + "---\ntext \"All.\"";
+    let script = "tool plan {\"entries\":[\"x\"]}\n".repeat(200) + "---\ntext \"All.\"";
     let fake = Fake::new(&script);
     let (mut agent, session) = fake.agent(ANTHROPIC).session();
     let (reply, seen) = ask(&mut agent, &session, "Go.");
@@ -154,7 +154,7 @@ fn p31_two_hundred_tool_calls_at_once() {
 
 #[test]
 fn p32_an_endless_loop_of_tools_ends() {
-    let fake = Fake::new("tool make_plan {\"entries\":[\"x\"]}\n---\nloop");
+    let fake = Fake::new("tool plan {\"entries\":[\"x\"]}\n---\nloop");
     let (mut agent, session) = fake.agent(CHAT).session();
     let (reply, _) = ask(&mut agent, &session, "Go.");
     assert_eq!(reply["result"]["stopReason"], "max_turn_requests");

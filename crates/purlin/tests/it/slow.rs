@@ -199,7 +199,7 @@ fn a_long_text_is_cut_between_characters() {
 fn what_a_tool_shows_is_cut_where_it_is_too_long() {
     let content = "line of text, \u{1} and é\n".repeat(100_000);
     let script = format!(
-        "model tool write_file {}\nmodel tool read_file {{\"path\":\"/w/a\"}}\nmodel text \"done\"",
+        "model tool read {{\"filePath\":\"/w/b\"}}\nmodel tool write {}\nmodel text \"done\"",
         json!({ "path": "/w/b", "content": content })
     );
     let (mut agent, session) = Agent::playing(&script).with_files().session();

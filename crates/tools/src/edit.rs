@@ -1,0 +1,165 @@
+//! `edit`: replaces one piece of a file by another.
+
+use std::sync::Arc;
+
+use engine::ports::{Intent, Output, ToolCx, ToolError};
+use engine::words::{Location, ToolKind};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::change::{self, Change};
+use crate::diff::{diff, first_line};
+use crate::error::Error;
+use crate::files::{Files, Use, edit_access};
+use crate::matching::{self, Miss};
+use crate::placeholder;
+use crate::scope::Target;
+use crate::text::Text;
+use crate::tool::{Tool, flag};
+
+#[derive(Deserialize)]
+pub(crate) struct Input {
+    #[serde(rename = "filePath", alias = "file_path", alias = "path", alias = "file")]
+    path: String,
+    #[serde(
+        rename = "oldString",
+        alias = "old_string",
+        alias = "old_str",
+        alias = "old_text",
+        alias = "oldText"
+    )]
+    old: String,
+    #[serde(
+        rename = "newString",
+        alias = "new_string",
+        alias = "new_str",
+        alias = "new_text",
+        alias = "newText"
+    )]
+    new: String,
+    #[serde(default, rename = "replaceAll", alias = "replace_all", deserialize_with = "flag")]
+    all: bool,
+}
+
+/// The tool.
+pub(crate) struct Edit(pub(crate) Arc<Files>);
+
+pub(crate) struct Plan {
+    change: Change,
+    done: String,
+}
+
+impl Tool for Edit {
+    const NAME: &'static str = "edit";
+    const KIND: ToolKind = ToolKind::Edit;
+    const DESCRIPTION: &'static str = "
+Replaces `oldString` by `newString` in a file. The file must have been read first. `oldString` must be in the file exactly
+once, indentation included and without line numbers: give as many lines around it as that takes, or set `replaceAll`.
+Write all of the new text: nothing such as \"rest of the code\". An empty `oldString` makes a new file.";
+
+    type Input = Input;
+    type Plan = Plan;
+
+    fn fields() -> (Value, &'static [&'static str]) {
+        let fields = json!({
+            "filePath": { "type": "string", "description": "The file, absolute or from the working folder" },
+            "oldString": { "type": "string", "description": "The text to replace" },
+            "newString": { "type": "string", "description": "The text to put in its place" },
+            "replaceAll": { "type": "boolean", "description": "Replace every place, not one" },
+        });
+        (fields, &["filePath", "oldString", "newString"])
+    }
+
+    async fn plan(&self, cx: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
+        let target = self.0.locate(&input.path)?;
+        if input.old == input.new {
+            return Err(ToolError::Model("oldString and newString are the same".to_owned()));
+        }
+        let old = cx.or_cancelled(self.0.read_for_change(cx.editor, &target)).await??;
+        let (text, body, count) = match &old {
+            None if input.old.is_empty() => (None, input.new.clone(), 0),
+            None => return Err(Error::NotFound(target.name().to_owned()).into()),
+            Some(bytes) => {
+                let (text, body, count) = self.change(&target, bytes, &input)?;
+                (Some(text), body, count)
+            }
+        };
+        let before = text.as_ref().map(|text| text.body.as_str());
+        check_placeholder(&input.new, before.unwrap_or(""))?;
+        let line = before.map(|before| first_line(before, &body));
+        let intent = Intent {
+            title: format!("Edit {}", target.name()),
+            content: diff(target.path(), before, &body),
+            locations: vec![Location { path: target.path().to_owned(), line }],
+            access: edit_access(&target),
+        };
+        let done = match (count, line) {
+            (0, _) => format!("{} is new", target.name()),
+            (1, Some(line)) => format!("{} is changed at line {line}", target.name()),
+            _ => format!("{} is changed at {count} places", target.name()),
+        };
+        let new = text.map_or_else(|| body.clone().into_bytes(), |text| text.encode(&body));
+        Ok((intent, Plan { change: Change { target, old, new: Some(new) }, done }))
+    }
+
+    async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
+        change::make(&self.0, cx, plan.change).await?;
+        Ok(Output { text: plan.done, content: None })
+    }
+}
+
+impl Edit {
+    /// Makes the new text of a file that is there. Returns the old text, the new body and how many places changed.
+    fn change(
+        &self,
+        target: &Target,
+        bytes: &[u8],
+        input: &Input,
+    ) -> Result<(Text, String, usize), ToolError> {
+        let name = target.name();
+        self.0.check_seen(target, bytes, Use::Edit)?;
+        let text = Text::decode(bytes.to_vec())
+            .map_err(|(_, why)| Error::NotText { name: name.to_owned(), why })?;
+        if input.old.is_empty() {
+            let why = format!("{name} is there already; give the text to replace, or use `write`");
+            return Err(ToolError::Model(why));
+        }
+        let found = matching::replace(&text.body, &input.old, &input.new, input.all);
+        let (body, count) = found.map_err(|miss| ToolError::Model(explain(name, &miss)))?;
+        if body == text.body {
+            return Err(ToolError::Model(format!("this would change nothing in {name}")));
+        }
+        Ok((text, body, count))
+    }
+}
+
+/// Refuses text that stands for other text.
+pub(crate) fn check_placeholder(new: &str, before: &str) -> Result<(), ToolError> {
+    match placeholder::find(new, before) {
+        None => Ok(()),
+        Some(line) => Err(ToolError::Model(format!(
+            "the new text has `{line}`, which would replace real text: write all of it out, or edit a smaller piece"
+        ))),
+    }
+}
+
+fn explain(name: &str, miss: &Miss) -> String {
+    let list = |lines: &[usize]| {
+        let shown: Vec<String> = lines.iter().take(10).map(usize::to_string).collect();
+        shown.join(", ")
+    };
+    match miss {
+        Miss::NotFound(like) if like.is_empty() => {
+            format!("oldString is not in {name}; read the file again and copy the text as it is")
+        }
+        Miss::NotFound(like) => format!(
+            "oldString is not in {name}, although it begins like line {}; read that part and copy it as it is",
+            list(like)
+        ),
+        Miss::Ambiguous(lines) => format!(
+            "oldString is in {name} {} times (lines {}); add lines around it so that one place is left, or set replaceAll",
+            lines.len(),
+            list(lines)
+        ),
+    }
+}

@@ -1,0 +1,323 @@
+//! The files of a session: through the client where it offers that, else on the disk; and what the model has seen.
+//!
+//! Inside the session's folders a client that offers reads is asked for them, because it knows unsaved changes; so with
+//! writes. Places outside are none of its business and are reached on the disk alone.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use engine::permission::{Access, Decision};
+use engine::ports::{Editor, EditorError};
+use sha2::{Digest, Sha256};
+
+use crate::error::Error;
+use crate::scope::{Scope, Target};
+use crate::{disk, secret};
+
+/// The files of one session.
+#[derive(Debug)]
+pub struct Files {
+    scope: Scope,
+    /// What the model was shown of each file, by hash. Held only to look and to note, never across an await.
+    seen: Mutex<HashMap<PathBuf, Vec<Seen>>>,
+    /// The client answered that it has no such method, although it had announced it.
+    has_no_reads: AtomicBool,
+    has_no_writes: AtomicBool,
+}
+
+/// Something that the model was shown of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    /// First line and number of lines; `None` for the whole file.
+    part: Option<Part>,
+    hash: [u8; 32],
+}
+
+/// Some lines of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// The first of them, counting from 1.
+    pub(crate) line: u32,
+    pub(crate) limit: Option<u32>,
+}
+
+impl Part {
+    /// Cuts the lines out of a text.
+    pub(crate) fn of(self, body: &str) -> &str {
+        let skipped = usize::try_from(self.line.saturating_sub(1)).unwrap_or(usize::MAX);
+        let taken = self.limit.and_then(|limit| usize::try_from(limit).ok());
+        let mut ends = body.split_inclusive('\n').scan(0, |end, line| {
+            *end += line.len();
+            Some(*end)
+        });
+        let start = match skipped {
+            0 => 0,
+            skipped => ends.nth(skipped - 1).unwrap_or(body.len()),
+        };
+        let end = match taken {
+            None => body.len(),
+            Some(0) => start,
+            Some(taken) => ends.nth(taken - 1).unwrap_or(body.len()),
+        };
+        &body[start..end]
+    }
+}
+
+impl Part {
+    /// Returns the part, or nothing if what came of it is shorter than it could be: then it is the whole file.
+    pub(crate) fn unless_whole(self, text: &str) -> Option<Part> {
+        let lines = u32::try_from(text.lines().count()).unwrap_or(u32::MAX);
+        let is_whole = self.line == 1 && self.limit.is_none_or(|limit| lines < limit);
+        (!is_whole).then_some(self)
+    }
+}
+
+/// What the model is going to do with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Change a part of it.
+    Edit,
+    /// Replace or remove all of it.
+    Overwrite,
+}
+
+impl Files {
+    /// Makes the files of a session with these folders.
+    #[must_use]
+    pub fn new(scope: Scope) -> Files {
+        Files {
+            scope,
+            seen: Mutex::default(),
+            has_no_reads: AtomicBool::new(false),
+            has_no_writes: AtomicBool::new(false),
+        }
+    }
+
+    /// Finds the place that a path means.
+    pub(crate) fn locate(&self, spelling: &str) -> Result<Target, Error> {
+        Ok(self.scope.locate(spelling)?)
+    }
+
+    fn reads_through(&self, editor: &dyn Editor, target: &Target) -> bool {
+        editor.offers().read && target.is_inside() && !self.has_no_reads.load(Ordering::Relaxed)
+    }
+
+    fn writes_through(&self, editor: &dyn Editor, target: &Target) -> bool {
+        editor.offers().write && target.is_inside() && !self.has_no_writes.load(Ordering::Relaxed)
+    }
+
+    /// Reads a file whole, unsaved changes included; `None` if there is none.
+    pub(crate) async fn read(
+        &self,
+        editor: &dyn Editor,
+        target: &Target,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        if self.reads_through(editor, target)
+            && let Some(text) = self.ask_client(editor, target, None).await?
+        {
+            return Ok(text.map(String::into_bytes));
+        }
+        let target = target.clone();
+        on_a_thread(move || disk::read(&target)).await
+    }
+
+    /// Reads a file that is going to be changed; `None` if there is none, whatever the client calls that.
+    pub(crate) async fn read_for_change(
+        &self,
+        editor: &dyn Editor,
+        target: &Target,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        match self.read(editor, target).await {
+            // Not every client has a code for it.
+            Err(Error::Editor(EditorError::Refused(why))) => {
+                let place = target.clone();
+                match on_a_thread(move || disk::look(&place)).await? {
+                    None => Ok(None),
+                    Some(_) => Err(EditorError::Refused(why).into()),
+                }
+            }
+            read => read,
+        }
+    }
+
+    /// Reads some lines through the client; `None` if it does not offer that.
+    pub(crate) async fn read_part(
+        &self,
+        editor: &dyn Editor,
+        target: &Target,
+        part: Part,
+    ) -> Result<Option<Option<String>>, Error> {
+        if !self.reads_through(editor, target) {
+            return Ok(None);
+        }
+        self.ask_client(editor, target, Some(part)).await
+    }
+
+    /// Asks the client for a file: `None` if it cannot be asked after all, then `None` if there is no such file.
+    async fn ask_client(
+        &self,
+        editor: &dyn Editor,
+        target: &Target,
+        part: Option<Part>,
+    ) -> Result<Option<Option<String>>, Error> {
+        // A client may wait for ever on a pipe; what is no file is not asked for.
+        let place = target.clone();
+        on_a_thread(move || disk::look(&place)).await?;
+        let (line, limit) = (part.map(|part| part.line), part.and_then(|part| part.limit));
+        match editor.read_text_file(target.path().to_owned(), line, limit).await {
+            Ok(text) => Ok(Some(Some(text))),
+            Err(EditorError::FileNotFound(_)) => Ok(Some(None)),
+            Err(EditorError::NotOffered(_)) => {
+                self.has_no_reads.store(true, Ordering::Relaxed);
+                Ok(None)
+            }
+            Err(err) => Err(err.into()),
+        }
+    }
+
+    /// Makes a file hold `new` where it holds `old`; `None` stands for no file. `change` is the only caller.
+    pub(crate) async fn write(
+        &self,
+        editor: &dyn Editor,
+        target: &Target,
+        old: Option<Vec<u8>>,
+        new: Option<Vec<u8>>,
+    ) -> Result<(), Error> {
+        let changed = || Error::Changed(target.name().to_owned());
+        if self.read_for_change(editor, target).await? != old {
+            return Err(changed());
+        }
+        if let Some(bytes) = &new
+            && self.writes_through(editor, target)
+            && let Ok(text) = std::str::from_utf8(bytes)
+        {
+            match editor.write_text_file(target.path().to_owned(), text.to_owned()).await {
+                Err(EditorError::NotOffered(_)) => {
+                    self.has_no_writes.store(true, Ordering::Relaxed);
+                }
+                done => return Ok(done?),
+            }
+        }
+        let is_buffer = self.reads_through(editor, target);
+        let place = target.clone();
+        on_a_thread(move || disk::replace(&place, old.as_deref(), new.as_deref())).await.map_err(
+            |err| match err {
+                // The client's text is the one that was compared, and the disk has another.
+                Error::Changed(name) if is_buffer => Error::Unsaved(name),
+                err => err,
+            },
+        )
+    }
+
+    /// Notes what the model was shown of a file.
+    pub(crate) fn note(&self, target: &Target, part: Option<Part>, shown: &[u8]) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = seen.entry(target.real()).or_default();
+        match part {
+            None => entry.clear(),
+            Some(_) if entry.len() >= MAX_PARTS => drop(entry.remove(0)),
+            Some(_) => entry.retain(|seen| seen.part != part),
+        }
+        entry.push(Seen { part, hash: hash_of(part, shown) });
+    }
+
+    /// Forgets a file that is gone.
+    pub(crate) fn forget(&self, target: &Target) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(&target.real());
+    }
+
+    /// Checks that the model has seen the file as it is now.
+    pub(crate) fn check_seen(
+        &self,
+        target: &Target,
+        now: &[u8],
+        purpose: Use,
+    ) -> Result<(), Error> {
+        let name = || target.name().to_owned();
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = seen.get(&target.real()).map_or(&[][..], Vec::as_slice);
+        let Some(last) = seen.last() else {
+            return Err(Error::Unread(name()));
+        };
+        if purpose == Use::Overwrite
+            && last.part.is_some()
+            && seen.iter().all(|seen| seen.part.is_some())
+        {
+            return Err(Error::PartlyRead(name()));
+        }
+        let body = String::from_utf8_lossy(now);
+        let is_as_seen = seen.iter().all(|seen| match seen.part {
+            None => seen.hash == hash(now),
+            Some(part) => seen.hash == hash_of(seen.part, part.of(&body).as_bytes()),
+        });
+        if is_as_seen { Ok(()) } else { Err(Error::Changed(name())) }
+    }
+}
+
+/// How many parts of one file are remembered.
+const MAX_PARTS: usize = 64;
+
+/// Clients do not agree on whether a part ends with its last line's ending.
+fn hash_of(part: Option<Part>, shown: &[u8]) -> [u8; 32] {
+    let end = match part {
+        None => shown,
+        Some(_) => shown.trim_ascii_end(),
+    };
+    hash(end)
+}
+
+fn hash(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// Does work that blocks where it holds nobody up.
+pub(crate) async fn on_a_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(err) => Err(Error::Io { name: "the disk".to_owned(), source: err.into() }),
+    }
+}
+
+/// What reading a place needs leave for: nothing inside the folders but secrets, the folder outside.
+pub(crate) fn read_access(target: &Target) -> Vec<Access> {
+    let mut access = outside(target, Use::Edit).into_iter().collect::<Vec<_>>();
+    access.push(if secret::is_secret(target.path()) {
+        Access::ask("read", target.name())
+    } else {
+        Access::allow("read", target.name())
+    });
+    access
+}
+
+/// What changing a file needs leave for: the file, and outside the folders that very place.
+pub(crate) fn edit_access(target: &Target) -> Vec<Access> {
+    let mut access = outside(target, Use::Overwrite).into_iter().collect::<Vec<_>>();
+    access.push(Access { always: Some(edit_rule(target)), ..Access::ask("edit", target.name()) });
+    access
+}
+
+/// Leave for a place outside: to read, all of its folder is asked for; to write, the place alone.
+fn outside(target: &Target, purpose: Use) -> Option<Access> {
+    if target.is_inside() {
+        return None;
+    }
+    let folder = target.path().parent().unwrap_or(target.path());
+    let rule = match purpose {
+        Use::Edit => folder.join("*").to_string_lossy().into_owned(),
+        Use::Overwrite => target.name().to_owned(),
+    };
+    let ask = Access::ask("external_directory", target.path().to_string_lossy());
+    Some(Access { always: Some(rule), default: Decision::Ask, ..ask })
+}
+
+/// The rule that "always" is kept as: the part of the project that the file is in, or the file where it is in none.
+fn edit_rule(target: &Target) -> String {
+    match target.name().split_once('/') {
+        Some((first, _)) if target.is_inside() && !first.is_empty() => format!("{first}/**"),
+        _ => target.name().to_owned(),
+    }
+}

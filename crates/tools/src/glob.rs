@@ -1,0 +1,110 @@
+//! `glob`: finds files by their names.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use engine::ports::{Intent, Output, ToolCx, ToolError};
+use engine::words::{Location, ToolKind};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::files::{Files, on_a_thread};
+use crate::scope::Target;
+use crate::text::escape;
+use crate::tool::{Tool, fenced, shown};
+use crate::walk::{Stop, only, place, search_access, walk};
+
+/// Files shown at most.
+const MAX: usize = 200;
+
+#[derive(Deserialize)]
+pub(crate) struct Input {
+    #[serde(alias = "glob", alias = "glob_pattern")]
+    pattern: String,
+    #[serde(default, alias = "dir", alias = "directory")]
+    path: Option<String>,
+}
+
+/// The tool.
+pub(crate) struct Glob(pub(crate) Arc<Files>);
+
+pub(crate) struct Plan {
+    target: Target,
+    pattern: String,
+}
+
+impl Tool for Glob {
+    const NAME: &'static str = "glob";
+    const KIND: ToolKind = ToolKind::Search;
+    const DESCRIPTION: &'static str = "
+Finds files whose path fits a glob such as `*.rs`, `src/**/*.ts` or `**/test_*.py`, the last changed first. What git ignores
+is left out.";
+
+    type Input = Input;
+    type Plan = Plan;
+
+    fn fields() -> (Value, &'static [&'static str]) {
+        let fields = json!({
+            "pattern": { "type": "string", "description": "The glob; one without `/` fits at every depth" },
+            "path": { "type": "string", "description": "The folder to look in, the working folder if not given" },
+        });
+        (fields, &["pattern"])
+    }
+
+    async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
+        let (target, kind) = place(&self.0, input.path.as_deref())?;
+        let place =
+            if target.name() == "." { String::new() } else { format!(" in {}", target.name()) };
+        let intent = Intent {
+            title: format!("Find {}{place}", input.pattern),
+            locations: vec![Location { path: target.path().to_owned(), line: None }],
+            access: search_access(Self::NAME, &input.pattern, &target, kind),
+            content: Vec::new(),
+        };
+        Ok((intent, Plan { target, pattern: input.pattern }))
+    }
+
+    async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
+        let stop = Stop::default();
+        let flag = stop.flag();
+        let work = on_a_thread(move || {
+            let folder = plan.target.real();
+            let globs = only(&folder, std::slice::from_ref(&plan.pattern));
+            let globs = globs.map_err(|err| Error::Pattern(err.to_string()))?;
+            let mut walk = walk(&folder);
+            walk.overrides(globs);
+            let mut found = Vec::new();
+            for entry in walk.build().flatten() {
+                if flag.load(Ordering::Relaxed) {
+                    break;
+                }
+                if entry.file_type().is_some_and(|kind| kind.is_file()) {
+                    let changed = entry.metadata().ok().and_then(|data| data.modified().ok());
+                    let below = entry.path().strip_prefix(&folder).unwrap_or(entry.path());
+                    let name = plan.target.below(below).name().to_owned();
+                    found.push((changed.unwrap_or(SystemTime::UNIX_EPOCH), name));
+                }
+            }
+            found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+            Ok(found)
+        });
+        let found = cx.or_cancelled(work).await??;
+        drop(stop);
+        if found.is_empty() {
+            return Ok(shown("(no file fits)".to_owned()));
+        }
+        let mut text = String::new();
+        for (_, name) in found.iter().take(MAX) {
+            text.push_str(&escape(name.as_bytes()));
+            text.push('\n');
+        }
+        let mut output = shown(fenced(&text));
+        if found.len() > MAX {
+            text.push_str(&format!("({} more; use a narrower pattern)", found.len() - MAX));
+        }
+        output.text = text;
+        Ok(output)
+    }
+}

@@ -1,0 +1,267 @@
+//! `grep`: finds text in files, with ripgrep's own engine.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use engine::ports::{Intent, Output, ToolCx, ToolError};
+use engine::words::{Location, ToolKind};
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{
+    BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
+};
+use ignore::WalkState;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::files::{Files, on_a_thread};
+use crate::scope::{Kind, Target};
+use crate::secret;
+use crate::text::escape;
+use crate::tool::{Tool, fenced, flag, number, shown};
+use crate::walk::{Stop, only, place, search_access, walk};
+
+/// Lines shown at most, matches and those around them.
+const MAX_SHOWN: usize = 250;
+/// Lines found before the search stops.
+const MAX_FOUND: usize = 5000;
+/// Bytes of a line that are shown.
+const MAX_LINE: usize = 400;
+/// Memory for one line of a file; files with longer ones are left out.
+const MAX_MEMORY: usize = 16 * 1024 * 1024;
+
+#[derive(Deserialize)]
+pub(crate) struct Input {
+    #[serde(alias = "query", alias = "regex")]
+    pattern: String,
+    #[serde(default, alias = "dir", alias = "directory")]
+    path: Option<String>,
+    #[serde(default, alias = "glob", alias = "include_pattern")]
+    include: Option<String>,
+    #[serde(
+        default,
+        rename = "ignoreCase",
+        alias = "-i",
+        alias = "ignore_case",
+        deserialize_with = "flag"
+    )]
+    ignore_case: bool,
+    #[serde(default, alias = "-C", deserialize_with = "number")]
+    context: Option<u32>,
+}
+
+/// The tool.
+pub(crate) struct Grep(pub(crate) Arc<Files>);
+
+pub(crate) struct Plan {
+    target: Target,
+    kind: Kind,
+    matcher: RegexMatcher,
+    include: Vec<String>,
+    context: usize,
+}
+
+impl Tool for Grep {
+    const NAME: &'static str = "grep";
+    const KIND: ToolKind = ToolKind::Search;
+    const DESCRIPTION: &'static str = "
+Finds lines that fit a regular expression (Rust's syntax, as in ripgrep) in all files of a folder, or in one file. What git
+ignores, binary files and files with secrets are left out.";
+
+    type Input = Input;
+    type Plan = Plan;
+
+    fn fields() -> (Value, &'static [&'static str]) {
+        let fields = json!({
+            "pattern": { "type": "string", "description": "The regular expression" },
+            "path": { "type": "string", "description": "The folder or file to search, the working folder if not given" },
+            "include": { "type": "string", "description": "Only files that fit this glob, such as `*.rs` or `*.{ts,tsx}`" },
+            "ignoreCase": { "type": "boolean", "description": "Take capital and small letters as the same" },
+            "context": { "type": "integer", "description": "Lines to show around each match" },
+        });
+        (fields, &["pattern"])
+    }
+
+    async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
+        let (target, kind) = place(&self.0, input.path.as_deref())?;
+        let matcher = RegexMatcherBuilder::new()
+            .case_insensitive(input.ignore_case)
+            .line_terminator(Some(b'\n'))
+            .build(&input.pattern)
+            .map_err(|err| Error::Pattern(err.to_string()))?;
+        let place =
+            if target.name() == "." { String::new() } else { format!(" in {}", target.name()) };
+        let of = input.include.as_ref().map_or(String::new(), |include| format!(" ({include})"));
+        let intent = Intent {
+            title: format!("Search {}{place}{of}", input.pattern),
+            locations: vec![Location { path: target.path().to_owned(), line: None }],
+            access: search_access(Self::NAME, &input.pattern, &target, kind),
+            content: Vec::new(),
+        };
+        let context = usize::try_from(input.context.unwrap_or(0).min(20)).unwrap_or(0);
+        let include = input.include.into_iter().collect();
+        Ok((intent, Plan { target, kind, matcher, include, context }))
+    }
+
+    async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
+        let stop = Stop::default();
+        let flag = stop.flag();
+        let found = cx.or_cancelled(on_a_thread(move || search(&plan, &flag))).await??;
+        drop(stop);
+        Ok(print(&found))
+    }
+}
+
+/// The lines found in one file.
+#[derive(Debug)]
+struct Hits {
+    name: String,
+    lines: Vec<Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    number: u64,
+    is_match: bool,
+    text: String,
+}
+
+fn search(plan: &Plan, stop: &AtomicBool) -> Result<Vec<Hits>, Error> {
+    let count = AtomicUsize::new(0);
+    let searcher = SearcherBuilder::new()
+        .line_number(true)
+        .before_context(plan.context)
+        .after_context(plan.context)
+        .binary_detection(BinaryDetection::quit(0))
+        .heap_limit(Some(MAX_MEMORY))
+        .build();
+    if plan.kind == Kind::File {
+        let mut searcher = searcher;
+        let lines = search_file(plan, &mut searcher, &plan.target, &count);
+        return Ok(vec![Hits { name: plan.target.name().to_owned(), lines }]);
+    }
+    let folder = plan.target.real();
+    let globs = only(&folder, &plan.include).map_err(|err| Error::Pattern(err.to_string()))?;
+    let mut walk = walk(&folder);
+    walk.overrides(globs).threads(threads());
+    let found = Mutex::new(Vec::new());
+    walk.build_parallel().run(|| {
+        let mut searcher = searcher.clone();
+        let (found, count, folder) = (&found, &count, &folder);
+        Box::new(move |entry| {
+            if stop.load(Ordering::Relaxed) || count.load(Ordering::Relaxed) >= MAX_FOUND {
+                return WalkState::Quit;
+            }
+            let Ok(entry) = entry else {
+                return WalkState::Continue;
+            };
+            if !entry.file_type().is_some_and(|kind| kind.is_file())
+                || secret::is_secret(Path::new(entry.file_name()))
+            {
+                return WalkState::Continue;
+            }
+            let below = entry.path().strip_prefix(folder).unwrap_or(entry.path());
+            let target = plan.target.below(below);
+            let lines = search_file(plan, &mut searcher, &target, count);
+            if !lines.is_empty() {
+                let hits = Hits { name: target.name().to_owned(), lines };
+                found.lock().unwrap_or_else(PoisonError::into_inner).push(hits);
+            }
+            WalkState::Continue
+        })
+    });
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get().min(12))
+}
+
+/// Searches one file. A file that cannot be read, or stops being one, has nothing to show.
+fn search_file(
+    plan: &Plan,
+    searcher: &mut Searcher,
+    target: &Target,
+    count: &AtomicUsize,
+) -> Vec<Line> {
+    let mut found = Found { lines: Vec::new(), count };
+    // Opened as every other file is: a link that took its place is not followed.
+    let Ok(file) = target.open_file() else {
+        return Vec::new();
+    };
+    match searcher.search_file(&plan.matcher, &file, &mut found) {
+        Ok(()) | Err(_) => found.lines,
+    }
+}
+
+/// Collects what the searcher finds in one file.
+struct Found<'a> {
+    lines: Vec<Line>,
+    count: &'a AtomicUsize,
+}
+
+impl Found<'_> {
+    fn push(&mut self, number: Option<u64>, is_match: bool, bytes: &[u8]) -> bool {
+        let end = bytes.len().min(MAX_LINE);
+        let mut text = escape(bytes[..end].trim_ascii_end());
+        if bytes.len() > MAX_LINE {
+            text.push_str(" …");
+        }
+        self.lines.push(Line { number: number.unwrap_or(0), is_match, text });
+        self.count.fetch_add(1, Ordering::Relaxed) < MAX_FOUND
+    }
+}
+
+impl Sink for Found<'_> {
+    type Error = std::io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, Self::Error> {
+        Ok(self.push(found.line_number(), true, found.bytes()))
+    }
+
+    fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> Result<bool, Self::Error> {
+        match line.kind() {
+            SinkContextKind::Before | SinkContextKind::After => {
+                Ok(self.push(line.line_number(), false, line.bytes()))
+            }
+            SinkContextKind::Other => Ok(true),
+        }
+    }
+}
+
+fn print(found: &[Hits]) -> Output {
+    let matches: usize =
+        found.iter().flat_map(|hits| &hits.lines).filter(|line| line.is_match).count();
+    if matches == 0 {
+        return shown("(no line fits)".to_owned());
+    }
+    let mut text = String::new();
+    let mut printed = 0;
+    for hits in found.iter().filter(|hits| !hits.lines.is_empty()) {
+        if printed >= MAX_SHOWN {
+            break;
+        }
+        text.push_str(&escape(hits.name.as_bytes()));
+        text.push('\n');
+        for line in hits.lines.iter().take(MAX_SHOWN - printed) {
+            let mark = if line.is_match { ':' } else { '-' };
+            text.push_str(&format!("  {}{mark} {}\n", line.number, line.text));
+            printed += 1;
+        }
+    }
+    let mut output = shown(fenced(&text));
+    let all: usize = found.iter().map(|hits| hits.lines.len()).sum();
+    if all >= MAX_FOUND {
+        text.push_str("(there are more than could be counted; use a narrower pattern)");
+    } else if all > printed {
+        text.push_str(&format!(
+            "({matches} matches; {} lines more; use a narrower pattern)",
+            all - printed
+        ));
+    }
+    output.text = text;
+    output
+}

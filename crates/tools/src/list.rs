@@ -1,0 +1,116 @@
+//! `list`: shows what is in a folder.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use engine::ports::{Intent, Output, ToolCx, ToolError};
+use engine::words::{Location, ToolKind};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::files::{Files, on_a_thread};
+use crate::scope::{Kind, Target};
+use crate::text::escape;
+use crate::tool::{Tool, fenced, number, shown};
+use crate::walk::{Stop, only, place, search_access, walk};
+
+/// Entries shown at most.
+const MAX: usize = 500;
+
+#[derive(Deserialize)]
+pub(crate) struct Input {
+    #[serde(default, alias = "dir", alias = "directory", alias = "dirPath", alias = "dir_path")]
+    path: Option<String>,
+    #[serde(default, deserialize_with = "number")]
+    depth: Option<u32>,
+    #[serde(default)]
+    ignore: Vec<String>,
+}
+
+/// The tool.
+pub(crate) struct List(pub(crate) Arc<Files>);
+
+pub(crate) struct Plan {
+    target: Target,
+    depth: usize,
+    ignore: Vec<String>,
+}
+
+impl Tool for List {
+    const NAME: &'static str = "list";
+    const KIND: ToolKind = ToolKind::Search;
+    const DESCRIPTION: &'static str = "
+Lists a folder: files, and folders with a `/` at the end. What git ignores is left out. To find files by name use `glob`, by
+content `grep`.";
+
+    type Input = Input;
+    type Plan = Plan;
+
+    fn fields() -> (Value, &'static [&'static str]) {
+        let fields = json!({
+            "path": { "type": "string", "description": "The folder, the working folder if not given" },
+            "depth": { "type": "integer", "description": "How many levels to show, 1 if not given" },
+            "ignore": { "type": "array", "items": { "type": "string" }, "description": "Globs to leave out" },
+        });
+        (fields, &[])
+    }
+
+    async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
+        let (target, kind) = place(&self.0, input.path.as_deref())?;
+        if kind != Kind::Folder {
+            let why = format!("{} is a file; use `read` to see it", target.name());
+            return Err(ToolError::Model(why));
+        }
+        let intent = Intent {
+            title: format!("List {}", target.name()),
+            locations: vec![Location { path: target.path().to_owned(), line: None }],
+            access: search_access(Self::NAME, target.name(), &target, kind),
+            content: Vec::new(),
+        };
+        let depth = usize::try_from(input.depth.unwrap_or(1).clamp(1, 16)).unwrap_or(1);
+        Ok((intent, Plan { target, depth, ignore: input.ignore }))
+    }
+
+    async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
+        let stop = Stop::default();
+        let flag = stop.flag();
+        let work = on_a_thread(move || {
+            let folder = plan.target.real();
+            let globs: Vec<String> = plan.ignore.iter().map(|glob| format!("!{glob}")).collect();
+            let globs = only(&folder, &globs);
+            let globs = globs.map_err(|err| Error::Pattern(err.to_string()))?;
+            let mut walk = walk(&folder);
+            walk.max_depth(Some(plan.depth)).overrides(globs);
+            let mut names = Vec::new();
+            for entry in walk.build().skip(1).flatten() {
+                if flag.load(Ordering::Relaxed) || names.len() > 100 * MAX {
+                    break;
+                }
+                let below = entry.path().strip_prefix(&folder).unwrap_or(entry.path());
+                let mut name = escape(below.as_os_str().as_encoded_bytes());
+                if entry.file_type().is_some_and(|kind| kind.is_dir()) {
+                    name.push('/');
+                }
+                names.push(name);
+            }
+            names.sort();
+            Ok(names)
+        });
+        let names = cx.or_cancelled(work).await??;
+        drop(stop);
+        if names.is_empty() {
+            return Ok(shown("(nothing in it, or nothing that git does not ignore)".to_owned()));
+        }
+        let mut text = names.iter().take(MAX).fold(String::new(), |text, name| text + name + "\n");
+        let mut output = shown(fenced(&text));
+        if names.len() > MAX {
+            text.push_str(&format!(
+                "({} more; look into the folders one by one)",
+                names.len() - MAX
+            ));
+        }
+        output.text = text;
+        Ok(output)
+    }
+}

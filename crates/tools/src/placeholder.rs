@@ -1,0 +1,125 @@
+//! Text that stands for text: "rest of the code", "... existing code ...". Written to a file it would delete what it
+//! stands for, so it is refused.
+
+/// Words that stand for code that is not there.
+const PHRASES: [&str; 24] = [
+    "rest of",
+    "remaining code",
+    "remaining methods",
+    "remaining functions",
+    "remainder of",
+    "existing code",
+    "existing implementation",
+    "existing content",
+    "existing methods",
+    "existing functions",
+    "existing imports",
+    "previous code",
+    "other code",
+    "other methods",
+    "other functions",
+    "unchanged",
+    "same as before",
+    "same as above",
+    "no changes",
+    "stays the same",
+    "remains the same",
+    "omitted for brevity",
+    "code omitted",
+    "code continues",
+];
+
+/// Those that say it also without dots, at the start of a comment.
+const STARTS: [&str; 5] =
+    ["rest of", "remaining code", "remainder of", "existing code", "previous code"];
+
+/// What comments begin with.
+const LEADERS: [&str; 8] = ["//", "/*", "<!--", "{/*", "--", "#", ";", "%"];
+
+/// Finds a line of `new` that stands for other text and was not in the file before.
+pub(crate) fn find<'a>(new: &'a str, before: &str) -> Option<&'a str> {
+    let mut lines = new.lines().filter(|line| stands_for_text(line));
+    lines.find(|line| !before.lines().any(|old| old.trim() == line.trim())).map(str::trim)
+}
+
+fn stands_for_text(line: &str) -> bool {
+    let line = line.trim();
+    let leader = LEADERS.iter().find(|leader| line.starts_with(**leader));
+    let body = leader.map_or(line, |leader| &line[leader.len()..]);
+    let body = body.trim_matches(|c: char| c.is_whitespace() || "*/-}>#(){[]".contains(c));
+    let words = body.trim_matches(['.', '…', ' ', '(', ')', '[', ']']).to_lowercase();
+    let has_dots = ["...", "…"].iter().any(|dots| body.starts_with(dots) || body.ends_with(dots));
+    let says_so = |phrase: &&str| words.contains(phrase);
+    if has_dots {
+        // Prose may end in dots; a stand-in is short and has little else in it.
+        return words.len() <= 60 && PHRASES.iter().any(|phrase| says_so(&phrase));
+    }
+    leader.is_some()
+        && words.len() <= 40
+        && STARTS.iter().any(|phrase| words.starts_with(phrase))
+        && is_about_code(&words)
+}
+
+fn is_about_code(words: &str) -> bool {
+    [
+        "code",
+        "file",
+        "function",
+        "method",
+        "class",
+        "implementation",
+        "content",
+        "module",
+        "component",
+    ]
+    .iter()
+    .any(|what| words.contains(what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stand_ins_are_found() {
+        let stand_ins = [
+            "// ... existing code ...",
+            "    # ... rest of the file unchanged ...",
+            "// rest of the code",
+            "/* ... rest of implementation ... */",
+            "<!-- ... existing content ... -->",
+            "... rest of the code ...",
+            "{/* ... existing code ... */}",
+            "// … other methods …",
+            "-- rest of the function",
+            "// existing code here",
+            "# (rest of the code remains the same ...)",
+            "[... code omitted for brevity ...]",
+        ];
+        for line in stand_ins {
+            let text = format!("fn a() {{\n{line}\n}}\n");
+            assert_eq!(find(&text, ""), Some(line.trim()), "{line}");
+            assert_eq!(find(&text, &text), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn ordinary_text_is_not() {
+        let ordinary = [
+            "let rest = rest_of(code);",
+            "// The rest of the arguments is handed to nextest as it is.",
+            "...",
+            "def f(*args): ...",
+            "let all = [..., existing];",
+            "# Unchanged files are not rebuilt",
+            "// Waits for the rest of the line to come, which may take a while, as clients may be slow...",
+            "print(\"loading...\")",
+            "The existing code of conduct applies.",
+            "match x { .. }",
+            "",
+        ];
+        for line in ordinary {
+            assert_eq!(find(line, ""), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! `read`: shows the model a text file, or a part of it.
+
+use std::sync::Arc;
+
+use engine::ports::{Intent, Output, ToolCx, ToolError};
+use engine::words::{Block, Location, ToolContent, ToolKind};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::files::{Files, Part, read_access};
+use crate::scope::Target;
+use crate::text::{Text, escape};
+use crate::tool::{Tool, fenced, number};
+
+/// Lines shown where no limit is given.
+const LINES: u32 = 2000;
+/// Bytes shown at most; the rest can be asked for.
+const MAX_SHOWN: usize = 128 * 1024;
+/// Characters of a line that are shown.
+const MAX_LINE: usize = 2000;
+
+#[derive(Deserialize)]
+pub(crate) struct Input {
+    #[serde(rename = "filePath", alias = "file_path", alias = "path", alias = "file")]
+    path: String,
+    #[serde(default, alias = "line", alias = "start_line", deserialize_with = "number")]
+    offset: Option<u32>,
+    #[serde(default, alias = "lines", deserialize_with = "number")]
+    limit: Option<u32>,
+}
+
+/// The tool.
+pub(crate) struct Read(pub(crate) Arc<Files>);
+
+pub(crate) struct Plan {
+    target: Target,
+    /// Whether the model asked for a part.
+    is_part: bool,
+    part: Part,
+}
+
+impl Tool for Read {
+    const NAME: &'static str = "read";
+    const KIND: ToolKind = ToolKind::Read;
+    const DESCRIPTION: &'static str = "
+Reads a text file, with line numbers. Shows at most 2000 lines; use `offset` and `limit` for other parts. Unsaved changes in
+the user's editor are seen. A file must be read before it is changed.";
+
+    type Input = Input;
+    type Plan = Plan;
+
+    fn fields() -> (Value, &'static [&'static str]) {
+        let fields = json!({
+            "filePath": { "type": "string", "description": "The file, absolute or from the working folder" },
+            "offset": { "type": "integer", "description": "The first line to show, counting from 1" },
+            "limit": { "type": "integer", "description": "How many lines to show, 2000 if not given" },
+        });
+        (fields, &["filePath"])
+    }
+
+    async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
+        let target = self.0.locate(&input.path)?;
+        let is_part = input.offset.is_some() || input.limit.is_some();
+        let part = Part { line: input.offset.unwrap_or(1).max(1), limit: input.limit };
+        let title = match (input.offset, input.limit) {
+            (None, None) => format!("Read {}", target.name()),
+            (_, None) => format!("Read {} from line {}", target.name(), part.line),
+            (_, Some(limit)) => {
+                let last = part.line.saturating_add(limit).saturating_sub(1);
+                format!("Read {} lines {}–{last}", target.name(), part.line)
+            }
+        };
+        let line = input.offset.map(|_| part.line);
+        let intent = Intent {
+            title,
+            locations: vec![Location { path: target.path().to_owned(), line }],
+            access: read_access(&target),
+            content: Vec::new(),
+        };
+        Ok((intent, Plan { target, is_part, part }))
+    }
+
+    async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
+        let Plan { target, is_part, part } = plan;
+        let missing = || Error::NotFound(target.name().to_owned());
+        if is_part {
+            let asked = Part { limit: part.limit.or(Some(LINES)), ..part };
+            let read = self.0.read_part(cx.editor, &target, asked);
+            if let Some(text) = cx.or_cancelled(read).await?? {
+                let text = text.ok_or_else(missing)?;
+                self.0.note(&target, asked.unless_whole(&text), text.as_bytes());
+                return Ok(show(&text, part.line, None));
+            }
+        }
+        let bytes = cx.or_cancelled(self.0.read(cx.editor, &target)).await??.ok_or_else(missing)?;
+        self.0.note(&target, None, &bytes);
+        let (body, note) = match Text::decode(bytes) {
+            Ok(text) => (text.body, None),
+            Err((bytes, why)) => (escape(&bytes), Some(why)),
+        };
+        let lines = u32::try_from(body.lines().count()).unwrap_or(u32::MAX);
+        if part.line > lines.max(1) {
+            let why =
+                format!("{} has {lines} lines, so there is no line {}", target.name(), part.line);
+            return Err(ToolError::Model(why));
+        }
+        let shown = Part { limit: part.limit.or(Some(LINES)), ..part }.of(&body);
+        let mut output = show(shown, part.line, Some(lines));
+        if let Some(why) = note {
+            output.text.push_str(&format!(
+                "\n(not text: {why}; bytes are shown as \\xNN, and the file cannot be edited)"
+            ));
+        }
+        Ok(output)
+    }
+}
+
+/// Numbers the lines for the model; the user sees them plain.
+fn show(part: &str, first: u32, all: Option<u32>) -> Output {
+    let mut text = String::with_capacity(part.len() + part.len() / 4);
+    let mut next = first;
+    for line in part.lines() {
+        if text.len() > MAX_SHOWN {
+            break;
+        }
+        let cut = line.char_indices().nth(MAX_LINE).map_or(line, |(at, _)| &line[..at]);
+        let more = if cut.len() < line.len() { " …" } else { "" };
+        text.push_str(&format!("{next:>6}\t{cut}{more}\n"));
+        next = next.saturating_add(1);
+    }
+    let was_cut = usize::try_from(next - first).unwrap_or(usize::MAX) < part.lines().count();
+    match all {
+        _ if part.is_empty() && first == 1 => text.push_str("(the file is empty)"),
+        Some(all) if next <= all => {
+            text.push_str(&format!(
+                "(lines {first} to {} of {all}; use `offset` for more)",
+                next - 1
+            ));
+        }
+        None if was_cut => text.push_str(&format!("(cut after line {})", next - 1)),
+        Some(_) | None => {}
+    }
+    let shown = &part[..part.floor_char_boundary(MAX_SHOWN)];
+    let content = Some(vec![ToolContent::Block(Block::Text(fenced(shown)))]);
+    Output { text, content }
+}

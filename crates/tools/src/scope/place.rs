@@ -1,0 +1,178 @@
+//! Opening the place that was decided on, and no other.
+//!
+//! The kernel is asked to refuse every link on the way (`openat2` with `RESOLVE_BENEATH`, `NO_SYMLINKS`,
+//! `NO_MAGICLINKS`); where it cannot, the path is walked name by name without following any. So a link that is put there
+//! between the decision and the use leads to an error, never to another file.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, open, openat, statat};
+
+use super::Target;
+
+#[cfg(target_os = "linux")]
+const HANDLE: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const HANDLE: OFlags = OFlags::RDONLY;
+
+/// What is at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Folder,
+    /// A pipe, a socket or a device: opening it could wait for ever, or do something.
+    Special(&'static str),
+}
+
+/// What can be told of a place without opening it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    pub(crate) kind: Kind,
+    pub(crate) bytes: u64,
+    /// By how many names the file is known.
+    pub(crate) names: u64,
+    pub(crate) mode: Mode,
+    pub(crate) owner: (u32, u32),
+}
+
+impl Look {
+    fn of(stat: &Stat) -> Look {
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Folder,
+            FileType::Fifo => Kind::Special("a pipe"),
+            FileType::Socket => Kind::Special("a socket"),
+            FileType::Symlink => Kind::Special("a link"),
+            _ => Kind::Special("a device"),
+        };
+        Look {
+            kind,
+            bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            names: u64::from(stat.st_nlink),
+            mode: Mode::from_raw_mode(stat.st_mode) & Mode::from_raw_mode(0o7777),
+            owner: (stat.st_uid, stat.st_gid),
+        }
+    }
+}
+
+impl Target {
+    /// Looks at the place without opening it; `None` if nothing is there.
+    pub(crate) fn look(&self) -> io::Result<Option<Look>> {
+        let root = match self.root.handle() {
+            Err(err) if is_missing(&err) => return Ok(None),
+            handle => handle?,
+        };
+        match open_beneath(root.as_fd(), &self.relative, HANDLE, Mode::empty()) {
+            Ok(found) => Ok(Some(Look::of(&fstat(&found)?))),
+            Err(err) if is_missing(&err) => Ok(None),
+            Err(err) => Err(err),
+        }
+    }
+
+    /// Opens the file for reading. The caller has looked that it is one; this looks again.
+    pub(crate) fn open_file(&self) -> io::Result<File> {
+        self.open_with(OFlags::RDONLY)
+    }
+
+    /// Opens the file to change it where it is.
+    pub(crate) fn open_in_place(&self) -> io::Result<File> {
+        self.open_with(OFlags::RDWR)
+    }
+
+    fn open_with(&self, access: OFlags) -> io::Result<File> {
+        let root = self.root.handle()?;
+        // Not blocking, in case a pipe took the file's place since somebody looked.
+        let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = open_beneath(root.as_fd(), &self.relative, flags, Mode::empty())?;
+        if Look::of(&fstat(&file)?).kind != Kind::File {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
+        }
+        Ok(File::from(file))
+    }
+
+    /// Opens the folder that the place is in, and returns the place's name in it. Makes missing folders if asked to.
+    pub(crate) fn open_parent(&self, make: bool) -> io::Result<(OwnedFd, &OsStr)> {
+        let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "this is a folder");
+        let name = self.relative.file_name().ok_or_else(no_name)?;
+        let parent = self.relative.parent().unwrap_or(Path::new(""));
+        let root = self.root.handle()?;
+        let flags = HANDLE | OFlags::DIRECTORY;
+        match open_beneath(root.as_fd(), parent, flags, Mode::empty()) {
+            Err(err) if make && is_missing(&err) => Ok((make_folders(root.as_fd(), parent)?, name)),
+            folder => Ok((folder?, name)),
+        }
+    }
+}
+
+/// Opens a folder by its real path: a link in it is an error.
+pub(super) fn open_folder(real: &Path) -> io::Result<OwnedFd> {
+    let top = open("/", HANDLE | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let below = real.strip_prefix("/").unwrap_or(real);
+    open_beneath(top.as_fd(), below, HANDLE | OFlags::DIRECTORY, Mode::empty())
+}
+
+/// Tells whether the path still names the open folder.
+pub(super) fn is_still_at(handle: &OwnedFd, real: &Path) -> bool {
+    let now = statat(rustix::fs::CWD, real, AtFlags::SYMLINK_NOFOLLOW);
+    matches!((fstat(handle), now), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
+}
+
+fn is_missing(err: &io::Error) -> bool {
+    matches!(err.kind(), io::ErrorKind::NotFound)
+}
+
+fn open_beneath(
+    root: BorrowedFd<'_>,
+    relative: &Path,
+    flags: OFlags,
+    mode: Mode,
+) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{ResolveFlags, openat2};
+        use rustix::io::Errno;
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        match openat2(root, relative, flags, mode, resolve) {
+            // Old kernels do not know it, some sandboxes do not allow it.
+            Err(Errno::NOSYS | Errno::PERM) => {}
+            done => return Ok(done?),
+        }
+    }
+    walk(root, relative, flags, mode)
+}
+
+/// Opens name by name and follows no link.
+fn walk(root: BorrowedFd<'_>, relative: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    let step = HANDLE | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let (parent, name) = (relative.parent(), relative.file_name());
+    let Some(name) = name else {
+        return Ok(openat(root, ".", flags, mode)?);
+    };
+    let mut folder = openat(root, ".", step, Mode::empty())?;
+    for component in parent.unwrap_or(Path::new("")).components() {
+        folder = openat(&folder, component.as_os_str(), step, Mode::empty())?;
+    }
+    Ok(openat(&folder, name, flags, mode)?)
+}
+
+/// Makes the folders that are missing, name by name, and opens the last.
+fn make_folders(root: BorrowedFd<'_>, relative: &Path) -> io::Result<OwnedFd> {
+    let step = HANDLE | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut folder = openat(root, ".", step, Mode::empty())?;
+    for component in relative.components() {
+        let name = component.as_os_str();
+        match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(err) => return Err(err.into()),
+        }
+        folder = openat(&folder, name, step, Mode::empty())?;
+    }
+    Ok(folder)
+}

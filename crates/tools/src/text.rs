@@ -1,0 +1,150 @@
+//! Text and its bytes: what encoding a file has, so that a change keeps it.
+//!
+//! UTF-8 with or without a byte order mark, and UTF-16 with one, are text. All else is kept as it is, or refused.
+
+/// The text of a file, and how it is written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Text {
+    /// Without the byte order mark.
+    pub(crate) body: String,
+    encoding: Encoding,
+    has_mark: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    Utf8,
+    Utf16Little,
+    Utf16Big,
+}
+
+const MARK: &[u8] = &[0xef, 0xbb, 0xbf];
+
+impl Text {
+    /// Reads bytes as text, or gives them back and says why they are none.
+    pub(crate) fn decode(bytes: Vec<u8>) -> Result<Text, (Vec<u8>, &'static str)> {
+        let wide = match bytes.as_slice() {
+            [0xff, 0xfe, rest @ ..] => {
+                Some((Encoding::Utf16Little, utf16(rest, u16::from_le_bytes)))
+            }
+            [0xfe, 0xff, rest @ ..] => Some((Encoding::Utf16Big, utf16(rest, u16::from_be_bytes))),
+            _ => None,
+        };
+        if let Some((encoding, body)) = wide {
+            let body = body.map_err(|why| (bytes, why))?;
+            return Ok(Text { body, encoding, has_mark: true });
+        }
+        let has_mark = bytes.starts_with(MARK);
+        let body = String::from_utf8(bytes).map_err(|err| (err.into_bytes(), "it is not UTF-8"))?;
+        if body.contains('\0') {
+            return Err((body.into_bytes(), "it has NUL characters"));
+        }
+        let body = if has_mark { body[MARK.len()..].to_owned() } else { body };
+        Ok(Text { body, encoding: Encoding::Utf8, has_mark })
+    }
+
+    /// Writes another body in the same encoding.
+    pub(crate) fn encode(&self, body: &str) -> Vec<u8> {
+        let mark = if self.has_mark { "\u{feff}" } else { "" };
+        let units = mark.encode_utf16().chain(body.encode_utf16());
+        match self.encoding {
+            Encoding::Utf8 => [mark.as_bytes(), body.as_bytes()].concat(),
+            Encoding::Utf16Little => units.flat_map(u16::to_le_bytes).collect(),
+            Encoding::Utf16Big => units.flat_map(u16::to_be_bytes).collect(),
+        }
+    }
+}
+
+fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, &'static str> {
+    let pairs = bytes.chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return Err("it is cut UTF-16");
+    }
+    let units: Vec<u16> =
+        pairs.filter_map(|pair| <[u8; 2]>::try_from(pair).ok()).map(unit).collect();
+    let body = String::from_utf16(&units).map_err(|_| "it is broken UTF-16")?;
+    if body.contains('\0') { Err("it has NUL characters") } else { Ok(body) }
+}
+
+/// Shows bytes that are no text: what is readable as it is, the rest as `\xNN`.
+pub(crate) fn escape(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\0'..='\u{8}' | '\u{b}'..='\u{1f}' if character != '\r' => {
+                    out.push_str(&format!("\\x{:02x}", u32::from(character)));
+                }
+                _ => out.push(character),
+            }
+        }
+        for byte in chunk.invalid() {
+            out.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    out
+}
+
+/// How the lines of a text end, mostly.
+pub(crate) fn usual_ending(body: &str) -> &'static str {
+    let all = body.matches('\n').count();
+    let with_return = body.matches("\r\n").count();
+    if with_return * 2 > all { "\r\n" } else { "\n" }
+}
+
+/// Gives all lines the same ending.
+pub(crate) fn with_ending(body: &str, ending: &str) -> String {
+    let plain = if body.contains("\r\n") { body.replace("\r\n", "\n") } else { body.to_owned() };
+    if ending == "\n" { plain } else { plain.replace('\n', ending) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    // R: F01, F02, F03, F08
+    #[test]
+    fn what_is_no_text_is_told_and_never_guessed() {
+        let refused = [
+            (&b"caf\xe9"[..], "it is not UTF-8"),
+            (b"a\0b", "it has NUL characters"),
+            (&[0xff, 0xfe, 0x41], "it is cut UTF-16"),
+            (&[0xff, 0xfe, 0x00, 0xd8], "it is broken UTF-16"),
+        ];
+        for (bytes, why) in refused {
+            assert_eq!(Text::decode(bytes.to_vec()), Err((bytes.to_vec(), why)));
+        }
+        assert_eq!(Text::decode(vec![0xef, 0xbb, 0xbf, b'a']).unwrap().body, "a");
+        assert_eq!(Text::decode(vec![0xfe, 0xff, 0x00, b'a']).unwrap().body, "a");
+        assert_eq!(escape(b"a\xff\x1b\r\n\0"), "a\\xff\\x1b\r\n\\x00");
+    }
+
+    #[test]
+    fn most_lines_decide_how_new_ones_end() {
+        assert_eq!(usual_ending("a\r\nb\r\nc\n"), "\r\n");
+        assert_eq!(usual_ending("a\nb"), "\n");
+        assert_eq!(usual_ending(""), "\n");
+        assert_eq!(with_ending("a\r\nb\n", "\r\n"), "a\r\nb\r\n");
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_that_are_text_come_back(bytes in any::<Vec<u8>>()) {
+            if let Ok(text) = Text::decode(bytes.clone()) {
+                prop_assert_eq!(text.encode(&text.body), bytes);
+            }
+        }
+
+        #[test]
+        fn text_survives_every_encoding(body in "[^\0\u{feff}]*") {
+            for mark in [&[][..], MARK] {
+                let bytes = [mark, body.as_bytes()].concat();
+                prop_assert_eq!(&Text::decode(bytes).unwrap().body, &body);
+            }
+            let wide = Text { body: body.clone(), encoding: Encoding::Utf16Big, has_mark: true };
+            prop_assert_eq!(Text::decode(wide.encode(&body)).unwrap(), wide);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The shape that all tools share: typed input, a plan that says what will be done, the work itself.
+//!
+//! A call is planned before anybody is asked: paths are resolved, files are read, diffs are made. What runs afterwards is
+//! that plan, so nothing can happen that was not shown.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
+use engine::words::{Block, ToolCallId, ToolContent, ToolKind};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error as _};
+use serde_json::{Value, json};
+
+/// A tool with typed input.
+pub(crate) trait Tool: Send + Sync + 'static {
+    /// What models call it.
+    const NAME: &'static str;
+    /// What kind of work it does.
+    const KIND: ToolKind;
+    /// What models are told of it.
+    const DESCRIPTION: &'static str;
+
+    /// The input. Field names are those that models know; other common spellings are aliases.
+    type Input: DeserializeOwned + Send;
+    /// What was decided before anybody was asked.
+    type Plan: Send;
+
+    /// Returns the fields of the input as JSON schemas, and the names of those that must be there.
+    fn fields() -> (Value, &'static [&'static str]);
+
+    /// Decides what the call would do. Changes nothing.
+    fn plan(
+        &self,
+        cx: &ToolCx<'_>,
+        input: Self::Input,
+    ) -> impl Future<Output = Result<(Intent, Self::Plan), ToolError>> + Send;
+
+    /// Does what was planned.
+    fn run(
+        &self,
+        cx: &ToolCx<'_>,
+        plan: Self::Plan,
+    ) -> impl Future<Output = Result<Output, ToolError>> + Send;
+}
+
+/// Makes a typed tool usable as any tool.
+pub(crate) fn shaped<T: Tool>(tool: T) -> Arc<dyn AnyTool> {
+    let (properties, required) = T::fields();
+    let schema = json!({ "type": "object", "properties": properties, "required": required });
+    let spec = ToolSpec {
+        name: T::NAME.to_owned(),
+        description: T::DESCRIPTION.trim().to_owned(),
+        schema,
+    };
+    Arc::new(Shaped { tool, spec: Arc::new(spec), planned: Mutex::default() })
+}
+
+struct Shaped<T: Tool> {
+    tool: T,
+    spec: Arc<ToolSpec>,
+    /// Calls that were announced and did not run yet; the oldest go when there are too many, such as refused ones.
+    planned: Mutex<Vec<(ToolCallId, Result<T::Plan, ToolError>)>>,
+}
+
+/// How many announced calls are remembered.
+const MAX_PLANNED: usize = 8;
+
+impl<T: Tool> AnyTool for Shaped<T> {
+    fn spec(&self) -> Arc<ToolSpec> {
+        Arc::clone(&self.spec)
+    }
+
+    fn kind(&self) -> ToolKind {
+        T::KIND
+    }
+
+    fn intent<'a>(
+        &'a self,
+        cx: &'a ToolCx<'a>,
+        input: &'a Value,
+    ) -> BoxFuture<'a, Result<Intent, ToolError>> {
+        async move {
+            let planned = self.tool.plan(cx, parse::<T>(input)?).await;
+            let (mut intent, plan) = match planned {
+                Ok((intent, plan)) => (intent, Ok(plan)),
+                Err(err) => (Intent { title: title_of::<T>(input), ..Intent::default() }, Err(err)),
+            };
+            intent.title = visible(&intent.title);
+            let mut planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+            if planned.len() >= MAX_PLANNED {
+                drop(planned.remove(0));
+            }
+            planned.push((cx.id.clone(), plan));
+            Ok(intent)
+        }
+        .boxed()
+    }
+
+    fn run<'a>(
+        &'a self,
+        cx: &'a ToolCx<'a>,
+        _: &'a Value,
+    ) -> BoxFuture<'a, Result<Output, ToolError>> {
+        async move {
+            let plan = {
+                let mut planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+                let at = planned.iter().position(|(id, _)| id == cx.id);
+                at.map(|at| planned.remove(at).1)
+            };
+            let Some(plan) = plan else {
+                return Err(ToolError::Model("this call was not announced; try again".to_owned()));
+            };
+            self.tool.run(cx, plan?).await
+        }
+        .boxed()
+    }
+}
+
+/// Makes a title for a call that cannot be done, from what it was asked to do.
+fn title_of<T: Tool>(input: &Value) -> String {
+    let subject = ["filePath", "file_path", "path", "pattern", "url", "question"]
+        .iter()
+        .find_map(|field| input[field].as_str());
+    let mut name = T::NAME.to_owned();
+    name[..1].make_ascii_uppercase();
+    match subject {
+        Some(subject) => format!("{name} {subject}"),
+        None => name,
+    }
+}
+
+fn parse<T: Tool>(input: &Value) -> Result<T::Input, ToolError> {
+    if !input.is_object() {
+        return Err(ToolError::Model("the input is not a JSON object".to_owned()));
+    }
+    T::Input::deserialize(input)
+        .map_err(|err| ToolError::Model(format!("the input of `{}` does not fit: {err}", T::NAME)))
+}
+
+/// Makes an output that shows the user what the model is told.
+pub(crate) fn shown(text: String) -> Output {
+    Output { content: Some(vec![ToolContent::Block(Block::Text(text.clone()))]), text }
+}
+
+/// Fences code, so that clients that read Markdown show it as it is.
+pub(crate) fn fenced(text: &str) -> String {
+    let mut longest = 2;
+    let mut run = 0;
+    for character in text.chars() {
+        run = if character == '`' { run + 1 } else { 0 };
+        longest = longest.max(run);
+    }
+    let fence = "`".repeat(longest + 1);
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    format!("{fence}\n{text}{end}{fence}")
+}
+
+/// Makes characters visible that could hide or change what a person reads.
+pub(crate) fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        let hides = matches!(character,
+            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+        if character.is_control() || hides {
+            out.extend(character.escape_default());
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}
+
+/// Reads a number that may be written as text, as some models do.
+pub(crate) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let value = Option::<Value>::deserialize(from)?;
+    let number = match &value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Number(number)) => number.as_f64(),
+        Some(Value::String(text)) => text.trim().parse().ok(),
+        Some(_) => None,
+    };
+    match number {
+        Some(number) if (0.0..=f64::from(u32::MAX)).contains(&number) && number.fract() == 0.0 =>
+        {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "whole, and compared with both ends"
+            )]
+            Ok(Some(number as u32))
+        }
+        _ => Err(D::Error::custom("a whole number is expected")),
+    }
+}
+
+/// Reads a yes or no that may be written as text, as some models do.
+pub(crate) fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    match Option::<Value>::deserialize(from)? {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(flag)) => Ok(flag),
+        Some(Value::String(text)) if text == "true" => Ok(true),
+        Some(Value::String(text)) if text == "false" => Ok(false),
+        Some(_) => Err(D::Error::custom("`true` or `false` is expected")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_characters_are_shown() {
+        assert_eq!(visible("a\nb\u{202e}c\u{1b}[2Jé"), "a\\nb\\u{202e}c\\u{1b}[2Jé");
+    }
+
+    #[test]
+    fn a_fence_is_longer_than_what_it_holds() {
+        assert_eq!(fenced("a"), "```\na\n```");
+        assert_eq!(fenced("```\n"), "````\n```\n````");
+    }
+}

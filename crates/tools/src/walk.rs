@@ -1,0 +1,72 @@
+//! Walking a folder as `rg` does: what git ignores is left out, links are not followed, `.git` is not entered.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use engine::permission::Access;
+use ignore::WalkBuilder;
+use ignore::overrides::{Override, OverrideBuilder};
+
+use crate::error::Error;
+use crate::files::{Files, read_access};
+use crate::scope::{Kind, Target};
+
+/// Makes a walk of a folder. Hidden files are part of it.
+pub(crate) fn walk(folder: &Path) -> WalkBuilder {
+    let mut walk = WalkBuilder::new(folder);
+    walk.hidden(false).require_git(false).follow_links(false);
+    walk.filter_entry(|entry| entry.depth() == 0 || entry.file_name() != ".git");
+    walk
+}
+
+/// Reads a glob as git reads a line of `.gitignore`: `*.rs` fits at every depth, `src/**` from the top.
+pub(crate) fn only(folder: &Path, globs: &[String]) -> Result<Override, ignore::Error> {
+    let mut only = OverrideBuilder::new(folder);
+    for glob in globs {
+        only.add(glob)?;
+    }
+    only.build()
+}
+
+/// Finds the place to search, the working folder if none is named.
+pub(crate) fn place(files: &Files, path: Option<&str>) -> Result<(Target, Kind), Error> {
+    let target = files.locate(path.filter(|path| !path.is_empty()).unwrap_or("."))?;
+    let look = target.look().map_err(|err| Error::of(target.name(), err))?;
+    let kind =
+        look.map(|look| look.kind).ok_or_else(|| Error::NotFound(target.name().to_owned()))?;
+    match kind {
+        Kind::Special(what) => Err(Error::Special { name: target.name().to_owned(), what }),
+        Kind::File | Kind::Folder => Ok((target, kind)),
+    }
+}
+
+/// What searching a place needs leave for: the tool for what it is asked, and the place where that is outside.
+pub(crate) fn search_access(tool: &str, subject: &str, target: &Target, kind: Kind) -> Vec<Access> {
+    let mut access = vec![Access::allow(tool, subject)];
+    if kind == Kind::File {
+        access.extend(read_access(target));
+    } else if !target.is_inside() {
+        // All of the folder is asked for, not the folder that it is in.
+        let path = target.path().join("*").to_string_lossy().into_owned();
+        access.push(Access::ask("external_directory", path));
+    }
+    access
+}
+
+/// Tells a walk on another thread to stop when nobody waits for it any more.
+#[derive(Debug, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Returns what the walk looks at.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

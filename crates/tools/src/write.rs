@@ -1,0 +1,81 @@
+//! `write`: makes a file, or replaces all of it.
+
+use std::sync::Arc;
+
+use engine::ports::{Intent, Output, ToolCx, ToolError};
+use engine::words::{Location, ToolKind};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::change::{self, Change};
+use crate::diff::diff;
+use crate::edit::check_placeholder;
+use crate::error::Error;
+use crate::files::{Files, Use, edit_access};
+use crate::text::{Text, usual_ending, with_ending};
+use crate::tool::Tool;
+
+#[derive(Deserialize)]
+pub(crate) struct Input {
+    #[serde(rename = "filePath", alias = "file_path", alias = "path", alias = "file")]
+    path: String,
+    #[serde(alias = "contents", alias = "text", alias = "file_text")]
+    content: String,
+}
+
+/// The tool.
+pub(crate) struct Write(pub(crate) Arc<Files>);
+
+impl Tool for Write {
+    const NAME: &'static str = "write";
+    const KIND: ToolKind = ToolKind::Edit;
+    const DESCRIPTION: &'static str = "
+Makes a file with this content, folders included, or replaces all of a file that was read before. To change a part of a
+file, use `edit`. The content is all of the file: nothing such as \"rest of the code\".";
+
+    type Input = Input;
+    type Plan = Change;
+
+    fn fields() -> (Value, &'static [&'static str]) {
+        let fields = json!({
+            "filePath": { "type": "string", "description": "The file, absolute or from the working folder" },
+            "content": { "type": "string", "description": "All that the file will hold" },
+        });
+        (fields, &["filePath", "content"])
+    }
+
+    async fn plan(&self, cx: &ToolCx<'_>, input: Input) -> Result<(Intent, Change), ToolError> {
+        let target = self.0.locate(&input.path)?;
+        let old = cx.or_cancelled(self.0.read_for_change(cx.editor, &target)).await??;
+        let (before, body, new) = match &old {
+            None => (None, input.content.clone(), input.content.into_bytes()),
+            Some(bytes) => {
+                self.0.check_seen(&target, bytes, Use::Overwrite)?;
+                let text = Text::decode(bytes.clone())
+                    .map_err(|(_, why)| Error::NotText { name: target.name().to_owned(), why })?;
+                // The lines go on ending as they did; models write plain ones.
+                let body = with_ending(&input.content, usual_ending(&text.body));
+                let new = text.encode(&body);
+                (Some(text.body), body, new)
+            }
+        };
+        check_placeholder(&body, before.as_deref().unwrap_or(""))?;
+        let intent = Intent {
+            title: format!("Write {}", target.name()),
+            content: diff(target.path(), before.as_deref(), &body),
+            locations: vec![Location { path: target.path().to_owned(), line: None }],
+            access: edit_access(&target),
+        };
+        Ok((intent, Change { target, old, new: Some(new) }))
+    }
+
+    async fn run(&self, cx: &ToolCx<'_>, plan: Change) -> Result<Output, ToolError> {
+        let name = plan.target.name().to_owned();
+        let text = match &plan.old {
+            None => format!("{name} is new"),
+            Some(_) => format!("{name} is replaced"),
+        };
+        change::make(&self.0, cx, plan).await?;
+        Ok(Output { text, content: None })
+    }
+}
