@@ -98,7 +98,7 @@ fn swap(target: &Target, look: Look, old: &[u8], new: &[u8]) -> Result<(), Error
     if read(target)?.as_deref() != Some(old) {
         return Err(Error::Changed(target.name().to_owned()));
     }
-    let was_expected = beside.exchange_with(name, old).map_err(of)?;
+    let was_expected = beside.exchange_with(name, old, new).map_err(of)?;
     sync(&folder);
     if was_expected { Ok(()) } else { Err(Error::Changed(target.name().to_owned())) }
 }
@@ -136,6 +136,9 @@ fn sync(folder: &OwnedFd) {
         tracing::debug!("a folder could not be synced: {err}");
     }
 }
+
+/// How often a file is put back that somebody else goes on saving.
+const PUT_BACK: usize = 100;
 
 /// A file beside the one that is to be replaced. Goes away unless it is renamed.
 struct Beside<'a> {
@@ -184,8 +187,8 @@ impl<'a> Beside<'a> {
         Ok(())
     }
 
-    /// Takes the place of the file. Tells whether that file held `old`; if not, it is put back.
-    fn exchange_with(self, name: &OsStr, old: &[u8]) -> io::Result<bool> {
+    /// Takes the place of the file with `new`. Tells whether that file held `old`; if not, it is put back.
+    fn exchange_with(self, name: &OsStr, old: &[u8], new: &[u8]) -> io::Result<bool> {
         #[cfg(target_os = "linux")]
         {
             use rustix::fs::{RenameFlags, renameat_with};
@@ -200,7 +203,13 @@ impl<'a> Beside<'a> {
                     if self.holds(old)? {
                         return Ok(true);
                     }
-                    exchange()?;
+                    // Somebody saved it in between: that goes back, and whatever was saved since stays on top.
+                    for _ in 0..PUT_BACK {
+                        exchange()?;
+                        if self.holds(new)? {
+                            break;
+                        }
+                    }
                     return Ok(false);
                 }
             }
@@ -211,7 +220,10 @@ impl<'a> Beside<'a> {
 
     fn holds(&self, bytes: &[u8]) -> io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(openat(self.folder, &self.name, flags, Mode::empty())?);
+        let Ok(file) = openat(self.folder, &self.name, flags, Mode::empty()).map(File::from) else {
+            // A link, or gone: not the file that was there.
+            return Ok(false);
+        };
         Ok(file.metadata()?.is_file() && read_all(file, bytes.len() as u64)? == bytes)
     }
 

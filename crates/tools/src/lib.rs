@@ -3,12 +3,14 @@
 //! `tool` is the shape that all of them have; `scope` decides about paths, `files` reads, `change` changes. To add a
 //! tool, copy the nearest file and add it to [`all`].
 
+mod apply_patch;
 mod ask;
 mod change;
 mod diff;
 mod disk;
 mod edit;
 mod error;
+mod fetch;
 mod files;
 mod glob;
 mod grep;
@@ -39,9 +41,11 @@ pub fn all(files: &Arc<Files>) -> Vec<Arc<dyn AnyTool>> {
         shaped(read::Read(files())),
         shaped(write::Write(files())),
         shaped(edit::Edit(files())),
+        shaped(apply_patch::ApplyPatch(files())),
         shaped(list::List(files())),
         shaped(glob::Glob(files())),
         shaped(grep::Grep(files())),
+        shaped(fetch::Fetch),
         shaped(plan::Plan),
         shaped(ask::Ask),
     ]

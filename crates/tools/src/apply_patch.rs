@@ -1,0 +1,194 @@
+//! `apply_patch`: changes several files at once, in the envelope that models of OpenAI know.
+
+mod parse;
+
+use std::sync::Arc;
+
+use engine::ports::{Intent, Output, ToolCx, ToolError};
+use engine::words::{Location, ToolKind};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::change::{self, Change};
+use crate::diff::{diff, first_line};
+use crate::edit::check_placeholder;
+use crate::error::Error;
+use crate::files::{Files, Use, edit_access};
+use crate::scope::Target;
+use crate::text::Text;
+use crate::tool::Tool;
+use parse::{Hunk, Step};
+
+#[derive(Deserialize)]
+pub(crate) struct Input {
+    #[serde(rename = "patchText", alias = "patch_text", alias = "patch", alias = "input")]
+    patch: String,
+}
+
+/// The tool.
+pub(crate) struct ApplyPatch(pub(crate) Arc<Files>);
+
+impl Tool for ApplyPatch {
+    const NAME: &'static str = "apply_patch";
+    const KIND: ToolKind = ToolKind::Edit;
+    const DESCRIPTION: &'static str = "
+Changes files by a patch, all of it or nothing. Files that are changed or deleted must have been read. The form is:
+
+*** Begin Patch
+*** Add File: path
++each line of the new file
+*** Update File: path
+*** Move to: new path (only to move it)
+@@ a line above the change, such as a function's head (only if needed to find it)
+ a line that stays
+-a line that goes
++a line that comes
+*** Delete File: path
+*** End Patch";
+
+    type Input = Input;
+    type Plan = Vec<Change>;
+
+    fn fields() -> (Value, &'static [&'static str]) {
+        let fields = json!({
+            "patchText": { "type": "string", "description": "The patch, from `*** Begin Patch` to `*** End Patch`" },
+        });
+        (fields, &["patchText"])
+    }
+
+    async fn plan(
+        &self,
+        cx: &ToolCx<'_>,
+        input: Input,
+    ) -> Result<(Intent, Vec<Change>), ToolError> {
+        let steps = parse::parse(&input.patch).map_err(ToolError::Model)?;
+        let mut intent = Intent::default();
+        let mut changes: Vec<Change> = Vec::new();
+        for step in steps {
+            let made = self.plan_step(cx, step, &mut intent).await?;
+            for change in &made {
+                let is_known = |known: &Change| known.target.path() == change.target.path();
+                if changes.iter().any(is_known) {
+                    let why = format!("the patch changes {} twice", change.target.name());
+                    return Err(ToolError::Model(why));
+                }
+                intent.access.extend(edit_access(&change.target));
+            }
+            changes.extend(made);
+        }
+        let names: Vec<&str> = changes.iter().map(|change| change.target.name()).collect();
+        intent.title = match names.as_slice() {
+            [name] => format!("Patch {name}"),
+            [name, rest @ ..] => format!("Patch {name} and {} more", rest.len()),
+            [] => return Err(ToolError::Model("the patch changes nothing".to_owned())),
+        };
+        Ok((intent, changes))
+    }
+
+    async fn run(&self, cx: &ToolCx<'_>, changes: Vec<Change>) -> Result<Output, ToolError> {
+        let mut done: Vec<String> = Vec::new();
+        for change in changes {
+            let name = change.target.name().to_owned();
+            let what = match (&change.old, &change.new) {
+                (None, _) => "new",
+                (_, None) => "deleted",
+                _ => "changed",
+            };
+            if let Err(err) = change::make(&self.0, cx, change).await {
+                let before = if done.is_empty() { "nothing".to_owned() } else { done.join(", ") };
+                return match err {
+                    ToolError::Cancelled | ToolError::Broken(_) => Err(err),
+                    err => Err(ToolError::Model(format!("{err}; done before that: {before}"))),
+                };
+            }
+            done.push(format!("{name} is {what}"));
+        }
+        Ok(Output { text: done.join("\n"), content: None })
+    }
+}
+
+impl ApplyPatch {
+    /// Plans the changes of one step, and adds what it shows.
+    async fn plan_step(
+        &self,
+        cx: &ToolCx<'_>,
+        step: Step,
+        intent: &mut Intent,
+    ) -> Result<Vec<Change>, ToolError> {
+        match step {
+            Step::Add { path, content } => {
+                let (target, old) = self.find(cx, &path).await?;
+                if old.is_some() {
+                    let why = format!("{} is there already; update it instead", target.name());
+                    return Err(ToolError::Model(why));
+                }
+                check_placeholder(&content, "")?;
+                show(intent, &target, None, &content);
+                Ok(vec![Change { target, old: None, new: Some(content.into_bytes()) }])
+            }
+            Step::Delete { path } => {
+                let (target, old) = self.find(cx, &path).await?;
+                let bytes = old.ok_or_else(|| Error::NotFound(target.name().to_owned()))?;
+                self.0.check_seen(&target, &bytes, Use::Overwrite)?;
+                if let Ok(text) = Text::decode(bytes.clone()) {
+                    show(intent, &target, Some(&text.body), "");
+                }
+                Ok(vec![Change { target, old: Some(bytes), new: None }])
+            }
+            Step::Update { path, move_to, hunks } => {
+                self.plan_update(cx, &path, move_to.as_deref(), &hunks, intent).await
+            }
+        }
+    }
+
+    async fn plan_update(
+        &self,
+        cx: &ToolCx<'_>,
+        path: &str,
+        move_to: Option<&str>,
+        hunks: &[Hunk],
+        intent: &mut Intent,
+    ) -> Result<Vec<Change>, ToolError> {
+        let (target, old) = self.find(cx, path).await?;
+        let name = target.name().to_owned();
+        let bytes = old.ok_or_else(|| Error::NotFound(name.clone()))?;
+        self.0.check_seen(&target, &bytes, Use::Edit)?;
+        let text = Text::decode(bytes.clone())
+            .map_err(|(_, why)| Error::NotText { name: name.clone(), why })?;
+        let body = parse::apply(&text.body, hunks)
+            .map_err(|why| ToolError::Model(format!("the patch does not fit {name}: {why}")))?;
+        let added: Vec<&str> = hunks.iter().flat_map(Hunk::added).collect();
+        check_placeholder(&added.join("\n"), &text.body)?;
+        let new = text.encode(&body);
+        let Some(move_to) = move_to else {
+            show(intent, &target, Some(&text.body), &body);
+            return Ok(vec![Change { target, old: Some(bytes), new: Some(new) }]);
+        };
+        let (to, there) = self.find(cx, move_to).await?;
+        if there.is_some() {
+            return Err(ToolError::Model(format!("{} is there already", to.name())));
+        }
+        show(intent, &to, None, &body);
+        show(intent, &target, Some(&text.body), "");
+        Ok(vec![
+            Change { target: to, old: None, new: Some(new) },
+            Change { target, old: Some(bytes), new: None },
+        ])
+    }
+
+    async fn find(
+        &self,
+        cx: &ToolCx<'_>,
+        path: &str,
+    ) -> Result<(Target, Option<Vec<u8>>), ToolError> {
+        let target = self.0.locate(path)?;
+        let old = cx.or_cancelled(self.0.read_for_change(cx.editor, &target)).await??;
+        Ok((target, old))
+    }
+}
+
+fn show(intent: &mut Intent, target: &Target, old: Option<&str>, new: &str) {
+    let line = old.map(|old| first_line(old, new));
+    intent.content.extend(diff(target.path(), old, new));
+    intent.locations.push(Location { path: target.path().to_owned(), line });
+}

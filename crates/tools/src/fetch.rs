@@ -1,0 +1,252 @@
+//! `fetch`: gets a page or a document from the web, as text.
+//!
+//! Addresses are resolved once, before the user is asked, and the connection goes to those and no others. Addresses of
+//! this machine and of private networks need a rule of their own. A redirect to another host is not followed: the model may
+//! ask for it, and so will the user be.
+
+mod address;
+mod html;
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use engine::permission::{Access, Decision};
+use engine::ports::{Intent, Output, ToolCx, ToolError};
+use engine::words::ToolKind;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
+use reqwest::{Client, Response, Url, redirect};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::error::Error;
+use crate::files::on_a_thread;
+use crate::tool::{Tool, fenced, number, shown};
+
+/// Bytes that are read of a document, unpacked.
+const MAX_BODY: usize = 5 * 1024 * 1024;
+/// Bytes of text that the model gets.
+const MAX_TEXT: usize = 128 * 1024;
+/// Redirects that are followed on the same host.
+const MAX_REDIRECTS: usize = 5;
+const SECONDS: u32 = 30;
+const MAX_SECONDS: u32 = 120;
+
+#[derive(Deserialize)]
+pub(crate) struct Input {
+    #[serde(alias = "uri", alias = "address")]
+    url: String,
+    #[serde(default)]
+    format: Format,
+    #[serde(default, deserialize_with = "number")]
+    timeout: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    /// Text with Markdown's marks for headings, links and lists.
+    #[default]
+    #[serde(alias = "text")]
+    Markdown,
+    /// As it came.
+    Html,
+}
+
+/// The tool.
+pub(crate) struct Fetch;
+
+pub(crate) struct Plan {
+    url: Url,
+    addresses: Vec<SocketAddr>,
+    format: Format,
+    time: Duration,
+}
+
+impl Tool for Fetch {
+    const NAME: &'static str = "fetch";
+    const KIND: ToolKind = ToolKind::Fetch;
+    const DESCRIPTION: &'static str = "
+Gets a document from the web (http and https, GET) and returns its text. Pages come as Markdown. At most 5 MiB are read and
+128 KiB returned. A redirect to another host is reported, not followed.";
+
+    type Input = Input;
+    type Plan = Plan;
+
+    fn fields() -> (Value, &'static [&'static str]) {
+        let fields = json!({
+            "url": { "type": "string", "description": "The address, with http:// or https://" },
+            "format": { "type": "string", "enum": ["markdown", "html"], "description": "How pages are returned, markdown if not given" },
+            "timeout": { "type": "integer", "description": "Seconds it may take, 30 if not given, at most 120" },
+        });
+        (fields, &["url"])
+    }
+
+    async fn plan(&self, cx: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
+        let url = parse(&input.url)?;
+        let addresses = cx.or_cancelled(resolve(&url)).await??;
+        let mut access = vec![Access {
+            always: url.host_str().map(|host| format!("{}://{host}/*", url.scheme())),
+            ..Access::ask("webfetch", url.as_str())
+        }];
+        if let Some(private) = addresses.iter().find(|at| address::is_private(at.ip())) {
+            let subject = format!("{} ({})", url.host_str().unwrap_or(""), private.ip());
+            let no = Decision::Reject;
+            access.push(Access { default: no, ..Access::ask("webfetch_private", subject) });
+        }
+        let intent = Intent { title: format!("Fetch {url}"), access, ..Intent::default() };
+        let seconds = input.timeout.unwrap_or(SECONDS).clamp(1, MAX_SECONDS);
+        let time = Duration::from_secs(seconds.into());
+        Ok((intent, Plan { url, addresses, format: input.format, time }))
+    }
+
+    async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
+        let seconds = plan.time.as_secs();
+        let late = || ToolError::Model(format!("{} did not answer within {seconds} s", plan.url));
+        let text = cx.or_cancelled(timeout(plan.time, get(&plan))).await?;
+        let text = text.map_err(|_| late())??;
+        let mut output = shown(fenced(&text));
+        output.text = text;
+        Ok(output)
+    }
+}
+
+fn parse(text: &str) -> Result<Url, ToolError> {
+    let refuse = |why: &str| Err(ToolError::Model(format!("`{text}` cannot be fetched: {why}")));
+    match Url::parse(text) {
+        Err(err) => refuse(&err.to_string()),
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => refuse("only http and https can"),
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+            refuse("no user or password may be in it")
+        }
+        Ok(url) if url.host_str().is_none() => refuse("it names no host"),
+        Ok(url) => Ok(url),
+    }
+}
+
+/// Finds the addresses of a host. Nothing else is connected to.
+async fn resolve(url: &Url) -> Result<Vec<SocketAddr>, Error> {
+    let port = url.port_or_known_default().unwrap_or(80);
+    let host = url.host_str().unwrap_or("").trim_matches(['[', ']']).to_owned();
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    on_a_thread(move || {
+        let found = std::net::ToSocketAddrs::to_socket_addrs(&(host.as_str(), port));
+        let found: Vec<SocketAddr> =
+            found.map_err(|source| Error::Io { name: host, source })?.collect();
+        Ok(found)
+    })
+    .await
+}
+
+async fn get(plan: &Plan) -> Result<String, ToolError> {
+    let client = client(plan)?;
+    let mut url = plan.url.clone();
+    for _ in 0..=MAX_REDIRECTS {
+        let request = client.get(url.clone()).header(ACCEPT, "text/*, application/json, */*;q=0.5");
+        let response = request.send().await.map_err(|err| failed(&url, &err))?;
+        let Some(to) = redirect_of(&response) else {
+            return read(plan, &url, response).await;
+        };
+        let to = url.join(&to).map_err(|err| failed_with(&url, &err.to_string()))?;
+        let is_same = to.host_str() == url.host_str()
+            && to.port_or_known_default() == url.port_or_known_default()
+            && (to.scheme() == url.scheme() || to.scheme() == "https");
+        if !is_same {
+            let why = format!(
+                "{url} redirects to {to}, which is another place; fetch that if it is what you want"
+            );
+            return Err(ToolError::Model(why));
+        }
+        url = to;
+    }
+    Err(failed_with(&url, "it redirects too often"))
+}
+
+fn redirect_of(response: &Response) -> Option<String> {
+    let to = response.headers().get(LOCATION).filter(|_| response.status().is_redirection())?;
+    to.to_str().ok().map(str::to_owned)
+}
+
+fn client(plan: &Plan) -> Result<Client, ToolError> {
+    // Somebody else may have been first; any provider will do.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let mut builder = Client::builder()
+        .redirect(redirect::Policy::none())
+        .connect_timeout(Duration::from_secs(10))
+        .user_agent(concat!("purlin/", env!("CARGO_PKG_VERSION")));
+    if let Some(host) = plan.url.host_str() {
+        builder = builder.resolve_to_addrs(host, &plan.addresses);
+    }
+    if plan.addresses.iter().all(|at| address::is_private(at.ip())) {
+        // A proxy would look for it somewhere else.
+        builder = builder.no_proxy();
+    }
+    builder.build().map_err(|err| failed(&plan.url, &err))
+}
+
+async fn read(plan: &Plan, url: &Url, mut response: Response) -> Result<String, ToolError> {
+    let status = response.status();
+    if !status.is_success() {
+        return Err(failed_with(url, &format!("the server answered {status}")));
+    }
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.unwrap_or("text/plain").to_lowercase();
+    if !is_text(&kind) {
+        return Err(failed_with(url, &format!("it is no text but {kind}")));
+    }
+    let mut bytes = Vec::new();
+    let mut was_cut = false;
+    while let Some(piece) = response.chunk().await.map_err(|err| failed(url, &err))? {
+        let room = MAX_BODY - bytes.len();
+        bytes.extend_from_slice(&piece[..piece.len().min(room)]);
+        if piece.len() > room {
+            was_cut = true;
+            break;
+        }
+    }
+    let text = decode(&kind, &bytes);
+    let is_page = kind.contains("html") && plan.format == Format::Markdown;
+    let mut text = if is_page { html::to_markdown(&text, url) } else { text };
+    if text.len() > MAX_TEXT {
+        text.truncate(text.floor_char_boundary(MAX_TEXT));
+        was_cut = true;
+    }
+    if was_cut {
+        text.push_str("\n(cut here)");
+    }
+    Ok(text)
+}
+
+fn is_text(kind: &str) -> bool {
+    kind.starts_with("text/")
+        || ["json", "xml", "javascript", "yaml", "toml", "x-sh"]
+            .iter()
+            .any(|word| kind.contains(word))
+}
+
+fn decode(kind: &str, bytes: &[u8]) -> String {
+    let label = kind.split(';').find_map(|part| part.trim().strip_prefix("charset="));
+    let encoding = label
+        .and_then(|label| encoding_rs::Encoding::for_label(label.trim_matches('"').as_bytes()))
+        .unwrap_or(encoding_rs::UTF_8);
+    encoding.decode(bytes).0.into_owned()
+}
+
+fn failed(url: &Url, err: &reqwest::Error) -> ToolError {
+    let mut why = err.to_string();
+    let mut source = std::error::Error::source(err);
+    while let Some(err) = source {
+        why = err.to_string();
+        source = err.source();
+    }
+    failed_with(url, &why)
+}
+
+fn failed_with(url: &Url, why: &str) -> ToolError {
+    ToolError::Model(format!("{url} cannot be fetched: {why}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! Files through the client: where it offers them, and only there.
+
+use std::sync::atomic::Ordering;
+
+use engine::ports::Offers;
+use serde_json::json;
+
+use crate::desk::{Client, Desk, Outcome};
+
+// R: T1
+#[tokio::test]
+async fn unsaved_changes_are_read_and_writes_go_through_the_client() {
+    let desk = Desk::with(Client::with_files());
+    desk.put("a.txt", "saved\n");
+    desk.client.open(&desk.at("a.txt"), "unsaved\n");
+    let text = desk.call("read", json!({ "filePath": "a.txt" })).await.done();
+    assert!(text.contains("unsaved"), "{text}");
+    let edit = json!({ "filePath": "a.txt", "oldString": "unsaved", "newString": "changed" });
+    desk.call("edit", edit).await.done();
+    assert_eq!(desk.client.buffer(&desk.at("a.txt")).as_deref(), Some("changed\n"));
+    assert_eq!(desk.bytes("a.txt"), b"saved\n", "never both ways");
+    desk.call("write", json!({ "filePath": "new.txt", "content": "x" })).await.done();
+    assert_eq!(desk.client.buffer(&desk.at("new.txt")).as_deref(), Some("x"));
+    assert!(!desk.at("new.txt").exists());
+}
+
+// R: T1
+#[tokio::test]
+async fn a_client_that_offers_nothing_is_asked_for_nothing() {
+    let desk = Desk::new();
+    desk.put("a.txt", "one\n");
+    desk.call("read", json!({ "filePath": "a.txt" })).await.done();
+    let edit = json!({ "filePath": "a.txt", "oldString": "one", "newString": "two" });
+    desk.call("edit", edit).await.done();
+    assert_eq!(desk.bytes("a.txt"), b"two\n");
+    assert_eq!(desk.client.reads.load(Ordering::Relaxed), 0);
+    assert_eq!(desk.client.writes.load(Ordering::Relaxed), 0);
+}
+
+// R: C19
+#[tokio::test]
+async fn a_client_without_the_method_it_announced_is_asked_once() {
+    let desk = Desk::with(Client { lacks: true, ..Client::with_files() });
+    desk.put("a.txt", "one\n");
+    for _ in 0..3 {
+        desk.call("read", json!({ "filePath": "a.txt" })).await.done();
+    }
+    for (old, new) in [("one", "two"), ("two", "three")] {
+        let edit = json!({ "filePath": "a.txt", "oldString": old, "newString": new });
+        desk.call("edit", edit).await.done();
+    }
+    assert_eq!(desk.bytes("a.txt"), b"three\n");
+    assert_eq!(desk.client.reads.load(Ordering::Relaxed), 1);
+    assert_eq!(desk.client.writes.load(Ordering::Relaxed), 1);
+}
+
+// R: T1
+#[tokio::test]
+async fn unsaved_changes_are_not_written_over_behind_the_client() {
+    let offers = Offers { read: true, ..Offers::default() };
+    let desk = Desk::with(Client { offers, ..Client::default() });
+    desk.put("a.txt", "saved\n");
+    desk.client.open(&desk.at("a.txt"), "unsaved\n");
+    desk.call("read", json!({ "filePath": "a.txt" })).await.done();
+    let edit = json!({ "filePath": "a.txt", "oldString": "unsaved", "newString": "x" });
+    assert!(desk.call("edit", edit.clone()).await.failed().contains("unsaved changes"));
+    assert_eq!(desk.bytes("a.txt"), b"saved\n");
+    desk.put("a.txt", "unsaved\n");
+    desk.call("edit", edit).await.done();
+    assert_eq!(desk.bytes("a.txt"), b"x\n");
+}
+
+// R: T1
+#[tokio::test]
+async fn a_part_is_asked_for_as_a_part_and_guards_what_was_seen() {
+    let desk = Desk::with(Client::with_files());
+    let text: String = (1..=20).map(|line| format!("line {line}\n")).collect();
+    desk.client.open(&desk.at("a.txt"), &text);
+    let part = json!({ "filePath": "a.txt", "offset": 5, "limit": 3 });
+    let shown = desk.call("read", part).await.done();
+    assert_eq!(shown, "     5\tline 5\n     6\tline 6\n     7\tline 7\n");
+    // Elsewhere it may change, not where the model looked.
+    desk.client.open(&desk.at("a.txt"), &text.replace("line 20", "line twenty"));
+    let edit = json!({ "filePath": "a.txt", "oldString": "line 6\n", "newString": "" });
+    let over = json!({ "filePath": "a.txt", "content": "x" });
+    assert!(desk.call("write", over).await.failed().contains("in part only"));
+    desk.client.open(&desk.at("a.txt"), &text.replace("line 5", "line five"));
+    assert!(desk.call("edit", edit.clone()).await.failed().contains("changed since it was read"));
+    desk.client.open(&desk.at("a.txt"), &text);
+    desk.call("edit", edit).await.done();
+    assert_eq!(desk.client.buffer(&desk.at("a.txt")).unwrap(), text.replace("line 6\n", ""));
+}
+
+// R: T24, W19
+#[tokio::test]
+async fn places_outside_are_none_of_the_clients_business() {
+    let mut desk = Desk::with(Client::with_files());
+    let path = desk.top.join("outside.txt");
+    std::fs::write(&path, "out\n").unwrap();
+    let read = json!({ "filePath": path });
+    assert!(matches!(desk.call("read", read.clone()).await, Outcome::Asked(_)));
+    desk.goes_out = true;
+    desk.call("read", read).await.done();
+    let edit = json!({ "filePath": path, "oldString": "out", "newString": "in" });
+    desk.call("edit", edit).await.done();
+    assert_eq!(std::fs::read(&path).unwrap(), b"in\n");
+    assert_eq!(desk.client.reads.load(Ordering::Relaxed), 0);
+    assert_eq!(desk.client.writes.load(Ordering::Relaxed), 0);
+}

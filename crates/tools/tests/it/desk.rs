@@ -1,0 +1,248 @@
+//! A folder to work in, the tools of a session there, and a client with or without files of its own.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use engine::Event;
+use engine::permission::{Access, Answer, Decision, Question};
+use engine::ports::{
+    AnyTool, Editor, EditorError, ExitStatus, Form, FormAnswer, Intent, Offers, Page, Show,
+    TerminalCommand, TerminalOutput, ToolCx,
+};
+use engine::script::NoJournal;
+use engine::words::{SessionId, TerminalId, ToolCallId};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use tools::Files;
+use tools::scope::Scope;
+
+/// What came of a call.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Outcome {
+    Done(String),
+    Failed(String),
+    /// It needs leave that the desk does not give: more than to edit inside.
+    Asked(Vec<Access>),
+}
+
+impl Outcome {
+    #[track_caller]
+    pub(crate) fn done(self) -> String {
+        match self {
+            Outcome::Done(text) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn failed(self) -> String {
+        match self {
+            Outcome::Failed(why) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A session's tools in a folder of their own, which goes away with them.
+pub(crate) struct Desk {
+    /// Holds the working folder `w` and what is outside of it.
+    pub(crate) top: PathBuf,
+    pub(crate) client: Client,
+    tools: Vec<Arc<dyn AnyTool>>,
+    calls: AtomicUsize,
+    /// Whether leave is given for places outside.
+    pub(crate) goes_out: bool,
+}
+
+impl Desk {
+    /// Makes a desk whose client offers no files.
+    pub(crate) fn new() -> Desk {
+        Desk::with(Client::default())
+    }
+
+    pub(crate) fn with(client: Client) -> Desk {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("purlin-tools-{}-{number}", std::process::id());
+        let top = std::env::temp_dir().canonicalize().unwrap().join(name);
+        std::fs::create_dir_all(top.join("w")).unwrap();
+        let files = Arc::new(Files::new(Scope::new(vec![top.join("w")])));
+        let tools = tools::all(&files);
+        Desk { top, client, tools, calls: AtomicUsize::new(0), goes_out: false }
+    }
+
+    /// Returns a path in the working folder.
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
+        self.top.join("w").join(path)
+    }
+
+    pub(crate) fn put(&self, path: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.at(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    pub(crate) fn bytes(&self, path: &str) -> Vec<u8> {
+        std::fs::read(self.at(path)).unwrap()
+    }
+
+    /// Makes a call as a turn does: it is planned, then runs if nothing has to be asked beyond an edit inside.
+    pub(crate) async fn call(&self, tool: &str, input: Value) -> Outcome {
+        self.call_after(tool, input, |_| {}).await
+    }
+
+    /// Makes a call, and does something between the plan and the run, as while a user is asked.
+    pub(crate) async fn call_after(
+        &self,
+        tool: &str,
+        input: Value,
+        between: impl FnOnce(&Intent),
+    ) -> Outcome {
+        let tool = self.tools.iter().find(|known| known.spec().name == tool).unwrap();
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        let (id, session) = (ToolCallId::new(format!("t{number}")), SessionId::new("s"));
+        let (cancel, journal) = (CancellationToken::new(), NoJournal);
+        let cwd = self.top.join("w");
+        let cx = ToolCx {
+            id: &id,
+            cwd: &cwd,
+            editor: &self.client,
+            cancel: &cancel,
+            session: &session,
+            journal: &journal,
+        };
+        let intent = match tool.intent(&cx, &input).await {
+            Ok(intent) => intent,
+            Err(err) => return Outcome::Failed(err.to_string()),
+        };
+        let open = |access: &&Access| {
+            access.default != Decision::Allow && access.key != "edit" && !self.goes_out
+        };
+        let asked: Vec<Access> = intent.access.iter().filter(open).cloned().collect();
+        if !asked.is_empty() {
+            return Outcome::Asked(asked);
+        }
+        between(&intent);
+        match tool.run(&cx, &input).await {
+            Ok(output) => Outcome::Done(output.text),
+            Err(err) => Outcome::Failed(err.to_string()),
+        }
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        if let Err(err) = std::fs::remove_dir_all(&self.top) {
+            eprintln!("{}: {err}", self.top.display());
+        }
+    }
+}
+
+/// A client that serves files from memory, as an editor serves its buffers.
+#[derive(Default)]
+pub(crate) struct Client {
+    pub(crate) offers: Offers,
+    /// Answers that it has no such method, although it offers it.
+    pub(crate) lacks: bool,
+    pub(crate) buffers: Mutex<HashMap<PathBuf, String>>,
+    pub(crate) reads: AtomicUsize,
+    pub(crate) writes: AtomicUsize,
+}
+
+impl Client {
+    pub(crate) fn with_files() -> Client {
+        let offers = Offers { read: true, write: true, ..Offers::default() };
+        Client { offers, ..Client::default() }
+    }
+
+    pub(crate) fn open(&self, path: &Path, text: &str) {
+        self.buffers.lock().unwrap().insert(path.to_owned(), text.to_owned());
+    }
+
+    pub(crate) fn buffer(&self, path: &Path) -> Option<String> {
+        self.buffers.lock().unwrap().get(path).cloned()
+    }
+}
+
+fn not_here<T: Send + 'static>() -> BoxFuture<'static, Result<T, EditorError>> {
+    ready(Err(EditorError::NotOffered("this"))).boxed()
+}
+
+impl Editor for Client {
+    fn make_room<'a>(&'a self, _: &'a Event) -> BoxFuture<'a, Option<Show>> {
+        ready(None).boxed()
+    }
+
+    fn offers(&self) -> Offers {
+        self.offers
+    }
+
+    fn ask_permission(&self, _: Question) -> BoxFuture<'_, Result<Answer, EditorError>> {
+        not_here()
+    }
+
+    fn read_text_file(
+        &self,
+        path: PathBuf,
+        line: Option<u32>,
+        limit: Option<u32>,
+    ) -> BoxFuture<'_, Result<String, EditorError>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        if self.lacks {
+            return not_here();
+        }
+        let text = self.buffer(&path).map(|text| {
+            let lines = text.split_inclusive('\n').skip(line.unwrap_or(1).max(1) as usize - 1);
+            lines.take(limit.map_or(usize::MAX, |limit| limit as usize)).collect()
+        });
+        ready(text.ok_or(EditorError::FileNotFound(path))).boxed()
+    }
+
+    fn write_text_file(
+        &self,
+        path: PathBuf,
+        content: String,
+    ) -> BoxFuture<'_, Result<(), EditorError>> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        if self.lacks {
+            return not_here();
+        }
+        self.buffers.lock().unwrap().insert(path, content);
+        ready(Ok(())).boxed()
+    }
+
+    fn create_terminal(
+        &self,
+        _: TerminalCommand,
+    ) -> BoxFuture<'_, Result<TerminalId, EditorError>> {
+        not_here()
+    }
+
+    fn terminal_output(&self, _: TerminalId) -> BoxFuture<'_, Result<TerminalOutput, EditorError>> {
+        not_here()
+    }
+
+    fn wait_for_exit(&self, _: TerminalId) -> BoxFuture<'_, Result<ExitStatus, EditorError>> {
+        not_here()
+    }
+
+    fn kill_terminal(&self, _: TerminalId) -> BoxFuture<'_, Result<(), EditorError>> {
+        not_here()
+    }
+
+    fn release_terminal(&self, _: TerminalId) -> BoxFuture<'_, Result<(), EditorError>> {
+        not_here()
+    }
+
+    fn elicit(&self, _: Form) -> BoxFuture<'_, Result<FormAnswer, EditorError>> {
+        not_here()
+    }
+
+    fn page_done(&self, _: &Page) -> BoxFuture<'_, ()> {
+        ready(()).boxed()
+    }
+}

@@ -1,0 +1,361 @@
+//! Files as they really are: encodings, links, pipes, other people's changes. Each fault has its id, F01 to F26.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+
+use serde_json::{Value, json};
+
+use crate::desk::{Desk, Outcome};
+
+fn edit(path: &str, old: &str, new: &str) -> Value {
+    json!({ "filePath": path, "oldString": old, "newString": new })
+}
+
+/// Reads a file, makes an edit, and returns what the file holds then.
+async fn edited(before: &[u8], old: &str, new: &str) -> Result<Vec<u8>, String> {
+    let desk = Desk::new();
+    desk.put("a", before);
+    desk.call("read", json!({ "filePath": "a" })).await.done();
+    match desk.call("edit", edit("a", old, new)).await {
+        Outcome::Done(_) => Ok(desk.bytes("a")),
+        Outcome::Failed(why) => {
+            assert_eq!(desk.bytes("a"), before, "refused and changed all the same");
+            Err(why)
+        }
+        Outcome::Asked(asked) => panic!("{asked:?}"),
+    }
+}
+
+fn wide(text: &str) -> Vec<u8> {
+    std::iter::once(0xfeff).chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect()
+}
+
+#[tokio::test]
+async fn f01_bytes_that_are_not_utf_8_are_shown_and_not_edited() {
+    let desk = Desk::new();
+    desk.put("a", b"caf\xe9\n");
+    let text = desk.call("read", json!({ "filePath": "a" })).await.done();
+    assert!(text.contains("caf\\xe9") && text.contains("not text"), "{text}");
+    assert!(edited(b"caf\xe9\n", "caf", "x").await.unwrap_err().contains("not UTF-8"));
+    let over = json!({ "filePath": "a", "content": "x" });
+    assert!(desk.call("write", over).await.failed().contains("not UTF-8"));
+}
+
+#[tokio::test]
+async fn f02_utf_16_stays_utf_16() {
+    assert_eq!(
+        edited(&wide("one\r\nzwölf\r\n"), "zwölf", "zwei").await,
+        Ok(wide("one\r\nzwei\r\n"))
+    );
+}
+
+#[tokio::test]
+async fn f03_a_byte_order_mark_stays() {
+    let (before, after) = ("\u{feff}one\n".as_bytes(), "\u{feff}two\n".as_bytes());
+    assert_eq!(edited(before, "one", "two").await.as_deref(), Ok(after));
+    let desk = Desk::new();
+    desk.put("a", before);
+    desk.call("read", json!({ "filePath": "a" })).await.done();
+    desk.call("write", json!({ "filePath": "a", "content": "two\n" })).await.done();
+    assert_eq!(desk.bytes("a"), after);
+}
+
+#[tokio::test]
+async fn f04_line_endings_of_windows_stay() {
+    assert_eq!(
+        edited(b"a\r\nb\r\n", "a\nb", "a\nx\ny").await.as_deref(),
+        Ok(&b"a\r\nx\r\ny\r\n"[..])
+    );
+    let desk = Desk::new();
+    desk.put("a", "a\r\nb\r\n");
+    desk.call("read", json!({ "filePath": "a" })).await.done();
+    desk.call("write", json!({ "filePath": "a", "content": "c\nd\n" })).await.done();
+    assert_eq!(desk.bytes("a"), b"c\r\nd\r\n");
+}
+
+#[tokio::test]
+async fn f05_mixed_line_endings_stay_mixed() {
+    let after = edited(b"a\r\nb\nc\r\nd\n", "b\nc", "B\nc").await;
+    assert_eq!(after.as_deref(), Ok(&b"a\r\nB\nc\r\nd\n"[..]));
+}
+
+#[tokio::test]
+async fn f06_lone_returns_stay() {
+    assert_eq!(edited(b"a\rb\rc", "b", "x").await.as_deref(), Ok(&b"a\rx\rc"[..]));
+}
+
+#[tokio::test]
+async fn f07_a_missing_last_newline_stays_missing() {
+    assert_eq!(edited(b"a\nb", "b", "c").await.as_deref(), Ok(&b"a\nc"[..]));
+}
+
+#[tokio::test]
+async fn f08_nul_means_binary() {
+    assert!(edited(b"a\0b", "a", "x").await.unwrap_err().contains("NUL"));
+}
+
+#[tokio::test]
+async fn f09_a_byte_too_many_is_refused() {
+    let desk = Desk::new();
+    desk.put("fits", "x".repeat(10 * 1024 * 1024));
+    desk.put("long", "x".repeat(10 * 1024 * 1024 + 1));
+    desk.call("read", json!({ "filePath": "fits" })).await.done();
+    let why = desk.call("read", json!({ "filePath": "long" })).await.failed();
+    assert!(why.contains("10485761 bytes, and at most 10485760"), "{why}");
+}
+
+#[tokio::test]
+async fn f10_a_huge_sparse_file_is_not_read() {
+    let desk = Desk::new();
+    std::fs::File::create(desk.at("sparse")).unwrap().set_len(1 << 30).unwrap();
+    assert!(
+        desk.call("read", json!({ "filePath": "sparse" })).await.failed().contains("1073741824")
+    );
+    assert!(desk.call("edit", edit("sparse", "a", "b")).await.failed().contains("1073741824"));
+}
+
+#[tokio::test]
+async fn f11_a_link_inside_is_followed_and_stays_a_link() {
+    let desk = Desk::new();
+    desk.put("real/a", "one\n");
+    symlink("real/a", desk.at("link")).unwrap();
+    symlink(desk.at("real"), desk.at("folder")).unwrap();
+    desk.call("read", json!({ "filePath": "link" })).await.done();
+    desk.call("edit", edit("link", "one", "two")).await.done();
+    desk.call("edit", edit("folder/a", "two", "three")).await.done();
+    assert_eq!(desk.bytes("real/a"), b"three\n");
+    assert!(desk.at("link").symlink_metadata().unwrap().is_symlink());
+}
+
+#[tokio::test]
+async fn f12_a_link_to_the_outside_asks_for_where_it_leads() {
+    let desk = Desk::new();
+    let secret = desk.top.join("secret");
+    std::fs::write(&secret, "s").unwrap();
+    symlink(&secret, desk.at("link")).unwrap();
+    let Outcome::Asked(asked) = desk.call("read", json!({ "filePath": "link" })).await else {
+        panic!("read without asking");
+    };
+    assert_eq!(asked[0].key, "external_directory");
+    assert_eq!(asked[0].subject, secret.to_string_lossy());
+    assert_eq!(asked[0].always, Some(desk.top.join("*").to_string_lossy().into_owned()));
+    let over = json!({ "filePath": "link", "content": "x" });
+    // It was not read, and even then it would be asked for.
+    assert!(desk.call("write", over).await.failed().contains("was not read"));
+    assert_eq!(std::fs::read(&secret).unwrap(), b"s");
+}
+
+#[tokio::test]
+async fn f13_a_loop_of_links_leads_nowhere() {
+    let desk = Desk::new();
+    symlink("b", desk.at("a")).unwrap();
+    symlink("a", desk.at("b")).unwrap();
+    for (tool, field) in [("read", "filePath"), ("list", "path"), ("grep", "path")] {
+        let why = desk.call(tool, json!({ field: "a", "pattern": "x" })).await.failed();
+        assert!(why.contains("leads nowhere"), "{tool}: {why}");
+    }
+}
+
+#[tokio::test]
+async fn f14_nothing_is_written_through_a_dangling_link() {
+    let desk = Desk::new();
+    symlink(desk.top.join("none"), desk.at("out")).unwrap();
+    symlink("none", desk.at("in")).unwrap();
+    for name in ["out", "in"] {
+        let write = json!({ "filePath": name, "content": "x" });
+        assert!(desk.call("write", write).await.failed().contains("leads nowhere"));
+    }
+    assert!(!desk.top.join("none").exists() && !desk.at("none").exists());
+}
+
+#[tokio::test]
+async fn f15_a_file_with_two_names_keeps_both() {
+    let desk = Desk::new();
+    desk.put("a", "one\n");
+    std::fs::hard_link(desk.at("a"), desk.at("b")).unwrap();
+    desk.call("read", json!({ "filePath": "a" })).await.done();
+    desk.call("edit", edit("a", "one", "a longer text")).await.done();
+    assert_eq!(desk.bytes("b"), b"a longer text\n");
+    desk.call("edit", edit("a", "a longer text", "x")).await.done();
+    assert_eq!((desk.bytes("a"), desk.bytes("b")), (b"x\n".to_vec(), b"x\n".to_vec()));
+}
+
+#[tokio::test]
+async fn f16_f17_f18_pipes_sockets_and_devices_are_refused_at_once() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let mut desk = Desk::new();
+    desk.goes_out = true;
+    mknodat(CWD, desk.at("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+    let _socket = UnixListener::bind(desk.at("socket")).unwrap();
+    for (path, what) in [("pipe", "a pipe"), ("socket", "a socket"), ("/dev/zero", "a device")] {
+        for (tool, input) in [
+            ("read", json!({ "filePath": path })),
+            ("write", json!({ "filePath": path, "content": "x" })),
+            ("edit", edit(path, "a", "b")),
+            ("grep", json!({ "pattern": "x", "path": path })),
+            ("list", json!({ "path": path })),
+        ] {
+            assert!(desk.call(tool, input).await.failed().contains(what), "{tool} {path}");
+        }
+    }
+    desk.put("a", "needle\n");
+    let found = desk.call("grep", json!({ "pattern": "needle" })).await.done();
+    assert!(found.starts_with("a\n"), "{found}");
+}
+
+#[tokio::test]
+async fn f19_a_folder_is_no_file() {
+    let desk = Desk::new();
+    desk.put("folder/a", "");
+    for (tool, input) in [
+        ("read", json!({ "filePath": "folder" })),
+        ("write", json!({ "filePath": "folder", "content": "x" })),
+        ("edit", edit("folder", "a", "b")),
+    ] {
+        assert!(desk.call(tool, input).await.failed().contains("is a folder"), "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn f20_an_unreadable_file_says_so() {
+    let mut desk = Desk::new();
+    desk.goes_out = true;
+    desk.put("a", "x");
+    std::fs::set_permissions(desk.at("a"), PermissionsExt::from_mode(0)).unwrap();
+    // To root nothing of its own is unreadable, but for a few files of the kernel.
+    let is_root = std::fs::File::open(desk.at("a")).is_ok();
+    let path = if is_root { "/proc/sys/vm/compact_memory" } else { "a" };
+    let why = desk.call("read", json!({ "filePath": path })).await.failed();
+    assert!(why.contains("permission denied"), "{why}");
+}
+
+#[tokio::test]
+async fn f21_a_read_only_file_stays_and_rights_are_kept() {
+    let desk = Desk::new();
+    desk.put("locked", "one");
+    desk.put("script", "one");
+    std::fs::set_permissions(desk.at("locked"), PermissionsExt::from_mode(0o444)).unwrap();
+    std::fs::set_permissions(desk.at("script"), PermissionsExt::from_mode(0o4751)).unwrap();
+    for name in ["locked", "script"] {
+        desk.call("read", json!({ "filePath": name })).await.done();
+    }
+    assert!(desk.call("edit", edit("locked", "one", "two")).await.failed().contains("read-only"));
+    assert_eq!(desk.bytes("locked"), b"one");
+    desk.call("edit", edit("script", "one", "two")).await.done();
+    let mode = std::fs::metadata(desk.at("script")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o4751);
+}
+
+// R: T15
+#[tokio::test]
+async fn f22_a_file_that_changed_since_it_was_read_is_left_alone() {
+    let desk = Desk::new();
+    desk.put("a", "one\n");
+    assert!(desk.call("edit", edit("a", "one", "two")).await.failed().contains("was not read yet"));
+    desk.call("read", json!({ "filePath": "a" })).await.done();
+    desk.put("a", "one and more\n");
+    let why = desk.call("edit", edit("a", "one", "two")).await.failed();
+    assert!(why.contains("has changed since it was read"), "{why}");
+    let over = json!({ "filePath": "a", "content": "x" });
+    assert!(desk.call("write", over).await.failed().contains("has changed since"));
+    // Also while the user is asked.
+    desk.call("read", json!({ "filePath": "a" })).await.done();
+    let late = desk.call_after("edit", edit("a", "one", "two"), |_| desk.put("a", "one, late\n"));
+    assert!(late.await.failed().contains("has changed since"));
+    assert_eq!(desk.bytes("a"), b"one, late\n");
+    let new = json!({ "filePath": "new", "content": "x" });
+    let late = desk.call_after("write", new, |_| desk.put("new", "theirs"));
+    assert!(late.await.failed().contains("has changed since"));
+    assert_eq!(desk.bytes("new"), b"theirs");
+}
+
+#[tokio::test]
+async fn f23_another_file_in_its_place_counts_by_what_it_holds() {
+    let desk = Desk::new();
+    desk.put("a", "one\n");
+    desk.call("read", json!({ "filePath": "a" })).await.done();
+    desk.put("b", "one\n");
+    std::fs::rename(desk.at("b"), desk.at("a")).unwrap();
+    desk.call("edit", edit("a", "one", "two")).await.done();
+    desk.put("b", "other two\n");
+    std::fs::rename(desk.at("b"), desk.at("a")).unwrap();
+    assert!(desk.call("edit", edit("a", "two", "x")).await.failed().contains("has changed"));
+}
+
+#[tokio::test]
+async fn f24_the_time_of_a_change_does_not_matter() {
+    let desk = Desk::new();
+    desk.put("a", "one\n");
+    let before = std::fs::metadata(desk.at("a")).unwrap();
+    desk.call("read", json!({ "filePath": "a" })).await.done();
+    desk.put("a", "One\n");
+    let file = std::fs::File::options().write(true).open(desk.at("a")).unwrap();
+    file.set_modified(before.modified().unwrap()).unwrap();
+    let after = std::fs::metadata(desk.at("a")).unwrap();
+    assert_eq!((before.mtime_nsec(), before.len()), (after.mtime_nsec(), after.len()));
+    assert!(desk.call("edit", edit("a", "One", "x")).await.failed().contains("has changed"));
+}
+
+#[tokio::test]
+async fn f25_every_name_that_can_be_written_works() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let desk = Desk::new();
+    let deep = format!("{}/x", vec!["d".repeat(250); 14].join("/"));
+    let names = [
+        "a\nb",
+        "a\tb\u{1b}[31m",
+        "-rf",
+        " ",
+        "ü\u{202e}",
+        "$HOME",
+        "a\\b",
+        "*",
+        &"n".repeat(255),
+        &deep,
+    ];
+    for name in names {
+        let write = json!({ "filePath": format!("./{name}"), "content": "one" });
+        desk.call_after("write", write, |intent| {
+            assert!(!intent.title.contains(['\n', '\u{1b}', '\u{202e}']), "{:?}", intent.title);
+        })
+        .await
+        .done();
+        desk.call("edit", edit(&format!("./{name}"), "one", "two")).await.done();
+        assert_eq!(desk.bytes(name), b"two", "{name:?}");
+    }
+    let long = json!({ "filePath": "n".repeat(256), "content": "x" });
+    assert!(matches!(desk.call("write", long).await, Outcome::Failed(_)));
+    let long = json!({ "filePath": "d/".repeat(2100), "content": "x" });
+    assert!(matches!(desk.call("write", long).await, Outcome::Failed(_)));
+    std::fs::write(desk.at("").join(OsStr::from_bytes(b"caf\xe9")), "x").unwrap();
+    assert!(desk.call("list", json!({})).await.done().contains("caf\\xe9"));
+}
+
+#[tokio::test]
+async fn f26_what_the_user_saves_during_a_write_is_never_lost() {
+    let desk = Desk::new();
+    desk.put("a", "v0\nx\n");
+    let (path, beside) = (desk.at("a"), desk.top.join("beside"));
+    let saver = std::thread::spawn(move || {
+        for version in 1..=2000 {
+            std::fs::write(&beside, format!("v{version}\nx\n")).unwrap();
+            std::fs::rename(&beside, &path).unwrap();
+        }
+    });
+    let mut done = 0;
+    while !saver.is_finished() {
+        desk.call("read", json!({ "filePath": "a" })).await.done();
+        let edit = json!({ "filePath": "a", "oldString": "x\n", "newString": "x\nx\n", "replaceAll": true });
+        if matches!(desk.call("edit", edit).await, Outcome::Done(_)) {
+            done += 1;
+        }
+    }
+    saver.join().unwrap();
+    let text = String::from_utf8(desk.bytes("a")).unwrap();
+    assert!(text.starts_with("v2000\n"), "{}", &text[..20]);
+    let left: Vec<_> =
+        std::fs::read_dir(desk.at("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["a"], "temporary files are left");
+    eprintln!("{done} edits went through");
+}

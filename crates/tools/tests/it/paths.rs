@@ -1,0 +1,258 @@
+//! Paths in every spelling, through every tool: inside, asked for, or refused, and never anything else.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::desk::{Desk, Outcome};
+
+/// What a spelling must come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// A place inside.
+    In,
+    /// A place outside, which is asked for.
+    Out,
+    /// No place.
+    No,
+}
+
+use Verdict::{In, No, Out};
+
+/// Spellings that count from the working folder. Each is tried as it is, and behind the folder's absolute path.
+const BELOW: [(&str, Verdict); 62] = [
+    ("a.txt", In),
+    ("./a.txt", In),
+    ("././a.txt", In),
+    (".//a.txt", In),
+    ("src//b.txt", In),
+    ("src/./b.txt", In),
+    ("src/../a.txt", In),
+    ("src/deep/../../a.txt", In),
+    ("none/../a.txt", In),
+    ("a.txt/", In),
+    ("a.txt/.", In),
+    ("src/b.txt/../../a.txt", In),
+    ("new.txt", In),
+    ("new/folder/file.txt", In),
+    (" ", In),
+    ("a.txt ", In),
+    ("a.txt.", In),
+    ("A.TXT", In),
+    ("...", In),
+    (".../x", In),
+    ("..a", In),
+    ("a..", In),
+    ("$HOME/x", In),
+    ("${HOME}/x", In),
+    ("%2e%2e/secret.txt", In),
+    ("..%2fsecret.txt", In),
+    ("\\..\\secret.txt", In),
+    ("C:\\secret.txt", In),
+    ("a\nb", In),
+    ("a\tb", In),
+    ("caf\u{e9}", In),
+    ("cafe\u{301}", In),
+    ("\u{202e}txt", In),
+    ("\u{ff0e}\u{ff0e}/secret.txt", In),
+    ("*", In),
+    ("[a]", In),
+    ("-rf", In),
+    ("link-in", In),
+    ("link-folder/b.txt", In),
+    ("link-absolute/b.txt", In),
+    ("link-folder/../a.txt", In),
+    ("chain-in", In),
+    ("hard.txt", In),
+    (".git/config", In),
+    ("sub/.git", In),
+    ("..", Out),
+    ("../secret.txt", Out),
+    ("../w-evil/x.txt", Out),
+    ("src/../../secret.txt", Out),
+    ("./../secret.txt", Out),
+    ("..//secret.txt", Out),
+    (".././secret.txt", Out),
+    ("../w/../secret.txt", Out),
+    ("../../../../../../../../etc/passwd", Out),
+    ("link-out", Out),
+    ("link-up/secret.txt", Out),
+    ("link-up/new.txt", Out),
+    ("link-root/etc/passwd", Out),
+    ("chain-out", Out),
+    ("link-evil/x.txt", Out),
+    ("loop", No),
+    ("dangling", No),
+];
+
+/// Spellings that stand for themselves. `TOP` is the folder above the working folder.
+const WHOLE: [(&str, Verdict); 30] = [
+    ("", No),
+    ("~", No),
+    ("~/.ssh/id_rsa", No),
+    ("file:///etc/passwd", No),
+    ("file://TOP/secret.txt", No),
+    ("https://example.com/x", No),
+    ("a\0b", No),
+    ("TOP/w/a.txt\0/../../secret.txt", No),
+    ("dangling-in", No),
+    ("loop/x", No),
+    ("chain-41", No),
+    ("/", Out),
+    ("//", Out),
+    ("/etc/passwd", Out),
+    ("//etc//passwd", Out),
+    ("/./etc/../etc/passwd", Out),
+    ("/proc/self/root/etc/passwd", Out),
+    ("/proc/self/environ", Out),
+    ("/dev/null", Out),
+    ("/dev/fd/0/x", Out),
+    ("TOP/secret.txt", Out),
+    ("TOP/w-evil/x.txt", Out),
+    ("TOP/wx", Out),
+    ("TOP/W/a.txt", Out),
+    ("TOP", Out),
+    ("TOP/w/../w-evil/x.txt", Out),
+    ("TOP/w", In),
+    ("TOP/w/", In),
+    ("TOP/link-to-w/a.txt", In),
+    ("TOP/w-evil/../w/a.txt", In),
+];
+
+fn tree() -> Desk {
+    let desk = Desk::new();
+    let top = desk.top.clone();
+    desk.put("a.txt", "inside\n");
+    desk.put("src/b.txt", "inside\n");
+    desk.put("src/deep/c.txt", "inside\n");
+    desk.put(".git/config", "inside\n");
+    // A worktree or a submodule: a file that points elsewhere is only a file.
+    desk.put("sub/.git", format!("gitdir: {}\n", top.join("w-evil").display()));
+    std::fs::hard_link(desk.at("a.txt"), desk.at("hard.txt")).unwrap();
+    std::fs::create_dir(top.join("w-evil")).unwrap();
+    std::fs::write(top.join("secret.txt"), "SECRET\n").unwrap();
+    std::fs::write(top.join("w-evil/x.txt"), "SECRET\n").unwrap();
+    let links: [(PathBuf, &str); 11] = [
+        ("src/b.txt".into(), "link-in"),
+        ("src".into(), "link-folder"),
+        (desk.at("src"), "link-absolute"),
+        ("../secret.txt".into(), "link-out"),
+        ("..".into(), "link-up"),
+        ("/proc/self/root".into(), "link-root"),
+        (top.join("w-evil"), "link-evil"),
+        ("loop".into(), "loop"),
+        ("../none".into(), "dangling"),
+        ("none".into(), "dangling-in"),
+        ("link-out".into(), "chain-0"),
+    ];
+    for (to, name) in links {
+        symlink(to, desk.at(name)).unwrap();
+    }
+    for number in 1..=41 {
+        symlink(format!("chain-{}", number - 1), desk.at(&format!("chain-{number}"))).unwrap();
+    }
+    symlink("chain-20", desk.at("chain-out")).unwrap();
+    symlink("link-in", desk.at("chain-in")).unwrap();
+    symlink(desk.at(""), top.join("link-to-w")).unwrap();
+    desk
+}
+
+fn calls(path: &str) -> [(&'static str, Value); 5] {
+    [
+        ("read", json!({ "filePath": path })),
+        ("write", json!({ "filePath": path, "content": "PWNED\n" })),
+        ("edit", json!({ "filePath": path, "oldString": "SECRET", "newString": "PWNED" })),
+        ("list", json!({ "path": path })),
+        ("grep", json!({ "path": path, "pattern": "SECRET|x|:" })),
+    ]
+}
+
+/// All that is outside the working folder, names and contents.
+fn outside(top: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for folder in [top.to_owned(), top.join("w-evil")] {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let bytes = std::fs::read(entry.path()).unwrap_or_default();
+            found.push((entry.path(), bytes));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// What a call came to. That a tool refuses a place (no such file, a folder, not read yet) says nothing of where it is.
+fn check(desk: &Desk, spelling: &str, verdict: Verdict, tool: &str, outcome: &Outcome) {
+    let tell = || format!("{tool} {spelling:?} ({verdict:?}): {outcome:?}");
+    match (verdict, outcome) {
+        (No, Outcome::Failed(_)) | (In, Outcome::Failed(_)) => {}
+        (In, Outcome::Done(text)) => assert!(!text.contains("SECRET"), "{}", tell()),
+        (Out, Outcome::Asked(asked)) => {
+            let first = &asked[0];
+            assert_eq!(first.key, "external_directory", "{}", tell());
+            let subject = Path::new(&first.subject);
+            assert!(!subject.starts_with(desk.at("")), "{}", tell());
+        }
+        // An edit of a file that was never read, or a listing of one, is refused before anything is asked.
+        (Out, Outcome::Failed(_)) if tool != "read" => {}
+        _ => panic!("{}", tell()),
+    }
+}
+
+// R: W19, T4, T5, T6
+#[tokio::test]
+async fn every_spelling_through_every_tool_stays_inside_or_asks() {
+    let below = BELOW.iter().flat_map(|(path, verdict)| {
+        [((*path).to_owned(), *verdict), (format!("TOP/w/{path}"), *verdict)]
+    });
+    let whole = WHOLE.iter().map(|(path, verdict)| ((*path).to_owned(), *verdict));
+    let spellings: Vec<(String, Verdict)> = below.chain(whole).collect();
+    assert!(spellings.len() >= 120, "{} spellings", spellings.len());
+    let mut count = 0;
+    for (spelling, verdict) in &spellings {
+        let desk = tree();
+        let before = outside(&desk.top);
+        let path = spelling.replace("TOP", &desk.top.to_string_lossy());
+        for (tool, input) in calls(&path) {
+            let outcome = desk.call(tool, input).await;
+            // In searches and lists an empty path is the working folder.
+            let verdict =
+                if path.is_empty() && matches!(tool, "list" | "grep") { In } else { *verdict };
+            check(&desk, spelling, verdict, tool, &outcome);
+            count += 1;
+        }
+        assert_eq!(outside(&desk.top), before, "{spelling:?} changed something outside");
+    }
+    eprintln!("{} spellings, {count} calls, 0 crossings", spellings.len());
+}
+
+// R: T24
+#[test]
+fn the_client_is_never_asked_for_a_place_outside() {
+    let desk = tree();
+    let scope = tools::scope::Scope::new(vec![desk.at("")]);
+    let mut count = 0;
+    for (spelling, verdict) in BELOW {
+        let path = desk.at("").join(spelling);
+        let checked = scope.check(&path);
+        assert_eq!(checked.is_ok(), verdict == In, "{spelling:?}: {checked:?}");
+        if let Ok(path) = checked {
+            assert!(path.starts_with(desk.at("")), "{spelling:?}: {path:?}");
+            count += 1;
+        }
+    }
+    assert!(count > 40);
+    assert!(scope.check(Path::new("a.txt")).is_err(), "a client wants absolute paths");
+}
+
+#[tokio::test]
+async fn a_folder_that_was_made_anew_is_still_the_working_folder() {
+    let desk = Desk::new();
+    desk.put("a", "one");
+    desk.call("read", json!({ "filePath": "a" })).await.done();
+    std::fs::remove_dir_all(desk.at("")).unwrap();
+    assert!(desk.call("read", json!({ "filePath": "a" })).await.failed().contains("no file"));
+    std::fs::create_dir(desk.at("")).unwrap();
+    desk.call("write", json!({ "filePath": "a", "content": "two" })).await.done();
+    assert_eq!(desk.bytes("a"), b"two");
+}

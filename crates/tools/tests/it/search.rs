@@ -1,0 +1,124 @@
+//! Searching: what git ignores, binary files, encodings, secrets and links, and how much is shown.
+
+use std::os::unix::fs::symlink;
+
+use serde_json::json;
+
+use crate::desk::Desk;
+
+fn tree() -> Desk {
+    let desk = Desk::new();
+    desk.put("src/a.rs", "fn main() {\n    needle();\n}\n");
+    desk.put("src/deep/b.rs", "// Needle\n");
+    desk.put("docs/c.md", "needle in text\n");
+    desk.put(".github/d.yml", "needle: yes\n");
+    desk.put(".gitignore", "target/\n*.log\n");
+    desk.put("target/e.rs", "needle\n");
+    desk.put("f.log", "needle\n");
+    desk.put(".git/config", "needle\n");
+    desk.put(".env", "KEY=needle\n");
+    desk.put("server.pem", "needle\n");
+    desk.put("binary", b"needle\0needle\n");
+    let wide: Vec<u8> = std::iter::once(0xfeff)
+        .chain("needle, wide\n".encode_utf16())
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    desk.put("wide.txt", wide);
+    std::fs::write(desk.top.join("outside.txt"), "needle outside\n").unwrap();
+    symlink(desk.top.join("outside.txt"), desk.at("link.txt")).unwrap();
+    symlink(&desk.top, desk.at("up")).unwrap();
+    desk
+}
+
+#[tokio::test]
+async fn grep_finds_what_ripgrep_would_and_no_secrets() {
+    let desk = tree();
+    let found = desk.call("grep", json!({ "pattern": "needle" })).await.done();
+    let expected = ".github/d.yml\n  1: needle: yes\ndocs/c.md\n  1: needle in text\nsrc/a.rs\n  2:     needle();\n\
+                    wide.txt\n  1: needle, wide\n";
+    assert_eq!(found, expected);
+    let input = json!({ "pattern": "NEEDLE", "-i": true, "glob": "*.rs", "path": "src", "-C": 1 });
+    let found = desk.call("grep", input).await.done();
+    let expected =
+        "src/a.rs\n  1- fn main() {\n  2:     needle();\n  3- }\nsrc/deep/b.rs\n  1: // Needle\n";
+    assert_eq!(found, expected);
+    assert_eq!(desk.call("grep", json!({ "pattern": "no such" })).await.done(), "(no line fits)");
+    assert!(desk.call("grep", json!({ "pattern": "(" })).await.failed().contains("pattern"));
+}
+
+#[tokio::test]
+async fn glob_and_list_show_names_from_the_working_folder() {
+    let desk = tree();
+    let found = desk.call("glob", json!({ "pattern": "*.rs" })).await.done();
+    let mut names: Vec<&str> = found.lines().collect();
+    names.sort_unstable();
+    assert_eq!(names, ["src/a.rs", "src/deep/b.rs"]);
+    let found = desk.call("glob", json!({ "pattern": "deep/*", "path": "src" })).await.done();
+    assert_eq!(found, "src/deep/b.rs\n");
+    let listed = desk.call("list", json!({ "ignore": ["*.pem"] })).await.done();
+    let expected = ".env\n.github/\n.gitignore\nbinary\ndocs/\nlink.txt\nsrc/\nup\nwide.txt\n";
+    assert_eq!(listed, expected);
+    let listed = desk.call("list", json!({ "path": "src", "depth": 2 })).await.done();
+    assert_eq!(listed, "a.rs\ndeep/\ndeep/b.rs\n");
+}
+
+#[tokio::test]
+async fn much_is_cut_and_said_so() {
+    let desk = Desk::new();
+    desk.put("many", "needle\n".repeat(300));
+    desk.put("long", format!("needle {}\n", "x".repeat(10_000)));
+    for number in 0..600 {
+        desk.put(&format!("files/{number}.txt"), "");
+    }
+    let found = desk.call("grep", json!({ "pattern": "needle" })).await.done();
+    assert!(found.contains("301 matches; 51 lines more"), "{found}");
+    assert!(found.lines().all(|line| line.len() < 500));
+    assert!(desk.call("glob", json!({ "pattern": "*.txt" })).await.done().contains("(400 more"));
+    assert!(desk.call("list", json!({ "path": "files" })).await.done().contains("(100 more"));
+    desk.put("lines", "x\n".repeat(5000));
+    let text = desk.call("read", json!({ "filePath": "lines" })).await.done();
+    assert!(text.ends_with("(lines 1 to 2000 of 5000; use `offset` for more)"), "{}", text.len());
+    let text = desk.call("read", json!({ "filePath": "lines", "offset": "4999" })).await.done();
+    assert_eq!(text, "  4999\tx\n  5000\tx\n");
+    let why = desk.call("read", json!({ "filePath": "lines", "offset": 6000 })).await.failed();
+    assert!(why.contains("5000 lines"), "{why}");
+}
+
+#[tokio::test]
+async fn a_patch_changes_files_together_or_not_at_all() {
+    let desk = Desk::new();
+    desk.put("a.txt", "one\ntwo\n");
+    desk.put("old.txt", "gone\n");
+    desk.put("move.txt", "here\n");
+    for name in ["a.txt", "old.txt", "move.txt"] {
+        desk.call("read", json!({ "filePath": name })).await.done();
+    }
+    let bad = "*** Begin Patch\n*** Add File: new.txt\n+new\n*** Update File: a.txt\n-three\n+3\n*** End Patch";
+    let why = desk.call("apply_patch", json!({ "patchText": bad })).await.failed();
+    assert!(why.contains("does not fit a.txt"), "{why}");
+    assert!(!desk.at("new.txt").exists());
+    let good = "*** Begin Patch\n*** Add File: new.txt\n+new\n*** Update File: a.txt\n one\n-two\n+2\n\
+                *** Delete File: old.txt\n*** Update File: move.txt\n*** Move to: sub/there.txt\n-here\n+there\n*** End Patch";
+    let done = desk.call("apply_patch", json!({ "patchText": good })).await.done();
+    let expected = "new.txt is new\na.txt is changed\nold.txt is deleted\nsub/there.txt is new\nmove.txt is deleted";
+    assert_eq!(done, expected);
+    assert_eq!(desk.bytes("a.txt"), b"one\n2\n");
+    assert_eq!(desk.bytes("sub/there.txt"), b"there\n");
+    assert!(!desk.at("old.txt").exists() && !desk.at("move.txt").exists());
+    let out = "*** Begin Patch\n*** Add File: ../out.txt\n+x\n*** End Patch";
+    let asked = desk.call("apply_patch", json!({ "patchText": out })).await;
+    assert!(matches!(asked, crate::desk::Outcome::Asked(_)), "{asked:?}");
+}
+
+#[tokio::test]
+async fn stand_ins_for_text_are_refused() {
+    let desk = Desk::new();
+    let content = "fn a() {}\n// ... rest of the code ...\n";
+    let why = desk.call("write", json!({ "filePath": "a.rs", "content": content })).await.failed();
+    assert!(why.contains("`// ... rest of the code ...`"), "{why}");
+    assert!(!desk.at("a.rs").exists());
+    desk.put("b.rs", content);
+    desk.call("read", json!({ "filePath": "b.rs" })).await.done();
+    let keep = json!({ "filePath": "b.rs", "content": content.replace("fn a", "fn b") });
+    desk.call("write", keep).await.done();
+}
