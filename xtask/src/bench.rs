@@ -6,6 +6,7 @@
 
 mod agent;
 mod child;
+mod files;
 mod inbound;
 mod instructions;
 mod life;
@@ -22,13 +23,15 @@ use table::Row;
 /// A benchmark: its name, and what makes its rows.
 type Bench = (&'static str, fn(&Programs) -> Result<Vec<Row>>);
 
-const BENCHES: [Bench; 6] = [
+const BENCHES: [Bench; 8] = [
     ("start", life::start),
     ("memory", life::memory),
     ("cancel", life::cancel),
     ("outbound", stream::outbound),
     ("inbound", inbound::inbound),
     ("sessions", stream::sessions),
+    ("files", files::files),
+    ("grep", files::grep),
 ];
 
 /// What the person asked for.

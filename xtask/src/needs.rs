@@ -82,6 +82,17 @@ fn has_node() -> bool {
         && program::answer(&["npm", "--version"]).is_some()
 }
 
+/// Ensures `rg`, which searches are compared with.
+pub(crate) fn ripgrep() -> Result<()> {
+    let has_rg = || program::answer(&["rg", "--version"]).is_some();
+    if !has_rg() && is_root() && program::answer(&["apt-get", "--version"]).is_some() {
+        println!("xtask: ripgrep is missing; installing it with apt-get");
+        program::must_succeed(&["apt-get", "install", "--yes", "ripgrep"])?;
+    }
+    anyhow::ensure!(has_rg(), "the benchmark needs `rg` (on Debian: the package ripgrep)");
+    Ok(())
+}
+
 fn is_root() -> bool {
     program::answer(&["id", "-u"]).is_some_and(|id| id == "0")
 }

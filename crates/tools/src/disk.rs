@@ -72,7 +72,7 @@ pub(crate) fn replace(
         (None, None, None) => Ok(()),
         (Some(_), None, _) | (None, Some(_), _) => Err(Error::Changed(name.to_owned())),
         (None, None, Some(new)) => create(target, new),
-        (Some(look), Some(old), Some(new)) if look.names > 1 => in_place(target, old, new),
+        (Some(look), Some(old), Some(new)) if look.has_more_names => in_place(target, old, new),
         (Some(look), Some(old), Some(new)) => swap(target, look, old, new),
         (Some(_), Some(old), None) => remove(target, old),
     }

@@ -270,7 +270,7 @@ impl Indents {
         for (from, to) in &self.0 {
             if is_all(from, ' ') && is_all(to, '\t') && is_all(more, ' ') {
                 let unit = from.len() / to.len();
-                if unit > 0 && more.len() % unit == 0 {
+                if unit > 0 && more.len().is_multiple_of(unit) {
                     return "\t".repeat(more.len() / unit);
                 }
             }

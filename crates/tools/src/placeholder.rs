@@ -49,10 +49,9 @@ fn stands_for_text(line: &str) -> bool {
     let body = body.trim_matches(|c: char| c.is_whitespace() || "*/-}>#(){[]".contains(c));
     let words = body.trim_matches(['.', '…', ' ', '(', ')', '[', ']']).to_lowercase();
     let has_dots = ["...", "…"].iter().any(|dots| body.starts_with(dots) || body.ends_with(dots));
-    let says_so = |phrase: &&str| words.contains(phrase);
     if has_dots {
         // Prose may end in dots; a stand-in is short and has little else in it.
-        return words.len() <= 60 && PHRASES.iter().any(|phrase| says_so(&phrase));
+        return words.len() <= 60 && PHRASES.iter().any(|phrase| words.contains(phrase));
     }
     leader.is_some()
         && words.len() <= 40

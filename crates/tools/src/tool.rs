@@ -61,8 +61,11 @@ struct Shaped<T: Tool> {
     tool: T,
     spec: Arc<ToolSpec>,
     /// Calls that were announced and did not run yet; the oldest go when there are too many, such as refused ones.
-    planned: Mutex<Vec<(ToolCallId, Result<T::Plan, ToolError>)>>,
+    planned: Mutex<Vec<Planned<T::Plan>>>,
 }
+
+/// A call that was announced: what it will do, or why it cannot.
+type Planned<P> = (ToolCallId, Result<P, ToolError>);
 
 /// How many announced calls are remembered.
 const MAX_PLANNED: usize = 8;

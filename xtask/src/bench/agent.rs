@@ -66,10 +66,47 @@ impl Agent {
 
     /// Opens a session and returns its id.
     pub(crate) fn open(&mut self) -> Result<String> {
-        self.call("session/new", &json!({ "cwd": "/tmp", "mcpServers": [] }))?;
+        self.open_in(Path::new("/tmp"))
+    }
+
+    /// Opens a session in a folder and returns its id.
+    pub(crate) fn open_in(&mut self, cwd: &Path) -> Result<String> {
+        self.call("session/new", &json!({ "cwd": cwd, "mcpServers": [] }))?;
         let result = self.answer()?;
         let session = result["sessionId"].as_str().context("a session without an id")?;
         Ok(session.to_owned())
+    }
+
+    /// Sends a prompt and serves the agent's calls until it is answered: permission is given, writes are taken, and a read
+    /// gets `file`, or hears that there is no such file.
+    pub(crate) fn converse(&mut self, session: &str, file: Option<&str>) -> Result<()> {
+        self.prompt(session, "go")?;
+        loop {
+            let message: Value = serde_json::from_str(self.child.read()?)?;
+            if message["id"] == self.last_id && message.get("method").is_none() {
+                anyhow::ensure!(message["error"].is_null(), "refused: {}", message["error"]);
+                return Ok(());
+            }
+            let status = &message["params"]["update"]["status"];
+            anyhow::ensure!(status != "failed", "a call failed: {message}");
+            let result = match (message["method"].as_str(), file) {
+                (Some("fs/read_text_file"), Some(text)) => json!({ "result": { "content": text } }),
+                (Some("fs/read_text_file"), None) => {
+                    json!({ "error": { "code": -31700, "message": "File not found" } })
+                }
+                (Some("fs/write_text_file"), _) => json!({ "result": {} }),
+                (Some("session/request_permission"), _) => {
+                    let outcome = json!({ "outcome": "selected", "optionId": "once" });
+                    json!({ "result": { "outcome": outcome } })
+                }
+                _ => continue,
+            };
+            let mut answer = json!({ "jsonrpc": "2.0", "id": message["id"] });
+            if let (Some(answer), Some(result)) = (answer.as_object_mut(), result.as_object()) {
+                answer.extend(result.clone());
+            }
+            self.child.write(&answer.to_string())?;
+        }
     }
 
     /// Sends a prompt and waits for nothing.
@@ -125,7 +162,7 @@ impl Script {
         std::fs::write(&script.model, text)?;
         std::fs::write(
             &script.config,
-            r#"{ "limits": { "updates_per_minute": 0, "prompts_per_minute": 0 } }"#,
+            r#"{ "limits": { "updates_per_minute": 0, "prompts_per_minute": 0, "reads_per_minute": 0, "writes_per_minute": 0 } }"#,
         )?;
         Ok(script)
     }

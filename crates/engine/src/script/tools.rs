@@ -1,5 +1,4 @@
-//! Tools that scripts need and sessions with a real model do not get: they show services of the client that no built-in
-//! tool uses.
+//! What scripts need beyond the built-in tools: a terminal of the client, and a page for the user to open.
 
 use std::sync::Arc;
 

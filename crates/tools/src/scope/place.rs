@@ -33,8 +33,8 @@ pub(crate) enum Kind {
 pub(crate) struct Look {
     pub(crate) kind: Kind,
     pub(crate) bytes: u64,
-    /// By how many names the file is known.
-    pub(crate) names: u64,
+    /// Whether the file is known by other names, too.
+    pub(crate) has_more_names: bool,
     pub(crate) mode: Mode,
     pub(crate) owner: (u32, u32),
 }
@@ -52,7 +52,7 @@ impl Look {
         Look {
             kind,
             bytes: u64::try_from(stat.st_size).unwrap_or(0),
-            names: u64::from(stat.st_nlink),
+            has_more_names: stat.st_nlink > 1,
             mode: Mode::from_raw_mode(stat.st_mode) & Mode::from_raw_mode(0o7777),
             owner: (stat.st_uid, stat.st_gid),
         }

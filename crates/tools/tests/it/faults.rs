@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
@@ -221,7 +223,7 @@ async fn f20_an_unreadable_file_says_so() {
     let mut desk = Desk::new();
     desk.goes_out = true;
     desk.put("a", "x");
-    std::fs::set_permissions(desk.at("a"), PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(desk.at("a"), PermissionsExt::from_mode(0o000)).unwrap();
     // To root nothing of its own is unreadable, but for a few files of the kernel.
     let is_root = std::fs::File::open(desk.at("a")).is_ok();
     let path = if is_root { "/proc/sys/vm/compact_memory" } else { "a" };
@@ -332,13 +334,25 @@ async fn f25_every_name_that_can_be_written_works() {
     assert!(desk.call("list", json!({})).await.done().contains("caf\\xe9"));
 }
 
+/// How often the user saves.
+const SAVES: usize = 300;
+
 #[tokio::test]
 async fn f26_what_the_user_saves_during_a_write_is_never_lost() {
     let desk = Desk::new();
     desk.put("a", "v0\nx\n");
     let (path, beside) = (desk.at("a"), desk.top.join("beside"));
+    let tries = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&tries);
+    // Saves once for every other try, at any moment of it.
     let saver = std::thread::spawn(move || {
-        for version in 1..=2000 {
+        for version in 1..=SAVES {
+            while seen.load(Ordering::Relaxed) < 2 * version {
+                std::hint::spin_loop();
+            }
+            for _ in 0..version * 7919 % 100_000 {
+                std::hint::spin_loop();
+            }
             std::fs::write(&beside, format!("v{version}\nx\n")).unwrap();
             std::fs::rename(&beside, &path).unwrap();
         }
@@ -346,14 +360,16 @@ async fn f26_what_the_user_saves_during_a_write_is_never_lost() {
     let mut done = 0;
     while !saver.is_finished() {
         desk.call("read", json!({ "filePath": "a" })).await.done();
-        let edit = json!({ "filePath": "a", "oldString": "x\n", "newString": "x\nx\n", "replaceAll": true });
+        tries.fetch_add(1, Ordering::Relaxed);
+        let edit = edit("a", "x\n", "x\nx\n");
         if matches!(desk.call("edit", edit).await, Outcome::Done(_)) {
             done += 1;
         }
     }
     saver.join().unwrap();
     let text = String::from_utf8(desk.bytes("a")).unwrap();
-    assert!(text.starts_with("v2000\n"), "{}", &text[..20]);
+    assert!(text.starts_with(&format!("v{SAVES}\n")), "{text}");
+    assert!(done > 0, "no edit went through, so nothing was shown");
     let left: Vec<_> =
         std::fs::read_dir(desk.at("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["a"], "temporary files are left");

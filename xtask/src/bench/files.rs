@@ -1,0 +1,104 @@
+//! What the file tools cost: a megabyte read and written through the whole agent, and a search beside `rg`.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::Programs;
+use super::agent::{Agent, Script, Sessions};
+use super::table::{Goal, Row};
+use crate::{needs, program};
+
+const ROUNDS: usize = 15;
+const MEGABYTE: usize = 1_000_000;
+/// The tree that is searched: so many folders, and files in each.
+const FOLDERS: usize = 400;
+const FILES: usize = 50;
+const SEARCHES: usize = 15;
+
+/// Measures the processor time of a file that goes through the client, the agent and its model.
+pub(crate) fn files(programs: &Programs) -> Result<Vec<Row>> {
+    let text = "A line of a file, as long as lines are.\n".repeat(MEGABYTE / 40);
+    let read = format!("model tool read {}\n", json!({ "filePath": "/tmp/purlin-bench-none" }));
+    let write = json!({ "filePath": "/tmp/purlin-bench-none", "content": text });
+    let write = format!("model tool write {write}\n");
+    Ok(vec![
+        Row::new("read of 1 MB, processor time", "ms", cost(programs, &read, Some(&text))?)
+            .goal(Goal::AtMost(10.0)),
+        Row::new("write of 1 MB, processor time", "ms", cost(programs, &write, None)?)
+            .goal(Goal::AtMost(10.0)),
+    ])
+}
+
+/// Milliseconds that each of some turns takes, in an agent that is warm.
+fn cost(programs: &Programs, call: &str, file: Option<&str>) -> Result<Vec<f64>> {
+    let script = Script::write(&format!("{call}model text \"Done.\"\nmodel loop\n"))?;
+    let mut agent = Agent::purlin(programs, &script, Sessions::Kept)?;
+    let mut rounds = Vec::new();
+    for round in 0..=ROUNDS {
+        // Each in a session of its own, so that none carries the history of the others.
+        let session = agent.open()?;
+        let before = agent.child.cpu()?;
+        agent.converse(&session, file)?;
+        let used = agent.child.cpu()? - before;
+        if round > 0 {
+            rounds.push(used.as_secs_f64() * 1e3);
+        }
+    }
+    agent.child.end()?;
+    Ok(rounds)
+}
+
+/// Measures a search of a large tree, beside `rg` with the same rules.
+pub(crate) fn grep(programs: &Programs) -> Result<Vec<Row>> {
+    needs::ripgrep()?;
+    let call = json!({ "pattern": "needle_[0-9]+_end" });
+    let script = Script::write(&format!("model tool grep {call}\nmodel text \"x\"\nmodel loop\n"))?;
+    let tree = script.folder.join("tree");
+    plant(&tree)?;
+    let path = tree.to_string_lossy().into_owned();
+    let rg =
+        ["rg", "--hidden", "--no-require-git", "--glob", "!.git", "-n", "needle_[0-9]+_end", &path];
+    let mut agent = Agent::purlin(programs, &script, Sessions::Forgotten)?;
+    let (mut ours, mut other) = (Vec::new(), Vec::new());
+    for round in 0..=SEARCHES {
+        let session = agent.open_in(&tree)?;
+        let begin = Instant::now();
+        agent.converse(&session, None)?;
+        let took = begin.elapsed().as_secs_f64() * 1e3;
+        let begin = Instant::now();
+        let found = program::answer(&rg).unwrap_or_default();
+        let beside = begin.elapsed().as_secs_f64() * 1e3;
+        anyhow::ensure!(found.lines().count() == FOLDERS / 10, "rg found {found}");
+        if round > 0 {
+            ours.push(took);
+            other.push(beside);
+        }
+    }
+    agent.child.end()?;
+    let what = format!("search of {} files, prompt to answer", FOLDERS * FILES);
+    Ok(vec![Row::new(what, "ms", ours).beside("rg", other).goal(Goal::Times(1.3))])
+}
+
+/// Makes a tree of source files; every tenth folder has a line to find, and a part is ignored by git.
+fn plant(tree: &Path) -> Result<()> {
+    let body =
+        "fn some_function(argument: usize) -> Option<usize> {\n    argument.checked_add(1)\n}\n\n";
+    let body = body.repeat(40);
+    for folder in 0..FOLDERS {
+        let place = tree.join(format!("group-{}/folder-{folder}", folder % 20));
+        std::fs::create_dir_all(&place)?;
+        for file in 0..FILES {
+            let mut text = body.clone();
+            if folder % 10 == 0 && file == 7 {
+                text.push_str(&format!("// needle_{folder}_end\n"));
+            }
+            std::fs::write(place.join(format!("file-{file}.rs")), text)?;
+        }
+        std::fs::write(place.join("debug.log"), "needle_0_end\n")?;
+    }
+    std::fs::write(tree.join(".gitignore"), "*.log\n")?;
+    Ok(())
+}
