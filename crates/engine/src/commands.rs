@@ -16,7 +16,7 @@ pub struct SlashCommand {
 }
 
 /// Every command.
-pub const COMMANDS: [SlashCommand; 4] = [
+pub const COMMANDS: [SlashCommand; 7] = [
     SlashCommand { name: "help", description: "List commands, modes and models", hint: None },
     SlashCommand {
         name: "mode",
@@ -33,6 +33,17 @@ pub const COMMANDS: [SlashCommand; 4] = [
         description: "Go on with a turn that was interrupted",
         hint: None,
     },
+    SlashCommand {
+        name: "undo",
+        description: "Take back the last message: the files it changed and the conversation",
+        hint: None,
+    },
+    SlashCommand { name: "redo", description: "Bring back what was taken back", hint: None },
+    SlashCommand {
+        name: "rewind",
+        description: "Take back a message and all behind it, or list the messages",
+        hint: Some("the number of a message"),
+    },
 ];
 
 /// What a prompt asks of us instead of the model.
@@ -42,6 +53,12 @@ pub enum Asked {
     Say(String),
     /// Ask the model again, with nothing new from the user.
     Continue,
+    /// Take back the last turn.
+    Undo,
+    /// Bring back a turn that was taken back.
+    Redo,
+    /// Take back the turn of this message and all behind it; list them if there is no number.
+    Rewind(Option<usize>),
     /// Change the mode.
     SetMode(&'static Mode),
     /// Change the model.
@@ -58,6 +75,13 @@ pub fn parse(prompt: &Prompt, settings: &Settings) -> Option<Asked> {
     match name {
         "help" => Some(Asked::Say(help(settings))),
         "continue" if rest.is_empty() => Some(Asked::Continue),
+        "undo" if rest.is_empty() => Some(Asked::Undo),
+        "redo" if rest.is_empty() => Some(Asked::Redo),
+        "rewind" if rest.is_empty() => Some(Asked::Rewind(None)),
+        "rewind" => Some(match rest.parse() {
+            Ok(number) => Asked::Rewind(Some(number)),
+            Err(_) => Asked::Say(format!("`{rest}` is not the number of a message.")),
+        }),
         "mode" if rest.is_empty() => Some(Asked::Say(format!("The mode is `{}`.", settings.mode))),
         "mode" => Some(match Mode::find(rest) {
             Some(mode) => Asked::SetMode(mode),
@@ -117,6 +141,8 @@ mod tests {
         assert!(
             matches!(ask("/mode nonsense"), Some(Asked::Say(text)) if text.contains("no mode `nonsense`"))
         );
+        assert_eq!(ask("/rewind 3"), Some(Asked::Rewind(Some(3))));
+        assert_eq!(ask("/undo what you did"), None);
         assert_eq!(ask("/usr/bin/env is a path"), None);
         assert_eq!(ask("help"), None);
     }

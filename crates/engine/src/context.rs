@@ -36,14 +36,25 @@ impl History {
         self.messages.truncate(length);
     }
 
+    /// Takes back everything behind the first `length` entries and returns it.
+    pub fn split_off(&mut self, length: usize) -> Vec<Arc<Message>> {
+        self.messages.split_off(length.min(self.messages.len()))
+    }
+
+    /// Puts back what was taken back.
+    pub fn extend(&mut self, messages: Vec<Arc<Message>>) {
+        self.messages.extend(messages);
+    }
+
     /// Returns the entries, the oldest first.
     #[must_use]
     pub fn messages(&self) -> &[Arc<Message>] {
         &self.messages
     }
 
-    /// Forgets the oldest turns until at most `bytes` of text are left. The last turn always stays.
-    pub fn keep_last(&mut self, bytes: usize) {
+    /// Forgets the oldest turns until at most `bytes` of text are left. The last turn always stays. Returns how many
+    /// entries are gone.
+    pub fn keep_last(&mut self, bytes: usize) -> usize {
         let mut left = 0;
         let mut first = 0;
         for (index, message) in self.messages.iter().enumerate().rev() {
@@ -55,9 +66,11 @@ impl History {
                 }
             }
         }
-        if left > bytes {
-            self.messages.drain(..first);
+        if left <= bytes {
+            return 0;
         }
+        self.messages.drain(..first);
+        first
     }
 
     /// Gives every tool call that has no result one that says why: a model must never see an open call.

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::error::Error;
 use crate::event::{Event, Severity};
 use crate::modes::Mode;
-use crate::ports::{Clock, Editor, Journal, Listing, Query, Remembered, Tools};
+use crate::ports::{Clock, Editor, Files, Journal, Listing, Query, Remembered, Tools};
 use crate::reply::Reply;
 use crate::session::{Command, Handles, ModelChoice, Parts, Session, SessionHandle, Settings};
 use crate::turn::TurnLimits;
@@ -75,6 +75,8 @@ pub type Attach = Box<dyn FnOnce(SessionId, &Path) -> Attached + Send>;
 pub struct Attached {
     /// Its client.
     pub editor: Arc<dyn Editor>,
+    /// Its files.
+    pub files: Arc<dyn Files>,
     /// Its tools.
     pub tools: Arc<dyn Tools>,
     /// Finds out which branch its folder is on, where the client is told of it.
@@ -332,6 +334,7 @@ async fn begin(
         settings,
         tools: attached.tools,
         editor: attached.editor,
+        files: attached.files,
         journal: Arc::clone(&options.journal),
         clock: Arc::clone(&options.clock),
         limits: TurnLimits {

@@ -17,6 +17,7 @@ pub mod script;
 pub mod session;
 pub mod stamp;
 mod turn;
+pub mod undo;
 pub mod words;
 
 pub use error::Error;

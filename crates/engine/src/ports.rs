@@ -1,4 +1,4 @@
-//! The five traits that the outside implements: model, tool, editor, journal, clock.
+//! The traits that the outside implements: model, tool, editor, files, journal, clock.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -14,9 +14,10 @@ use crate::context::History;
 use crate::error::Error;
 use crate::event::Event;
 use crate::permission::{Access, Answer, Question};
+use crate::undo::Turns;
 use crate::words::{
-    Location, Message, MessageId, ModeId, ModelId, Prompt, Seal, SessionId, StopReason, TerminalId,
-    Thinking, ToolCallId, ToolContent, ToolKind, ToolRequest, Usage,
+    ContentId, Location, Message, MessageId, ModeId, ModelId, Prompt, Seal, SessionId, StopReason,
+    TerminalId, Thinking, ToolCallId, ToolContent, ToolKind, ToolRequest, Usage,
 };
 
 /// A model that answers requests.
@@ -194,6 +195,23 @@ impl ToolCx<'_> {
     /// Fails if the event could not be kept; then it was not shown.
     pub async fn show(&self, event: Event) -> Result<(), ToolError> {
         Ok(crate::turn::emit(self.session, self.journal, self.editor, event).await?)
+    }
+
+    /// Keeps what a file holds and will hold, `None` for no file, so that the turn can be taken back.
+    ///
+    /// Called before the change: if it fails, the file must be left as it is.
+    ///
+    /// # Errors
+    /// Fails if it could not be kept.
+    pub async fn keep_change(
+        &self,
+        path: &Path,
+        before: Option<Vec<u8>>,
+        after: Option<Vec<u8>>,
+    ) -> Result<(), ToolError> {
+        let change = FileChange { path: path.to_owned(), before, after };
+        let kept = self.journal.keep_change(self.session, change).await;
+        kept.map_err(|err| Error::of_journal(self.session, err).into())
     }
 
     /// Waits for `work`, unless the turn is cancelled first.
@@ -433,6 +451,23 @@ pub trait Journal: Send + Sync {
         show: Option<Show>,
     ) -> BoxFuture<'a, Result<(), JournalError>>;
 
+    /// Keeps what a file holds and will hold; returns when a crash of this process can no longer lose it.
+    fn keep_change<'a>(
+        &'a self,
+        session: &'a SessionId,
+        change: FileChange,
+    ) -> BoxFuture<'a, Result<(), JournalError>>;
+
+    /// Returns the turns of a session and the files they changed.
+    fn turns<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Turns, JournalError>>;
+
+    /// Returns what a file held; `None` if that was too much to keep.
+    fn content<'a>(
+        &'a self,
+        session: &'a SessionId,
+        content: &'a ContentId,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>, JournalError>>;
+
     /// Gives a session back.
     fn leave<'a>(
         &'a self,
@@ -488,6 +523,34 @@ pub enum Record<'a> {
     },
     /// The turn ended; `None` after a failure.
     TurnEnd(Option<StopReason>),
+    /// The turn that began with this message was taken back, and all behind it.
+    TakenBack(&'a MessageId),
+    /// The turns that were taken back are there again, up to the one that began with this message.
+    BroughtBack(&'a MessageId),
+}
+
+/// A change of a file, with all that it held and will hold; `None` stands for no file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileChange {
+    /// The file.
+    pub path: PathBuf,
+    /// What it holds.
+    pub before: Option<Vec<u8>>,
+    /// What it will hold.
+    pub after: Option<Vec<u8>>,
+}
+
+/// The files of a session's folders, as a turn that is taken back needs them.
+pub trait Files: Send + Sync {
+    /// Returns what a file holds now, unsaved changes included; `None` if there is no such file.
+    fn read<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<Option<Vec<u8>>, EditorError>>;
+
+    /// Makes a file hold this; `None` removes it.
+    fn write<'a>(
+        &'a self,
+        path: &'a Path,
+        content: Option<Vec<u8>>,
+    ) -> BoxFuture<'a, Result<(), EditorError>>;
 }
 
 /// Whom a prompt is for.

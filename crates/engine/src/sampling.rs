@@ -169,7 +169,7 @@ mod tests {
         Editor, EditorError, ExitStatus, Form, FormAnswer, Offers, Page, Show, TerminalCommand,
         TerminalOutput,
     };
-    use crate::script::{NoJournal, ScriptedModel, SystemClock};
+    use crate::script::{NoFiles, NoJournal, ScriptedModel, SystemClock};
     use crate::session::{ModelChoice, Settings};
     use crate::turn::TurnLimits;
     use crate::words::{ModelId, SessionId, TerminalId};
@@ -267,6 +267,7 @@ mod tests {
             spent: &mut 0.0,
             tools: &(Arc::new([]) as Arc<[Arc<dyn crate::ports::AnyTool>]>),
             editor: &editor,
+            files: &NoFiles,
             journal: &NoJournal,
             clock: &SystemClock,
             limits: TurnLimits { max_requests: 1, no_progress: Duration::from_secs(60) },

@@ -17,10 +17,11 @@ use parse::{Answer, Failure, Item};
 
 use crate::event::Event;
 use crate::ports::{
-    Clock, Editor, Info, Journal, JournalError, Listing, Model, ModelError, ModelEvent,
-    ModelStream, Query, Record, Remembered, Request, Show, State,
+    Clock, Editor, EditorError, FileChange, Files, Info, Journal, JournalError, Listing, Model,
+    ModelError, ModelEvent, ModelStream, Query, Record, Remembered, Request, Show, State,
 };
-use crate::words::{Message, SessionId, StopReason, ToolCallId, ToolRequest};
+use crate::undo::Turns;
+use crate::words::{ContentId, Message, SessionId, StopReason, ToolCallId, ToolRequest};
 
 /// A model that says what a script says, an answer per request.
 #[derive(Debug)]
@@ -139,6 +140,24 @@ impl Clock for SystemClock {
     }
 }
 
+/// No files at all. For sessions that take nothing back.
+#[derive(Debug, Default)]
+pub struct NoFiles;
+
+impl Files for NoFiles {
+    fn read<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<Option<Vec<u8>>, EditorError>> {
+        future::ready(Err(EditorError::Outside(path.to_owned()))).boxed()
+    }
+
+    fn write<'a>(
+        &'a self,
+        path: &'a Path,
+        _: Option<Vec<u8>>,
+    ) -> BoxFuture<'a, Result<(), EditorError>> {
+        future::ready(Err(EditorError::Outside(path.to_owned()))).boxed()
+    }
+}
+
 /// A journal that keeps nothing. For programs that have no store.
 #[derive(Debug, Default)]
 pub struct NoJournal;
@@ -196,6 +215,26 @@ impl Journal for NoJournal {
             show(event);
         }
         future::ready(Ok(())).boxed()
+    }
+
+    fn keep_change<'a>(
+        &'a self,
+        _: &'a SessionId,
+        _: FileChange,
+    ) -> BoxFuture<'a, Result<(), JournalError>> {
+        future::ready(Ok(())).boxed()
+    }
+
+    fn turns<'a>(&'a self, _: &'a SessionId) -> BoxFuture<'a, Result<Turns, JournalError>> {
+        self.none()
+    }
+
+    fn content<'a>(
+        &'a self,
+        _: &'a SessionId,
+        _: &'a ContentId,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>, JournalError>> {
+        self.none()
     }
 
     fn leave<'a>(&'a self, _: &'a SessionId, _: State) -> BoxFuture<'a, Result<(), JournalError>> {

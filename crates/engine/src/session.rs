@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::event::{Event, Severity};
 use crate::modes::{MODES, Mode};
 use crate::permission::Memory;
-use crate::ports::{Clock, Editor, Journal, Model, Record, State, Tools};
+use crate::ports::{Clock, Editor, Files, Journal, Model, Record, State, Tools};
 use crate::reply::Reply;
 use crate::stamp;
 use crate::turn::{self, TurnCx, TurnError, TurnLimits};
@@ -188,6 +188,8 @@ pub struct Parts {
     pub tools: Arc<dyn Tools>,
     /// Its client.
     pub editor: Arc<dyn Editor>,
+    /// Its files.
+    pub files: Arc<dyn Files>,
     /// Where it is kept.
     pub journal: Arc<dyn Journal>,
     /// Time and ids.
@@ -336,6 +338,7 @@ impl Session {
                 spent: &mut self.spent,
                 tools: &*self.parts.tools,
                 editor: &*self.parts.editor,
+                files: &*self.parts.files,
                 journal: &*self.parts.journal,
                 clock: &*self.parts.clock,
                 limits: self.parts.limits,

@@ -12,10 +12,10 @@ use crate::context::History;
 use crate::error::Error;
 use crate::event::Event;
 use crate::permission::Memory;
-use crate::ports::{Clock, Editor, Journal, PromptKind, Record, Tools};
+use crate::ports::{Clock, Editor, Files, Journal, PromptKind, Record, Tools};
 use crate::session::Settings;
 use crate::words::{Message, MessageId, Prompt, SessionId, StopReason};
-use crate::{dispatch, sampling, stamp};
+use crate::{dispatch, sampling, stamp, undo};
 
 /// What bounds a turn.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +37,7 @@ pub(crate) struct TurnCx<'a> {
     pub(crate) spent: &'a mut f64,
     pub(crate) tools: &'a dyn Tools,
     pub(crate) editor: &'a dyn Editor,
+    pub(crate) files: &'a dyn Files,
     pub(crate) journal: &'a dyn Journal,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) limits: TurnLimits,
@@ -93,22 +94,12 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
     Ok(StopReason::MaxTurnRequests)
 }
 
-/// How long a title may be that we make ourselves, in characters.
-const TITLE: usize = 60;
-
 /// Calls the session by the first line of its first prompt.
 async fn name_session(cx: &TurnCx<'_>, prompt: &Prompt) -> Result<(), TurnError> {
-    let text = prompt.text();
-    let Some(line) = text.lines().map(str::trim).find(|line| !line.is_empty()) else {
+    let Some(title) = prompt.title() else {
         cx.has_title.store(false, Ordering::Relaxed);
         return Ok(());
     };
-    let mut title: String =
-        line.chars().filter(|character| !character.is_control()).take(TITLE).collect();
-    if line.chars().nth(TITLE).is_some() {
-        title.truncate(title.trim_end().len());
-        title.push('…');
-    }
     let kept = cx.journal.set_title(cx.session, &title).await;
     kept.map_err(|err| Error::of_journal(cx.session, err))?;
     let updated_at = Some(stamp::iso_8601(cx.clock.now()));
@@ -119,6 +110,9 @@ async fn obey(cx: &mut TurnCx<'_>, asked: Asked) -> Result<StopReason, TurnError
     let said = match asked {
         Asked::Say(text) => text,
         Asked::Continue => "There is nothing to go on with yet.".to_owned(),
+        Asked::Undo => undo::undo(cx).await?,
+        Asked::Redo => undo::redo(cx).await?,
+        Asked::Rewind(number) => undo::rewind(cx, number).await?,
         Asked::SetMode(mode) => {
             cx.settings.send_modify(|settings| settings.mode = mode.mode_id());
             cx.emit(Event::Mode(mode.mode_id())).await?;

@@ -65,6 +65,11 @@ id!(
     TerminalId
 );
 
+id!(
+    /// What a file held, by its hash.
+    ContentId
+);
+
 /// What the user sends.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Prompt {
@@ -88,7 +93,24 @@ impl Prompt {
         let texts: Vec<&str> = self.blocks.iter().filter_map(Block::as_text).collect();
         texts.join("\n")
     }
+
+    /// Returns the first line of the prompt, cut to the length of a title.
+    #[must_use]
+    pub fn title(&self) -> Option<String> {
+        let text = self.text();
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+        let mut title: String =
+            line.chars().filter(|character| !character.is_control()).take(TITLE).collect();
+        if line.chars().nth(TITLE).is_some() {
+            title.truncate(title.trim_end().len());
+            title.push('…');
+        }
+        Some(title)
+    }
 }
+
+/// How long a title may be that we make ourselves, in characters.
+const TITLE: usize = 60;
 
 /// One part of a message.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,6 +5,7 @@
 
 pub(crate) mod editor;
 pub(crate) mod recap;
+pub(crate) mod files;
 pub(crate) mod update;
 
 use std::path::Path;

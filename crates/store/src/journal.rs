@@ -7,6 +7,7 @@
 use std::time::SystemTime;
 
 use engine::ports::{Info, JournalError, State};
+use sha2::{Digest, Sha256};
 
 use crate::index::{Filter, Page};
 use crate::record::Encoded;
@@ -50,6 +51,18 @@ pub trait Backend: Send {
     /// Fails if there is no such session.
     fn read(&mut self, session: &str, from: u64, bytes: usize) -> Result<Vec<Stored>, Error>;
 
+    /// Keeps content under its hash, for as long as the session is there. Tells whether it was new to the session.
+    ///
+    /// # Errors
+    /// Fails if there is no such session.
+    fn put(&mut self, session: &str, content: &Content<'_>) -> Result<bool, Error>;
+
+    /// Returns the content that the session keeps under a hash.
+    ///
+    /// # Errors
+    /// Fails if there is no such session.
+    fn get(&mut self, session: &str, hash: &Hash) -> Result<Option<Vec<u8>>, Error>;
+
     /// Changes the facts of a session; what is `None` stays.
     ///
     /// # Errors
@@ -85,6 +98,26 @@ pub trait Backend: Send {
     /// # Errors
     /// Fails if the backend does.
     fn delete(&mut self, session: &str) -> Result<(), Error>;
+}
+
+/// The SHA-256 of some content.
+pub type Hash = [u8; 32];
+
+/// Content with its hash.
+#[derive(Debug, Clone, Copy)]
+pub struct Content<'a> {
+    /// Its hash.
+    pub hash: Hash,
+    /// The bytes.
+    pub body: &'a [u8],
+}
+
+impl Content<'_> {
+    /// Hashes some content.
+    #[must_use]
+    pub fn of(body: &[u8]) -> Content<'_> {
+        Content { hash: Sha256::digest(body).into(), body }
+    }
 }
 
 /// What whoever took a session knows of it.

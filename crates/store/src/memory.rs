@@ -7,7 +7,7 @@ use engine::ports::{Info, State};
 use engine::words::SessionId;
 
 use crate::index::{Cursor, Filter, PAGE, Page, time_in};
-use crate::journal::{Backend, Change, Claim, Error, Facts, Stored};
+use crate::journal::{Backend, Change, Claim, Content, Error, Facts, Hash, Stored};
 use crate::record::Encoded;
 
 /// Sessions in memory.
@@ -23,6 +23,7 @@ struct Session {
     facts: Facts,
     epoch: u64,
     records: Vec<Encoded>,
+    contents: BTreeMap<Hash, Vec<u8>>,
 }
 
 impl Memory {
@@ -49,6 +50,7 @@ impl Backend for Memory {
             facts: Facts { info: info.clone(), owner: Some(owner.to_owned()) },
             epoch: 1,
             records: vec![own.clone()],
+            contents: BTreeMap::new(),
         };
         let claim = session.claim(true);
         self.sessions.insert(info.id.to_string(), session);
@@ -107,6 +109,15 @@ impl Backend for Memory {
             }
         }
         Ok(found)
+    }
+
+    fn put(&mut self, session: &str, content: &Content<'_>) -> Result<bool, Error> {
+        let contents = &mut self.session(session)?.contents;
+        Ok(contents.insert(content.hash, content.body.to_vec()).is_none())
+    }
+
+    fn get(&mut self, session: &str, hash: &Hash) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.session(session)?.contents.get(hash).cloned())
     }
 
     fn change(&mut self, session: &str, change: &Change) -> Result<(), Error> {

@@ -65,6 +65,12 @@ pub enum Record {
     ToolIntent(ToolRequest),
     /// What the model was told of a call.
     ToolResult { id: Name, text: String, failed: bool },
+    /// A file is about to change: what it holds and will hold, by their hashes; `None` for no file.
+    Change { path: String, before: Option<Name>, after: Option<Name> },
+    /// The turn of this message was taken back, and all behind it.
+    TakenBack { first: Name },
+    /// The turns that were taken back are there again, up to the one of this message.
+    BroughtBack { last: Name },
     /// The turn ended: why, or nothing after a failure.
     TurnEnd { stop: Option<StopReason> },
     /// A crash ended the turn; written by the process that found it.

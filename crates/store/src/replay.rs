@@ -3,18 +3,24 @@
 //! Plain values, no IO: feed it records in order, take out events. What a crash left open is closed by
 //! [`Replay::close`], which says what to append so that it stays closed.
 
+mod turns;
+
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use engine::Event;
 use engine::context::History;
+use engine::undo::{Change, Turns};
 use engine::words::{
-    Block, Message, MessageId, ModeId, ModelId, ToolCallId, ToolContent, ToolStatus, ToolUpdate,
+    Block, ContentId, Message, MessageId, ModeId, ModelId, Prompt, ToolCallId, ToolContent,
+    ToolStatus, ToolUpdate,
 };
 
 use serde_json::Value;
 
 use crate::journal::Stored;
 use crate::record::{self, Decoded, Name, PromptKind, Record};
+use turns::Ledger;
 
 /// How much of a long conversation the model is given back, in bytes. More than any model can read at once.
 const HISTORY: usize = 16 * 1024 * 1024;
@@ -40,6 +46,7 @@ pub struct Replay {
     piece: Option<Event>,
     history: History,
     history_bytes: usize,
+    turns: Ledger,
     /// What the model said since its last message ended.
     said: String,
     /// A command's answer is ours, not the model's.
@@ -64,6 +71,8 @@ struct Call {
     is_shown: bool,
     is_done: bool,
     has_terminal: bool,
+    /// What it would do, if that may change files that nobody sees.
+    command: Option<String>,
     /// What the model was told, while the call was not yet done.
     result: Option<String>,
 }
@@ -73,6 +82,8 @@ struct Call {
 pub struct Replayed {
     /// What the model sees.
     pub history: History,
+    /// What can be taken back, and brought back.
+    pub turns: Turns,
     /// The last mode.
     pub mode: Option<ModeId>,
     /// The last model.
@@ -117,7 +128,11 @@ impl Replay {
             }
             Record::Thought { .. } => self.show_piece(record),
             Record::ToolCall(call) => {
-                self.call(&call.id).is_shown = true;
+                let shown = self.call(&call.id);
+                shown.is_shown = true;
+                if matches!(call.kind, record::ToolKind::Execute | record::ToolKind::Other) {
+                    shown.command = Some(call.title.clone());
+                }
                 self.show(Record::ToolCall(call));
             }
             Record::ToolUpdate { .. } => self.tool_update(record),
@@ -135,7 +150,20 @@ impl Replay {
                 let text = std::mem::take(&mut self.said);
                 self.remember(Message::Agent { thoughts: Vec::new(), text, calls });
             }
-            Record::ToolIntent(request) => self.call(&request.id).has_intent = true,
+            Record::ToolIntent(request) => {
+                let call = self.call(&request.id);
+                call.has_intent = true;
+                if let Some(command) = call.command.take() {
+                    self.turns.ran(command);
+                }
+            }
+            Record::Change { path, before, after } => {
+                let id = |name: Name| ContentId::new(name.0);
+                let (before, after) = (before.map(id), after.map(id));
+                self.turns.changed(Change { path: PathBuf::from(path), before, after });
+            }
+            Record::TakenBack { first } => self.turns.take_back(&first, &mut self.history),
+            Record::BroughtBack { last } => self.turns.bring_back(&last, &mut self.history),
             Record::ToolResult { id, text, failed } => {
                 self.call(&id).result = Some(text.clone());
                 let id = ToolCallId::new(id.0);
@@ -157,13 +185,18 @@ impl Replay {
         self.is_turn_open = true;
         self.is_command = kind == PromptKind::Command;
         let blocks = record::blocks_out(blocks);
+        let message = MessageId::new(message.0.clone());
         let mut asides = asides.into_iter();
         for block in blocks.iter().cloned() {
-            let message = MessageId::new(message.0.clone());
-            self.events.push(Event::User { message, block, aside: asides.next().flatten() });
+            let (message, aside) = (message.clone(), asides.next().flatten());
+            self.events.push(Event::User { message, block, aside });
+        }
+        let prompt = Prompt::from(blocks);
+        if kind != PromptKind::Command {
+            self.turns.begin(message, prompt.title().unwrap_or_default(), self.history.len());
         }
         if kind == PromptKind::Message {
-            self.remember(Message::User(blocks.into()));
+            self.remember(Message::User(prompt));
         }
     }
 
@@ -184,7 +217,8 @@ impl Replay {
         self.history_bytes += message.size();
         self.history.push(message);
         if self.history_bytes > 2 * HISTORY {
-            self.history.keep_last(HISTORY);
+            let gone = self.history.keep_last(HISTORY);
+            self.turns.forget(gone);
             self.history_bytes = self.history.messages().iter().map(|message| message.size()).sum();
         }
     }
@@ -198,6 +232,7 @@ impl Replay {
                 is_shown: false,
                 is_done: false,
                 has_terminal: false,
+                command: None,
                 result: None,
             });
             calls.len() - 1
@@ -295,7 +330,8 @@ impl Replay {
     #[must_use]
     pub fn finish(mut self) -> Replayed {
         self.flush_piece();
-        self.history.keep_last(HISTORY);
+        let gone = self.history.keep_last(HISTORY);
+        self.turns.forget(gone);
         let mut problems = Vec::new();
         if !self.damaged.is_empty() {
             let named: Vec<String> =
@@ -318,6 +354,7 @@ impl Replay {
         self.events.extend(self.usage.take());
         Replayed {
             history: self.history,
+            turns: self.turns.finish(),
             mode: self.mode,
             model: self.model,
             problems,

@@ -9,10 +9,9 @@ use std::time::{Duration, SystemTime};
 use engine::ports::{Info, State};
 use engine::words::SessionId;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
-use sha2::{Digest, Sha256};
 
 use crate::index::{Cursor, Filter, PAGE, Page, state_in, state_out, time_in, time_out};
-use crate::journal::{Backend, Change, Claim, Error, Facts, Stored};
+use crate::journal::{Backend, Change, Claim, Content, Error, Facts, Hash, Stored};
 use crate::record::Encoded;
 
 /// The version of the tables that this program writes.
@@ -198,7 +197,9 @@ fn head(connection: &Connection, number: i64) -> Result<u64, Error> {
 
 fn insert(connection: &Connection, number: i64, seq: u64, record: &Encoded) -> Result<(), Error> {
     let (body, hash) = if record.body.len() > BLOB {
-        (None, Some(insert_blob(connection, number, &record.body)?))
+        let content = Content::of(&record.body);
+        insert_blob(connection, number, &content)?;
+        (None, Some(content.hash))
     } else {
         (Some(record.body.as_slice()), None)
     };
@@ -216,15 +217,15 @@ fn insert(connection: &Connection, number: i64, seq: u64, record: &Encoded) -> R
     }
 }
 
-fn insert_blob(connection: &Connection, number: i64, body: &[u8]) -> Result<Vec<u8>, Error> {
-    let hash = Sha256::digest(body).to_vec();
+/// Tells whether it was new to the session.
+fn insert_blob(connection: &Connection, number: i64, content: &Content<'_>) -> Result<bool, Error> {
     connection
         .prepare_cached("INSERT OR IGNORE INTO blob(hash, body) VALUES (?1, ?2)")?
-        .execute(params![hash, body])?;
-    connection
+        .execute(params![content.hash, content.body])?;
+    let used = connection
         .prepare_cached("INSERT OR IGNORE INTO blob_use(session, hash) VALUES (?1, ?2)")?
-        .execute(params![number, hash])?;
-    Ok(hash)
+        .execute(params![number, content.hash])?;
+    Ok(used > 0)
 }
 
 impl Backend for Sqlite {
@@ -336,6 +337,22 @@ impl Backend for Sqlite {
             }
         }
         Ok(found)
+    }
+
+    fn put(&mut self, id: &str, content: &Content<'_>) -> Result<bool, Error> {
+        let begun = self.begin()?;
+        let (number, _) = session(&begun, id)?;
+        let is_new = insert_blob(&begun, number, content)?;
+        begun.commit()?;
+        Ok(is_new)
+    }
+
+    fn get(&mut self, id: &str, hash: &Hash) -> Result<Option<Vec<u8>>, Error> {
+        let (number, _) = session(&self.connection, id)?;
+        let mut query = self.connection.prepare_cached(
+            "SELECT body FROM blob JOIN blob_use USING (hash) WHERE session = ?1 AND hash = ?2",
+        )?;
+        Ok(query.query_row(params![number, hash], |row| row.get(0)).optional()?)
     }
 
     fn change(&mut self, id: &str, change: &Change) -> Result<(), Error> {

@@ -9,20 +9,25 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use engine::Event;
 use engine::ports::{
-    Clock, Editor, Info, Journal, JournalError, Listing, Query, Record, Remembered, Show, State,
+    Clock, Editor, FileChange, Info, Journal, JournalError, Listing, Query, Record, Remembered,
+    Show, State,
 };
-use engine::words::SessionId;
+use engine::undo::Turns;
+use engine::words::{ContentId, SessionId};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::journal::Stored;
+use crate::journal::{Hash, Stored};
 use crate::record::{self, event_in, record_in};
 use crate::replay::{Replay, Replayed};
 use crate::writer::{self, Append, Job, Sync, Writer};
 
 /// How many jobs may wait. Full: the session that has one more waits.
 const JOBS: usize = 1024;
+
+/// A file larger than this is not kept for undo.
+const LARGEST: usize = 16 * 1024 * 1024;
 
 /// What a store is made with.
 #[derive(Clone)]
@@ -188,6 +193,22 @@ impl Store {
     }
 }
 
+/// A hash as records have it.
+fn name_of(hash: &Hash) -> record::Name {
+    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    record::Name(digits.into())
+}
+
+/// The hash of a name; `None` for what is none, as a damaged record may have it.
+fn hash_of(content: &ContentId) -> Option<Hash> {
+    let text = content.as_str();
+    let digits = text
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+    digits.collect::<Option<Vec<u8>>>()?.try_into().ok()
+}
+
 async fn show_all(editor: Option<&dyn Editor>, events: Vec<Event>) {
     let Some(editor) = editor else { return };
     for event in events {
@@ -263,7 +284,11 @@ impl Journal for Store {
     ) -> BoxFuture<'a, Result<(), JournalError>> {
         let sync = match record {
             Record::ToolIntent(_) => Sync::First,
-            Record::Prompt { .. } | Record::ToolResult { .. } | Record::TurnEnd(_) => Sync::Soon,
+            Record::Prompt { .. }
+            | Record::ToolResult { .. }
+            | Record::TakenBack(_)
+            | Record::BroughtBack(_)
+            | Record::TurnEnd(_) => Sync::Soon,
             Record::Answer(_) => Sync::No,
         };
         self.append_record(session, record_in(record), sync).boxed()
@@ -302,6 +327,50 @@ impl Journal for Store {
                 return Ok(());
             }
             done.await.map_err(|_| stopped())?
+        }
+        .boxed()
+    }
+
+    fn keep_change<'a>(
+        &'a self,
+        session: &'a SessionId,
+        change: FileChange,
+    ) -> BoxFuture<'a, Result<(), JournalError>> {
+        async move {
+            let FileChange { path, before, after } = change;
+            let Some(path) = path.to_str().map(str::to_owned) else {
+                let why = format!("the path {} is no text", path.display());
+                return Err(JournalError::Failed(why));
+            };
+            let id = session.clone();
+            let put = move |writer: &mut Writer| {
+                let mut keep = |content: Option<Vec<u8>>| {
+                    content.map(|body| writer.put(&id, &body, LARGEST)).transpose()
+                };
+                Ok((keep(before)?, keep(after)?))
+            };
+            let (before, after) = self.ask(put).await?;
+            let name = |hash: Option<Hash>| hash.as_ref().map(name_of);
+            let (before, after) = (name(before), name(after));
+            let record = record::Record::Change { path, before, after };
+            self.append_record(session, record, Sync::Soon).await
+        }
+        .boxed()
+    }
+
+    fn turns<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Turns, JournalError>> {
+        async move { Ok(self.replay(session, None).await?.finish().turns) }.boxed()
+    }
+
+    fn content<'a>(
+        &'a self,
+        session: &'a SessionId,
+        content: &'a ContentId,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>, JournalError>> {
+        async move {
+            let Some(hash) = hash_of(content) else { return Ok(None) };
+            let session = session.clone();
+            self.ask(move |writer| writer.get(&session, &hash)).await
         }
         .boxed()
     }

@@ -14,7 +14,7 @@ use engine::words::SessionId;
 use tokio::sync::mpsc;
 
 use crate::index::filter_in;
-use crate::journal::{Backend, Change, Claim, Facts, Stored};
+use crate::journal::{Backend, Change, Claim, Content, Facts, Hash, Stored};
 use crate::memory::Memory;
 use crate::owner::{self, Owner};
 use crate::record::{Encoded, Record};
@@ -338,6 +338,40 @@ impl Writer {
         from: u64,
     ) -> Result<Vec<Stored>, JournalError> {
         Ok(self.backend(session).read(session.as_str(), from, PAGE)?)
+    }
+
+    /// Keeps what a file holds, and returns its hash. What is too large is known by its hash alone.
+    pub(crate) fn put(
+        &mut self,
+        session: &SessionId,
+        body: &[u8],
+        largest: usize,
+    ) -> Result<Hash, JournalError> {
+        let content = Content::of(body);
+        if body.len() > largest {
+            return Ok(content.hash);
+        }
+        let limit = self.options.max_history_bytes;
+        let size = body.len() as u64;
+        let Some(owned) = self.owned.get(session) else {
+            return Err(JournalError::Failed("the session is not open here".to_owned()));
+        };
+        if limit > 0 && owned.bytes + size > limit {
+            return Err(JournalError::Full(limit));
+        }
+        let is_new = self.backend(session).put(session.as_str(), &content)?;
+        if let Some(owned) = self.owned.get_mut(session).filter(|_| is_new) {
+            owned.bytes += size;
+        }
+        Ok(content.hash)
+    }
+
+    pub(crate) fn get(
+        &mut self,
+        session: &SessionId,
+        hash: &Hash,
+    ) -> Result<Option<Vec<u8>>, JournalError> {
+        Ok(self.backend(session).get(session.as_str(), hash)?)
     }
 
     pub(crate) fn leave(&mut self, session: &SessionId, state: State) -> Result<(), JournalError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::Reply;
 use engine::hub::{Attached, HubCommand, Start};
 use engine::modes::Mode;
-use engine::ports::Query;
+use engine::ports::{Editor, Query};
 use engine::session::Command;
 use engine::words::{ModeId, ModelId, SessionId, StopReason, Thinking};
 use engine::{Error, session};
@@ -28,6 +28,7 @@ use super::wake::{Answer, FromSession, Opening, Shape};
 use crate::assemble::Workspace;
 use crate::bridge::editor::AcpEditor;
 use crate::bridge::recap::Recap;
+use crate::bridge::files::SessionFiles;
 use crate::ladder::provider_of_key;
 use crate::limits::lasting;
 use crate::{branch, bridge};
@@ -280,9 +281,18 @@ impl Dispatcher {
                 std::iter::once(cwd.to_owned()).chain(more_folders).collect();
             let tools = tools(Workspace { session: session.clone(), folders: folders.clone() });
             let scope = Scope::new(folders);
-            let editor = AcpEditor::new(session, outlet, budget, offers, limits, scope, patience);
+            let editor: Arc<dyn Editor> = Arc::new(AcpEditor::new(
+                session,
+                outlet,
+                budget,
+                offers,
+                limits,
+                scope.clone(),
+                patience,
+            ));
+            let files = Arc::new(SessionFiles::new(Arc::clone(&editor), scope));
             let find = || Box::pin(branch::find(cwd.to_owned())) as BoxFuture<'static, _>;
-            Attached { editor: Arc::new(editor), tools, branch: is_told_branch.then(find) }
+            Attached { editor, files, tools, branch: is_told_branch.then(find) }
         };
         self.hub.send(HubCommand::Open { start, attach: Box::new(attach), reply });
         Ok(())

@@ -209,6 +209,10 @@ transcripts! {
     kept_load = "kept/load";
     kept_not_found = "kept/not_found";
     kept_reference_load = "kept/reference_load";
+    kept_rewind = "kept/rewind";
+    kept_undo = "kept/undo";
+    kept_undo_redo = "kept/undo_redo";
+    kept_undo_refused = "kept/undo_refused";
     prompt_answer = "prompt/answer";
     prompt_busy = "prompt/busy";
     prompt_cancel = "prompt/cancel";

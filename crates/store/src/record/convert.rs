@@ -29,6 +29,8 @@ pub fn record_in(record: ports::Record<'_>) -> Record {
         ports::Record::ToolResult { id, text, failed } => {
             Record::ToolResult { id: Name(id.to_shared()), text: text.to_owned(), failed }
         }
+        ports::Record::TakenBack(first) => Record::TakenBack { first: Name(first.to_shared()) },
+        ports::Record::BroughtBack(last) => Record::BroughtBack { last: Name(last.to_shared()) },
         ports::Record::TurnEnd(stop) => Record::TurnEnd { stop: stop.map(stop_in) },
     }
 }
@@ -124,6 +126,9 @@ pub fn event_out(record: Record) -> Option<Event> {
         | Record::Answer(_)
         | Record::ToolIntent(_)
         | Record::ToolResult { .. }
+        | Record::Change { .. }
+        | Record::TakenBack { .. }
+        | Record::BroughtBack { .. }
         | Record::TurnEnd { .. }
         | Record::Interrupted {} => return None,
     })

@@ -7,7 +7,7 @@ use std::time::Duration;
 use engine::Reply;
 use engine::hub::{Attached, Hub, HubCommand, HubOptions, Start};
 use engine::ports::{AnyTool, Editor, Journal, State};
-use engine::script::{ScriptedModel, SystemClock};
+use engine::script::{NoFiles, ScriptedModel, SystemClock};
 use engine::session::{Command, ModelChoice, SessionHandle};
 use engine::words::{Block, ModelId, Prompt, SessionId, StopReason};
 use store::Store;
@@ -56,6 +56,7 @@ async fn an_idle_session_is_paused_and_comes_back() {
     let reply = Reply::new(move |outcome| drop(sender.send(outcome)));
     let attach = |_: SessionId, _: &Path| Attached {
         editor: Arc::new(Watcher::default()) as Arc<dyn Editor>,
+        files: Arc::new(NoFiles),
         tools: Arc::new(Arc::new([]) as Arc<[Arc<dyn AnyTool>]>),
         branch: None,
     };
