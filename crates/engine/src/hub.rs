@@ -314,13 +314,14 @@ async fn begin(
         }
     };
     let mut history = crate::context::History::default();
-    let mut has_title = false;
+    let (mut has_title, mut spent) = (false, 0.0);
     let mut created = options.clock.now();
     if let Some(remembered) = remembered {
         created = remembered.info.created;
         restore(&mut settings, &remembered);
         report(&*attached.editor, &remembered.problems).await;
         has_title = remembered.info.title.is_some();
+        spent = remembered.spent;
         history = remembered.history;
     }
     let idle_pause = Some(options.idle_pause).filter(|idle| !idle.is_zero() && journal.outlives());
@@ -344,11 +345,12 @@ async fn begin(
         idle_pause,
         history,
         has_title,
+        spent,
     };
     Ok(Begun { parts, created, branch })
 }
 
-/// Takes over mode and model, as far as there still are such.
+/// Takes over mode, model and thinking, as far as there still are such.
 fn restore(settings: &mut Settings, remembered: &Remembered) {
     if let Some(mode) = remembered.mode.as_ref().and_then(|mode| Mode::find(mode.as_str())) {
         settings.mode = mode.mode_id();
@@ -358,6 +360,7 @@ fn restore(settings: &mut Settings, remembered: &Remembered) {
     {
         settings.model = model.clone();
     }
+    settings.thinking = remembered.thinking.unwrap_or_default();
 }
 
 /// Tells the user what could not be read.

@@ -17,7 +17,7 @@ use crate::permission::{Access, Answer, Question};
 use crate::undo::Turns;
 use crate::words::{
     ContentId, Location, Message, MessageId, ModeId, ModelId, Prompt, Seal, SessionId, StopReason,
-    TerminalId, Thinking, ToolCallId, ToolContent, ToolKind, ToolRequest, Usage,
+    TerminalId, Thinking, Thought, ToolCallId, ToolContent, ToolKind, ToolRequest, Usage,
 };
 
 /// A model that answers requests.
@@ -508,6 +508,8 @@ pub enum Record<'a> {
         /// Whom it is for.
         kind: PromptKind,
     },
+    /// What the model thought in its answer, as it wants it back.
+    Thoughts(&'a [Thought]),
     /// The model's answer ended and asks for these tools.
     Answer(&'a [ToolRequest]),
     /// A tool is about to run.
@@ -607,6 +609,10 @@ pub struct Remembered {
     pub mode: Option<ModeId>,
     /// The model it used, if it was ever changed.
     pub model: Option<ModelId>,
+    /// How much the model was to think, if that was ever changed.
+    pub thinking: Option<Thinking>,
+    /// What the session has cost, in US dollars.
+    pub spent: f64,
     /// What could not be read, for the user.
     pub problems: Vec<String>,
 }

@@ -75,7 +75,14 @@ pub(crate) async fn sample(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
         }
     };
     let usage = draft.usage;
-    let calls = draft.keep(cx, ended.is_err());
+    if ended.is_err() {
+        draft.break_off();
+    }
+    let thoughts = draft.thoughts.clone();
+    let calls = draft.keep(cx);
+    if !thoughts.is_empty() {
+        cx.record(Record::Thoughts(&thoughts)).await?;
+    }
     if !calls.is_empty() {
         cx.record(Record::Answer(&calls)).await?;
     }
@@ -111,13 +118,15 @@ impl Draft {
         self.thoughts.push(Thought { by: self.model.clone(), text, seal, at: self.text.len() });
     }
 
-    /// Puts the answer into the history and returns the tools to run. A broken answer asks for none.
-    fn keep(mut self, cx: &mut TurnCx<'_>, is_broken: bool) -> Vec<ToolRequest> {
-        if is_broken {
-            self.calls.clear();
-            // A thought without its end has no seal, and a model takes back only whole ones.
-            self.thoughts.clear();
-        }
+    /// A broken answer asks for nothing.
+    fn break_off(&mut self) {
+        self.calls.clear();
+        // A thought without its end has no seal, and a model takes back only whole ones.
+        self.thoughts.clear();
+    }
+
+    /// Puts the answer into the history and returns the tools to run.
+    fn keep(self, cx: &mut TurnCx<'_>) -> Vec<ToolRequest> {
         if !self.text.is_empty() || !self.calls.is_empty() {
             let (thoughts, text, calls) = (self.thoughts, self.text, self.calls.clone());
             cx.history.push(Message::Agent { thoughts, text, calls });

@@ -202,6 +202,8 @@ pub struct Parts {
     pub history: History,
     /// Whether it has a title.
     pub has_title: bool,
+    /// What it has cost, in US dollars.
+    pub spent: f64,
 }
 
 /// The task that owns one conversation.
@@ -222,14 +224,14 @@ impl Session {
     pub(crate) fn new(mut parts: Parts, mailbox: mpsc::Receiver<Command>) -> Session {
         let history = std::mem::take(&mut parts.history);
         let settings = watch::Sender::new(parts.settings.clone());
-        let has_title = AtomicBool::new(parts.has_title);
+        let (has_title, spent) = (AtomicBool::new(parts.has_title), parts.spent);
         Session {
             parts,
             settings,
             history,
             memory: Memory::default(),
             has_title,
-            spent: 0.0,
+            spent,
             is_paused: false,
             mailbox,
         }

@@ -4,8 +4,8 @@
 //! `bridge::recap` gathers a history into one list. `wire::acp::dialect` prints in the client's dialect.
 
 pub(crate) mod editor;
-pub(crate) mod recap;
 pub(crate) mod files;
+pub(crate) mod recap;
 pub(crate) mod update;
 
 use std::path::Path;

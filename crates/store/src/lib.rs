@@ -14,4 +14,4 @@ mod store;
 mod sync;
 mod writer;
 
-pub use store::{Options, Store};
+pub use store::{Options, Place, Store, SyncAll};

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-pub use convert::{blocks_out, event_in, event_out, record_in, stop_out, tool_request_out};
+pub use convert::{
+    blocks_out, event_in, event_out, record_in, stop_out, thought_out, tool_request_out,
+};
 
 /// The version of the records that this program writes.
 pub const VERSION: u32 = 1;
@@ -51,14 +53,21 @@ pub enum Record {
     },
     /// The whole plan.
     Plan(Vec<PlanEntry>),
-    /// Mode and model.
-    Settings { mode: Name, model: Name },
+    /// Mode, model and how much it thinks.
+    Settings {
+        mode: Name,
+        model: Name,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        thinking: Option<Name>,
+    },
     /// How full the context is.
     Usage { used: u64, size: u64, cost: Option<f64> },
     /// The context is being shortened.
     Compaction { id: String, status: CompactionStatus, error: Option<String> },
     /// A piece of the summary.
     CompactionSummary { id: String, text: String },
+    /// What the model thought in its answer, with what it was sealed with.
+    Thoughts(Vec<Thought>),
     /// The model's answer ended and asks for these tools.
     Answer(Vec<ToolRequest>),
     /// A tool is about to run.
@@ -206,6 +215,24 @@ pub enum CompactionStatus {
     Completed,
     Failed,
     Cancelled,
+}
+
+/// A piece of a model's thinking.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Thought {
+    pub by: Name,
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal: Option<Seal>,
+    pub at: usize,
+}
+
+/// Data that a model wants back unchanged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seal {
+    pub data: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<Name>,
 }
 
 /// A tool that the model asked for.

@@ -12,8 +12,8 @@ use engine::Event;
 use engine::context::History;
 use engine::undo::{Change, Turns};
 use engine::words::{
-    Block, ContentId, Message, MessageId, ModeId, ModelId, Prompt, ToolCallId, ToolContent,
-    ToolStatus, ToolUpdate,
+    Block, ContentId, Message, MessageId, ModeId, ModelId, Prompt, Thinking, Thought, ToolCallId,
+    ToolContent, ToolRequest, ToolStatus, ToolUpdate,
 };
 
 use serde_json::Value;
@@ -49,6 +49,8 @@ pub struct Replay {
     turns: Ledger,
     /// What the model said since its last message ended.
     said: String,
+    /// What it thought since then, if that answer is whole.
+    thoughts: Vec<Thought>,
     /// A command's answer is ours, not the model's.
     is_command: bool,
     is_turn_open: bool,
@@ -57,6 +59,8 @@ pub struct Replay {
     usage: Option<Event>,
     mode: Option<ModeId>,
     model: Option<ModelId>,
+    thinking: Option<Thinking>,
+    spent: f64,
     last_seq: u64,
     damaged: Vec<u64>,
     missing: u64,
@@ -88,6 +92,10 @@ pub struct Replayed {
     pub mode: Option<ModeId>,
     /// The last model.
     pub model: Option<ModelId>,
+    /// How much the model was to think.
+    pub thinking: Option<Thinking>,
+    /// What the session has cost, in US dollars.
+    pub spent: f64,
     /// What could not be read, for the user.
     pub problems: Vec<String>,
     /// The last events to show.
@@ -140,15 +148,21 @@ impl Replay {
             | Record::Plan(_)
             | Record::Compaction { .. }
             | Record::CompactionSummary { .. } => self.show(record),
-            Record::Usage { .. } => self.usage = record::event_out(record),
-            Record::Settings { mode, model } => {
+            Record::Usage { cost, .. } => {
+                self.spent = cost.unwrap_or(self.spent);
+                self.usage = record::event_out(record);
+            }
+            Record::Settings { mode, model, thinking } => {
+                self.thinking = thinking.and_then(|thinking| Thinking::find(&thinking.0));
                 self.mode = Some(ModeId::new(mode.0));
                 self.model = Some(ModelId::new(model.0));
             }
+            Record::Thoughts(thoughts) => {
+                self.thoughts = thoughts.into_iter().map(record::thought_out).collect();
+            }
             Record::Answer(calls) => {
                 let calls = calls.into_iter().map(record::tool_request_out).collect();
-                let text = std::mem::take(&mut self.said);
-                self.remember(Message::Agent { thoughts: Vec::new(), text, calls });
+                self.remember_answer(calls);
             }
             Record::ToolIntent(request) => {
                 let call = self.call(&request.id);
@@ -203,14 +217,19 @@ impl Replay {
     fn end_turn(&mut self, why: &str) {
         self.flush_piece();
         if !self.said.is_empty() {
-            let text = std::mem::take(&mut self.said);
-            self.remember(Message::Agent { thoughts: Vec::new(), text, calls: Vec::new() });
+            self.remember_answer(Vec::new());
         }
+        self.thoughts.clear();
         self.history.close_open_calls(why);
         self.is_turn_open = false;
         self.is_command = false;
         self.calls.clear();
         self.by_id.clear();
+    }
+
+    fn remember_answer(&mut self, calls: Vec<ToolRequest>) {
+        let (thoughts, text) = (std::mem::take(&mut self.thoughts), std::mem::take(&mut self.said));
+        self.remember(Message::Agent { thoughts, text, calls });
     }
 
     fn remember(&mut self, message: Message) {
@@ -357,6 +376,8 @@ impl Replay {
             turns: self.turns.finish(),
             mode: self.mode,
             model: self.model,
+            thinking: self.thinking,
+            spent: self.spent,
             problems,
             events: self.events,
         }

@@ -18,7 +18,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::journal::{Hash, Stored};
+use crate::journal::{Backend, Hash, Stored};
 use crate::record::{self, event_in, record_in};
 use crate::replay::{Replay, Replayed};
 use crate::writer::{self, Append, Job, Sync, Writer};
@@ -44,9 +44,22 @@ pub struct Options {
     pub late_for_tests: bool,
 }
 
+/// A backend of another kind, and what makes its writes survive the death of the machine.
+pub struct Place {
+    /// Where records go.
+    pub backend: Box<dyn Backend>,
+    /// Syncs all that was written; called on a thread of its own.
+    pub sync: SyncAll,
+}
+
+/// Syncs all that was written.
+pub type SyncAll = Box<dyn FnMut() -> std::io::Result<()> + Send>;
+
 /// Where sessions are kept.
 pub struct Store {
     options: Options,
+    /// Where to keep them instead of in the folder; taken when the thread starts.
+    place: Mutex<Option<Place>>,
     shared: Arc<Shared>,
     jobs: OnceLock<Result<mpsc::Sender<Job>, String>>,
 }
@@ -58,6 +71,8 @@ pub(crate) struct Shared {
     pub(crate) problem: Mutex<Option<String>>,
     /// Something of a turn that runs was not kept: nobody may run ahead until that turn has ended.
     pub(crate) has_failed: AtomicBool,
+    /// Why the last sync failed, until a turn was told. Held only to be set or taken.
+    pub(crate) unsynced: Mutex<Option<String>>,
     /// Whether the folder was looked at.
     is_probed: AtomicBool,
 }
@@ -66,7 +81,17 @@ impl Store {
     /// Makes a store. Opens nothing.
     #[must_use]
     pub fn new(options: Options) -> Store {
-        Store { options, shared: Arc::default(), jobs: OnceLock::new() }
+        let (place, shared) = (Mutex::default(), Arc::default());
+        Store { options, place, shared, jobs: OnceLock::new() }
+    }
+
+    /// Makes a store over a backend of another kind. The sessions there belong to this process alone.
+    #[must_use]
+    pub fn over(place: Place, options: Options) -> Store {
+        let store = Store { place: Mutex::new(Some(place)), ..Store::new(options) };
+        // There is no folder to look at.
+        store.shared.is_probed.store(true, Ordering::Relaxed);
+        store
     }
 
     fn jobs(&self) -> Result<&mpsc::Sender<Job>, JournalError> {
@@ -74,9 +99,10 @@ impl Store {
             // Full: the session that has one more job waits.
             let (sender, jobs) = mpsc::channel(JOBS);
             let (options, shared) = (self.options.clone(), Arc::clone(&self.shared));
+            let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
             let thread =
                 std::thread::Builder::new().name("store".to_owned()).stack_size(512 * 1024);
-            let started = thread.spawn(move || writer::run(jobs, options, &shared));
+            let started = thread.spawn(move || writer::run(jobs, options, place, &shared));
             started.map(|_| sender).map_err(|err| err.to_string())
         });
         started.as_ref().map_err(|err| JournalError::Failed(err.clone()))
@@ -264,6 +290,8 @@ impl Journal for Store {
                     history: replayed.history,
                     mode: replayed.mode,
                     model: replayed.model,
+                    thinking: replayed.thinking,
+                    spent: replayed.spent,
                     problems: replayed.problems,
                 }),
                 Err(err) => {
@@ -289,7 +317,7 @@ impl Journal for Store {
             | Record::TakenBack(_)
             | Record::BroughtBack(_)
             | Record::TurnEnd(_) => Sync::Soon,
-            Record::Answer(_) => Sync::No,
+            Record::Thoughts(_) | Record::Answer(_) => Sync::No,
         };
         self.append_record(session, record_in(record), sync).boxed()
     }

@@ -5,9 +5,12 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, PoisonError};
 
 use engine::ports::JournalError;
 use tokio::sync::oneshot;
+
+use crate::store::{Shared, SyncAll};
 
 /// Who waits for a sync.
 pub(crate) type Ack = oneshot::Sender<Result<(), JournalError>>;
@@ -22,11 +25,12 @@ pub(crate) struct Syncer {
 }
 
 impl Syncer {
-    /// Starts the thread for a log.
-    pub(crate) fn start(log: PathBuf) -> std::io::Result<Syncer> {
+    /// Starts the thread.
+    pub(crate) fn start(sync: SyncAll, shared: &Arc<Shared>) -> std::io::Result<Syncer> {
         let (requests, waiting) = sync_channel(WAITING);
+        let shared = Arc::clone(shared);
         let thread = std::thread::Builder::new().name("sync".to_owned()).stack_size(128 * 1024);
-        thread.spawn(move || run(&log, &waiting))?;
+        thread.spawn(move || run(sync, &waiting, &shared))?;
         Ok(Syncer { requests })
     }
 
@@ -44,25 +48,29 @@ impl Syncer {
     }
 }
 
-fn run(log: &PathBuf, waiting: &Receiver<Option<Ack>>) {
-    let mut file = None;
+/// Returns what syncs a log.
+pub(crate) fn of_log(log: PathBuf) -> SyncAll {
+    let mut file: Option<File> = None;
+    Box::new(move || match &file {
+        Some(file) => file.sync_data(),
+        None => file.insert(File::open(&log)?).sync_data(),
+    })
+}
+
+fn run(mut sync: SyncAll, waiting: &Receiver<Option<Ack>>, shared: &Shared) {
     while let Ok(first) = waiting.recv() {
         // One sync does for all that asked before it began.
         let mut acks = vec![first];
         acks.extend(waiting.try_iter());
-        let synced = sync(log, &mut file).map_err(|err| {
+        let synced = sync().map_err(|err| {
             // What the disk refused once it may claim to have later; it is never asked about the same writes again.
             tracing::error!("the disk does not sync: {err}");
-            JournalError::Failed(format!("the disk does not sync: {err}"))
+            let why = format!("the disk does not sync: {err}");
+            // Nobody may be waiting now: the next record of any turn is told.
+            *shared.unsynced.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
+            JournalError::Failed(why)
         });
         acks.into_iter().for_each(|ack| answer(ack, &synced));
-    }
-}
-
-fn sync(log: &PathBuf, file: &mut Option<File>) -> std::io::Result<()> {
-    match file {
-        Some(file) => file.sync_data(),
-        None => file.insert(File::open(log)?).sync_data(),
     }
 }
 

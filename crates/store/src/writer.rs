@@ -19,8 +19,8 @@ use crate::memory::Memory;
 use crate::owner::{self, Owner};
 use crate::record::{Encoded, Record};
 use crate::sqlite::Sqlite;
-use crate::store::{Options, Shared};
-use crate::sync::{Ack, Syncer};
+use crate::store::{Options, Place, Shared};
+use crate::sync::{self, Ack, Syncer};
 
 /// How many jobs are taken at once.
 const AT_ONCE: usize = 512;
@@ -62,8 +62,13 @@ pub(crate) enum Sync {
 }
 
 /// Serves until nobody can send a job any more.
-pub(crate) fn run(mut jobs: mpsc::Receiver<Job>, options: Options, shared: &Arc<Shared>) {
-    let mut writer = Writer::open(options, shared);
+pub(crate) fn run(
+    mut jobs: mpsc::Receiver<Job>,
+    options: Options,
+    place: Option<Place>,
+    shared: &Arc<Shared>,
+) {
+    let mut writer = Writer::open(options, place, shared);
     let mut waiting = Vec::with_capacity(AT_ONCE);
     while jobs.blocking_recv_many(&mut waiting, AT_ONCE) > 0 {
         let mut appends: Vec<(SessionId, Vec<Append>)> = Vec::new();
@@ -117,10 +122,11 @@ pub(crate) struct Taken {
 }
 
 impl Writer {
-    fn open(options: Options, shared: &Arc<Shared>) -> Writer {
-        let opened = match &options.folder {
-            Some(folder) => open_disk(folder),
-            None => Err("there is no folder for data: HOME is not set".to_owned()),
+    fn open(options: Options, place: Option<Place>, shared: &Arc<Shared>) -> Writer {
+        let opened = match (place, &options.folder) {
+            (Some(place), _) => open_place(place, shared),
+            (None, Some(folder)) => open_disk(folder, shared),
+            (None, None) => Err("there is no folder for data: HOME is not set".to_owned()),
         };
         let mut writer = Writer {
             options,
@@ -134,11 +140,11 @@ impl Writer {
             owned: HashMap::new(),
         };
         match opened {
-            Ok((sqlite, owner, syncer)) => {
-                writer.read_only = sqlite.read_only().map(str::to_owned);
-                writer.backend = Box::new(sqlite);
-                writer.owner = Some(owner);
-                writer.syncer = Some(syncer);
+            Ok(opened) => {
+                writer.read_only = opened.read_only;
+                writer.backend = opened.backend;
+                writer.owner = opened.owner;
+                writer.syncer = Some(opened.syncer);
                 if let Some(why) = writer.read_only.clone() {
                     writer.report(why);
                 }
@@ -189,6 +195,11 @@ impl Writer {
             appends.into_iter().for_each(|append| refuse(append, &why));
             return;
         };
+        if let Some(why) =
+            self.shared.unsynced.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            owned.broken = Some(JournalError::Failed(why));
+        }
         let limit = self.options.max_history_bytes;
         for append in appends {
             batch.take(owned, limit, append);
@@ -325,11 +336,13 @@ impl Writer {
         let taken = self.backend(session).take(session.as_str(), &id, &own, &place_of);
         self.owner = owner;
         let claim = taken?;
-        if claim.is_fresh {
+        // Giving it back may have failed half way: then it is ours on record, and nobody serves it.
+        let is_fresh = claim.is_fresh || !self.owned.contains_key(session);
+        if is_fresh {
             self.hold(session, claim);
         }
         info.state = State::Active;
-        Ok(Taken { info, is_fresh: claim.is_fresh, is_read_only: false })
+        Ok(Taken { info, is_fresh, is_read_only: false })
     }
 
     pub(crate) fn read(
@@ -378,15 +391,16 @@ impl Writer {
         let Some(owned) = self.owned.remove(session) else {
             return Ok(());
         };
-        let facts = self.backend(session).find(session.as_str())?;
+        let facts = self.backend(session).find(session.as_str()).ok().flatten();
         // That a turn failed is still so when the process ends; that somebody closes the session is an end.
         let has_failed = facts.is_some_and(|facts| facts.info.state == State::Error);
         let state = if has_failed && state == State::Paused { State::Error } else { state };
         let change = Change { state: Some(state), bytes: Some(owned.bytes), ..Change::default() };
         let backend = self.backend(session);
-        backend.change(session.as_str(), &change)?;
+        let changed = backend.change(session.as_str(), &change);
+        // Also if its facts could not be changed: others wait for it.
         backend.release(session.as_str(), owned.epoch)?;
-        Ok(())
+        Ok(changed?)
     }
 
     pub(crate) fn set_title(
@@ -521,7 +535,20 @@ fn answer(ack: Option<Ack>, outcome: Result<(), JournalError>) {
     drop(ack.map(|ack| ack.send(outcome)));
 }
 
-fn open_disk(folder: &Path) -> Result<(Sqlite, Owner, Syncer), String> {
+/// What a writer works with.
+struct Opened {
+    backend: Box<dyn Backend>,
+    owner: Option<Owner>,
+    syncer: Syncer,
+    read_only: Option<String>,
+}
+
+fn open_place(place: Place, shared: &Arc<Shared>) -> Result<Opened, String> {
+    let syncer = Syncer::start(place.sync, shared).map_err(|err| err.to_string())?;
+    Ok(Opened { backend: place.backend, owner: None, syncer, read_only: None })
+}
+
+fn open_disk(folder: &Path, shared: &Arc<Shared>) -> Result<Opened, String> {
     let said = |path: &Path| {
         let path = path.display().to_string();
         move |err: std::io::Error| format!("{path}: {err}")
@@ -532,6 +559,8 @@ fn open_disk(folder: &Path) -> Result<(Sqlite, Owner, Syncer), String> {
     let path = folder.join("sessions.db");
     crate::store::make_file(&path).map_err(said(&path))?;
     let sqlite = Sqlite::open(&path).map_err(|err| format!("{}: {err}", path.display()))?;
-    let syncer = Syncer::start(Sqlite::log_path(&path)).map_err(said(&path))?;
-    Ok((sqlite, owner, syncer))
+    let sync = sync::of_log(Sqlite::log_path(&path));
+    let syncer = Syncer::start(sync, shared).map_err(said(&path))?;
+    let read_only = sqlite.read_only().map(str::to_owned);
+    Ok(Opened { backend: Box::new(sqlite), owner: Some(owner), syncer, read_only })
 }

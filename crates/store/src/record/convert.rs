@@ -7,7 +7,7 @@ use engine::{event, ports, words};
 
 use super::{
     Block, CompactionStatus, Location, Name, PlanEntry, PlanStatus, Priority, PromptKind, Record,
-    StopReason, ToolCall, ToolContent, ToolKind, ToolRequest, ToolStatus,
+    Seal, StopReason, Thought, ToolCall, ToolContent, ToolKind, ToolRequest, ToolStatus,
 };
 
 /// Makes the record of what is not shown.
@@ -24,6 +24,9 @@ pub fn record_in(record: ports::Record<'_>) -> Record {
             blocks: prompt.blocks.iter().map(block_in).collect(),
             asides: prompt.asides.clone(),
         },
+        ports::Record::Thoughts(thoughts) => {
+            Record::Thoughts(thoughts.iter().map(thought_in).collect())
+        }
         ports::Record::Answer(calls) => Record::Answer(calls.iter().map(request_in).collect()),
         ports::Record::ToolIntent(call) => Record::ToolIntent(request_in(call)),
         ports::Record::ToolResult { id, text, failed } => {
@@ -62,6 +65,7 @@ pub fn event_in(event: &Event) -> Option<Record> {
         Event::Settings(settings) => Record::Settings {
             mode: Name(settings.mode.to_shared()),
             model: Name(settings.model.to_shared()),
+            thinking: Some(Name(settings.thinking.id().into())),
         },
         Event::Usage { used, size, cost } => {
             Record::Usage { used: *used, size: *size, cost: *cost }
@@ -123,6 +127,7 @@ pub fn event_out(record: Record) -> Option<Event> {
         Record::Own { .. }
         | Record::Prompt { .. }
         | Record::Settings { .. }
+        | Record::Thoughts(_)
         | Record::Answer(_)
         | Record::ToolIntent(_)
         | Record::ToolResult { .. }
@@ -147,6 +152,34 @@ pub fn tool_request_out(request: ToolRequest) -> words::ToolRequest {
         id: words::ToolCallId::new(request.id.0),
         name: request.name,
         input: request.input,
+    }
+}
+
+/// Makes a thought, as its model wants it back.
+#[must_use]
+pub fn thought_out(thought: Thought) -> words::Thought {
+    let seal_out = |seal: Seal| words::Seal {
+        data: seal.data,
+        call: seal.call.map(|call| words::ToolCallId::new(call.0)),
+    };
+    words::Thought {
+        by: words::ModelId::new(thought.by.0),
+        text: thought.text,
+        seal: thought.seal.map(seal_out),
+        at: thought.at,
+    }
+}
+
+fn thought_in(thought: &words::Thought) -> Thought {
+    let seal_in = |seal: &words::Seal| Seal {
+        data: seal.data.clone(),
+        call: seal.call.as_ref().map(|call| Name(call.to_shared())),
+    };
+    Thought {
+        by: Name(thought.by.to_shared()),
+        text: thought.text.clone(),
+        seal: thought.seal.as_ref().map(seal_in),
+        at: thought.at,
     }
 }
 

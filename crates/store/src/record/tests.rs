@@ -106,6 +106,17 @@ fn record() -> impl Strategy<Value = Record> {
         }),
         (name(), any::<String>(), any::<bool>())
             .prop_map(|(id, text, failed)| Record::ToolResult { id, text, failed }),
+        (name(), any::<String>(), prop::option::of((any::<String>(), prop::option::of(name()))))
+            .prop_map(|(by, text, seal)| {
+                let seal = seal.map(|(data, call)| Seal { data, call });
+                Record::Thoughts(vec![Thought { by, text, seal, at: 7 }])
+            }),
+        (any::<String>(), prop::option::of(name()), prop::option::of(name()))
+            .prop_map(|(path, before, after)| Record::Change { path, before, after }),
+        (name(), name(), prop::option::of(name()))
+            .prop_map(|(mode, model, thinking)| Record::Settings { mode, model, thinking }),
+        name().prop_map(|first| Record::TakenBack { first }),
+        name().prop_map(|last| Record::BroughtBack { last }),
         Just(Record::TurnEnd { stop: Some(StopReason::Cancelled) }),
         Just(Record::TurnEnd { stop: None }),
         Just(Record::Interrupted {}),

@@ -6,7 +6,9 @@
 )]
 
 mod backends;
+mod disk;
 mod faults;
 mod folder;
 mod pause;
 mod sessions;
+mod undo;

@@ -125,7 +125,16 @@ pub(crate) async fn prompt(
     session: &SessionId,
     text: &str,
 ) -> Result<(), JournalError> {
-    let (message, prompt) = (MessageId::new("u"), prompt_of(text));
+    prompt_as(store, session, "u", text).await
+}
+
+pub(crate) async fn prompt_as(
+    store: &Store,
+    session: &SessionId,
+    message: &str,
+    text: &str,
+) -> Result<(), JournalError> {
+    let (message, prompt) = (MessageId::new(message), prompt_of(text));
     let record = Record::Prompt { message: &message, prompt: &prompt, kind: PromptKind::Message };
     store.append(session, record).await
 }
@@ -135,7 +144,7 @@ pub(crate) async fn say(store: &Store, session: &SessionId, text: &str) {
     store.keep(session, event, None).await.unwrap();
 }
 
-async fn end(store: &Store, session: &SessionId) -> Result<(), JournalError> {
+pub(crate) async fn end(store: &Store, session: &SessionId) -> Result<(), JournalError> {
     store.append(session, Record::TurnEnd(Some(StopReason::EndTurn))).await
 }
 
@@ -235,6 +244,50 @@ async fn a_session_comes_back_as_it_was_shown() {
         ]
     );
     assert!(remembered.problems.is_empty());
+}
+
+/// Models refuse thoughts without their seals, and a user wants the whole bill.
+// R: S9
+#[tokio::test]
+async fn thoughts_cost_and_settings_come_back() {
+    let folder = Folder::new();
+    let session = id("s");
+    let store = Store::new(options(folder.path()));
+    store.create(&session, Path::new("/w")).await.unwrap();
+    let model = engine::session::ModelChoice {
+        id: ModelId::new("a/b"),
+        name: String::new(),
+        context_size: 1,
+        price: None,
+        can_think: true,
+        model: Arc::new(engine::script::ScriptedModel::parse("").unwrap()),
+    };
+    let mut settings = engine::session::Settings::new(vec![model].into()).unwrap();
+    settings.thinking = Thinking::High;
+    store.keep(&session, Event::Settings(settings), None).await.unwrap();
+    prompt(&store, &session, "Think").await.unwrap();
+    say(&store, &session, "Hm.").await;
+    let thoughts = [Thought {
+        by: ModelId::new("a/b"),
+        text: "deep".to_owned(),
+        seal: Some(Seal { data: "signed".to_owned(), call: Some(ToolCallId::new("t1")) }),
+        at: 0,
+    }];
+    store.append(&session, Record::Thoughts(&thoughts)).await.unwrap();
+    store.append(&session, Record::Answer(&[request("t1")])).await.unwrap();
+    for cost in [Some(0.25), None] {
+        store.keep(&session, Event::Usage { used: 1, size: 2, cost }, None).await.unwrap();
+    }
+    end(&store, &session).await.unwrap();
+    let (remembered, _) = load(&store, &session).await;
+    assert_eq!(remembered.thinking, Some(Thinking::High));
+    assert!((remembered.spent - 0.25).abs() < 1e-9, "{}", remembered.spent);
+    let said = Message::Agent {
+        thoughts: thoughts.to_vec(),
+        text: "Hm.".to_owned(),
+        calls: vec![request("t1")],
+    };
+    assert_eq!(messages(&remembered)[1], said);
 }
 
 /// The first store is never told to leave: it is dropped as a crash would drop it, and its lock with it.

@@ -1,0 +1,141 @@
+//! What a session needs to take turns back: the turns, the files they changed, and a history that follows.
+
+use std::path::{Path, PathBuf};
+
+use engine::ports::{FileChange, Journal, JournalError, Record, Remembered, State};
+use engine::undo::Turn;
+use engine::words::{ContentId, Message, MessageId, SessionId};
+use store::{Options, Store};
+
+use crate::folder::Folder;
+use crate::sessions::{end, id, load, options, prompt_as, say, wait_for_end_of};
+
+async fn turn(store: &Store, session: &SessionId, name: &str) {
+    prompt_as(store, session, name, &format!("{name}, please")).await.unwrap();
+    say(store, session, &format!("did {name}")).await;
+    end(store, session).await.unwrap();
+}
+
+async fn change(store: &Store, session: &SessionId, before: Option<&str>, after: Option<&str>) {
+    let bytes = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
+    let path = PathBuf::from("/w/a.txt");
+    let change = FileChange { path, before: bytes(before), after: bytes(after) };
+    store.keep_change(session, change).await.unwrap();
+}
+
+fn users(remembered: &Remembered) -> Vec<String> {
+    let messages = remembered.history.messages().iter();
+    let texts = messages.filter_map(|message| match &**message {
+        Message::User(prompt) => Some(prompt.text()),
+        Message::Agent { .. } | Message::ToolResult { .. } => None,
+    });
+    texts.collect()
+}
+
+fn titles(turns: &[Turn]) -> Vec<(usize, &str)> {
+    turns.iter().map(|turn| (turn.number, turn.title.as_str())).collect()
+}
+
+async fn text_of(store: &Store, session: &SessionId, content: &Option<ContentId>) -> String {
+    let content = store.content(session, content.as_ref().unwrap()).await.unwrap();
+    String::from_utf8(content.unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn turns_are_taken_back_and_brought_back_across_restarts() {
+    let folder = Folder::new();
+    let session = id("s");
+    let store = Store::new(options(folder.path()));
+    store.create(&session, Path::new("/w")).await.unwrap();
+    turn(&store, &session, "one").await;
+    prompt_as(&store, &session, "two", "two, please").await.unwrap();
+    change(&store, &session, None, Some("first")).await;
+    change(&store, &session, Some("first"), Some("second")).await;
+    end(&store, &session).await.unwrap();
+    turn(&store, &session, "three").await;
+    drop(store);
+    wait_for_end_of(&folder).await;
+
+    let store = Store::new(options(folder.path()));
+    load(&store, &session).await;
+    let turns = store.turns(&session).await.unwrap();
+    assert_eq!(titles(&turns.done), [(1, "one, please"), (2, "two, please"), (3, "three, please")]);
+    let changes = &turns.done[1].changes;
+    assert_eq!((changes.len(), &changes[0].before), (2, &None));
+    assert_eq!(changes[0].after, changes[1].before);
+    assert_eq!(text_of(&store, &session, &changes[1].after).await, "second");
+    store.append(&session, Record::TakenBack(&MessageId::new("two"))).await.unwrap();
+    store.leave(&session, State::Paused).await.unwrap();
+    drop(store);
+    wait_for_end_of(&folder).await;
+
+    let store = Store::new(options(folder.path()));
+    let (remembered, events) = load(&store, &session).await;
+    assert_eq!(users(&remembered), ["one, please"]);
+    // The client sees all that happened.
+    assert_eq!(events.len(), 5);
+    let turns = store.turns(&session).await.unwrap();
+    assert_eq!(titles(&turns.done), [(1, "one, please")]);
+    assert_eq!(titles(&turns.undone), [(2, "two, please"), (3, "three, please")]);
+    store.append(&session, Record::BroughtBack(&MessageId::new("two"))).await.unwrap();
+    assert_eq!(users(&load(&store, &session).await.0), ["one, please", "two, please"]);
+    // Something new: what was taken back is gone for good.
+    turn(&store, &session, "four").await;
+    store.append(&session, Record::BroughtBack(&MessageId::new("three"))).await.unwrap();
+    let remembered = load(&store, &session).await.0;
+    assert_eq!(users(&remembered), ["one, please", "two, please", "four, please"]);
+    let turns = store.turns(&session).await.unwrap();
+    assert_eq!(turns.undone, []);
+    assert_eq!(turns.done[2].number, 3);
+}
+
+#[tokio::test]
+async fn what_files_held_goes_with_the_last_session_that_has_it() {
+    let folder = Folder::new();
+    let (one, two) = (id("one"), id("two"));
+    let store = Store::new(options(folder.path()));
+    store.create(&one, Path::new("/w")).await.unwrap();
+    prompt_as(&store, &one, "m", "go").await.unwrap();
+    change(&store, &one, Some("plugh-before"), Some("plugh-after")).await;
+    end(&store, &one).await.unwrap();
+    store.fork(&one, &two).await.unwrap();
+    store.delete(&one).await.unwrap();
+    let change = store.turns(&two).await.unwrap().done[0].changes[0].clone();
+    assert_eq!(text_of(&store, &two, &change.before).await, "plugh-before");
+    store.create(&id("three"), Path::new("/w")).await.unwrap();
+    let foreign = store.content(&id("three"), change.before.as_ref().unwrap()).await.unwrap();
+    assert_eq!(foreign, None);
+    store.delete(&two).await.unwrap();
+    for entry in std::fs::read_dir(folder.path()).unwrap().flatten() {
+        if entry.metadata().unwrap().is_file() {
+            let bytes = std::fs::read(entry.path()).unwrap();
+            assert!(!bytes.windows(6).any(|window| window == b"plugh-"), "{:?}", entry.path());
+        }
+    }
+}
+
+// R: S8
+#[tokio::test]
+async fn a_file_counts_against_the_session_once_and_not_if_it_is_too_large_to_keep() {
+    let folder = Folder::new();
+    let session = id("s");
+    let store = Store::new(Options { max_history_bytes: 10_000, ..options(folder.path()) });
+    store.create(&session, Path::new("/w")).await.unwrap();
+    prompt_as(&store, &session, "m", "go").await.unwrap();
+    let file = |size: usize, after: Option<Vec<u8>>| FileChange {
+        path: PathBuf::from("/w/a"),
+        before: Some(vec![b'x'; size]),
+        after,
+    };
+    for _ in 0..3 {
+        store.keep_change(&session, file(4000, None)).await.unwrap();
+    }
+    let refused = store.keep_change(&session, file(7000, None)).await;
+    assert_eq!(refused, Err(JournalError::Full(10_000)));
+    let huge = 17 * 1024 * 1024;
+    store.keep_change(&session, file(huge, None)).await.unwrap();
+    let turns = store.turns(&session).await.unwrap();
+    let last = turns.done[0].changes.last().unwrap().before.clone().unwrap();
+    assert_eq!(store.content(&session, &last).await.unwrap(), None);
+    end(&store, &session).await.unwrap();
+}
