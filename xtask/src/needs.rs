@@ -76,6 +76,24 @@ fn node() -> Result<()> {
     Ok(())
 }
 
+/// Ensures `strace`, which fails and kills the program at exact system calls.
+pub(crate) fn strace() -> Result<()> {
+    let has = || program::answer(&["strace", "-V"]).is_some();
+    if has() || !cfg!(target_os = "linux") {
+        return Ok(());
+    }
+    if is_root() && program::answer(&["apt-get", "--version"]).is_some() {
+        println!("xtask: strace is missing; installing it with apt-get");
+        program::must_succeed(&["apt-get", "update"])?;
+        program::must_succeed(&["apt-get", "install", "--yes", "strace"])?;
+    }
+    anyhow::ensure!(
+        has(),
+        "the tests need strace: install it (on Debian: package strace) and run this again"
+    );
+    Ok(())
+}
+
 fn has_node() -> bool {
     let version = program::answer(&["node", "--version"]);
     version.is_some_and(|version| is_new_enough(&version))

@@ -41,6 +41,7 @@ impl Options {
 pub(crate) fn run(options: &Options) -> Result<bool> {
     needs::test_runner()?;
     needs::node_packages()?;
+    needs::strace()?;
     let is_clean = options.quick || check_source()?;
     program::must_succeed(&["cargo", "build", "--package", "purlin"])?;
     if !is_clean {
@@ -53,8 +54,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 /// Kills the program so many times and says whether it remembered all it had shown.
 pub(crate) fn crash(runs: usize) -> Result<bool> {
     needs::test_runner()?;
+    needs::strace()?;
     let runs = format!("PURLIN_CRASH_RUNS={runs}");
-    let test = ["--package", "purlin", "--no-capture", "crash"];
+    let test = ["--package", "purlin", "--no-capture", "crash", "syscalls"];
     let words = ["env", &runs, "cargo", "nextest", "run"];
     program::succeeds(&words.into_iter().chain(test).collect::<Vec<_>>())
 }

@@ -1,9 +1,12 @@
 //! The command line: what can be typed, and where it goes.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use clap_complete::env::{CompleteEnv, Shells};
 use wire::acp::dialect::Dialect;
 
 use crate::acp::{self, AcpOptions};
@@ -42,6 +45,13 @@ enum Command {
     },
     /// Ask one thing from the shell
     Run(RunArgs),
+    /// Print what teaches a shell to complete our commands, paths and session ids
+    Completions {
+        /// bash, elvish, fish, powershell or zsh
+        shell: Shell,
+    },
+    /// Print the manual page
+    Man,
 }
 
 // A struct for each: read in one function, they would take more stack than a poor place has.
@@ -124,6 +134,8 @@ pub fn main() -> anyhow::Result<ExitCode> {
         log::start(env::log_level().as_deref());
         return acp::run(AcpOptions::default());
     }
+    // A shell that completes a word asks for it this way.
+    CompleteEnv::with_factory(Cli::command).complete();
     let cli = Cli::parse();
     log::start(cli.log.or_else(env::log_level).as_deref());
     match cli.command {
@@ -146,6 +158,8 @@ pub fn main() -> anyhow::Result<ExitCode> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(sessions::run(command, &config.limits))
         }
+        Command::Completions { shell } => completions(shell),
+        Command::Man => manual(),
         Command::Run(RunArgs { prompt, cwd, model, mode, json, allow, agent }) => {
             let cwd =
                 cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;
@@ -155,6 +169,26 @@ pub fn main() -> anyhow::Result<ExitCode> {
             runtime.block_on(run::run(options))
         }
     }
+}
+
+/// Prints the registration: the shell then asks this program, so ids are those of the moment.
+fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
+    let shells = Shells::builtins();
+    let name = shell.to_string();
+    let Some(completer) = shells.completer(&name) else {
+        anyhow::bail!("there is no completion for {name}");
+    };
+    let mut script = Vec::new();
+    completer.write_registration("COMPLETE", "purlin", "purlin", "purlin", &mut script)?;
+    std::io::stdout().write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn manual() -> anyhow::Result<ExitCode> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+    std::io::stdout().write_all(&page)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn dialect(name: &str) -> Result<Dialect, String> {

@@ -1,5 +1,6 @@
 //! `purlin sessions`: look at what is kept, take it elsewhere, delete it.
 
+mod complete;
 mod markdown;
 
 use std::io::Write;
@@ -8,7 +9,8 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
-use clap::{Subcommand, ValueEnum};
+use clap::{Subcommand, ValueEnum, ValueHint};
+use clap_complete::engine::ArgValueCandidates;
 use engine::ports::{Info, Journal, JournalError, Query, State};
 use engine::stamp::iso_8601;
 use engine::words::SessionId;
@@ -27,7 +29,7 @@ pub enum SessionsCommand {
     /// List them, the last used first
     List {
         /// Only those of this folder
-        #[arg(long, value_name = "FOLDER")]
+        #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
         cwd: Option<PathBuf>,
         /// Print a line of JSON for each
         #[arg(long)]
@@ -36,28 +38,31 @@ pub enum SessionsCommand {
     /// Show one as text
     Show {
         /// Its id, or the beginning of it
+        #[arg(add = ids())]
         id: String,
     },
     /// Write one to a file or to stdout
     Export {
         /// Its id, or the beginning of it
+        #[arg(add = ids())]
         id: String,
         /// Markdown to read, JSON to import elsewhere
         #[arg(long, value_enum, default_value = "markdown")]
         format: Format,
         /// The file to write, instead of stdout
-        #[arg(long, short, value_name = "FILE")]
+        #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
         output: Option<PathBuf>,
     },
     /// Take in one that was exported as JSON
     Import {
         /// The file
+        #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
     /// Delete some
     Delete {
         /// Their ids, or the beginnings of them
-        #[arg(required = true)]
+        #[arg(required = true, add = ids())]
         ids: Vec<String>,
     },
     /// Delete those that are old, or the oldest until the rest is small enough
@@ -69,6 +74,11 @@ pub enum SessionsCommand {
         #[arg(long, value_name = "BYTES")]
         bytes: Option<u64>,
     },
+}
+
+/// The ids that a shell offers where one is asked for.
+fn ids() -> ArgValueCandidates {
+    ArgValueCandidates::new(complete::candidates)
 }
 
 /// What an export looks like.

@@ -6,6 +6,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
@@ -15,13 +16,23 @@ const RUNS: usize = 200;
 // R: S9
 #[test]
 fn nothing_that_was_shown_is_lost_by_a_kill() {
-    let asked = std::env::var_os("PURLIN_CRASH_RUNS").and_then(|runs| runs.into_string().ok());
-    let runs = asked.and_then(|runs| runs.parse().ok()).unwrap_or(RUNS);
+    let runs = asked_for().unwrap_or(RUNS);
     let tally = kill_again_and_again(runs, Journal::First);
     eprintln!("{} kills, {} of them in a turn", tally.kills, tally.cut_short);
     assert_eq!(tally.kills, runs);
     assert_eq!(tally.problems, Vec::<String>::new());
     assert!(tally.cut_short > runs / 4, "too few kills hit a turn that ran: {tally:?}");
+}
+
+/// How many kills `cargo xtask crash` asks for.
+fn asked_for() -> Option<usize> {
+    let asked = std::env::var_os("PURLIN_CRASH_RUNS").and_then(|runs| runs.into_string().ok());
+    asked.and_then(|runs| runs.parse().ok())
+}
+
+/// Tells whether there is time for every place where a kill can hit.
+pub(crate) fn is_thorough() -> bool {
+    asked_for().is_some()
 }
 
 /// The comparison is worth something only if it sees the mistake that it is there for.
@@ -63,7 +74,9 @@ fn kill_again_and_again(runs: usize, journal: Journal) -> Tally {
             let (reply, replayed) = agent.call("session/load", &json!({ "sessionId": session }));
             match reply.get("error") {
                 Some(error) => tally.problems.push(format!("run {run}: cannot be loaded: {error}")),
-                None => compare(run, &shown, &replayed, &mut tally.problems),
+                None => {
+                    compare(run, &shown, &replayed, &mut |problem| tally.problems.push(problem))
+                }
             }
         }
         if run == runs {
@@ -103,13 +116,18 @@ fn script() -> String {
 }
 
 /// Looks for everything that was shown in what is replayed, in order. What was kept and not yet shown may follow.
-fn compare(run: usize, shown: &[Value], replayed: &[Value], problems: &mut Vec<String>) {
+pub(crate) fn compare(
+    run: usize,
+    shown: &[Value],
+    replayed: &[Value],
+    report: &mut dyn FnMut(String),
+) {
     let (shown, replayed) = (joined(shown), joined(replayed));
     let said: String = replayed.iter().filter_map(text_of).collect();
     let numbers: Vec<usize> =
         said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     if !numbers.iter().copied().eq(0..numbers.len()) {
-        problems.push(format!("run {run}: words are doubled, missing or out of order: {said}"));
+        report(format!("run {run}: words are doubled, missing or out of order: {said}"));
     }
     for (index, update) in shown.iter().enumerate() {
         let is_last = index + 1 == shown.len();
@@ -122,7 +140,7 @@ fn compare(run: usize, shown: &[Value], replayed: &[Value], problems: &mut Vec<S
             (None, _) => false,
         };
         if !is_there {
-            problems.push(format!(
+            report(format!(
                 "run {run}: lost: update {index} was shown as {update}, and is kept as {:?}",
                 replayed.get(index)
             ));
@@ -243,11 +261,15 @@ impl Random {
     }
 }
 
-struct Folder(PathBuf);
+/// A folder of a test, gone with it.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let name = format!("purlin-crash-{name}-{}", std::process::id());
+    pub(crate) fn new(name: &str) -> Folder {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("purlin-crash-{name}-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
         Folder(path)

@@ -13,6 +13,7 @@ use agent_client_protocol::v1::{ConnectionTo, schema::*};
 use agent_client_protocol::{
     AcpAgent, Agent, Client, Result, on_receive_notification, on_receive_request,
 };
+use serde_json::json;
 use tokio::sync::watch;
 
 const PURLIN: &str = env!("CARGO_BIN_EXE_purlin");
@@ -79,6 +80,52 @@ async fn rust_sdk_client_is_satisfied() {
         )
         .connect_with(agent, async |agent: ConnectionTo<Agent>| {
             judge(&agent, &editor, &folder).await
+        });
+    tokio::time::timeout(Duration::from_secs(60), connection).await.expect("no end").unwrap();
+}
+
+/// What one process wrote before it was killed, the SDK's client loads from another.
+// R: S2, S9
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn rust_sdk_client_loads_what_another_process_wrote() {
+    let folder = crate::crash::Folder::new("sdk");
+    let script = "model thought \"Hm.\"\nmodel text \"Kept.\"\nmodel tool make_plan {\"entries\":[\"Look\"]}\n";
+    std::fs::write(folder.0.join("script.acp"), script).unwrap();
+    let mut first = crate::syscalls::Agent::start(&folder.0, None);
+    let mut ask = |method: &str, params| first.call(method, &params, &mut Vec::new()).unwrap();
+    ask("initialize", json!({ "protocolVersion": 1 }));
+    let made = ask("session/new", json!({ "cwd": folder.0, "mcpServers": [] }));
+    let session = made["result"]["sessionId"].as_str().unwrap().to_owned();
+    let prompt = [json!({ "type": "text", "text": "go" })];
+    ask("session/prompt", json!({ "sessionId": session, "prompt": prompt }));
+    first.kill();
+
+    let data = format!("XDG_DATA_HOME={}", folder.0.join("data").display());
+    let agent = AcpAgent::from_args(["env", &data, PURLIN, "acp"]).unwrap();
+    let editor = Arc::new(Editor::default());
+    let updates = editor.clone();
+    let connection = Client
+        .v1()
+        .on_receive_notification(
+            async move |note: SessionNotification, _cx| {
+                updates.updates.send_modify(|updates| updates.push(note.update));
+                Ok(())
+            },
+            on_receive_notification!(),
+        )
+        .connect_with(agent, async |agent: ConnectionTo<Agent>| {
+            shake_hands(&agent).await?;
+            let request = LoadSessionRequest::new(SessionId::new(session), &folder.0);
+            let reply = agent.send_request(request).block_task().await?;
+            assert!(reply.modes.is_some());
+            let updates = editor.updates.borrow().clone();
+            assert_eq!(text_of(&updates), "Kept.");
+            let is_there = |wanted: fn(&SessionUpdate) -> bool| updates.iter().any(wanted);
+            assert!(is_there(|update| matches!(update, SessionUpdate::UserMessageChunk(_))));
+            assert!(is_there(|update| matches!(update, SessionUpdate::AgentThoughtChunk(_))));
+            assert!(is_there(|update| matches!(update, SessionUpdate::Plan(_))));
+            Ok(())
         });
     tokio::time::timeout(Duration::from_secs(60), connection).await.expect("no end").unwrap();
 }

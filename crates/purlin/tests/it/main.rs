@@ -15,6 +15,8 @@ mod server;
 #[path = "../../../providers/examples/fake_model/speak.rs"]
 mod speak;
 
+#[cfg(target_os = "linux")]
+mod again;
 mod agent;
 mod crash;
 mod dialects;
@@ -28,5 +30,7 @@ mod models;
 mod order;
 mod schema;
 mod slow;
+#[cfg(target_os = "linux")]
+mod syscalls;
 mod torture;
 mod transcripts;

@@ -129,3 +129,55 @@ async fn a_file_that_is_cut_never_stops_new_sessions() {
         assert!(matches!(made, Ok(()) | Err(JournalError::Failed(_))), "cut at {length}: {made:?}");
     }
 }
+
+/// D11 on the file as a whole, D12 and D13 on its log: bytes flipped all over, the tail of the log emptied or doubled. None
+/// may panic, hang or show what was never said.
+#[tokio::test]
+async fn a_file_with_flipped_bytes_or_a_bad_log_never_stops_the_program() {
+    let folder = Folder::new();
+    one_session(&folder).await;
+    let whole = std::fs::read(folder.path().join("sessions.db")).unwrap();
+    for at in (0..whole.len()).step_by(331) {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 0x55;
+        try_to_load(&flipped, None, &format!("byte {at} flipped")).await;
+    }
+    // A store that is never told to leave has all of it in its log.
+    let folder = Folder::new();
+    let store = Store::new(options(folder.path()));
+    store.create(&id("s"), Path::new("/w")).await.unwrap();
+    prompt(&store, &id("s"), "prompt").await.unwrap();
+    let file = std::fs::read(folder.path().join("sessions.db")).unwrap();
+    let log = std::fs::read(folder.path().join("sessions.db-wal")).unwrap();
+    for tail in (0..log.len()).step_by(1021) {
+        let mut emptied = log.clone();
+        emptied[log.len() - tail..].fill(0);
+        try_to_load(&file, Some(&emptied), &format!("the last {tail} bytes of the log emptied"))
+            .await;
+        let mut doubled = log.clone();
+        doubled.extend_from_slice(&log[log.len() - tail..]);
+        try_to_load(&file, Some(&doubled), &format!("the last {tail} bytes of the log doubled"))
+            .await;
+    }
+}
+
+async fn try_to_load(file: &[u8], log: Option<&[u8]>, what: &str) {
+    let folder = Folder::new();
+    std::fs::write(folder.path().join("sessions.db"), file).unwrap();
+    if let Some(log) = log {
+        std::fs::write(folder.path().join("sessions.db-wal"), log).unwrap();
+    }
+    let store = Store::new(options(folder.path()));
+    match store.load(&id("s"), None).await {
+        Ok(remembered) => {
+            let said = remembered.history.messages().iter().map(|message| format!("{message:?}"));
+            for said in said {
+                assert!(said.contains("prompt") || said.contains("answer"), "{what}: {said}");
+            }
+        }
+        Err(JournalError::NotFound | JournalError::Failed(_) | JournalError::OpenElsewhere(_)) => {}
+        Err(err) => panic!("{what}: {err}"),
+    }
+    let made = store.create(&id("new"), Path::new("/w")).await;
+    assert!(matches!(made, Ok(()) | Err(JournalError::Failed(_))), "{what}: {made:?}");
+}

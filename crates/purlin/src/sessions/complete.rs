@@ -1,0 +1,20 @@
+//! The session ids that a shell offers: the last used first, each with its title.
+
+use clap_complete::CompletionCandidate;
+use engine::ports::{Journal, Query};
+
+use crate::assemble;
+use crate::limits::Limits;
+
+/// Returns the ids of the sessions that are kept; none where they cannot be read, for a shell shows no errors.
+pub(super) fn candidates() -> Vec<CompletionCandidate> {
+    let store = assemble::store(&Limits::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let listed = runtime.map(|runtime| runtime.block_on(store.list(Query::default())));
+    let Ok(Ok(listing)) = listed else { return Vec::new() };
+    let candidate = |info: engine::ports::Info| {
+        let help = info.title.unwrap_or_else(|| info.cwd.display().to_string());
+        CompletionCandidate::new(info.id.as_str()).help(Some(help.into()))
+    };
+    listing.sessions.into_iter().map(candidate).collect()
+}
