@@ -104,7 +104,8 @@ fn a_turn_is_taken_back_after_a_kill_and_brought_back_after_another() {
     load(&mut agent, &session);
     let (_, shown) = ask(&mut agent, &session, "/undo");
     assert_eq!(file(), "mine");
-    let said = shown[0]["content"]["text"].as_str().unwrap();
+    let said: String =
+        shown.iter().filter_map(|update| update["content"]["text"].as_str()).collect();
     assert!(said.contains("changed since") && said.contains("a.txt"), "{said}");
     agent.end();
 }
@@ -154,7 +155,7 @@ async fn a_session_of_100_mb_loads_in_64_mb() {
     let limits = Limits { max_history_bytes: 0, ..Limits::default() };
     let store = purlin::assemble::store_in(Some(folder.0.join("data/purlin")), &limits);
     store.create(&session, &folder.0).await.unwrap();
-    let prompt = Prompt { blocks: vec![Block::Text("go".to_owned())] };
+    let prompt = Prompt::from(vec![Block::Text("go".to_owned())]);
     for piece in 0..PIECES {
         let message = MessageId::new(format!("m{piece}"));
         let kind = PromptKind::Message;
