@@ -1,4 +1,5 @@
-//! Changes of files. Every change that a tool makes goes through [`make`], with all that the file held and will hold.
+//! Changes of files. Every change that a tool makes goes through [`make`], with all that the file held and will hold,
+//! which is kept first, so that the turn can be taken back.
 
 use engine::ports::{ToolCx, ToolError};
 
@@ -19,6 +20,7 @@ pub(crate) struct Change {
 pub(crate) async fn make(files: &Files, cx: &ToolCx<'_>, change: Change) -> Result<(), ToolError> {
     let Change { target, old, new } = change;
     let known = new.clone();
+    cx.keep_change(target.path(), old.clone(), new.clone()).await?;
     cx.or_cancelled(files.write(cx.editor, &target, old, new)).await??;
     match known {
         Some(known) => files.note(&target, None, &known),

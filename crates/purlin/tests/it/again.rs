@@ -12,7 +12,7 @@ use crate::crash::Folder;
 use crate::syscalls::Agent;
 
 const WRITE: &str =
-    "model tool write_file {\"path\":\"FOLDER/a.txt\",\"content\":\"new\"}\nmodel text \"Done.\"\n";
+    "model tool write {\"path\":\"FOLDER/a.txt\",\"content\":\"new\"}\nmodel text \"Done.\"\n";
 
 fn folder(name: &str, script: &str) -> Folder {
     let folder = Folder::new(name);

@@ -21,7 +21,7 @@ struct Scenario {
 }
 
 /// A turn that writes a file, so that there is something to be torn.
-const WRITE: &str = "model text \"I write. \"\nmodel tool write_file {\"path\":\"FOLDER/a.txt\",\"content\":\"new\"}\nmodel text \"Done.\"\n";
+const WRITE: &str = "model text \"I write. \"\nmodel tool write {\"path\":\"FOLDER/a.txt\",\"content\":\"new\"}\nmodel text \"Done.\"\n";
 
 const SCENARIOS: [Scenario; 12] = [
     Scenario { name: "a tool that writes", script: WRITE, prompts: &["go"] },
@@ -45,12 +45,12 @@ const SCENARIOS: [Scenario; 12] = [
     },
     Scenario {
         name: "a plan",
-        script: "model tool make_plan {\"entries\":[\"Look\",\"Leap\"]}\nmodel text \"Planned.\"\n",
+        script: "model tool plan {\"entries\":[\"Look\",\"Leap\"]}\nmodel text \"Planned.\"\n",
         prompts: &["go"],
     },
     Scenario {
         name: "two tools at once",
-        script: "model tool make_plan {\"entries\":[\"Look\"]}\nmodel tool read_file {\"path\":\"FOLDER/a.txt\"}\nmodel text \"Read.\"\n",
+        script: "model tool plan {\"entries\":[\"Look\"]}\nmodel tool read {\"path\":\"FOLDER/a.txt\"}\nmodel text \"Read.\"\n",
         prompts: &["go"],
     },
     Scenario {
