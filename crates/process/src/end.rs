@@ -38,12 +38,15 @@ impl Child {
     /// Can be dropped and called again.
     ///
     /// # Errors
-    /// Fails if the system does not tell how the program ended.
+    /// Fails if the system does not tell how the program ended, and if it was to be restricted and ended before it
+    /// was: then the program itself never ran.
     pub async fn wait(&mut self) -> Result<ExitStatus, Error> {
         let status = self.inner.wait().await.map_err(Error::Wait)?;
         self.kill();
         self.group = None;
-        Ok(status)
+        #[cfg(target_os = "linux")]
+        drop(self.kept.take());
+        if self.report.take().is_none_or(was_ready) { Ok(status) } else { Err(Error::NotConfined) }
     }
 
     /// Goes down the kill ladder: closes the input, terminates the group, kills it.
@@ -87,6 +90,11 @@ impl Drop for Child {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Tells whether anything was reported. All who could still do so are gone.
+fn was_ready(mut report: std::io::PipeReader) -> bool {
+    std::io::Read::read(&mut report, &mut [0; 16]).is_ok_and(|read| read > 0)
 }
 
 /// Returns the name of the signal that ended a program, such as `SIGKILL`.

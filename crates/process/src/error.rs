@@ -27,7 +27,44 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// The program that restricts commands is gone.
+    #[error("the sandbox cannot be set up: {} is gone", program.display())]
+    NoHelper {
+        /// Which program.
+        program: PathBuf,
+    },
+    /// A path that must stay as it is is a link, and a link can be replaced.
+    #[error("the sandbox cannot protect {}: it is a symbolic link", path.display())]
+    Unprotected {
+        /// Which path.
+        path: PathBuf,
+    },
+    /// A path that must not be made cannot be kept free.
+    #[error("the sandbox cannot protect {}", path.display())]
+    Reserve {
+        /// Which path.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The command ended before all restrictions held: it did not run.
+    #[error("the sandbox could not be set up")]
+    NotConfined,
     /// The program runs or ran, and the system does not tell how it ended.
     #[error("the end of a program could not be awaited")]
     Wait(#[source] io::Error),
+}
+
+/// Writes an error with all its causes.
+#[cfg(target_os = "linux")]
+pub(crate) fn whole(err: &Error) -> String {
+    let mut text = err.to_string();
+    let mut cause = std::error::Error::source(err);
+    while let Some(err) = cause {
+        text.push_str(": ");
+        text.push_str(&err.to_string());
+        cause = err.source();
+    }
+    text
 }

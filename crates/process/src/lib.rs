@@ -1,12 +1,15 @@
 //! Start, watch and end programs. The only crate that starts any.
 //!
 //! Every program gets a process group of its own and a working folder that the caller chose; nothing it
-//! started outlives it. Start with [`spawn`]; [`end`] has the kill ladder, [`output`] the bounded tail of what
-//! a program said.
+//! started outlives it. Start with [`spawn`]; [`sandbox`] restricts what a program can reach, [`end`] has the kill
+//! ladder, [`output`] the bounded tail of what a program said.
 
 pub mod end;
 mod error;
 pub mod output;
+#[cfg(unix)]
+mod raw;
+pub mod sandbox;
 pub mod spawn;
 
 pub use end::Grace;

@@ -69,6 +69,53 @@ pub struct Child {
     pub(crate) inner: tokio::process::Child,
     /// The group it leads, until its leader was awaited: after that the number may belong to a stranger.
     pub(crate) group: Option<crate::end::Group>,
+    /// Where the sandbox's helper says that all restrictions hold.
+    pub(crate) report: Option<io::PipeReader>,
+    /// What must stay for as long as the program runs. Last, so that it goes after the program was killed.
+    #[cfg(target_os = "linux")]
+    pub(crate) kept: Option<crate::sandbox::Kept>,
+}
+
+/// What sets a program that stands alone apart: it has no input, no terminal and a session of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Alone {
+    /// Lets the polite signal pass to what is inside.
+    pub(crate) ignore_term: bool,
+    /// Handed down to the program and closed here.
+    pub(crate) handed_down: Option<Handle>,
+    /// The other end of it.
+    pub(crate) report: Option<io::PipeReader>,
+    /// Groups to join, as descriptors of theirs.
+    #[cfg(target_os = "linux")]
+    pub(crate) groups: Vec<std::os::fd::RawFd>,
+    /// What must stay for as long as the program runs.
+    #[cfg(target_os = "linux")]
+    pub(crate) kept: Option<crate::sandbox::Kept>,
+}
+
+/// Starts a program that stands alone.
+pub(crate) fn spawn_alone(spec: &Spec, alone: Alone) -> Result<Child, Error> {
+    let mut command = command_of(spec);
+    command.stdin(Stdio::null());
+    #[cfg(unix)]
+    crate::raw::lead_session(
+        &mut command,
+        crate::raw::BeforeExec {
+            ignore_term: alone.ignore_term,
+            handed_down: alone.handed_down.as_ref().map(std::os::fd::AsRawFd::as_raw_fd),
+            #[cfg(target_os = "linux")]
+            groups: alone.groups,
+            #[cfg(not(target_os = "linux"))]
+            groups: Vec::new(),
+        },
+    );
+    let mut child = start(spec, command)?;
+    child.report = alone.report;
+    #[cfg(target_os = "linux")]
+    {
+        child.kept = alone.kept;
+    }
+    Ok(child)
 }
 
 /// Starts a program with piped input and output. Needs a tokio runtime.
@@ -76,8 +123,14 @@ pub struct Child {
 /// # Errors
 /// Tells a missing program and a missing folder from other refusals of the system.
 pub fn spawn(spec: &Spec) -> Result<Child, Error> {
-    let failed = |source| explain(spec, source);
     let mut command = command_of(spec);
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    start(spec, command)
+}
+
+fn start(spec: &Spec, mut command: std::process::Command) -> Result<Child, Error> {
+    let failed = |source| explain(spec, source);
     let merged = merge_outputs(spec, &mut command).map_err(failed)?;
     let mut inner = tokio::process::Command::from(command).spawn().map_err(failed)?;
     let stdout = match merged {
@@ -90,6 +143,9 @@ pub fn spawn(spec: &Spec) -> Result<Child, Error> {
         stderr: inner.stderr.take(),
         group: crate::end::Group::of(&inner),
         inner,
+        report: None,
+        #[cfg(target_os = "linux")]
+        kept: None,
     })
 }
 
@@ -102,8 +158,6 @@ fn command_of(spec: &Spec) -> std::process::Command {
         command.env_clear();
     }
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));
-    #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
     command
 }
 

@@ -1,0 +1,200 @@
+//! The sandbox: what a command can reach, enforced by the system and not by asking nicely.
+//!
+//! Four levels, the strongest that works is used; [`Sandbox::found`] tries them. [`Profile`] says what a command may
+//! touch. The mechanisms are one file each: `bubblewrap` (a tree, a process table and a network of its own),
+//! `landlock` (which files), `seccomp` (which system calls), `limits` and `cgroup` (how much), `seatbelt` (macOS).
+//! The restricting is done by `helper`, our own program started again. docs/security.md has the whole story.
+
+#[cfg(target_os = "linux")]
+mod bubblewrap;
+#[cfg(target_os = "linux")]
+mod canary;
+#[cfg(target_os = "linux")]
+mod cgroup;
+#[cfg(target_os = "linux")]
+pub mod helper;
+#[cfg(target_os = "linux")]
+mod landlock;
+#[cfg(target_os = "linux")]
+mod limits;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+mod order;
+mod profile;
+#[cfg(target_os = "linux")]
+mod reserve;
+pub mod seatbelt;
+#[cfg(target_os = "linux")]
+mod seccomp;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::Kept;
+pub use profile::{Limits, Network, Profile, secret_places};
+
+use crate::error::Error;
+use crate::spawn::{Child, Spec};
+
+/// How much holds a command back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Nothing.
+    None,
+    /// Memory, processes and file sizes are limited, and no privilege can be gained.
+    Limits,
+    /// The kernel refuses files and system calls.
+    Kernel,
+    /// That, and a file tree, process table and network of its own.
+    Full,
+}
+
+impl Level {
+    /// Every level, the strongest first.
+    pub const ALL: [Level; 4] = [Level::Full, Level::Kernel, Level::Limits, Level::None];
+
+    /// Tells whether a command at this level stays inside its workspace, so that it need not be asked about for that
+    /// reason alone.
+    #[must_use]
+    pub fn confines(self) -> bool {
+        self >= Level::Kernel
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Level::None => "L0",
+            Level::Limits => "L1",
+            Level::Kernel => "L2",
+            Level::Full => "L3",
+        })
+    }
+}
+
+/// The strongest level that works here, and why none above it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The level.
+    pub level: Level,
+    /// For each stronger level, why it does not work.
+    pub missing: Vec<(Level, String)>,
+    /// The bubblewrap that works.
+    pub bubblewrap: Option<PathBuf>,
+}
+
+/// The sandbox of this machine. One for the whole program.
+#[derive(Debug)]
+pub struct Sandbox {
+    helper: PathBuf,
+    /// A folder of ours, for what the canary tries and for temporary folders.
+    scratch: PathBuf,
+    bubblewraps: Vec<PathBuf>,
+    at_most: Level,
+    found: Mutex<Option<Arc<Found>>>,
+}
+
+impl Sandbox {
+    /// Makes a sandbox whose helper is this program, and which may make folders in `scratch`. Tries nothing yet.
+    #[must_use]
+    pub fn new(helper: PathBuf, scratch: PathBuf) -> Sandbox {
+        #[cfg(target_os = "linux")]
+        let bubblewraps = bubblewrap::trusted_places();
+        #[cfg(not(target_os = "linux"))]
+        let bubblewraps = Vec::new();
+        Sandbox { helper, scratch, bubblewraps, at_most: Level::Full, found: Mutex::default() }
+    }
+
+    /// Uses no stronger level than this one.
+    #[must_use]
+    pub fn at_most(mut self, level: Level) -> Sandbox {
+        self.at_most = level;
+        self
+    }
+
+    /// Uses this bubblewrap and no other.
+    #[must_use]
+    pub fn with_bubblewrap(mut self, program: PathBuf) -> Sandbox {
+        self.bubblewraps = vec![program];
+        self
+    }
+
+    /// Returns the strongest level that works. Tried once, and again when what it relies on is gone.
+    pub async fn found(&self) -> Arc<Found> {
+        let mut found = self.found.lock().await;
+        if let Some(found) = found.as_ref().filter(|found| self.still_holds(found)) {
+            return Arc::clone(found);
+        }
+        let now = Arc::new(self.find().await);
+        *found = Some(Arc::clone(&now));
+        now
+    }
+
+    /// Forgets what was found, so that it is tried again: what worked before did not.
+    pub async fn doubt(&self) {
+        *self.found.lock().await = None;
+    }
+
+    fn still_holds(&self, found: &Found) -> bool {
+        let is_there = |program: &Path| program.is_file();
+        let needs_helper = found.level >= Level::Limits && cfg!(target_os = "linux");
+        (!needs_helper || is_there(&self.helper))
+            && found.bubblewrap.as_deref().is_none_or(is_there)
+    }
+
+    async fn find(&self) -> Found {
+        let mut missing = Vec::new();
+        for level in Level::ALL.into_iter().filter(|level| *level <= self.at_most) {
+            match self.attempt(level).await {
+                Ok(bubblewrap) => return Found { level, missing, bubblewrap },
+                Err(why) => missing.push((level, why)),
+            }
+        }
+        Found { level: Level::None, missing, bubblewrap: None }
+    }
+
+    /// Starts a program as restricted as was found possible: its own session, no input.
+    ///
+    /// # Errors
+    /// Fails if it cannot be started, or cannot be restricted as the profile wants. Never starts it with less than
+    /// the level that was found.
+    pub fn spawn(&self, spec: &Spec, profile: &Profile, found: &Found) -> Result<Child, Error> {
+        #[cfg(target_os = "linux")]
+        return self.spawn_on_linux(spec, profile, found);
+        #[cfg(not(target_os = "linux"))]
+        return self.spawn_elsewhere(spec, profile, found);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Sandbox {
+    /// Believes Seatbelt where it is part of the system; there is nothing else to try.
+    async fn attempt(&self, level: Level) -> Result<Option<PathBuf>, String> {
+        match level {
+            Level::None => Ok(None),
+            Level::Kernel if Path::new(seatbelt::PROGRAM).is_file() => Ok(None),
+            _ => Err(format!("{} has no such sandbox", std::env::consts::OS)),
+        }
+    }
+
+    fn spawn_elsewhere(
+        &self,
+        spec: &Spec,
+        profile: &Profile,
+        found: &Found,
+    ) -> Result<Child, Error> {
+        let mut spec = spec.clone();
+        if found.level == Level::Kernel {
+            let inner = std::iter::once(spec.program.clone().into()).chain(spec.args);
+            let text = seatbelt::profile(profile);
+            spec.args = ["-p".into(), text.into()].into_iter().chain(inner).collect();
+            spec.program = seatbelt::PROGRAM.into();
+        }
+        crate::spawn::spawn_alone(&spec, crate::spawn::Alone::default())
+    }
+}

@@ -1,0 +1,71 @@
+//! The helper: our own program started again, which restricts itself and then becomes the command.
+//!
+//! Done here and not between fork and exec of the agent, where nothing may be allocated. Runs before anything else
+//! of the program does.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::order::{Order, Then, WORD};
+use super::{canary, landlock, limits, seccomp};
+use crate::raw;
+
+/// What the helper reports when all restrictions hold.
+pub(super) const READY: &[u8] = b"ready";
+
+/// The exit code of a helper that could not do its work.
+const FAILED: u8 = 125;
+
+/// Does the helper's work if this run is one of the helper's; returns nothing otherwise.
+pub fn run_if_asked(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    args.next()?;
+    if args.next()? != WORD {
+        return None;
+    }
+    let why = match Order::from_args(args) {
+        Some(order) => match obey(&order) {
+            Ok(code) => return Some(code),
+            Err(why) => why,
+        },
+        None => "its orders cannot be read".to_owned(),
+    };
+    eprintln!("sandbox: {why}");
+    Some(ExitCode::from(FAILED))
+}
+
+/// Returns only for the canary, or with what went wrong.
+fn obey(order: &Order) -> Result<ExitCode, String> {
+    raw::close_at_exec().map_err(|err| format!("open files cannot be kept back: {err}"))?;
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(|err| format!("the end of the agent cannot be watched: {err}"))?;
+    limits::restrict(&order.limits)?;
+    limits::drop_privileges()?;
+    if let Some(files) = &order.files {
+        landlock::restrict(files, order.sockets)?;
+    }
+    if let Some(sockets) = order.sockets {
+        seccomp::restrict(sockets).map_err(|err| format!("seccomp refuses: {err}"))?;
+    }
+    raw::mind_term();
+    if let Some(fd) = order.report {
+        raw::write_once(fd, READY).map_err(|err| format!("nobody listens: {err}"))?;
+    }
+    match &order.then {
+        Then::Canary { outside, hidden, protected, inside } => {
+            canary::sing(outside, hidden, protected, inside);
+            Ok(ExitCode::SUCCESS)
+        }
+        Then::Exec(words) => Err(become_command(words)),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "replaces this process; nothing is started beside it")]
+fn become_command(words: &[OsString]) -> String {
+    let Some((program, args)) = words.split_first() else {
+        return "there is nothing to run".to_owned();
+    };
+    let err = std::process::Command::new(program).args(args).exec();
+    format!("{} cannot be run: {err}", Path::new(program).display())
+}

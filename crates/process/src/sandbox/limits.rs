@@ -1,0 +1,43 @@
+//! How much of the machine a command may use, and what it may never become.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set,
+    set_capabilities, set_no_new_privs,
+};
+
+use super::profile::Limits;
+
+/// Sets the limits of this process and all its children.
+pub(super) fn restrict(limits: &Limits) -> Result<(), String> {
+    let wanted = [
+        (Resource::Core, 0, "core dumps"),
+        // Not the address space, which many programs reserve far more of than they use.
+        (Resource::Data, limits.memory, "memory"),
+        (Resource::Nproc, limits.processes, "processes"),
+        (Resource::Fsize, limits.file_size, "file size"),
+        (Resource::Nofile, limits.open_files, "open files"),
+    ];
+    for (resource, most, name) in wanted {
+        let most = getrlimit(resource).maximum.map_or(most, |now| now.min(most));
+        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
+            .map_err(|err| format!("the limit of {name} cannot be set: {err}"))?;
+    }
+    // When memory runs out, the command is to go before anything else of the user's. That this fails costs nothing else.
+    std::fs::write("/proc/self/oom_score_adj", "500").ok();
+    Ok(())
+}
+
+/// Gives up every privilege, and the way to get one.
+pub(super) fn drop_privileges() -> Result<(), String> {
+    let failed = |what: &str, err| format!("{what} cannot be given up: {err}");
+    for bit in 0..u64::BITS {
+        // Fails for numbers that are no capability, and for users who have none to give up.
+        remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)).ok();
+    }
+    clear_ambient_capability_set().map_err(|err| failed("ambient capabilities", err))?;
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    set_capabilities(None, sets).map_err(|err| failed("capabilities", err))?;
+    set_no_new_privs(true).map_err(|err| failed("new privileges", err))
+}

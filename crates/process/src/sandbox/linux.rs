@@ -1,0 +1,225 @@
+//! How the levels are tried and used on Linux.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+
+use super::cgroup::Groups;
+use super::order::{Files, Order, Sockets, Then};
+use super::profile::{Limits, Network, Profile};
+use super::reserve::Reserved;
+use super::{Found, Level, Sandbox, bubblewrap, canary};
+use crate::error::Error;
+use crate::spawn::{Alone, Child, Spec, spawn_alone};
+
+/// How long a canary may take. A machine that is this slow gets a weaker level, never a wrong one.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a running command needs and is removed when it has ended.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    // In this order: the groups kill what is left, only then the rest can go.
+    groups: Groups,
+    _reserved: Vec<Reserved>,
+    _temporary: Option<Temporary>,
+}
+
+/// A folder of ours that goes with this value.
+#[derive(Debug)]
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn make(parent: &Path, name: &str) -> std::io::Result<Temporary> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = parent.join(format!("{name}-{}-{count}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        // Links on the way would not be followed the same way inside.
+        Ok(Temporary(folder.canonicalize()?))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // What cannot be removed is ours and lies in our own folder.
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+impl Sandbox {
+    /// Tries a level; returns the bubblewrap that works, if it has one, or why the level does not work.
+    pub(super) async fn attempt(&self, level: Level) -> Result<Option<PathBuf>, String> {
+        match level {
+            Level::None => Ok(None),
+            Level::Full => {
+                let mut why = "bubblewrap is not installed".to_owned();
+                for program in &self.bubblewraps {
+                    match self.try_canary(level, Some(program)).await {
+                        Ok(()) => return Ok(Some(program.clone())),
+                        Err(failed) => why = failed,
+                    }
+                }
+                Err(why)
+            }
+            Level::Kernel | Level::Limits => self.try_canary(level, None).await.map(|()| None),
+        }
+    }
+
+    async fn try_canary(&self, level: Level, bubblewrap: Option<&PathBuf>) -> Result<(), String> {
+        let folder = Temporary::make(&self.scratch, "canary")
+            .map_err(|err| format!("there is no folder to try it in: {err}"))?;
+        let at = |name: &str| folder.0.join(name);
+        for name in ["inside", "hidden"] {
+            std::fs::create_dir(at(name)).map_err(|err| err.to_string())?;
+        }
+        std::fs::write(at("hidden/secret"), "secret").map_err(|err| err.to_string())?;
+        let profile = Profile {
+            writable: vec![at("inside")],
+            protected: vec![at("inside/protected")],
+            hidden: vec![at("hidden")],
+            // The canary's folder may lie in one of these, and all of it must be seen to be believed.
+            private: Vec::new(),
+            network: Network::Off,
+            limits: Limits::default(),
+        };
+        let then = Then::Canary {
+            outside: at("outside"),
+            hidden: at("hidden/secret"),
+            protected: at("inside/protected"),
+            inside: at("inside/file"),
+        };
+        let found = Found { level, missing: Vec::new(), bubblewrap: bubblewrap.cloned() };
+        let mut spec = Spec::new("canary", at("inside"));
+        spec.clear_env = true;
+        spec.merge_stderr = true;
+        let started = self.start(&spec, &profile, &found, then);
+        let mut child = started.map_err(|err| crate::error::whole(&err))?;
+        let mut song = String::new();
+        if let Some(output) = child.stdout.take() {
+            let read = timeout(PATIENCE, output.take(4096).read_to_string(&mut song)).await;
+            read.map_err(|_| "the canary took too long".to_owned())?.map_err(|err| err.to_string())?;
+        }
+        child.wait().await.map_err(|err| {
+            let said = song.lines().next().unwrap_or_default();
+            format!("{} ({said})", crate::error::whole(&err))
+        })?;
+        canary::judge(level, &song)
+    }
+
+    pub(super) fn spawn_on_linux(
+        &self,
+        spec: &Spec,
+        profile: &Profile,
+        found: &Found,
+    ) -> Result<Child, Error> {
+        let command = std::iter::once(OsString::from(&spec.program)).chain(spec.args.iter().cloned());
+        self.start(spec, profile, found, Then::Exec(command.collect()))
+    }
+
+    fn start(
+        &self,
+        spec: &Spec,
+        profile: &Profile,
+        found: &Found,
+        then: Then,
+    ) -> Result<Child, Error> {
+        if found.level == Level::None {
+            return spawn_alone(spec, Alone::default());
+        }
+        if !self.helper.is_file() {
+            return Err(Error::NoHelper { program: self.helper.clone() });
+        }
+        let failed = |source| Error::Start { program: self.helper.clone(), source };
+        let (report, told) = std::io::pipe().map_err(failed)?;
+        let mut spec = spec.clone();
+        let mut kept = Kept { groups: Groups::make(&profile.limits), ..Kept::default() };
+        let mut order = Order {
+            files: None,
+            sockets: None,
+            limits: profile.limits,
+            report: Some(std::os::fd::AsRawFd::as_raw_fd(&told)),
+            then,
+        };
+        match (found.level, &found.bubblewrap) {
+            (Level::Full, Some(bubblewrap)) => {
+                let (profile, reserved) = reserve(profile)?;
+                kept._reserved = reserved;
+                let own = profile.private.iter().chain(&profile.writable).cloned();
+                let writable = own.chain([PathBuf::from("/dev")]).collect();
+                order.files = Some(Files { writable, ..Files::default() });
+                // A network of its own leads nowhere, so its loopback can be used.
+                order.sockets = Some(Sockets::Internet);
+                spec.args = bubblewrap::arguments(&profile, &spec.cwd, &self.helper)?;
+                spec.args.extend(order.to_args());
+                spec.program.clone_from(bubblewrap);
+            }
+            (Level::Kernel, _) => {
+                let temporary = Temporary::make(&self.scratch, "tmp").map_err(failed)?;
+                order.files = Some(Files {
+                    writable: profile.writable.iter().chain([&temporary.0]).cloned().collect(),
+                    hidden: real_paths(&profile.hidden),
+                    is_only_layer: true,
+                });
+                order.sockets = Some(match profile.network {
+                    Network::Off => Sockets::None,
+                    Network::On => Sockets::Internet,
+                });
+                spec.env.push(("TMPDIR".into(), temporary.0.clone().into()));
+                kept._temporary = Some(temporary);
+                spec.args = order.to_args();
+                spec.program.clone_from(&self.helper);
+            }
+            _ => {
+                spec.args = order.to_args();
+                spec.program.clone_from(&self.helper);
+            }
+        }
+        let alone = Alone {
+            ignore_term: found.level == Level::Full,
+            handed_down: Some(told.into()),
+            report: Some(report),
+            groups: kept.groups.descriptors(),
+            kept: Some(kept),
+        };
+        spawn_alone(&spec, alone)
+    }
+}
+
+/// Makes places for protected paths that are not there yet.
+fn reserve(profile: &Profile) -> Result<(Profile, Vec<Reserved>), Error> {
+    let mut profile = profile.clone();
+    let mut reserved = Vec::new();
+    let roots = real_paths(&profile.writable);
+    let wanted = std::mem::take(&mut profile.protected);
+    for path in wanted {
+        // Outside the writable folders nothing can be made anyway.
+        let is_inside = profile.writable.iter().chain(&roots).any(|root| path.starts_with(root));
+        if !is_inside || path.symlink_metadata().is_ok() && !is_reserved_folder(&path) {
+            profile.protected.push(path);
+            continue;
+        }
+        let made = Reserved::make(&path)
+            .map_err(|source| Error::Reserve { path: path.clone(), source })?;
+        match made {
+            Some(place) => {
+                profile.protected.push(place.path().to_owned());
+                reserved.push(place);
+            }
+            None => profile.protected.push(path),
+        }
+    }
+    Ok((profile, reserved))
+}
+
+/// An empty folder may be the place of another command's, which must not go while this one needs it.
+fn is_reserved_folder(path: &Path) -> bool {
+    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+fn real_paths(paths: &[PathBuf]) -> Vec<PathBuf> {
+    paths.iter().filter_map(|path| path.canonicalize().ok()).collect()
+}

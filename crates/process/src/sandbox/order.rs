@@ -1,0 +1,183 @@
+//! What the helper is told: how to restrict itself, and what to become. Written as arguments, read back as the same.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+
+use super::profile::Limits;
+
+/// The first argument of a run that is the helper's.
+pub(super) const WORD: &str = "__confine";
+
+/// What the helper does to itself before it becomes the command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Order {
+    /// Which files it may reach; `None` leaves that as it is.
+    pub(super) files: Option<Files>,
+    /// Which sockets it may make; `None` leaves all system calls as they are.
+    pub(super) sockets: Option<Sockets>,
+    pub(super) limits: Limits,
+    /// Where it says that all restrictions hold, just before it becomes the command.
+    pub(super) report: Option<RawFd>,
+    pub(super) then: Then,
+}
+
+/// Which files the command may reach.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Files {
+    /// Folders that can be written.
+    pub(super) writable: Vec<PathBuf>,
+    /// Paths that cannot be read.
+    pub(super) hidden: Vec<PathBuf>,
+    /// Refuses to go on where the system can enforce only a part of it.
+    pub(super) is_only_layer: bool,
+}
+
+/// Which sockets the command may make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sockets {
+    /// None that lead anywhere.
+    None,
+    /// For TCP and UDP.
+    Internet,
+}
+
+/// What the helper becomes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Then {
+    /// This program with these arguments.
+    Exec(Vec<OsString>),
+    /// The canary, which tries what it must not do.
+    Canary {
+        /// A file that must not be made.
+        outside: PathBuf,
+        /// A file that must not be read.
+        hidden: PathBuf,
+        /// A path that must not be made although its folder is writable.
+        protected: PathBuf,
+        /// A file that must be writable.
+        inside: PathBuf,
+    },
+}
+
+impl Order {
+    /// Writes the arguments, the helper's word first.
+    pub(super) fn to_args(&self) -> Vec<OsString> {
+        let mut args: Vec<OsString> = vec![WORD.into()];
+        let mut pair = |name: &str, value: &OsStr| args.extend([name.into(), value.to_owned()]);
+        let Limits { memory, processes, file_size, open_files } = self.limits;
+        let limits = format!("{memory},{processes},{file_size},{open_files}");
+        pair("limits", limits.as_ref());
+        if let Some(fd) = self.report {
+            pair("report", fd.to_string().as_ref());
+        }
+        if let Some(files) = &self.files {
+            pair("files", if files.is_only_layer { "strict" } else { "layer" }.as_ref());
+            files.writable.iter().for_each(|path| pair("write", path.as_ref()));
+            files.hidden.iter().for_each(|path| pair("hide", path.as_ref()));
+        }
+        match self.sockets {
+            None => {}
+            Some(Sockets::None) => pair("sockets", "none".as_ref()),
+            Some(Sockets::Internet) => pair("sockets", "internet".as_ref()),
+        }
+        match &self.then {
+            Then::Exec(words) => {
+                args.push("exec".into());
+                args.extend(words.iter().cloned());
+            }
+            Then::Canary { outside, hidden, protected, inside } => {
+                args.push("canary".into());
+                args.extend([outside, hidden, protected, inside].map(OsString::from));
+            }
+        }
+        args
+    }
+
+    /// Reads the arguments after the helper's word.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has a helper"))]
+    pub(super) fn from_args(mut args: impl Iterator<Item = OsString>) -> Option<Order> {
+        let mut order = Order {
+            files: None,
+            sockets: None,
+            limits: Limits::default(),
+            report: None,
+            then: Then::Exec(Vec::new()),
+        };
+        loop {
+            let name = args.next()?;
+            match name.to_str()? {
+                "exec" => {
+                    order.then = Then::Exec(args.collect());
+                    return Some(order);
+                }
+                "canary" => {
+                    let mut path = || args.next().map(PathBuf::from);
+                    let (outside, hidden, protected, inside) = (path()?, path()?, path()?, path()?);
+                    order.then = Then::Canary { outside, hidden, protected, inside };
+                    return Some(order);
+                }
+                name => order.take(name, args.next()?)?,
+            }
+        }
+    }
+
+    fn take(&mut self, name: &str, value: OsString) -> Option<()> {
+        match (name, value.to_str()) {
+            ("write", _) => self.files.as_mut()?.writable.push(value.into()),
+            ("hide", _) => self.files.as_mut()?.hidden.push(value.into()),
+            ("limits", Some(text)) => self.limits = limits(text)?,
+            ("report", Some(text)) => self.report = Some(text.parse().ok()?),
+            ("files", Some(text)) => {
+                let is_only_layer = text == "strict";
+                self.files = Some(Files { is_only_layer, ..Files::default() });
+            }
+            ("sockets", Some("none")) => self.sockets = Some(Sockets::None),
+            ("sockets", Some("internet")) => self.sockets = Some(Sockets::Internet),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+fn limits(text: &str) -> Option<Limits> {
+    let mut numbers = text.split(',').map(str::parse);
+    let mut next = || numbers.next()?.ok();
+    Some(Limits { memory: next()?, processes: next()?, file_size: next()?, open_files: next()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_reads_back_as_it_was_written() {
+        let exec = Order {
+            files: Some(Files {
+                writable: vec!["/w".into(), "/a b\nc".into()],
+                hidden: vec!["/home/u/.ssh".into()],
+                is_only_layer: true,
+            }),
+            sockets: Some(Sockets::None),
+            limits: Limits { memory: 1, processes: 2, file_size: 3, open_files: 4 },
+            report: Some(7),
+            then: Then::Exec(vec!["/bin/sh".into(), "-c".into(), "exec canary".into()]),
+        };
+        let then = Then::Canary {
+            outside: "/o".into(),
+            hidden: "/h".into(),
+            protected: "/p".into(),
+            inside: "/i".into(),
+        };
+        let canary = Order { files: None, sockets: None, report: None, then, ..exec.clone() };
+        for order in [exec, canary] {
+            let args = order.to_args();
+            assert_eq!(args[0], WORD);
+            assert_eq!(Order::from_args(args.into_iter().skip(1)), Some(order));
+        }
+        for broken in [vec!["exac"], vec!["report", "x", "exec"], vec!["write", "/w", "exec"], vec![]] {
+            let args = broken.iter().map(OsString::from);
+            assert_eq!(Order::from_args(args), None, "{broken:?}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Plays the agent: has secrets, sockets and open files, starts the attempts inside, and looks at what they did.
+
+use std::fs;
+use std::io::Read;
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use process::sandbox::{Level, Profile, Sandbox};
+use process::{Error, Spec};
+use tokio::io::AsyncReadExt;
+
+use crate::system::{say, works};
+
+/// Runs all attempts at a level, prints their verdicts and then a line for each thing that changed outside.
+pub(crate) fn drive(level: &str, folder: &Path) -> ExitCode {
+    match run(level, folder) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            say(&format!("failed\t{why}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(level: &str, folder: &Path) -> Result<(), String> {
+    let level = Level::ALL.into_iter().find(|known| known.to_string() == level);
+    let level = level.ok_or("no such level")?;
+    let text = |err: std::io::Error| err.to_string();
+    let place = Place::make(folder).map_err(text)?;
+    let visitors = Arc::new(AtomicUsize::new(0));
+    let facts = place.listen(&visitors).map_err(text)?;
+    let before = place.snapshot();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(text)?;
+    let output = runtime.block_on(attempts(level, &place, &facts))?;
+    for line in output.lines().filter(|line| !line.starts_with("E63")) {
+        say(line);
+    }
+    // Longer than the process that may have been left behind waits.
+    std::thread::sleep(Duration::from_millis(1200));
+    let verdict = if place.at("inside/survivor").exists() { "open" } else { "no" };
+    say(&format!("E63\tleave a process behind\t{verdict}"));
+    for change in place.snapshot().iter().filter(|now| !before.contains(now)) {
+        say(&format!("changed\t{change}"));
+    }
+    say(&format!("visitors\t{}", visitors.load(Ordering::SeqCst)));
+    Ok(())
+}
+
+async fn attempts(level: Level, place: &Place, facts: &[String]) -> Result<String, String> {
+    let program = std::env::current_exe().map_err(|err| err.to_string())?;
+    let sandbox = Sandbox::new(program, place.at("scratch")).at_most(level);
+    let found = sandbox.found().await;
+    if found.level != level {
+        return Err(format!("only {} works here: {:?}", found.level, found.missing));
+    }
+    let profile = Profile {
+        protected: vec![place.at("inside/.git"), place.at("inside/.agent")],
+        hidden: vec![place.at("secret")],
+        // All of the tree stays in sight: what is not there could not be attacked.
+        private: Vec::new(),
+        ..Profile::writing_to(vec![place.at("inside")])
+    };
+    let mut spec = Spec::new(place.at("inside/escape"), place.at("inside"));
+    spec.args = std::iter::once("try".into()).chain(facts.iter().map(Into::into)).collect();
+    spec.clear_env = true;
+    spec.merge_stderr = true;
+    let whole = |err: Error| format!("{err}");
+    let mut child = sandbox.spawn(&spec, &profile, &found).map_err(whole)?;
+    let mut output = String::new();
+    if let Some(mut pipe) = child.stdout.take() {
+        // A process that was left behind may hold the pipe: the end is not waited for.
+        let read = async { pipe.read_to_string(&mut output).await.map_err(|err| err.to_string()) };
+        tokio::time::timeout(Duration::from_secs(120), read).await.map_err(|_| "too slow")??;
+    }
+    child.wait().await.map_err(|err| format!("{err}: {output}"))?;
+    Ok(output)
+}
+
+/// The folders of the run.
+struct Place {
+    folder: PathBuf,
+    _leaked: Vec<fs::File>,
+    facts: Vec<String>,
+}
+
+impl Place {
+    fn at(&self, path: &str) -> PathBuf {
+        self.folder.join(path)
+    }
+
+    fn make(folder: &Path) -> std::io::Result<Place> {
+        let at = |path: &str| folder.join(path);
+        for path in ["inside/.git/hooks", "outside", "secret", "scratch"] {
+            fs::create_dir_all(at(path))?;
+        }
+        for path in ["outside/file", "outside/to-move", "outside/to-remove", "inside/.git/config"] {
+            fs::write(at(path), "as it was")?;
+        }
+        fs::write(at("secret/key"), "sk-very-secret")?;
+        fs::write(at("secret/script"), "#!/bin/sh\nexit 0\n")?;
+        fs::copy("/bin/true", at("secret/tool"))?;
+        fs::copy(std::env::current_exe()?, at("inside/escape"))?;
+        for path in ["secret/script", "secret/tool", "inside/escape"] {
+            fs::set_permissions(at(path), PermissionsExt::from_mode(0o755))?;
+        }
+        let leaked_folder = fs::File::open(at("outside"))?;
+        let leaked_file = fs::File::options().append(true).open(at("outside/file"))?;
+        let leaked = |file: &fs::File| {
+            let fd: RawFd = file.as_raw_fd();
+            works(libc::SYS_fcntl, &[fd.into(), libc::F_SETFD.into(), 0]);
+            fd
+        };
+        let facts = vec![
+            format!("inside={}", at("inside").display()),
+            format!("outside={}", at("outside").display()),
+            format!("secret={}", at("secret").display()),
+            format!("shared={}", std::env::temp_dir().display()),
+            format!("agent={}", std::process::id()),
+            "key=sk-of-the-agent".to_owned(),
+            format!("leaked_folder={}", leaked(&leaked_folder)),
+            format!("leaked_file={}", leaked(&leaked_file)),
+        ];
+        std::env::set_current_dir(at("outside"))?;
+        Ok(Place { folder: folder.to_owned(), _leaked: vec![leaked_folder, leaked_file], facts })
+    }
+
+    /// Waits for visitors on every kind of socket, and returns all that an attempt needs to know.
+    fn listen(&self, visitors: &Arc<AtomicUsize>) -> std::io::Result<Vec<String>> {
+        let tcp = TcpListener::bind("127.0.0.1:0")?;
+        let udp = UdpSocket::bind("127.0.0.1:0")?;
+        let name = format!("escape-{}", std::process::id());
+        let mut facts = self.facts.clone();
+        facts.push(format!("tcp={}", tcp.local_addr()?.port()));
+        facts.push(format!("udp={}", udp.local_addr()?.port()));
+        facts.push(format!("abstract={name}"));
+        count_visitors(visitors, move || tcp.accept().map(drop));
+        count_visitors(visitors, move || {
+            let (_, from) = udp.recv_from(&mut [0; 16])?;
+            udp.send_to(b"hello", from).map(drop)
+        });
+        // A machine may have no version 6; then there is nobody to reach.
+        if let Ok(tcp) = TcpListener::bind("[::1]:0") {
+            facts.push(format!("tcp6={}", tcp.local_addr()?.port()));
+            count_visitors(visitors, move || tcp.accept().map(drop));
+        }
+        let hidden = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        let named = UnixListener::bind(self.at("outside/socket"))?;
+        let secret = UnixListener::bind(self.at("secret/socket"))?;
+        let datagrams = UnixDatagram::bind(self.at("outside/datagrams"))?;
+        count_visitors(visitors, move || hidden.accept().map(drop));
+        count_visitors(visitors, move || named.accept().map(drop));
+        count_visitors(visitors, move || secret.accept().map(drop));
+        count_visitors(visitors, move || datagrams.recv(&mut [0; 16]).map(drop));
+        Ok(facts)
+    }
+
+    /// Describes all that must not change.
+    fn snapshot(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for top in ["outside", "secret", "inside/.git", "inside/.agent"] {
+            describe(&self.at(top), &mut found);
+        }
+        // The folder that is not there yet must not be there afterwards.
+        found.push(format!(".agent {}", self.at("inside/.agent").symlink_metadata().is_ok()));
+        found
+    }
+}
+
+fn count_visitors(
+    visitors: &Arc<AtomicUsize>,
+    visit: impl Fn() -> std::io::Result<()> + Send + 'static,
+) {
+    let visitors = Arc::clone(visitors);
+    std::thread::spawn(move || {
+        while visit().is_ok() {
+            visitors.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+}
+
+fn describe(path: &Path, found: &mut Vec<String>) {
+    let Ok(about) = path.symlink_metadata() else { return };
+    let mut content = String::new();
+    if about.is_file()
+        && let Ok(mut file) = fs::File::open(path)
+    {
+        // Programs are bytes; that some of them changed shows in the size and the times.
+        file.read_to_string(&mut content).ok();
+    }
+    let (mode, owner, size) = (about.mode(), about.uid(), about.size());
+    let times = (about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec());
+    found.push(format!("{} {mode:o} {owner} {size} {times:?} {content:?}", path.display()));
+    if about.is_dir() {
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            describe(&entry.path(), found);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Tries to get out of the sandbox. `escape drive` plays the agent and starts `escape try` inside; the tests of this
+//! crate compare what came of it with the table in docs/security.md.
+
+#[cfg(target_os = "linux")]
+mod attempts;
+#[cfg(target_os = "linux")]
+mod driver;
+#[cfg(target_os = "linux")]
+mod files;
+#[cfg(target_os = "linux")]
+mod kernel;
+#[cfg(target_os = "linux")]
+mod network;
+#[cfg(target_os = "linux")]
+mod others;
+#[cfg(target_os = "linux")]
+mod system;
+
+use std::process::ExitCode;
+
+#[cfg(target_os = "linux")]
+fn main() -> ExitCode {
+    if let Some(code) = process::sandbox::helper::run_if_asked(std::env::args_os()) {
+        return code;
+    }
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["drive", level, folder] => driver::drive(level, folder.as_ref()),
+        ["try", world @ ..] => attempts::try_all(&attempts::World::read(world)),
+        _ => ExitCode::from(2),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() -> ExitCode {
+    ExitCode::from(2)
+}

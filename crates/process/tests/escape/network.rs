@@ -1,0 +1,94 @@
+//! Attempts to reach somebody. The driver counts who arrived; an attempt says whether it got through.
+
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+
+use crate::attempts::{Attempt, World};
+use crate::system::{address, call, socket, works};
+
+fn connects(world: &World, host: &str, port: &str) -> bool {
+    let port = u16::try_from(world.number(port)).unwrap_or(0);
+    port != 0 && TcpStream::connect((host, port)).is_ok()
+}
+
+/// An address of the loopback, as the system wants it.
+fn loopback(port: i32) -> libc::sockaddr_in {
+    libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: u16::try_from(port).unwrap_or(0).to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) },
+        sin_zero: [0; 8],
+    }
+}
+
+fn connects_by_multipath(world: &World) -> bool {
+    let fd = socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP);
+    let to = loopback(world.number("tcp"));
+    let size = size_of::<libc::sockaddr_in>() as libc::c_long;
+    fd >= 0 && works(libc::SYS_connect, &[fd.into(), address(&to), size])
+}
+
+/// Sends the first data with the call that connects.
+fn connects_fast(world: &World) -> bool {
+    let fd = socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+    let to = loopback(world.number("tcp"));
+    let data = *b"escaped";
+    let size = size_of::<libc::sockaddr_in>() as libc::c_long;
+    // Six arguments: the last one is what the five of `call` lack, so the address is connected to first.
+    let flags = libc::c_long::from(libc::MSG_FASTOPEN);
+    fd >= 0
+        && works(libc::SYS_connect, &[fd.into(), address(&to), size])
+        && call(libc::SYS_sendto, &[fd.into(), address(&data), 7, flags, 0]) > 0
+}
+
+fn sends(world: &World) -> bool {
+    let port = u16::try_from(world.number("udp")).unwrap_or(0);
+    let Ok(socket) = UdpSocket::bind("127.0.0.1:0") else { return false };
+    // Sent is not arrived: whoever is there answers.
+    let timeout = Some(std::time::Duration::from_millis(300));
+    socket.set_read_timeout(timeout).is_ok()
+        && socket.send_to(b"escaped", ("127.0.0.1", port)).is_ok()
+        && socket.recv(&mut [0; 8]).is_ok()
+}
+
+fn abstract_address(world: &World) -> Option<SocketAddr> {
+    SocketAddr::from_abstract_name(world.text("abstract")).ok()
+}
+
+pub(crate) const ATTEMPTS: &[Attempt] = &[
+    ("E29", "connect to the loopback", |w| connects(w, "127.0.0.1", "tcp")),
+    ("E30", "connect to the loopback of version 6", |w| connects(w, "::1", "tcp6")),
+    ("E31", "connect by multipath TCP", connects_by_multipath),
+    ("E32", "connect with data at once", connects_fast),
+    ("E33", "send a datagram to the loopback", sends),
+    ("E34", "listen for connections", |_| TcpListener::bind("127.0.0.1:0").is_ok()),
+    ("E35", "raw ICMP socket", |_| socket(libc::AF_INET, libc::SOCK_RAW, 1) >= 0),
+    ("E36", "ping socket", |_| socket(libc::AF_INET, libc::SOCK_DGRAM, 1) >= 0),
+    ("E37", "netlink socket", |_| socket(libc::AF_NETLINK, libc::SOCK_RAW, 0) >= 0),
+    ("E38", "socket to the host of a virtual machine", |_| {
+        socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0) >= 0
+    }),
+    ("E39", "packet socket", |_| socket(libc::AF_PACKET, libc::SOCK_RAW, 0) >= 0),
+    ("E40", "socket to the kernel's ciphers", |_| socket(libc::AF_ALG, libc::SOCK_SEQPACKET, 0) >= 0),
+    ("E41", "connect to an abstract local socket", |w| {
+        abstract_address(w).is_some_and(|name| UnixStream::connect_addr(&name).is_ok())
+    }),
+    ("E42", "connect to a local socket outside", |w| {
+        UnixStream::connect(w.outside("socket")).is_ok()
+    }),
+    ("E61", "socket by the other table of calls", |_| {
+        let x32 = 0x4000_0000;
+        works(libc::SYS_socket | x32, &[libc::AF_UNIX.into(), libc::SOCK_STREAM.into(), 0])
+    }),
+    ("E94", "send to a local datagram socket outside", |w| {
+        UnixDatagram::unbound()
+            .is_ok_and(|socket| socket.send_to(b"escaped", w.outside("datagrams")).is_ok())
+    }),
+    ("E95", "connect to a hidden local socket", |w| UnixStream::connect(w.secret("socket")).is_ok()),
+    ("E96", "reach the network beyond this machine", |_| {
+        // Nothing is sent: choosing a route is enough to tell whether there is one.
+        let Ok(socket) = UdpSocket::bind("0.0.0.0:0") else { return false };
+        socket.connect("192.0.2.1:9").is_ok()
+    }),
+];
