@@ -164,7 +164,7 @@ async fn finish(
     };
     let failed = status == ToolStatus::Failed;
     cx.record(Record::ToolResult { id: &id, text: &text, failed }).await?;
-    let update = ToolUpdate { status: Some(status), content, raw_output: None };
+    let update = ToolUpdate { status: Some(status), content, ..ToolUpdate::default() };
     cx.emit(Event::ToolUpdate(id.clone(), Box::new(update))).await?;
     cx.history.push(Message::ToolResult { id, text, failed });
     Ok(())

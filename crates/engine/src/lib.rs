@@ -18,6 +18,7 @@ pub mod session;
 pub mod stamp;
 mod turn;
 pub mod undo;
+pub mod visible;
 pub mod words;
 
 pub use error::Error;

@@ -307,6 +307,8 @@ pub struct Offers {
     pub form: bool,
     /// Opens pages for the user.
     pub page: bool,
+    /// Shows what our commands say while they run.
+    pub live: bool,
     /// Shows notices.
     pub notices: bool,
     /// Shows compactions.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::ports::ExitStatus;
+
 /// Makes a newtype for an id, so that no two kinds of id can be mixed up.
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -446,6 +448,17 @@ pub struct ToolUpdate {
     pub content: Option<Vec<ToolContent>>,
     /// What came out, for programs.
     pub raw_output: Option<Value>,
+    /// What a running command did, for clients that show it as it happens.
+    pub live: Option<Live>,
+}
+
+/// What a running command did since the last update.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Live {
+    /// Said this, after all that it said before.
+    Output(String),
+    /// Ended.
+    Ended(ExitStatus),
 }
 
 /// Something a tool call shows.
@@ -464,6 +477,11 @@ pub enum ToolContent {
     },
     /// A terminal of the client.
     Terminal(TerminalId),
+    /// What a command of ours says, shown as it happens: see [`Live`].
+    Live {
+        /// Where the command runs.
+        cwd: PathBuf,
+    },
 }
 
 /// A place in a file.

@@ -102,7 +102,13 @@ fn was_ready(mut report: std::io::PipeReader) -> bool {
 #[must_use]
 pub fn signal_name(status: ExitStatus) -> Option<String> {
     let number = std::os::unix::process::ExitStatusExt::signal(&status)?;
-    Some(match number {
+    u32::try_from(number).ok().map(name_of_signal)
+}
+
+/// Returns what people call a signal.
+#[must_use]
+pub fn name_of_signal(number: u32) -> String {
+    match number {
         1 => "SIGHUP".to_owned(),
         2 => "SIGINT".to_owned(),
         3 => "SIGQUIT".to_owned(),
@@ -116,7 +122,7 @@ pub fn signal_name(status: ExitStatus) -> Option<String> {
         15 => "SIGTERM".to_owned(),
         // The numbers of the others differ from system to system.
         other => format!("signal {other}"),
-    })
+    }
 }
 
 /// Returns nothing: there are no signals here.

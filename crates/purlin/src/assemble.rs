@@ -12,7 +12,9 @@ use engine::ports::{AnyTool, Clock, Tools};
 use engine::script::{self, NoJournal, ScriptedModel, SystemClock};
 use engine::session::ModelChoice;
 use engine::words::{ModelId, SessionId};
+use process::sandbox::{Sandbox, secret_places};
 use store::Store;
+use tools::bash::{self, Bash};
 
 use crate::env;
 use crate::limits::Limits;
@@ -44,12 +46,36 @@ pub type OpenTools = Arc<dyn Fn(Workspace) -> Arc<dyn Tools> + Send + Sync>;
 /// Makes the tools that every session gets.
 #[must_use]
 pub fn tools() -> OpenTools {
-    Arc::new(|workspace| {
+    let sandbox = Arc::new(sandbox());
+    Arc::new(move |workspace| {
+        let bash = bash(&sandbox, &workspace);
         let files = Arc::new(Files::new(Scope::new(workspace.folders)));
         let mut all = ::tools::all(&files);
+        all.push(Arc::new(bash));
         all.extend(script::tools::all());
         Arc::new(Arc::<[Arc<dyn AnyTool>]>::from(all))
     })
+}
+
+/// Makes the sandbox of this program, whose helper it is itself.
+pub(crate) fn sandbox() -> Sandbox {
+    // Where we are not known there is no helper, and every command is asked about.
+    let helper = std::env::current_exe().unwrap_or_default();
+    Sandbox::new(helper, env::state_folder().unwrap_or_else(std::env::temp_dir))
+}
+
+/// Makes the tool that runs commands.
+fn bash(sandbox: &Arc<Sandbox>, workspace: &Workspace) -> Bash {
+    let outputs = |folder: PathBuf| folder.join("output").join(workspace.session.as_str());
+    let options = bash::Options {
+        folders: workspace.folders.clone(),
+        own: env::config_folder().into_iter().chain(env::data_folder()).collect(),
+        hidden: env::home().map_or_else(Vec::new, |home| secret_places(&home)),
+        search: env::search_path(),
+        environment: env::for_commands(),
+        outputs: env::state_folder().map(outputs),
+    };
+    Bash::new(Arc::clone(sandbox), options)
 }
 
 /// Makes what all sessions share. `model` is `script:FILE`, or nothing for the scripted model that is built in.

@@ -5,6 +5,7 @@
 
 pub(crate) mod editor;
 pub(crate) mod files;
+mod live;
 pub(crate) mod recap;
 pub(crate) mod update;
 
@@ -203,6 +204,9 @@ fn info_out(info: Info) -> schema::SessionInfo {
         .meta(meta)
 }
 
+/// How clients say that they show what our commands say while they run.
+const LIVE: [&str; 2] = ["terminal_output", "terminal-output"];
+
 /// Reads what a client offers. What it does not name it does not offer.
 pub(crate) fn offers_in(client: &schema::ClientCapabilities) -> Offers {
     let session = client.session.as_ref();
@@ -213,6 +217,9 @@ pub(crate) fn offers_in(client: &schema::ClientCapabilities) -> Offers {
         terminal: client.terminal,
         form: elicitation.is_some_and(|elicitation| elicitation.form.is_some()),
         page: elicitation.is_some_and(|elicitation| elicitation.url.is_some()),
+        live: client.meta.as_ref().is_some_and(|meta| {
+            LIVE.iter().any(|name| meta.get(*name).is_some_and(|value| value == true))
+        }),
         notices: session.is_some_and(|session| session.notices.is_some()),
         compaction: session.is_some_and(|session| session.compaction.is_some()),
     }

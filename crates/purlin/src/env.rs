@@ -33,6 +33,65 @@ pub(crate) fn data_folder() -> Option<PathBuf> {
     Some(base.join("purlin"))
 }
 
+/// Returns the folder of what can be lost without harm, by the XDG rules.
+#[must_use]
+pub(crate) fn state_folder() -> Option<PathBuf> {
+    let base = path("XDG_STATE_HOME").or_else(|| Some(path("HOME")?.join(".local/state")))?;
+    Some(base.join("purlin"))
+}
+
+/// Returns where the user's programs are.
+pub(crate) fn search_path() -> Vec<PathBuf> {
+    std::env::var_os("PATH").map_or_else(Vec::new, |path| std::env::split_paths(&path).collect())
+}
+
+/// Returns the environment of commands: who the user is, where tools keep their things, and nothing secret.
+pub(crate) fn for_commands() -> Vec<(String, String)> {
+    let kept = KEPT.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?)));
+    let set = SET.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let mut all: Vec<(String, String)> = kept.chain(set).collect();
+    if !all.iter().any(|(name, _)| name == "LANG") {
+        all.push(("LANG".to_owned(), "C.UTF-8".to_owned()));
+    }
+    all
+}
+
+/// What commands see of our environment.
+const KEPT: [&str; 22] = [
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "RUSTUP_TOOLCHAIN",
+    "GOPATH",
+    "GOROOT",
+    "GOMODCACHE",
+    "JAVA_HOME",
+    "ANDROID_HOME",
+    "NVM_DIR",
+    "PYENV_ROOT",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "GEM_HOME",
+    "NIX_PATH",
+    "PKG_CONFIG_PATH",
+];
+
+/// What commands find whatever ours says: no colours, no pager, nobody to ask.
+const SET: [(&str, &str); 6] = [
+    ("TERM", "dumb"),
+    ("NO_COLOR", "1"),
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("SHELL", "/bin/sh"),
+];
+
 /// Tells whether a test of ours asks for the mistake that the crash test must find. Never in a release.
 #[must_use]
 pub(crate) fn is_journal_late() -> bool {

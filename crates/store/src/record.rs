@@ -50,6 +50,9 @@ pub enum Record {
         content: Option<Vec<ToolContent>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         raw_output: Option<Value>,
+        /// What a running command said since the last one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        said: Option<String>,
     },
     /// The whole plan.
     Plan(Vec<PlanEntry>),
@@ -171,6 +174,7 @@ pub enum ToolContent {
     Block(Block),
     Diff { path: String, old: Option<String>, new: String },
     Terminal(Name),
+    Live { cwd: String },
 }
 
 /// A place in a file.

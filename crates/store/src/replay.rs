@@ -12,8 +12,8 @@ use engine::Event;
 use engine::context::History;
 use engine::undo::{Change, Turns};
 use engine::words::{
-    Block, ContentId, Message, MessageId, ModeId, ModelId, Prompt, Thinking, Thought, ToolCallId,
-    ToolContent, ToolRequest, ToolStatus, ToolUpdate,
+    Block, ContentId, Live, Message, MessageId, ModeId, ModelId, Prompt, Thinking, Thought,
+    ToolCallId, ToolContent, ToolRequest, ToolStatus, ToolUpdate,
 };
 
 use serde_json::Value;
@@ -77,6 +77,8 @@ struct Call {
     has_terminal: bool,
     /// What it would do, if that may change files that nobody sees.
     command: Option<String>,
+    /// What its command said so far.
+    said: String,
     /// What the model was told, while the call was not yet done.
     result: Option<String>,
 }
@@ -135,9 +137,12 @@ impl Replay {
                 self.show_piece(record);
             }
             Record::Thought { .. } => self.show_piece(record),
-            Record::ToolCall(call) => {
+            Record::ToolCall(mut call) => {
+                let before = call.content.len();
+                call.content.retain(|content| !matches!(content, record::ToolContent::Live { .. }));
                 let shown = self.call(&call.id);
                 shown.is_shown = true;
+                shown.has_terminal = call.content.len() < before;
                 if matches!(call.kind, record::ToolKind::Execute | record::ToolKind::Other) {
                     shown.command = Some(call.title.clone());
                 }
@@ -252,6 +257,7 @@ impl Replay {
                 is_done: false,
                 has_terminal: false,
                 command: None,
+                said: String::new(),
                 result: None,
             });
             calls.len() - 1
@@ -265,6 +271,9 @@ impl Replay {
             return;
         };
         let call = self.call(&Name(id.to_shared()));
+        if let Some(Live::Output(text)) = update.live.take() {
+            call.said.push_str(&text);
+        }
         if let Some(content) = &mut update.content {
             let before = content.len();
             content.retain(|content| !matches!(content, ToolContent::Terminal(_)));
@@ -331,12 +340,17 @@ impl Replay {
                 records.push(Record::ToolResult { id: call.id.clone(), text, failed: true });
             }
             if call.is_shown {
-                let shown = call.result.clone().unwrap_or_else(|| shown.to_owned());
+                let shown = match &call.result {
+                    Some(result) => result.clone(),
+                    None if call.said.is_empty() => shown.to_owned(),
+                    None => format!("{}\n{shown}", call.said.trim_end()),
+                };
                 records.push(Record::ToolUpdate {
                     id: call.id.clone(),
                     status: Some(record::ToolStatus::Failed),
                     content: Some(vec![record::ToolContent::Block(record::Block::Text(shown))]),
                     raw_output: None,
+                    said: None,
                 });
             }
         }

@@ -19,6 +19,7 @@ mod matching;
 mod placeholder;
 mod plan;
 mod read;
+pub mod bash;
 pub mod scope;
 mod secret;
 mod text;

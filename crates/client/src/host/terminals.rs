@@ -144,7 +144,12 @@ fn refuse(err: process::Error) -> RpcError {
         {
             Code::FILE_DENIED
         }
-        process::Error::Start { .. } | process::Error::Wait(_) => Code::INTERNAL_ERROR,
+        process::Error::Start { .. }
+        | process::Error::NoHelper { .. }
+        | process::Error::Unprotected { .. }
+        | process::Error::Reserve { .. }
+        | process::Error::NotConfined
+        | process::Error::Wait(_) => Code::INTERNAL_ERROR,
     };
     RpcError::of(code).details(err.to_string())
 }

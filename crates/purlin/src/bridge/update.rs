@@ -3,8 +3,8 @@
 use engine::Event;
 use engine::event::{CompactionStatus, Severity};
 use engine::words::{
-    Block, Contents, Location, PlanEntry, PlanStatus, Priority, SessionId, ToolCall, ToolContent,
-    ToolKind, ToolStatus, ToolUpdate,
+    Block, Contents, Live, Location, PlanEntry, PlanStatus, Priority, SessionId, ToolCall,
+    ToolCallId, ToolContent, ToolKind, ToolStatus, ToolUpdate,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -12,6 +12,7 @@ use wire::acp::dialect::Dialect;
 use wire::acp::dialect::print::print_note;
 use wire::acp::schema;
 
+use super::live;
 use super::{block_out, block_with, options_out};
 
 const UPDATE: &str = "session/update";
@@ -74,9 +75,12 @@ struct CallOut {
     locations: Vec<schema::ToolCallLocation>,
     #[serde(skip_serializing_if = "Value::is_null")]
     raw_input: Value,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<schema::Meta>,
 }
 
 fn call_out(call: ToolCall) -> CallOut {
+    let meta = call.content.iter().find_map(|content| live::begin(&call.id, content));
     CallOut {
         session_update: "tool_call",
         tool_call_id: schema::ToolCallId::new(call.id.to_shared()),
@@ -84,9 +88,10 @@ fn call_out(call: ToolCall) -> CallOut {
         name: call.name,
         kind: kind_out(call.kind),
         status: status_out(call.status),
-        content: call.content.into_iter().map(content_out).collect(),
+        content: contents_out(&call.id, call.content),
         locations: call.locations.into_iter().map(location_out).collect(),
         raw_input: call.raw_input,
+        meta,
     }
 }
 
@@ -108,11 +113,11 @@ fn event_out(event: Event) -> schema::SessionUpdate {
             SessionUpdate::AgentMessageChunk(chunk(message.to_shared(), block))
         }
         Event::ToolCall(call) => SessionUpdate::ToolCallUpdate(call_as_update(*call)),
-        Event::ToolUpdate(id, update) => {
-            SessionUpdate::ToolCallUpdate(schema::ToolCallUpdate::new(
-                schema::ToolCallId::new(id.to_shared()),
-                update_fields(*update),
-            ))
+        Event::ToolUpdate(id, mut update) => {
+            let meta = update.live.take().map(|live| live::go_on(&id, live));
+            let call = schema::ToolCallId::new(id.to_shared());
+            let update = schema::ToolCallUpdate::new(call, update_fields(&id, *update));
+            SessionUpdate::ToolCallUpdate(update.meta(meta))
         }
         Event::Plan(entries) => SessionUpdate::Plan(schema::Plan::new(
             entries.into_iter().map(plan_entry_out).collect(),
@@ -191,22 +196,24 @@ pub(crate) fn call_as_update(call: ToolCall) -> schema::ToolCallUpdate {
         .name(call.name)
         .kind(kind_out(call.kind))
         .status(status_out(call.status))
-        .content(call.content.into_iter().map(content_out).collect::<Vec<_>>())
+        .content(contents_out(&call.id, call.content))
         .locations(call.locations.into_iter().map(location_out).collect::<Vec<_>>())
         .raw_input(call.raw_input);
     schema::ToolCallUpdate::new(schema::ToolCallId::new(call.id.to_shared()), fields)
 }
 
-fn update_fields(update: ToolUpdate) -> schema::ToolCallUpdateFields {
+fn update_fields(id: &ToolCallId, update: ToolUpdate) -> schema::ToolCallUpdateFields {
     schema::ToolCallUpdateFields::new()
         .status(update.status.map(status_out))
-        .content(
-            update.content.map(|content| content.into_iter().map(content_out).collect::<Vec<_>>()),
-        )
+        .content(update.content.map(|content| contents_out(id, content)))
         .raw_output(update.raw_output)
 }
 
-fn content_out(content: ToolContent) -> schema::ToolCallContent {
+fn contents_out(id: &ToolCallId, contents: Vec<ToolContent>) -> Vec<schema::ToolCallContent> {
+    contents.into_iter().map(|content| content_out(id, content)).collect()
+}
+
+fn content_out(id: &ToolCallId, content: ToolContent) -> schema::ToolCallContent {
     match content {
         ToolContent::Block(block) => {
             schema::ToolCallContent::Content(schema::Content::new(block_out(block)))
@@ -215,6 +222,9 @@ fn content_out(content: ToolContent) -> schema::ToolCallContent {
             schema::ToolCallContent::Diff(schema::Diff::new(path, new).old_text(old))
         }
         ToolContent::Terminal(id) => schema::ToolCallContent::Terminal(schema::Terminal::new(
+            schema::TerminalId::new(id.to_shared()),
+        )),
+        ToolContent::Live { .. } => schema::ToolCallContent::Terminal(schema::Terminal::new(
             schema::TerminalId::new(id.to_shared()),
         )),
     }
@@ -275,13 +285,19 @@ pub(crate) fn weight(event: &Event) -> usize {
     let content = |content: &ToolContent| match content {
         ToolContent::Block(block) => block_weight(block),
         ToolContent::Diff { old, new, .. } => new.len() + old.as_ref().map_or(0, String::len),
-        ToolContent::Terminal(_) => 0,
+        ToolContent::Terminal(_) | ToolContent::Live { .. } => 0,
     };
     let body = match event {
         Event::Text { text, .. } | Event::Thought { text, .. } => return text.len() + 64,
         Event::User { block, .. } | Event::Block { block, .. } => block_weight(block),
         Event::ToolCall(call) => call.content.iter().map(content).sum(),
-        Event::ToolUpdate(_, update) => update.content.iter().flatten().map(content).sum(),
+        Event::ToolUpdate(_, update) => {
+            let said = match &update.live {
+                Some(Live::Output(text)) => text.len(),
+                Some(Live::Ended(_)) | None => 0,
+            };
+            said + update.content.iter().flatten().map(content).sum::<usize>()
+        }
         Event::Plan(entries) => entries.iter().map(|entry| entry.content.len() + 64).sum(),
         Event::CompactionSummary { text, .. } => text.len(),
         _ => 0,
@@ -375,6 +391,9 @@ fn shorten(event: Event, most: usize) -> Event {
         Event::ToolUpdate(id, mut update) => {
             update.content = update.content.take().map(cut);
             update.raw_output = update.raw_output.take().map(|value| shorten_value(value, room));
+            if let Some(Live::Output(text)) = &mut update.live {
+                *text = shorten_text(text, room);
+            }
             Event::ToolUpdate(id, update)
         }
         other => other,
@@ -402,7 +421,7 @@ fn shorten_content(content: ToolContent, room: usize) -> ToolContent {
             };
             ToolContent::Block(Block::Text(text.to_owned()))
         }
-        ToolContent::Terminal(id) => ToolContent::Terminal(id),
+        ToolContent::Terminal(_) | ToolContent::Live { .. } => content,
     }
 }
 
@@ -429,7 +448,7 @@ fn shorten_value(value: Value, room: usize) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use engine::words::{Media, MessageId, TerminalId, ToolCallId};
+    use engine::words::{Media, MessageId, TerminalId};
     use proptest::prelude::*;
 
     use super::*;
@@ -535,6 +554,7 @@ mod tests {
                 status: Some(status),
                 content: Some(content.clone()),
                 raw_output: Some(serde_json::json!([1])),
+                ..ToolUpdate::default()
             };
             Event::ToolUpdate(ToolCallId::new("t"), Box::new(update))
         }));

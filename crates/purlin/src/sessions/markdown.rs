@@ -82,7 +82,7 @@ fn content_text(content: &ToolContent) -> String {
         ToolContent::Block(Block::Text(text)) => fenced(text),
         ToolContent::Block(block) => format!("\n{}\n", block_text(block)),
         ToolContent::Diff { path, new, .. } => format!("\n{}:\n{}", path.display(), fenced(new)),
-        ToolContent::Terminal(_) => String::new(),
+        ToolContent::Terminal(_) | ToolContent::Live { .. } => String::new(),
     }
 }
 

@@ -60,6 +60,10 @@ pub fn event_in(event: &Event) -> Option<Record> {
                 .as_ref()
                 .map(|content| content.iter().map(content_in).collect()),
             raw_output: update.raw_output.clone(),
+            said: match &update.live {
+                Some(words::Live::Output(text)) => Some(text.clone()),
+                Some(words::Live::Ended(_)) | None => None,
+            },
         },
         Event::Plan(entries) => Record::Plan(entries.iter().map(entry_in).collect()),
         Event::Settings(settings) => Record::Settings {
@@ -103,11 +107,12 @@ pub fn event_out(record: Record) -> Option<Event> {
             Event::Block { message: message(id), block: block_out(block) }
         }
         Record::ToolCall(call) => Event::ToolCall(Box::new(call_out(*call))),
-        Record::ToolUpdate { id, status, content, raw_output } => {
+        Record::ToolUpdate { id, status, content, raw_output, said } => {
             let update = words::ToolUpdate {
                 status: status.map(status_out),
                 content: content.map(|content| content.into_iter().map(content_out).collect()),
                 raw_output,
+                live: said.map(words::Live::Output),
             };
             Event::ToolUpdate(words::ToolCallId::new(id.0), Box::new(update))
         }
@@ -285,6 +290,7 @@ fn content_in(content: &words::ToolContent) -> ToolContent {
             ToolContent::Diff { path: path_in(path), old: old.clone(), new: new.clone() }
         }
         words::ToolContent::Terminal(id) => ToolContent::Terminal(Name(id.to_shared())),
+        words::ToolContent::Live { cwd } => ToolContent::Live { cwd: path_in(cwd) },
     }
 }
 
@@ -295,6 +301,7 @@ fn content_out(content: ToolContent) -> words::ToolContent {
             words::ToolContent::Diff { path: PathBuf::from(path), old, new }
         }
         ToolContent::Terminal(id) => words::ToolContent::Terminal(words::TerminalId::new(id.0)),
+        ToolContent::Live { cwd } => words::ToolContent::Live { cwd: PathBuf::from(cwd) },
     }
 }
 

@@ -49,6 +49,7 @@ fn content() -> impl Strategy<Value = ToolContent> {
             new
         }),
         name().prop_map(ToolContent::Terminal),
+        any::<String>().prop_map(|cwd| ToolContent::Live { cwd }),
     ]
 }
 
@@ -83,6 +84,7 @@ fn event_record() -> impl Strategy<Value = Record> {
                 status,
                 content,
                 raw_output: Some(json!({ "code": 1 })),
+                said: Some("more".to_owned()),
             }),
         any::<(u64, u64, Option<u32>)>().prop_map(|(used, size, cost)| Record::Usage {
             used,

@@ -171,7 +171,7 @@ fn update(id: &str, update: ToolUpdate) -> Event {
 
 fn failed(id: &str, text: &str) -> Event {
     let content = Some(vec![ToolContent::Block(Block::Text(text.to_owned()))]);
-    update(id, ToolUpdate { status: Some(ToolStatus::Failed), content, raw_output: None })
+    update(id, ToolUpdate { status: Some(ToolStatus::Failed), content, ..ToolUpdate::default() })
 }
 
 fn user(text: &str) -> Event {

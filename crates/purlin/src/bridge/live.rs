@@ -1,0 +1,39 @@
+//! What a command of ours says while it runs, in the way that editors render as a terminal.
+//!
+//! The protocol has no word for it; several clients and agents agreed on members of `_meta`. The terminal has the id
+//! of its tool call.
+
+use engine::words::{Live, ToolCallId, ToolContent};
+use serde_json::{Value, json};
+use wire::acp::schema::Meta;
+
+/// Announces the terminal of a call that has one.
+pub(super) fn begin(call: &ToolCallId, content: &ToolContent) -> Option<Meta> {
+    let ToolContent::Live { cwd } = content else {
+        return None;
+    };
+    Some(member("terminal_info", json!({ "terminal_id": call.as_str(), "cwd": cwd })))
+}
+
+/// Appends to the terminal, or ends it.
+pub(super) fn go_on(call: &ToolCallId, live: Live) -> Meta {
+    match live {
+        Live::Output(text) => {
+            member("terminal_output", json!({ "terminal_id": call.as_str(), "data": text }))
+        }
+        Live::Ended(status) => member(
+            "terminal_exit",
+            json!({
+                "terminal_id": call.as_str(),
+                "exit_code": status.code,
+                "signal": status.signal,
+            }),
+        ),
+    }
+}
+
+fn member(name: &str, value: Value) -> Meta {
+    let mut meta = Meta::new();
+    meta.insert(name.to_owned(), value);
+    meta
+}

@@ -1,0 +1,286 @@
+//! `bash`: runs a command, in the editor's terminal if it has one, else in a sandboxed shell of ours.
+//!
+//! This file says what a command needs leave for; `run` runs it here, `client` lets the editor run it, `output` keeps
+//! what it says. What the sandbox holds back is in `process::sandbox`.
+
+mod client;
+mod output;
+mod run;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::permission::{Access, Decision};
+use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
+use engine::visible::visible;
+use engine::words::{Block, ToolContent, ToolKind};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use process::sandbox::{Limits, Network, Profile, Sandbox};
+use serde_json::{Value, json};
+
+pub use output::Plain;
+
+const DESCRIPTION: &str = "\
+Runs a command with bash and returns what it printed and its exit code. Every command starts in the working folder with \
+a fresh environment; nothing carries over from one to the next, and there is no input and no terminal. Commands run in a \
+sandbox: they can write to the folders of the session only, cannot change .git, and have no network. If a command needs \
+more, say so with `network` or `git` and give the `reason`; the user is asked. Long output is cut in the middle and kept \
+in a file that is named. Use the other tools to read, search and change files.";
+
+/// How long a command may run if the model does not say.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// How long it may run if the model does.
+const MAX_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// What the commands of one session get.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The folders of the session: what commands may write to.
+    pub folders: Vec<PathBuf>,
+    /// Our own configuration and data: hidden, and not to be made where they would lie in the folders.
+    pub own: Vec<PathBuf>,
+    /// Other places that commands must not see.
+    pub hidden: Vec<PathBuf>,
+    /// Where programs are looked for. Parts inside the folders are left out: a project must not replace a program.
+    pub search: Vec<PathBuf>,
+    /// The environment, besides the search path.
+    pub environment: Vec<(String, String)>,
+    /// Where long outputs are kept, if anywhere.
+    pub outputs: Option<PathBuf>,
+}
+
+/// The tool.
+#[derive(Debug)]
+pub struct Bash {
+    sandbox: Arc<Sandbox>,
+    options: Options,
+}
+
+impl Bash {
+    /// Makes the tool of one session.
+    #[must_use]
+    pub fn new(sandbox: Arc<Sandbox>, options: Options) -> Bash {
+        Bash { sandbox, options }
+    }
+
+    /// What a command may touch.
+    fn profile(&self, input: &Input) -> Profile {
+        let Options { folders, own, hidden, .. } = &self.options;
+        let mut protected = own.clone();
+        for folder in folders {
+            let git = folder.join(".git");
+            if input.git && git.is_dir() {
+                // What runs by itself, or decides what does, stays as it is.
+                protected.extend(["hooks", "config"].map(|part| git.join(part)));
+            } else {
+                protected.push(git);
+            }
+        }
+        Profile {
+            protected,
+            hidden: hidden.iter().chain(own).cloned().collect(),
+            network: if input.network { Network::On } else { Network::Off },
+            limits: Limits::default(),
+            ..Profile::writing_to(folders.clone())
+        }
+    }
+
+    /// What the call needs leave for. Where nothing holds a command back, nothing goes without asking.
+    fn access(&self, input: &Input, is_confined: bool) -> Vec<Access> {
+        let mut access = vec![Access::ask("bash", input.command.clone())];
+        if !is_confined {
+            access.iter_mut().for_each(|one| one.default = one.default.max(Decision::Ask));
+        }
+        for (wanted, key) in [(input.network, "network"), (input.git, "git")] {
+            if wanted {
+                access.push(Access::ask(key, input.command.clone()));
+            }
+        }
+        access
+    }
+}
+
+/// What the model asks for.
+#[derive(Debug)]
+struct Input {
+    command: String,
+    timeout: Duration,
+    network: bool,
+    git: bool,
+    reason: Option<String>,
+}
+
+impl Input {
+    fn read(input: &Value) -> Result<Input, ToolError> {
+        let refuse = |why: &str| ToolError::Model(why.to_owned());
+        let text = |name: &str| input[name].as_str().map(str::trim).filter(|text| !text.is_empty());
+        let Some(command) = text("command") else {
+            return Err(refuse("the input needs a text `command`"));
+        };
+        if command.contains('\0') {
+            return Err(refuse("a command cannot contain a NUL character"));
+        }
+        let timeout = match input["timeout"].as_u64() {
+            Some(milliseconds) => Duration::from_millis(milliseconds).min(MAX_TIMEOUT),
+            None => TIMEOUT,
+        };
+        let flag = |name: &str| input[name] == true;
+        let input = Input {
+            command: command.to_owned(),
+            timeout,
+            network: flag("network"),
+            git: flag("git"),
+            reason: text("reason").map(str::to_owned),
+        };
+        if (input.network || input.git) && input.reason.is_none() {
+            return Err(refuse("say in `reason` why the command needs more than the sandbox gives"));
+        }
+        Ok(input)
+    }
+
+    /// Says what more than usual is wanted, for the user.
+    fn wish(&self) -> Option<String> {
+        let reason = self.reason.as_deref().filter(|_| self.network || self.git)?;
+        let what = match (self.network, self.git) {
+            (true, true) => "the network, and to change .git",
+            (true, false) => "the network",
+            (false, _) => "to change .git",
+        };
+        Some(format!("Needs {what}: {}", visible(reason)))
+    }
+}
+
+impl AnyTool for Bash {
+    fn spec(&self) -> Arc<ToolSpec> {
+        let text = |description: &str| json!({ "type": "string", "description": description });
+        let flag = |description: &str| json!({ "type": "boolean", "description": description });
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "command": text("The command to run"),
+                "timeout": {
+                    "type": "number",
+                    "description": "Milliseconds it may run: 120000 if not given, at most 600000",
+                },
+                "description": text("What it does, in five to ten words"),
+                "network": flag("Ask the user to let this command use the network"),
+                "git": flag("Ask the user to let this command change .git, as git commit does"),
+                "reason": text("Why it needs the network or .git"),
+            },
+            "required": ["command"],
+        });
+        let (name, description) = ("bash".to_owned(), DESCRIPTION.to_owned());
+        Arc::new(ToolSpec { name, description, schema })
+    }
+
+    fn kind(&self) -> ToolKind {
+        ToolKind::Execute
+    }
+
+    fn intent<'a>(
+        &'a self,
+        cx: &'a ToolCx<'a>,
+        input: &'a Value,
+    ) -> BoxFuture<'a, Result<Intent, ToolError>> {
+        async move {
+            let input = Input::read(input)?;
+            let offers = cx.editor.offers();
+            // The editor's terminal is not in our sandbox.
+            let is_confined = !offers.terminal && self.sandbox.found().await.level.confines();
+            let mut content = Vec::new();
+            if offers.live && !offers.terminal {
+                content.push(ToolContent::Live { cwd: cx.cwd.to_owned() });
+            }
+            content.extend(input.wish().map(|wish| ToolContent::Block(Block::Text(wish))));
+            Ok(Intent {
+                title: visible(&input.command),
+                content,
+                access: self.access(&input, is_confined),
+                ..Intent::default()
+            })
+        }
+        .boxed()
+    }
+
+    fn run<'a>(
+        &'a self,
+        cx: &'a ToolCx<'a>,
+        input: &'a Value,
+    ) -> BoxFuture<'a, Result<Output, ToolError>> {
+        async move {
+            let input = Input::read(input)?;
+            if cx.editor.offers().terminal {
+                return client::run(cx, &input).await;
+            }
+            self.run_here(cx, &input).await
+        }
+        .boxed()
+    }
+}
+
+/// What the model is told when a command did not end by itself.
+fn took_too_long(input: &Input, output: &str) -> ToolError {
+    let seconds = input.timeout.as_secs_f64();
+    ToolError::Model(format!(
+        "{output}\n(error -31802: the command was ended because it still ran after {seconds} seconds. It had no input and \
+         no terminal, so a command that asks or never ends cannot work; give a longer `timeout` if it only needs time)"
+    ))
+}
+
+/// Joins a search path for commands in these folders.
+fn search_path(search: &[PathBuf], folders: &[PathBuf]) -> String {
+    let is_safe = |part: &&PathBuf| {
+        let real = part.canonicalize();
+        let is_inside = |part: &Path| folders.iter().any(|folder| part.starts_with(folder));
+        part.is_absolute() && !is_inside(part) && !real.is_ok_and(|real| is_inside(&real))
+    };
+    let mut parts: Vec<String> = Vec::new();
+    let system = SYSTEM_PATH.split(':').map(PathBuf::from).collect::<Vec<_>>();
+    for part in search.iter().filter(is_safe).chain(&system) {
+        let Some(part) = part.to_str().filter(|part| !part.contains(':')) else { continue };
+        if !parts.iter().any(|known| known == part) {
+            parts.push(part.to_owned());
+        }
+    }
+    parts.join(":")
+}
+
+/// Where the programs of every system are.
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R: T12
+    #[test]
+    fn a_project_cannot_put_itself_on_the_search_path() {
+        let folders = [PathBuf::from("/w")];
+        let search = ["/w/node_modules/.bin", "bin", ".", "", "/home/u/.cargo/bin", "/usr/bin"];
+        let path = search_path(&search.map(PathBuf::from), &folders);
+        let expected = "/home/u/.cargo/bin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin";
+        assert_eq!(path, expected);
+    }
+
+    #[test]
+    fn an_input_is_understood_or_explained() {
+        let read = |input: Value| Input::read(&input);
+        let plain = read(json!({ "command": " make ", "timeout": 5000 })).unwrap();
+        assert_eq!((plain.command.as_str(), plain.timeout), ("make", Duration::from_secs(5)));
+        assert!(!plain.network && !plain.git);
+        let long = read(json!({ "command": "make", "timeout": 99_999_999 })).unwrap();
+        assert_eq!(long.timeout, MAX_TIMEOUT);
+        for wrong in [
+            json!({}),
+            json!({ "command": "  " }),
+            json!({ "command": "a\0b" }),
+            json!({ "command": "curl x", "network": true }),
+        ] {
+            assert!(matches!(read(wrong.clone()), Err(ToolError::Model(_))), "{wrong}");
+        }
+        let asks = read(json!({ "command": "cargo fetch", "network": true, "reason": "crates" }));
+        assert_eq!(asks.unwrap().wish().unwrap(), "Needs the network: crates");
+    }
+}

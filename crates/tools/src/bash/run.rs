@@ -1,0 +1,263 @@
+//! A command in a sandboxed shell of ours: started, listened to, ended.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use engine::Event;
+use engine::ports::{ExitStatus, Output, ToolCx, ToolError};
+use engine::words::{Block, Live, ToolContent, ToolUpdate};
+use process::sandbox::{Found, Level};
+use process::{Child, ChildStdout, Spec};
+use tokio::io::AsyncReadExt;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::output::{Capture, Plain, ended};
+use super::{Bash, Input, search_path, took_too_long};
+
+/// How long a command may clean up after it was told to end. Less than a cancelled tool gets.
+const GRACE: Duration = Duration::from_millis(1500);
+/// How long somebody may still be heard who holds the output of a command that has ended.
+const DRAIN: Duration = Duration::from_millis(200);
+/// How often the client is told what a command says, and how much at once and in all.
+const BEAT: Duration = Duration::from_millis(100);
+const AT_ONCE: usize = 16 * 1024;
+const IN_ALL: usize = 256 * 1024;
+
+/// Shells, the first that is there is used.
+const SHELLS: [(&str, &[&str]); 2] =
+    [("/bin/bash", &["--noprofile", "--norc", "-c"]), ("/bin/sh", &["-c"])];
+
+/// Why a command was ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Why {
+    Itself,
+    Timeout,
+    Cancelled,
+}
+
+impl Bash {
+    pub(super) async fn run_here(
+        &self,
+        cx: &ToolCx<'_>,
+        input: &Input,
+    ) -> Result<Output, ToolError> {
+        let found = self.sandbox.found().await;
+        let spec = self.spec_of(cx.cwd, &input.command);
+        let child = match self.sandbox.spawn(&spec, &self.profile(input), &found) {
+            Ok(child) => child,
+            Err(err) => return Err(self.not_run(&err, "").await),
+        };
+        let file = |folder: &Path| folder.join(format!("{}.txt", file_name(cx.id.as_str())));
+        let capture = Capture::new(self.options.outputs.as_deref().map(file));
+        let live = LiveOutput::new(cx.editor.offers().live);
+        let mut running = Running { child, capture, live, deadline: Instant::now() + input.timeout };
+        let (status, why) = running.listen(cx).await?;
+        let output = running.capture.text();
+        let status = match status {
+            Ok(status) => exit_status(status, &found),
+            Err(err) if why == Why::Itself => return Err(self.not_run(&err, &output).await),
+            Err(_) => ExitStatus::default(),
+        };
+        running.live.end(cx, &status).await?;
+        match why {
+            Why::Cancelled => Err(ToolError::Cancelled),
+            Why::Timeout => Err(took_too_long(input, &output)),
+            Why::Itself => {
+                let text = ended(&output, status.code, status.signal.as_deref());
+                let shown = || vec![ToolContent::Block(Block::Text(text.clone()))];
+                let content = (!running.live.is_on).then(shown);
+                Ok(Output { text, content })
+            }
+        }
+    }
+
+    fn spec_of(&self, cwd: &Path, command: &str) -> Spec {
+        let (shell, args) = SHELLS
+            .iter()
+            .find(|(shell, _)| Path::new(shell).is_file())
+            .unwrap_or(&SHELLS[SHELLS.len() - 1]);
+        let mut spec = Spec::new(shell, cwd).args(args.iter().copied()).args([command]);
+        spec.clear_env = true;
+        spec.merge_stderr = true;
+        let path = search_path(&self.options.search, &self.options.folders);
+        spec = spec.env("PATH", path);
+        for (name, value) in &self.options.environment {
+            spec = spec.env(name, value);
+        }
+        spec
+    }
+
+    /// Says why a command did not run. What was found of the sandbox is not believed any more: the next call may be
+    /// asked about because there is less of it.
+    async fn not_run(&self, err: &process::Error, said: &str) -> ToolError {
+        self.sandbox.doubt().await;
+        let mut text = format!("the command was not run: {err}");
+        let mut cause = std::error::Error::source(err);
+        while let Some(err) = cause {
+            text.push_str(&format!(": {err}"));
+            cause = err.source();
+        }
+        if let Some(line) = said.lines().next() {
+            text.push_str(&format!(" ({line})"));
+        }
+        ToolError::Model(text)
+    }
+}
+
+/// A command that runs.
+struct Running {
+    child: Child,
+    capture: Capture,
+    live: LiveOutput,
+    deadline: Instant,
+}
+
+impl Running {
+    /// Listens until the command has ended, by itself or because it was told to.
+    async fn listen(
+        &mut self,
+        cx: &ToolCx<'_>,
+    ) -> Result<(Result<std::process::ExitStatus, process::Error>, Why), ToolError> {
+        let mut pipe = self.child.stdout.take();
+        let mut buffer = vec![0; 64 * 1024];
+        let mut why = Why::Itself;
+        let mut next_step = self.deadline;
+        let status = loop {
+            tokio::select! {
+                read = read(&mut pipe, &mut buffer) => self.take(&buffer[..read]),
+                status = self.child.wait() => break status,
+                () = sleep_until(self.live.next), if self.live.is_waiting() => self.live.flush(cx).await?,
+                () = cx.cancel.cancelled(), if why == Why::Itself => {
+                    why = Why::Cancelled;
+                    self.child.terminate();
+                    next_step = Instant::now() + GRACE;
+                }
+                () = sleep_until(next_step) => {
+                    if why == Why::Itself {
+                        why = Why::Timeout;
+                        self.child.terminate();
+                    } else {
+                        self.child.kill();
+                    }
+                    next_step = Instant::now() + GRACE;
+                }
+            }
+        };
+        // Whoever still holds the pipe is heard for a moment, and not waited for.
+        let rest = async {
+            while pipe.is_some() {
+                let read = read(&mut pipe, &mut buffer).await;
+                self.capture.push(&buffer[..read]);
+                self.live.push(&buffer[..read]);
+            }
+        };
+        // That the moment is over is no error.
+        timeout(DRAIN, rest).await.ok();
+        Ok((status, why))
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.capture.push(bytes);
+        self.live.push(bytes);
+    }
+}
+
+/// Reads the next bytes. At the end the pipe is dropped, and from then on nothing ever comes.
+async fn read(pipe: &mut Option<ChildStdout>, buffer: &mut [u8]) -> usize {
+    let Some(open) = pipe else {
+        return std::future::pending().await;
+    };
+    match open.read(buffer).await {
+        Ok(read) if read > 0 => read,
+        Ok(_) | Err(_) => {
+            *pipe = None;
+            0
+        }
+    }
+}
+
+/// What the client is told while the command runs: only what is new, not too often, not without end.
+struct LiveOutput {
+    is_on: bool,
+    plain: Plain,
+    waiting: String,
+    /// Bytes that were left out since the last update.
+    skipped: usize,
+    told: usize,
+    next: Instant,
+}
+
+impl LiveOutput {
+    fn new(is_on: bool) -> LiveOutput {
+        let next = Instant::now();
+        LiveOutput { is_on, plain: Plain::default(), waiting: String::new(), skipped: 0, told: 0, next }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        if !self.is_on || self.told > IN_ALL {
+            return;
+        }
+        let text = self.plain.push(bytes);
+        let room = AT_ONCE.saturating_sub(self.waiting.len());
+        let (kept, rest) = text.split_at(text.floor_char_boundary(room));
+        self.waiting.push_str(kept);
+        self.skipped += rest.len();
+    }
+
+    fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    async fn flush(&mut self, cx: &ToolCx<'_>) -> Result<(), ToolError> {
+        let mut text = std::mem::take(&mut self.waiting);
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.told += text.len();
+        let skipped = std::mem::take(&mut self.skipped);
+        if skipped > 0 {
+            text.push_str(&format!("\n… {skipped} bytes not shown …\n"));
+        }
+        if self.told > IN_ALL {
+            text.push_str("\n… the rest is not shown while it runs …\n");
+        }
+        self.next = Instant::now() + BEAT;
+        self.show(cx, Live::Output(text)).await
+    }
+
+    /// Tells the last words and how it ended.
+    async fn end(&mut self, cx: &ToolCx<'_>, status: &ExitStatus) -> Result<(), ToolError> {
+        if !self.is_on {
+            return Ok(());
+        }
+        self.flush(cx).await?;
+        self.show(cx, Live::Ended(status.clone())).await
+    }
+
+    async fn show(&self, cx: &ToolCx<'_>, live: Live) -> Result<(), ToolError> {
+        let update = ToolUpdate { live: Some(live), ..ToolUpdate::default() };
+        cx.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await
+    }
+}
+
+/// Says how a command ended. Bubblewrap tells a signal as a code, as shells do.
+fn exit_status(status: std::process::ExitStatus, found: &Found) -> ExitStatus {
+    let code = status.code().and_then(|code| u32::try_from(code).ok());
+    let signal = process::end::signal_name(status);
+    match code {
+        Some(code @ 129..=192) if found.level == Level::Full => {
+            ExitStatus { code: None, signal: Some(process::end::name_of_signal(code - 128)) }
+        }
+        code => ExitStatus { code, signal },
+    }
+}
+
+/// A file name that was never used before, and that no id can lead elsewhere with.
+fn file_name(id: &str) -> String {
+    let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '_' };
+    let name: String = id.chars().take(80).map(plain).collect();
+    // Models may use an id again, in another turn or another process.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{name}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
