@@ -33,6 +33,30 @@ pub(crate) fn test_runner() -> Result<()> {
     ])
 }
 
+/// Ensures bubblewrap, without which the strongest level of the sandbox cannot be tested. Only Linux has it.
+pub(crate) fn bubblewrap() -> Result<()> {
+    let is_there = || program::answer(&["bwrap", "--version"]).is_some();
+    if !cfg!(target_os = "linux") || is_there() {
+        return Ok(());
+    }
+    if program::answer(&["apt-get", "--version"]).is_some() {
+        println!("xtask: bubblewrap is missing; installing it with apt-get");
+        let install = ["apt-get", "install", "--yes", "bubblewrap"];
+        let prefix: &[&str] = if is_root() { &[] } else { &["sudo", "--non-interactive"] };
+        let words = |words: &[&'static str]| [prefix, words].concat();
+        // The lists may be fresh enough; only if they are not, they are renewed.
+        if !program::succeeds(&words(&install))? {
+            program::must_succeed(&words(&["apt-get", "update"]))?;
+            program::must_succeed(&words(&install))?;
+        }
+    }
+    anyhow::ensure!(
+        is_there(),
+        "the tests need bubblewrap: install it (on Debian: package bubblewrap) and run this again"
+    );
+    Ok(())
+}
+
 /// Ensures `cargo fmt` and `cargo clippy`, which a minimal toolchain leaves out.
 pub(crate) fn rust_components() -> Result<()> {
     let has = |name| program::answer(&["cargo", name, "--version"]).is_some();

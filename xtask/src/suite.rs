@@ -42,6 +42,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     needs::test_runner()?;
     needs::node_packages()?;
     needs::strace()?;
+    needs::bubblewrap()?;
     let is_clean = options.quick || check_source()?;
     program::must_succeed(&["cargo", "build", "--package", "purlin"])?;
     if !is_clean {

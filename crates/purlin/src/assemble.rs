@@ -14,7 +14,7 @@ use engine::session::ModelChoice;
 use engine::words::{ModelId, SessionId};
 use process::sandbox::{Sandbox, secret_places};
 use store::Store;
-use tools::bash::{self, Bash};
+use ::tools::bash::{self, Bash};
 
 use crate::env;
 use crate::limits::Limits;

@@ -75,12 +75,13 @@ async fn attempts(level: Level, place: &Place, facts: &[String]) -> Result<Strin
     let whole = |err: Error| format!("{err}");
     let mut child = sandbox.spawn(&spec, &profile, &found).map_err(whole)?;
     let mut output = String::new();
-    if let Some(mut pipe) = child.stdout.take() {
-        // A process that was left behind may hold the pipe: the end is not waited for.
-        let read = async { pipe.read_to_string(&mut output).await.map_err(|err| err.to_string()) };
-        tokio::time::timeout(Duration::from_secs(120), read).await.map_err(|_| "too slow")??;
-    }
-    child.wait().await.map_err(|err| format!("{err}: {output}"))?;
+    let mut pipe = child.stdout.take().ok_or("no output")?;
+    // Not one after the other: a process that was left behind may hold the pipe.
+    let both = async {
+        let (read, ended) = tokio::join!(pipe.read_to_string(&mut output), child.wait());
+        read.map_err(|err| err.to_string()).and(ended.map_err(whole))
+    };
+    tokio::time::timeout(Duration::from_secs(120), both).await.map_err(|_| "too slow")??;
     Ok(output)
 }
 

@@ -1,0 +1,167 @@
+//! Every attempt to get out, at every level, against the table in docs/security.md.
+//!
+//! `UPDATE_EXPECT=1` rewrites the table. Read the diff: an `open` in the last columns is a hole.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const LEVELS: [&str; 4] = ["L0", "L1", "L2", "L3"];
+const BEGIN: &str = "<!-- escapes: begin -->\n";
+const END: &str = "<!-- escapes: end -->\n";
+/// An ordinary user that need not be known to the system.
+const USER: u32 = 12345;
+
+/// What works at L3 and stays inside: each with the reason.
+const INSIDE: [(&str, &str); 5] = [
+    ("E34", "on the loopback of its own network"),
+    ("E62", "runs with the same restrictions"),
+    ("E64", "in an IPC namespace of its own"),
+    ("E68", "a folder of its own"),
+    ("E74", "in a process table of its own"),
+];
+
+/// What one run told.
+struct Run {
+    /// By id: what was tried and whether it worked.
+    verdicts: BTreeMap<String, (String, String)>,
+    /// What changed outside, and how many came to visit.
+    changed: Vec<String>,
+    visitors: String,
+}
+
+fn run(level: &str, is_root: bool) -> Run {
+    let who = if is_root { "root" } else { "user" };
+    let folder = std::env::temp_dir().join(format!("escape-{}-{level}-{who}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let program = folder.join("driver");
+    std::fs::copy(env!("CARGO_BIN_EXE_escape"), &program).unwrap();
+    let mut command = Command::new(&program);
+    command.args(["drive", level]).arg(&folder);
+    command.env_clear().env("API_KEY", "sk-of-the-agent");
+    if !is_root && am_root() {
+        std::os::unix::fs::chown(&folder, Some(USER), Some(USER)).unwrap();
+        command.uid(USER).gid(USER);
+    }
+    let output = command.output().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{level} as {who}: {text}");
+    let mut found =
+        Run { verdicts: BTreeMap::new(), changed: Vec::new(), visitors: String::new() };
+    for line in text.lines() {
+        match line.split('\t').collect::<Vec<_>>().as_slice() {
+            ["changed", what] => found.changed.push((*what).to_owned()),
+            ["visitors", count] => found.visitors = (*count).to_owned(),
+            [id, what, verdict] => {
+                let entry = ((*what).to_owned(), (*verdict).to_owned());
+                found.verdicts.insert((*id).to_owned(), entry);
+            }
+            _ => panic!("{line}"),
+        }
+    }
+    found
+}
+
+fn am_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md")
+}
+
+/// The table as the docs have it: a verdict by id and column.
+fn expected(text: &str) -> BTreeMap<(String, String), String> {
+    let table = text.split_once(BEGIN).unwrap().1.split_once(END).unwrap().0;
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let mut verdicts = BTreeMap::new();
+    for row in rows.iter().skip(2).filter(|row| row[0].starts_with('E')) {
+        for (name, verdict) in rows[0].iter().zip(row).skip(2) {
+            verdicts.insert((row[0].to_owned(), (*name).to_owned()), (*verdict).to_owned());
+        }
+    }
+    verdicts
+}
+
+fn word(id: &str, verdict: &str, level: &str) -> String {
+    let stays_inside = level == "L3" && INSIDE.iter().any(|(known, _)| *known == id);
+    match verdict {
+        "open" if stays_inside => "inside".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+fn table(runs: &[(String, &str, Run)]) -> String {
+    let mut out = String::from("\n| id | attempt |");
+    runs.iter().for_each(|(name, _, _)| out.push_str(&format!(" {name} |")));
+    out.push_str(&format!("\n|---|---|{}\n", "---|".repeat(runs.len())));
+    let ids: Vec<&String> = runs[0].2.verdicts.keys().collect();
+    for id in &ids {
+        out.push_str(&format!("| {id} | {} |", runs[0].2.verdicts[*id].0));
+        for (_, level, run) in runs {
+            out.push_str(&format!(" {} |", word(id, &run.verdicts[*id].1, level)));
+        }
+        out.push('\n');
+    }
+    out.push_str(&format!("| | **open, of {}** |", ids.len()));
+    for (_, level, run) in runs {
+        let is_open = |id: &&&String| word(id, &run.verdicts[**id].1, level) == "open";
+        out.push_str(&format!(" **{}** |", ids.iter().filter(is_open).count()));
+    }
+    out.push_str("\n\nWhat works at L3 stays inside:\n\n");
+    for (id, why) in INSIDE {
+        out.push_str(&format!("- {id}: {why}\n"));
+    }
+    out
+}
+
+// R: R9, T7
+#[test]
+fn every_attempt_ends_as_the_table_says() {
+    let users: &[(&str, bool)] =
+        if am_root() { &[("user", false), ("root", true)] } else { &[("user", false)] };
+    let mut runs = Vec::new();
+    for (user, is_root) in users {
+        for level in LEVELS {
+            runs.push((format!("{level} {user}"), level, run(level, *is_root)));
+        }
+    }
+    for (name, _, run) in runs.iter().filter(|(_, level, _)| *level == "L3") {
+        assert_eq!(run.changed, Vec::<String>::new(), "{name}: something outside changed");
+        assert_eq!(run.visitors, "0", "{name}: somebody was reached");
+        let open = run.verdicts.iter().filter(|(_, (_, verdict))| verdict == "open");
+        let open: Vec<&str> = open.map(|(id, _)| id.as_str()).collect();
+        assert_eq!(open, INSIDE.map(|(id, _)| id), "{name}: other attempts work than those that stay inside");
+    }
+    assert!(runs.iter().all(|(_, _, run)| run.verdicts.len() >= 80));
+    let text = std::fs::read_to_string(docs()).unwrap();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        assert!(am_root(), "the table has columns of root's");
+        let (before, rest) = text.split_once(BEGIN).unwrap();
+        let after = rest.split_once(END).unwrap().1;
+        std::fs::write(docs(), format!("{before}{BEGIN}{}{END}{after}", table(&runs))).unwrap();
+        return;
+    }
+    let expected = expected(&text);
+    let mut wrong = Vec::new();
+    for (name, level, run) in &runs {
+        // What an unrestricted program may do differs from machine to machine.
+        if *level == "L0" || *level == "L1" {
+            continue;
+        }
+        for (id, (what, verdict)) in &run.verdicts {
+            let now = word(id, verdict, level);
+            let then = expected.get(&(id.clone(), name.clone()));
+            if then != Some(&now) {
+                wrong.push(format!("{id} ({what}) at {name}: {now}, the docs say {then:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
