@@ -132,7 +132,8 @@ pub fn spawn(spec: &Spec) -> Result<Child, Error> {
 fn start(spec: &Spec, mut command: std::process::Command) -> Result<Child, Error> {
     let failed = |source| explain(spec, source);
     let merged = merge_outputs(spec, &mut command).map_err(failed)?;
-    let mut inner = tokio::process::Command::from(command).spawn().map_err(failed)?;
+    let mut command = tokio::process::Command::from(command);
+    let mut inner = spawn_when_written(&mut command).map_err(failed)?;
     let stdout = match merged {
         Some(reader) => Some(ChildStdout::from_std(reader).map_err(failed)?),
         None => inner.stdout.take(),
@@ -148,6 +149,24 @@ fn start(spec: &Spec, mut command: std::process::Command) -> Result<Child, Error
         kept: None,
     })
 }
+
+/// A program that was just installed may still be open for writing somewhere, for a moment.
+fn spawn_when_written(
+    command: &mut tokio::process::Command,
+) -> io::Result<tokio::process::Child> {
+    for _ in 0..TRIES {
+        match command.spawn() {
+            Err(err) if err.kind() == io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(PAUSE);
+            }
+            done => return done,
+        }
+    }
+    command.spawn()
+}
+
+const TRIES: u32 = 20;
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
 
 #[expect(clippy::disallowed_methods, reason = "this is the one place that starts programs")]
 fn command_of(spec: &Spec) -> std::process::Command {

@@ -78,6 +78,24 @@ mod tests {
     fn a_profile_without_network() {
         expect![[r#"
             (version 1)
+            (deny default)
+            (allow process-exec process-fork)
+            (allow signal (target same-sandbox))
+            (allow sysctl-read)
+            (allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))
+            (allow ipc-posix-sem)
+            (allow file-read*)
+            (allow file-ioctl (literal "/dev/tty"))
+            (allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty"))
+            (allow file-write* (subpath "/Users/u/work"))
+            (allow file-write* (subpath "/tmp/x \"y\"\\z"))
+            (allow file-write* (subpath "/private/tmp/x \"y\"\\z"))
+            (deny file-write* (subpath "/Users/u/work/.git"))
+            (deny file-read* file-write* (subpath "/Users/u/.ssh"))
+            (deny file-read* file-write* (subpath "/private/var/run/docker.sock"))
+            (deny file-read* file-write* (subpath "/var/run/docker.sock"))
+            (deny file-read* file-write* (subpath "/private/var/run/containerd"))
+            (deny network*)
         "#]]
         .assert_eq(&profile(&example(Network::Off)));
     }

@@ -1,1 +1,218 @@
-//! Faults.
+//! What a command does to itself and to the machine, and what is missing when it is to be run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use process::sandbox::{Found, Level, Limits, Profile, Sandbox};
+use process::{Error, Spec};
+use tokio::io::AsyncReadExt;
+
+/// A workspace beside a folder for the sandbox.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let folder = std::env::temp_dir().join(format!("process-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(folder.join("work")).unwrap();
+        Place(folder.canonicalize().unwrap())
+    }
+
+    fn work(&self) -> PathBuf {
+        self.0.join("work")
+    }
+
+    fn sandbox(&self) -> Sandbox {
+        Sandbox::new(env!("CARGO_BIN_EXE_escape").into(), self.0.join("scratch"))
+    }
+
+    fn copy(&self, program: &str) -> PathBuf {
+        let copy = self.0.join(Path::new(program).file_name().unwrap());
+        std::fs::copy(program, &copy).unwrap();
+        copy
+    }
+
+    fn profile(&self, limits: Limits) -> Profile {
+        Profile { limits, ..Profile::writing_to(vec![self.work()]) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+fn shell(cwd: &Path, script: &str) -> Spec {
+    let mut spec = Spec::new("/bin/sh", cwd).args(["-c", script]).env("PATH", "/usr/bin:/bin");
+    spec.clear_env = true;
+    spec.merge_stderr = true;
+    spec
+}
+
+/// Runs a script to its end at the strongest level, which must be the strongest there is.
+async fn run(name: &str, limits: Limits, script: &str) -> (String, Option<i32>) {
+    let place = Place::new(name);
+    let sandbox = place.sandbox();
+    let found = sandbox.found().await;
+    assert_eq!(found.level, Level::Full, "{:?}", found.missing);
+    run_at(&place, &sandbox, &found, limits, script).await
+}
+
+async fn run_at(
+    place: &Place,
+    sandbox: &Sandbox,
+    found: &Found,
+    limits: Limits,
+    script: &str,
+) -> (String, Option<i32>) {
+    let spec = shell(&place.work(), script);
+    let mut child = sandbox.spawn(&spec, &place.profile(limits), found).unwrap();
+    let mut pipe = child.stdout.take().unwrap();
+    let mut said = Vec::new();
+    let both = async { tokio::join!(pipe.read_to_end(&mut said), child.wait()) };
+    let (read, ended) = tokio::time::timeout(Duration::from_secs(100), both).await.unwrap();
+    read.unwrap();
+    (String::from_utf8_lossy(&said).into_owned(), ended.unwrap().code())
+}
+
+// R: T06, T24
+#[tokio::test]
+async fn a_fork_bomb_runs_into_its_limit() {
+    let limits = Limits { processes: 40, ..Limits::default() };
+    let script = "i=0; while [ $i -lt 200 ]; do sleep 100 & i=$((i+1)); done; echo all";
+    let (said, code) = run("forks", limits, script).await;
+    assert!(said.contains("fork"), "{said}");
+    assert!(!said.contains("all"), "{said}");
+    assert_ne!(code, Some(0));
+}
+
+// R: T07, T20
+#[tokio::test]
+async fn a_memory_bomb_runs_into_its_limit_and_goes_before_others() {
+    let limits = Limits { memory: 64 << 20, ..Limits::default() };
+    let script = "cat /proc/self/oom_score_adj; head -c 1000000000 /dev/zero | tail; echo code $?";
+    let (said, _) = run("memory", limits, script).await;
+    assert!(said.starts_with("500\n"), "{said}");
+    assert!(!said.contains("code 0"), "{said}");
+}
+
+// R: T16
+#[tokio::test]
+async fn a_file_cannot_fill_the_disk() {
+    let limits = Limits { file_size: 1 << 20, ..Limits::default() };
+    let script = "head -c 9000000 /dev/zero > big; echo; wc -c < big; head -c 9000000 /dev/zero > /tmp/a; \
+                  head -c 900000 /dev/zero > /tmp/b; cat /tmp/a /tmp/b | wc -c";
+    let (said, _) = run("disk", limits, script).await;
+    let sizes: Vec<u64> = said.lines().filter_map(|line| line.trim().parse().ok()).collect();
+    assert_eq!(sizes[0], 1 << 20, "{said}");
+    // The private folder as a whole has the same limit.
+    assert!(sizes[1] <= 1 << 20, "{said}");
+}
+
+// R: T17, T22
+#[tokio::test]
+async fn limits_and_privileges_cannot_be_raised() {
+    let script = "ulimit -n 100000 || echo refused; ulimit -Hn; grep -E 'NoNewPrivs|CapEff|CapBnd' /proc/self/status";
+    let (said, _) = run("limits", Limits::default(), script).await;
+    assert!(said.contains("refused"), "{said}");
+    let most: u64 = said.lines().find_map(|line| line.parse().ok()).unwrap();
+    assert!(most <= 16 * 1024, "{said}");
+    assert!(said.contains("NoNewPrivs:\t1"), "{said}");
+    assert!(said.contains("CapEff:\t0000000000000000"), "{said}");
+    assert!(said.contains("CapBnd:\t0000000000000000"), "{said}");
+}
+
+// R: T21
+#[tokio::test]
+async fn ten_thousand_orphans_are_reaped() {
+    let script = "i=0; while [ $i -lt 10000 ]; do (: &); i=$((i+1)); done; grep -l 'State:.Z' /proc/[0-9]*/status | wc -l";
+    let (said, code) = run("orphans", Limits::default(), script).await;
+    assert_eq!(code, Some(0), "{said}");
+    let left: u64 = said.lines().last().unwrap().trim().parse().unwrap();
+    assert!(left < 100, "{left} zombies");
+}
+
+// R: T18
+#[tokio::test]
+async fn without_its_helper_a_command_does_not_run() {
+    let place = Place::new("helper");
+    let helper = place.copy(env!("CARGO_BIN_EXE_escape"));
+    let sandbox = Sandbox::new(helper.clone(), place.0.join("scratch"));
+    let found = sandbox.found().await;
+    assert_eq!(found.level, Level::Full, "{:?}", found.missing);
+    std::fs::remove_file(&helper).unwrap();
+    let spec = shell(&place.work(), "touch ran");
+    let refused = sandbox.spawn(&spec, &place.profile(Limits::default()), &found);
+    assert!(matches!(refused, Err(Error::NoHelper { .. })), "{refused:?}");
+    assert!(!place.work().join("ran").exists());
+    // Nothing is left that could hold a command back, and that is what is found.
+    let now = sandbox.found().await;
+    assert_eq!(now.level, Level::None);
+    assert_eq!(now.missing.len(), 3, "{:?}", now.missing);
+}
+
+// R: T18
+#[tokio::test]
+async fn a_helper_that_does_not_restrict_is_not_believed() {
+    let place = Place::new("liar");
+    let helper = place.copy("/bin/true");
+    let sandbox = Sandbox::new(helper, place.0.join("scratch"));
+    assert_eq!(sandbox.found().await.level, Level::None);
+    // Also one that worked when it was tried.
+    let found = Found { level: Level::Kernel, missing: Vec::new(), bubblewrap: None };
+    let spec = shell(&place.work(), "touch ran");
+    let mut child = sandbox.spawn(&spec, &place.profile(Limits::default()), &found).unwrap();
+    assert!(matches!(child.wait().await, Err(Error::NotConfined)));
+}
+
+// R: T19
+#[tokio::test]
+async fn without_bubblewrap_the_level_drops() {
+    let place = Place::new("bubblewrap");
+    let bubblewrap = place.copy("/usr/bin/bwrap");
+    let sandbox = place.sandbox().with_bubblewrap(bubblewrap.clone());
+    let found: Arc<Found> = sandbox.found().await;
+    assert_eq!((found.level, found.bubblewrap.as_deref()), (Level::Full, Some(&*bubblewrap)));
+    std::fs::remove_file(&bubblewrap).unwrap();
+    let spec = shell(&place.work(), "touch ran");
+    let refused = sandbox.spawn(&spec, &place.profile(Limits::default()), &found);
+    assert!(matches!(refused, Err(Error::NoSuchProgram { .. })), "{refused:?}");
+    assert!(!place.work().join("ran").exists());
+    let now = sandbox.found().await;
+    assert!(now.level < Level::Full, "{now:?}");
+    let (said, _) = run_at(&place, &sandbox, &now, Limits::default(), "touch ran && echo $TMPDIR").await;
+    assert!(place.work().join("ran").exists());
+    let temporary = PathBuf::from(said.trim());
+    assert!(temporary.starts_with(place.0.join("scratch")), "{said}");
+    assert!(!temporary.exists(), "a temporary folder outlives its command");
+}
+
+// R: T25
+#[tokio::test]
+async fn a_program_that_is_still_being_written_is_waited_for() {
+    let place = Place::new("busy");
+    let program = place.copy("/bin/true");
+    let writer = std::fs::OpenOptions::new().append(true).open(&program).unwrap();
+    let later = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(30));
+        drop(writer);
+    });
+    let mut child = process::spawn(&Spec::new(&program, place.work())).unwrap();
+    assert!(child.wait().await.unwrap().success());
+    later.join().unwrap();
+}
+
+// R: T7
+#[tokio::test]
+async fn a_protected_link_is_refused() {
+    let place = Place::new("link");
+    std::fs::create_dir(place.0.join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(place.0.join("elsewhere"), place.work().join(".git")).unwrap();
+    let sandbox = place.sandbox();
+    let found = sandbox.found().await;
+    let mut profile = place.profile(Limits::default());
+    profile.protected = vec![place.work().join(".git")];
+    let refused = sandbox.spawn(&shell(&place.work(), "true"), &profile, &found);
+    assert!(matches!(refused, Err(Error::Unprotected { .. })), "{refused:?}");
+}
