@@ -10,6 +10,7 @@ mod files;
 mod inbound;
 mod instructions;
 mod life;
+mod sandbox;
 mod stream;
 mod table;
 
@@ -23,7 +24,7 @@ use table::Row;
 /// A benchmark: its name, and what makes its rows.
 type Bench = (&'static str, fn(&Programs) -> Result<Vec<Row>>);
 
-const BENCHES: [Bench; 8] = [
+const BENCHES: [Bench; 9] = [
     ("start", life::start),
     ("memory", life::memory),
     ("cancel", life::cancel),
@@ -32,6 +33,7 @@ const BENCHES: [Bench; 8] = [
     ("sessions", stream::sessions),
     ("files", files::files),
     ("grep", files::grep),
+    ("sandbox", sandbox::sandbox),
 ];
 
 /// What the person asked for.

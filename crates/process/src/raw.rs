@@ -1,6 +1,9 @@
 //! The few calls into the system that Rust cannot check. Nothing else in the program is unsafe.
 
-#![expect(unsafe_code, reason = "signals, descriptors and the moment between fork and exec have no safe form")]
+#![expect(
+    unsafe_code,
+    reason = "signals, descriptors and the moment between fork and exec have no safe form"
+)]
 
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
@@ -54,9 +57,8 @@ pub(crate) fn mind_term() {
 #[cfg(target_os = "linux")]
 pub(crate) fn close_at_exec() -> std::io::Result<()> {
     // SAFETY: changes flags of descriptors only; none is closed under anybody's feet.
-    let done = unsafe {
-        libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
-    };
+    let done =
+        unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     if done == -1 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 

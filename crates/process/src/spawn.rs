@@ -151,9 +151,7 @@ fn start(spec: &Spec, mut command: std::process::Command) -> Result<Child, Error
 }
 
 /// A program that was just installed may still be open for writing somewhere, for a moment.
-fn spawn_when_written(
-    command: &mut tokio::process::Command,
-) -> io::Result<tokio::process::Child> {
+fn spawn_when_written(command: &mut tokio::process::Command) -> io::Result<tokio::process::Child> {
     for _ in 0..TRIES {
         match command.spawn() {
             Err(err) if err.kind() == io::ErrorKind::ExecutableFileBusy => {

@@ -8,10 +8,13 @@
 
 use std::hint::black_box;
 use std::io::BufRead;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
 use engine::script::ScriptedModel;
+use process::Spec;
+use process::sandbox::{Level, Profile, Sandbox, secret_places};
 use purlin::assemble;
 use purlin::limits::Limits;
 use purlin::serve::{self, Pipes};
@@ -31,7 +34,9 @@ fn main() -> anyhow::Result<()> {
     let (part, count, is_idle) = match words.as_slice() {
         [part, count] => (*part, count, false),
         [part, count, "idle"] => (*part, count, true),
-        _ => anyhow::bail!("usage: in_process inbound|inbound-plain|skip|encode|outbound N [idle]"),
+        _ => anyhow::bail!(
+            "usage: in_process inbound|inbound-plain|skip|encode|outbound|spawn|sandbox N [idle]"
+        ),
     };
     let count = count.parse().context("N must be a whole number")?;
     match part {
@@ -40,6 +45,8 @@ fn main() -> anyhow::Result<()> {
         "skip" => measure(is_idle, long_line(count), |bytes| skip(&bytes)),
         "encode" => measure(is_idle, count, encode),
         "outbound" => measure(is_idle, speaker(count)?, outbound),
+        "spawn" => measure(is_idle, Level::None, |level| commands(level, count)),
+        "sandbox" => measure(is_idle, Level::Full, |level| commands(level, count)),
         other => anyhow::bail!("there is no part `{other}`"),
     }
 }
@@ -167,6 +174,32 @@ fn speaker(pieces: usize) -> anyhow::Result<serve::Options> {
         tools: assemble::tools(),
         ladder: None,
     })
+}
+
+/// Runs the smallest command so many times, one after the other, restricted as far as this level does.
+fn commands(level: Level, count: usize) -> anyhow::Result<()> {
+    let us = std::env::current_exe()?;
+    let folders =
+        us.parent().and_then(Path::parent).context("the program is beside the examples")?;
+    let work = std::env::temp_dir().join(format!("in-process-{}", std::process::id()));
+    std::fs::create_dir_all(&work)?;
+    let sandbox = Sandbox::new(folders.join("purlin"), work.clone()).at_most(level);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let found = sandbox.found().await;
+        anyhow::ensure!(found.level == level, "{level} does not work here: {:?}", found.missing);
+        let profile = Profile {
+            protected: vec![work.join(".git")],
+            hidden: secret_places(&std::env::home_dir().unwrap_or_default()),
+            ..Profile::writing_to(vec![work.clone()])
+        };
+        for _ in 0..count {
+            let mut child = sandbox.spawn(&Spec::new("/bin/true", &work), &profile, &found)?;
+            anyhow::ensure!(child.wait().await?.success(), "the command failed");
+        }
+        Ok(())
+    })?;
+    Ok(std::fs::remove_dir_all(&work)?)
 }
 
 /// The whole way out, from the model's pieces to batches of lines, on one thread and without a pipe.

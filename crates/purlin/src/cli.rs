@@ -14,7 +14,7 @@ use crate::auth::AuthCommand;
 use crate::config::Config;
 use crate::run::{self, RunOptions};
 use crate::sessions::{self, SessionsCommand};
-use crate::{auth, env, ladder, log};
+use crate::{auth, doctor, env, ladder, log};
 
 /// A coding agent that editors drive over the Agent Client Protocol.
 #[derive(Debug, Parser)]
@@ -38,6 +38,12 @@ enum Command {
     },
     /// List the models that can be used, and say why others cannot
     Models(ModelsArgs),
+    /// Say whether everything is as it should be, and what is missing
+    Doctor {
+        /// Print one object of JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Look at the sessions that are kept, take them elsewhere, delete them
     Sessions {
         #[command(subcommand)]
@@ -152,6 +158,10 @@ pub fn main() -> anyhow::Result<ExitCode> {
             let (config, problems) = Config::load(config);
             problems.iter().for_each(|problem| eprintln!("{problem}"));
             ladder::print_models(config, refresh)
+        }
+        Command::Doctor { json } => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(doctor::run(json))
         }
         Command::Sessions { command } => {
             let (config, _) = Config::load(None);

@@ -162,6 +162,18 @@ pub fn print_models(config: Config, refresh: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// What can be said of a provider: its standing and its models.
+/// Counts the models that can be used without asking anybody far away, for each provider that has some.
+pub(crate) async fn usable(config: Config) -> Vec<(String, usize)> {
+    let ladder = Ladder::new(config.provider, config.model, Arc::new([]));
+    let providers = ladder.options().providers();
+    let lists = join_all(providers.iter().map(|provider| list(provider, false))).await;
+    let counted = providers
+        .iter()
+        .zip(lists)
+        .map(|(provider, (_, models))| (provider.name().to_owned(), models.len()));
+    counted.filter(|(_, count)| *count > 0).collect()
+}
+
 async fn list(provider: &Provider, refresh: bool) -> (String, Vec<ModelChoice>) {
     let asks = provider.is_local() || (refresh && provider.is_usable());
     if !asks {

@@ -135,7 +135,9 @@ impl Input {
             reason: text("reason").map(str::to_owned),
         };
         if (input.network || input.git) && input.reason.is_none() {
-            return Err(refuse("say in `reason` why the command needs more than the sandbox gives"));
+            return Err(refuse(
+                "say in `reason` why the command needs more than the sandbox gives",
+            ));
         }
         Ok(input)
     }
@@ -260,7 +262,8 @@ mod tests {
         let folders = [PathBuf::from("/w")];
         let search = ["/w/node_modules/.bin", "bin", ".", "", "/home/u/.cargo/bin", "/usr/bin"];
         let path = search_path(&search.map(PathBuf::from), &folders);
-        let expected = "/home/u/.cargo/bin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin";
+        let expected =
+            "/home/u/.cargo/bin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin";
         assert_eq!(path, expected);
     }
 

@@ -11,12 +11,8 @@ use super::profile::{Network, Profile};
 use crate::error::Error;
 
 /// Where a bubblewrap is believed to be the system's own. Never the search path, which may lead into a workspace.
-const PLACES: [&str; 4] = [
-    "/usr/bin/bwrap",
-    "/bin/bwrap",
-    "/usr/local/bin/bwrap",
-    "/run/current-system/sw/bin/bwrap",
-];
+const PLACES: [&str; 4] =
+    ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
 /// Where the helper stands inside.
 pub(super) const HELPER: &str = "/run/confine";
@@ -31,7 +27,9 @@ pub(super) fn trusted_places() -> Vec<PathBuf> {
         let is_roots = |path: &Path| {
             path.metadata().is_ok_and(|found| found.uid() == 0 && found.mode() & 0o022 == 0)
         };
-        place.canonicalize().is_ok_and(|real| is_roots(&real) && real.parent().is_some_and(is_roots))
+        place
+            .canonicalize()
+            .is_ok_and(|real| is_roots(&real) && real.parent().is_some_and(is_roots))
     };
     PLACES.iter().map(PathBuf::from).filter(is_trusted).collect()
 }

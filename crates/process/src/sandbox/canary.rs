@@ -40,7 +40,8 @@ pub(super) fn sing(outside: &Path, hidden: &Path, protected: &Path, inside: &Pat
 
 /// Says why what the canary told does not make a level, if so.
 pub(super) fn judge(level: Level, song: &str) -> Result<(), String> {
-    let facts: BTreeMap<&str, &str> = song.lines().filter_map(|line| line.split_once('=')).collect();
+    let facts: BTreeMap<&str, &str> =
+        song.lines().filter_map(|line| line.split_once('=')).collect();
     let is = |name: &str, wanted: &str, why: &str| match facts.get(name) {
         Some(value) if *value == wanted => Ok(()),
         Some(_) => Err(why.to_owned()),
@@ -63,7 +64,8 @@ pub(super) fn judge(level: Level, song: &str) -> Result<(), String> {
         for name in ["processes", "network"] {
             let file = if name == "processes" { "pid" } else { "net" };
             let ours = std::fs::read_link(format!("/proc/self/ns/{file}"));
-            let ours = ours.map_or_else(|_| "unknown".to_owned(), |link| link.display().to_string());
+            let ours =
+                ours.map_or_else(|_| "unknown".to_owned(), |link| link.display().to_string());
             if facts.get(name).is_none_or(|theirs| *theirs == ours || *theirs == "unknown") {
                 return Err(format!("the {name} of the machine can be seen"));
             }

@@ -30,7 +30,8 @@ impl Groups {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name =
             format!("confine-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let wanted = |file: &str| if file.starts_with("pids") { limits.processes } else { limits.memory };
+        let wanted =
+            |file: &str| if file.starts_with("pids") { limits.processes } else { limits.memory };
         for (parent, file) in V1 {
             groups.join(&Path::new(parent).join(&name), &[(file, wanted(file))]);
         }
@@ -43,7 +44,8 @@ impl Groups {
 
     fn join(&mut self, folder: &Path, limits: &[(&str, u64)]) {
         // The parent must be a real controller: a plain folder would take everything and enforce nothing.
-        let Some(parent) = folder.parent().filter(|parent| parent.join("cgroup.procs").exists()) else {
+        let Some(parent) = folder.parent().filter(|parent| parent.join("cgroup.procs").exists())
+        else {
             return;
         };
         if std::fs::create_dir(parent.join(folder)).is_err() {

@@ -61,7 +61,10 @@ fn obey(order: &Order) -> Result<ExitCode, String> {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "replaces this process; nothing is started beside it")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "replaces this process; nothing is started beside it"
+)]
 fn become_command(words: &[OsString]) -> String {
     let Some((program, args)) = words.split_first() else {
         return "there is nothing to run".to_owned();

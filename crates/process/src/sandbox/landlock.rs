@@ -42,7 +42,8 @@ pub(super) fn restrict(files: &Files, sockets: Option<Sockets>) -> Result<(), St
 }
 
 fn rules(files: &Files, sockets: Option<Sockets>) -> Result<RulesetCreated, RulesetError> {
-    let needed = if files.is_only_layer { CompatLevel::HardRequirement } else { CompatLevel::BestEffort };
+    let needed =
+        if files.is_only_layer { CompatLevel::HardRequirement } else { CompatLevel::BestEffort };
     let mut rules = Ruleset::default()
         .set_compatibility(needed)
         .handle_access(AccessFs::from_all(WHOLE))?
@@ -64,7 +65,8 @@ fn rules(files: &Files, sockets: Option<Sockets>) -> Result<RulesetCreated, Rule
         }
     }
     for device in DEVICES {
-        created = grant(created, Path::new(device), read | AccessFs::WriteFile | AccessFs::IoctlDev)?;
+        created =
+            grant(created, Path::new(device), read | AccessFs::WriteFile | AccessFs::IoctlDev)?;
     }
     Ok(created)
 }

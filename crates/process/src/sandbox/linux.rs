@@ -101,7 +101,8 @@ impl Sandbox {
         let mut song = String::new();
         if let Some(output) = child.stdout.take() {
             let read = timeout(PATIENCE, output.take(4096).read_to_string(&mut song)).await;
-            read.map_err(|_| "the canary took too long".to_owned())?.map_err(|err| err.to_string())?;
+            read.map_err(|_| "the canary took too long".to_owned())?
+                .map_err(|err| err.to_string())?;
         }
         child.wait().await.map_err(|err| {
             let said = song.lines().next().unwrap_or_default();
@@ -116,7 +117,8 @@ impl Sandbox {
         profile: &Profile,
         found: &Found,
     ) -> Result<Child, Error> {
-        let command = std::iter::once(OsString::from(&spec.program)).chain(spec.args.iter().cloned());
+        let command =
+            std::iter::once(OsString::from(&spec.program)).chain(spec.args.iter().cloned());
         self.start(spec, profile, found, Then::Exec(command.collect()))
     }
 
@@ -196,8 +198,9 @@ fn reserve(profile: &Profile) -> Result<(Profile, Vec<Reserved>), Error> {
     let roots = real_paths(&profile.writable);
     let wanted = std::mem::take(&mut profile.protected);
     for path in wanted {
-        // Outside the writable folders nothing can be made anyway.
-        let is_inside = profile.writable.iter().chain(&roots).any(|root| path.starts_with(root));
+        // Outside the writable folders nothing can be made anyway, and a folder that is gone is not made again.
+        let mut roots = profile.writable.iter().chain(&roots).filter(|root| root.is_dir());
+        let is_inside = roots.any(|root| path.starts_with(root));
         if !is_inside || path.symlink_metadata().is_ok() && !is_reserved_folder(&path) {
             profile.protected.push(path);
             continue;

@@ -175,7 +175,9 @@ mod tests {
             assert_eq!(args[0], WORD);
             assert_eq!(Order::from_args(args.into_iter().skip(1)), Some(order));
         }
-        for broken in [vec!["exac"], vec!["report", "x", "exec"], vec!["write", "/w", "exec"], vec![]] {
+        for broken in
+            [vec!["exac"], vec!["report", "x", "exec"], vec!["write", "/w", "exec"], vec![]]
+        {
             let args = broken.iter().map(OsString::from);
             assert_eq!(Order::from_args(args), None, "{broken:?}");
         }

@@ -33,7 +33,8 @@ fn filters(sockets: Sockets) -> Result<[BpfProgram; 2], seccompiler::Error> {
     refused.extend(sometimes(sockets)?);
     #[cfg(target_arch = "x86_64")]
     {
-        let others: Vec<_> = refused.iter().map(|(call, rules)| (call | X32, rules.clone())).collect();
+        let others: Vec<_> =
+            refused.iter().map(|(call, rules)| (call | X32, rules.clone())).collect();
         refused.extend(others);
     }
     Ok([unknown, filter(libc::EPERM, refused)?])
@@ -128,9 +129,8 @@ fn sometimes(sockets: Sockets) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompil
         let mask = u64::from(bit.cast_unsigned());
         is(argument, MaskedEq(mask), bit)
     };
-    let of_type = |argument, kind: u32| {
-        is(argument, MaskedEq(u64::from(libc::S_IFMT)), kind.cast_signed())
-    };
+    let of_type =
+        |argument, kind: u32| is(argument, MaskedEq(u64::from(libc::S_IFMT)), kind.cast_signed());
     let spaces = [
         libc::CLONE_NEWUSER,
         libc::CLONE_NEWNS,
@@ -140,7 +140,8 @@ fn sometimes(sockets: Sockets) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompil
         libc::CLONE_NEWUTS,
         libc::CLONE_NEWCGROUP,
     ];
-    let clone = spaces.iter().map(|space| all(vec![has_bit(0, *space)?])).collect::<Result<_, _>>()?;
+    let clone =
+        spaces.iter().map(|space| all(vec![has_bit(0, *space)?])).collect::<Result<_, _>>()?;
     let socket = match sockets {
         Sockets::None => Vec::new(),
         Sockets::Internet => {

@@ -38,7 +38,8 @@ fn run(level: &str, folder: &Path) -> Result<(), String> {
     let visitors = Arc::new(AtomicUsize::new(0));
     let facts = place.listen(&visitors).map_err(text)?;
     let before = place.snapshot();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(text)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(text)?;
     let output = runtime.block_on(attempts(level, &place, &facts))?;
     for line in output.lines().filter(|line| !line.starts_with("E63")) {
         say(line);

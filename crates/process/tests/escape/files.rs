@@ -10,9 +10,11 @@ use crate::attempts::{Attempt, World};
 use crate::system::{address, c_path, call, text, works};
 
 fn writes(path: impl AsRef<Path>) -> bool {
-    fs::OpenOptions::new().append(true).create(true).open(path).is_ok_and(|mut file| {
-        std::io::Write::write_all(&mut file, b"escaped").is_ok()
-    })
+    fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .is_ok_and(|mut file| std::io::Write::write_all(&mut file, b"escaped").is_ok())
 }
 
 fn reads(path: impl AsRef<Path>) -> bool {
@@ -109,7 +111,9 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         let flags = (libc::O_CREAT | libc::O_WRONLY).into();
         call(libc::SYS_openat, &[w.number("leaked_folder").into(), text(&path), flags, 0o600]) >= 0
     }),
-    ("E12", "truncate an outside file", |w| with_path(libc::SYS_truncate, &w.outside("file"), &[0])),
+    ("E12", "truncate an outside file", |w| {
+        with_path(libc::SYS_truncate, &w.outside("file"), &[0])
+    }),
     ("E13", "change the mode of an outside file", |w| {
         fs::set_permissions(w.outside("file"), PermissionsExt::from_mode(0o600)).is_ok()
     }),
@@ -175,9 +179,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("E84", "make a protected folder that is not there", |w| {
         fs::create_dir_all(w.inside(".agent/rules")).is_ok()
     }),
-    ("E85", "make a protected path a link", |w| {
-        symlink(w.inside(""), w.inside(".agent")).is_ok()
-    }),
+    ("E85", "make a protected path a link", |w| symlink(w.inside(""), w.inside(".agent")).is_ok()),
     ("E86", "move a folder onto a protected path", |w| {
         fs::create_dir(w.inside("e86")).is_ok()
             && fs::rename(w.inside("e86"), w.inside(".agent")).is_ok()

@@ -23,7 +23,8 @@ fn clones_by_new_call() -> bool {
     let mut arguments = [0_u64; 11];
     arguments[0] = libc::CLONE_NEWUSER as u64;
     arguments[4] = libc::SIGCHLD as u64;
-    let child = call(libc::SYS_clone3, &[address(&arguments), size_of_val(&arguments) as libc::c_long]);
+    let child =
+        call(libc::SYS_clone3, &[address(&arguments), size_of_val(&arguments) as libc::c_long]);
     if child == 0 {
         std::process::exit(0);
     }

@@ -70,7 +70,9 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0) >= 0
     }),
     ("E39", "packet socket", |_| socket(libc::AF_PACKET, libc::SOCK_RAW, 0) >= 0),
-    ("E40", "socket to the kernel's ciphers", |_| socket(libc::AF_ALG, libc::SOCK_SEQPACKET, 0) >= 0),
+    ("E40", "socket to the kernel's ciphers", |_| {
+        socket(libc::AF_ALG, libc::SOCK_SEQPACKET, 0) >= 0
+    }),
     ("E41", "connect to an abstract local socket", |w| {
         abstract_address(w).is_some_and(|name| UnixStream::connect_addr(&name).is_ok())
     }),
@@ -85,7 +87,9 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         UnixDatagram::unbound()
             .is_ok_and(|socket| socket.send_to(b"escaped", w.outside("datagrams")).is_ok())
     }),
-    ("E95", "connect to a hidden local socket", |w| UnixStream::connect(w.secret("socket")).is_ok()),
+    ("E95", "connect to a hidden local socket", |w| {
+        UnixStream::connect(w.secret("socket")).is_ok()
+    }),
     ("E96", "reach the network beyond this machine", |_| {
         // Nothing is sent: choosing a route is enough to tell whether there is one.
         let Ok(socket) = UdpSocket::bind("0.0.0.0:0") else { return false };

@@ -102,7 +102,8 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     }),
     ("E92", "make a core dump", |_| {
         let mut limit = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
-        let asked = call(libc::SYS_prlimit64, &[0, libc::RLIMIT_CORE.into(), 0, address_mut(&mut limit)]);
+        let asked =
+            call(libc::SYS_prlimit64, &[0, libc::RLIMIT_CORE.into(), 0, address_mut(&mut limit)]);
         asked == 0 && limit.rlim_max > 0
     }),
 ];

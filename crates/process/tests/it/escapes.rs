@@ -48,8 +48,7 @@ fn run(level: &str, is_root: bool) -> Run {
     std::fs::remove_dir_all(&folder).unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{level} as {who}: {text}");
-    let mut found =
-        Run { verdicts: BTreeMap::new(), changed: Vec::new(), visitors: String::new() };
+    let mut found = Run { verdicts: BTreeMap::new(), changed: Vec::new(), visitors: String::new() };
     for line in text.lines() {
         match line.split('\t').collect::<Vec<_>>().as_slice() {
             ["changed", what] => found.changed.push((*what).to_owned()),
@@ -137,7 +136,11 @@ fn every_attempt_ends_as_the_table_says() {
         assert_eq!(run.visitors, "0", "{name}: somebody was reached");
         let open = run.verdicts.iter().filter(|(_, (_, verdict))| verdict == "open");
         let open: Vec<&str> = open.map(|(id, _)| id.as_str()).collect();
-        assert_eq!(open, INSIDE.map(|(id, _)| id), "{name}: other attempts work than those that stay inside");
+        assert_eq!(
+            open,
+            INSIDE.map(|(id, _)| id),
+            "{name}: other attempts work than those that stay inside"
+        );
     }
     assert!(runs.iter().all(|(_, _, run)| run.verdicts.len() >= 80));
     let text = std::fs::read_to_string(docs()).unwrap();

@@ -181,7 +181,8 @@ async fn without_bubblewrap_the_level_drops() {
     assert!(!place.work().join("ran").exists());
     let now = sandbox.found().await;
     assert!(now.level < Level::Full, "{now:?}");
-    let (said, _) = run_at(&place, &sandbox, &now, Limits::default(), "touch ran && echo $TMPDIR").await;
+    let (said, _) =
+        run_at(&place, &sandbox, &now, Limits::default(), "touch ran && echo $TMPDIR").await;
     assert!(place.work().join("ran").exists());
     let temporary = PathBuf::from(said.trim());
     assert!(temporary.starts_with(place.0.join("scratch")), "{said}");

@@ -18,6 +18,8 @@ mod speak;
 #[cfg(target_os = "linux")]
 mod again;
 mod agent;
+#[cfg(target_os = "linux")]
+mod commands;
 mod crash;
 mod dialects;
 mod ends;

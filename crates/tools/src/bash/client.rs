@@ -28,11 +28,7 @@ pub(super) async fn run(cx: &ToolCx<'_>, input: &Input) -> Result<Output, ToolEr
     done?
 }
 
-async fn watch(
-    cx: &ToolCx<'_>,
-    input: &Input,
-    terminal: &TerminalId,
-) -> Result<Output, ToolError> {
+async fn watch(cx: &ToolCx<'_>, input: &Input, terminal: &TerminalId) -> Result<Output, ToolError> {
     let Ok(status) = timeout(input.timeout, cx.editor.wait_for_exit(terminal.clone())).await else {
         cx.editor.kill_terminal(terminal.clone()).await?;
         let output = said(cx, terminal).await?;
@@ -46,5 +42,9 @@ async fn watch(
 async fn said(cx: &ToolCx<'_>, terminal: &TerminalId) -> Result<String, ToolError> {
     let output = cx.editor.terminal_output(terminal.clone()).await?;
     let text = Plain::default().push(output.text.as_bytes());
-    Ok(if output.is_truncated { format!("… the beginning is left out …\n{text}") } else { text })
+    Ok(if output.is_truncated {
+        format!("… the beginning is left out …\n{text}")
+    } else {
+        text
+    })
 }

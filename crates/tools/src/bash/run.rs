@@ -51,7 +51,8 @@ impl Bash {
         let file = |folder: &Path| folder.join(format!("{}.txt", file_name(cx.id.as_str())));
         let capture = Capture::new(self.options.outputs.as_deref().map(file));
         let live = LiveOutput::new(cx.editor.offers().live);
-        let mut running = Running { child, capture, live, deadline: Instant::now() + input.timeout };
+        let mut running =
+            Running { child, capture, live, deadline: Instant::now() + input.timeout };
         let (status, why) = running.listen(cx).await?;
         let output = running.capture.text();
         let status = match status {
@@ -191,7 +192,14 @@ struct LiveOutput {
 impl LiveOutput {
     fn new(is_on: bool) -> LiveOutput {
         let next = Instant::now();
-        LiveOutput { is_on, plain: Plain::default(), waiting: String::new(), skipped: 0, told: 0, next }
+        LiveOutput {
+            is_on,
+            plain: Plain::default(),
+            waiting: String::new(),
+            skipped: 0,
+            told: 0,
+            next,
+        }
     }
 
     fn push(&mut self, bytes: &[u8]) {

@@ -1,0 +1,102 @@
+//! `purlin doctor`: whether everything is as it should be, and what is missing, in words.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use engine::ports::Journal;
+use process::sandbox::Level;
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use crate::{assemble, env, ladder};
+
+/// One thing that was looked at.
+struct Finding {
+    name: &'static str,
+    is_well: bool,
+    /// One line that sums it up.
+    summary: String,
+    /// What is missing or wrong.
+    details: Vec<String>,
+}
+
+/// Looks at everything and prints it; the exit code is 1 if something is not as it should be.
+///
+/// # Errors
+/// Fails if it cannot be printed.
+pub async fn run(json: bool) -> anyhow::Result<ExitCode> {
+    let (config, problems) = Config::load(None);
+    let findings =
+        [sandbox().await, sessions(&config), configuration(problems), models(config).await];
+    let is_well = findings.iter().all(|finding| finding.is_well);
+    let mut out = std::io::stdout().lock();
+    if json {
+        let all: serde_json::Map<String, Value> = findings.iter().map(as_json).collect();
+        writeln!(out, "{}", Value::Object(all))?;
+    } else {
+        for finding in &findings {
+            let mark = if finding.is_well { "✓" } else { "!" };
+            writeln!(out, "{mark} {}: {}", finding.name, finding.summary)?;
+            for detail in &finding.details {
+                writeln!(out, "    {detail}")?;
+            }
+        }
+    }
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn as_json(finding: &Finding) -> (String, Value) {
+    let Finding { name, is_well, summary, details } = finding;
+    let value = json!({ "ok": is_well, "summary": summary, "details": details });
+    ((*name).to_owned(), value)
+}
+
+async fn sandbox() -> Finding {
+    let found = assemble::sandbox().found().await;
+    let words = match found.level {
+        Level::Full => "commands see their workspace and nothing they could harm",
+        Level::Kernel => "the kernel keeps commands inside their workspace",
+        Level::Limits => "only limits hold commands back, so every command asks",
+        Level::None => "nothing holds commands back, so every command asks",
+    };
+    let mut details: Vec<String> = found
+        .missing
+        .iter()
+        .map(|(level, why)| format!("{level} does not work here: {why}"))
+        .collect();
+    if found.level < Level::Full && cfg!(target_os = "linux") && found.bubblewrap.is_none() {
+        details.push("for the strongest level install bubblewrap (package bubblewrap)".to_owned());
+    }
+    let summary = format!("{}, {words}", found.level);
+    Finding { name: "sandbox", is_well: found.level.confines(), summary, details }
+}
+
+fn sessions(config: &Config) -> Finding {
+    let store = assemble::store(&config.limits);
+    let (is_well, summary) = match (env::data_folder(), store.outlives()) {
+        (Some(folder), true) => (true, format!("kept in {}", folder.display())),
+        _ => (false, "not kept".to_owned()),
+    };
+    Finding { name: "sessions", is_well, summary, details: store.problem().into_iter().collect() }
+}
+
+fn configuration(problems: Vec<String>) -> Finding {
+    let summary = match problems.len() {
+        0 => "can be read".to_owned(),
+        1 => "has a mistake".to_owned(),
+        count => format!("has {count} mistakes"),
+    };
+    Finding { name: "configuration", is_well: problems.is_empty(), summary, details: problems }
+}
+
+async fn models(config: Config) -> Finding {
+    let usable = ladder::usable(config).await;
+    let total: usize = usable.iter().map(|(_, count)| count).sum();
+    let details = usable.iter().map(|(name, count)| format!("{name}: {count}")).collect();
+    let summary = match total {
+        // The scripted model answers, so this is no mistake.
+        0 => "none can be used yet; `purlin auth login` keeps a key".to_owned(),
+        count => format!("{count} can be used"),
+    };
+    Finding { name: "models", is_well: true, summary, details }
+}

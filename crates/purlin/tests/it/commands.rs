@@ -1,0 +1,258 @@
+//! Commands, as an editor sees them that has no terminals: what they do, what they cannot, how they end.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::agent::{Agent, Start};
+
+/// Prepares a program whose model runs these commands, one after the other.
+fn playing(inputs: &[Value]) -> Start {
+    let lines: Vec<String> =
+        inputs.iter().map(|input| format!("model tool bash {input}\nmodel end\n")).collect();
+    Agent::playing(&(lines.concat() + "model text \"Done.\"\n"))
+}
+
+/// Lets the turn run, allows whatever is asked, and returns for each call its last status and what it showed.
+fn finish(agent: &mut Agent, session: &str) -> Vec<(String, String)> {
+    let id = agent.prompt(session, "go");
+    let mut calls = Vec::new();
+    loop {
+        let message = agent.next();
+        if message["method"] == "session/request_permission" {
+            let once = json!({ "outcome": { "outcome": "selected", "optionId": "once" } });
+            agent.answer(&message["id"], once);
+        } else if message["id"] == id {
+            assert_eq!(message["result"]["stopReason"], "end_turn", "{message}");
+            return calls;
+        }
+        let update = &message["params"]["update"];
+        let status = update["status"].as_str().unwrap_or_default();
+        if status == "completed" || status == "failed" {
+            let text = update["content"][0]["content"]["text"].as_str().unwrap_or_default();
+            calls.push((status.to_owned(), text.to_owned()));
+        }
+    }
+}
+
+/// Runs one command and returns what it showed.
+fn run(input: Value) -> (String, String) {
+    let (mut agent, session) = playing(&[input]).session();
+    finish(&mut agent, &session).pop().unwrap()
+}
+
+fn says(command: &str) -> String {
+    let (status, text) = run(json!({ "command": command }));
+    assert_eq!(status, "completed", "{text}");
+    text
+}
+
+/// Tells whether a process with this word among its arguments runs anywhere.
+fn runs(word: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .map(|entry| std::fs::read(entry.path().join("cmdline")).unwrap_or_default())
+        .any(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes()))
+}
+
+// R: T01, T02, T11
+#[test]
+fn ends_are_told_as_they_were() {
+    assert!(says("no-such-program").ends_with("(exit code 127)"));
+    assert!(says("echo before; exit 3").ends_with("before\n(exit code 3)"));
+    assert!(says("kill -SEGV $$").ends_with("(ended by SIGSEGV)"));
+    assert_eq!(says("cat; echo end"), "end\n(exit code 0)");
+    assert_eq!(says("true"), "(no output)\n(exit code 0)");
+}
+
+// R: T12
+#[test]
+fn there_is_no_terminal() {
+    let said = says("tty; test -t 1 || echo none; (exec 3</dev/tty) 2>/dev/null || echo no tty");
+    assert_eq!(said, "not a tty\nnone\nno tty\n(exit code 0)");
+}
+
+// R: T03, T04
+#[test]
+fn a_command_that_does_not_end_is_ended_with_all_it_started() {
+    let input = json!({
+        "command": "echo begun; trap '' TERM; sleep 73101 & setsid sleep 73101 & while :; do sleep 73101; done",
+        "timeout": 500,
+    });
+    let (status, text) = run(input);
+    assert_eq!(status, "failed");
+    assert!(text.starts_with("begun\n"), "{text}");
+    assert!(text.contains("-31802"), "{text}");
+    assert!(!runs("73101"));
+}
+
+// R: T04
+#[test]
+fn a_command_may_clean_up_when_it_is_told_to_end() {
+    let input = json!({
+        "command": "trap 'echo cleaned > mark; exit' TERM; echo ready; sleep 73102 & wait",
+        "timeout": 500,
+    });
+    let (mut agent, session) = playing(&[input]).session();
+    finish(&mut agent, &session);
+    assert_eq!(std::fs::read_to_string(agent.folder().join("mark")).unwrap(), "cleaned\n");
+    assert!(!runs("73102"));
+}
+
+// R: T05
+#[test]
+fn a_daemon_does_not_hold_the_turn_and_does_not_stay() {
+    let said = says("setsid sleep 73103 & echo main");
+    assert_eq!(said, "main\n(exit code 0)");
+    assert!(!runs("73103"));
+}
+
+// R: T05
+#[test]
+fn a_cancelled_command_is_gone_with_all_it_started() {
+    let (mut agent, session) =
+        playing(&[json!({ "command": "setsid sleep 73104 & touch begun; sleep 73104" })]).session();
+    let id = agent.prompt(&session, "go");
+    let asked = agent.find(|message| message["method"] == "session/request_permission");
+    let once = json!({ "outcome": { "outcome": "selected", "optionId": "once" } });
+    agent.answer(&asked["id"], once);
+    let begun = agent.folder().join("begun");
+    while !begun.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    agent.note("session/cancel", json!({ "sessionId": session }));
+    assert_eq!(agent.reply(id)["result"]["stopReason"], "cancelled");
+    assert!(!runs("73104"));
+}
+
+// R: T08, T10
+#[cfg(target_os = "linux")]
+#[test]
+fn a_gibibyte_of_output_costs_little_memory() {
+    let input = json!({ "command": "head -c 1073741824 /dev/zero | tr '\\0' x; echo; echo last" });
+    let state = std::env::temp_dir().join(format!("commands-state-{}", std::process::id()));
+    let small = json!({ "command": "echo first" });
+    let (mut agent, session) =
+        playing(&[small]).env("XDG_STATE_HOME", &state.display().to_string()).session();
+    finish(&mut agent, &session);
+    let before = agent.most_memory();
+    drop(agent);
+    let (mut agent, session) =
+        playing(&[input]).env("XDG_STATE_HOME", &state.display().to_string()).session();
+    let (status, text) = finish(&mut agent, &session).pop().unwrap();
+    let after = agent.most_memory();
+    assert_eq!(status, "completed");
+    assert!(text.ends_with("x\nlast\n(exit code 0)"), "{}", &text[text.len() - 100..]);
+    assert!(text.contains("bytes left out; the first 67108864 bytes are in "));
+    assert!(after < before + 8 * 1024 * 1024, "{before} → {after}");
+    std::fs::remove_dir_all(&state).unwrap();
+}
+
+// R: T09
+#[test]
+fn bytes_that_are_no_text_are_told_as_text() {
+    let said = says("printf 'a\\377\\000\\033[31mb\\033]0;title\\007c'");
+    assert_eq!(said, "a\u{fffd}bc\n(exit code 0)");
+}
+
+// R: T13, T14
+#[test]
+fn the_working_folder_stays_and_its_loss_is_told() {
+    let inputs =
+        [json!({ "command": "touch a; rm -rf \"$PWD\"; ls -A" }), json!({ "command": "pwd" })];
+    let (mut agent, session) = playing(&inputs).session();
+    let calls = finish(&mut agent, &session);
+    assert!(agent.folder().is_dir());
+    assert!(calls[1].1.ends_with("(exit code 0)"), "{calls:?}");
+
+    let (mut agent, session) = playing(&[json!({ "command": "pwd" })]).session();
+    std::fs::remove_dir_all(agent.folder()).unwrap();
+    let (status, text) = finish(&mut agent, &session).pop().unwrap();
+    assert_eq!(status, "failed");
+    assert!(text.contains("not run: there is no working folder"), "{text}");
+    std::fs::create_dir_all(agent.folder()).unwrap();
+}
+
+// R: T23
+#[test]
+fn a_program_of_the_project_does_not_pass_for_one_of_the_system() {
+    let said =
+        says("printf '#!/bin/sh\\necho mine' > ls; chmod +x ls; PATH=$PATH; type ls; echo $PATH");
+    assert!(said.contains("ls is /"), "{said}");
+    assert!(!said.contains("::"), "{said}");
+}
+
+// R: T26
+#[test]
+fn a_command_that_is_too_long_is_refused() {
+    let (status, text) = run(json!({ "command": format!("echo {}", "x".repeat(200_000)) }));
+    assert_eq!(status, "failed");
+    assert!(text.contains("not run"), "{text}");
+}
+
+// R: T3, T18
+#[test]
+fn commands_see_no_secrets_and_change_no_repository() {
+    let home = std::env::temp_dir().join(format!("commands-home-{}", std::process::id()));
+    std::fs::create_dir_all(home.join(".ssh")).unwrap();
+    std::fs::write(home.join(".ssh/id"), "key").unwrap();
+    let command = "env | grep -c SECRET; cat ~/.ssh/id; echo x > ~/new; mkdir .git/hooks; echo x > ok && cat ok";
+    let (mut agent, session) = playing(&[json!({ "command": command })])
+        .env("HOME", &home.display().to_string())
+        .env("MY_SECRET", "hunter2")
+        .session();
+    let (_, text) = finish(&mut agent, &session).pop().unwrap();
+    std::fs::remove_dir_all(&home).unwrap();
+    assert!(text.starts_with("0\n"), "{text}");
+    assert!(!text.contains("key\n"), "{text}");
+    assert!(text.ends_with("x\n(exit code 0)"), "{text}");
+    assert!(!agent.folder().join(".git").exists());
+}
+
+// R: T2, T5
+#[test]
+fn output_goes_out_as_it_comes_and_only_once() {
+    let mut agent =
+        playing(&[json!({ "command": "echo one; sleep 0.3; echo two; exit 4" })]).start();
+    let capabilities = json!({ "_meta": { "terminal_output": true } });
+    let params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
+    agent.result("initialize", params);
+    let session = agent.open();
+    let id = agent.prompt(&session, "go");
+    let call = agent.find(|message| message["params"]["update"]["sessionUpdate"] == "tool_call");
+    let call = &call["params"]["update"];
+    assert_eq!(call["content"][0], json!({ "type": "terminal", "terminalId": call["toolCallId"] }));
+    let info = &call["_meta"]["terminal_info"];
+    assert_eq!(info["terminal_id"], call["toolCallId"]);
+    assert_eq!(info["cwd"], json!(agent.folder()));
+    let asked = agent.find(|message| message["method"] == "session/request_permission");
+    agent.answer(&asked["id"], json!({ "outcome": { "outcome": "selected", "optionId": "once" } }));
+    agent.reply(id);
+    let (mut pieces, mut ends) = (Vec::new(), Vec::new());
+    for message in agent.take_seen() {
+        let meta = &message["params"]["update"]["_meta"];
+        pieces.extend(meta["terminal_output"]["data"].as_str().map(str::to_owned));
+        ends.extend(meta.get("terminal_exit").cloned());
+    }
+    assert_eq!(pieces, ["one\n", "two\n"]);
+    assert_eq!(
+        ends,
+        [json!({ "terminal_id": call["toolCallId"], "exit_code": 4, "signal": null })]
+    );
+}
+
+// R: T4
+#[test]
+fn more_than_the_sandbox_gives_is_asked_for_by_name() {
+    let (mut agent, session) = playing(&[json!({
+        "command": "ip link | grep -c : ; echo done",
+        "network": true,
+        "reason": "to look\u{202e}",
+    })])
+    .session();
+    agent.prompt(&session, "go");
+    let asked = agent.find(|message| message["method"] == "session/request_permission");
+    let call = &asked["params"]["toolCall"];
+    assert_eq!(call["title"], "ip link | grep -c : ; echo done");
+    assert_eq!(call["content"][0]["content"]["text"], "Needs the network: to look\\u{202e}");
+}
