@@ -1,50 +1,61 @@
 //! Slash commands: what a prompt that starts with `/` may name, answered without a model.
 
+use std::borrow::Cow;
+
 use crate::modes::{MODES, Mode};
+use crate::ports::Tools;
 use crate::session::Settings;
 use crate::words::{ModelId, Prompt};
 
 /// A command as clients list it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlashCommand {
     /// Its name, without the slash.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// What it does.
-    pub description: &'static str,
+    pub description: Cow<'static, str>,
     /// What may stand behind it.
-    pub hint: Option<&'static str>,
+    pub hint: Option<Cow<'static, str>>,
 }
 
-/// Every command.
+impl SlashCommand {
+    const fn new(
+        name: &'static str,
+        description: &'static str,
+        hint: Option<&'static str>,
+    ) -> SlashCommand {
+        let hint = match hint {
+            Some(hint) => Some(Cow::Borrowed(hint)),
+            None => None,
+        };
+        SlashCommand { name: Cow::Borrowed(name), description: Cow::Borrowed(description), hint }
+    }
+}
+
+/// Every command of our own; a session's tools may bring more.
 pub const COMMANDS: [SlashCommand; 7] = [
-    SlashCommand { name: "help", description: "List commands, modes and models", hint: None },
-    SlashCommand {
-        name: "mode",
-        description: "Show or change the mode",
-        hint: Some("build, plan or ask"),
-    },
-    SlashCommand {
-        name: "model",
-        description: "Show or change the model",
-        hint: Some("a model id"),
-    },
-    SlashCommand {
-        name: "continue",
-        description: "Go on with a turn that was interrupted",
-        hint: None,
-    },
-    SlashCommand {
-        name: "undo",
-        description: "Take back the last message: the files it changed and the conversation",
-        hint: None,
-    },
-    SlashCommand { name: "redo", description: "Bring back what was taken back", hint: None },
-    SlashCommand {
-        name: "rewind",
-        description: "Take back a message and all behind it, or list the messages",
-        hint: Some("the number of a message"),
-    },
+    SlashCommand::new("help", "List commands, modes and models", None),
+    SlashCommand::new("mode", "Show or change the mode", Some("build, plan or ask")),
+    SlashCommand::new("model", "Show or change the model", Some("a model id")),
+    SlashCommand::new("continue", "Go on with a turn that was interrupted", None),
+    SlashCommand::new(
+        "undo",
+        "Take back the last message: the files it changed and the conversation",
+        None,
+    ),
+    SlashCommand::new("redo", "Bring back what was taken back", None),
+    SlashCommand::new(
+        "rewind",
+        "Take back a message and all behind it, or list the messages",
+        Some("the number of a message"),
+    ),
 ];
+
+/// Returns our own commands and those that come with the tools.
+#[must_use]
+pub fn all(tools: &dyn Tools) -> Vec<SlashCommand> {
+    COMMANDS.into_iter().chain(tools.commands()).collect()
+}
 
 /// What a prompt asks of us instead of the model.
 #[derive(Debug, PartialEq)]
@@ -67,13 +78,13 @@ pub enum Asked {
 
 /// Reads a prompt as a command. `None` means that it is for the model: a path or a sentence may start with `/`.
 #[must_use]
-pub fn parse(prompt: &Prompt, settings: &Settings) -> Option<Asked> {
+pub fn parse(prompt: &Prompt, settings: &Settings, more: &[SlashCommand]) -> Option<Asked> {
     let text = prompt.blocks.first()?.as_text()?.trim();
     let line = text.strip_prefix('/')?;
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
     match name {
-        "help" => Some(Asked::Say(help(settings))),
+        "help" => Some(Asked::Say(help(settings, more))),
         "continue" if rest.is_empty() => Some(Asked::Continue),
         "undo" if rest.is_empty() => Some(Asked::Undo),
         "redo" if rest.is_empty() => Some(Asked::Redo),
@@ -104,9 +115,9 @@ pub fn parse(prompt: &Prompt, settings: &Settings) -> Option<Asked> {
     }
 }
 
-fn help(settings: &Settings) -> String {
+fn help(settings: &Settings, more: &[SlashCommand]) -> String {
     let mut text = String::from("Commands:\n");
-    for command in COMMANDS {
+    for command in COMMANDS.iter().chain(more) {
         text.push_str(&format!("- `/{}`: {}\n", command.name, command.description));
     }
     text.push_str("\nModes:\n");
@@ -131,7 +142,7 @@ mod tests {
     use crate::words::Block;
 
     fn ask(text: &str) -> Option<Asked> {
-        parse(&Prompt::from(vec![Block::Text(text.into())]), &Settings::for_tests())
+        parse(&Prompt::from(vec![Block::Text(text.into())]), &Settings::for_tests(), &[])
     }
 
     #[test]

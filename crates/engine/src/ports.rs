@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::commands::SlashCommand;
 use crate::context::History;
 use crate::error::Error;
 use crate::event::Event;
@@ -124,6 +125,37 @@ pub trait AnyTool: Send + Sync {
 pub trait Tools: Send + Sync {
     /// Returns them. Asked before every request to a model.
     fn now(&self) -> Arc<[Arc<dyn AnyTool>]>;
+
+    /// Begins what must not hold up the opening of a session. Called when the client knows the session, and again when
+    /// it wakes from a rest; from here on the client may be shown things.
+    fn start(&self, _editor: &Arc<dyn Editor>) {}
+
+    /// Ends what [`Tools::start`] began, until it is called again: the session is not used for now.
+    fn rest(&self) {}
+
+    /// Returns the slash commands that come with the tools.
+    fn commands(&self) -> Vec<SlashCommand> {
+        Vec::new()
+    }
+
+    /// Returns what the user has not been told yet, where the client shows no notices. Asked when a turn begins.
+    fn news(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Makes of a prompt what the model is to see, or answers it: commands of [`Tools::commands`], things to attach.
+    fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {
+        Box::pin(async { Expanded::Prompt(prompt) })
+    }
+}
+
+/// What becomes of a prompt before the model sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expanded {
+    /// This goes to the model.
+    Prompt(Prompt),
+    /// It is answered with this; the model is not asked.
+    Say(String),
 }
 
 /// Tools that never change.
@@ -372,7 +404,7 @@ pub struct ExitStatus {
     pub signal: Option<String>,
 }
 
-/// A question to the user: one answer in text, or something to do on a page.
+/// A question to the user: one answer in text, several fields, or something to do on a page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Form {
     /// What is asked.
@@ -381,6 +413,8 @@ pub struct Form {
     pub call: Option<ToolCallId>,
     /// The page to open instead of asking for text.
     pub page: Option<Page>,
+    /// The fields to ask for instead of one text: an object of JSON schema with plain properties.
+    pub fields: Option<Value>,
 }
 
 /// A page that the client opens for the user.
@@ -397,6 +431,8 @@ pub struct Page {
 pub enum FormAnswer {
     /// Answered; for a page, agreed to open it.
     Text(String),
+    /// Filled in the fields that were asked for.
+    Fields(serde_json::Map<String, Value>),
     /// Declined to answer.
     Declined,
     /// Closed it.

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::COMMANDS;
+use crate::commands;
 use crate::context::History;
 use crate::error::Error;
 use crate::event::{Event, Severity};
@@ -275,6 +275,7 @@ impl Session {
                 Err(_) => {
                     self.leave(State::Paused).await;
                     self.history = History::default();
+                    self.parts.tools.rest();
                     self.is_paused = true;
                 }
             }
@@ -286,6 +287,7 @@ impl Session {
     async fn wake(&mut self) -> Result<(), Error> {
         let remembered = self.parts.journal.load(&self.parts.id, None).await;
         self.history = remembered.map_err(|err| Error::of_journal(&self.parts.id, err))?.history;
+        self.parts.tools.start(&self.parts.editor);
         self.is_paused = false;
         Ok(())
     }
@@ -412,7 +414,8 @@ async fn settle(
 ) {
     match command {
         Command::Announce => {
-            emit(parts, Event::Commands(COMMANDS.to_vec())).await;
+            emit(parts, Event::Commands(commands::all(&*parts.tools))).await;
+            parts.tools.start(&parts.editor);
             if let Some(problem) = parts.journal.problem() {
                 let title = "Sessions are not kept".to_owned();
                 let severity = Severity::Warning;

@@ -12,7 +12,7 @@ use crate::context::History;
 use crate::error::Error;
 use crate::event::Event;
 use crate::permission::Memory;
-use crate::ports::{Clock, Editor, Files, Journal, PromptKind, Record, Tools};
+use crate::ports::{Clock, Editor, Expanded, Files, Journal, PromptKind, Record, Tools};
 use crate::session::Settings;
 use crate::words::{Message, MessageId, Prompt, SessionId, StopReason};
 use crate::{dispatch, sampling, stamp, undo};
@@ -62,7 +62,14 @@ impl From<Error> for TurnError {
 /// Runs one turn.
 pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<StopReason, TurnError> {
     let settings = cx.settings.borrow().clone();
-    let asked = commands::parse(&prompt, &settings);
+    let mut prompt = prompt;
+    let mut asked = commands::parse(&prompt, &settings, &cx.tools.commands());
+    if asked.is_none() {
+        match cx.or_cancelled(cx.tools.expand(prompt.clone())).await? {
+            Expanded::Prompt(expanded) => prompt = expanded,
+            Expanded::Say(text) => asked = Some(Asked::Say(text)),
+        }
+    }
     let message = MessageId::new(cx.clock.fresh_id());
     let kind = match &asked {
         None => PromptKind::Message,
@@ -82,6 +89,7 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
         Some(asked) => return obey(cx, asked).await,
         None => cx.history.push(Message::User(prompt.blocks.into())),
     }
+    tell_news(cx).await?;
     for _ in 0..cx.limits.max_requests {
         let answer = sampling::sample(cx).await?;
         if answer.calls.is_empty() {
@@ -92,6 +100,16 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
         }
     }
     Ok(StopReason::MaxTurnRequests)
+}
+
+/// Tells in a thought what happened to the tools, where the client shows no notices.
+async fn tell_news(cx: &TurnCx<'_>) -> Result<(), TurnError> {
+    let news = cx.tools.news();
+    if news.is_empty() {
+        return Ok(());
+    }
+    let message = MessageId::new(cx.clock.fresh_id());
+    cx.emit(Event::Thought { message, text: news.join("\n") }).await
 }
 
 /// Calls the session by the first line of its first prompt.

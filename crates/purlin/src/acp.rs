@@ -12,7 +12,7 @@ use wire::acp::dialect::Dialect;
 use crate::config::Config;
 use crate::ladder::Ladder;
 use crate::serve::{self, stdio};
-use crate::{assemble, log};
+use crate::{assemble, log, servers};
 
 /// How `purlin acp` was called.
 #[derive(Debug, Clone, Default)]
@@ -67,16 +67,18 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         let dialect = options.dialect.or(config.dialect);
         // Started in a folder that is gone by now, `.` stays as it is, and is refused when a client says it.
         let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+        let host = servers::host();
         let options = serve::Options {
             limits: config.limits,
             hub,
             dialect,
             cwd,
             stop,
-            tools: assemble::tools(),
+            tools: servers::with_servers(assemble::tools(), Arc::clone(&host), config.mcp),
             ladder,
         };
         serve::serve(pipes, options).await;
+        host.end().await;
         anyhow::Ok(())
     })?;
     // The reader may still sit in a read that never ends.

@@ -38,6 +38,10 @@ pub struct Workspace {
     pub session: SessionId,
     /// Its folders, the working folder first.
     pub folders: Vec<PathBuf>,
+    /// The MCP servers that the client wants it to have.
+    pub servers: Vec<mcp::ServerConfig>,
+    /// What is wrong with those that were left out.
+    pub problems: Vec<String>,
 }
 
 /// Makes the tools of a session.

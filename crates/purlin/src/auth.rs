@@ -77,27 +77,70 @@ fn file() -> anyhow::Result<PathBuf> {
 }
 
 fn load_from(file: &Path) -> anyhow::Result<BTreeMap<String, ApiKey>> {
+    let key = |entry: &Value| Some(ApiKey::new(entry.get("key")?.as_str()?));
+    let entries = entries_of(file)?;
+    Ok(entries.iter().filter_map(|(id, entry)| Some((id.clone(), key(entry)?))).collect())
+}
+
+fn entries_of(file: &Path) -> anyhow::Result<serde_json::Map<String, Value>> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
-        Err(err) if err.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => return Ok(Default::default()),
         Err(err) => return Err(err).with_context(|| file.display().to_string()),
     };
     // The parser's own words may repeat what it read, so they stay out.
     let Ok(Value::Object(entries)) = serde_json::from_str(&text) else {
         anyhow::bail!("{} is damaged", file.display());
     };
-    let key = |entry: &Value| Some(ApiKey::new(entry.get("key")?.as_str()?));
-    Ok(entries.iter().filter_map(|(id, entry)| Some((id.clone(), key(entry)?))).collect())
+    Ok(entries)
+}
+
+/// The log-ins to MCP servers, in the same file as the keys.
+pub(crate) struct McpVault;
+
+impl mcp::oauth::Vault for McpVault {
+    fn load(&self, server: &str) -> Option<String> {
+        let entries = file().and_then(|file| entries_of(&file)).ok()?;
+        let login = entries.get(&mcp_entry(server))?.get("login")?;
+        Some(login.to_string())
+    }
+
+    fn save(&self, server: &str, text: Option<&str>) -> Result<(), String> {
+        let save = || {
+            let file = file()?;
+            let mut entries = entries_of(&file)?;
+            match text {
+                Some(text) => {
+                    let login: Value = serde_json::from_str(text)?;
+                    entries.insert(mcp_entry(server), json!({ "type": "mcp", "login": login }));
+                }
+                None => drop(entries.remove(&mcp_entry(server))),
+            }
+            save_entries(&file, entries)
+        };
+        save().map_err(|err: anyhow::Error| err.to_string())
+    }
+}
+
+fn mcp_entry(server: &str) -> String {
+    format!("mcp:{server}")
 }
 
 /// Writes the file anew, beside the old one, and puts it in its place: it is whole at any time.
 fn save(file: &Path, keys: &BTreeMap<String, ApiKey>) -> anyhow::Result<()> {
+    let mut entries = entries_of(file)?;
+    // What is no key stays as it is: log-ins to MCP servers are kept here, too.
+    entries.retain(|_, entry| entry.get("key").is_none());
+    let keys = keys.iter();
+    entries.extend(
+        keys.map(|(id, key)| (id.clone(), json!({ "type": "api", "key": key.reveal() }))),
+    );
+    save_entries(file, entries)
+}
+
+fn save_entries(file: &Path, entries: serde_json::Map<String, Value>) -> anyhow::Result<()> {
     let folder = file.parent().context("the file has no folder")?;
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let entries: serde_json::Map<String, Value> = keys
-        .iter()
-        .map(|(id, key)| (id.clone(), json!({ "type": "api", "key": key.reveal() })))
-        .collect();
     let text = serde_json::to_string_pretty(&Value::Object(entries))?;
     let draft = folder.join(format!("auth.json.{}", std::process::id()));
     let written =

@@ -12,6 +12,7 @@ use wire::acp::dialect::Dialect;
 
 use crate::env;
 use crate::limits::Limits;
+use crate::servers::UserServers;
 
 /// What the file may hold.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -23,6 +24,9 @@ pub struct Config {
     pub model: Option<String>,
     /// The user's providers, as OpenCode has them; see docs/models.md.
     pub provider: BTreeMap<String, ProviderOptions>,
+    /// The user's MCP servers, as OpenCode has them; see docs/mcp.md.
+    #[serde(skip)]
+    pub mcp: UserServers,
     /// The dialect to speak, instead of the one that is recognised; see docs/dialects.md.
     #[serde(skip)]
     pub dialect: Option<Dialect>,
@@ -98,6 +102,7 @@ impl Config {
                     _ => problems.push("`model` must be a text".to_owned()),
                 },
                 "provider" => config.provider = providers(value, &mut problems),
+                "mcp" => config.mcp = UserServers::read(value, &mut problems),
                 "dialect" => match value.as_str().and_then(Dialect::from_name) {
                     Some(dialect) => config.dialect = Some(dialect),
                     None => {

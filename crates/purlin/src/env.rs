@@ -115,6 +115,12 @@ pub(crate) fn home() -> Option<PathBuf> {
     path("HOME")
 }
 
+/// Returns the few variables of ours that MCP servers get.
+pub(crate) fn for_servers() -> Vec<(OsString, OsString)> {
+    const NAMES: [&str; 4] = ["PATH", "HOME", "LANG", "SystemRoot"];
+    NAMES.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect()
+}
+
 /// Returns the keys of providers that are set.
 pub(crate) fn keys() -> BTreeMap<String, ApiKey> {
     let set = |name: &'static str| Some((name.to_owned(), ApiKey::new(&text(name)?)));

@@ -18,4 +18,5 @@ pub mod log;
 mod rate;
 pub mod run;
 pub mod serve;
+pub mod servers;
 pub mod sessions;

@@ -427,9 +427,15 @@ impl Editor for AcpEditor {
             }
             let mut scope = schema::ElicitationSessionScope::new(self.session_id());
             scope.tool_call_id = form.call.map(|call| schema::ToolCallId::new(call.to_shared()));
-            let mode: schema::ElicitationMode = match form.page {
-                Some(page) => schema::ElicitationUrlMode::new(scope, page.id, page.url).into(),
-                None => {
+            let has_fields = form.fields.is_some();
+            let mode: schema::ElicitationMode = match (form.page, form.fields) {
+                (Some(page), _) => schema::ElicitationUrlMode::new(scope, page.id, page.url).into(),
+                (None, Some(fields)) => {
+                    let fields: schema::ElicitationSchema = serde_json::from_value(fields)
+                        .map_err(|_| EditorError::NotOffered("such fields"))?;
+                    schema::ElicitationFormMode::new(scope, fields).into()
+                }
+                (None, None) => {
                     let answer = schema::StringPropertySchema::new();
                     let fields = schema::ElicitationSchema::new().property("answer", answer, true);
                     schema::ElicitationFormMode::new(scope, fields).into()
@@ -441,6 +447,13 @@ impl Editor for AcpEditor {
                 .await
                 .map_err(|err| refused(&err, None))?;
             Ok(match answer.action {
+                schema::ElicitationAction::Accept(accept) if has_fields => {
+                    let given = serde_json::to_value(accept.content.unwrap_or_default());
+                    match given {
+                        Ok(serde_json::Value::Object(fields)) => FormAnswer::Fields(fields),
+                        _ => FormAnswer::Declined,
+                    }
+                }
                 schema::ElicitationAction::Accept(accept) => {
                     let given = accept.content.and_then(|mut content| content.remove("answer"));
                     match given {

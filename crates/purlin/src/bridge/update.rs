@@ -123,7 +123,7 @@ fn event_out(event: Event) -> schema::SessionUpdate {
             entries.into_iter().map(plan_entry_out).collect(),
         )),
         Event::Commands(commands) => {
-            let commands = commands.iter().map(|command| {
+            let commands = commands.into_iter().map(|command| {
                 let hint = command.hint.map(|hint| {
                     schema::AvailableCommandInput::Unstructured(
                         schema::UnstructuredCommandInput::new(hint),

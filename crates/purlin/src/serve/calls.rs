@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tools::scope::Scope;
 use wire::acp::authenticate::Authenticate;
 use wire::acp::dialect::{self, Dialect};
-use wire::acp::{AgentCall, AgentNote, ProtocolVersion, fault, schema, tolerate};
+use wire::acp::{AgentCall, AgentNote, ProtocolVersion, fault, mcp_servers, schema, tolerate};
 use wire::{Code, RequestId, RpcError};
 
 use super::dispatcher::{Dispatcher, Pending, Turn, Wish};
@@ -31,6 +31,7 @@ use crate::bridge::files::SessionFiles;
 use crate::bridge::recap::Recap;
 use crate::ladder::provider_of_key;
 use crate::limits::lasting;
+use crate::servers::{self, Wanted};
 use crate::{branch, bridge};
 
 /// Goes on with the keys that are set, or with none.
@@ -126,6 +127,7 @@ impl Dispatcher {
             .prompt_capabilities(
                 schema::PromptCapabilities::new().image(true).embedded_context(true),
             )
+            .mcp_capabilities(schema::McpCapabilities::new().http(true).sse(true))
             .session_capabilities(session)
             .auth(schema::AgentAuthCapabilities::new().logout(schema::LogoutCapabilities::new()));
         let login = schema::AuthMethodAgent::new(LOGIN, "Use what is set up").description(
@@ -190,11 +192,14 @@ impl Dispatcher {
         let is_here = request.cwd == Path::new(".");
         let cwd = if is_here { self.place.cwd.clone() } else { request.cwd };
         check_folders(Some(&cwd), &request.additional_directories)?;
-        leave_out(&request.mcp_servers);
         let mode = self.mode_in(request.meta.as_ref())?;
-        let meta = request.meta.filter(|_| self.dialect != Dialect::V1);
+        let mut meta = request.meta;
+        let problems = dialect::take_stowed(&mut meta, mcp_servers::PROBLEMS);
+        let servers = Wanted::new(request.mcp_servers, servers::problems_in(problems));
+        let meta = meta.filter(|_| self.dialect != Dialect::V1);
         let wish = Wish { mode, meta };
-        self.open(id, Opening::New, Start::New { cwd }, request.additional_directories, wish)
+        let more = request.additional_directories;
+        self.open(id, Opening::New, Start::New { cwd }, more, servers, wish)
     }
 
     /// Finds the mode that a new session is to begin with.
@@ -218,12 +223,12 @@ impl Dispatcher {
         self.check_login()?;
         let more = request.additional_directories.unwrap_or_default();
         check_folders(request.cwd.as_deref(), &more)?;
-        leave_out(&request.mcp_servers);
+        let servers = Wanted::new(request.mcp_servers, request.mcp_problems);
         let session = session_in(&request.session_id);
         let cwd = request.cwd;
         if opening == Opening::Fork {
             let start = Start::Fork { session, cwd };
-            return self.open(id, opening, start, more, Wish::default());
+            return self.open(id, opening, start, more, servers, Wish::default());
         }
         let show = opening == Opening::Load;
         let busy = self.error_out(&Error::Busy(session.clone()));
@@ -243,7 +248,7 @@ impl Dispatcher {
             })?;
         } else {
             let start = Start::Load { session: session.clone(), cwd, show };
-            self.open(id, opening, start, more, Wish::default())?;
+            self.open(id, opening, start, more, servers, Wish::default())?;
         }
         if show && self.dialect == Dialect::Container {
             let room = usize::try_from(self.limits.max_update_bytes).unwrap_or(usize::MAX);
@@ -258,6 +263,7 @@ impl Dispatcher {
         opening: Opening,
         start: Start,
         more_folders: Vec<PathBuf>,
+        wanted: Wanted,
         wish: Wish,
     ) -> Result<(), RpcError> {
         let reply = self.reply(id, move |opened| Answer::Opened(opening, opened))?;
@@ -279,7 +285,9 @@ impl Dispatcher {
         let attach = move |session: SessionId, cwd: &Path| {
             let folders: Vec<PathBuf> =
                 std::iter::once(cwd.to_owned()).chain(more_folders).collect();
-            let tools = tools(Workspace { session: session.clone(), folders: folders.clone() });
+            let Wanted { servers, problems } = wanted;
+            let (session_id, of) = (session.clone(), folders.clone());
+            let tools = tools(Workspace { session: session_id, folders: of, servers, problems });
             let scope = Scope::new(folders);
             let editor: Arc<dyn Editor> = Arc::new(AcpEditor::new(
                 session,
@@ -503,12 +511,6 @@ fn check_folders(cwd: Option<&Path>, more: &[PathBuf]) -> Result<(), RpcError> {
             Err(fault::at(&path, format!("'{path}' must be an absolute path")))
         }
         None => Ok(()),
-    }
-}
-
-fn leave_out(servers: &[schema::McpServer]) {
-    if !servers.is_empty() {
-        tracing::warn!(servers = servers.len(), "MCP servers are not supported and are left out");
     }
 }
 

@@ -103,7 +103,8 @@ async fn in_process(name: &str) {
     let mut tasks = JoinSet::new();
     let pipes = pipes(agent_in, agent_out, &mut tasks);
     let stop = CancellationToken::new();
-    let Config { limits, dialect, .. } = config;
+    let Config { limits, dialect, mcp, .. } = config;
+    let host = purlin::servers::host();
     let cwd = work.clone();
     let options = serve::Options {
         limits,
@@ -111,7 +112,7 @@ async fn in_process(name: &str) {
         dialect,
         cwd,
         stop,
-        tools: purlin::assemble::tools(),
+        tools: purlin::servers::with_servers(purlin::assemble::tools(), host, mcp),
         ladder: None,
     };
     tasks.spawn(serve::serve(pipes, options));

@@ -299,6 +299,20 @@ pub fn stowed<'a>(meta: Option<&'a Meta>, key: &str) -> Option<&'a Value> {
     meta?.get(META)?.get(key)
 }
 
+/// Takes something out of `_meta.purlin`; what is empty then goes, too.
+pub fn take_stowed(meta: &mut Option<Meta>, key: &str) -> Option<Value> {
+    let members = meta.as_mut()?;
+    let own = members.get_mut(META)?.as_object_mut()?;
+    let taken = own.remove(key);
+    if own.is_empty() {
+        members.remove(META);
+    }
+    if members.is_empty() {
+        *meta = None;
+    }
+    taken
+}
+
 /// Adds facts to `_meta.purlin`, from where [`Dialect::from_v1`] takes them to the places they have in a dialect.
 #[must_use]
 pub fn with_facts(meta: Option<Meta>, facts: Option<Value>) -> Option<Meta> {

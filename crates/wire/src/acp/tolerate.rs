@@ -11,8 +11,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::dialect::{block_to_v1, stow};
-use super::{fault, file_uri, read, schema, strict};
+use super::dialect::{block_to_v1, put_into_meta, stow};
+use super::{fault, file_uri, mcp_servers, read, schema, strict};
 use crate::code::RpcError;
 
 type Members = Map<String, Value>;
@@ -128,11 +128,15 @@ pub(super) fn new_session_in(members: &mut Members) -> Result<(), RpcError> {
             return Err(fault::at("mode", details));
         }
     }
+    let mut problems = Vec::new();
     match members.entry("mcpServers").or_insert_with(|| json!([])) {
-        Value::Array(servers) => servers.iter_mut().for_each(mcp_server),
+        Value::Array(servers) => problems = mcp_servers::mend(servers),
         other if other.is_null() => *other = json!([]),
         // Left for typed reading to refuse.
         _ => {}
+    }
+    if !problems.is_empty() {
+        put_into_meta(members, mcp_servers::PROBLEMS, json!(problems));
     }
     Ok(())
 }
@@ -217,7 +221,13 @@ pub struct Reopen {
     /// Its MCP servers.
     #[serde(default, deserialize_with = "null_or_list")]
     pub mcp_servers: Vec<schema::McpServer>,
+    /// What is wrong with those that were left out; ours, not the client's.
+    #[serde(default, rename = "_mcpProblems")]
+    pub mcp_problems: Vec<String>,
 }
+
+/// The member that [`reopen_in`] adds.
+const REOPEN_PROBLEMS: &str = "_mcpProblems";
 
 /// Reads the parameters of a session that is opened again, in the forms of the older documents too.
 ///
@@ -231,7 +241,8 @@ pub fn reopen(params: Option<&RawValue>) -> Result<Reopen, RpcError> {
 pub(super) fn reopen_in(members: &mut Members) -> Result<(), RpcError> {
     workspace_in(members)?;
     if let Some(Value::Array(servers)) = members.get_mut("mcpServers") {
-        servers.iter_mut().for_each(mcp_server);
+        let problems = mcp_servers::mend(servers);
+        members.insert(REOPEN_PROBLEMS.to_owned(), json!(problems));
     }
     Ok(())
 }
@@ -240,59 +251,9 @@ fn null_or_list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<schema::McpSer
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-fn mcp_server(server: &mut Value) {
-    let Value::Object(members) = server else {
-        return;
-    };
-    match members.get("type").and_then(Value::as_str) {
-        Some("local" | "stdio") => {
-            members.remove("type");
-        }
-        Some("remote") => {
-            members.insert("type".to_owned(), json!("http"));
-        }
-        _ => {}
-    }
-    if members.contains_key("url") {
-        named_list(members, "headers");
-        return;
-    }
-    if let Some(Value::Array(words)) = members.get("command").cloned() {
-        let mut words = words.into_iter();
-        members.insert("command".to_owned(), words.next().unwrap_or(Value::Null));
-        let given = members.get("args").and_then(Value::as_array).cloned().unwrap_or_default();
-        members.insert("args".to_owned(), words.chain(given).collect());
-    }
-    members.entry("args").or_insert_with(|| json!([]));
-    if let Some(environment) = members.remove("environment") {
-        members.entry("env").or_insert(environment);
-    }
-    named_list(members, "env");
-}
-
-/// Turns `{"A": "1"}` into `[{"name": "A", "value": "1"}]`, and nothing into an empty list.
-fn named_list(members: &mut Map<String, Value>, key: &str) {
-    match members.get(key) {
-        None | Some(Value::Null) => {
-            members.insert(key.to_owned(), json!([]));
-        }
-        Some(Value::Object(pairs)) => {
-            let list =
-                pairs.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
-            members.insert(key.to_owned(), list);
-        }
-        Some(_) => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn servers(params: &str) -> Value {
-        let raw: &RawValue = serde_json::from_str(params).unwrap();
-        serde_json::to_value(new_session(Some(raw)).unwrap().mcp_servers).unwrap()
-    }
 
     // R: S2
     #[test]
@@ -309,26 +270,10 @@ mod tests {
         assert_eq!(full.cwd, Some(PathBuf::from("/w")));
         assert_eq!((full.mcp_servers.len(), full.additional_directories.unwrap().len()), (1, 1));
         assert!(reopen("{}").is_err());
-        assert!(reopen(r#"{"sessionId":"s","mcpServers":[{}]}"#).is_err());
+        let bad = reopen(r#"{"sessionId":"s","mcpServers":[{}]}"#).unwrap();
+        assert_eq!((bad.mcp_servers.len(), bad.mcp_problems.len()), (0, 1));
     }
 
-    // R: S1
-    #[test]
-    fn the_older_forms_of_mcp_servers_are_read() {
-        assert_eq!(servers(r#"{"cwd":"/w"}"#), json!([]));
-        assert_eq!(
-            servers(
-                r#"{"cwd":"/w","mcpServers":[{"name":"weather","type":"local","command":["bun","x","@h1deya/mcp-server-weather"],"env":{"A":"1"}}]}"#
-            ),
-            json!([{ "name": "weather", "command": "bun", "args": ["x", "@h1deya/mcp-server-weather"], "env": [{ "name": "A", "value": "1" }] }])
-        );
-        assert_eq!(
-            servers(
-                r#"{"cwd":"/w","mcpServers":[{"name":"far","type":"remote","url":"http://h/","headers":{"K":"v"}}]}"#
-            ),
-            json!([{ "type": "http", "name": "far", "url": "http://h/", "headers": [{ "name": "K", "value": "v" }] }])
-        );
-    }
     // R: D1, P1
     #[test]
     fn a_prompt_has_many_forms() {

@@ -1,0 +1,235 @@
+//! What servers add to a prompt: their prompts as slash commands, and their resources as attachments.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::commands::{COMMANDS, SlashCommand};
+use engine::ports::Expanded;
+use engine::words::{Block, Prompt};
+use rmcp::model::{
+    GetPromptRequestParams, GetPromptResponse, JsonObject, Prompt as Template, ReadResourceRequestParams,
+    ReadResourceResponse, Role,
+};
+use rmcp::service::ServiceError;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::clean::{clean, clean_line};
+use crate::offer::public_name;
+use crate::report;
+use crate::server::Server;
+use crate::session::SessionServers;
+use crate::supervisor::service_error;
+use crate::tool::{block_in, resource_in};
+
+/// How long a server may take for a prompt or a resource. Somebody sits and waits.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many resources one prompt can attach.
+const MAX_ATTACHED: usize = 16;
+
+/// Returns the prompts of servers as commands.
+pub(crate) fn commands(servers: &[Arc<Server>]) -> Vec<SlashCommand> {
+    let command = |(name, _, template): (String, Arc<Server>, Template)| {
+        let title = template.description.or(template.title).unwrap_or_default();
+        let hint = hint(template.arguments.as_deref().unwrap_or_default());
+        SlashCommand {
+            name: name.into(),
+            description: clean_line(&title, 200).into(),
+            hint: hint.map(Into::into),
+        }
+    };
+    templates(servers).into_iter().map(command).collect()
+}
+
+/// The prompts of all servers with the names of their commands.
+fn templates(servers: &[Arc<Server>]) -> Vec<(String, Arc<Server>, Template)> {
+    let mut taken: HashSet<String> =
+        COMMANDS.iter().map(|command| command.name.to_string()).collect();
+    let mut all = Vec::new();
+    for server in servers {
+        for template in &server.status().offer.prompts {
+            let name = public_name(server.name(), &template.name, &mut taken);
+            all.push((name, Arc::clone(server), template.clone()));
+        }
+    }
+    all
+}
+
+fn hint(arguments: &[rmcp::model::PromptArgument]) -> Option<String> {
+    let word = |argument: &rmcp::model::PromptArgument| {
+        let name = clean_line(&argument.name, 40);
+        if argument.required == Some(true) { format!("<{name}>") } else { format!("[{name}]") }
+    };
+    let words: Vec<String> = arguments.iter().map(word).collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+/// Makes of a prompt what the model is to see.
+pub(crate) async fn expand(session: &SessionServers, prompt: Prompt) -> Expanded {
+    let servers = session.servers();
+    let text = prompt.blocks.first().and_then(Block::as_text).unwrap_or_default().trim();
+    if let Some(line) = text.strip_prefix('/') {
+        let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        if name == "mcp" {
+            return Expanded::Say(report::answer(session, rest.trim()));
+        }
+        let known = templates(&servers).into_iter().find(|(command, _, _)| command == name);
+        if let Some((_, server, template)) = known {
+            return match fill_in(&server, &template, rest.trim()).await {
+                Ok(mut blocks) => {
+                    blocks.extend(prompt.blocks.into_iter().skip(1));
+                    Expanded::Prompt(Prompt { blocks })
+                }
+                Err(why) => {
+                    Expanded::Say(format!("The MCP server `{}` could not do this: {why}", server.name()))
+                }
+            };
+        }
+    }
+    Expanded::Prompt(attach(&servers, prompt).await)
+}
+
+/// Gets a prompt of a server, with the words behind the command as its arguments.
+async fn fill_in(server: &Server, template: &Template, rest: &str) -> Result<Vec<Block>, String> {
+    let Some(peer) = server.status().peer else {
+        return Err("it is not available now (-31601)".to_owned());
+    };
+    let names: Vec<&str> =
+        template.arguments.iter().flatten().map(|argument| argument.name.as_str()).collect();
+    let arguments = arguments(&names, rest);
+    let missing = template.arguments.iter().flatten().find(|argument| {
+        argument.required == Some(true) && !arguments.contains_key(argument.name.as_str())
+    });
+    if let Some(missing) = missing {
+        return Err(format!("`{}` is missing", clean_line(&missing.name, 40)));
+    }
+    let mut params = GetPromptRequestParams::new(template.name.clone());
+    params.arguments = (!arguments.is_empty()).then_some(arguments);
+    let answer = in_time(server, peer.get_prompt_once(params)).await?;
+    let GetPromptResponse::Complete(result) = answer else {
+        return Err("it wants to know more first".to_owned());
+    };
+    let blocks = result.messages.into_iter().map(|message| {
+        let (_, block) = block_in(message.content);
+        match (message.role, block) {
+            (Role::Assistant, Block::Text(text)) => Block::Text(format!("You said: {text}")),
+            (_, block) => block,
+        }
+    });
+    Ok(blocks.collect())
+}
+
+/// Reads `name=value` and bare words, which fill the arguments in order; the last one takes the rest.
+fn arguments(names: &[&str], rest: &str) -> JsonObject {
+    let mut given = JsonObject::new();
+    let mut left = rest;
+    while !left.is_empty() {
+        let (word, behind) = left.split_once(char::is_whitespace).unwrap_or((left, ""));
+        let (name, value, next) = match word.split_once('=') {
+            Some((name, value)) if names.contains(&name) => (name, value, behind),
+            _ => {
+                let mut free = names.iter().filter(|name| !given.contains_key(**name));
+                let Some(name) = free.next() else {
+                    break;
+                };
+                if free.next().is_none() { (*name, left, "") } else { (*name, word, behind) }
+            }
+        };
+        given.insert(name.to_owned(), Value::String(value.to_owned()));
+        left = next.trim_start();
+    }
+    given
+}
+
+/// Puts the contents of resources in the place of links to them, and behind `@server:address` in the text.
+async fn attach(servers: &[Arc<Server>], prompt: Prompt) -> Prompt {
+    let mut blocks = Vec::new();
+    let mut room = MAX_ATTACHED;
+    for block in prompt.blocks {
+        let wanted: Vec<(Arc<Server>, String)> = match &block {
+            Block::Link { uri, .. } => owner(servers, uri).into_iter().collect(),
+            Block::Text(text) => mentions(servers, text),
+            Block::Image(_) | Block::Audio(_) | Block::Resource { .. } => Vec::new(),
+        };
+        let is_link = matches!(block, Block::Link { .. });
+        if !(is_link && !wanted.is_empty()) {
+            blocks.push(block);
+        }
+        for (server, uri) in wanted.into_iter().take(room) {
+            room -= 1;
+            match read(&server, &uri).await {
+                Ok(contents) => blocks.extend(contents),
+                Err(why) => blocks.push(Block::Text(format!(
+                    "[{} of the MCP server `{}` could not be read: {why}]",
+                    clean_line(&uri, 200),
+                    server.name()
+                ))),
+            }
+        }
+    }
+    Prompt { blocks }
+}
+
+/// Finds the server that lists a resource.
+fn owner(servers: &[Arc<Server>], uri: &str) -> Option<(Arc<Server>, String)> {
+    let lists = |server: &&Arc<Server>| {
+        server.status().offer.resources.iter().any(|resource| resource.uri == uri)
+    };
+    servers.iter().find(lists).map(|server| (Arc::clone(server), uri.to_owned()))
+}
+
+/// Finds `@server:address` in a text.
+fn mentions(servers: &[Arc<Server>], text: &str) -> Vec<(Arc<Server>, String)> {
+    let mention = |word: &str| {
+        let (name, uri) = word.strip_prefix('@')?.split_once(':')?;
+        let server = servers.iter().find(|server| server.name() == name)?;
+        uri.contains(':').then(|| (Arc::clone(server), uri.trim_end_matches(['.', ',', ';']).to_owned()))
+    };
+    text.split_whitespace().filter_map(mention).collect()
+}
+
+async fn read(server: &Server, uri: &str) -> Result<Vec<Block>, String> {
+    let Some(peer) = server.status().peer else {
+        return Err("it is not available now (-31601)".to_owned());
+    };
+    let params = ReadResourceRequestParams::new(uri);
+    match in_time(server, peer.read_resource_once(params)).await? {
+        ReadResourceResponse::Complete(result) => {
+            Ok(result.contents.into_iter().map(resource_in).collect())
+        }
+        _ => Err("it wants to know more first".to_owned()),
+    }
+}
+
+async fn in_time<T>(
+    server: &Server,
+    work: impl Future<Output = Result<T, ServiceError>>,
+) -> Result<T, String> {
+    match timeout(PATIENCE, work).await {
+        Ok(done) => done.map_err(|err| clean(&service_error(server, &err).to_string(), 400)),
+        Err(_) => Err(format!("it did not answer within {} s", PATIENCE.as_secs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_fill_the_arguments_of_a_prompt_in_order() {
+        let read = |rest: &str| {
+            let mut given: Vec<String> = arguments(&["city", "style"], rest)
+                .into_iter()
+                .map(|(name, value)| format!("{name}={}", value.as_str().unwrap()))
+                .collect();
+            given.sort();
+            given.join(" ")
+        };
+        assert_eq!(read(""), "");
+        assert_eq!(read("Bern"), "city=Bern");
+        assert_eq!(read("Bern  in two words"), "city=Bern style=in two words");
+        assert_eq!(read("style=dry New York"), "city=New York style=dry");
+        assert_eq!(read("style=a city=b more"), "city=b style=a");
+    }
+}

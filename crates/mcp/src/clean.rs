@@ -1,0 +1,63 @@
+//! Text of a server, made fit to be shown: nothing in it can steer a terminal or hide from the reader.
+
+/// Takes out control and invisible characters, and cuts the text at a whole character.
+pub(crate) fn clean(text: &str, limit: usize) -> String {
+    let mut kept: String = text.chars().filter(|character| is_plain(*character)).collect();
+    if kept.len() > limit {
+        kept.truncate(kept.floor_char_boundary(limit));
+        kept.push('…');
+    }
+    kept
+}
+
+/// The same for a text of one line.
+pub(crate) fn clean_line(text: &str, limit: usize) -> String {
+    let one_line: Vec<&str> = text.split_whitespace().collect();
+    clean(&one_line.join(" "), limit)
+}
+
+/// Tells whether a character shows itself. New lines and tabs do.
+fn is_plain(character: char) -> bool {
+    match character {
+        '\n' | '\t' => true,
+        // Soft hyphen, and letters that take no room.
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => false,
+        '\u{180b}'..='\u{180f}' | '\u{3164}' | '\u{ffa0}' => false,
+        // Zero-width characters, and those that turn the direction of writing.
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => false,
+        '\u{feff}' | '\u{fff0}'..='\u{fffb}' => false,
+        // Variation selectors and tags, in which whole sentences can hide.
+        '\u{fe00}'..='\u{fe0e}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}' => false,
+        other => !other.is_control(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R: M3
+    #[test]
+    fn what_hides_or_steers_is_taken_out() {
+        let hostile = "a\u{1b}[31mb\u{7}\u{9b}c\u{202e}d\u{200b}e\u{e0041}\u{e0042}f\u{feff}g\r\n\th";
+        assert_eq!(clean(hostile, 100), "a[31mbcdefg\n\th");
+        assert_eq!(clean("grüße 💛", 100), "grüße 💛");
+        assert_eq!(clean_line(" two\n lines ", 100), "two lines");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_at_a_whole_character() {
+        assert_eq!(clean("aéé", 2), "a…");
+        assert_eq!(clean("aéé", 5), "aéé");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_comes_is_plain_and_short(text in ".{0,200}", limit in 0_usize..100) {
+            let cleaned = clean(&text, limit);
+            proptest::prop_assert!(cleaned.chars().all(is_plain));
+            proptest::prop_assert!(cleaned.len() <= limit + '…'.len_utf8());
+            proptest::prop_assert_eq!(clean(&cleaned, 1000), cleaned);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Which server, and how it is reached. Values that may be secret are never printed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A server that a session is to have.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ServerConfig {
+    /// What people call it; the front part of its tools' names.
+    pub name: String,
+    /// How it is reached.
+    pub reach: Reach,
+    /// How long it may take to start before the user is told, if not as long as usual.
+    pub start: Option<Duration>,
+    /// Whether several sessions may share it: it keeps nothing between calls.
+    pub is_shared: bool,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Reach {
+    /// A program that we start and talk to on its input and output.
+    Command(Command),
+    /// A server elsewhere, over streamable HTTP.
+    Http(Remote),
+    /// A server elsewhere, over HTTP with server-sent events, as older servers have it.
+    Sse(Remote),
+}
+
+/// A program. Never a line for a shell: each argument arrives as it stands here.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Command {
+    /// A path, or a name to look up in the search path.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// The variables it gets besides the few that every server gets.
+    pub env: Vec<(String, Secret)>,
+    /// Where it runs, if not in the session's folder.
+    pub cwd: Option<PathBuf>,
+}
+
+/// A place on the network.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Remote {
+    /// Its address.
+    pub url: String,
+    /// What is sent along with every request.
+    pub headers: Vec<(String, Secret)>,
+}
+
+/// A value that is never printed.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Makes one.
+    pub fn new(value: impl Into<String>) -> Secret {
+        Secret(value.into())
+    }
+
+    /// Returns the value, to be sent and nothing else.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("****")
+    }
+}
+
+impl ServerConfig {
+    /// Makes the configuration of a program, or says what is wrong with it.
+    ///
+    /// # Errors
+    /// A sentence that names the server.
+    pub fn command(name: &str, command: Command) -> Result<ServerConfig, String> {
+        if command.program.trim().is_empty() {
+            return Err(format!("`{name}` has no command"));
+        }
+        if command.env.iter().any(|(key, _)| key.is_empty() || key.contains(['=', '\0'])) {
+            return Err(format!("`{name}` sets a variable whose name cannot be one"));
+        }
+        ServerConfig::new(name, Reach::Command(command))
+    }
+
+    /// Makes the configuration of a server elsewhere, or says what is wrong with it.
+    ///
+    /// # Errors
+    /// A sentence that names the server.
+    pub fn remote(name: &str, reach: Reach) -> Result<ServerConfig, String> {
+        if let Reach::Http(remote) | Reach::Sse(remote) = &reach {
+            let url = reqwest::Url::parse(&remote.url);
+            if !url.is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host()) {
+                return Err(format!("the `url` of `{name}` must begin with http:// or https://"));
+            }
+        }
+        ServerConfig::new(name, reach)
+    }
+
+    fn new(name: &str, reach: Reach) -> Result<ServerConfig, String> {
+        if name.trim().is_empty() {
+            return Err("a server has no name".to_owned());
+        }
+        Ok(ServerConfig { name: name.to_owned(), reach, start: None, is_shared: false })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_never_printed() {
+        let command = Command {
+            program: "node".to_owned(),
+            args: Vec::new(),
+            env: vec![("TOKEN".to_owned(), Secret::new("canary"))],
+            cwd: None,
+        };
+        let config = ServerConfig::command("a", command).unwrap();
+        assert!(!format!("{config:?}").contains("canary"));
+    }
+
+    #[test]
+    fn what_cannot_be_reached_is_refused() {
+        let remote = |url: &str| {
+            let remote = Remote { url: url.to_owned(), headers: Vec::new() };
+            ServerConfig::remote("far", Reach::Http(remote))
+        };
+        assert!(remote("http://h/mcp").is_ok());
+        for url in ["", "h", "file:///etc/passwd", "ws://h/", "http://"] {
+            assert!(remote(url).unwrap_err().contains("`far`"), "{url}");
+        }
+        let empty = Command { program: " ".into(), args: vec![], env: vec![], cwd: None };
+        assert!(ServerConfig::command("a", empty.clone()).is_err());
+        let named = Command { program: "x".into(), env: vec![("A=B".into(), Secret::new(""))], ..empty };
+        assert!(ServerConfig::command("a", named).is_err());
+    }
+}

@@ -1,0 +1,65 @@
+//! Why a server cannot be used, in words that its user can act on.
+
+use std::time::Duration;
+
+/// Why a server cannot be used.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// Its program is missing.
+    #[error("there is no program `{0}`; install it, or correct `command`")]
+    NoProgram(String),
+    /// Its program could not be started.
+    #[error("{0}")]
+    Start(String),
+    /// Its program ended.
+    #[error("its program ended with {how}{}", last_words(.log))]
+    Ended {
+        /// Code or signal.
+        how: String,
+        /// The end of what it said on stderr.
+        log: String,
+    },
+    /// It says nothing.
+    #[error("it did not answer within {} s{}", .after.as_secs(), last_words(.log))]
+    Silent {
+        /// For how long.
+        after: Duration,
+        /// The end of what it said on stderr.
+        log: String,
+    },
+    /// It wrote too much on stdout that is no message.
+    #[error("its program writes on stdout what is not a message of MCP; its log belongs on stderr")]
+    Garbage,
+    /// Two calls in a row got no answer.
+    #[error("it did not answer two calls in a row and was stopped")]
+    Hung,
+    /// It wants a log-in.
+    #[error("it wants a log-in: run `purlin mcp login {0}`")]
+    AuthNeeded(String),
+    /// It answered with an error, or with something that does not fit.
+    #[error("it refused: {0}")]
+    Refused(String),
+    /// It cannot be reached, or the connection broke.
+    #[error("{0}")]
+    Unreachable(String),
+}
+
+impl Error {
+    /// Tells whether another try cannot help.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        match self {
+            Error::NoProgram(_) | Error::Start(_) | Error::AuthNeeded(_) => true,
+            Error::Ended { .. }
+            | Error::Silent { .. }
+            | Error::Garbage
+            | Error::Hung
+            | Error::Refused(_)
+            | Error::Unreachable(_) => false,
+        }
+    }
+}
+
+fn last_words(log: &str) -> String {
+    if log.is_empty() { String::new() } else { format!("; its last words: {log}") }
+}

@@ -1,0 +1,71 @@
+//! The HTTP client that all remote servers share, and its errors in words.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use reqwest::Client;
+
+use crate::error::Error;
+
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Returns the client for a place: one for the network, one for this machine.
+pub(crate) fn client_for(url: &str) -> Result<Client, Error> {
+    static NETWORK: OnceLock<Result<Client, String>> = OnceLock::new();
+    static LOOPBACK: OnceLock<Result<Client, String>> = OnceLock::new();
+    let made = if is_plain_loopback(url) {
+        // No proxy stands between us and this machine, and there are no certificates to read.
+        LOOPBACK.get_or_init(|| make(Client::builder().no_proxy(), false))
+    } else {
+        NETWORK.get_or_init(|| make(Client::builder(), true))
+    };
+    made.clone().map_err(Error::Unreachable)
+}
+
+fn is_plain_loopback(url: &str) -> bool {
+    let Ok(url) = reqwest::Url::parse(url) else {
+        return false;
+    };
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let is_local =
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    url.scheme() == "http" && is_local
+}
+
+fn make(builder: reqwest::ClientBuilder, has_tls: bool) -> Result<Client, String> {
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let builder = if has_tls {
+        // Somebody else may have been first; any provider will do.
+        drop(rustls::crypto::CryptoProvider::install_default((*provider).clone()));
+        builder
+    } else {
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|err| err.to_string())?
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        builder.tls_backend_preconfigured(config)
+    };
+    builder
+        .connect_timeout(CONNECT)
+        .tcp_nodelay(true)
+        // A redirect would take the headers, and with them the keys, to another place.
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("purlin/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|err| chain(&err))
+}
+
+/// The causes of an error in one line, innermost last.
+pub(crate) fn chain(err: &(dyn std::error::Error + 'static)) -> String {
+    let mut words: Vec<String> = vec![err.to_string()];
+    let mut cause = err.source();
+    while let Some(err) = cause {
+        let text = err.to_string();
+        if !words.iter().any(|word| word.contains(&text)) {
+            words.push(text);
+        }
+        cause = err.source();
+    }
+    crate::clean::clean_line(&words.join(": "), 300)
+}

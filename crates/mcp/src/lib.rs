@@ -1,0 +1,27 @@
+//! MCP: connects servers that offer tools, and offers those tools to a session.
+//!
+//! Start with [`Host`], which all sessions share, and [`SessionServers`], the tools of one session. `supervisor` keeps one
+//! server running, `transport` moves its messages, `tool` is one of its tools as the engine sees it. Nothing here reads
+//! configuration files or knows the client's protocol.
+
+mod attach;
+mod clean;
+pub mod config;
+mod error;
+mod handler;
+mod host;
+mod http;
+pub mod oauth;
+mod offer;
+pub mod probe;
+mod report;
+mod server;
+mod session;
+mod supervisor;
+mod tool;
+mod transport;
+
+pub use config::{Command, Reach, Remote, Secret, ServerConfig};
+pub use error::Error;
+pub use host::{Host, Options, Timing};
+pub use session::SessionServers;

@@ -1,0 +1,159 @@
+//! Log-ins to remote servers with OAuth: kept by whoever runs us, used and renewed here.
+
+use std::sync::Arc;
+
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, AuthorizationRequest, AuthorizationSession, CredentialStore,
+    StoredCredentials,
+};
+
+use crate::clean::clean_line;
+use crate::error::Error;
+use crate::http::{chain, client_for};
+
+/// Where log-ins are kept: a text for each server, with secrets in it.
+pub trait Vault: Send + Sync {
+    /// Returns what is kept for a server.
+    fn load(&self, server: &str) -> Option<String>;
+
+    /// Keeps a text for a server, or forgets it.
+    ///
+    /// # Errors
+    /// Says why it cannot be kept.
+    fn save(&self, server: &str, text: Option<&str>) -> Result<(), String>;
+}
+
+/// The log-ins that are kept.
+#[derive(Clone)]
+pub struct Login {
+    vault: Arc<dyn Vault>,
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Login(****)")
+    }
+}
+
+impl Login {
+    /// Uses the log-ins of a vault.
+    #[must_use]
+    pub fn new(vault: Arc<dyn Vault>) -> Login {
+        Login { vault }
+    }
+
+    /// Returns what signs requests to a server, if there is a log-in for it.
+    pub(crate) async fn manager(
+        &self,
+        server: &str,
+        url: &str,
+    ) -> Result<Option<AuthorizationManager>, Error> {
+        if self.vault.load(server).is_none() {
+            return Ok(None);
+        }
+        let mut manager = self.new_manager(server, url).await?;
+        match manager.initialize_from_store().await {
+            Ok(true) => Ok(Some(manager)),
+            Ok(false) => Err(Error::AuthNeeded(server.to_owned())),
+            Err(err) => Err(auth_error(server, &err)),
+        }
+    }
+
+    /// Returns a token for a server, if there is a log-in for it.
+    pub(crate) async fn token(&self, server: &str, url: &str) -> Result<Option<String>, Error> {
+        let Some(manager) = self.manager(server, url).await? else {
+            return Ok(None);
+        };
+        let token = manager.get_access_token().await;
+        token.map(Some).map_err(|err| auth_error(server, &err))
+    }
+
+    async fn new_manager(&self, server: &str, url: &str) -> Result<AuthorizationManager, Error> {
+        let failed = |err: AuthError| auth_error(server, &err);
+        let mut manager = AuthorizationManager::new(url).await.map_err(failed)?;
+        manager.with_client(client_for(url)?).map_err(failed)?;
+        let store = Store { vault: Arc::clone(&self.vault), server: server.to_owned() };
+        manager.set_credential_store(store);
+        Ok(manager)
+    }
+
+    /// Begins a log-in. The user opens [`Attempt::page`], and is sent to `redirect` afterwards.
+    ///
+    /// # Errors
+    /// Says why the server cannot be logged in to.
+    pub async fn begin(&self, server: &str, url: &str, redirect: &str) -> Result<Attempt, Error> {
+        let mut manager = self.new_manager(server, url).await?;
+        let found = manager.resolve_metadata().await.map_err(|err| auth_error(server, &err))?;
+        manager.set_metadata(found.metadata);
+        let request = AuthorizationRequest::new(redirect)
+            .with_client_name("Purlin")
+            .with_application_type("native");
+        match AuthorizationSession::new(manager, request).await {
+            Ok(session) => Ok(Attempt { session, server: server.to_owned() }),
+            Err((_, err)) => Err(auth_error(server, &err)),
+        }
+    }
+}
+
+/// A log-in that the user has to finish in a browser.
+pub struct Attempt {
+    session: AuthorizationSession,
+    server: String,
+}
+
+impl Attempt {
+    /// Returns the page to open.
+    #[must_use]
+    pub fn page(&self) -> &str {
+        self.session.get_authorization_url()
+    }
+
+    /// Finishes the log-in with the address that the browser was sent to, and keeps it.
+    ///
+    /// # Errors
+    /// Says why it did not work.
+    pub async fn finish(self, callback: &str) -> Result<(), Error> {
+        let done = self.session.handle_callback_url(callback).await;
+        done.map(|_| ()).map_err(|err| auth_error(&self.server, &err))
+    }
+}
+
+fn auth_error(server: &str, err: &AuthError) -> Error {
+    match err {
+        AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_) => {
+            Error::AuthNeeded(server.to_owned())
+        }
+        other => Error::Unreachable(format!("the log-in failed: {}", chain(other))),
+    }
+}
+
+/// The log-in of one server in the vault.
+struct Store {
+    vault: Arc<dyn Vault>,
+    server: String,
+}
+
+impl Store {
+    fn keep(&self, text: Option<&str>) -> Result<(), AuthError> {
+        self.vault.save(&self.server, text).map_err(|why| AuthError::InternalError(clean_line(&why, 300)))
+    }
+}
+
+#[async_trait::async_trait]
+impl CredentialStore for Store {
+    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        let text = self.vault.load(&self.server);
+        // A text that does not fit counts as none; the user logs in anew.
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        let text = serde_json::to_string(&credentials)
+            .map_err(|_| AuthError::InternalError("the log-in cannot be written down".to_owned()))?;
+        self.keep(Some(&text))
+    }
+
+    async fn clear(&self) -> Result<(), AuthError> {
+        self.keep(None)
+    }
+}

@@ -1,0 +1,203 @@
+//! What a server offers: tools, prompts, resources, as far as we take them.
+//!
+//! Everything here came from the server and is hostile until proven otherwise: cleaned, counted, cut.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rmcp::model::{PaginatedRequestParams, Prompt, Resource, ServerCapabilities, Tool};
+use rmcp::service::{Peer, RoleClient, ServiceError};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::clean::{clean, clean_line};
+
+/// How many tools of one server are listed to a model.
+pub(crate) const MAX_TOOLS: usize = 128;
+/// How many prompts and how many resources of one server are known.
+const MAX_OTHERS: usize = 256;
+/// How many pages of a list are read.
+const MAX_PAGES: usize = 64;
+/// How long a description may be.
+const MAX_DESCRIPTION: usize = 2048;
+/// How long the printed schema of an input may be.
+const MAX_SCHEMA: usize = 16 * 1024;
+/// How long a name may be that a model can call.
+const MAX_NAME: usize = 64;
+
+/// What a server offers.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Offer {
+    pub(crate) tools: Vec<Arc<Offered>>,
+    pub(crate) prompts: Vec<Prompt>,
+    pub(crate) resources: Vec<Resource>,
+    /// How many tools were left out because there are too many.
+    pub(crate) left_out: usize,
+}
+
+/// A tool as its server describes it, cleaned.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Offered {
+    /// Its name at the server.
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) description: String,
+    pub(crate) schema: Value,
+    /// Stands for name, description and schema as they came: when one of them changes, so does this.
+    pub(crate) print: String,
+}
+
+/// Asks a server for all it offers. What it does not announce is not asked for.
+pub(crate) async fn list(
+    peer: &Peer<RoleClient>,
+    announced: &ServerCapabilities,
+) -> Result<Offer, ServiceError> {
+    let mut offer = Offer::default();
+    if announced.tools.is_some() {
+        let mut cursor = None;
+        for _ in 0..MAX_PAGES {
+            let page = peer.list_tools(page(cursor)).await?;
+            take_tools(&mut offer, page.tools);
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+    }
+    if announced.prompts.is_some() {
+        let mut cursor = None;
+        while offer.prompts.len() < MAX_OTHERS {
+            let page = peer.list_prompts(page(cursor)).await?;
+            cursor = page.next_cursor.filter(|_| !page.prompts.is_empty());
+            offer.prompts.extend(page.prompts);
+            if cursor.is_none() {
+                break;
+            }
+        }
+        offer.prompts.truncate(MAX_OTHERS);
+    }
+    if announced.resources.is_some() {
+        let mut cursor = None;
+        while offer.resources.len() < MAX_OTHERS {
+            let page = peer.list_resources(page(cursor)).await?;
+            cursor = page.next_cursor.filter(|_| !page.resources.is_empty());
+            offer.resources.extend(page.resources);
+            if cursor.is_none() {
+                break;
+            }
+        }
+        offer.resources.truncate(MAX_OTHERS);
+    }
+    Ok(offer)
+}
+
+fn page(cursor: Option<String>) -> Option<PaginatedRequestParams> {
+    cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)))
+}
+
+fn take_tools(offer: &mut Offer, tools: Vec<Tool>) {
+    let room = MAX_TOOLS - offer.tools.len();
+    offer.left_out += tools.len().saturating_sub(room);
+    offer.tools.extend(tools.into_iter().take(room).map(|tool| Arc::new(tool_in(tool))));
+}
+
+fn tool_in(tool: Tool) -> Offered {
+    let raw = tool.description.as_deref().unwrap_or_default();
+    let schema = Value::Object((*tool.input_schema).clone());
+    let printed = schema.to_string();
+    let print = fingerprint(&[&tool.name, raw, &printed]);
+    let annotated = tool.annotations.and_then(|annotations| annotations.title);
+    let title = tool.title.or(annotated).unwrap_or_else(|| tool.name.to_string());
+    let is_object = schema.get("type").is_none_or(|kind| kind == "object");
+    Offered {
+        title: clean_line(&title, 80),
+        description: clean(raw, MAX_DESCRIPTION),
+        // A model can still call a tool whose schema is too long, and is told by the server what it did wrong.
+        schema: if printed.len() > MAX_SCHEMA || !is_object { json!({ "type": "object" }) } else { schema },
+        print,
+        name: tool.name.into_owned(),
+    }
+}
+
+/// A short text that stands for others; with other texts it is another.
+pub(crate) fn fingerprint(texts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for text in texts {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    }
+    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Makes the name that a model calls a tool by: server and tool, in the letters that every model takes, and not taken yet.
+pub(crate) fn public_name(server: &str, tool: &str, taken: &mut HashSet<String>) -> String {
+    let letter = |character: char| match character {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' => character,
+        _ => '_',
+    };
+    let full: String = format!("{server}_{tool}").chars().map(letter).collect();
+    let shortened = |room: usize| {
+        if full.len() <= room {
+            return full.clone();
+        }
+        let print = fingerprint(&[server, tool]);
+        format!("{}_{}", &full[..room - 9], &print[..8])
+    };
+    let mut name = shortened(MAX_NAME);
+    for number in 2.. {
+        if taken.insert(name.clone()) {
+            break;
+        }
+        name = format!("{}_{number}", shortened(MAX_NAME - 5));
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R: M3
+    #[test]
+    fn names_are_told_apart_and_fit_every_model() {
+        let mut taken = HashSet::from(["read_file".to_owned()]);
+        let mut name = |server: &str, tool: &str| public_name(server, tool, &mut taken);
+        assert_eq!(name("weather", "get"), "weather_get");
+        assert_eq!(name("a_b", "c"), "a_b_c");
+        assert_eq!(name("a", "b_c"), "a_b_c_2");
+        assert_eq!(name("read", "file"), "read_file_2");
+        assert_eq!(name("my server", "do.it!"), "my_server_do_it_");
+        let long = name("s", &"x".repeat(300));
+        assert_eq!(long.len(), MAX_NAME);
+        assert_ne!(long, name("s", &"x".repeat(301)));
+    }
+
+    fn tool(value: Value) -> Offered {
+        tool_in(serde_json::from_value(value).unwrap())
+    }
+
+    // R: M3
+    #[test]
+    fn a_description_is_cleaned_and_cut_and_its_print_is_of_the_whole() {
+        let describe = |text: &str| {
+            tool(json!({ "name": "t", "description": text, "inputSchema": { "type": "object" } }))
+        };
+        assert_eq!(describe("safe\u{200b}\u{1b}").description, "safe");
+        assert_ne!(describe("safe").print, describe("safe\u{200b}").print);
+        let long = "x".repeat(MAX_DESCRIPTION);
+        assert!(describe(&format!("{long}1")).description.len() <= MAX_DESCRIPTION + 3);
+        assert_ne!(describe(&format!("{long}1")).print, describe(&format!("{long}2")).print);
+    }
+
+    // R: M3 (M12)
+    #[test]
+    fn a_schema_that_refers_to_itself_is_passed_on_as_it_is() {
+        let schema = json!({
+            "type": "object",
+            "properties": { "child": { "$ref": "#" } },
+        });
+        assert_eq!(tool(json!({ "name": "t", "inputSchema": schema })).schema, schema);
+        let huge = json!({ "type": "object", "description": "x".repeat(MAX_SCHEMA) });
+        assert_eq!(tool(json!({ "name": "t", "inputSchema": huge })).schema, json!({ "type": "object" }));
+    }
+}

@@ -1,0 +1,60 @@
+//! One connection to a server, to see whether it works: for `purlin mcp test`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::config::ServerConfig;
+use crate::error::Error;
+use crate::host::Options;
+use crate::server::Server;
+use crate::supervisor::start;
+
+/// What a server that works offers, and how long it took to say so.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// Its tools and what they do, in one line each.
+    pub tools: Vec<(String, String)>,
+    /// How many prompts it has.
+    pub prompts: usize,
+    /// How many resources it lists.
+    pub resources: usize,
+    /// How many tools were left out because there are too many.
+    pub left_out: usize,
+    /// How long it took to connect and to list all this.
+    pub took: Duration,
+    /// How long one round trip takes.
+    pub ping: Duration,
+}
+
+/// Connects to a server once, asks what it offers, and ends it.
+///
+/// # Errors
+/// Says why it cannot be used; the second part is the end of its log.
+pub async fn probe(config: ServerConfig, options: &Options) -> Result<Found, (Error, String)> {
+    let server = Arc::new(Server::new(config, vec![options.folder.clone()]));
+    let begun = Instant::now();
+    let limit = server.config.start.unwrap_or(options.timing.start);
+    let started = tokio::time::timeout(limit, start(&server, options)).await;
+    let started = started.unwrap_or_else(|_| Err(Error::Silent { after: limit, log: String::new() }));
+    let (live, offer) = started.map_err(|err| (err, server.log_tail(2000)))?;
+    let took = begun.elapsed();
+    let begun = Instant::now();
+    let request = rmcp::model::ClientRequest::PingRequest(rmcp::model::PingRequest::default());
+    let answered = live.peer.send_request(request).await;
+    let ping = begun.elapsed();
+    if let Err(err) = answered {
+        tracing::debug!("a ping was not answered: {err}");
+    }
+    live.end().await;
+    let line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    Ok(Found {
+        tools: offer.tools.iter().map(|tool| (tool.name.clone(), line(&tool.description))).collect(),
+        prompts: offer.prompts.len(),
+        resources: offer.resources.len(),
+        left_out: offer.left_out,
+        took,
+        ping,
+    })
+}

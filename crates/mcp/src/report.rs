@@ -1,0 +1,202 @@
+//! How servers fare, in words: notices when that changes, and what `/mcp` shows.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use engine::commands::SlashCommand;
+use engine::event::Severity;
+
+use crate::config::Reach;
+use crate::error::Error;
+use crate::server::{Phase, Server, Status};
+use crate::session::SessionServers;
+
+/// How much of a log `/mcp` shows of each server.
+const LOG: usize = 600;
+/// How much of a log `/mcp log` shows.
+const WHOLE_LOG: usize = 16 * 1024;
+
+/// Returns the command as clients list it.
+pub(crate) fn command() -> SlashCommand {
+    SlashCommand {
+        name: Cow::Borrowed("mcp"),
+        description: Cow::Borrowed("Show the MCP servers, their tools and their faults"),
+        hint: Some(Cow::Borrowed("log NAME, or restart NAME")),
+    }
+}
+
+/// What the user was told of a server so far, so that nothing is told twice.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// It was told that something is wrong.
+    is_bad: bool,
+    is_given_up: bool,
+}
+
+impl Told {
+    /// Returns what is to be told now, if anything.
+    pub(crate) fn next(
+        &mut self,
+        name: &str,
+        status: &Status,
+    ) -> Option<(Severity, String, Option<String>)> {
+        let why = status.error.as_ref().map(Error::to_string);
+        match status.phase {
+            Phase::Late if !self.is_bad => {
+                self.is_bad = true;
+                let title = format!("The MCP server `{name}` is late (-31601)");
+                let more = format!("{}; its tools join when it does", why.unwrap_or_default());
+                Some((Severity::Warning, title, Some(more)))
+            }
+            Phase::Waiting(_) if !self.is_bad => {
+                self.is_bad = true;
+                let title = format!("The MCP server `{name}` failed (-31600) and is started again");
+                Some((Severity::Warning, title, why))
+            }
+            Phase::Failed if !self.is_given_up => {
+                self.is_bad = true;
+                self.is_given_up = true;
+                let title = format!("The MCP server `{name}` is not available (-31601)");
+                Some((Severity::Error, title, why))
+            }
+            Phase::Ready if self.is_bad => {
+                *self = Told::default();
+                let title = format!("The MCP server `{name}` is ready");
+                Some((Severity::Info, title, Some(tools(status))))
+            }
+            Phase::Starting
+            | Phase::Late
+            | Phase::Waiting(_)
+            | Phase::Failed
+            | Phase::Ready
+            | Phase::Stopped => None,
+        }
+    }
+}
+
+/// Answers `/mcp`.
+pub(crate) fn answer(session: &SessionServers, rest: &str) -> String {
+    let servers = session.servers();
+    let (word, name) = rest.split_once(' ').unwrap_or((rest, ""));
+    let named = servers.iter().find(|server| server.name() == name.trim());
+    match (word, named) {
+        ("", _) => overview(session, &servers),
+        ("log", Some(server)) => {
+            let log = server.log_tail(WHOLE_LOG);
+            if log.is_empty() {
+                return format!("The MCP server `{}` has said nothing.", server.name());
+            }
+            format!("The log of the MCP server `{}`:\n\n{}", server.name(), fenced(&log))
+        }
+        ("restart", Some(server)) => {
+            server.retry.notify_one();
+            server.hung.notify_one();
+            format!("The MCP server `{}` is started again.", server.name())
+        }
+        ("log" | "restart", None) => {
+            let names: Vec<String> =
+                servers.iter().map(|server| format!("`{}`", server.name())).collect();
+            format!("There is no MCP server `{}`. There are {}.", name.trim(), names.join(", "))
+        }
+        _ => "Say `/mcp`, `/mcp log NAME` or `/mcp restart NAME`.".to_owned(),
+    }
+}
+
+fn overview(session: &SessionServers, servers: &[Arc<Server>]) -> String {
+    let mut text = String::new();
+    if servers.is_empty() && session.problems().is_empty() {
+        text.push_str("This session has no MCP servers. The editor or `mcp` in purlin.json can name some.\n");
+    }
+    for server in servers {
+        let status = server.status();
+        text.push_str(&format!("- `{}` ({}): {}\n", server.name(), kind(server), state(&status)));
+        if let Some(error) = &status.error {
+            text.push_str(&format!("  - last error: {error}\n"));
+        }
+        if status.phase == Phase::Ready {
+            text.push_str(&format!("  - {}\n", tools(&status)));
+            let log = server.log_tail(LOG);
+            if !log.is_empty() {
+                text.push_str(&format!("  - log: {}\n", log.replace('\n', "\n    ")));
+            }
+        }
+    }
+    for problem in session.problems() {
+        text.push_str(&format!("- left out: {problem}\n"));
+    }
+    text
+}
+
+fn kind(server: &Server) -> &'static str {
+    match server.config.reach {
+        Reach::Command(_) => "program",
+        Reach::Http(_) => "http",
+        Reach::Sse(_) => "sse",
+    }
+}
+
+fn state(status: &Status) -> String {
+    match status.phase {
+        Phase::Starting => "starting".to_owned(),
+        Phase::Late => "still starting".to_owned(),
+        Phase::Ready => "ready".to_owned(),
+        Phase::Waiting(wait) => format!("failed, started again within {} s", wait.as_secs().max(1)),
+        Phase::Failed => "failed".to_owned(),
+        Phase::Stopped => "stopped".to_owned(),
+    }
+}
+
+fn tools(status: &Status) -> String {
+    let offer = &status.offer;
+    let names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
+    let mut text = match names.len() {
+        0 => "no tools".to_owned(),
+        1 => format!("1 tool: {}", names[0]),
+        count => format!("{count} tools: {}", names.join(", ")),
+    };
+    if offer.left_out > 0 {
+        text.push_str(&format!("; {} more are left out", offer.left_out));
+    }
+    for (count, what) in [(offer.prompts.len(), "prompts"), (offer.resources.len(), "resources")] {
+        if count > 0 {
+            text.push_str(&format!("; {count} {what}"));
+        }
+    }
+    text
+}
+
+/// A block of code that its own text cannot end.
+fn fenced(text: &str) -> String {
+    format!("````\n{}\n````", text.replace("````", "```"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn status(phase: Phase, error: Option<Error>) -> Status {
+        Status { phase, offer: Arc::default(), peer: None, error, version: 0 }
+    }
+
+    // R: M2
+    #[test]
+    fn the_user_is_told_once_what_is_wrong_and_once_that_it_is_not() {
+        let mut told = Told::default();
+        let wait = Phase::Waiting(Duration::from_secs(1));
+        let hung = || Some(Error::Hung);
+        assert_eq!(told.next("a", &status(Phase::Starting, None)), None);
+        assert_eq!(told.next("a", &status(Phase::Ready, None)), None);
+        let (severity, title, why) = told.next("a", &status(wait, hung())).unwrap();
+        assert_eq!((severity, why), (Severity::Warning, hung().map(|error| error.to_string())));
+        assert!(title.contains("`a`") && title.contains("-31600"), "{title}");
+        assert_eq!(told.next("a", &status(wait, hung())), None);
+        let (severity, title, _) = told.next("a", &status(Phase::Failed, hung())).unwrap();
+        assert_eq!(severity, Severity::Error);
+        assert!(title.contains("-31601"), "{title}");
+        assert_eq!(told.next("a", &status(Phase::Failed, hung())), None);
+        let (severity, title, _) = told.next("a", &status(Phase::Ready, hung())).unwrap();
+        assert_eq!((severity, title.as_str()), (Severity::Info, "The MCP server `a` is ready"));
+    }
+}

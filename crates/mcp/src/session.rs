@@ -1,0 +1,237 @@
+//! The servers of one session, together with the tools it has anyway.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use engine::commands::SlashCommand;
+use engine::event::{Event, Severity};
+use engine::ports::{AnyTool, Editor, Expanded, Tools};
+use engine::words::Prompt;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::config::ServerConfig;
+use crate::host::{Host, Lease};
+use crate::offer::public_name;
+use crate::server::{Server, Status, lock};
+use crate::tool::McpTool;
+use crate::{attach, report};
+
+/// How many pieces of news are kept for a client that shows no notices.
+const MAX_NEWS: usize = 20;
+
+/// The tools of one session: its own, and those of its servers as they come and go.
+pub struct SessionServers {
+    host: Arc<Host>,
+    own: Arc<dyn Tools>,
+    configs: Vec<ServerConfig>,
+    problems: Vec<String>,
+    roots: Vec<PathBuf>,
+    running: Mutex<Option<Running>>,
+    listed: Mutex<Listed>,
+    news: Arc<Mutex<Vec<String>>>,
+}
+
+/// What runs for a session that is in use.
+struct Running {
+    leases: Vec<Arc<Lease>>,
+    /// Ends the tasks that tell the user of changes.
+    _watching: DropGuard,
+}
+
+/// The tools as they were listed last, and of which versions.
+#[derive(Default)]
+struct Listed {
+    versions: Vec<u64>,
+    own: Option<Arc<[Arc<dyn AnyTool>]>>,
+    tools: Arc<[Arc<dyn AnyTool>]>,
+}
+
+impl SessionServers {
+    /// Makes the tools of a session. Starts nothing: [`Tools::start`] does.
+    ///
+    /// Of several servers with one name the first counts. `problems` are told to the user with the rest.
+    #[must_use]
+    pub fn new(
+        host: &Arc<Host>,
+        own: Arc<dyn Tools>,
+        configs: Vec<ServerConfig>,
+        problems: Vec<String>,
+        roots: Vec<PathBuf>,
+    ) -> SessionServers {
+        let mut names = HashSet::new();
+        let configs =
+            configs.into_iter().filter(|config| names.insert(config.name.clone())).collect();
+        SessionServers {
+            host: Arc::clone(host),
+            own,
+            configs,
+            problems,
+            roots,
+            running: Mutex::default(),
+            listed: Mutex::default(),
+            news: Arc::default(),
+        }
+    }
+
+    pub(crate) fn servers(&self) -> Vec<Arc<Server>> {
+        let running = lock(&self.running);
+        let leases = running.iter().flat_map(|running| &running.leases);
+        leases.map(|lease| Arc::clone(&lease.server)).collect()
+    }
+
+    /// Returns the problems that keep servers from being started at all.
+    pub(crate) fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    fn begin(&self, editor: &Arc<dyn Editor>) -> Running {
+        let stop = CancellationToken::new();
+        let leases: Vec<Arc<Lease>> =
+            self.configs.iter().map(|config| self.host.lease(config, &self.roots)).collect();
+        for lease in &leases {
+            if !lease.server.config.is_shared {
+                lease.server.set_editor(Some(Arc::clone(editor)));
+            }
+            let teller = Teller {
+                server: Arc::clone(&lease.server),
+                editor: Arc::clone(editor),
+                news: Arc::clone(&self.news),
+                others: leases.iter().map(|lease| Arc::clone(&lease.server)).collect(),
+                own: Arc::clone(&self.own),
+            };
+            let (status, stop) = (lease.server.watch(), stop.clone());
+            self.host.spawn(async move {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = teller.tell(status) => {}
+                }
+            });
+        }
+        let (problems, news, editor) =
+            (self.problems.clone(), Arc::clone(&self.news), Arc::clone(editor));
+        self.host.spawn(async move {
+            for problem in problems {
+                let title = format!("An MCP server was left out: {problem}");
+                notice(&editor, &news, Severity::Warning, title, None).await;
+            }
+        });
+        Running { leases, _watching: stop.drop_guard() }
+    }
+}
+
+impl Tools for SessionServers {
+    fn now(&self) -> Arc<[Arc<dyn AnyTool>]> {
+        let own = self.own.now();
+        let servers = self.servers();
+        let states: Vec<Status> = servers.iter().map(|server| server.status()).collect();
+        let versions: Vec<u64> = states.iter().map(|status| status.version).collect();
+        let mut listed = lock(&self.listed);
+        let is_same = listed.own.as_ref().is_some_and(|before| Arc::ptr_eq(before, &own));
+        if is_same && listed.versions == versions {
+            return Arc::clone(&listed.tools);
+        }
+        let mut tools: Vec<Arc<dyn AnyTool>> = own.to_vec();
+        let mut names: HashSet<String> = own.iter().map(|tool| tool.spec().name.clone()).collect();
+        for (server, status) in servers.iter().zip(&states) {
+            // A server that failed keeps its tools: a model that calls one is told what is wrong.
+            for offered in &status.offer.tools {
+                let name = public_name(server.name(), &offered.name, &mut names);
+                tools.push(Arc::new(McpTool::new(server, offered, name, self.host.options.timing)));
+            }
+        }
+        *listed = Listed { versions, own: Some(own), tools: tools.into() };
+        Arc::clone(&listed.tools)
+    }
+
+    fn start(&self, editor: &Arc<dyn Editor>) {
+        self.own.start(editor);
+        let mut running = lock(&self.running);
+        if running.is_none() && (!self.configs.is_empty() || !self.problems.is_empty()) {
+            *running = Some(self.begin(editor));
+        }
+    }
+
+    fn rest(&self) {
+        self.own.rest();
+        *lock(&self.running) = None;
+        *lock(&self.listed) = Listed::default();
+    }
+
+    fn commands(&self) -> Vec<SlashCommand> {
+        let mut commands = self.own.commands();
+        if !self.configs.is_empty() || !self.problems.is_empty() {
+            commands.push(report::command());
+        }
+        commands.extend(attach::commands(&self.servers()));
+        commands
+    }
+
+    fn news(&self) -> Vec<String> {
+        let mut news = self.own.news();
+        news.append(&mut lock(&self.news));
+        news
+    }
+
+    fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {
+        async move {
+            match self.own.expand(prompt).await {
+                Expanded::Prompt(prompt) => attach::expand(self, prompt).await,
+                said @ Expanded::Say(_) => said,
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Tells the user how a server fares.
+struct Teller {
+    server: Arc<Server>,
+    editor: Arc<dyn Editor>,
+    news: Arc<Mutex<Vec<String>>>,
+    others: Vec<Arc<Server>>,
+    own: Arc<dyn Tools>,
+}
+
+impl Teller {
+    async fn tell(self, mut status: watch::Receiver<Status>) {
+        let mut told = report::Told::default();
+        let mut prompts = Vec::new();
+        // A server that is shared may have been at this for long.
+        status.mark_changed();
+        while status.changed().await.is_ok() {
+            let now = status.borrow_and_update().clone();
+            if let Some((severity, title, description)) = told.next(self.server.name(), &now) {
+                notice(&self.editor, &self.news, severity, title, description).await;
+            }
+            if now.offer.prompts != prompts {
+                prompts.clone_from(&now.offer.prompts);
+                let mut commands: Vec<SlashCommand> = engine::commands::all(&*self.own);
+                commands.push(report::command());
+                commands.extend(attach::commands(&self.others));
+                self.editor.show(Event::Commands(commands)).await;
+            }
+        }
+    }
+}
+
+/// Shows a notice, or keeps it for the next turn where the client shows none.
+async fn notice(
+    editor: &Arc<dyn Editor>,
+    news: &Mutex<Vec<String>>,
+    severity: Severity,
+    title: String,
+    description: Option<String>,
+) {
+    if editor.offers().notices {
+        editor.show(Event::Notice { severity, title, description }).await;
+        return;
+    }
+    let mut news = lock(news);
+    if news.len() < MAX_NEWS {
+        news.push(description.map_or_else(|| title.clone(), |more| format!("{title}: {more}")));
+    }
+}

@@ -1,0 +1,343 @@
+//! One tool of a server, as the engine sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::event::Event;
+use engine::permission::Access;
+use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
+use engine::words::{Block, Contents, Media, ToolContent, ToolKind, ToolUpdate};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ContentBlock,
+    ResourceContents, ServerResult,
+};
+use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use crate::clean::clean;
+use crate::host::Timing;
+use crate::offer::Offered;
+use crate::server::{Phase, Server};
+use crate::supervisor::service_error;
+
+/// How much text of a result the model is told.
+const MAX_TEXT: usize = 256 * 1024;
+/// How much of an input a title shows.
+const MAX_TITLE: usize = 120;
+/// How many pieces of news may wait to be shown.
+const NEWS: usize = 8;
+/// How often news of a call are shown.
+const NEWS_EVERY: Duration = Duration::from_millis(200);
+
+/// A tool of a server.
+pub(crate) struct McpTool {
+    server: Arc<Server>,
+    offered: Arc<Offered>,
+    spec: Arc<ToolSpec>,
+    timing: Timing,
+}
+
+impl McpTool {
+    /// Makes the tool that a model knows as `name`.
+    pub(crate) fn new(
+        server: &Arc<Server>,
+        offered: &Arc<Offered>,
+        name: String,
+        timing: Timing,
+    ) -> McpTool {
+        let spec = ToolSpec {
+            name,
+            description: offered.description.clone(),
+            schema: offered.schema.clone(),
+        };
+        McpTool {
+            server: Arc::clone(server),
+            offered: Arc::clone(offered),
+            spec: Arc::new(spec),
+            timing,
+        }
+    }
+
+    async fn call(&self, cx: &ToolCx<'_>, input: &Value) -> Result<Output, ToolError> {
+        let status = self.server.status();
+        let Some(peer) = status.peer else {
+            return Err(self.unavailable());
+        };
+        let mut params = CallToolRequestParams::new(self.offered.name.clone());
+        params.arguments = input.as_object().cloned();
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let options = PeerRequestOptions::no_options();
+        let sent = cx.or_cancelled(peer.send_cancellable_request(request, options)).await?;
+        let handle = sent.map_err(|err| self.failed(&err))?;
+        self.wait(cx, handle).await
+    }
+
+    /// Waits for the result, shows what happens meanwhile, and passes a cancel on.
+    async fn wait(
+        &self,
+        cx: &ToolCx<'_>,
+        mut handle: RequestHandle<RoleClient>,
+    ) -> Result<Output, ToolError> {
+        // Full: the news are dropped; the next ones say more.
+        let (teller, mut news) = mpsc::channel(NEWS);
+        let _listening = self.server.listen(handle.progress_token.clone(), teller);
+        let last = Instant::now() + self.timing.call_most;
+        let mut deadline = Instant::now() + self.timing.call;
+        let mut shown = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                () = cx.cancel.cancelled() => {
+                    self.tell_cancel(handle, "the user cancelled it").await;
+                    return Err(ToolError::Cancelled);
+                }
+                answer = &mut handle.rx => {
+                    let answer = answer.map_err(|_| ServiceError::TransportClosed).flatten();
+                    return self.finish(answer);
+                }
+                Some(text) = news.recv() => {
+                    deadline = last.min(Instant::now() + self.timing.call);
+                    if shown.elapsed() >= NEWS_EVERY {
+                        shown = Instant::now();
+                        let content = vec![ToolContent::Block(Block::Text(text))];
+                        let update = ToolUpdate { content: Some(content), ..ToolUpdate::default() };
+                        cx.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await?;
+                    }
+                }
+                () = sleep_until(deadline) => {
+                    self.tell_cancel(handle, "it took too long").await;
+                    self.server.note_hang();
+                    return Err(ToolError::Model(format!(
+                        "the MCP server `{}` did not answer within {} s (-31600); the call was given up, and whether \
+                         it took effect is not known",
+                        self.server.name(),
+                        self.timing.call.as_secs()
+                    )));
+                }
+            }
+        }
+    }
+
+    /// Tells the server that nobody waits any more. A server that does not read must not hold us up.
+    async fn tell_cancel(&self, handle: RequestHandle<RoleClient>, why: &str) {
+        let told = handle.cancel(Some(why.to_owned()));
+        if tokio::time::timeout(Duration::from_millis(200), told).await.is_err() {
+            tracing::debug!(server = self.server.name(), "a cancel could not be sent");
+        }
+    }
+
+    fn finish(&self, answer: Result<ServerResult, ServiceError>) -> Result<Output, ToolError> {
+        match answer {
+            Ok(ServerResult::CallToolResult(result)) => {
+                self.server.note_answer();
+                let is_error = result.is_error == Some(true);
+                let output = output(result);
+                if is_error { Err(ToolError::Model(output.text)) } else { Ok(output) }
+            }
+            Ok(_) => Err(ToolError::Model(format!(
+                "the MCP server `{}` answered with something else than a result (-31600)",
+                self.server.name()
+            ))),
+            Err(err) => Err(self.failed(&err)),
+        }
+    }
+
+    fn failed(&self, err: &ServiceError) -> ToolError {
+        if let ServiceError::McpError(_) = err {
+            self.server.note_answer();
+        }
+        ToolError::Model(format!(
+            "the MCP server `{}` failed (-31600): {}; `/mcp` shows its log",
+            self.server.name(),
+            service_error(&self.server, err)
+        ))
+    }
+
+    fn unavailable(&self) -> ToolError {
+        let status = self.server.status();
+        let next = match status.phase {
+            Phase::Starting | Phase::Late => "it is still starting; try again in a moment".to_owned(),
+            Phase::Waiting(wait) => format!("it is started again in {} s", wait.as_secs().max(1)),
+            Phase::Failed => format!("`/mcp restart {}` tries it once more", self.server.name()),
+            Phase::Ready | Phase::Stopped => "it was just stopped".to_owned(),
+        };
+        let why = status.error.map(|error| format!("{error}; ")).unwrap_or_default();
+        ToolError::Model(format!(
+            "the MCP server `{}` is not available (-31601): {why}{next}",
+            self.server.name()
+        ))
+    }
+}
+
+impl AnyTool for McpTool {
+    fn spec(&self) -> Arc<ToolSpec> {
+        Arc::clone(&self.spec)
+    }
+
+    /// Always the same: what a server says of its own tools cannot make them harmless.
+    fn kind(&self) -> ToolKind {
+        ToolKind::Other
+    }
+
+    fn intent<'a>(
+        &'a self,
+        _cx: &'a ToolCx<'a>,
+        input: &'a Value,
+    ) -> BoxFuture<'a, Result<Intent, ToolError>> {
+        async move {
+            if !input.is_object() && !input.is_null() {
+                return Err(ToolError::Model("the input must be a JSON object".to_owned()));
+            }
+            let arguments = crate::clean::clean_line(&input.to_string(), MAX_TITLE);
+            let title = format!("{} · {} {arguments}", self.server.name(), self.offered.title);
+            // An answer for good is for the tool as it is described now: with another description it is asked anew.
+            let subject = format!("{} {}", self.spec.name, self.offered.print);
+            Ok(Intent {
+                title: clean(&title, 2 * MAX_TITLE),
+                content: vec![ToolContent::Block(Block::Text(self.offered.description.clone()))],
+                access: vec![Access::ask(self.spec.name.as_str(), subject)],
+                ..Intent::default()
+            })
+        }
+        .boxed()
+    }
+
+    fn run<'a>(
+        &'a self,
+        cx: &'a ToolCx<'a>,
+        input: &'a Value,
+    ) -> BoxFuture<'a, Result<Output, ToolError>> {
+        self.call(cx, input).boxed()
+    }
+}
+
+/// Makes of a result what the model is told and what the user is shown.
+fn output(result: CallToolResult) -> Output {
+    let mut text = Vec::new();
+    let mut shown = Vec::new();
+    let has_content = !result.content.is_empty();
+    for block in result.content {
+        let (told, block) = block_in(block);
+        text.push(told);
+        shown.push(ToolContent::Block(block));
+    }
+    if let Some(structured) = result.structured_content.filter(|_| !has_content) {
+        let told = structured.to_string();
+        shown.push(ToolContent::Block(Block::Text(clean(&told, MAX_TEXT))));
+        text.push(told);
+    }
+    let text = text.join("\n");
+    Output { text: cut(&clean(&text, usize::MAX)), content: Some(shown) }
+}
+
+/// Reads a block: what the model is told of it, and the block itself.
+pub(crate) fn block_in(block: ContentBlock) -> (String, Block) {
+    match block {
+        ContentBlock::Text(text) => (text.text.clone(), Block::Text(clean(&text.text, MAX_TEXT))),
+        ContentBlock::Image(image) => (
+            format!("[a picture, {}, is shown to the user]", image.mime_type),
+            Block::Image(Media { data: image.data, mime: image.mime_type }),
+        ),
+        ContentBlock::Audio(audio) => (
+            format!("[a sound, {}, is played to the user]", audio.mime_type),
+            Block::Audio(Media { data: audio.data, mime: audio.mime_type }),
+        ),
+        ContentBlock::Resource(embedded) => {
+            let block = resource_in(embedded.resource);
+            let told = match &block {
+                Block::Resource { uri, contents: Contents::Text(text), .. } => {
+                    format!("{uri}:\n{text}")
+                }
+                Block::Resource { uri, .. } => format!("[{uri}, which is no text]"),
+                _ => String::new(),
+            };
+            (told, block)
+        }
+        ContentBlock::ResourceLink(link) => {
+            (link.uri.clone(), Block::Link { uri: link.uri, name: link.name })
+        }
+        _ => {
+            let told = "[something of a kind that is not known here]".to_owned();
+            (told.clone(), Block::Text(told))
+        }
+    }
+}
+
+/// Reads the contents of a resource.
+pub(crate) fn resource_in(contents: ResourceContents) -> Block {
+    match contents {
+        ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
+            Block::Resource { uri, mime: mime_type, contents: Contents::Text(clean(&text, MAX_TEXT)) }
+        }
+        ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+            Block::Resource { uri, mime: mime_type, contents: Contents::Blob(blob) }
+        }
+        _ => Block::Text("[a resource of a kind that is not known here]".to_owned()),
+    }
+}
+
+/// Keeps the front and the end of a text that is too long, and says so.
+fn cut(text: &str) -> String {
+    if text.len() <= MAX_TEXT {
+        return text.to_owned();
+    }
+    let front = &text[..text.floor_char_boundary(MAX_TEXT / 2)];
+    let end = &text[text.ceil_char_boundary(text.len() - MAX_TEXT / 2)..];
+    let left_out = text.len() - front.len() - end.len();
+    format!("{front}\n[{left_out} bytes are left out here]\n{end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(result: Value) -> Output {
+        output(serde_json::from_value(result).unwrap())
+    }
+
+    // R: M3
+    #[test]
+    fn every_kind_of_result_is_told_and_shown() {
+        let result = told(json!({ "content": [
+            { "type": "text", "text": "one\u{1b}" },
+            { "type": "image", "data": "AAAA", "mimeType": "image/png" },
+            { "type": "resource", "resource": { "uri": "test://a", "text": "inside" } },
+            { "type": "resource_link", "uri": "test://b", "name": "b" },
+        ] }));
+        assert_eq!(
+            result.text,
+            "one\n[a picture, image/png, is shown to the user]\ntest://a:\ninside\ntest://b"
+        );
+        let shown = result.content.unwrap();
+        assert_eq!(shown[0], ToolContent::Block(Block::Text("one".to_owned())));
+        let picture = Media { data: "AAAA".to_owned(), mime: "image/png".to_owned() };
+        assert_eq!(shown[1], ToolContent::Block(Block::Image(picture)));
+        assert_eq!(shown.len(), 4);
+    }
+
+    // R: M3
+    #[test]
+    fn structured_content_alone_is_told_as_json() {
+        let result = told(json!({ "content": [], "structuredContent": { "degrees": 21 } }));
+        assert_eq!(result.text, r#"{"degrees":21}"#);
+        let both = told(json!({
+            "content": [{ "type": "text", "text": "21 degrees" }],
+            "structuredContent": { "degrees": 21 },
+        }));
+        assert_eq!(both.text, "21 degrees");
+    }
+
+    #[test]
+    fn a_long_result_keeps_both_ends() {
+        let text = format!("begin{}end", "x".repeat(MAX_TEXT));
+        let result = told(json!({ "content": [{ "type": "text", "text": text }] }));
+        assert!(result.text.starts_with("begin") && result.text.ends_with("end"));
+        assert!(result.text.contains("8 bytes are left out"), "{}", result.text.len());
+    }
+}
