@@ -8,8 +8,8 @@ use engine::commands::{COMMANDS, SlashCommand};
 use engine::ports::Expanded;
 use engine::words::{Block, Prompt};
 use rmcp::model::{
-    GetPromptRequestParams, GetPromptResponse, JsonObject, Prompt as Template, ReadResourceRequestParams,
-    ReadResourceResponse, Role,
+    GetPromptRequestParams, GetPromptResponse, JsonObject, Prompt as Template,
+    ReadResourceRequestParams, ReadResourceResponse, Role,
 };
 use rmcp::service::ServiceError;
 use serde_json::Value;
@@ -81,9 +81,10 @@ pub(crate) async fn expand(session: &SessionServers, prompt: Prompt) -> Expanded
                     blocks.extend(prompt.blocks.into_iter().skip(1));
                     Expanded::Prompt(Prompt { blocks })
                 }
-                Err(why) => {
-                    Expanded::Say(format!("The MCP server `{}` could not do this: {why}", server.name()))
-                }
+                Err(why) => Expanded::Say(format!(
+                    "The MCP server `{}` could not do this: {why}",
+                    server.name()
+                )),
             };
         }
     }
@@ -184,7 +185,8 @@ fn mentions(servers: &[Arc<Server>], text: &str) -> Vec<(Arc<Server>, String)> {
     let mention = |word: &str| {
         let (name, uri) = word.strip_prefix('@')?.split_once(':')?;
         let server = servers.iter().find(|server| server.name() == name)?;
-        uri.contains(':').then(|| (Arc::clone(server), uri.trim_end_matches(['.', ',', ';']).to_owned()))
+        uri.contains(':')
+            .then(|| (Arc::clone(server), uri.trim_end_matches(['.', ',', ';']).to_owned()))
     };
     text.split_whitespace().filter_map(mention).collect()
 }

@@ -21,7 +21,9 @@ fn is_plain(character: char) -> bool {
     match character {
         '\n' | '\t' => true,
         // Soft hyphen, and letters that take no room.
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => false,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => {
+            false
+        }
         '\u{180b}'..='\u{180f}' | '\u{3164}' | '\u{ffa0}' => false,
         // Zero-width characters, and those that turn the direction of writing.
         '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => false,
@@ -39,7 +41,8 @@ mod tests {
     // R: M3
     #[test]
     fn what_hides_or_steers_is_taken_out() {
-        let hostile = "a\u{1b}[31mb\u{7}\u{9b}c\u{202e}d\u{200b}e\u{e0041}\u{e0042}f\u{feff}g\r\n\th";
+        let hostile =
+            "a\u{1b}[31mb\u{7}\u{9b}c\u{202e}d\u{200b}e\u{e0041}\u{e0042}f\u{feff}g\r\n\th";
         assert_eq!(clean(hostile, 100), "a[31mbcdefg\n\th");
         assert_eq!(clean("grüße 💛", 100), "grüße 💛");
         assert_eq!(clean_line(" two\n lines ", 100), "two lines");

@@ -137,7 +137,8 @@ mod tests {
         }
         let empty = Command { program: " ".into(), args: vec![], env: vec![], cwd: None };
         assert!(ServerConfig::command("a", empty.clone()).is_err());
-        let named = Command { program: "x".into(), env: vec![("A=B".into(), Secret::new(""))], ..empty };
+        let named =
+            Command { program: "x".into(), env: vec![("A=B".into(), Secret::new(""))], ..empty };
         assert!(ServerConfig::command("a", named).is_err());
     }
 }

@@ -85,8 +85,12 @@ impl ClientHandler for Handler {
                     return Ok(ElicitResult::new(ElicitationAction::Decline));
                 }
                 let page = Page { id: elicitation_id, url: clean_line(&url, 2000) };
-                let form =
-                    Form { message: asked(&message), call: None, page: Some(page.clone()), fields: None };
+                let form = Form {
+                    message: asked(&message),
+                    call: None,
+                    page: Some(page.clone()),
+                    fields: None,
+                };
                 (form, Some(page))
             }
             _ => return Ok(ElicitResult::new(ElicitationAction::Decline)),
@@ -99,7 +103,9 @@ impl ClientHandler for Handler {
             Ok(FormAnswer::Fields(fields)) => {
                 ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(fields))
             }
-            Ok(FormAnswer::Text(_)) if page.is_some() => ElicitResult::new(ElicitationAction::Accept),
+            Ok(FormAnswer::Text(_)) if page.is_some() => {
+                ElicitResult::new(ElicitationAction::Accept)
+            }
             Ok(FormAnswer::Text(_) | FormAnswer::Declined) => {
                 ElicitResult::new(ElicitationAction::Decline)
             }

@@ -81,7 +81,11 @@ impl Host {
     /// Makes a host that runs nothing yet.
     #[must_use]
     pub fn new(options: Options) -> Arc<Host> {
-        Arc::new(Host { options: Arc::new(options), tasks: Mutex::default(), shared: Mutex::default() })
+        Arc::new(Host {
+            options: Arc::new(options),
+            tasks: Mutex::default(),
+            shared: Mutex::default(),
+        })
     }
 
     /// Returns a server that runs: one that is shared, or one for this session alone.

@@ -135,7 +135,9 @@ struct Store {
 
 impl Store {
     fn keep(&self, text: Option<&str>) -> Result<(), AuthError> {
-        self.vault.save(&self.server, text).map_err(|why| AuthError::InternalError(clean_line(&why, 300)))
+        self.vault
+            .save(&self.server, text)
+            .map_err(|why| AuthError::InternalError(clean_line(&why, 300)))
     }
 }
 
@@ -148,8 +150,9 @@ impl CredentialStore for Store {
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        let text = serde_json::to_string(&credentials)
-            .map_err(|_| AuthError::InternalError("the log-in cannot be written down".to_owned()))?;
+        let text = serde_json::to_string(&credentials).map_err(|_| {
+            AuthError::InternalError("the log-in cannot be written down".to_owned())
+        })?;
         self.keep(Some(&text))
     }
 

@@ -113,7 +113,11 @@ fn tool_in(tool: Tool) -> Offered {
         title: clean_line(&title, 80),
         description: clean(raw, MAX_DESCRIPTION),
         // A model can still call a tool whose schema is too long, and is told by the server what it did wrong.
-        schema: if printed.len() > MAX_SCHEMA || !is_object { json!({ "type": "object" }) } else { schema },
+        schema: if printed.len() > MAX_SCHEMA || !is_object {
+            json!({ "type": "object" })
+        } else {
+            schema
+        },
         print,
         name: tool.name.into_owned(),
     }
@@ -198,6 +202,9 @@ mod tests {
         });
         assert_eq!(tool(json!({ "name": "t", "inputSchema": schema })).schema, schema);
         let huge = json!({ "type": "object", "description": "x".repeat(MAX_SCHEMA) });
-        assert_eq!(tool(json!({ "name": "t", "inputSchema": huge })).schema, json!({ "type": "object" }));
+        assert_eq!(
+            tool(json!({ "name": "t", "inputSchema": huge })).schema,
+            json!({ "type": "object" })
+        );
     }
 }

@@ -37,7 +37,8 @@ pub async fn probe(config: ServerConfig, options: &Options) -> Result<Found, (Er
     let begun = Instant::now();
     let limit = server.config.start.unwrap_or(options.timing.start);
     let started = tokio::time::timeout(limit, start(&server, options)).await;
-    let started = started.unwrap_or_else(|_| Err(Error::Silent { after: limit, log: String::new() }));
+    let started =
+        started.unwrap_or_else(|_| Err(Error::Silent { after: limit, log: String::new() }));
     let (live, offer) = started.map_err(|err| (err, server.log_tail(2000)))?;
     let took = begun.elapsed();
     let begun = Instant::now();
@@ -50,7 +51,11 @@ pub async fn probe(config: ServerConfig, options: &Options) -> Result<Found, (Er
     live.end().await;
     let line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     Ok(Found {
-        tools: offer.tools.iter().map(|tool| (tool.name.clone(), line(&tool.description))).collect(),
+        tools: offer
+            .tools
+            .iter()
+            .map(|tool| (tool.name.clone(), line(&tool.description)))
+            .collect(),
         prompts: offer.prompts.len(),
         resources: offer.resources.len(),
         left_out: offer.left_out,

@@ -80,7 +80,7 @@ pub(crate) fn answer(session: &SessionServers, rest: &str) -> String {
     let (word, name) = rest.split_once(' ').unwrap_or((rest, ""));
     let named = servers.iter().find(|server| server.name() == name.trim());
     match (word, named) {
-        ("", _) => overview(session, &servers),
+        ("", _) => session.overview(),
         ("log", Some(server)) => {
             let log = server.log_tail(WHOLE_LOG);
             if log.is_empty() {
@@ -102,10 +102,12 @@ pub(crate) fn answer(session: &SessionServers, rest: &str) -> String {
     }
 }
 
-fn overview(session: &SessionServers, servers: &[Arc<Server>]) -> String {
+pub(crate) fn overview(session: &SessionServers, servers: &[Arc<Server>]) -> String {
     let mut text = String::new();
     if servers.is_empty() && session.problems().is_empty() {
-        text.push_str("This session has no MCP servers. The editor or `mcp` in purlin.json can name some.\n");
+        text.push_str(
+            "This session has no MCP servers. The editor or `mcp` in purlin.json can name some.\n",
+        );
     }
     for server in servers {
         let status = server.status();

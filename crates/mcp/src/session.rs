@@ -77,6 +77,12 @@ impl SessionServers {
         }
     }
 
+    /// Returns how the servers fare, as `/mcp` shows it.
+    #[must_use]
+    pub fn overview(&self) -> String {
+        report::overview(self, &self.servers())
+    }
+
     pub(crate) fn servers(&self) -> Vec<Arc<Server>> {
         let running = lock(&self.running);
         let leases = running.iter().flat_map(|running| &running.leases);

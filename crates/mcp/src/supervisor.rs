@@ -32,6 +32,8 @@ const MAX_FAILURES: u32 = 5;
 /// How long the program of a server that is not needed any more may take to end by itself.
 const GRACE: Grace =
     Grace { after_close: Duration::from_millis(500), after_term: Duration::from_millis(500) };
+/// How long we wait for the end of a program that seems to have ended, and for the rest of what it said.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How often a list is asked for that changes all the time.
 const RELIST: Duration = Duration::from_secs(1);
 
@@ -103,10 +105,14 @@ impl Live {
 pub(crate) async fn start(server: &Arc<Server>, options: &Options) -> Result<(Live, Offer), Error> {
     let timing = &options.timing;
     let starting = async {
-        let live = connect(server, options).await?;
-        let listed = offer::list(&live.peer, &live.announced).await;
-        let offer = listed.map_err(|err| service_error(server, &err))?;
-        Ok((live, offer))
+        let mut live = connect(server, options).await?;
+        match offer::list(&live.peer, &live.announced).await {
+            Ok(offer) => Ok((live, offer)),
+            Err(err) => {
+                let explained = explain(&mut live.program, server).await;
+                Err(explained.unwrap_or_else(|| service_error(server, &err)))
+            }
+        }
     };
     tokio::pin!(starting);
     let patience = server.config.start.unwrap_or(timing.start);
@@ -130,19 +136,24 @@ async fn connect(server: &Arc<Server>, options: &Options) -> Result<Live, Error>
         Reach::Http(remote) => {
             let client = client_for(&remote.url)?;
             let headers = headers(remote)?;
-            let config = transport::streamable_http_client::StreamableHttpClientTransportConfig::with_uri(
-                remote.url.as_str(),
-            )
-            .custom_headers(headers.into_iter().filter_map(|(name, value)| Some((name?, value))).collect())
-            .max_sse_event_size(crate::transport::MAX_MESSAGE);
+            let config =
+                transport::streamable_http_client::StreamableHttpClientTransportConfig::with_uri(
+                    remote.url.as_str(),
+                )
+                .custom_headers(
+                    headers.into_iter().filter_map(|(name, value)| Some((name?, value))).collect(),
+                )
+                .max_sse_event_size(crate::transport::MAX_MESSAGE);
             match options.login.manager(server.name(), &remote.url).await? {
                 Some(manager) => {
                     let client = transport::AuthClient::new(client, manager);
-                    let pipe = transport::StreamableHttpClientTransport::with_client(client, config);
+                    let pipe =
+                        transport::StreamableHttpClientTransport::with_client(client, config);
                     shake_hands(server, pipe, None).await
                 }
                 None => {
-                    let pipe = transport::StreamableHttpClientTransport::with_client(client, config);
+                    let pipe =
+                        transport::StreamableHttpClientTransport::with_client(client, config);
                     shake_hands(server, pipe, None).await
                 }
             }
@@ -182,7 +193,7 @@ struct Program {
     /// Held here too, so that the program's input can be closed while the connection still has it.
     input: Arc<tokio::sync::Mutex<Option<process::ChildStdin>>>,
     is_garbage: Arc<AtomicBool>,
-    _reader: JoinSet<()>,
+    reader: JoinSet<()>,
 }
 
 async fn connect_program(
@@ -216,7 +227,7 @@ async fn connect_program(
     });
     let is_garbage = Arc::new(AtomicBool::new(false));
     let (pipe, input) = Stdio::new(input, output, Arc::clone(&is_garbage));
-    shake_hands(server, pipe, Some(Program { child, input, is_garbage, _reader: reader })).await
+    shake_hands(server, pipe, Some(Program { child, input, is_garbage, reader })).await
 }
 
 /// What is started: the arguments as they are given, and an environment with nothing in it but what was declared.
@@ -243,12 +254,8 @@ where
     let service = match handler.serve(pipe).await {
         Ok(service) => service,
         Err(err) => {
-            if let Some(program) = &mut program
-                && let Some(error) = program.explain(server).await
-            {
-                return Err(error);
-            }
-            return Err(initialize_error(server, &err));
+            let explained = explain(&mut program, server).await;
+            return Err(explained.unwrap_or_else(|| initialize_error(server, &err)));
         }
     };
     let info = service.peer().peer_info();
@@ -256,14 +263,31 @@ where
     Ok(Live { peer: service.peer().clone(), service, program, announced })
 }
 
+/// Says how the program ended, if there is one and it did.
+async fn explain(program: &mut Option<Program>, server: &Server) -> Option<Error> {
+    let program = program.as_mut()?;
+    if program.is_garbage.load(Ordering::Relaxed) {
+        return Some(Error::Garbage);
+    }
+    let status = timeout(LAST_WORDS, program.child.wait()).await.ok()?.ok()?;
+    Some(program.ended(server, status).await)
+}
+
 impl Program {
-    /// Says how the program ended, if it did.
-    async fn explain(&mut self, server: &Server) -> Option<Error> {
-        if self.is_garbage.load(Ordering::Relaxed) {
-            return Some(Error::Garbage);
+    /// Says how the program ended, once all it said has been read.
+    async fn ended(&mut self, server: &Server, status: std::process::ExitStatus) -> Error {
+        if timeout(LAST_WORDS, self.reader.join_next()).await.is_err() {
+            tracing::debug!(
+                server = server.name(),
+                "somebody still holds the stderr of a program that ended"
+            );
         }
-        let status = timeout(Duration::from_millis(200), self.child.wait()).await.ok()?.ok()?;
-        Some(ended(server, status))
+        let how = match (status.code(), process::end::signal_name(status)) {
+            (Some(code), _) => format!("code {code}"),
+            (None, Some(signal)) => signal,
+            (None, None) => "no code".to_owned(),
+        };
+        Error::Ended { how, log: server.last_words() }
     }
 
     /// Ends the program: closes its input, asks it, kills it.
@@ -275,15 +299,6 @@ impl Program {
             tracing::warn!("the end of an MCP server could not be awaited: {err}");
         }
     }
-}
-
-fn ended(server: &Server, status: std::process::ExitStatus) -> Error {
-    let how = match (status.code(), process::end::signal_name(status)) {
-        (Some(code), _) => format!("code {code}"),
-        (None, Some(signal)) => signal,
-        (None, None) => "no code".to_owned(),
-    };
-    Error::Ended { how, log: server.last_words() }
 }
 
 /// Watches a server that works. Returns why it does not any more; `None` if nobody needs it.
@@ -298,17 +313,8 @@ async fn watch(server: &Arc<Server>, live: Live, timing: &Timing) -> Option<Erro
             biased;
             () = server.stop.cancelled() => break None,
             () = server.hung.notified() => break Some(Error::Hung),
-            status = exit_of(&mut program) => break Some(match status {
-                Ok(status) => ended(server, status),
-                Err(err) => Error::Start(chain(&err)),
-            }),
-            _ = &mut closed => {
-                let explained = match &mut program {
-                    Some(program) => program.explain(server).await,
-                    None => None,
-                };
-                break Some(explained.unwrap_or_else(|| Error::Unreachable("the connection broke".to_owned())));
-            }
+            () = exit_of(&mut program) => break Some(broken(&mut program, server).await),
+            _ = &mut closed => break Some(broken(&mut program, server).await),
             () = server.relist.notified(), if listing.is_none() => {
                 let (peer, announced, pause) = (&peer, &announced, RELIST.min(timing.start));
                 listing = Some(Box::pin(async move {
@@ -346,13 +352,17 @@ async fn listed(
     }
 }
 
-async fn exit_of(
-    program: &mut Option<Program>,
-) -> Result<std::process::ExitStatus, process::Error> {
+/// Waits for the end of the program; how it ended can be asked again.
+async fn exit_of(program: &mut Option<Program>) {
     match program {
-        Some(program) => program.child.wait().await,
+        Some(program) => drop(program.child.wait().await),
         None => std::future::pending().await,
     }
+}
+
+async fn broken(program: &mut Option<Program>, server: &Server) -> Error {
+    let explained = explain(program, server).await;
+    explained.unwrap_or_else(|| Error::Unreachable("the connection broke".to_owned()))
 }
 
 fn initialize_error(server: &Server, err: &ClientInitializeError) -> Error {
@@ -366,7 +376,9 @@ fn initialize_error(server: &Server, err: &ClientInitializeError) -> Error {
         ClientInitializeError::ConnectionClosed(_) => {
             Error::Unreachable("it closed the connection".to_owned())
         }
-        ClientInitializeError::TransportError { error, .. } => Error::Unreachable(chain(&*error.error)),
+        ClientInitializeError::TransportError { error, .. } => {
+            Error::Unreachable(chain(&*error.error))
+        }
         other => Error::Refused(clean_line(&other.to_string(), 300)),
     }
 }
@@ -376,9 +388,10 @@ pub(crate) fn service_error(server: &Server, err: &ServiceError) -> Error {
     match err {
         ServiceError::McpError(error) => Error::Refused(clean_line(&error.message, 300)),
         ServiceError::TransportSend(error) => Error::Unreachable(chain(&*error.error)),
-        ServiceError::TransportClosed => {
-            server.status().error.unwrap_or_else(|| Error::Unreachable("the connection broke".to_owned()))
-        }
+        ServiceError::TransportClosed => server
+            .status()
+            .error
+            .unwrap_or_else(|| Error::Unreachable("the connection broke".to_owned())),
         other => Error::Refused(clean_line(&other.to_string(), 300)),
     }
 }

@@ -160,7 +160,9 @@ impl McpTool {
     fn unavailable(&self) -> ToolError {
         let status = self.server.status();
         let next = match status.phase {
-            Phase::Starting | Phase::Late => "it is still starting; try again in a moment".to_owned(),
+            Phase::Starting | Phase::Late => {
+                "it is still starting; try again in a moment".to_owned()
+            }
             Phase::Waiting(wait) => format!("it is started again in {} s", wait.as_secs().max(1)),
             Phase::Failed => format!("`/mcp restart {}` tries it once more", self.server.name()),
             Phase::Ready | Phase::Stopped => "it was just stopped".to_owned(),
@@ -270,9 +272,11 @@ pub(crate) fn block_in(block: ContentBlock) -> (String, Block) {
 /// Reads the contents of a resource.
 pub(crate) fn resource_in(contents: ResourceContents) -> Block {
     match contents {
-        ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
-            Block::Resource { uri, mime: mime_type, contents: Contents::Text(clean(&text, MAX_TEXT)) }
-        }
+        ResourceContents::TextResourceContents { uri, mime_type, text, .. } => Block::Resource {
+            uri,
+            mime: mime_type,
+            contents: Contents::Text(clean(&text, MAX_TEXT)),
+        },
         ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
             Block::Resource { uri, mime: mime_type, contents: Contents::Blob(blob) }
         }

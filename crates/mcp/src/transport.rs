@@ -3,15 +3,38 @@
 pub(crate) mod sse;
 pub(crate) mod stdio;
 
+use std::collections::HashSet;
+
 use rmcp::ErrorData;
 use rmcp::model::{ErrorCode, JsonRpcMessage, NumberOrString};
-use rmcp::service::{RoleClient, RxJsonRpcMessage};
+use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use serde_json::Value;
 
 type Received = RxJsonRpcMessage<RoleClient>;
 
 /// How long one message of a server may be.
 pub(crate) const MAX_MESSAGE: usize = 10 * 1024 * 1024;
+
+/// The calls of ours that wait for a reply. A server may answer what was never asked, or twice.
+#[derive(Debug, Default)]
+struct OpenCalls(HashSet<NumberOrString>);
+
+impl OpenCalls {
+    fn note_sent(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
+        if let JsonRpcMessage::Request(request) = message {
+            self.0.insert(request.id.clone());
+        }
+    }
+
+    /// Tells whether somebody waits for what came; replies that nobody waits for are passed over.
+    fn is_wanted(&mut self, message: &Received) -> bool {
+        match message {
+            JsonRpcMessage::Response(reply) => self.0.remove(&reply.id),
+            JsonRpcMessage::Error(reply) => reply.id.as_ref().is_some_and(|id| self.0.remove(id)),
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => true,
+        }
+    }
+}
 
 /// Reads a message. A reply that does not fit becomes an error for whoever waits for it; the rest is `None`.
 fn read(text: &[u8]) -> Option<Received> {
@@ -46,7 +69,10 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(id(r#"{"jsonrpc":"2.0","id":7}"#), Some(NumberOrString::Number(7)));
-        assert_eq!(id(r#"{"jsonrpc":"2.0","id":"a","error":1}"#), Some(NumberOrString::String("a".into())));
+        assert_eq!(
+            id(r#"{"jsonrpc":"2.0","id":"a","error":1}"#),
+            Some(NumberOrString::String("a".into()))
+        );
         assert!(read(b"npm warn deprecated").is_none());
         assert!(read(br#"{"level":"info","id":1}"#).is_none());
     }

@@ -132,9 +132,8 @@ fn save(file: &Path, keys: &BTreeMap<String, ApiKey>) -> anyhow::Result<()> {
     // What is no key stays as it is: log-ins to MCP servers are kept here, too.
     entries.retain(|_, entry| entry.get("key").is_none());
     let keys = keys.iter();
-    entries.extend(
-        keys.map(|(id, key)| (id.clone(), json!({ "type": "api", "key": key.reveal() }))),
-    );
+    entries
+        .extend(keys.map(|(id, key)| (id.clone(), json!({ "type": "api", "key": key.reveal() }))));
     save_entries(file, entries)
 }
 

@@ -166,14 +166,20 @@ mod tests {
         assert_eq!(servers.off, BTreeSet::from(["asleep".to_owned()]));
         assert_eq!(
             problems,
-            ["`mcp.bad` (`bad`) has neither a `command` nor a `url`", "`mcp.worse` must be an object"]
+            [
+                "`mcp.bad` (`bad`) has neither a `command` nor a `url`",
+                "`mcp.worse` must be an object"
+            ]
         );
         assert_eq!(servers.servers[0].start, Some(std::time::Duration::from_millis(900)));
         assert!(servers.servers[2].is_shared);
         let Reach::Command(command) = &servers.servers[1].reach else {
             panic!("a local server is a command");
         };
-        assert_eq!((command.program.as_str(), &command.args[..]), ("node", &["a.js".to_owned()][..]));
+        assert_eq!(
+            (command.program.as_str(), &command.args[..]),
+            ("node", &["a.js".to_owned()][..])
+        );
         assert_eq!(command.cwd, Some(PathBuf::from("/w")));
     }
 }

@@ -8,7 +8,7 @@ use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use wire::sse::SseDecoder;
 
-use super::MAX_MESSAGE;
+use super::{MAX_MESSAGE, OpenCalls};
 use crate::error::Error;
 use crate::http::chain;
 
@@ -20,6 +20,7 @@ pub(crate) struct Sse {
     events: SseDecoder,
     /// Where messages go, as the server said in its first event.
     endpoint: Arc<Url>,
+    calls: OpenCalls,
 }
 
 /// What can go wrong with one message.
@@ -58,7 +59,14 @@ impl Sse {
             // Our headers, and with them our keys, would go along.
             return Err(Error::Refused("it sends us on to another place".to_owned()));
         }
-        Ok(Sse { client, headers, stream, events, endpoint: Arc::new(endpoint) })
+        Ok(Sse {
+            client,
+            headers,
+            stream,
+            events,
+            endpoint: Arc::new(endpoint),
+            calls: OpenCalls::default(),
+        })
     }
 }
 
@@ -81,6 +89,7 @@ impl Transport<RoleClient> for Sse {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), SendError>> + Send + 'static {
+        self.calls.note_sent(&message);
         let request = self.client.post((*self.endpoint).clone()).headers(self.headers.clone());
         async move {
             let body = serde_json::to_vec(&message).map_err(|err| SendError(err.to_string()))?;
@@ -96,7 +105,9 @@ impl Transport<RoleClient> for Sse {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             while let Some(data) = next_event(&mut self.events, "message") {
-                if let Some(message) = super::read(data.as_bytes()) {
+                if let Some(message) = super::read(data.as_bytes())
+                    && self.calls.is_wanted(&message)
+                {
                     return Some(message);
                 }
             }

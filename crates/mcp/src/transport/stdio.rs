@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Mutex;
 use wire::line::{Line, LineDecoder, SizeLimits};
 
-use super::MAX_MESSAGE;
+use super::{MAX_MESSAGE, OpenCalls};
 
 /// How many lines of a program may be no messages before it is given up.
 const MAX_GARBAGE: usize = 100;
@@ -25,6 +25,7 @@ pub(crate) struct Stdio {
     output: ChildStdout,
     lines: LineDecoder,
     chunk: Vec<u8>,
+    calls: OpenCalls,
     garbage: usize,
     is_garbage: Arc<AtomicBool>,
 }
@@ -51,6 +52,7 @@ impl Stdio {
             output,
             lines: LineDecoder::new(limits),
             chunk: vec![0; CHUNK],
+            calls: OpenCalls::default(),
             garbage: 0,
             is_garbage,
         };
@@ -64,13 +66,16 @@ impl Stdio {
                 Line::Whole(line) => super::read(line),
                 Line::TooLong(line) => {
                     let id = line.peek.id().and_then(|id| i64::try_from(id.as_number()?).ok());
-                    id.map(|id| super::broken_reply(NumberOrString::Number(id), "its answer is too long"))
+                    id.map(|id| {
+                        super::broken_reply(NumberOrString::Number(id), "its answer is too long")
+                    })
                 }
             };
-            if message.is_some() {
-                return message;
+            match message {
+                Some(message) if self.calls.is_wanted(&message) => return Some(message),
+                Some(_) => {}
+                None => self.garbage += 1,
             }
-            self.garbage += 1;
         }
         None
     }
@@ -84,6 +89,7 @@ impl Transport<RoleClient> for Stdio {
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let input = Arc::clone(&self.input);
+        self.calls.note_sent(&message);
         async move {
             let mut line = serde_json::to_vec(&message)?;
             line.push(b'\n');

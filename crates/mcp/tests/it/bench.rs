@@ -1,0 +1,268 @@
+//! A session with a scripted model and servers, in this process.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::Event;
+use engine::hub::{Attached, Hub, HubCommand, HubOptions, Start};
+use engine::ports::{AnyTool, Tools};
+use engine::reply::Reply;
+use engine::script::{NoJournal, ScriptedModel, SystemClock};
+use engine::session::{Command as Ask, ModelChoice, SessionHandle};
+use engine::words::{Block, ModelId, Prompt, StopReason, ToolContent, ToolStatus};
+use mcp::oauth::{Login, Vault};
+use mcp::{Command, Host, Options, ServerConfig, SessionServers, Timing};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::editor::Noting;
+
+/// How long anything may take before a test gives up.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Nobody is logged in anywhere.
+pub(crate) struct NoVault;
+
+impl Vault for NoVault {
+    fn load(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn save(&self, _: &str, _: Option<&str>) -> Result<(), String> {
+        Err("nothing is kept here".to_owned())
+    }
+}
+
+/// Times that a test can wait for.
+pub(crate) fn quick() -> Timing {
+    Timing {
+        start: Duration::from_secs(20),
+        start_most: Duration::from_secs(20),
+        call: Duration::from_secs(20),
+        call_most: Duration::from_secs(40),
+        first_wait: Duration::from_millis(20),
+        longest_wait: Duration::from_millis(100),
+        steady: Duration::from_secs(60),
+    }
+}
+
+pub(crate) fn host(timing: Timing) -> Arc<Host> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Host::new(Options {
+        timing,
+        environment: vec![("PATH".into(), path)],
+        folder: std::env::temp_dir(),
+        login: Login::new(Arc::new(NoVault)),
+    })
+}
+
+/// A server of ours with a fault, or with none.
+pub(crate) fn faulty(name: &str, words: &[&str]) -> ServerConfig {
+    let mut at = std::env::current_exe().unwrap();
+    at.pop();
+    at.pop();
+    let program = at.join("examples/faulty_server");
+    assert!(program.exists(), "{} is built with the tests", program.display());
+    program_at(name, &program.to_string_lossy(), words)
+}
+
+pub(crate) fn program_at(name: &str, program: &str, words: &[&str]) -> ServerConfig {
+    let args = words.iter().map(|word| (*word).to_owned()).collect();
+    let command = Command { program: program.to_owned(), args, env: Vec::new(), cwd: None };
+    ServerConfig::command(name, command).unwrap()
+}
+
+/// A session at work.
+pub(crate) struct Bench {
+    pub(crate) editor: Arc<Noting>,
+    pub(crate) tools: Arc<SessionServers>,
+    pub(crate) host: Arc<Host>,
+    handle: Option<SessionHandle>,
+    _tasks: JoinSet<()>,
+}
+
+/// What came of one prompt.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    pub(crate) stop: Option<StopReason>,
+    /// What the model or a command said.
+    pub(crate) said: String,
+    pub(crate) thought: String,
+    /// How each call ended, and what it showed.
+    pub(crate) calls: Vec<(ToolStatus, String)>,
+    pub(crate) shown: Vec<ToolContent>,
+}
+
+impl Bench {
+    /// Opens a session whose model plays `script` and which has these servers.
+    pub(crate) async fn open(script: &str, servers: Vec<ServerConfig>) -> Bench {
+        Bench::with(script, servers, quick(), Noting::default()).await
+    }
+
+    pub(crate) async fn with(
+        script: &str,
+        servers: Vec<ServerConfig>,
+        timing: Timing,
+        editor: Noting,
+    ) -> Bench {
+        Bench::on(&host(timing), script, servers, editor).await
+    }
+
+    pub(crate) async fn on(
+        host: &Arc<Host>,
+        script: &str,
+        servers: Vec<ServerConfig>,
+        editor: Noting,
+    ) -> Bench {
+        let model = ModelChoice {
+            id: ModelId::new("script/test"),
+            name: "Test".to_owned(),
+            context_size: 1000,
+            price: None,
+            can_think: false,
+            model: Arc::new(ScriptedModel::parse(script).unwrap()),
+        };
+        let (hub, hub_handle) = Hub::new(HubOptions {
+            models: vec![model].into(),
+            find_models: None,
+            journal: Arc::new(NoJournal),
+            clock: Arc::new(SystemClock),
+            max_requests_per_turn: 100,
+            no_progress: DEADLINE,
+            max_sessions: 10,
+            idle_pause: Duration::ZERO,
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(hub.run());
+        let own: Arc<[Arc<dyn AnyTool>]> = Arc::new([]);
+        let problems = Vec::new();
+        let folder = std::env::temp_dir().canonicalize().unwrap();
+        let tools = Arc::new(SessionServers::new(
+            host,
+            Arc::new(own),
+            servers,
+            problems,
+            vec![folder.clone()],
+        ));
+        let editor = Arc::new(editor);
+        let attached = Attached {
+            editor: Arc::clone(&editor) as _,
+            tools: Arc::clone(&tools) as Arc<dyn Tools>,
+        };
+        let (sender, opened) = oneshot::channel();
+        hub_handle.send(HubCommand::Open {
+            start: Start::New { cwd: folder },
+            attach: Box::new(move |_, _| attached),
+            reply: Reply::new(move |opened| drop(sender.send(opened))),
+        });
+        let handle = opened.await.unwrap().unwrap().handle;
+        handle.send(Ask::Announce).unwrap();
+        Bench { editor, tools, host: Arc::clone(host), handle: Some(handle), _tasks: tasks }
+    }
+
+    /// Waits until all servers are ready.
+    pub(crate) async fn ready(self) -> Bench {
+        self.until("every server is ready", |bench| {
+            let state = bench.state();
+            state.contains(": ready") && !state.contains("starting") && !state.contains("failed")
+        })
+        .await;
+        self
+    }
+
+    /// What `/mcp` says now.
+    pub(crate) fn state(&self) -> String {
+        self.tools.overview()
+    }
+
+    /// Waits until something holds. It can only be looked for again and again: servers are other processes.
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Bench) -> bool) {
+        let end = tokio::time::Instant::now() + DEADLINE;
+        while !holds(self) {
+            assert!(tokio::time::Instant::now() < end, "not in time: {what}\n{}", self.state());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until the user was told this.
+    pub(crate) async fn told(&self, text: &str) -> String {
+        let find = |bench: &Bench| bench.notices().into_iter().find(|notice| notice.contains(text));
+        self.until(text, |bench| find(bench).is_some()).await;
+        find(self).unwrap()
+    }
+
+    pub(crate) fn notices(&self) -> Vec<String> {
+        let events = self.editor.events.lock().unwrap();
+        let text = |event: &Event| match event {
+            Event::Notice { title, description, .. } => {
+                Some(format!("{title}: {}", description.clone().unwrap_or_default()))
+            }
+            _ => None,
+        };
+        events.iter().filter_map(text).collect()
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.tools.now().iter().map(|tool| tool.spec().name.clone()).collect()
+    }
+
+    /// Sends a prompt and waits for the end of the turn.
+    pub(crate) async fn prompt(&self, text: &str) -> Turn {
+        self.send(text, CancellationToken::new()).await
+    }
+
+    pub(crate) async fn send(&self, text: &str, cancel: CancellationToken) -> Turn {
+        self.editor.events.lock().unwrap().clear();
+        let prompt = Prompt { blocks: vec![Block::Text(text.to_owned())] };
+        let (sender, ended) = oneshot::channel();
+        let reply = Reply::new(move |stop| drop(sender.send(stop)));
+        self.handle.as_ref().unwrap().send(Ask::Prompt { prompt, cancel, reply }).unwrap();
+        let stop = tokio::time::timeout(DEADLINE, ended).await.expect("the turn takes too long");
+        let mut turn = Turn { stop: stop.unwrap().ok(), ..Turn::default() };
+        for event in self.editor.events.lock().unwrap().iter() {
+            match event {
+                Event::Text { text, .. } => turn.said.push_str(text),
+                Event::Thought { text, .. } => turn.thought.push_str(text),
+                Event::ToolUpdate(_, update) => {
+                    let content = update.content.clone().unwrap_or_default();
+                    let texts: Vec<String> = content.iter().filter_map(text_of).collect();
+                    if let Some(status @ (ToolStatus::Completed | ToolStatus::Failed)) =
+                        update.status
+                    {
+                        turn.calls.push((status, texts.join("\n")));
+                    }
+                    turn.shown.extend(content);
+                }
+                _ => {}
+            }
+        }
+        turn
+    }
+
+    /// Closes the session.
+    pub(crate) fn close(&mut self) {
+        self.handle = None;
+        self.tools.rest();
+    }
+}
+
+fn text_of(content: &ToolContent) -> Option<String> {
+    match content {
+        ToolContent::Block(Block::Text(text)) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// Tells whether a process with this word among its arguments lives.
+pub(crate) fn lives(word: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let at: PathBuf = entry.ok()?.path();
+        at.file_name()?.to_str()?.parse::<u32>().ok()?;
+        std::fs::read(at.join("cmdline")).ok()
+    });
+    let mut processes =
+        processes.filter(|line| line.split(|byte| *byte == 0).any(|arg| arg == word.as_bytes()));
+    processes.next().is_some()
+}

@@ -1,0 +1,288 @@
+//! Servers that fail in every way: M01 to M20 of the list of faults. The session goes on, and the user is told.
+
+use std::time::Duration;
+
+use engine::permission::Answer;
+use engine::words::ToolStatus;
+use mcp::Timing;
+
+use crate::bench::{Bench, faulty, lives, program_at, quick};
+use crate::editor::Noting;
+
+const ECHO: &str = "model tool bad_echo {\"text\":\"hi\"}\nmodel text \"\"\nmodel loop";
+
+async fn with_timing(timing: Timing, words: &[&str]) -> Bench {
+    Bench::with(ECHO, vec![faulty("bad", words)], timing, Noting::default()).await
+}
+
+// R: M2 (M01)
+#[tokio::test]
+async fn m01_a_missing_program_is_told_and_not_tried_again() {
+    let servers = vec![program_at("bad", "no-such-program", &[]), faulty("good", &[])];
+    let bench = Bench::open("model tool good_echo {\"text\":\"hi\"}", servers).await;
+    let told = bench.told("`bad` is not available (-31601)").await;
+    assert!(told.contains("there is no program `no-such-program`; install it"), "{told}");
+    bench
+        .until("the other is ready", |bench| bench.names().contains(&"good_echo".to_owned()))
+        .await;
+    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "hi".to_owned())]);
+}
+
+// R: M2 (M02)
+#[tokio::test]
+async fn m02_a_program_that_exits_at_once_is_told_with_its_last_words() {
+    let bench = with_timing(quick(), &["exit"]).await;
+    let told = bench.told("`bad` failed (-31600)").await;
+    assert!(told.contains("code 3; its last words: no configuration was found"), "{told}");
+}
+
+// R: M2, S12 (M03)
+#[tokio::test]
+async fn m03_a_silent_server_is_late_and_then_given_up() {
+    let timing = Timing {
+        start: Duration::from_millis(100),
+        start_most: Duration::from_millis(100),
+        ..quick()
+    };
+    let bench = with_timing(timing, &["silent", "m03-test"]).await;
+    bench.told("`bad` is late (-31601)").await;
+    let turn = bench.prompt("go").await;
+    assert!(turn.calls[0].1.contains("there is no tool `bad_echo`"), "{turn:?}");
+    bench.told("`bad` is not available (-31601)").await;
+    bench.until("it is killed", |_| !lives("m03-test")).await;
+}
+
+// R: M2, S12 (M04)
+#[tokio::test]
+async fn m04_a_late_server_joins() {
+    let timing = Timing { start: Duration::from_millis(100), ..quick() };
+    let bench = with_timing(timing, &["late", "600"]).await;
+    bench.told("`bad` is late").await;
+    assert!(bench.names().is_empty());
+    let told = bench.told("`bad` is ready").await;
+    assert!(told.contains("10 tools"), "{told}");
+    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "hi".to_owned())]);
+}
+
+// R: M2, T4 (M05)
+#[tokio::test]
+async fn m05_a_crash_in_a_call_fails_the_call_and_the_server_is_started_again() {
+    let bench = with_timing(quick(), &["crash_call"]).await.ready().await;
+    let turn = bench.prompt("go").await;
+    let (status, text) = &turn.calls[0];
+    assert_eq!(*status, ToolStatus::Failed);
+    assert!(text.contains("the MCP server `bad` failed (-31600)"), "{text}");
+    bench.told("`bad` is ready").await;
+}
+
+// R: M2 (M06)
+#[tokio::test]
+async fn m06_a_crash_loop_ends_after_five_tries() {
+    let bench = with_timing(quick(), &["exit_later"]).await;
+    let told = bench.told("`bad` is not available (-31601)").await;
+    assert!(told.contains("code 4"), "{told}");
+    assert!(bench.state().contains("`bad` (program): failed\n"), "{}", bench.state());
+    // Tried again by hand, it fails again and is given up again.
+    assert!(bench.prompt("/mcp restart bad").await.said.contains("is started again"));
+    bench
+        .until("it is given up again", |bench| bench.state().contains("`bad` (program): failed\n"))
+        .await;
+}
+
+// R: M2, T4 (M07)
+#[tokio::test]
+async fn m07_a_server_that_hangs_in_calls_is_killed_after_two() {
+    let timing = Timing { call: Duration::from_millis(100), ..quick() };
+    let bench = with_timing(timing, &["hang_call", "m07-test"]).await.ready().await;
+    let turn = bench.prompt("go").await;
+    assert!(turn.calls[0].1.contains("did not answer within 0 s (-31600)"), "{turn:?}");
+    assert!(bench.state().contains(": ready"), "one hang is forgiven: {}", bench.state());
+    bench.prompt("go").await;
+    let told = bench.told("`bad` failed (-31600)").await;
+    assert!(told.contains("did not answer two calls in a row"), "{told}");
+}
+
+// R: M2 (M07)
+#[tokio::test]
+async fn m07_progress_keeps_a_long_call_alive() {
+    let timing = Timing { call: Duration::from_millis(600), ..quick() };
+    let script = r#"model tool bad_slow {"steps":6,"pause":200}"#;
+    let bench = Bench::with(script, vec![faulty("bad", &[])], timing, Noting::default()).await;
+    let bench = bench.ready().await;
+    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "done".to_owned())]);
+}
+
+// R: M2 (M08)
+#[tokio::test]
+async fn m08_garbage_on_stdout_is_passed_over_and_a_flood_of_it_ends_the_server() {
+    let bench = with_timing(quick(), &["garbage"]).await.ready().await;
+    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "hi".to_owned())]);
+    let bench = with_timing(quick(), &["flood"]).await;
+    let told = bench.told("`bad` failed").await;
+    assert!(told.contains("writes on stdout what is not a message"), "{told}");
+}
+
+// R: M2 (M09)
+#[tokio::test]
+async fn m09_an_endless_line_fails_its_call_alone_and_takes_little_memory() {
+    let bench = with_timing(quick(), &["long_line"]).await.ready().await;
+    let before = memory();
+    let turn = bench.prompt("go").await;
+    let grown = memory().saturating_sub(before);
+    assert!(turn.calls[0].1.contains("its answer is too long"), "{turn:?}");
+    assert!(grown < 40 * 1024 * 1024, "grown by {grown} bytes for a line of 100 MiB");
+    assert!(bench.state().contains(": ready"), "{}", bench.state());
+}
+
+/// The most memory this process ever held.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+// R: M2 (M10)
+#[tokio::test]
+async fn m10_answers_to_nothing_and_second_answers_are_passed_over() {
+    let bench = with_timing(quick(), &["odd_ids"]).await.ready().await;
+    for _ in 0..2 {
+        let turn = bench.prompt("go").await;
+        assert_eq!(turn.calls, [(ToolStatus::Completed, "the first answer".to_owned())]);
+    }
+    let bench = with_timing(quick(), &["broken_reply"]).await.ready().await;
+    let turn = bench.prompt("go").await;
+    assert!(turn.calls[0].1.contains("its answer does not fit the protocol"), "{turn:?}");
+}
+
+// R: M3 (M11)
+#[tokio::test]
+async fn m11_of_ten_thousand_tools_a_hundred_and_some_are_listed() {
+    let bench = with_timing(quick(), &["many_tools"]).await.ready().await;
+    assert_eq!(bench.names().len(), 128);
+    assert!(bench.state().contains("9872 more are left out"), "{}", bench.state().len());
+}
+
+// R: M3 (M12)
+#[tokio::test]
+async fn m12_a_schema_that_refers_to_itself_does_no_harm() {
+    use engine::ports::Tools;
+    let bench = with_timing(quick(), &["recursive"]).await.ready().await;
+    let tools = bench.tools.now();
+    assert_eq!(tools[0].spec().schema["properties"]["child"]["$ref"], "#");
+}
+
+// R: M3 (M13)
+#[tokio::test]
+async fn m13_a_changed_description_asks_again() {
+    let editor = Noting { answer: Some(Answer::AllowAlways).into(), ..Noting::default() };
+    let timing = Timing { start: Duration::from_secs(1), ..quick() };
+    let bench =
+        Bench::with(ECHO, vec![faulty("bad", &["changing"])], timing, editor).await.ready().await;
+    for version in 1..=3 {
+        bench
+            .until("the list is read again", |bench| {
+                use engine::ports::Tools;
+                let tools = bench.tools.now();
+                tools[0].spec().description == format!("Says it back, version {version}")
+            })
+            .await;
+        bench.prompt("go").await;
+        assert_eq!(bench.editor.asked.lock().unwrap().len(), version);
+    }
+}
+
+// R: M3
+#[tokio::test]
+async fn what_hides_in_a_description_reaches_neither_model_nor_user() {
+    use engine::ports::Tools;
+    let bench = with_timing(quick(), &["hidden"]).await.ready().await;
+    assert_eq!(bench.tools.now()[0].spec().description, "Says it back[2J");
+}
+
+// R: M2 (M14)
+#[tokio::test]
+async fn m14_a_flood_on_stderr_is_kept_to_its_end() {
+    let before = memory();
+    let bench = with_timing(quick(), &["noisy"]).await.ready().await;
+    let grown = memory().saturating_sub(before);
+    assert!(grown < 20 * 1024 * 1024, "grown by {grown} bytes for 100 MiB of log");
+    bench
+        .until("the end of it is there", |bench| bench.state().contains("the end of the noise"))
+        .await;
+    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "hi".to_owned())]);
+}
+
+// R: M2 (M15)
+#[tokio::test]
+async fn m15_a_server_that_ignores_every_request_to_end_is_killed() {
+    let faulty_server = faulty("bad", &[]);
+    let mcp::Reach::Command(command) = faulty_server.reach else {
+        panic!("a program");
+    };
+    let script = format!("trap '' TERM INT HUP; exec {} deaf m15-test", command.program);
+    let mut bench =
+        Bench::open("", vec![program_at("bad", "sh", &["-c", &script])]).await.ready().await;
+    assert!(lives("m15-test"));
+    bench.close();
+    bench.host.end().await;
+    bench.until("it is killed", |_| !lives("m15-test")).await;
+}
+
+// R: M2 (M18)
+#[tokio::test]
+async fn m18_requests_of_a_server_are_answered_or_refused_properly() {
+    let bench = Bench::open("model tool bad_answers {}", vec![faulty("bad", &["asks"])])
+        .await
+        .ready()
+        .await;
+    let (_, text) = &bench.prompt("go").await.calls[0];
+    let answers: Vec<serde_json::Value> = serde_json::from_str(text).unwrap();
+    let answer = |id: &str| answers.iter().find(|answer| answer["id"] == id).unwrap().clone();
+    assert_eq!(answer("q1")["error"]["code"], -32601);
+    assert_eq!(answer("q2")["error"]["code"], -32601);
+    let folder = std::env::temp_dir().canonicalize().unwrap();
+    assert_eq!(answer("q3")["result"]["roots"][0]["uri"], format!("file://{}", folder.display()));
+    assert_eq!(answer("q4")["result"], serde_json::json!({}));
+}
+
+// R: M2 (M19)
+#[tokio::test]
+async fn m19_a_server_that_stops_reading_costs_its_calls_and_nothing_else() {
+    let timing = Timing { call: Duration::from_millis(300), ..quick() };
+    // Far more than a pipe holds.
+    let big = "x".repeat(1024 * 1024);
+    let script = format!("model tool bad_echo {{\"text\":\"{big}\"}}\nmodel text \"\"\nmodel loop");
+    let servers = vec![faulty("bad", &["stops_reading", "m19-test"])];
+    let bench = Bench::with(&script, servers, timing, Noting::default()).await.ready().await;
+    for _ in 0..2 {
+        let turn = bench.prompt("go").await;
+        assert_eq!(turn.calls[0].0, ToolStatus::Failed);
+    }
+    bench.told("`bad` failed (-31600)").await;
+}
+
+// R: M3 (M20)
+#[tokio::test]
+async fn m20_tools_of_two_servers_with_one_name_are_told_apart() {
+    let servers = vec![faulty("a", &[]), faulty("b", &[]), faulty("a", &["exit"])];
+    let script = "model tool a_arguments {}\nmodel tool b_arguments {}";
+    let bench = Bench::open(script, servers).await.ready().await;
+    bench.until("both are there", |bench| bench.names().len() == 20).await;
+    assert_eq!(bench.prompt("go").await.calls.len(), 2);
+}
+
+// R: M2
+#[tokio::test]
+async fn a_client_without_notices_is_told_in_the_next_turn() {
+    let editor = Noting { shows_no_notices: true, ..Noting::default() };
+    let bench = Bench::with(
+        "model text \"\"",
+        vec![program_at("bad", "no-such-program", &[])],
+        quick(),
+        editor,
+    )
+    .await;
+    bench.until("it is given up", |bench| bench.state().contains("failed")).await;
+    let turn = bench.prompt("go").await;
+    assert!(turn.thought.contains("The MCP server `bad` is not available (-31601)"), "{turn:?}");
+}

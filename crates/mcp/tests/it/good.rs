@@ -1,0 +1,232 @@
+//! What a session gets from servers that work.
+
+use engine::Event;
+use engine::permission::Answer;
+use engine::words::{Block, Media, StopReason, ToolContent, ToolStatus};
+use tokio_util::sync::CancellationToken;
+
+use crate::bench::{Bench, faulty, host, lives, quick};
+use crate::editor::Noting;
+
+/// Plays one call of a tool and returns how it ended and what it showed.
+async fn call(tool: &str, input: &str) -> (ToolStatus, String) {
+    let script = format!("model tool {tool} {input}");
+    let bench = Bench::open(&script, vec![faulty("good", &[])]).await.ready().await;
+    bench.prompt("go").await.calls.remove(0)
+}
+
+// R: M1, M3
+#[tokio::test]
+async fn a_tool_of_a_server_is_called_and_its_result_comes_back() {
+    let (status, text) = call("good_echo", r#"{"text":"hello"}"#).await;
+    assert_eq!((status, text.as_str()), (ToolStatus::Completed, "hello"));
+    let (status, text) = call("good_fail", "{}").await;
+    assert_eq!((status, text.as_str()), (ToolStatus::Failed, "it went wrong"));
+    let (status, text) = call("good_numbers", "{}").await;
+    assert_eq!((status, text.as_str()), (ToolStatus::Completed, r#"{"n":7}"#));
+}
+
+// R: M3
+#[tokio::test]
+async fn a_picture_is_shown() {
+    let bench =
+        Bench::open("model tool good_picture {}", vec![faulty("good", &[])]).await.ready().await;
+    let turn = bench.prompt("go").await;
+    let picture = Media { data: "aGVsbG8=".to_owned(), mime: "image/png".to_owned() };
+    assert!(turn.shown.contains(&ToolContent::Block(Block::Image(picture))), "{turn:?}");
+}
+
+// R: M3
+#[tokio::test]
+async fn progress_is_shown_while_a_tool_works() {
+    let bench =
+        Bench::open(r#"model tool good_slow {"steps":3,"pause":250}"#, vec![faulty("good", &[])])
+            .await
+            .ready()
+            .await;
+    let turn = bench.prompt("go").await;
+    let news = ToolContent::Block(Block::Text("67 % · working".to_owned()));
+    assert!(turn.shown.contains(&news), "{turn:?}");
+    assert_eq!(turn.calls, [(ToolStatus::Completed, "done".to_owned())]);
+}
+
+// R: M3, T2
+#[tokio::test]
+async fn a_tool_asks_before_it_runs_and_an_answer_for_good_is_kept() {
+    let script = "model tool good_echo {}\nmodel text \"\"\nmodel loop";
+    let bench = Bench::open(script, vec![faulty("good", &[])]).await.ready().await;
+    bench.prompt("go").await;
+    bench.prompt("go").await;
+    assert_eq!(bench.editor.asked.lock().unwrap().len(), 2);
+    *bench.editor.answer.lock().unwrap() = Some(Answer::AllowAlways);
+    bench.prompt("go").await;
+    bench.prompt("go").await;
+    assert_eq!(bench.editor.asked.lock().unwrap().len(), 3);
+    *bench.editor.answer.lock().unwrap() = Some(Answer::RejectOnce);
+    let bench = Bench::with(
+        script,
+        vec![faulty("good", &[])],
+        quick(),
+        Noting { answer: Some(Answer::RejectOnce).into(), ..Noting::default() },
+    )
+    .await
+    .ready()
+    .await;
+    let turn = bench.prompt("go").await;
+    assert_eq!(turn.calls, [(ToolStatus::Failed, "the user did not allow this".to_owned())]);
+}
+
+// R: M3
+#[tokio::test]
+async fn a_question_of_a_server_reaches_the_user() {
+    let bench =
+        Bench::open("model tool good_ask {}", vec![faulty("good", &[])]).await.ready().await;
+    let turn = bench.prompt("go").await;
+    let (_, answered) = &turn.calls[0];
+    let answered: serde_json::Value = serde_json::from_str(answered).unwrap();
+    assert_eq!(answered["action"], "accept");
+    assert_eq!(answered["content"]["age"], 36);
+    let forms = bench.editor.forms.lock().unwrap();
+    assert!(forms[0].message.contains("`good` asks: Who are you?"), "{}", forms[0].message);
+    assert_eq!(forms[0].fields.as_ref().unwrap()["required"], serde_json::json!(["name"]));
+}
+
+// R: M3
+#[tokio::test]
+async fn a_cancel_is_passed_on() {
+    let script = "model tool good_echo {}\nmodel end\nmodel tool good_cancelled {}";
+    let bench = Bench::open(script, vec![faulty("good", &["hang_once"])]).await.ready().await;
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    let (turn, ()) = tokio::join!(bench.send("go", cancel), async {
+        bench.until("the call runs", |bench| {
+            let events = bench.editor.events.lock().unwrap();
+            events.iter().any(|event| matches!(event, Event::ToolUpdate(_, update) if update.status == Some(ToolStatus::InProgress)))
+        })
+        .await;
+        stop.cancel();
+    });
+    assert_eq!(turn.stop, Some(StopReason::Cancelled));
+    assert_eq!(bench.prompt("count").await.calls[0].1, "1");
+}
+
+// R: M3
+#[tokio::test]
+async fn a_server_gets_no_variables_but_those_it_was_promised() {
+    let mut config = faulty("good", &[]);
+    if let mcp::Reach::Command(command) = &mut config.reach {
+        command.env.push(("DECLARED".to_owned(), mcp::Secret::new("1")));
+    }
+    let bench = Bench::open("model tool good_environment {}", vec![config]).await.ready().await;
+    let (_, text) = &bench.prompt("go").await.calls[0];
+    let folder = std::env::temp_dir().canonicalize().unwrap();
+    let mut names: Vec<&str> = text.split(" in ").next().unwrap().split(',').collect();
+    names.sort_unstable();
+    assert_eq!(names, ["DECLARED", "PATH"]);
+    assert!(text.ends_with(&folder.display().to_string()), "{text}");
+}
+
+// R: M1
+#[tokio::test]
+async fn arguments_arrive_as_they_are_and_never_pass_a_shell() {
+    let words = ["none", "$(touch /tmp/canary); `id` && rm -rf / | * > x", "$HOME", "a b"];
+    let bench = Bench::open("model tool good_arguments {}", vec![faulty("good", &words)])
+        .await
+        .ready()
+        .await;
+    assert_eq!(bench.prompt("go").await.calls[0].1, words.join("|"));
+}
+
+// R: M3, P9
+#[tokio::test]
+async fn prompts_are_slash_commands() {
+    let bench = Bench::open("model echo", vec![faulty("good", &[])]).await.ready().await;
+    bench
+        .until("the command is announced", |bench| {
+            let events = bench.editor.events.lock().unwrap();
+            events.iter().any(|event| {
+                matches!(event, Event::Commands(commands) if commands.iter().any(|command| {
+                    command.name == "good_greet" && command.hint.as_deref() == Some("<who> [how]")
+                }))
+            })
+        })
+        .await;
+    assert_eq!(
+        bench.prompt("/good_greet").await.said,
+        "The MCP server `good` could not do this: `who` is missing"
+    );
+    assert_eq!(bench.prompt("/good_greet Ada").await.said, "Say hello to Ada");
+}
+
+// R: M3
+#[tokio::test]
+async fn a_resource_is_attached_by_its_name() {
+    let servers = || vec![faulty("good", &[])];
+    let bench = Bench::open("model echo", servers()).await.ready().await;
+    let turn = bench.prompt("what is in @good:test://note?").await;
+    assert_eq!(turn.stop, Some(StopReason::EndTurn));
+    use engine::ports::{Expanded, Tools};
+    let link = Block::Link { uri: "test://note".to_owned(), name: "note".to_owned() };
+    let prompt = engine::words::Prompt { blocks: vec![link] };
+    let Expanded::Prompt(prompt) = bench.tools.expand(prompt).await else {
+        panic!("a link is for the model");
+    };
+    let [Block::Resource { contents: engine::words::Contents::Text(text), .. }] =
+        &prompt.blocks[..]
+    else {
+        panic!("{prompt:?}");
+    };
+    assert_eq!(text, "what the note says");
+}
+
+// R: M2
+#[tokio::test]
+async fn slash_mcp_shows_state_tools_and_log() {
+    let bench = Bench::open("", vec![faulty("good", &[]), faulty("bad", &["exit"])]).await;
+    bench.until("one is ready", |bench| bench.state().contains(": ready")).await;
+    bench.until("one has failed", |bench| bench.state().contains("`bad` (program): failed")).await;
+    let said = bench.prompt("/mcp").await.said;
+    assert!(said.contains("- `good` (program): ready\n  - 10 tools: echo, fail,"), "{said}");
+    assert!(
+        said.contains("its program ended with code 3; its last words: no configuration was found"),
+        "{said}"
+    );
+    let said = bench.prompt("/mcp log bad").await.said;
+    assert!(said.contains("no configuration was found"), "{said}");
+    assert!(bench.prompt("/mcp log none").await.said.contains("There are `good`, `bad`"));
+}
+
+// R: M1
+#[tokio::test]
+async fn a_server_that_may_be_shared_is_started_once_and_stopped_with_its_last_session() {
+    let host = host(quick());
+    let shared = || {
+        let mut config = faulty("good", &["none", "shared-server-test"]);
+        config.is_shared = true;
+        vec![config]
+    };
+    let count = || {
+        let cmdline = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).ok();
+        let lines = std::fs::read_dir("/proc").unwrap().filter_map(|entry| cmdline(entry.ok()?));
+        lines.filter(|line| line.windows(18).any(|part| part == b"shared-server-test")).count()
+    };
+    let mut first = Bench::on(&host, "", shared(), Noting::default()).await.ready().await;
+    let mut second = Bench::on(&host, "", shared(), Noting::default()).await.ready().await;
+    assert_eq!(count(), 1);
+    first.close();
+    assert!(second.names().contains(&"good_echo".to_owned()));
+    assert_eq!(count(), 1);
+    second.close();
+    second.until("it is stopped", |_| !lives("shared-server-test")).await;
+}
+
+// R: S8
+#[tokio::test]
+async fn a_session_that_ends_takes_its_servers_along() {
+    let mut bench =
+        Bench::open("", vec![faulty("good", &["none", "closed-session-test"])]).await.ready().await;
+    assert!(lives("closed-session-test"));
+    bench.close();
+    bench.until("it is stopped", |_| !lives("closed-session-test")).await;
+    bench.host.end().await;
+}

@@ -1,0 +1,15 @@
+//! Tests of the crate from outside: sessions with servers that are good, and with servers that are not.
+//!
+//! `bench` runs a session with a scripted model; `faults` has a test for each fault of a server.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests are tests, too, which clippy does not see"
+)]
+
+mod bench;
+mod editor;
+mod faults;
+mod good;
+mod remote;
