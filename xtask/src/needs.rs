@@ -13,7 +13,8 @@ use crate::{program, root};
 const NEXTEST_VERSION: &str = "0.9.143";
 /// The oldest Node.js with everything that the judge uses.
 const NODE_MAJOR: u32 = 18;
-const JUDGE: &str = "conformance/judge";
+/// The folders with packages of Node.js: the other side of the protocol, and MCP servers made by others.
+const PACKAGES: [&str; 2] = ["conformance/judge", "conformance/mcp"];
 
 /// Ensures `cargo nextest`.
 pub(crate) fn test_runner() -> Result<()> {
@@ -71,17 +72,20 @@ pub(crate) fn rust_components() -> Result<()> {
     program::must_succeed(&["rustup", "component", "add", "rustfmt", "clippy"])
 }
 
-/// Ensures Node.js and the packages of the judge, which is the other side of the protocol in one test.
+/// Ensures Node.js and the packages that tests run with it.
 pub(crate) fn node_packages() -> Result<()> {
     node()?;
-    let judge = root().join(JUDGE);
-    // npm writes this file last, so its time is the time of a complete installation.
-    let installed = changed(&judge.join("node_modules/.package-lock.json"));
-    if is_fresh(installed, changed(&judge.join("package-lock.json"))) {
-        return Ok(());
+    for folder in PACKAGES {
+        let at = root().join(folder);
+        // npm writes this file last, so its time is the time of a complete installation.
+        let installed = changed(&at.join("node_modules/.package-lock.json"));
+        if is_fresh(installed, changed(&at.join("package-lock.json"))) {
+            continue;
+        }
+        println!("xtask: installing the packages of {folder}");
+        program::must_succeed(&["npm", "ci", "--prefix", folder, "--no-audit", "--no-fund"])?;
     }
-    println!("xtask: installing the packages of {JUDGE}");
-    program::must_succeed(&["npm", "ci", "--prefix", JUDGE, "--no-audit", "--no-fund"])
+    Ok(())
 }
 
 fn node() -> Result<()> {
