@@ -24,6 +24,8 @@ pub struct Options {
     pub folder: PathBuf,
     /// The log-ins that are kept.
     pub login: Login,
+    /// Ends the programs when we are killed.
+    pub guard: process::Guard,
 }
 
 /// How long things may take.

@@ -1,9 +1,11 @@
 //! The HTTP client that all remote servers share, and its errors in words.
 
+use std::error::Error as _;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use reqwest::Client;
+use rmcp::transport::streamable_http_client::StreamableHttpError;
 
 use crate::error::Error;
 
@@ -22,7 +24,13 @@ pub(crate) fn client_for(url: &str) -> Result<Client, Error> {
     made.clone().map_err(Error::Unreachable)
 }
 
-fn is_plain_loopback(url: &str) -> bool {
+/// Says which cryptography TLS uses. Somebody else may have been first; any will do.
+pub(crate) fn choose_cryptography() {
+    drop(rustls::crypto::CryptoProvider::install_default(rustls::crypto::ring::default_provider()));
+}
+
+/// Tells whether an address is of this machine, without TLS.
+pub(crate) fn is_plain_loopback(url: &str) -> bool {
     let Ok(url) = reqwest::Url::parse(url) else {
         return false;
     };
@@ -33,13 +41,12 @@ fn is_plain_loopback(url: &str) -> bool {
 }
 
 fn make(builder: reqwest::ClientBuilder, has_tls: bool) -> Result<Client, String> {
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let builder = if has_tls {
-        // Somebody else may have been first; any provider will do.
-        drop(rustls::crypto::CryptoProvider::install_default((*provider).clone()));
+        choose_cryptography();
         builder
     } else {
-        let config = rustls::ClientConfig::builder_with_provider(provider)
+        let provider = rustls::crypto::ring::default_provider();
+        let config = rustls::ClientConfig::builder_with_provider(provider.into())
             .with_safe_default_protocol_versions()
             .map_err(|err| err.to_string())?
             .with_root_certificates(rustls::RootCertStore::empty())
@@ -56,16 +63,29 @@ fn make(builder: reqwest::ClientBuilder, has_tls: bool) -> Result<Client, String
         .map_err(|err| chain(&err))
 }
 
-/// The causes of an error in one line, innermost last.
+/// The causes of an error in one line, innermost last. Addresses stay out: they may hold keys.
 pub(crate) fn chain(err: &(dyn std::error::Error + 'static)) -> String {
-    let mut words: Vec<String> = vec![err.to_string()];
-    let mut cause = err.source();
-    while let Some(err) = cause {
-        let text = err.to_string();
+    let mut words: Vec<String> = Vec::new();
+    let mut next = Some(err);
+    while let Some(err) = next {
+        next = err.source();
+        let request = match err.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+            Some(StreamableHttpError::Client(request)) => Some(request),
+            _ => err.downcast_ref::<reqwest::Error>(),
+        };
+        let text = match request {
+            Some(request) => {
+                next = request.source();
+                request.status().map_or_else(
+                    || "it cannot be reached".to_owned(),
+                    |status| format!("it answered with HTTP {status}"),
+                )
+            }
+            None => err.to_string(),
+        };
         if !words.iter().any(|word| word.contains(&text)) {
             words.push(text);
         }
-        cause = err.source();
     }
     crate::clean::clean_line(&words.join(": "), 300)
 }

@@ -9,7 +9,7 @@ use rmcp::transport::auth::{
 
 use crate::clean::clean_line;
 use crate::error::Error;
-use crate::http::{chain, client_for};
+use crate::http::{chain, choose_cryptography, client_for, is_plain_loopback};
 
 /// Where log-ins are kept: a text for each server, with secrets in it.
 pub trait Vault: Send + Sync {
@@ -70,8 +70,13 @@ impl Login {
 
     async fn new_manager(&self, server: &str, url: &str) -> Result<AuthorizationManager, Error> {
         let failed = |err: AuthError| auth_error(server, &err);
+        choose_cryptography();
         let mut manager = AuthorizationManager::new(url).await.map_err(failed)?;
-        manager.with_client(client_for(url)?).map_err(failed)?;
+        // The manager's own client does not go where a server has no business to send us; a server of this machine may
+        // send us to this machine.
+        if is_plain_loopback(url) {
+            manager.with_client(client_for(url)?).map_err(failed)?;
+        }
         let store = Store { vault: Arc::clone(&self.vault), server: server.to_owned() };
         manager.set_credential_store(store);
         Ok(manager)

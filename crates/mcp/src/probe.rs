@@ -9,7 +9,7 @@ use crate::config::ServerConfig;
 use crate::error::Error;
 use crate::host::Options;
 use crate::server::Server;
-use crate::supervisor::start;
+use crate::supervisor::{connect, list};
 
 /// What a server that works offers, and how long it took to say so.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,8 +22,10 @@ pub struct Found {
     pub resources: usize,
     /// How many tools were left out because there are too many.
     pub left_out: usize,
-    /// How long it took to connect and to list all this.
-    pub took: Duration,
+    /// How long it took to connect.
+    pub started: Duration,
+    /// How long it took to list all this.
+    pub listed: Duration,
     /// How long one round trip takes.
     pub ping: Duration,
 }
@@ -34,13 +36,19 @@ pub struct Found {
 /// Says why it cannot be used; the second part is the end of its log.
 pub async fn probe(config: ServerConfig, options: &Options) -> Result<Found, (Error, String)> {
     let server = Arc::new(Server::new(config, vec![options.folder.clone()]));
-    let begun = Instant::now();
     let limit = server.config.start.unwrap_or(options.timing.start);
-    let started = tokio::time::timeout(limit, start(&server, options)).await;
-    let started =
-        started.unwrap_or_else(|_| Err(Error::Silent { after: limit, log: String::new() }));
-    let (live, offer) = started.map_err(|err| (err, server.log_tail(2000)))?;
-    let took = begun.elapsed();
+    let begun = Instant::now();
+    let mut started = Duration::ZERO;
+    let starting = async {
+        let live = connect(&server, options).await?;
+        started = begun.elapsed();
+        list(live, &server).await
+    };
+    let outcome = tokio::time::timeout(limit, starting).await;
+    let outcome =
+        outcome.unwrap_or_else(|_| Err(Error::Silent { after: limit, log: String::new() }));
+    let (live, offer) = outcome.map_err(|err| (err, server.log_tail(2000)))?;
+    let listed = begun.elapsed() - started;
     let begun = Instant::now();
     let request = rmcp::model::ClientRequest::PingRequest(rmcp::model::PingRequest::default());
     let answered = live.peer.send_request(request).await;
@@ -59,7 +67,8 @@ pub async fn probe(config: ServerConfig, options: &Options) -> Result<Found, (Er
         prompts: offer.prompts.len(),
         resources: offer.resources.len(),
         left_out: offer.left_out,
-        took,
+        started,
+        listed,
         ping,
     })
 }

@@ -102,17 +102,11 @@ impl Live {
 }
 
 /// Starts a server and asks what it offers. Past its time it is reported as late, and may still join.
-pub(crate) async fn start(server: &Arc<Server>, options: &Options) -> Result<(Live, Offer), Error> {
+async fn start(server: &Arc<Server>, options: &Options) -> Result<(Live, Offer), Error> {
     let timing = &options.timing;
     let starting = async {
-        let mut live = connect(server, options).await?;
-        match offer::list(&live.peer, &live.announced).await {
-            Ok(offer) => Ok((live, offer)),
-            Err(err) => {
-                let explained = explain(&mut live.program, server).await;
-                Err(explained.unwrap_or_else(|| service_error(server, &err)))
-            }
-        }
+        let live = connect(server, options).await?;
+        list(live, server).await
     };
     tokio::pin!(starting);
     let patience = server.config.start.unwrap_or(timing.start);
@@ -130,7 +124,19 @@ pub(crate) async fn start(server: &Arc<Server>, options: &Options) -> Result<(Li
     }
 }
 
-async fn connect(server: &Arc<Server>, options: &Options) -> Result<Live, Error> {
+/// Asks a server that is connected what it offers.
+pub(crate) async fn list(mut live: Live, server: &Server) -> Result<(Live, Offer), Error> {
+    match offer::list(&live.peer, &live.announced).await {
+        Ok(offer) => Ok((live, offer)),
+        Err(err) => {
+            let explained = explain(&mut live.program, server).await;
+            Err(explained.unwrap_or_else(|| service_error(server, &err)))
+        }
+    }
+}
+
+/// Connects to a server; starts its program first where it has one.
+pub(crate) async fn connect(server: &Arc<Server>, options: &Options) -> Result<Live, Error> {
     match &server.config.reach {
         Reach::Command(command) => connect_program(server, command, options).await,
         Reach::Http(remote) => {
@@ -190,6 +196,8 @@ fn secret(text: &str) -> Result<reqwest::header::HeaderValue, Error> {
 /// The program of a server, with what reads its stderr.
 struct Program {
     child: Child,
+    /// Behind the child: it is watched until it is dropped.
+    _watched: process::guard::Watched,
     /// Held here too, so that the program's input can be closed while the connection still has it.
     input: Arc<tokio::sync::Mutex<Option<process::ChildStdin>>>,
     is_garbage: Arc<AtomicBool>,
@@ -202,10 +210,13 @@ async fn connect_program(
     options: &Options,
 ) -> Result<Live, Error> {
     let spec = spec(server, command, options);
+    let guard = options.guard.clone();
     // Starting a program takes a moment in which nothing else would run here, so another thread does it.
-    let spawned = tokio::task::spawn_blocking(move || process::spawn(&spec)).await;
-    let mut child = match spawned {
-        Ok(Ok(child)) => child,
+    let spawned = tokio::task::spawn_blocking(move || {
+        process::spawn(&spec).map(|child| (guard.watch(&child), child))
+    });
+    let (watched, mut child) = match spawned.await {
+        Ok(Ok(spawned)) => spawned,
         Ok(Err(process::Error::NoSuchProgram { .. })) => {
             return Err(Error::NoProgram(clean_line(&command.program, 200)));
         }
@@ -227,7 +238,8 @@ async fn connect_program(
     });
     let is_garbage = Arc::new(AtomicBool::new(false));
     let (pipe, input) = Stdio::new(input, output, Arc::clone(&is_garbage));
-    shake_hands(server, pipe, Some(Program { child, input, is_garbage, reader })).await
+    shake_hands(server, pipe, Some(Program { child, _watched: watched, input, is_garbage, reader }))
+        .await
 }
 
 /// What is started: the arguments as they are given, and an environment with nothing in it but what was declared.

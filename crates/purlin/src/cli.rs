@@ -13,8 +13,9 @@ use crate::acp::{self, AcpOptions};
 use crate::auth::AuthCommand;
 use crate::config::Config;
 use crate::run::{self, RunOptions};
+use crate::servers::command::McpCommand;
 use crate::sessions::{self, SessionsCommand};
-use crate::{auth, doctor, env, ladder, log};
+use crate::{auth, doctor, env, ladder, log, servers};
 
 /// A coding agent that editors drive over the Agent Client Protocol.
 #[derive(Debug, Parser)]
@@ -36,6 +37,8 @@ enum Command {
         #[command(subcommand)]
         command: Auth,
     },
+    /// List, add, remove and test MCP servers, and log in to them
+    Mcp(McpArgs),
     /// List the models that can be used, and say why others cannot
     Models(ModelsArgs),
     /// Say whether everything is as it should be, and what is missing
@@ -78,6 +81,15 @@ struct AcpArgs {
     /// The dialect to speak, instead of the one recognised: v1, message-reference or container
     #[arg(long, value_name = "DIALECT", value_parser = dialect)]
     dialect: Option<Dialect>,
+}
+
+#[derive(Debug, Args)]
+struct McpArgs {
+    /// The configuration file, instead of purlin.json in the user's configuration folder
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: McpCommand,
 }
 
 #[derive(Debug, Args)]
@@ -154,6 +166,7 @@ pub fn main() -> anyhow::Result<ExitCode> {
             Auth::Logout { provider } => AuthCommand::Logout(provider),
             Auth::List => AuthCommand::List,
         }),
+        Command::Mcp(McpArgs { command, config }) => servers::command::run(command, config),
         Command::Models(ModelsArgs { refresh, config }) => {
             let (config, problems) = Config::load(config);
             problems.iter().for_each(|problem| eprintln!("{problem}"));

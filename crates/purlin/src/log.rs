@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use tracing::Level;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
 
 /// How many lines may wait. Full: further lines are counted and left out.
 const LINES: usize = 1024;
@@ -18,12 +21,15 @@ static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 /// Starts logging at `level`, or at warnings where that says nothing.
 pub fn start(level: Option<&str>) {
     let level = level.and_then(|level| level.parse::<Level>().ok()).unwrap_or(Level::WARN);
+    // The MCP library repeats what servers say and what they are sent, at every level.
+    let ours = Targets::new().with_default(level).with_target("rmcp", LevelFilter::OFF);
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_target(false)
         .with_ansi(false)
         .with_writer(|| Line { text: Vec::new() })
-        .finish();
+        .finish()
+        .with(ours);
     if tracing::subscriber::set_global_default(subscriber).is_err() {
         LEFT_OUT.fetch_add(1, Ordering::Relaxed);
     }

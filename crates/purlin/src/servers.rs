@@ -1,5 +1,7 @@
 //! MCP servers: which ones a session gets, from the client and from the user's configuration.
 
+pub(crate) mod command;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -125,6 +127,7 @@ pub(crate) fn host_options() -> mcp::Options {
         environment: env::for_servers(),
         folder: std::env::temp_dir(),
         login: mcp::oauth::Login::new(Arc::new(auth::McpVault)),
+        guard: process::Guard::default(),
     }
 }
 

@@ -55,6 +55,7 @@ pub(crate) fn host(timing: Timing) -> Arc<Host> {
         environment: vec![("PATH".into(), path)],
         folder: std::env::temp_dir(),
         login: Login::new(Arc::new(NoVault)),
+        guard: process::Guard::default(),
     })
 }
 

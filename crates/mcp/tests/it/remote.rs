@@ -1,1 +1,271 @@
 //! Servers on the network, here on this machine: streamable HTTP, the older server-sent events, and their faults.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use engine::words::ToolStatus;
+use mcp::{Reach, Remote, Secret, ServerConfig, Timing};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::bench::{Bench, quick};
+use crate::editor::Noting;
+
+/// A request as it came.
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Request {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    fn message(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_default()
+    }
+}
+
+/// What a server answers.
+pub(crate) enum Answer {
+    /// Status, further headers, and a body.
+    Whole(u16, Vec<(&'static str, String)>, String),
+    /// Events, until the other end is dropped.
+    Events(mpsc::Receiver<String>),
+}
+
+pub(crate) type Serve = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
+
+/// Listens on this machine and returns where.
+pub(crate) async fn listen(serve: Serve) -> (String, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = format!("http://{}", listener.local_addr().unwrap());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            connections.spawn(converse(stream, Arc::clone(&serve)));
+        }
+    });
+    (at, tasks)
+}
+
+async fn converse(stream: TcpStream, serve: Serve) {
+    let mut stream = BufReader::new(stream);
+    while let Some(request) = read(&mut stream).await {
+        match serve(request) {
+            Answer::Whole(status, headers, body) => {
+                let mut head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n", body.len());
+                for (name, value) in headers {
+                    head.push_str(&format!("{name}: {value}\r\n"));
+                }
+                let text = format!("{head}\r\n{body}");
+                if stream.write_all(text.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+            Answer::Events(mut events) => {
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+                stream.write_all(head.as_bytes()).await.unwrap();
+                while let Some(event) = events.recv().await {
+                    if stream.write_all(event.as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+                return;
+            }
+        }
+    }
+}
+
+async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok().filter(|count| *count > 0)?;
+    let mut words = line.split_whitespace().map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).await.ok()?;
+        let Some((name, value)) = line.trim_end().split_once(':') else {
+            break;
+        };
+        headers.push((name.to_lowercase(), value.trim().to_owned()));
+    }
+    let mut request = Request { method, path, headers, body: String::new() };
+    let length: usize =
+        request.header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    request.body = String::from_utf8(body).ok()?;
+    Some(request)
+}
+
+/// What a good server replies to a message; nothing to a note.
+pub(crate) fn reply(message: &Value) -> Option<Value> {
+    let result = match message["method"].as_str()? {
+        "initialize" => json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": { "tools": {} },
+            "serverInfo": { "name": "far", "version": "1" },
+        }),
+        "tools/list" => json!({ "tools": [
+            { "name": "echo", "description": "Says it back", "inputSchema": { "type": "object" } },
+        ] }),
+        "tools/call" => json!({ "content": [{ "type": "text", "text": "from afar" }] }),
+        _ => return None,
+    };
+    Some(json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))
+}
+
+pub(crate) fn streamable(request: &Request) -> Answer {
+    if request.method != "POST" {
+        return Answer::Whole(405, Vec::new(), String::new());
+    }
+    match reply(&request.message()) {
+        Some(reply) => {
+            let kind = vec![("content-type", "application/json".to_owned())];
+            Answer::Whole(200, kind, reply.to_string())
+        }
+        None => Answer::Whole(202, Vec::new(), String::new()),
+    }
+}
+
+pub(crate) fn at(url: &str) -> Remote {
+    Remote { url: url.to_owned(), headers: vec![("x-key".to_owned(), Secret::new("canary"))] }
+}
+
+async fn open(reach: Reach, timing: Timing) -> Bench {
+    let config = ServerConfig::remote("far", reach).unwrap();
+    let script = "model tool far_echo {}\nmodel text \"\"\nmodel loop";
+    Bench::with(script, vec![config], timing, Noting::default()).await
+}
+
+// R: M1, M3
+#[tokio::test]
+async fn a_server_is_reached_over_streamable_http_with_its_headers() {
+    let keys = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&keys);
+    let (url, _tasks) = listen(Arc::new(move |request| {
+        seen.lock().unwrap().push(request.header("x-key").map(str::to_owned));
+        streamable(&request)
+    }))
+    .await;
+    let bench = open(Reach::Http(at(&url)), quick()).await.ready().await;
+    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);
+    assert!(keys.lock().unwrap().iter().all(|key| key.as_deref() == Some("canary")));
+}
+
+// R: M2, T4 (M16)
+#[tokio::test]
+async fn m16_a_server_that_answers_500_is_told_and_given_up() {
+    let tries = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&tries);
+    let (url, _tasks) = listen(Arc::new(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        Answer::Whole(500, Vec::new(), "it is broken".to_owned())
+    }))
+    .await;
+    let bench = open(Reach::Http(at(&url)), quick()).await;
+    let told = bench.told("`far` is not available (-31601)").await;
+    assert!(told.contains("500") && !told.contains("canary"), "{told}");
+    assert!(tries.load(Ordering::Relaxed) >= 5);
+    let bench = open(Reach::Sse(at(&url)), quick()).await;
+    let told = bench.told("`far` is not available (-31601)").await;
+    assert!(told.contains("HTTP 500"), "{told}");
+}
+
+/// A server of the older kind. Each stream ends after `calls` calls of a tool.
+fn older(calls: u32) -> Serve {
+    let stream: Arc<Mutex<Option<mpsc::Sender<String>>>> = Arc::default();
+    let left = AtomicU32::new(calls);
+    Arc::new(move |request| {
+        if request.method == "GET" {
+            let (sender, events) = mpsc::channel(16);
+            sender.try_send("event: endpoint\ndata: /messages?session=1\n\n".to_owned()).unwrap();
+            *stream.lock().unwrap() = Some(sender);
+            return Answer::Events(events);
+        }
+        assert_eq!(request.path, "/messages?session=1");
+        let message = request.message();
+        if let Some(reply) = reply(&message) {
+            let mut stream = stream.lock().unwrap();
+            if message["method"] == "tools/call" && left.fetch_sub(1, Ordering::Relaxed) == 0 {
+                left.store(calls, Ordering::Relaxed);
+                *stream = None;
+            }
+            if let Some(stream) = &*stream {
+                stream.try_send(format!("event: message\ndata: {reply}\n\n")).unwrap();
+            }
+        }
+        Answer::Whole(202, Vec::new(), "Accepted".to_owned())
+    })
+}
+
+// R: M1, M2 (M17)
+#[tokio::test]
+async fn m17_a_stream_that_breaks_is_opened_again() {
+    let (url, _tasks) = listen(older(1)).await;
+    let bench = open(Reach::Sse(at(&format!("{url}/sse"))), quick()).await.ready().await;
+    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);
+    let turn = bench.prompt("go").await;
+    assert!(turn.calls[0].1.contains("`far` failed (-31600)"), "{turn:?}");
+    bench.told("`far` is ready").await;
+    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);
+}
+
+// R: M2
+#[tokio::test]
+async fn a_server_that_sends_us_elsewhere_does_not_get_our_keys_there() {
+    let (elsewhere, _tasks) = listen(Arc::new(|_| panic!("nobody is to come here"))).await;
+    let target = elsewhere.clone();
+    let (url, _tasks) = listen(Arc::new(move |request| {
+        if request.method == "GET" {
+            let (sender, events) = mpsc::channel(1);
+            sender.try_send(format!("event: endpoint\ndata: {target}/messages\n\n")).unwrap();
+            return Answer::Events(events);
+        }
+        Answer::Whole(307, vec![("location", target.clone())], String::new())
+    }))
+    .await;
+    let bench = open(Reach::Sse(at(&url)), quick()).await;
+    let told = bench.told("`far`").await;
+    assert!(told.contains("it sends us on to another place"), "{told}");
+    let bench = open(Reach::Http(at(&url)), quick()).await;
+    bench.told("`far`").await;
+}
+
+// R: M2
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let bench = open(Reach::Http(at(&url)), quick()).await;
+    let told = bench.told("`far` is not available (-31601)").await;
+    assert!(told.to_lowercase().contains("connect"), "{told}");
+}
+
+// R: S12 (M03)
+#[tokio::test]
+async fn a_remote_server_that_says_nothing_is_late() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let timing = Timing {
+        start: Duration::from_millis(50),
+        start_most: Duration::from_millis(50),
+        ..quick()
+    };
+    for reach in [Reach::Http(at(&url)), Reach::Sse(at(&url))] {
+        let bench = open(reach, timing).await;
+        bench.told("`far` is late (-31601)").await;
+        bench.told("`far` is not available (-31601)").await;
+    }
+}

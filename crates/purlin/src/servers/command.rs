@@ -1,0 +1,338 @@
+//! `purlin mcp`: list, add, remove and test the servers of the configuration, and log in to them.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstInputValue, CstRootNode};
+use mcp::{Reach, ServerConfig};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
+
+use crate::config::Config;
+use crate::{auth, env};
+
+/// What `purlin mcp` was asked to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpCommand {
+    /// List the servers of the configuration
+    List,
+    /// Add a server to the configuration
+    Add(Add),
+    /// Take a server out of the configuration, and forget its log-in
+    Remove {
+        /// Which
+        name: String,
+    },
+    /// Connect to servers and list their tools, with the time it takes
+    Test {
+        /// Which; all if none is named
+        name: Option<String>,
+    },
+    /// Log in to a remote server, in a browser
+    Login {
+        /// Which
+        name: String,
+    },
+}
+
+/// A server to add.
+#[derive(Debug, Args)]
+pub(crate) struct Add {
+    /// What to call it; the front part of its tools' names
+    name: String,
+    /// The address of a remote server
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    url: Option<String>,
+    /// The remote server speaks the older HTTP with server-sent events
+    #[arg(long, requires = "url")]
+    sse: bool,
+    /// A header for a remote server; `{env:NAME}` in it stands for a variable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, requires = "url")]
+    header: Vec<(String, String)>,
+    /// A variable for a local server; `{env:NAME}` in it stands for a variable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    env: Vec<(String, String)>,
+    /// Several sessions may use one server: it keeps nothing between calls
+    #[arg(long)]
+    shared: bool,
+    /// The command of a local server and its arguments, behind `--`
+    #[arg(last = true, required_unless_present = "url")]
+    command: Vec<String>,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write it as NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Runs `purlin mcp`.
+///
+/// # Errors
+/// Says what cannot be read, written or reached.
+pub(crate) fn run(command: McpCommand, file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let (config, problems) = Config::load(file.clone());
+    problems.iter().for_each(|problem| eprintln!("{problem}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match command {
+        McpCommand::List => list(&config),
+        McpCommand::Add(add) => {
+            let name = add.name.clone();
+            let entry = add.entry();
+            super::read_one(&name, entry.clone()).map_err(anyhow::Error::msg)?;
+            let file = change(file, |servers| {
+                servers.get(&name).into_iter().for_each(|old| old.remove());
+                servers.append(&name, input(entry));
+                Ok(())
+            })?;
+            eprintln!("`{name}` is in {} now. `purlin mcp test {name}` tries it.", file.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        McpCommand::Remove { name } => {
+            let file = change(file, |servers| {
+                let known = servers.get(&name);
+                known.with_context(|| format!("there is no server `{name}`"))?.remove();
+                Ok(())
+            })?;
+            mcp::oauth::Vault::save(&auth::McpVault, &name, None).map_err(anyhow::Error::msg)?;
+            eprintln!("`{name}` is gone from {}.", file.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        McpCommand::Test { name } => runtime.block_on(test(&config, name.as_deref())),
+        McpCommand::Login { name } => runtime.block_on(login(find(&config, &name)?)),
+    }
+}
+
+impl Add {
+    /// The server as the configuration has it.
+    fn entry(self) -> Value {
+        let members = |pairs: Vec<(String, String)>| -> Value {
+            pairs.into_iter().map(|(name, value)| (name, Value::String(value))).collect()
+        };
+        let mut entry = match self.url {
+            Some(url) => {
+                let kind = if self.sse { "sse" } else { "remote" };
+                let mut entry = json!({ "type": kind, "url": url });
+                if !self.header.is_empty() {
+                    entry["headers"] = members(self.header);
+                }
+                entry
+            }
+            None => json!({ "type": "local", "command": self.command }),
+        };
+        if !self.env.is_empty() {
+            entry["environment"] = members(self.env);
+        }
+        if self.shared {
+            entry["shared"] = json!(true);
+        }
+        entry
+    }
+}
+
+fn list(config: &Config) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    for server in &config.mcp.servers {
+        let is_in = mcp::oauth::Vault::load(&auth::McpVault, &server.name).is_some();
+        let note = if is_in { "\tlogged in" } else { "" };
+        writeln!(out, "{}\t{}{note}", server.name, place(server))?;
+    }
+    for name in &config.mcp.off {
+        writeln!(out, "{name}\toff")?;
+    }
+    if config.mcp.servers.is_empty() && config.mcp.off.is_empty() {
+        eprintln!("There are no servers. `purlin mcp add NAME -- COMMAND` adds one.");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where a server is, without anything that may be secret.
+fn place(server: &ServerConfig) -> String {
+    match &server.reach {
+        Reach::Command(command) => {
+            let words: Vec<&str> = std::iter::once(&command.program)
+                .chain(&command.args)
+                .map(String::as_str)
+                .collect();
+            words.join(" ")
+        }
+        Reach::Http(remote) | Reach::Sse(remote) => {
+            remote.url.split(['?', '#']).next().unwrap_or_default().to_owned()
+        }
+    }
+}
+
+async fn test(config: &Config, name: Option<&str>) -> anyhow::Result<ExitCode> {
+    let servers = match name {
+        Some(name) => vec![find(config, name)?],
+        None => config.mcp.servers.iter().collect(),
+    };
+    let mut options = super::host_options();
+    options.folder = std::env::current_dir().unwrap_or(options.folder);
+    let mut code = ExitCode::SUCCESS;
+    for server in servers {
+        match mcp::probe::probe(server.clone(), &options).await {
+            Ok(found) => {
+                let mut out = std::io::stdout().lock();
+                writeln!(out, "{}: works", server.name)?;
+                writeln!(out, "  started   {:>7.1} ms", millis(found.started))?;
+                writeln!(out, "  listed    {:>7.1} ms", millis(found.listed))?;
+                writeln!(out, "  round trip{:>7.1} ms", millis(found.ping))?;
+                for (tool, what) in &found.tools {
+                    writeln!(out, "  {tool}: {what}")?;
+                }
+                let (prompts, resources) = (found.prompts, found.resources);
+                writeln!(out, "  {prompts} prompts, {resources} resources")?;
+                if found.left_out > 0 {
+                    writeln!(out, "  {} tools more are left out", found.left_out)?;
+                }
+            }
+            Err((error, log)) => {
+                eprintln!("{}: {error}", server.name);
+                log.lines().for_each(|line| eprintln!("  {line}"));
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    Ok(code)
+}
+
+fn millis(time: std::time::Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+fn find<'a>(config: &'a Config, name: &str) -> anyhow::Result<&'a ServerConfig> {
+    let found = config.mcp.servers.iter().find(|server| server.name == name);
+    found.with_context(|| format!("there is no server `{name}`; `purlin mcp list` shows them"))
+}
+
+/// Logs in: the browser comes back to a port of this machine that is open only for this.
+async fn login(server: &ServerConfig) -> anyhow::Result<ExitCode> {
+    let (Reach::Http(remote) | Reach::Sse(remote)) = &server.reach else {
+        anyhow::bail!("`{}` is a local server; there is nothing to log in to", server.name);
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let home = format!("http://127.0.0.1:{}", listener.local_addr()?.port());
+    let redirect = format!("{home}/callback");
+    let attempt = super::host_options().login.begin(&server.name, &remote.url, &redirect).await?;
+    eprintln!("Open this page to log in to `{}`:", server.name);
+    writeln!(std::io::stdout().lock(), "{}", attempt.page())?;
+    let path = callback(&listener).await?;
+    attempt.finish(&format!("{home}{path}")).await?;
+    eprintln!("The log-in to `{}` is kept.", server.name);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits for the browser to come back, and returns the path it asks for.
+async fn callback(listener: &TcpListener) -> anyhow::Result<String> {
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let mut stream = BufReader::new(stream);
+        let mut line = String::new();
+        stream.read_line(&mut line).await?;
+        let path = line.split_whitespace().nth(1).unwrap_or_default().to_owned();
+        let is_it = path.starts_with("/callback?");
+        let (status, text) = match is_it {
+            true => ("200 OK", "You are logged in and can close this page."),
+            false => ("404 Not Found", "There is nothing here."),
+        };
+        let answer = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}",
+            text.len()
+        );
+        // A browser that does not wait for its page has still said what it came for.
+        stream.write_all(answer.as_bytes()).await.ok();
+        if is_it {
+            return Ok(path);
+        }
+    }
+}
+
+/// Changes `mcp` in the configuration file and leaves the rest, comments included, as it is.
+fn change(
+    file: Option<PathBuf>,
+    change: impl FnOnce(&jsonc_parser::cst::CstObject) -> anyhow::Result<()>,
+) -> anyhow::Result<PathBuf> {
+    let file = match file {
+        Some(file) => file,
+        None => env::config_folder().context("there is no home folder")?.join("purlin.json"),
+    };
+    let text = match std::fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => "{}\n".to_owned(),
+        Err(err) => return Err(err).with_context(|| file.display().to_string()),
+    };
+    let root = CstRootNode::parse(&text, &ParseOptions::default())
+        .with_context(|| file.display().to_string())?;
+    let object = root.object_value_or_create();
+    let servers = object.and_then(|object| object.object_value_or_create("mcp"));
+    change(&servers.with_context(|| format!("{} does not hold an object", file.display()))?)?;
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let draft = file.with_extension(format!("json.{}", std::process::id()));
+    let written =
+        std::fs::write(&draft, root.to_string()).and_then(|()| std::fs::rename(&draft, &file));
+    written.with_context(|| file.display().to_string())?;
+    Ok(file)
+}
+
+fn input(value: Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(is) => CstInputValue::Bool(is),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::String(text) => CstInputValue::String(text),
+        Value::Array(list) => CstInputValue::Array(list.into_iter().map(input).collect()),
+        Value::Object(members) => CstInputValue::Object(
+            members.into_iter().map(|(key, value)| (key, input(value))).collect(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R: M1
+    #[test]
+    fn a_server_is_added_and_removed_without_touching_the_rest() {
+        let folder = std::env::temp_dir().join(format!("purlin-mcp-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("purlin.json");
+        let before = "{\n  // mine\n  \"model\": \"a/b\",\n}\n";
+        std::fs::write(&file, before).unwrap();
+        let add = |name: &str| Add {
+            name: name.to_owned(),
+            url: None,
+            sse: false,
+            header: Vec::new(),
+            env: vec![("A".to_owned(), "1".to_owned())],
+            shared: false,
+            command: vec!["node".to_owned(), "server.js".to_owned()],
+        };
+        run(McpCommand::Add(add("near")), Some(file.clone())).unwrap();
+        run(McpCommand::Add(add("near")), Some(file.clone())).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains("// mine"), "{text}");
+        let (config, problems) = Config::load(Some(file.clone()));
+        assert_eq!(problems, [] as [String; 0]);
+        assert_eq!(config.model.as_deref(), Some("a/b"));
+        assert_eq!(config.mcp.servers.len(), 1);
+        assert_eq!(place(&config.mcp.servers[0]), "node server.js");
+        change(Some(file.clone()), |servers| {
+            servers.get("near").unwrap().remove();
+            Ok(())
+        })
+        .unwrap();
+        assert!(Config::load(Some(file.clone())).0.mcp.servers.is_empty());
+        assert!(
+            change(Some(file), |servers| servers.get("far").map(|_| ()).context("none")).is_err()
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
