@@ -74,6 +74,7 @@ pub(crate) async fn expand(session: &SessionServers, prompt: Prompt) -> Expanded
         if name == "mcp" {
             return Expanded::Say(report::answer(session, rest.trim()));
         }
+        session.head_start().await;
         let known = templates(&servers).into_iter().find(|(command, _, _)| command == name);
         if let Some((_, server, template)) = known {
             return match fill_in(&server, &template, rest.trim()).await {
@@ -88,6 +89,7 @@ pub(crate) async fn expand(session: &SessionServers, prompt: Prompt) -> Expanded
             };
         }
     }
+    session.head_start().await;
     Expanded::Prompt(attach(&servers, prompt).await)
 }
 

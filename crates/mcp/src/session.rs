@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use engine::commands::SlashCommand;
 use engine::event::{Event, Severity};
@@ -11,17 +12,19 @@ use engine::words::Prompt;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::config::ServerConfig;
 use crate::host::{Host, Lease};
 use crate::offer::public_name;
-use crate::server::{Server, Status, lock};
+use crate::server::{Phase, Server, Status, lock};
 use crate::tool::McpTool;
 use crate::{attach, report};
 
-/// How many pieces of news are kept for a client that shows no notices.
-const MAX_NEWS: usize = 20;
+/// How long after its start a server may hold up a prompt: most are ready by then, and a prompt that comes at once would
+/// miss their tools.
+const HEAD_START: Duration = Duration::from_secs(1);
 
 /// The tools of one session: its own, and those of its servers as they come and go.
 pub struct SessionServers {
@@ -32,12 +35,16 @@ pub struct SessionServers {
     roots: Vec<PathBuf>,
     running: Mutex<Option<Running>>,
     listed: Mutex<Listed>,
-    news: Arc<Mutex<Vec<String>>>,
 }
 
 /// What runs for a session that is in use.
 struct Running {
     leases: Vec<Arc<Lease>>,
+    since: Instant,
+    /// What the user was told of each server, where the client shows no notices; it is told with the next turn then.
+    told: Option<Vec<report::Told>>,
+    /// What the user is to be told with the next turn besides.
+    news: Vec<String>,
     /// Ends the tasks that tell the user of changes.
     _watching: DropGuard,
 }
@@ -73,7 +80,6 @@ impl SessionServers {
             roots,
             running: Mutex::default(),
             listed: Mutex::default(),
-            news: Arc::default(),
         }
     }
 
@@ -87,6 +93,21 @@ impl SessionServers {
         let running = lock(&self.running);
         let leases = running.iter().flat_map(|running| &running.leases);
         leases.map(|lease| Arc::clone(&lease.server)).collect()
+    }
+
+    /// Waits for servers that were started a moment ago, and no longer than that moment.
+    pub(crate) async fn head_start(&self) {
+        let since = lock(&self.running).as_ref().map(|running| running.since);
+        let Some(since) = since else {
+            return;
+        };
+        for server in self.servers() {
+            let mut status = server.watch();
+            let started = status.wait_for(|status| status.phase != Phase::Starting);
+            if timeout_at(since + HEAD_START, started).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Returns the problems that keep servers from being started at all.
@@ -105,7 +126,6 @@ impl SessionServers {
             let teller = Teller {
                 server: Arc::clone(&lease.server),
                 editor: Arc::clone(editor),
-                news: Arc::clone(&self.news),
                 others: leases.iter().map(|lease| Arc::clone(&lease.server)).collect(),
                 own: Arc::clone(&self.own),
             };
@@ -117,15 +137,21 @@ impl SessionServers {
                 }
             });
         }
-        let (problems, news, editor) =
-            (self.problems.clone(), Arc::clone(&self.news), Arc::clone(editor));
-        self.host.spawn(async move {
-            for problem in problems {
-                let title = format!("An MCP server was left out: {problem}");
-                notice(&editor, &news, Severity::Warning, title, None).await;
-            }
-        });
-        Running { leases, _watching: stop.drop_guard() }
+        let problems = self.problems.iter();
+        let mut news: Vec<String> =
+            problems.map(|problem| format!("An MCP server was left out: {problem}")).collect();
+        let shows_notices = editor.offers().notices;
+        if shows_notices {
+            let (titles, editor) = (std::mem::take(&mut news), Arc::clone(editor));
+            self.host.spawn(async move {
+                for title in titles {
+                    let (severity, description) = (Severity::Warning, None);
+                    editor.show(Event::Notice { severity, title, description }).await;
+                }
+            });
+        }
+        let told = (!shows_notices).then(|| leases.iter().map(|_| report::Told::default()).collect());
+        Running { leases, since: Instant::now(), told, news, _watching: stop.drop_guard() }
     }
 }
 
@@ -178,7 +204,16 @@ impl Tools for SessionServers {
 
     fn news(&self) -> Vec<String> {
         let mut news = self.own.news();
-        news.append(&mut lock(&self.news));
+        if let Some(running) = &mut *lock(&self.running) {
+            news.append(&mut running.news);
+            for (lease, told) in running.leases.iter().zip(running.told.iter_mut().flatten()) {
+                let said = told.next(lease.server.name(), &lease.server.status());
+                news.extend(said.map(|(_, title, more)| match more {
+                    Some(more) => format!("{title}: {more}"),
+                    None => title,
+                }));
+            }
+        }
         news
     }
 
@@ -197,7 +232,6 @@ impl Tools for SessionServers {
 struct Teller {
     server: Arc<Server>,
     editor: Arc<dyn Editor>,
-    news: Arc<Mutex<Vec<String>>>,
     others: Vec<Arc<Server>>,
     own: Arc<dyn Tools>,
 }
@@ -210,8 +244,9 @@ impl Teller {
         status.mark_changed();
         while status.changed().await.is_ok() {
             let now = status.borrow_and_update().clone();
+            // Not wanted by a client that shows none; that one is told with its next turn.
             if let Some((severity, title, description)) = told.next(self.server.name(), &now) {
-                notice(&self.editor, &self.news, severity, title, description).await;
+                self.editor.show(Event::Notice { severity, title, description }).await;
             }
             if now.offer.prompts != prompts {
                 prompts.clone_from(&now.offer.prompts);
@@ -221,23 +256,5 @@ impl Teller {
                 self.editor.show(Event::Commands(commands)).await;
             }
         }
-    }
-}
-
-/// Shows a notice, or keeps it for the next turn where the client shows none.
-async fn notice(
-    editor: &Arc<dyn Editor>,
-    news: &Mutex<Vec<String>>,
-    severity: Severity,
-    title: String,
-    description: Option<String>,
-) {
-    if editor.offers().notices {
-        editor.show(Event::Notice { severity, title, description }).await;
-        return;
-    }
-    let mut news = lock(news);
-    if news.len() < MAX_NEWS {
-        news.push(description.map_or_else(|| title.clone(), |more| format!("{title}: {more}")));
     }
 }

@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn servers_are_read_as_opencode_writes_them() {
         let mut problems = Vec::new();
-        let servers = UserServers::read(
+        let mut servers = UserServers::read(
             json!({
                 "near": { "type": "local", "command": ["node", "a.js"], "environment": { "A": "1" }, "cwd": "/w" },
                 "far": { "type": "remote", "url": "https://h/mcp", "headers": { "K": "v" }, "timeout": 900 },
@@ -164,6 +164,8 @@ mod tests {
             }),
             &mut problems,
         );
+        servers.servers.sort_by(|one, other| one.name.cmp(&other.name));
+        problems.sort();
         let names: Vec<&str> = servers.servers.iter().map(|server| server.name.as_str()).collect();
         assert_eq!(names, ["far", "near", "old"]);
         assert_eq!(servers.off, BTreeSet::from(["asleep".to_owned()]));

@@ -12,4 +12,5 @@ mod bench;
 mod editor;
 mod faults;
 mod good;
+mod login;
 mod remote;

@@ -26,6 +26,7 @@ mod ends;
 mod examples;
 mod hostile;
 mod judge;
+mod mcp;
 #[cfg(target_os = "linux")]
 mod memory;
 mod models;

@@ -1,0 +1,120 @@
+//! Logging in to a server with OAuth: a whole authorization server in forty lines, and a browser that says yes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use engine::words::ToolStatus;
+use mcp::oauth::{Login, Vault};
+use mcp::{Host, Options, Reach, Remote, ServerConfig};
+use serde_json::json;
+
+use crate::bench::{Bench, quick};
+use crate::editor::Noting;
+use crate::remote::{Answer, Request, listen, streamable};
+
+#[derive(Default)]
+struct Kept(Mutex<HashMap<String, String>>);
+
+impl Vault for Kept {
+    fn load(&self, server: &str) -> Option<String> {
+        self.0.lock().unwrap().get(server).cloned()
+    }
+
+    fn save(&self, server: &str, text: Option<&str>) -> Result<(), String> {
+        let mut kept = self.0.lock().unwrap();
+        match text {
+            Some(text) => drop(kept.insert(server.to_owned(), text.to_owned())),
+            None => drop(kept.remove(server)),
+        }
+        Ok(())
+    }
+}
+
+/// A server that wants a token, and what gives it out. The first token is old at once; it can be renewed.
+fn protected(request: &Request) -> Answer {
+    let home = format!("http://{}", request.header("host").unwrap());
+    let kind = || vec![("content-type", "application/json".to_owned())];
+    let body = match request.path.split('?').next().unwrap() {
+        "/.well-known/oauth-protected-resource" | "/.well-known/oauth-protected-resource/mcp" => {
+            json!({ "resource": format!("{home}/mcp"), "authorization_servers": [home] })
+        }
+        "/.well-known/oauth-authorization-server" => json!({
+            "issuer": home,
+            "authorization_endpoint": format!("{home}/authorize"),
+            "token_endpoint": format!("{home}/token"),
+            "registration_endpoint": format!("{home}/register"),
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+        }),
+        "/register" => {
+            let asked: serde_json::Value = serde_json::from_str(&request.body).unwrap();
+            json!({ "client_id": "purlin-1", "redirect_uris": asked["redirect_uris"] })
+        }
+        "/token" => {
+            let is_first = request.body.contains("grant_type=authorization_code");
+            assert_eq!(is_first, request.body.contains("code=yes"), "{}", request.body);
+            let (token, lasts) = if is_first { ("token-1", 1) } else { ("token-2", 3600) };
+            json!({ "access_token": token, "token_type": "Bearer", "expires_in": lasts, "refresh_token": "again" })
+        }
+        "/mcp" if request.header("authorization") == Some("Bearer token-2") => {
+            return streamable(request);
+        }
+        "/mcp" => {
+            let challenge =
+                format!("Bearer resource_metadata=\"{home}/.well-known/oauth-protected-resource\"");
+            return Answer::Whole(401, vec![("www-authenticate", challenge)], String::new());
+        }
+        _ => return Answer::Whole(404, Vec::new(), String::new()),
+    };
+    Answer::Whole(200, kind(), body.to_string())
+}
+
+// R: M1, I4
+#[tokio::test]
+async fn a_server_that_wants_a_log_in_says_how_and_works_after_it() {
+    let (home, _tasks) = listen(Arc::new(|request| protected(&request))).await;
+    let url = format!("{home}/mcp");
+    let vault = Arc::new(Kept::default());
+    let login = Login::new(Arc::clone(&vault) as Arc<dyn Vault>);
+    let host = Host::new(Options {
+        timing: quick(),
+        environment: Vec::new(),
+        folder: std::env::temp_dir(),
+        login: login.clone(),
+        guard: process::Guard::default(),
+    });
+    let remote = Remote { url: url.clone(), headers: Vec::new() };
+    let config = ServerConfig::remote("far", Reach::Http(remote)).unwrap();
+    let open =
+        || Bench::on(&host, "model tool far_echo {}", vec![config.clone()], Noting::default());
+
+    let bench = open().await;
+    let told = bench.told("`far` is not available (-31601)").await;
+    assert!(told.contains("run `purlin mcp login far`"), "{told}");
+
+    let attempt = login.begin("far", &url, "http://127.0.0.1:1/callback").await.unwrap();
+    let page = attempt.page().to_owned();
+    assert!(page.starts_with(&format!("{home}/authorize?")), "{page}");
+    assert!(page.contains("code_challenge="), "{page}");
+    let state = page.split(['?', '&']).find_map(|part| part.strip_prefix("state=")).unwrap();
+    let callback = format!("http://127.0.0.1:1/callback?code=yes&state={state}&iss={home}");
+    attempt.finish(&callback).await.unwrap();
+    assert!(vault.load("far").unwrap().contains("token-1"));
+
+    let bench = open().await.ready().await;
+    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);
+    // It was renewed on the way, and the new one is kept.
+    assert!(vault.load("far").unwrap().contains("token-2"));
+}
+
+// R: I4
+#[tokio::test]
+async fn a_callback_that_nobody_asked_for_is_refused() {
+    let (home, _tasks) = listen(Arc::new(|request| protected(&request))).await;
+    let vault = Arc::new(Kept::default());
+    let login = Login::new(Arc::clone(&vault) as Arc<dyn Vault>);
+    let attempt =
+        login.begin("far", &format!("{home}/mcp"), "http://127.0.0.1:1/callback").await.unwrap();
+    assert!(attempt.finish("http://127.0.0.1:1/callback?code=yes&state=forged").await.is_err());
+    assert_eq!(vault.load("far"), None);
+}
