@@ -2,7 +2,7 @@
 //!
 //! Every figure is taken in several rounds, and the thing it is compared with takes its rounds in between, so
 //! that a busy machine slows both. What is measured and why is in `docs/performance.md`; the programs that
-//! Purlin is compared with are the examples of `crates/purlin`.
+//! Purlin is compared with are the examples of `crates/purlin` and `crates/mcp`.
 
 mod agent;
 mod child;
@@ -11,6 +11,7 @@ mod inbound;
 mod instructions;
 mod life;
 mod sandbox;
+mod mcp;
 mod stream;
 mod table;
 
@@ -24,7 +25,7 @@ use table::Row;
 /// A benchmark: its name, and what makes its rows.
 type Bench = (&'static str, fn(&Programs) -> Result<Vec<Row>>);
 
-const BENCHES: [Bench; 9] = [
+const BENCHES: [Bench; 10] = [
     ("start", life::start),
     ("memory", life::memory),
     ("cancel", life::cancel),
@@ -34,6 +35,7 @@ const BENCHES: [Bench; 9] = [
     ("files", files::files),
     ("grep", files::grep),
     ("sandbox", sandbox::sandbox),
+    ("mcp", mcp::mcp),
 ];
 
 /// What the person asked for.
@@ -97,6 +99,10 @@ pub(crate) struct Programs {
     pub(crate) plain_writer: PathBuf,
     /// Parts of Purlin without its pipes.
     pub(crate) in_process: PathBuf,
+    /// An MCP server.
+    pub(crate) faulty_server: PathBuf,
+    /// A client of it on the MCP library alone.
+    pub(crate) bare_client: PathBuf,
 }
 
 impl Programs {
@@ -105,6 +111,8 @@ impl Programs {
         // Apart, because the SDK would switch on features of shared crates that the shipped program does not have.
         program::must_succeed(&[&build[..], &["--bin", "purlin"]].concat())?;
         program::must_succeed(&[&build[..], &["--examples"]].concat())?;
+        let build = ["cargo", "build", "--quiet", "--release", "--package", "mcp", "--examples"];
+        program::must_succeed(&build)?;
         let metadata = program::answer(&["cargo", "metadata", "--no-deps", "--format-version=1"]);
         let metadata: serde_json::Value =
             serde_json::from_str(&metadata.context("cargo does not describe the workspace")?)?;
@@ -116,6 +124,8 @@ impl Programs {
             echo_sdk: examples.join("echo_sdk"),
             plain_writer: examples.join("plain_writer"),
             in_process: examples.join("in_process"),
+            faulty_server: examples.join("faulty_server"),
+            bare_client: examples.join("bare_client"),
         })
     }
 }

@@ -3,6 +3,8 @@
 //! Without a fault it is a good server with a tool for each thing that a client must cope with. The tests start it;
 //! so can anybody who wants to see what a client does: `purlin mcp test` takes it like any other server.
 
+#![expect(clippy::print_stdout, reason = "its own stdout is what this program is for")]
+
 use std::io::{BufRead, Write};
 use std::time::Duration;
 

@@ -156,7 +156,7 @@ async fn attach(servers: &[Arc<Server>], prompt: Prompt) -> Prompt {
             Block::Image(_) | Block::Audio(_) | Block::Resource { .. } => Vec::new(),
         };
         let is_link = matches!(block, Block::Link { .. });
-        if !(is_link && !wanted.is_empty()) {
+        if !is_link || wanted.is_empty() {
             blocks.push(block);
         }
         for (server, uri) in wanted.into_iter().take(room) {

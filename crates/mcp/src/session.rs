@@ -150,7 +150,8 @@ impl SessionServers {
                 }
             });
         }
-        let told = (!shows_notices).then(|| leases.iter().map(|_| report::Told::default()).collect());
+        let told =
+            (!shows_notices).then(|| leases.iter().map(|_| report::Told::default()).collect());
         Running { leases, since: Instant::now(), told, news, _watching: stop.drop_guard() }
     }
 }

@@ -66,12 +66,12 @@ impl Agent {
 
     /// Opens a session and returns its id.
     pub(crate) fn open(&mut self) -> Result<String> {
-        self.open_in(Path::new("/tmp"))
+        self.open_in(Path::new("/tmp"), &json!([]))
     }
 
-    /// Opens a session in a folder and returns its id.
-    pub(crate) fn open_in(&mut self, cwd: &Path) -> Result<String> {
-        self.call("session/new", &json!({ "cwd": cwd, "mcpServers": [] }))?;
+    /// Opens a session in a folder, with MCP servers, and returns its id.
+    pub(crate) fn open_in(&mut self, cwd: &Path, servers: &Value) -> Result<String> {
+        self.call("session/new", &json!({ "cwd": cwd, "mcpServers": servers }))?;
         let result = self.answer()?;
         let session = result["sessionId"].as_str().context("a session without an id")?;
         Ok(session.to_owned())
@@ -106,6 +106,31 @@ impl Agent {
                 answer.extend(result.clone());
             }
             self.child.write(&answer.to_string())?;
+        }
+    }
+
+    /// Closes a session.
+    pub(crate) fn close(&mut self, session: &str) -> Result<()> {
+        self.call("session/close", &json!({ "sessionId": session }))?;
+        self.answer().map(drop)
+    }
+
+    /// Sends a prompt, says yes to whatever is asked, for good, and reads up to the answer. Returns the lines.
+    pub(crate) fn allow(&mut self, session: &str, text: &str) -> Result<Vec<String>> {
+        self.prompt(session, text)?;
+        let mut lines = Vec::new();
+        loop {
+            let line = self.child.read()?.to_owned();
+            let message: Value = serde_json::from_str(&line)?;
+            if message["method"] == "session/request_permission" {
+                let outcome = json!({ "outcome": "selected", "optionId": "always" });
+                let yes = json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "outcome": outcome } });
+                self.child.write(&yes.to_string())?;
+            } else if message["id"] == self.last_id {
+                anyhow::ensure!(message["error"].is_null(), "refused: {}", message["error"]);
+                return Ok(lines);
+            }
+            lines.push(line);
         }
     }
 

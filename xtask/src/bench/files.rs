@@ -64,7 +64,7 @@ pub(crate) fn grep(programs: &Programs) -> Result<Vec<Row>> {
     let mut agent = Agent::purlin(programs, &script, Sessions::Forgotten)?;
     let (mut ours, mut other) = (Vec::new(), Vec::new());
     for round in 0..=SEARCHES {
-        let session = agent.open_in(&tree)?;
+        let session = agent.open_in(&tree, &serde_json::json!([]))?;
         let begin = Instant::now();
         agent.converse(&session, None)?;
         let took = begin.elapsed().as_secs_f64() * 1e3;
