@@ -14,7 +14,7 @@ const NEXTEST_VERSION: &str = "0.9.143";
 /// The oldest Node.js with everything that the judge uses.
 const NODE_MAJOR: u32 = 18;
 /// The folders with packages of Node.js: the other side of the protocol, and MCP servers made by others.
-const PACKAGES: [&str; 2] = ["conformance/judge", "conformance/mcp"];
+const PACKAGES: [&str; 2] = ["conformance/judge", "crates/mcp/tests/servers"];
 
 /// Ensures `cargo nextest`.
 pub(crate) fn test_runner() -> Result<()> {

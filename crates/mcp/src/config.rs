@@ -3,6 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::clean::clean_line;
+
+/// How long the name of a server may be.
+const MAX_NAME: usize = 80;
+
 /// A server that a session is to have.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ServerConfig {
@@ -102,10 +107,11 @@ impl ServerConfig {
     }
 
     fn new(name: &str, reach: Reach) -> Result<ServerConfig, String> {
-        if name.trim().is_empty() {
+        let name = clean_line(name, MAX_NAME);
+        if name.is_empty() {
             return Err("a server has no name".to_owned());
         }
-        Ok(ServerConfig { name: name.to_owned(), reach, start: None, is_shared: false })
+        Ok(ServerConfig { name, reach, start: None, is_shared: false })
     }
 }
 

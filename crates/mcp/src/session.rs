@@ -15,12 +15,19 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::clean::clean_line;
 use crate::config::ServerConfig;
 use crate::host::{Host, Lease};
 use crate::offer::public_name;
 use crate::server::{Phase, Server, Status, lock};
 use crate::tool::McpTool;
 use crate::{attach, report};
+
+/// How many servers one session has.
+const MAX_SERVERS: usize = 32;
+/// How many tools of all servers together a model is listed. More, and some providers refuse the request.
+const MAX_TOOLS: usize = 512;
+const MAX_PROBLEM: usize = 300;
 
 /// How long after its start a server may hold up a prompt: most are ready by then, and a prompt that comes at once would
 /// miss their tools.
@@ -70,8 +77,13 @@ impl SessionServers {
         roots: Vec<PathBuf>,
     ) -> SessionServers {
         let mut names = HashSet::new();
-        let configs =
+        let mut configs: Vec<ServerConfig> =
             configs.into_iter().filter(|config| names.insert(config.name.clone())).collect();
+        let mut problems: Vec<String> =
+            problems.iter().map(|problem| clean_line(problem, MAX_PROBLEM)).collect();
+        for config in configs.drain(MAX_SERVERS.min(configs.len())..) {
+            problems.push(format!("`{}`, for a session has at most {MAX_SERVERS}", config.name));
+        }
         SessionServers {
             host: Arc::clone(host),
             own,
@@ -171,7 +183,7 @@ impl Tools for SessionServers {
         let mut names: HashSet<String> = own.iter().map(|tool| tool.spec().name.clone()).collect();
         for (server, status) in servers.iter().zip(&states) {
             // A server that failed keeps its tools: a model that calls one is told what is wrong.
-            for offered in &status.offer.tools {
+            for offered in status.offer.tools.iter().take(MAX_TOOLS - (tools.len() - own.len())) {
                 let name = public_name(server.name(), &offered.name, &mut names);
                 tools.push(Arc::new(McpTool::new(server, offered, name, self.host.options.timing)));
             }

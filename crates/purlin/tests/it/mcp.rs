@@ -12,7 +12,7 @@ use crate::agent::{Agent, DEADLINE, prompt, text_of, update_kind};
 
 /// The main file of a package; `cargo xtask test` installs them.
 fn package(name: &str) -> PathBuf {
-    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/mcp/node_modules");
+    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mcp/tests/servers/node_modules");
     let file = at.join("@modelcontextprotocol").join(name).join("dist/index.js");
     assert!(file.exists(), "{} is installed by `cargo xtask test`", file.display());
     file.canonicalize().unwrap()
