@@ -10,8 +10,8 @@ mod files;
 mod inbound;
 mod instructions;
 mod life;
-mod sandbox;
 mod mcp;
+mod sandbox;
 mod stream;
 mod table;
 

@@ -80,7 +80,7 @@ pub(crate) async fn expand(session: &SessionServers, prompt: Prompt) -> Expanded
             return match fill_in(&server, &template, rest.trim()).await {
                 Ok(mut blocks) => {
                     blocks.extend(prompt.blocks.into_iter().skip(1));
-                    Expanded::Prompt(Prompt { blocks })
+                    Expanded::Prompt(Prompt::from(blocks))
                 }
                 Err(why) => Expanded::Say(format!(
                     "The MCP server `{}` could not do this: {why}",
@@ -171,7 +171,7 @@ async fn attach(servers: &[Arc<Server>], prompt: Prompt) -> Prompt {
             }
         }
     }
-    Prompt { blocks }
+    Prompt::from(blocks)
 }
 
 /// Finds the server that lists a resource.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::tools::Files;
+use ::tools::bash::{self, Bash};
 use ::tools::scope::Scope;
 use anyhow::Context;
 use engine::hub::HubOptions;
@@ -14,7 +15,6 @@ use engine::session::ModelChoice;
 use engine::words::{ModelId, SessionId};
 use process::sandbox::{Sandbox, secret_places};
 use store::Store;
-use ::tools::bash::{self, Bash};
 
 use crate::env;
 use crate::limits::Limits;

@@ -66,9 +66,10 @@ can tell.";
     }
 
     async fn run(&self, cx: &ToolCx<'_>, message: String) -> Result<Output, ToolError> {
-        let form = Form { message, call: Some(cx.id.clone()), page: None };
+        let form = Form { message, call: Some(cx.id.clone()), page: None, fields: None };
         match cx.or_cancelled(cx.editor.elicit(form)).await? {
             Ok(FormAnswer::Text(text)) => Ok(shown(text)),
+            Ok(FormAnswer::Fields(fields)) => Ok(shown(Value::Object(fields).to_string())),
             Ok(FormAnswer::Declined) => Ok(shown("the user declined to answer".to_owned())),
             Ok(FormAnswer::Cancelled) => Ok(shown("the user closed the question".to_owned())),
             Err(EditorError::NotOffered(_)) => Err(ToolError::Model(

@@ -5,6 +5,7 @@
 
 mod apply_patch;
 mod ask;
+pub mod bash;
 mod change;
 mod diff;
 mod disk;
@@ -19,7 +20,6 @@ mod matching;
 mod placeholder;
 mod plan;
 mod read;
-pub mod bash;
 pub mod scope;
 mod secret;
 mod text;

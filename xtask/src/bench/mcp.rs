@@ -1,5 +1,6 @@
 //! What MCP servers cost: nothing for those that hang, little for each call of a tool.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;

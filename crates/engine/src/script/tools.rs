@@ -134,9 +134,10 @@ async fn open_page(cx: &ToolCx<'_>, url: &str) -> Result<Output, ToolError> {
         message: "Please open this page".to_owned(),
         call: Some(cx.id.clone()),
         page: Some(page.clone()),
+        fields: None,
     };
     Ok(match cx.or_cancelled(cx.editor.elicit(form)).await?? {
-        FormAnswer::Text(_) => {
+        FormAnswer::Text(_) | FormAnswer::Fields(_) => {
             cx.editor.page_done(&page).await;
             show("the user opened the page".to_owned())
         }

@@ -216,7 +216,7 @@ impl Bench {
 
     pub(crate) async fn send(&self, text: &str, cancel: CancellationToken) -> Turn {
         self.editor.events.lock().unwrap().clear();
-        let prompt = Prompt { blocks: vec![Block::Text(text.to_owned())] };
+        let prompt = Prompt::from(vec![Block::Text(text.to_owned())]);
         let (sender, ended) = oneshot::channel();
         let reply = Reply::new(move |stop| drop(sender.send(stop)));
         self.handle.as_ref().unwrap().send(Ask::Prompt { prompt, cancel, reply }).unwrap();

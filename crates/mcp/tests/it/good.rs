@@ -167,7 +167,7 @@ async fn a_resource_is_attached_by_its_name() {
     assert_eq!(turn.stop, Some(StopReason::EndTurn));
     use engine::ports::{Expanded, Tools};
     let link = Block::Link { uri: "test://note".to_owned(), name: "note".to_owned() };
-    let prompt = engine::words::Prompt { blocks: vec![link] };
+    let prompt = engine::words::Prompt::from(vec![link]);
     let Expanded::Prompt(prompt) = bench.tools.expand(prompt).await else {
         panic!("a link is for the model");
     };

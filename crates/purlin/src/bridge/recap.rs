@@ -146,7 +146,7 @@ mod tests {
             }))
         };
         let ended = |id: &str, status| {
-            let update = ToolUpdate { status: Some(status), content: None, raw_output: None };
+            let update = ToolUpdate { status: Some(status), ..ToolUpdate::default() };
             Event::ToolUpdate(ToolCallId::new(id), Box::new(update))
         };
         for event in [

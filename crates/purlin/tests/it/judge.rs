@@ -90,7 +90,8 @@ async fn rust_sdk_client_is_satisfied() {
 #[tokio::test]
 async fn rust_sdk_client_loads_what_another_process_wrote() {
     let folder = crate::crash::Folder::new("sdk");
-    let script = "model thought \"Hm.\"\nmodel text \"Kept.\"\nmodel tool plan {\"entries\":[\"Look\"]}\n";
+    let script =
+        "model thought \"Hm.\"\nmodel text \"Kept.\"\nmodel tool plan {\"entries\":[\"Look\"]}\n";
     std::fs::write(folder.0.join("script.acp"), script).unwrap();
     let mut first = crate::syscalls::Agent::start(&folder.0, None);
     let mut ask = |method: &str, params| first.call(method, &params, &mut Vec::new()).unwrap();
