@@ -148,11 +148,10 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     }),
     ("E54", "make a control group", |_| {
         let parents = ["/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified"];
-        let made = parents.iter().any(|parent| {
+        parents.iter().any(|parent| {
             let folder = Path::new(parent).join("escape");
             fs::create_dir(&folder).is_ok_and(|()| fs::remove_dir(&folder).is_ok())
-        });
-        made
+        })
     }),
     ("E66", "write a git hook", |w| writes(w.inside(".git/hooks/post-checkout"))),
     ("E67", "replace .git", |w| removes_and_makes(&w.inside(".git"))),
