@@ -45,8 +45,12 @@ fn run(level: &str, folder: &Path) -> Result<(), String> {
         say(line);
     }
     // Longer than the process that may have been left behind waits.
-    std::thread::sleep(Duration::from_millis(1200));
-    let verdict = if place.at("inside/survivor").exists() { "open" } else { "no" };
+    let end = std::time::Instant::now() + Duration::from_secs(3);
+    let survivor = place.at("inside/survivor");
+    while !survivor.exists() && std::time::Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let verdict = if survivor.exists() { "open" } else { "no" };
     say(&format!("E63\tleave a process behind\t{verdict}"));
     for change in place.snapshot().iter().filter(|now| !before.contains(now)) {
         say(&format!("changed\t{change}"));

@@ -45,13 +45,18 @@ fn steals_descriptor(world: &World) -> bool {
     agent >= 0 && sees_agent(world) && works(libc::SYS_pidfd_getfd, &[agent, 1, 0])
 }
 
-/// Leaves a process behind that makes a file later; the driver looks whether it did.
+/// Leaves a process behind that makes a file when the command is gone; the driver looks whether it did.
 fn leaves_daemon(world: &World) -> bool {
     let mark = world.inside("survivor");
+    let command = format!("/proc/{}", call(libc::SYS_getppid, &[]));
     if fork() == 0 {
         works(libc::SYS_setsid, &[]);
         if fork() == 0 {
-            std::thread::sleep(std::time::Duration::from_millis(700));
+            while std::path::Path::new(&command).exists() {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            // Whoever ends what was left behind has had the time to.
+            std::thread::sleep(std::time::Duration::from_millis(300));
             fs::write(mark, "alive").ok();
         }
         std::process::exit(0);
