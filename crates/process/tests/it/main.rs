@@ -1,5 +1,14 @@
 //! The sandbox from outside: what gets out of it, and what a command cannot break.
 
+#![cfg_attr(
+    target_os = "linux",
+    expect(
+        clippy::unwrap_used,
+        clippy::disallowed_methods,
+        reason = "helpers of tests are tests, too, which clippy does not see; the programs under test are no children of an agent"
+    )
+)]
+
 #[cfg(target_os = "linux")]
 mod escapes;
 #[cfg(target_os = "linux")]
