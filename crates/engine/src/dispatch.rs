@@ -14,7 +14,12 @@ use crate::words::{
 };
 
 /// Runs one tool call to its end. Failures of the tool go back to the model; only cancel and our own faults return.
-pub(crate) async fn call_tool(cx: &mut TurnCx<'_>, request: ToolRequest) -> Result<(), TurnError> {
+///
+/// Returns the pictures that came of it: a result is text, so the model is shown them behind all results.
+pub(crate) async fn call_tool(
+    cx: &mut TurnCx<'_>,
+    request: ToolRequest,
+) -> Result<Vec<Block>, TurnError> {
     let tools = cx.tools.now();
     let Some(tool) = tools.iter().find(|tool| tool.spec().name == request.name).cloned() else {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
@@ -153,9 +158,13 @@ async fn finish(
     cx: &mut TurnCx<'_>,
     id: ToolCallId,
     outcome: Result<Output, ToolError>,
-) -> Result<(), TurnError> {
+) -> Result<Vec<Block>, TurnError> {
+    let mut pictures = Vec::new();
     let (status, content, text) = match outcome {
-        Ok(output) => (ToolStatus::Completed, output.content, output.text),
+        Ok(output) => {
+            pictures = output.content.as_deref().map(pictures_in).unwrap_or_default();
+            (ToolStatus::Completed, output.content, output.text)
+        }
         Err(err) => {
             let text = explain(&err);
             let shown = vec![ToolContent::Block(Block::Text(text.clone()))];
@@ -167,11 +176,29 @@ async fn finish(
     let update = ToolUpdate { status: Some(status), content, ..ToolUpdate::default() };
     cx.emit(Event::ToolUpdate(id.clone(), Box::new(update))).await?;
     cx.history.push(Message::ToolResult { id, text, failed });
-    Ok(())
+    Ok(pictures)
+}
+
+/// How many bytes of pictures one call may show to a model.
+const MAX_PICTURES: usize = 5 * 1024 * 1024;
+
+/// Returns the pictures among what a call shows, as far as a model takes them.
+fn pictures_in(content: &[ToolContent]) -> Vec<Block> {
+    let mut room = MAX_PICTURES;
+    let pictures = content.iter().filter_map(|content| match content {
+        ToolContent::Block(block @ Block::Image(_)) => Some(block),
+        ToolContent::Block(_) | ToolContent::Diff { .. } | ToolContent::Terminal(_) => None,
+    });
+    let fits = |block: &&Block| {
+        let is_small = block.size() <= room;
+        room -= if is_small { block.size() } else { 0 };
+        is_small
+    };
+    pictures.filter(fits).cloned().collect()
 }
 
 /// Ends a call that was cut short: it must not stay pending for ever.
-async fn give_up(cx: &TurnCx<'_>, id: ToolCallId, err: TurnError) -> Result<(), TurnError> {
+async fn give_up<T>(cx: &TurnCx<'_>, id: ToolCallId, err: TurnError) -> Result<T, TurnError> {
     let update = ToolUpdate { status: Some(ToolStatus::Failed), ..ToolUpdate::default() };
     cx.emit(Event::ToolUpdate(id, Box::new(update))).await?;
     Err(err)

@@ -14,7 +14,7 @@ use crate::event::Event;
 use crate::permission::Memory;
 use crate::ports::{Clock, Editor, Expanded, Files, Journal, PromptKind, Record, Tools};
 use crate::session::Settings;
-use crate::words::{Message, MessageId, Prompt, SessionId, StopReason};
+use crate::words::{Block, Message, MessageId, Prompt, SessionId, StopReason};
 use crate::{dispatch, sampling, stamp, undo};
 
 /// What bounds a turn.
@@ -95,8 +95,13 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
         if answer.calls.is_empty() {
             return Ok(answer.stop);
         }
+        let mut pictures = Vec::new();
         for call in answer.calls {
-            dispatch::call_tool(cx, call).await?;
+            pictures.extend(dispatch::call_tool(cx, call).await?);
+        }
+        if !pictures.is_empty() {
+            pictures.insert(0, Block::Text("The pictures that the tools returned:".to_owned()));
+            cx.history.push(Message::User(Prompt::from(pictures)));
         }
     }
     Ok(StopReason::MaxTurnRequests)

@@ -78,10 +78,7 @@ pub(crate) async fn expand(session: &SessionServers, prompt: Prompt) -> Expanded
         let known = templates(&servers).into_iter().find(|(command, _, _)| command == name);
         if let Some((_, server, template)) = known {
             return match fill_in(&server, &template, rest.trim()).await {
-                Ok(mut blocks) => {
-                    blocks.extend(prompt.blocks.into_iter().skip(1));
-                    Expanded::Prompt(Prompt::from(blocks))
-                }
+                Ok(blocks) => Expanded::Prompt(with_rest(blocks, prompt)),
                 Err(why) => Expanded::Say(format!(
                     "The MCP server `{}` could not do this: {why}",
                     server.name()
@@ -91,6 +88,17 @@ pub(crate) async fn expand(session: &SessionServers, prompt: Prompt) -> Expanded
     }
     session.head_start().await;
     Expanded::Prompt(attach(&servers, prompt).await)
+}
+
+/// Puts blocks in the place of the first one of a prompt.
+fn with_rest(mut blocks: Vec<Block>, prompt: Prompt) -> Prompt {
+    let mut asides = Vec::new();
+    if !prompt.asides.is_empty() {
+        asides.resize(blocks.len(), None);
+        asides.extend(prompt.asides.into_iter().skip(1));
+    }
+    blocks.extend(prompt.blocks.into_iter().skip(1));
+    Prompt { blocks, asides }
 }
 
 /// Gets a prompt of a server, with the words behind the command as its arguments.
@@ -147,31 +155,38 @@ fn arguments(names: &[&str], rest: &str) -> JsonObject {
 
 /// Puts the contents of resources in the place of links to them, and behind `@server:address` in the text.
 async fn attach(servers: &[Arc<Server>], prompt: Prompt) -> Prompt {
-    let mut blocks = Vec::new();
+    let mut changed = Prompt::default();
+    let has_asides = !prompt.asides.is_empty();
+    let mut asides = prompt.asides.into_iter();
     let mut room = MAX_ATTACHED;
     for block in prompt.blocks {
+        let aside = asides.next().flatten();
         let wanted: Vec<(Arc<Server>, String)> = match &block {
             Block::Link { uri, .. } => owner(servers, uri).into_iter().collect(),
             Block::Text(text) => mentions(servers, text),
             Block::Image(_) | Block::Audio(_) | Block::Resource { .. } => Vec::new(),
         };
-        let is_link = matches!(block, Block::Link { .. });
-        if !is_link || wanted.is_empty() {
-            blocks.push(block);
+        if !matches!(block, Block::Link { .. }) || wanted.is_empty() {
+            changed.blocks.push(block);
+            changed.asides.push(aside);
         }
         for (server, uri) in wanted.into_iter().take(room) {
             room -= 1;
             match read(&server, &uri).await {
-                Ok(contents) => blocks.extend(contents),
-                Err(why) => blocks.push(Block::Text(format!(
+                Ok(contents) => changed.blocks.extend(contents),
+                Err(why) => changed.blocks.push(Block::Text(format!(
                     "[{} of the MCP server `{}` could not be read: {why}]",
                     clean_line(&uri, 200),
                     server.name()
                 ))),
             }
+            changed.asides.resize(changed.blocks.len(), None);
         }
     }
-    Prompt::from(blocks)
+    if !has_asides {
+        changed.asides.clear();
+    }
+    changed
 }
 
 /// Finds the server that lists a resource.

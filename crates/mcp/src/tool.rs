@@ -241,7 +241,7 @@ pub(crate) fn block_in(block: ContentBlock) -> (String, Block) {
     match block {
         ContentBlock::Text(text) => (text.text.clone(), Block::Text(clean(&text.text, MAX_TEXT))),
         ContentBlock::Image(image) => (
-            format!("[a picture, {}, is shown to the user]", image.mime_type),
+            format!("[a picture, {}]", image.mime_type),
             Block::Image(Media { data: image.data, mime: image.mime_type }),
         ),
         ContentBlock::Audio(audio) => (
@@ -314,10 +314,7 @@ mod tests {
             { "type": "resource", "resource": { "uri": "test://a", "text": "inside" } },
             { "type": "resource_link", "uri": "test://b", "name": "b" },
         ] }));
-        assert_eq!(
-            result.text,
-            "one\n[a picture, image/png, is shown to the user]\ntest://a:\ninside\ntest://b"
-        );
+        assert_eq!(result.text, "one\n[a picture, image/png]\ntest://a:\ninside\ntest://b");
         let shown = result.content.unwrap();
         assert_eq!(shown[0], ToolContent::Block(Block::Text("one".to_owned())));
         let picture = Media { data: "AAAA".to_owned(), mime: "image/png".to_owned() };

@@ -151,6 +151,7 @@ impl Bench {
         let attached = Attached {
             editor: Arc::clone(&editor) as _,
             tools: Arc::clone(&tools) as Arc<dyn Tools>,
+            branch: None,
         };
         let (sender, opened) = oneshot::channel();
         hub_handle.send(HubCommand::Open {

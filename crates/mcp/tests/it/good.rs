@@ -28,12 +28,14 @@ async fn a_tool_of_a_server_is_called_and_its_result_comes_back() {
 
 // R: M3
 #[tokio::test]
-async fn a_picture_is_shown() {
-    let bench =
-        Bench::open("model tool good_picture {}", vec![faulty("good", &[])]).await.ready().await;
+async fn a_picture_is_shown_to_the_user_and_to_the_model() {
+    let script = "model tool good_picture {}\nmodel end\nmodel echo";
+    let bench = Bench::open(script, vec![faulty("good", &[])]).await.ready().await;
     let turn = bench.prompt("go").await;
     let picture = Media { data: "aGVsbG8=".to_owned(), mime: "image/png".to_owned() };
     assert!(turn.shown.contains(&ToolContent::Block(Block::Image(picture))), "{turn:?}");
+    // The scripted model repeats what it was shown last.
+    assert_eq!(turn.said, "The pictures that the tools returned:");
 }
 
 // R: M3

@@ -242,7 +242,9 @@ pub(super) fn reopen_in(members: &mut Members) -> Result<(), RpcError> {
     workspace_in(members)?;
     if let Some(Value::Array(servers)) = members.get_mut("mcpServers") {
         let problems = mcp_servers::mend(servers);
-        members.insert(REOPEN_PROBLEMS.to_owned(), json!(problems));
+        if !problems.is_empty() {
+            members.insert(REOPEN_PROBLEMS.to_owned(), json!(problems));
+        }
     }
     Ok(())
 }
