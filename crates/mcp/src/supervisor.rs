@@ -32,6 +32,8 @@ const MAX_FAILURES: u32 = 5;
 /// How long the program of a server that is not needed any more may take to end by itself.
 const GRACE: Grace =
     Grace { after_close: Duration::from_millis(500), after_term: Duration::from_millis(500) };
+/// How long a start waits for the answer to the client that opened the session: nothing takes the processor from it.
+const BEHIND: Duration = Duration::from_millis(10);
 /// How long we wait for the end of a program that seems to have ended, and for the rest of what it said.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How often a list is asked for that changes all the time.
@@ -40,6 +42,7 @@ const RELIST: Duration = Duration::from_secs(1);
 /// Keeps a server running until nobody needs it.
 pub(crate) async fn supervise(server: Arc<Server>, options: Arc<Options>) {
     let mut failures = 0;
+    sleep(BEHIND).await;
     loop {
         server.set_phase(Phase::Starting, None);
         let started = tokio::select! {
