@@ -65,7 +65,13 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
     let mut prompt = prompt;
     let mut asked = commands::parse(&prompt, &settings, &cx.tools.commands());
     if asked.is_none() {
-        match cx.or_cancelled(cx.tools.expand(prompt.clone())).await? {
+        // What needs no waiting is done first: a turn that is cancelled at once has still begun.
+        let expanded = tokio::select! {
+            biased;
+            expanded = cx.tools.expand(prompt.clone()) => expanded,
+            () = cx.cancel.cancelled() => return Err(TurnError::Cancelled),
+        };
+        match expanded {
             Expanded::Prompt(expanded) => prompt = expanded,
             Expanded::Say(text) => asked = Some(Asked::Say(text)),
         }
