@@ -106,7 +106,7 @@ pub fn view(
         messages: history.messages.clone(),
         tools: tools
             .iter()
-            .filter(|tool| mode.permits(tool.kind()))
+            .filter(|tool| mode.offers(tool.kind()))
             .map(|tool| tool.spec())
             .collect(),
     }

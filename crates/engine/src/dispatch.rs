@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use crate::event::{Event, Severity};
 use crate::modes::{MODES, Mode};
+use crate::permission::policy::Judgement;
 use crate::permission::{Access, Decision, Question};
 use crate::ports::{AnyTool, EditorError, Intent, Output, Record, ToolCx, ToolError};
 use crate::turn::{TurnCx, TurnError};
+use crate::visible::visible;
 use crate::words::{
     Block, Message, ToolCall, ToolCallId, ToolContent, ToolKind, ToolRequest, ToolStatus,
     ToolUpdate,
@@ -63,7 +65,7 @@ async fn announce(
     let call = ToolCall {
         id: request.id.clone(),
         name: request.name.clone(),
-        title: intent.title,
+        title: visible(&intent.title),
         kind,
         status: ToolStatus::Pending,
         content: intent.content,
@@ -82,36 +84,60 @@ async fn permit(
 ) -> Result<Option<ToolError>, TurnError> {
     let mode_id = cx.settings.borrow().mode.clone();
     let mode = Mode::find(mode_id.as_str()).unwrap_or(&MODES[0]);
-    if !mode.permits(call.kind) {
+    if !mode.permits(call.kind, access) {
         let why = format!(
             "the mode `{mode_id}` does not allow `{}`; ask the user to switch to `build`",
             call.name
         );
         return Ok(Some(ToolError::Model(why)));
     }
-    let decision = match cx.memory.decide(access) {
-        Decision::Ask => {
-            let question = Question { call: call.clone() };
-            match cx.or_cancelled(cx.editor.ask_permission(question)).await? {
-                Ok(answer) => cx.memory.keep(access, answer),
-                Err(EditorError::Unanswered(how)) => {
-                    let title = format!("Nobody answered whether `{}` may be used", call.name);
-                    let severity = Severity::Warning;
-                    cx.emit(Event::Notice { severity, title, description: Some(how) }).await?;
-                    let why = "nobody answered whether this may be done, so it was not";
-                    return Ok(Some(ToolError::Model(why.to_owned())));
-                }
-                Err(err) => return Ok(Some(ToolError::Editor(err))),
-            }
-        }
-        decided => decided,
+    let judgement = cx.policy.judge(access);
+    let asked = match judgement.decision {
+        Decision::Allow => return Ok(None),
+        Decision::Reject => return Ok(Some(refusal(judgement))),
+        Decision::Ask => judgement.asked,
     };
+    let question = Question::new(call.clone(), &asked, cx.policy.reach());
+    let answer = match cx.or_cancelled(cx.editor.ask_permission(question)).await? {
+        Ok(answer) => answer,
+        Err(EditorError::Unanswered(how)) => {
+            let title = format!("Nobody answered whether `{}` may be used", call.name);
+            warn(cx, title, how).await?;
+            let why = "nobody answered whether this may be done, so it was not";
+            return Ok(Some(ToolError::Model(why.to_owned())));
+        }
+        Err(err) => return Ok(Some(ToolError::Editor(err))),
+    };
+    let (decision, problem) = cx.policy.keep(&asked, answer);
+    if let Some(problem) = problem {
+        warn(cx, "Your answer holds for this session alone".to_owned(), problem).await?;
+    }
     Ok(match decision {
         Decision::Allow => None,
         Decision::Reject | Decision::Ask => {
             Some(ToolError::Model("the user did not allow this".to_owned()))
         }
     })
+}
+
+/// What the model is told when a rule refuses: which, so that it does not try the same in other words.
+fn refusal(judgement: Judgement) -> ToolError {
+    let why = match judgement.refused {
+        Some((access, Some(rule))) => {
+            format!(
+                "{} is forbidden by the rule `{rule}`; do not try it another way",
+                access.words()
+            )
+        }
+        Some((access, None)) => format!("{} is never allowed", access.words()),
+        None => "this is forbidden".to_owned(),
+    };
+    ToolError::Model(why)
+}
+
+async fn warn(cx: &TurnCx<'_>, title: String, description: String) -> Result<(), TurnError> {
+    let severity = Severity::Warning;
+    cx.emit(Event::Notice { severity, title, description: Some(description) }).await
 }
 
 async fn run(

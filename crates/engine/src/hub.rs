@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use crate::error::Error;
 use crate::event::{Event, Severity};
 use crate::modes::Mode;
+use crate::permission::policy::Policy;
 use crate::ports::{Clock, Editor, Files, Journal, Listing, Query, Remembered, Tools};
 use crate::reply::Reply;
 use crate::session::{Command, Handles, ModelChoice, Parts, Session, SessionHandle, Settings};
@@ -81,6 +82,10 @@ pub struct Attached {
     pub tools: Arc<dyn Tools>,
     /// Finds out which branch its folder is on, where the client is told of it.
     pub branch: Option<BoxFuture<'static, Option<String>>>,
+    /// What decides about their calls.
+    pub policy: Policy,
+    /// What the user should know when it begins.
+    pub notices: Vec<String>,
 }
 
 /// How a session begins.
@@ -334,6 +339,8 @@ async fn begin(
         cwd,
         settings,
         tools: attached.tools,
+        policy: attached.policy,
+        notices: attached.notices,
         editor: attached.editor,
         files: attached.files,
         journal: Arc::clone(&options.journal),

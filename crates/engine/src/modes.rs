@@ -1,5 +1,6 @@
 //! Modes: ways of working. A mode restricts tools here, in the engine, not by words in a prompt.
 
+use crate::permission::{Access, Decision};
 use crate::words::{ModeId, ToolKind};
 
 /// A way of working.
@@ -54,10 +55,22 @@ impl Mode {
         MODES.iter().find(|mode| mode.id == id || mode.aliases.contains(&id))
     }
 
-    /// Tells whether a tool of this kind may be used in the mode.
+    /// Tells whether a model is told of tools of this kind in the mode.
     #[must_use]
-    pub fn permits(&self, kind: ToolKind) -> bool {
-        self.may_change || !kind.changes_things()
+    pub fn offers(&self, kind: ToolKind) -> bool {
+        self.may_change || !kind.changes_things() || kind == ToolKind::Execute
+    }
+
+    /// Tells whether a tool of this kind may be used in the mode for what a call needs.
+    ///
+    /// A mode only narrows. Where nothing may change, a command still may look: one of which every part is known to
+    /// read only, whatever rules allow beyond that.
+    #[must_use]
+    pub fn permits(&self, kind: ToolKind, access: &[Access]) -> bool {
+        let looks_only = kind == ToolKind::Execute
+            && !access.is_empty()
+            && access.iter().all(|access| access.default == Decision::Allow);
+        self.may_change || !kind.changes_things() || looks_only
     }
 
     /// Returns the mode's id.
@@ -80,9 +93,18 @@ mod tests {
 
     #[test]
     fn only_build_may_change_things() {
-        let may_edit: Vec<&str> =
-            MODES.iter().filter(|mode| mode.permits(ToolKind::Edit)).map(|mode| mode.id).collect();
+        let may_edit: Vec<&str> = MODES
+            .iter()
+            .filter(|mode| mode.permits(ToolKind::Edit, &[]))
+            .map(|mode| mode.id)
+            .collect();
         assert_eq!(may_edit, ["build"]);
-        assert!(MODES.iter().all(|mode| mode.permits(ToolKind::Read)));
+        assert!(MODES.iter().all(|mode| mode.permits(ToolKind::Read, &[])));
+        let plan = Mode::find("plan").unwrap();
+        let look = Access::allow("bash", "git status");
+        assert!(plan.permits(ToolKind::Execute, std::slice::from_ref(&look)));
+        assert!(!plan.permits(ToolKind::Execute, &[look, Access::ask("edit", "/w/a")]));
+        assert!(!plan.permits(ToolKind::Execute, &[]));
+        assert!(!plan.permits(ToolKind::Edit, &[Access::allow("edit", "/w/a")]));
     }
 }

@@ -1,15 +1,21 @@
-//! Permission: what may be done without asking, what was answered before, and the question otherwise.
+//! Permission: what a call needs leave for, the question to the user, and the answer.
+//!
+//! `permission::rules` says which rule counts, `permission::policy` what a session decides, `permission::pattern` what a
+//! pattern fits.
 
-use std::collections::HashMap;
+pub mod pattern;
+pub mod policy;
+pub mod rules;
 
-use crate::words::ToolCall;
+use crate::visible::visible;
+use crate::words::{Block, ToolCall, ToolContent};
 
 /// One thing that a call needs leave for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     /// Which rules it falls under: `read`, `edit`, `bash`, `webfetch`, `external_directory`, or a tool's own name.
     pub key: String,
-    /// What their patterns are held against: a path, one simple command, an address.
+    /// What their patterns are held against: a resolved path, one simple command, an address.
     pub subject: String,
     /// What happens where no rule says anything.
     pub default: Decision,
@@ -21,20 +27,113 @@ impl Access {
     /// Makes an access that is asked for unless a rule says otherwise, and whose answer can be kept for its subject.
     pub fn ask(key: impl Into<String>, subject: impl Into<String>) -> Access {
         let subject = subject.into();
-        Access { key: key.into(), always: Some(subject.clone()), subject, default: Decision::Ask }
+        let always = Some(pattern::literal(&subject));
+        Access { key: key.into(), always, subject, default: Decision::Ask }
     }
 
     /// Makes an access that goes through unless a rule says otherwise.
     pub fn allow(key: impl Into<String>, subject: impl Into<String>) -> Access {
         Access { default: Decision::Allow, ..Access::ask(key, subject) }
     }
+
+    /// Says what it is, in words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        words(&self.key, &self.subject)
+    }
+}
+
+/// Says what a key and a subject or pattern of it mean.
+fn words(key: &str, subject: &str) -> String {
+    let subject = visible(subject);
+    let is_all = subject == "*";
+    match key {
+        "bash" if is_all => "all commands".to_owned(),
+        "bash" => format!("`{subject}`"),
+        "edit" if is_all => "all edits".to_owned(),
+        "edit" => format!("edits of `{subject}`"),
+        "read" if is_all => "all reads".to_owned(),
+        "read" => format!("reads of `{subject}`"),
+        "external_directory" => format!("work outside the folder, in `{subject}`"),
+        "webfetch" => format!("fetching `{subject}`"),
+        other if is_all => format!("`{}`", visible(other)),
+        other => format!("`{}` with `{subject}`", visible(other)),
+    }
 }
 
 /// The question that goes to the user.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// The call it is about, as it was shown.
+    /// The call it is about, as it was shown; its content also says what is asked for that its title does not.
     pub call: ToolCall,
+    /// What the user can choose.
+    pub choices: Vec<Choice>,
+}
+
+/// One answer that the user can choose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// What it means.
+    pub answer: Answer,
+    /// What a client names it by.
+    pub id: &'static str,
+    /// What the user reads.
+    pub name: String,
+}
+
+/// A rule longer than this cannot be read on a button, so it is not offered.
+const LONGEST_RULE: usize = 300;
+
+impl Question {
+    /// Makes the question about what must be asked of a call. `reach` says how long an answer for good holds.
+    #[must_use]
+    pub fn new(mut call: ToolCall, asked: &[Access], reach: &str) -> Question {
+        let mut untold: Vec<String> = Vec::new();
+        for access in asked.iter().filter(|access| !call.title.contains(&visible(&access.subject)))
+        {
+            let line = format!("- {}", access.words());
+            if !untold.contains(&line) {
+                untold.push(line);
+            }
+        }
+        if !untold.is_empty() {
+            let text = format!("This needs leave for:\n{}", untold.join("\n"));
+            call.content.push(ToolContent::Block(Block::Text(text)));
+        }
+        let choice = |answer, id, name| Choice { answer, id, name };
+        let mut choices = vec![choice(Answer::AllowOnce, "once", "Allow once".to_owned())];
+        let kept = kept_words(asked);
+        if let Some(kept) = &kept {
+            let name = format!("Always allow {kept} {reach}");
+            choices.push(choice(Answer::AllowAlways, "always", name));
+        }
+        choices.push(choice(Answer::RejectOnce, "reject", "Reject".to_owned()));
+        if let Some(kept) = kept {
+            let name = format!("Always reject {kept} {reach}");
+            choices.push(choice(Answer::RejectAlways, "never", name));
+        }
+        Question { call, choices }
+    }
+
+    /// Finds the answer that goes with a chosen id. An id that was never offered counts as no.
+    #[must_use]
+    pub fn answer(&self, id: &str) -> Answer {
+        let chosen = self.choices.iter().find(|choice| choice.id == id);
+        chosen.map_or(Answer::Cancelled, |choice| choice.answer)
+    }
+}
+
+/// Says what an answer for good would keep; `None` where it cannot be kept, or not be read.
+fn kept_words(asked: &[Access]) -> Option<String> {
+    let mut all: Vec<String> = Vec::new();
+    for access in asked {
+        let one = words(&access.key, access.always.as_deref()?);
+        if !all.contains(&one) {
+            all.push(one);
+        }
+    }
+    let text = all.join(" and ");
+    (!text.is_empty() && text.len() <= LONGEST_RULE).then_some(text)
 }
 
 /// What the user answered.
@@ -42,37 +141,18 @@ pub struct Question {
 pub enum Answer {
     /// Yes, this time.
     AllowOnce,
-    /// Yes, and do not ask again for this in this session.
+    /// Yes, and do not ask again for what the choice named.
     AllowAlways,
     /// No, this time.
     RejectOnce,
-    /// No, and do not ask again for this in this session.
+    /// No, and never for what the choice named.
     RejectAlways,
     /// The question was closed, which counts as no.
     Cancelled,
 }
 
-impl Answer {
-    /// The answers that can be chosen, with the ids and words that clients get.
-    pub const CHOICES: [(Answer, &'static str, &'static str); 4] = [
-        (Answer::AllowOnce, "once", "Allow once"),
-        (Answer::AllowAlways, "always", "Always allow"),
-        (Answer::RejectOnce, "reject", "Reject"),
-        (Answer::RejectAlways, "never", "Always reject"),
-    ];
-
-    /// Finds the answer that goes with a chosen id. An id that was never offered counts as no.
-    #[must_use]
-    pub fn from_id(id: &str) -> Answer {
-        Answer::CHOICES
-            .iter()
-            .find(|(_, known, _)| *known == id)
-            .map_or(Answer::Cancelled, |(answer, _, _)| *answer)
-    }
-}
-
 /// What is to be done with a call. The stricter, the greater.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Decision {
     /// Run it.
     Allow,
@@ -82,77 +162,87 @@ pub enum Decision {
     Reject,
 }
 
-/// The answers that are to be kept for a session.
-#[derive(Debug, Default)]
-pub struct Memory {
-    kept: HashMap<(String, String), Decision>,
-}
+impl Decision {
+    /// Every decision, with its word in a configuration.
+    pub const ALL: [(Decision, &'static str); 3] =
+        [(Decision::Allow, "allow"), (Decision::Ask, "ask"), (Decision::Reject, "deny")];
 
-impl Memory {
-    /// Decides about all that a call needs leave for: the strictest answer counts.
+    /// Finds the decision by its word.
     #[must_use]
-    pub fn decide(&self, access: &[Access]) -> Decision {
-        access.iter().map(|access| self.decide_one(access)).max().unwrap_or(Decision::Allow)
+    pub fn from_word(word: &str) -> Option<Decision> {
+        Decision::ALL.iter().find(|(_, known)| *known == word).map(|(decision, _)| *decision)
     }
 
-    fn decide_one(&self, access: &Access) -> Decision {
-        let kept = |rule: &String| self.kept.get(&(access.key.clone(), rule.clone())).copied();
-        access.always.as_ref().and_then(kept).unwrap_or(access.default)
-    }
-
-    /// Keeps an answer as it was meant, and returns what it means for the call in hand.
-    pub fn keep(&mut self, access: &[Access], answer: Answer) -> Decision {
-        let decision = match answer {
-            Answer::AllowOnce | Answer::AllowAlways => Decision::Allow,
-            Answer::RejectOnce | Answer::RejectAlways | Answer::Cancelled => Decision::Reject,
-        };
-        if matches!(answer, Answer::AllowAlways | Answer::RejectAlways) {
-            for access in access.iter().filter(|access| access.default != Decision::Allow) {
-                if let Some(rule) = &access.always {
-                    self.kept.insert((access.key.clone(), rule.clone()), decision);
-                }
-            }
+    /// Returns its word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Decision::Allow => "allow",
+            Decision::Ask => "ask",
+            Decision::Reject => "deny",
         }
-        decision
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::words::{ToolCallId, ToolKind, ToolStatus};
 
+    fn question(title: &str, asked: &[Access]) -> Question {
+        let call = ToolCall {
+            id: ToolCallId::new("t"),
+            name: "bash".to_owned(),
+            title: title.to_owned(),
+            kind: ToolKind::Execute,
+            status: ToolStatus::Pending,
+            content: Vec::new(),
+            locations: Vec::new(),
+            raw_input: json!({}),
+        };
+        Question::new(call, asked, "in this folder")
+    }
+
+    fn names(question: &Question) -> Vec<&str> {
+        question.choices.iter().map(|choice| choice.name.as_str()).collect()
+    }
+
+    // R: T2
     #[test]
-    fn answers_are_kept_as_they_were_meant() {
-        let mut memory = Memory::default();
-        let read = [Access::allow("read", "a.rs")];
-        let edit = [Access::ask("edit", "a.rs")];
-        assert_eq!(memory.decide(&read), Decision::Allow);
-        assert_eq!(memory.decide(&edit), Decision::Ask);
-        assert_eq!(memory.keep(&edit, Answer::AllowOnce), Decision::Allow);
-        assert_eq!(memory.decide(&edit), Decision::Ask);
-        assert_eq!(memory.keep(&edit, Answer::RejectAlways), Decision::Reject);
-        assert_eq!(memory.decide(&edit), Decision::Reject);
-        assert_eq!(memory.decide(&[Access::ask("edit", "b.rs")]), Decision::Ask);
+    fn a_question_says_what_would_be_kept() {
+        let test =
+            Access { always: Some("cargo test *".to_owned()), ..Access::ask("bash", "cargo test") };
+        let asked = question("cargo test", &[test]);
         assert_eq!(
-            memory.keep(&[Access::ask("bash", "make")], Answer::Cancelled),
-            Decision::Reject
+            names(&asked),
+            [
+                "Allow once",
+                "Always allow `cargo test *` in this folder",
+                "Reject",
+                "Always reject `cargo test *` in this folder"
+            ]
         );
-        assert_eq!(memory.decide(&[Access::ask("bash", "make")]), Decision::Ask);
+        assert!(asked.call.content.is_empty());
+        assert_eq!(asked.answer("always"), Answer::AllowAlways);
+        assert_eq!(asked.answer("root"), Answer::Cancelled);
     }
 
     #[test]
-    fn the_strictest_access_decides() {
-        let mut memory = Memory::default();
-        let make = Access::ask("bash", "make");
-        memory.keep(std::slice::from_ref(&make), Answer::AllowAlways);
-        assert_eq!(memory.decide(std::slice::from_ref(&make)), Decision::Allow);
-        assert_eq!(memory.decide(&[make, Access::ask("bash", "rm x")]), Decision::Ask);
-        assert_eq!(memory.decide(&[]), Decision::Allow);
+    fn what_cannot_be_kept_is_not_offered() {
+        let once = Access { always: None, ..Access::ask("bash", "x $(y)") };
+        let asked = question("x $(y)", &[once, Access::ask("bash", "z")]);
+        assert_eq!(names(&asked), ["Allow once", "Reject"]);
+        assert_eq!(asked.answer("always"), Answer::Cancelled);
+        let long = Access::ask("bash", "y".repeat(LONGEST_RULE));
+        assert_eq!(names(&question("y", &[long])), ["Allow once", "Reject"]);
     }
 
     #[test]
-    fn an_answer_that_was_not_offered_is_no() {
-        assert_eq!(Answer::from_id("root"), Answer::Cancelled);
-        assert_eq!(Answer::from_id("once"), Answer::AllowOnce);
+    fn what_the_title_does_not_say_is_told_with_the_real_place() {
+        let asked = question("cp a b\u{202e}", &[Access::ask("edit", "/etc/\u{202e}passwd")]);
+        let text = "This needs leave for:\n- edits of `/etc/\\u{202e}passwd`";
+        assert_eq!(asked.call.content, [ToolContent::Block(Block::Text(text.to_owned()))]);
     }
 }

@@ -173,7 +173,8 @@ mod tests {
 
     use super::*;
     use crate::context::History;
-    use crate::permission::{self, Memory, Question};
+    use crate::permission::policy::Policy;
+    use crate::permission::{self, Question};
     use crate::ports::{
         Editor, EditorError, ExitStatus, Form, FormAnswer, Offers, Page, Show, TerminalCommand,
         TerminalOutput,
@@ -271,7 +272,7 @@ mod tests {
             cwd: "/w".as_ref(),
             settings: &watch::Sender::new(settings.clone()),
             history: &mut history,
-            memory: &mut Memory::default(),
+            policy: &mut Policy::default(),
             has_title: &false.into(),
             spent: &mut 0.0,
             tools: &(Arc::new([]) as Arc<[Arc<dyn crate::ports::AnyTool>]>),

@@ -16,7 +16,7 @@ use crate::context::History;
 use crate::error::Error;
 use crate::event::{Event, Severity};
 use crate::modes::{MODES, Mode};
-use crate::permission::Memory;
+use crate::permission::policy::Policy;
 use crate::ports::{Clock, Editor, Files, Journal, Model, Record, State, Tools};
 use crate::reply::Reply;
 use crate::stamp;
@@ -186,6 +186,10 @@ pub struct Parts {
     pub settings: Settings,
     /// The tools it may use.
     pub tools: Arc<dyn Tools>,
+    /// What decides about their calls.
+    pub policy: Policy,
+    /// What the user should know when it begins.
+    pub notices: Vec<String>,
     /// Its client.
     pub editor: Arc<dyn Editor>,
     /// Its files.
@@ -211,7 +215,7 @@ pub(crate) struct Session {
     parts: Parts,
     settings: watch::Sender<Settings>,
     history: History,
-    memory: Memory,
+    policy: Policy,
     has_title: AtomicBool,
     /// Given back to the journal after a time without use, with nothing of it in memory.
     is_paused: bool,
@@ -223,13 +227,14 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn new(mut parts: Parts, mailbox: mpsc::Receiver<Command>) -> Session {
         let history = std::mem::take(&mut parts.history);
+        let policy = std::mem::take(&mut parts.policy);
         let settings = watch::Sender::new(parts.settings.clone());
         let (has_title, spent) = (AtomicBool::new(parts.has_title), parts.spent);
         Session {
             parts,
             settings,
             history,
-            memory: Memory::default(),
+            policy,
             has_title,
             spent,
             is_paused: false,
@@ -337,7 +342,7 @@ impl Session {
                 cwd: &self.parts.cwd,
                 settings: &self.settings,
                 history: &mut self.history,
-                memory: &mut self.memory,
+                policy: &mut self.policy,
                 has_title: &self.has_title,
                 spent: &mut self.spent,
                 tools: &*self.parts.tools,
@@ -415,6 +420,12 @@ async fn settle(
     match command {
         Command::Announce => {
             emit(parts, Event::Commands(commands::all(&*parts.tools))).await;
+            for notice in &parts.notices {
+                let title = "A part of this project is not used".to_owned();
+                let description = Some(notice.clone());
+                let severity = Severity::Warning;
+                emit(parts, Event::Notice { severity, title, description }).await;
+            }
             parts.tools.start(&parts.editor);
             if let Some(problem) = parts.journal.problem() {
                 let title = "Sessions are not kept".to_owned();

@@ -11,7 +11,7 @@ use crate::commands::{self, Asked};
 use crate::context::History;
 use crate::error::Error;
 use crate::event::Event;
-use crate::permission::Memory;
+use crate::permission::policy::Policy;
 use crate::ports::{Clock, Editor, Expanded, Files, Journal, PromptKind, Record, Tools};
 use crate::session::Settings;
 use crate::words::{Block, Message, MessageId, Prompt, SessionId, StopReason};
@@ -32,7 +32,7 @@ pub(crate) struct TurnCx<'a> {
     pub(crate) cwd: &'a Path,
     pub(crate) settings: &'a watch::Sender<Settings>,
     pub(crate) history: &'a mut History,
-    pub(crate) memory: &'a mut Memory,
+    pub(crate) policy: &'a mut Policy,
     pub(crate) has_title: &'a AtomicBool,
     pub(crate) spent: &'a mut f64,
     pub(crate) tools: &'a dyn Tools,

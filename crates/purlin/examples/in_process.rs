@@ -172,6 +172,7 @@ fn speaker(pieces: usize) -> anyhow::Result<serve::Options> {
         cwd: std::env::temp_dir(),
         stop: Default::default(),
         tools: assemble::tools(),
+        policy: purlin::permissions::policies(Vec::new(), None),
         ladder: None,
     })
 }

@@ -12,7 +12,7 @@ use wire::acp::dialect::Dialect;
 use crate::config::Config;
 use crate::ladder::Ladder;
 use crate::serve::{self, stdio};
-use crate::{assemble, log, servers};
+use crate::{assemble, env, log, permissions, servers};
 
 /// How `purlin acp` was called.
 #[derive(Debug, Clone, Default)]
@@ -50,6 +50,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         hub.find_models = Some(ladder.finder());
         ladder
     });
+    let data = env::data_folder().filter(|_| !options.forget);
     if !options.forget {
         hub.journal = Arc::new(assemble::store(&config.limits));
     }
@@ -75,6 +76,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
             cwd,
             stop,
             tools: servers::with_servers(assemble::tools(), Arc::clone(&host), config.mcp),
+            policy: permissions::policies(config.permission, data),
             ladder,
         };
         serve::serve(pipes, options).await;

@@ -12,10 +12,12 @@ use wire::acp::dialect::Dialect;
 use crate::acp::{self, AcpOptions};
 use crate::auth::AuthCommand;
 use crate::config::Config;
+use crate::permissions::PermissionsCommand;
 use crate::run::{self, RunOptions};
 use crate::servers::command::McpCommand;
 use crate::sessions::{self, SessionsCommand};
-use crate::{auth, doctor, env, ladder, log, servers};
+use crate::trust::{self, TrustCommand};
+use crate::{auth, doctor, env, ladder, log, permissions, servers};
 
 /// A coding agent that editors drive over the Agent Client Protocol.
 #[derive(Debug, Parser)]
@@ -52,6 +54,13 @@ enum Command {
         #[command(subcommand)]
         command: SessionsCommand,
     },
+    /// Say what may be done, list the answers that are kept, take them back
+    Permissions {
+        #[command(subcommand)]
+        command: PermissionsCommand,
+    },
+    /// Show what a project could run, and trust it or not
+    Trust(TrustArgs),
     /// Ask one thing from the shell
     Run(RunArgs),
     /// Print what teaches a shell to complete our commands, paths and session ids
@@ -100,6 +109,19 @@ struct ModelsArgs {
     /// The configuration file, instead of purlin.json in the user's configuration folder
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct TrustArgs {
+    /// The project's folder
+    #[arg(default_value = ".")]
+    path: PathBuf,
+    /// List the folders that are trusted
+    #[arg(long, conflicts_with = "revoke")]
+    list: bool,
+    /// Trust the folder no longer
+    #[arg(long)]
+    revoke: bool,
 }
 
 #[derive(Debug, Args)]
@@ -183,6 +205,16 @@ pub fn main() -> anyhow::Result<ExitCode> {
         }
         Command::Completions { shell } => completions(shell),
         Command::Man => manual(),
+        Command::Permissions { command } => {
+            let (config, problems) = Config::load(None);
+            problems.iter().for_each(|problem| eprintln!("{problem}"));
+            permissions::run(command, config.permission)
+        }
+        Command::Trust(TrustArgs { path, list, revoke }) => trust::run(match (list, revoke) {
+            (true, _) => TrustCommand::List,
+            (false, true) => TrustCommand::Revoke(path),
+            (false, false) => TrustCommand::Ask(path),
+        }),
         Command::Run(RunArgs { prompt, cwd, model, mode, json, allow, agent }) => {
             let cwd =
                 cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;

@@ -1,10 +1,12 @@
 //! `purlin.json`: JSON with comments, in the user's configuration folder. A mistake in it is reported, never fatal.
 
+pub(crate) mod permission;
 mod substitute;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use engine::permission::rules::{Rule, Source};
 use providers::ProviderOptions;
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,6 +29,9 @@ pub struct Config {
     /// The user's MCP servers, as OpenCode has them; see docs/mcp.md.
     #[serde(skip)]
     pub mcp: UserServers,
+    /// Rules of permission, as OpenCode has them; see docs/permissions.md.
+    #[serde(skip)]
+    pub permission: Vec<Rule>,
     /// The dialect to speak, instead of the one that is recognised; see docs/dialects.md.
     #[serde(skip)]
     pub dialect: Option<Dialect>,
@@ -57,7 +62,7 @@ impl Config {
         (config, problems)
     }
 
-    /// Takes providers and model from the user's OpenCode. Its other keys, and mistakes in it, are OpenCode's business.
+    /// Takes providers, model and rules of permission from the user's OpenCode. Its other keys, and mistakes in it, are OpenCode's business.
     fn take_over(&mut self, files: &[PathBuf]) {
         let mut texts = files.iter().map(|path| (std::fs::read_to_string(path), path));
         let Some((Ok(text), path)) = texts.find(|(text, _)| text.is_ok()) else {
@@ -65,6 +70,9 @@ impl Config {
         };
         let (theirs, _) = Config::parse(&text, path);
         self.provider = theirs.provider;
+        if self.permission.is_empty() {
+            self.permission = theirs.permission;
+        }
         if self.model.is_none() {
             self.model = theirs.model.filter(|model| !model.starts_with("script:"));
         }
@@ -103,6 +111,9 @@ impl Config {
                 },
                 "provider" => config.provider = providers(value, &mut problems),
                 "mcp" => config.mcp = UserServers::read(value, &mut problems),
+                "permission" => {
+                    config.permission = permission::rules(value, Source::User, &mut problems);
+                }
                 "dialect" => match value.as_str().and_then(Dialect::from_name) {
                     Some(dialect) => config.dialect = Some(dialect),
                     None => {

@@ -22,6 +22,7 @@ mod plan;
 mod read;
 pub mod scope;
 mod secret;
+pub mod shell;
 mod text;
 mod tool;
 mod walk;

@@ -273,8 +273,8 @@ impl Editor for AcpEditor {
 
     fn ask_permission(&self, question: Question) -> BoxFuture<'_, Result<Answer, EditorError>> {
         async move {
-            let options = Answer::CHOICES.map(|(answer, id, name)| {
-                let kind = match answer {
+            let options = question.choices.iter().map(|choice| {
+                let kind = match choice.answer {
                     Answer::AllowOnce => schema::PermissionOptionKind::AllowOnce,
                     Answer::AllowAlways => schema::PermissionOptionKind::AllowAlways,
                     Answer::RejectAlways => schema::PermissionOptionKind::RejectAlways,
@@ -282,12 +282,12 @@ impl Editor for AcpEditor {
                         schema::PermissionOptionKind::RejectOnce
                     }
                 };
-                schema::PermissionOption::new(id, name, kind)
+                schema::PermissionOption::new(choice.id, choice.name.clone(), kind)
             });
             let params = schema::RequestPermissionRequest::new(
                 self.session_id(),
-                update::call_as_update(question.call),
-                options.to_vec(),
+                update::call_as_update(question.call.clone()),
+                options.collect(),
             );
             let answer = self.call("session/request_permission", &params);
             let answer: schema::RequestPermissionResponse = match self.patience {
@@ -299,7 +299,7 @@ impl Editor for AcpEditor {
             .map_err(|err| refused(&err, None))?;
             Ok(match answer.outcome {
                 schema::RequestPermissionOutcome::Selected(chosen) => {
-                    Answer::from_id(&chosen.option_id.0)
+                    question.answer(&chosen.option_id.0)
                 }
                 _ => Answer::Cancelled,
             })

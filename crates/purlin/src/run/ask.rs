@@ -9,12 +9,13 @@ use std::io::{BufRead, BufReader, Write};
 
 use client::Question;
 use client::host::reject;
+use engine::visible::visible;
 use tokio::sync::mpsc;
 use wire::acp::schema;
 
 use super::Wake;
 use super::output::Output;
-use super::render::{diffs_of, input_of, show_controls};
+use super::render::{diffs_of, input_of};
 
 /// Lines of a diff that are shown in a question; more than anyone reads, and the number of the rest is told.
 const DIFF_LINES: usize = 400;
@@ -46,7 +47,7 @@ impl Asker {
         }
         let call = output.renderer.call_with(question.request.tool_call.clone());
         let Some(terminal) = &mut self.terminal else {
-            let title = show_controls(&call.title);
+            let title = visible(&call.title);
             output.aside(&format!(
                 "Rejected: {title}\nThere is no terminal to ask on; --allow allows everything."
             ));
@@ -164,7 +165,7 @@ fn question_text(call: &schema::ToolCall, options: &[schema::PermissionOption]) 
     parts.extend(diffs_of(call, DIFF_LINES).iter().map(|diff| indent(diff)));
     let choices = options.iter().enumerate();
     parts.extend(choices.map(|(index, option)| format!("  {}) {}", index + 1, option.name)));
-    format!("{}\n{}", show_controls(&parts.join("\n")), choose_text(options.len()))
+    format!("{}\n{}", visible(&parts.join("\n")), choose_text(options.len()))
 }
 
 fn indent(text: &str) -> String {

@@ -102,26 +102,8 @@ pub(super) fn strip_controls(text: &str) -> String {
     text.chars().filter(|char| is_harmless(*char)).collect()
 }
 
-/// Makes visible what could drive a terminal or change the look of a text: for what is asked to be allowed.
-pub(super) fn show_controls(text: &str) -> String {
-    let mut shown = String::new();
-    for char in text.chars() {
-        if is_harmless(char) && !is_invisible(char) {
-            shown.push(char);
-        } else {
-            shown.extend(char.escape_unicode());
-        }
-    }
-    shown
-}
-
 fn is_harmless(char: char) -> bool {
     !char.is_control() || char == '\n' || char == '\t'
-}
-
-/// Characters that turn the direction of a text or take no room.
-fn is_invisible(char: char) -> bool {
-    matches!(char, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 fn block_text(block: &schema::ContentBlock) -> String {
@@ -245,7 +227,6 @@ mod tests {
     #[test]
     fn control_characters_never_reach_a_terminal() {
         assert_eq!(strip_controls("a\u{1b}[31mb\u{7}\r\u{9b}c\u{7f}\n\td"), "a[31mbc\n\td");
-        assert_eq!(show_controls("rm\u{1b} \u{202e}x\n"), "rm\\u{1b} \\u{202e}x\n");
     }
 
     #[test]

@@ -282,12 +282,14 @@ impl Dispatcher {
             .then(|| lasting(self.limits.permission_wait_seconds));
         let tools = Arc::clone(&self.place.tools);
         let is_told_branch = self.dialect == Dialect::Container;
+        let policy = Arc::clone(&self.place.policy);
         let attach = move |session: SessionId, cwd: &Path| {
             let folders: Vec<PathBuf> =
                 std::iter::once(cwd.to_owned()).chain(more_folders).collect();
             let Wanted { servers, problems } = wanted;
             let (session_id, of) = (session.clone(), folders.clone());
             let tools = tools(Workspace { session: session_id, folders: of, servers, problems });
+            let (policy, notices) = policy(&folders);
             let scope = Scope::new(folders);
             let editor: Arc<dyn Editor> = Arc::new(AcpEditor::new(
                 session,
@@ -300,7 +302,8 @@ impl Dispatcher {
             ));
             let files = Arc::new(SessionFiles::new(Arc::clone(&editor), scope));
             let find = || Box::pin(branch::find(cwd.to_owned())) as BoxFuture<'static, _>;
-            Attached { editor, files, tools, branch: is_told_branch.then(find) }
+            let branch = is_told_branch.then(find);
+            Attached { editor, files, tools, branch, policy, notices }
         };
         self.hub.send(HubCommand::Open { start, attach: Box::new(attach), reply });
         Ok(())

@@ -36,6 +36,7 @@ use crate::bridge::recap::Recap;
 use crate::error_table::error_out;
 use crate::ladder::Ladder;
 use crate::limits::Limits;
+use crate::permissions::OpenPolicy;
 use crate::rate::Window;
 
 /// How long running turns may take to end when the connection does.
@@ -124,6 +125,8 @@ pub(super) struct Place {
     pub(super) cwd: PathBuf,
     /// Makes the tools of a session.
     pub(super) tools: OpenTools,
+    /// Makes what decides about their calls.
+    pub(super) policy: OpenPolicy,
 }
 
 /// A session as its connection knows it.

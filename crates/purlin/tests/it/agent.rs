@@ -39,6 +39,8 @@ pub(crate) struct Start {
     stderr: Stdio,
     is_read: bool,
     offers_files: bool,
+    /// Where sessions and answers are kept.
+    data: Option<PathBuf>,
     /// What a shell does before it becomes the program.
     before: Option<&'static str>,
 }
@@ -105,6 +107,12 @@ impl Start {
         self
     }
 
+    /// Keeps sessions and answers in a folder.
+    pub(crate) fn keeping(mut self, data: &Path) -> Start {
+        self.data = Some(data.to_owned());
+        self
+    }
+
     /// Lets a shell do something to itself, such as `ulimit`, before it becomes the program.
     #[cfg(unix)]
     pub(crate) fn before(mut self, before: &'static str) -> Start {
@@ -128,7 +136,12 @@ impl Start {
             }
             None => std::process::Command::new(program),
         };
-        command.args(["acp", "--forget", "--config"]).arg(&config);
+        command.arg("acp");
+        match &self.data {
+            Some(data) => command.env("XDG_DATA_HOME", data),
+            None => command.arg("--forget"),
+        };
+        command.arg("--config").arg(&config);
         if let Some(text) = &self.script {
             let text = text.replace("\"/w", &format!("\"{}", folder.display()));
             std::fs::write(&script, text).unwrap();
@@ -189,6 +202,7 @@ impl Agent {
             stderr: Stdio::null(),
             is_read: true,
             offers_files: false,
+            data: None,
             before: None,
         }
     }

@@ -81,6 +81,8 @@ fn normalise(key: Option<&str>, value: &mut Value, side: Side, is_own: bool) {
             Some("sessionId" | "toolCallId" | "workspaceUri" | "cwd") => *text = "NAME".to_owned(),
             Some("path") => *text = text.rsplit('/').next().unwrap_or_default().to_owned(),
             Some("title") if side == Side::Agent => *text = ANY.to_owned(),
+            // A choice says what would be kept, which the documents leave out.
+            Some("name") if text.starts_with("Always ") => *text = ANY.to_owned(),
             _ if is_own => *text = ANY.to_owned(),
             _ => {}
         },

@@ -31,6 +31,7 @@ mod mcp;
 mod memory;
 mod models;
 mod order;
+mod permissions;
 mod schema;
 mod slow;
 #[cfg(target_os = "linux")]

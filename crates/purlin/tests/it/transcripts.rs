@@ -103,7 +103,7 @@ async fn in_process(name: &str) {
     let mut tasks = JoinSet::new();
     let pipes = pipes(agent_in, agent_out, &mut tasks);
     let stop = CancellationToken::new();
-    let Config { limits, dialect, mcp, .. } = config;
+    let Config { limits, dialect, mcp, permission, .. } = config;
     let host = purlin::servers::host();
     let cwd = work.clone();
     let options = serve::Options {
@@ -113,6 +113,10 @@ async fn in_process(name: &str) {
         cwd,
         stop,
         tools: purlin::servers::with_servers(purlin::assemble::tools(), host, mcp),
+        policy: purlin::permissions::policies(
+            permission,
+            is_kept(name, &transcript).then_some(data.clone()),
+        ),
         ladder: None,
     };
     tasks.spawn(serve::serve(pipes, options));
@@ -234,6 +238,7 @@ transcripts! {
     session_set_config_option = "session/set_config_option";
     session_set_mode = "session/set_mode";
     session_set_model = "session/set_model";
+    tools_always = "tools/always";
     tools_cancel_in_terminal = "tools/cancel_in_terminal";
     tools_cancel_while_asking = "tools/cancel_while_asking";
     tools_careful = "tools/careful";
@@ -242,7 +247,10 @@ transcripts! {
     tools_disk_write = "tools/disk_write";
     tools_fetch_private = "tools/fetch_private";
     tools_method_missing = "tools/method_missing";
+    tools_deny_wins = "tools/deny_wins";
     tools_mode_forbids = "tools/mode_forbids";
+    tools_mode_narrows = "tools/mode_narrows";
+    tools_never = "tools/never";
     tools_nothing_offered = "tools/nothing_offered";
     tools_outside = "tools/outside";
     tools_page = "tools/page";
@@ -255,7 +263,9 @@ transcripts! {
     tools_secret = "tools/secret";
     tools_stale = "tools/stale";
     tools_stale_while_asking = "tools/stale_while_asking";
+    tools_specific_wins = "tools/specific_wins";
     tools_terminal = "tools/terminal";
+    tools_visible = "tools/visible";
     wire_bad_params = "wire/bad_params";
     wire_flood_of_errors = "wire/flood_of_errors";
     wire_ids = "wire/ids";

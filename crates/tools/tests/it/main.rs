@@ -1,4 +1,5 @@
-//! The tools as a session uses them: planned, asked for, run; on a real disk and with a client that serves files.
+//! The tools as a session uses them, on a real disk and with a client that serves files; the rule corpus, and properties of
+//! the parser of commands.
 
 #![expect(
     clippy::unwrap_used,
@@ -6,8 +7,10 @@
 )]
 
 mod client;
+mod commands;
 mod desk;
 mod faults;
+mod parser;
 mod paths;
 mod race;
 mod search;

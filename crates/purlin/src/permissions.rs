@@ -1,0 +1,249 @@
+//! `purlin permissions`: what is kept, what would happen, and how to take an answer back. Also makes each session's policy.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use engine::modes::{MODES, Mode};
+use engine::permission::policy::{Kept, Policy};
+use engine::permission::rules::Rule;
+use engine::permission::{Access, Decision};
+use engine::visible::visible;
+use engine::words::ToolKind;
+use serde_json::json;
+use tools::shell::{Part, Place, parts, real};
+
+use crate::kept::{self, FolderRules, KeptRule};
+use crate::trust::{self, Trust};
+use crate::{env, project};
+
+/// Makes the policy of a session in these folders, the working folder first, and what the user should know of it.
+pub type OpenPolicy = Arc<dyn Fn(&[PathBuf]) -> (Policy, Vec<String>) + Send + Sync>;
+
+/// Makes policies from the user's rules. Answers are kept in `data`; without it they hold for their session.
+#[must_use]
+pub fn policies(rules: Vec<Rule>, data: Option<PathBuf>) -> OpenPolicy {
+    Arc::new(move |folders| open(&rules, data.as_deref(), folders))
+}
+
+fn open(user: &[Rule], data: Option<&Path>, folders: &[PathBuf]) -> (Policy, Vec<String>) {
+    let mut rules = user.to_vec();
+    let mut notices = Vec::new();
+    let mut roots: Vec<PathBuf> = folders.to_vec();
+    for folder in folders {
+        let (found, mut problems) = project::parts(folder);
+        let trust = trust::check(folder, &found);
+        let (narrowing, wrong) = project::rules(folder, trust == Trust::Trusted);
+        problems.extend(wrong);
+        rules.extend(narrowing);
+        problems.iter().for_each(|problem| tracing::warn!("{}", visible(problem)));
+        if let Trust::Not(why) = trust {
+            notices.push(inert(folder, &found, &why));
+        }
+        roots.extend(folder.canonicalize().ok().filter(|real| real != folder));
+    }
+    let cwd = folders.first().map(|cwd| cwd.canonicalize().unwrap_or_else(|_| cwd.clone()));
+    let kept =
+        data.zip(cwd).map(|(data, cwd)| Arc::new(FolderRules::new(data, cwd)) as Arc<dyn Kept>);
+    (Policy::new(rules, roots, kept), notices)
+}
+
+/// Says what is not used and how to use it.
+fn inert(folder: &Path, parts: &[project::Part], why: &str) -> String {
+    let mut names: Vec<String> = parts.iter().take(5).map(|part| visible(&part.name)).collect();
+    if parts.len() > names.len() {
+        names.push(format!("{} more", parts.len() - names.len()));
+    }
+    let folder = visible(&folder.to_string_lossy());
+    format!(
+        "{}: {why}. `purlin trust {folder}` shows what each would do, and asks.",
+        names.join(", ")
+    )
+}
+
+/// What can be done with permissions.
+#[derive(Debug, Subcommand)]
+pub enum PermissionsCommand {
+    /// Say what would happen to a command, and which rule decides about each part of it
+    Explain {
+        /// The mode to think of: build, plan or ask
+        #[arg(long, value_name = "MODE", default_value = "build")]
+        mode: String,
+        /// The folder it would run in
+        #[arg(long, value_name = "FOLDER", default_value = ".")]
+        cwd: PathBuf,
+        /// Think of a machine without a sandbox
+        #[arg(long)]
+        no_sandbox: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// The command
+        #[arg(required = true, last = true)]
+        command: Vec<String>,
+    },
+    /// List the answers that are kept
+    List {
+        /// Print a line of JSON for each
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take answers back
+    Revoke {
+        /// The number that `list` shows, or `all`
+        which: String,
+    },
+}
+
+/// Does what was asked.
+///
+/// # Errors
+/// Says what could not be done.
+pub fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Result<ExitCode> {
+    match command {
+        PermissionsCommand::Explain { mode, cwd, no_sandbox, json, command } => {
+            let cwd = cwd.canonicalize().with_context(|| cwd.display().to_string())?;
+            let Some(mode) = Mode::find(&mode) else {
+                bail!("there are {}", MODES.map(|mode| mode.id).join(", "));
+            };
+            // One word is a command as it stands; several are the words of one.
+            let text = match command.as_slice() {
+                [one] => one.clone(),
+                words => words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" "),
+            };
+            let (policy, _) =
+                open(&rules, env::data_folder().as_deref(), std::slice::from_ref(&cwd));
+            let explained = explain(&text, &cwd, mode, !no_sandbox, &policy);
+            say(&if json { explained.as_json() } else { explained.as_text() })?;
+        }
+        PermissionsCommand::List { json } => say(&list(&kept_rules()?, json))?,
+        PermissionsCommand::Revoke { which } => revoke(&which)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn quote(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+fn kept_file() -> anyhow::Result<PathBuf> {
+    let data = env::data_folder().context("there is no folder to keep answers in; set HOME")?;
+    Ok(kept::file_in(&data))
+}
+
+fn kept_rules() -> anyhow::Result<Vec<KeptRule>> {
+    kept::read(&kept_file()?).map_err(anyhow::Error::msg)
+}
+
+fn list(rules: &[KeptRule], as_json: bool) -> String {
+    let mut text = String::new();
+    for (index, rule) in rules.iter().enumerate() {
+        let number = index + 1;
+        if as_json {
+            let KeptRule { folder, key, pattern, action } = rule;
+            let line = json!({ "number": number, "folder": folder, "key": key, "pattern": pattern, "action": action });
+            text.push_str(&format!("{line}\n"));
+        } else {
+            let folder = visible(&rule.folder.to_string_lossy());
+            let pattern = visible(&rule.pattern);
+            text.push_str(&format!(
+                "{number}  {:<5}  {}: {pattern}  in {folder}\n",
+                rule.action, rule.key
+            ));
+        }
+    }
+    if text.is_empty() && !as_json { "No answers are kept.\n".to_owned() } else { text }
+}
+
+fn revoke(which: &str) -> anyhow::Result<()> {
+    let number: Option<usize> = which.parse().ok().filter(|number| *number > 0);
+    if number.is_none() && which != "all" {
+        bail!(
+            "`{}` is neither a number that `purlin permissions list` shows nor `all`",
+            visible(which)
+        );
+    }
+    let mut found = true;
+    kept::change::<Vec<KeptRule>>(&kept_file()?, |rules| match number {
+        None => rules.clear(),
+        Some(number) if number <= rules.len() => drop(rules.remove(number - 1)),
+        Some(_) => found = false,
+    })
+    .map_err(anyhow::Error::msg)?;
+    if !found {
+        bail!("there is no answer {which}");
+    }
+    Ok(())
+}
+
+/// What would happen to a command.
+struct Explained {
+    outcome: &'static str,
+    mode: &'static str,
+    parts: Vec<(Part, Decision, Option<Rule>)>,
+}
+
+fn explain(
+    command: &str,
+    cwd: &Path,
+    mode: &'static Mode,
+    is_sandboxed: bool,
+    policy: &Policy,
+) -> Explained {
+    let roots = [cwd.to_owned()];
+    let home = env::home();
+    let at = Place { cwd, roots: &roots, home: home.as_deref(), is_sandboxed, real: &real };
+    let parts = parts(command, &at);
+    let access: Vec<Access> = parts.iter().map(|part| part.access.clone()).collect();
+    let outcome = match policy.judge(&access).decision {
+        _ if !mode.permits(ToolKind::Execute, &access) => "The mode does not allow it.",
+        Decision::Allow => "It would run.",
+        Decision::Ask => "You would be asked.",
+        Decision::Reject => "It would be refused.",
+    };
+    let explained = parts.into_iter().map(|part| {
+        let verdict = policy.explain(&part.access);
+        (part, verdict.decision, verdict.by)
+    });
+    Explained { outcome, mode: mode.id, parts: explained.collect() }
+}
+
+impl Explained {
+    fn as_text(&self) -> String {
+        let mut text = format!("{}\n", self.outcome);
+        for (part, decision, rule) in &self.parts {
+            let why = match rule {
+                Some(rule) => format!("by the rule {}", visible(&rule.to_string())),
+                None => visible(&part.why),
+            };
+            text.push_str(&format!("  {:<5}  {}: {why}\n", decision.word(), part.access.words()));
+        }
+        text
+    }
+
+    fn as_json(&self) -> String {
+        let parts = self.parts.iter().map(|(part, decision, rule)| {
+            json!({
+                "key": part.access.key, "subject": part.access.subject, "decision": decision.word(),
+                "why": part.why, "rule": rule.as_ref().map(Rule::to_string), "always": part.access.always,
+            })
+        });
+        let all = json!({ "outcome": self.outcome, "mode": self.mode, "parts": parts.collect::<Vec<_>>() });
+        format!("{all}\n")
+    }
+}
+
+fn say(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough, as `head` has.
+        Err(err) if err.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}

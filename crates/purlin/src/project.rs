@@ -1,0 +1,189 @@
+//! A project's own configuration: read, never obeyed. Its rules can only narrow; what it could run is listed for the user.
+//!
+//! Opening a folder runs nothing of it. Who wants to use a part asks `trust::check` first.
+
+use std::path::Path;
+
+use engine::permission::Decision;
+use engine::permission::rules::{Rule, Source};
+use serde_json::Value;
+
+use crate::config::permission;
+
+/// One part of a project that could run something, or allow something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// What it is and where it is written.
+    pub name: String,
+    /// The literal command, or the text that holds it.
+    pub runs: String,
+}
+
+/// The files that are read, in this order.
+const FILES: [&str; 4] = ["purlin.json", "purlin.jsonc", "opencode.json", "opencode.jsonc"];
+/// The folders beside them whose files can hold commands.
+const FOLDERS: [&str; 2] = [".purlin", ".opencode"];
+/// The keys under which something can be run, or sent elsewhere.
+const KEYS: [&str; 11] = [
+    "mcp",
+    "command",
+    "hooks",
+    "hook",
+    "agent",
+    "plugin",
+    "lsp",
+    "formatter",
+    "experimental",
+    "provider",
+    "instructions",
+];
+/// A larger file is nobody's configuration.
+const LARGEST: u64 = 1024 * 1024;
+
+/// Lists what a project could run, and what could not be read.
+#[must_use]
+pub fn parts(folder: &Path) -> (Vec<Part>, Vec<String>) {
+    let mut problems = Vec::new();
+    let mut parts = Vec::new();
+    for (file, value) in configs(folder, &mut problems) {
+        for key in KEYS {
+            if let Some(value) = value.get(key) {
+                list(&format!("`{key}` in {file}"), value, &mut parts);
+            }
+        }
+        if let Some(value) = value.get("permission") {
+            let allowed = permission::rules(value.clone(), Source::Project, &mut Vec::new());
+            for rule in allowed.iter().filter(|rule| rule.decision == Decision::Allow) {
+                let name = format!("`permission` in {file}");
+                parts.push(Part { name, runs: format!("allows {}: {}", rule.key, rule.pattern) });
+            }
+        }
+    }
+    for name in FOLDERS {
+        list_folder(folder, &folder.join(name), 0, &mut parts, &mut problems);
+    }
+    (parts, problems)
+}
+
+/// Returns the rules of a project. Without trust those that allow are left out, and the others can only narrow.
+#[must_use]
+pub fn rules(folder: &Path, is_trusted: bool) -> (Vec<Rule>, Vec<String>) {
+    let mut problems = Vec::new();
+    let mut rules = Vec::new();
+    let source = if is_trusted { Source::TrustedProject } else { Source::Project };
+    for (file, value) in configs(folder, &mut problems) {
+        if let Some(value) = value.get("permission") {
+            let mut wrong = Vec::new();
+            rules.extend(permission::rules(value.clone(), source, &mut wrong));
+            problems.extend(wrong.iter().map(|problem| format!("{file}: {problem}")));
+        }
+    }
+    rules.retain(|rule| is_trusted || rule.decision != Decision::Allow);
+    (rules, problems)
+}
+
+fn configs(folder: &Path, problems: &mut Vec<String>) -> Vec<(&'static str, Value)> {
+    let mut found = Vec::new();
+    for name in FILES {
+        let text = match read(&folder.join(name)) {
+            Ok(Some(text)) => text,
+            Ok(None) => continue,
+            Err(why) => {
+                problems.push(format!("{name}: {why}"));
+                continue;
+            }
+        };
+        let options = jsonc_parser::ParseOptions::default();
+        match jsonc_parser::parse_to_serde_value::<Value>(&text, &options) {
+            Ok(value) => found.push((name, value)),
+            Err(err) => problems.push(format!("{name}: {err}")),
+        }
+    }
+    found
+}
+
+/// Reads a small regular file. A pipe or a device in its place is not opened.
+fn read(path: &Path) -> Result<Option<String>, String> {
+    let about = match std::fs::metadata(path) {
+        Ok(about) => about,
+        Err(_) => return Ok(None),
+    };
+    if !about.is_file() {
+        return Ok(None);
+    }
+    if about.len() > LARGEST {
+        return Err(format!("is larger than {LARGEST} bytes"));
+    }
+    std::fs::read_to_string(path).map(Some).map_err(|err| err.to_string())
+}
+
+/// Lists a value: each member of an object is a part of its own.
+fn list(name: &str, value: &Value, parts: &mut Vec<Part>) {
+    let Value::Object(members) = value else {
+        parts.push(Part { name: name.to_owned(), runs: value.to_string() });
+        return;
+    };
+    for (member, value) in members {
+        let runs = match value.get("command") {
+            Some(Value::Array(words)) => {
+                let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+                format!("{}\n{value}", words.join(" "))
+            }
+            _ => value.to_string(),
+        };
+        parts.push(Part { name: format!("{name}: {member}"), runs });
+    }
+}
+
+fn list_folder(
+    project: &Path,
+    folder: &Path,
+    depth: usize,
+    parts: &mut Vec<Part>,
+    problems: &mut Vec<String>,
+) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.strip_prefix(project).unwrap_or(&path).to_string_lossy().into_owned();
+        let is_link = path.symlink_metadata().is_ok_and(|about| about.is_symlink());
+        if path.is_dir() && !is_link && depth < 3 {
+            list_folder(project, &path, depth + 1, parts, problems);
+            continue;
+        }
+        match read(&path) {
+            Ok(Some(text)) => parts.push(Part { name, runs: text }),
+            Ok(None) => {}
+            Err(why) => problems.push(format!("{name}: {why}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_run_is_listed_and_what_would_widen_is_left_out() {
+        let folder = std::env::temp_dir().join(format!("purlin-project-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join(".purlin/command")).unwrap();
+        std::fs::write(folder.join(".purlin/command/x.md"), "!`id`").unwrap();
+        let text = r#"{ "mcp": { "x": { "type": "local", "command": ["node", "x.js"] } },
+            "permission": { "bash": { "*": "allow", "git push *": "deny" } }, "model": "a/b" }"#;
+        std::fs::write(folder.join("opencode.json"), text).unwrap();
+        let (parts, problems) = parts(&folder);
+        let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["`mcp` in opencode.json: x", "`permission` in opencode.json", ".purlin/command/x.md"]
+        );
+        assert!(parts[0].runs.starts_with("node x.js\n"), "{}", parts[0].runs);
+        assert_eq!(problems, [""; 0]);
+        let (narrow, _) = rules(&folder, false);
+        assert_eq!(narrow.len(), 1);
+        assert_eq!(narrow[0].decision, Decision::Reject);
+        assert_eq!(rules(&folder, true).0.len(), 2);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,269 @@
+//! What a shell command needs leave for: every simple command, every file it opens, every variable it sets.
+//!
+//! Runs nothing and changes nothing. The text is parsed with the grammar of bash; each program that is known to read
+//! only is known with its options, and whatever is not known, or not understood, is asked for. For who decides see
+//! `engine::permission`, for what the kernel enforces see `process`.
+
+mod awk;
+mod git;
+mod options;
+mod parse;
+mod paths;
+mod prefix;
+mod programs;
+mod sed;
+mod word;
+mod wrappers;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use engine::permission::{Access, Decision};
+
+use parse::{Assignment, Item, Redirect, Simple};
+use paths::Folders;
+use programs::Known;
+use word::{Meaning, Word};
+
+pub use paths::real;
+
+/// Where a command would run.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// The folder it starts in.
+    pub cwd: &'a Path,
+    /// The folders of the session.
+    pub roots: &'a [PathBuf],
+    /// The user's home folder.
+    pub home: Option<&'a Path>,
+    /// Whether it runs in the sandbox. Where there is none every command is asked for.
+    pub is_sandboxed: bool,
+    /// Follows the links of a path, also of one whose end does not exist yet; `None` where that cannot be told.
+    pub real: &'a dyn Fn(&Path) -> Option<PathBuf>,
+}
+
+/// One thing that a command needs leave for, and why it is or is not asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// What it needs.
+    pub access: Access,
+    /// The reason of its default, in words.
+    pub why: String,
+}
+
+/// Returns what a command needs leave for.
+#[must_use]
+pub fn access(command: &str, at: &Place<'_>) -> Vec<Access> {
+    parts(command, at).into_iter().map(|part| part.access).collect()
+}
+
+/// Returns what a command needs leave for, with reasons.
+#[must_use]
+pub fn parts(command: &str, at: &Place<'_>) -> Vec<Part> {
+    let mut judge =
+        Judge { at, folders: Folders::new(at), parts: Vec::new(), seen: HashSet::new(), depth: 0 };
+    judge.command(command);
+    if judge.parts.is_empty() && !command.trim().is_empty() {
+        judge.unclear(command, "nothing in it is understood");
+    }
+    judge.parts
+}
+
+/// What stands before the text of a command that is not understood, so that no rule for a program fits it.
+const UNCLEAR: &str = "(not understood) ";
+/// How deep a command may stand inside the text of another.
+const DEEPEST: usize = 4;
+
+struct Judge<'a> {
+    at: &'a Place<'a>,
+    folders: Folders<'a>,
+    parts: Vec<Part>,
+    seen: HashSet<(String, String, Decision)>,
+    depth: usize,
+}
+
+impl Judge<'_> {
+    fn command(&mut self, command: &str) {
+        for item in parse::parse(command) {
+            match item {
+                Item::Simple(simple) => self.simple(&simple),
+                Item::Set(assignment) => self.assignment(&assignment),
+                Item::Redirect(redirect) => self.redirect(&redirect),
+                Item::Unclear(why) => self.unclear(command, &why),
+            }
+        }
+    }
+
+    fn push(&mut self, access: Access, why: impl Into<String>) {
+        let key = (access.key.clone(), access.subject.clone(), access.default);
+        if self.seen.insert(key) {
+            self.parts.push(Part { access, why: why.into() });
+        }
+    }
+
+    /// Asks for the whole text. The answer cannot be kept: nobody knows what else it would fit.
+    fn unclear(&mut self, command: &str, why: &str) {
+        let subject = format!("{UNCLEAR}{}", command.trim());
+        self.push(Access { always: None, ..Access::ask("bash", subject) }, why);
+    }
+
+    fn simple(&mut self, simple: &Simple) {
+        let words = &simple.words;
+        let Some(name) = words.first().and_then(Word::as_text) else {
+            // The parser said so already; the words still count for rules that forbid.
+            return self.push_command(words, Err("the program is not known".to_owned()));
+        };
+        if let Some((_, base)) = name.rsplit_once('/') {
+            // A rule that forbids `rm` also forbids `/bin/rm`, but one that allows it does not allow `./rm`.
+            let mut plain = words.clone();
+            plain[0] = Word::text(base);
+            let subject = normal(&plain);
+            self.push(
+                Access { always: None, ..Access::allow("bash", subject) },
+                "the same program",
+            );
+            self.inside(&plain);
+            return self.push_command(words, Err("the program is named by a path".to_owned()));
+        }
+        if words[0].raw != name && name != "[" {
+            return self.push_command(words, Err("the program's name is written oddly".to_owned()));
+        }
+        if let Some(inner) = wrappers::unwrap(words) {
+            for (name, value) in inner.variables {
+                self.assignment(&Assignment { name, value, is_environment: true });
+            }
+            return self.simple(&Simple { words: inner.words, fed_by: simple.fed_by.clone() });
+        }
+        self.inside(words);
+        let known = programs::judge(simple, &mut self.folders);
+        match known {
+            Ok(known) => {
+                self.push_command(words, Ok(()));
+                self.places(known);
+            }
+            Err(why) => self.push_command(words, Err(why)),
+        }
+    }
+
+    /// Finds commands in the arguments of programs that run them, so that what is forbidden stays so in there.
+    fn inside(&mut self, words: &[Word]) {
+        if self.depth >= DEEPEST {
+            return self.unclear(&normal(words), "commands stand inside commands too deep");
+        }
+        self.depth += 1;
+        for inner in wrappers::inside(words) {
+            match inner {
+                // Whether it really is one is not known, so nothing is asked for it.
+                wrappers::Inside::Words(mut words) => {
+                    if let Some((_, base)) =
+                        words[0].as_text().and_then(|name| name.rsplit_once('/'))
+                    {
+                        words[0] = Word::text(base);
+                    }
+                    let access = Access { always: None, ..Access::allow("bash", normal(&words)) };
+                    self.push(access, "it may stand inside another command");
+                }
+                wrappers::Inside::Script(script) => self.command(&script),
+            }
+        }
+        self.depth -= 1;
+    }
+
+    fn push_command(&mut self, words: &[Word], known: Result<(), String>) {
+        let subject = normal(words);
+        let always =
+            if self.at.is_sandboxed { prefix::always(words) } else { prefix::exact(words) };
+        let (default, why) = match known {
+            Ok(()) if self.at.is_sandboxed => (Decision::Allow, "it only reads".to_owned()),
+            Ok(()) => (Decision::Ask, "there is no sandbox".to_owned()),
+            Err(why) => (Decision::Ask, why),
+        };
+        self.push(Access { key: "bash".to_owned(), subject, default, always }, why);
+    }
+
+    fn places(&mut self, known: Known) {
+        for path in known.reads {
+            match self.folders.find(&path) {
+                paths::Found::Inside(paths) => {
+                    for path in paths {
+                        let access = Access::allow("read", path.to_string_lossy());
+                        self.push(access, "it is inside the session's folders");
+                    }
+                }
+                paths::Found::Outside(path) => self.outside(&path),
+                paths::Found::Device => {}
+                paths::Found::Unknown => {
+                    let subject = normal(std::slice::from_ref(&path));
+                    let access =
+                        Access { always: None, ..Access::ask("external_directory", subject) };
+                    self.push(access, "nobody can tell where it is");
+                }
+            }
+        }
+    }
+
+    fn outside(&mut self, path: &Path) {
+        let folder = path.parent().unwrap_or(path).to_string_lossy();
+        let always =
+            format!("{}/*", engine::permission::pattern::literal(folder.trim_end_matches('/')));
+        let access = Access {
+            always: Some(always),
+            ..Access::ask("external_directory", path.to_string_lossy())
+        };
+        self.push(access, "it is outside the session's folders");
+    }
+
+    fn redirect(&mut self, redirect: &Redirect) {
+        let raw = &redirect.target.raw;
+        match (self.folders.find(&redirect.target), redirect.writes) {
+            (paths::Found::Device, _) => {}
+            (paths::Found::Inside(paths), true) => {
+                for path in paths {
+                    self.push(
+                        Access::ask("edit", path.to_string_lossy()),
+                        "the shell writes to it",
+                    );
+                }
+            }
+            (paths::Found::Inside(_), false) => {
+                self.places(Known { reads: vec![redirect.target.clone()] });
+            }
+            (paths::Found::Outside(path), writes) => {
+                self.outside(&path);
+                if writes {
+                    self.push(
+                        Access::ask("edit", path.to_string_lossy()),
+                        "the shell writes to it",
+                    );
+                }
+            }
+            (paths::Found::Unknown, _) => {
+                self.unclear(raw, "nobody can tell which file is opened");
+            }
+        }
+    }
+
+    fn assignment(&mut self, assignment: &Assignment) {
+        let is_safe = match &assignment.value.means {
+            Meaning::Text(value) if assignment.is_environment => {
+                programs::is_safe_variable(&assignment.name, value)
+            }
+            _ => !assignment.is_environment,
+        };
+        // What the shell itself looks at is written in capitals.
+        let is_own = assignment.name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+            && !assignment.name.contains(|c: char| c.is_ascii_uppercase())
+            && !assignment.name.ends_with("_proxy");
+        if is_safe && (assignment.is_environment || is_own) {
+            return;
+        }
+        let subject = format!("{}={}", assignment.name, assignment.value.normal());
+        let access = Access { always: None, ..Access::ask("bash", subject) };
+        self.push(access, "a variable can change what programs do");
+    }
+}
+
+/// Writes a simple command in its normal form: one space between words, one spelling for each.
+fn normal(words: &[Word]) -> String {
+    words.iter().map(Word::normal).collect::<Vec<_>>().join(" ")
+}

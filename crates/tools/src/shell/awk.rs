@@ -1,0 +1,104 @@
+//! `awk` and its programs: only those that compute and print.
+
+use super::options::{Options, sort};
+use super::programs::Known;
+use super::word::Word;
+
+const OPTIONS: Options =
+    Options { flags: "", valued: "Fv", long: "field-separator= assign=", others: false };
+
+/// Words that write, read, run, or reach other files. Each would have to be written out: awk has no escapes in names.
+const REFUSED: [&str; 11] =
+    ["system", "getline", "|", ">", "@", "close", "fflush", "ARGV", "ARGC", "ENVIRON", "PROCINFO"];
+
+/// Judges a call of `awk`.
+pub(crate) fn judge(words: &[Word]) -> Result<Known, String> {
+    let sorted = sort(words, &OPTIONS)?;
+    let Some((program, files)) = sorted.operands.split_first() else {
+        return Err("its program is not known".to_owned());
+    };
+    let Some(text) = program.as_text() else {
+        return Err("its program is not known".to_owned());
+    };
+    // Comparing is so common that it is worth telling apart from writing.
+    let text = without_comparisons(text);
+    if let Some(word) = REFUSED.iter().find(|word| text.contains(**word)) {
+        return Err(format!("its program has `{word}`, which may do more than print"));
+    }
+    let is_file = |word: &&&Word| word.as_text().is_none_or(|text| !text.contains('='));
+    Ok(Known { reads: files.iter().filter(is_file).map(|word| (*word).clone()).collect() })
+}
+
+/// Takes out `>=`, and `>` before a number where nothing is printed: `$3 > 5 {…}` compares, `print > 5` writes.
+fn without_comparisons(program: &str) -> String {
+    let program = program.replace(">=", "  ").replace("||", "  ");
+    if program.contains("print") && program.find("print") < program.rfind('>') {
+        return program;
+    }
+    let mut out = String::new();
+    let mut rest = program.as_str();
+    while let Some((before, behind)) = rest.split_once('>') {
+        out.push_str(before);
+        if !behind.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
+            out.push('>');
+        }
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_known(program: &str, more: &[&str]) -> bool {
+        let words: Vec<Word> =
+            std::iter::once(program).chain(more.iter().copied()).map(Word::text).collect();
+        judge(&words).is_ok()
+    }
+
+    #[test]
+    fn programs_that_only_print() {
+        let safe = [
+            "{print $1}",
+            "NR==1",
+            "/foo/",
+            "{sum+=$1} END {print sum}",
+            "$3 > 5",
+            "$3 >= 5 {print $1}",
+            "length > 80",
+            "!seen[$0]++",
+            "$1 > 2 || $2 > 3 {print}",
+            "BEGIN {FS=\":\"} {print $NF}",
+            "{printf \"%s\\n\", $1}",
+        ];
+        for program in safe {
+            assert!(is_known(program, &["file"]), "{program}");
+        }
+    }
+
+    #[test]
+    fn programs_that_may_do_more() {
+        let unsafe_ = [
+            "BEGIN{system(\"id\")}",
+            "{print > \"x\"}",
+            "{print >> \"x\"}",
+            "{print | \"sh\"}",
+            "\"id\" | getline",
+            "{getline < \"/etc/passwd\"}",
+            "@load \"x\"",
+            "{print $1 > 5}",
+            "BEGIN{ARGV[1]=\"/etc/shadow\"}",
+            "{print \"a\" > $1}",
+            "@include \"x\"",
+            "{printf \"x\" > 1}",
+            "$1 > 5 {print > 6}",
+        ];
+        for program in unsafe_ {
+            assert!(!is_known(program, &[]), "{program}");
+        }
+        assert!(!is_known("-f", &["x.awk"]));
+        assert!(!is_known("-i", &["inplace", "{print}"]));
+    }
+}

@@ -1,0 +1,294 @@
+//! `git`: the commands that only look, with the options of theirs that are known.
+
+use super::options::{Options, Sorted, sort};
+use super::paths::Folders;
+use super::programs::Known;
+use super::word::{Meaning, Word};
+
+/// A command of git that only looks.
+struct Look {
+    names: &'static str,
+    flags: &'static str,
+    valued: &'static str,
+    long: &'static str,
+    /// Whether it may have operands; where not, an operand would make something.
+    operands: bool,
+    /// One of these must be given; without it the command does something else.
+    needs: &'static [&'static str],
+}
+
+const HISTORY: &str = "stat? shortstat numstat name-only name-status oneline graph decorate? no-decorate all author= \
+    since= until= after= before= grep= format= pretty? abbrev-commit no-abbrev-commit no-merges merges first-parent \
+    follow reverse date= patch no-patch cached staged color? no-color word-diff? color-words? unified= \
+    ignore-space-change ignore-all-space ignore-blank-lines ignore-space-at-eol diff-filter= summary raw check \
+    left-right cherry-pick topo-order date-order author-date-order max-count= skip= tags? branches? remotes? exit-code \
+    quiet minimal patience histogram no-ext-diff no-textconv find-renames? find-copies? relative? full-index abbrev? \
+    no-abbrev compact-summary dirstat? no-renames no-prefix function-context text binary merge-base source \
+    show-signature no-notes invert-grep regexp-ignore-case extended-regexp fixed-strings perl-regexp boundary \
+    simplify-by-decoration full-history ancestry-path cherry cherry-mark no-color-moved color-moved? inter-hunk-context= \
+    pickaxe-regex pickaxe-all submodule? no-index shortstat cc combined-all-paths walk-reflogs committer= min-parents= \
+    max-parents= encoding= expand-tabs? end-of-options null count objects";
+
+const LOOKS: &[Look] = &[
+    Look {
+        names: "diff log show whatchanged diff-tree diff-index diff-files rev-list",
+        flags: "pusbwzamcrtiEFRW#gqMC",
+        valued: "nSGLU",
+        long: HISTORY,
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "shortlog",
+        flags: "snec",
+        valued: "",
+        long: "summary numbered email committer group= format= since= until= all no-merges merges",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "status",
+        flags: "sbuvznoalmr",
+        valued: "",
+        long: "short branch porcelain? untracked-files? ignored? show-stash long verbose ahead-behind no-ahead-behind null column? no-column find-renames? renames no-renames ignore-submodules?",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "branch",
+        flags: "avrlqi",
+        valued: "",
+        long: "all remotes list verbose show-current contains? no-contains? merged? no-merged? sort= points-at= format= color? no-color column? no-column ignore-case abbrev? no-abbrev",
+        operands: false,
+        needs: &[],
+    },
+    Look {
+        names: "tag",
+        flags: "ln#i",
+        valued: "",
+        long: "list contains? no-contains? merged? no-merged? sort= points-at= format= color? column? ignore-case",
+        operands: false,
+        needs: &[],
+    },
+    Look { names: "remote", flags: "v", valued: "", long: "verbose", operands: false, needs: &[] },
+    Look {
+        names: "rev-parse",
+        flags: "q",
+        valued: "",
+        long: "show-toplevel git-dir is-inside-work-tree is-inside-git-dir is-bare-repository abbrev-ref? short? verify quiet symbolic-full-name symbolic absolute-git-dir git-common-dir show-prefix show-cdup all branches? tags? remotes? revs-only no-revs show-superproject-working-tree git-path=",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "ls-files",
+        flags: "cdmostuvzk",
+        valued: "xX",
+        long: "cached deleted modified others stage unmerged killed directory no-empty-directory exclude-standard exclude= error-unmatch full-name abbrev? debug eol deduplicate recurse-submodules",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "ls-tree",
+        flags: "drtlz",
+        valued: "",
+        long: "long name-only name-status full-name full-tree abbrev? object-only format=",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "cat-file",
+        flags: "tspe",
+        valued: "",
+        long: "batch-check? unordered",
+        operands: true,
+        needs: &["t", "s", "p", "e", "batch-check"],
+    },
+    Look {
+        names: "blame annotate",
+        flags: "lstwepfncbMC",
+        valued: "LS",
+        long: "line-porcelain porcelain show-name show-number show-email root date= reverse color-lines color-by-age score-debug abbrev= ignore-rev= minimal",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "grep",
+        flags: "aiIwvhHEGPFnlLocqzpW#",
+        valued: "ABCemf",
+        long: "cached untracked no-index ignore-case word-regexp invert-match full-name extended-regexp basic-regexp perl-regexp fixed-strings line-number column files-with-matches name-only files-without-match only-matching count color? no-color break heading show-function context= after-context= before-context= function-context and or not all-match quiet max-depth= recursive no-recursive text null threads=",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "describe",
+        flags: "",
+        valued: "",
+        long: "tags all always long dirty? abbrev= match= exclude= contains candidates= exact-match first-parent debug broken?",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "merge-base",
+        flags: "a",
+        valued: "",
+        long: "all octopus independent is-ancestor fork-point",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "name-rev",
+        flags: "",
+        valued: "",
+        long: "tags name-only all always refs= exclude= no-undefined",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "for-each-ref",
+        flags: "",
+        valued: "",
+        long: "count= sort= format= points-at= merged? no-merged? contains? no-contains? ignore-case color? exclude=",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "show-ref",
+        flags: "hdsq",
+        valued: "",
+        long: "head dereference hash? verify abbrev? tags heads branches quiet exists",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "show-branch",
+        flags: "ar",
+        valued: "",
+        long: "all remotes current topo-order date-order sparse no-name sha1-name list more= topics color? no-color",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "count-objects",
+        flags: "vH",
+        valued: "",
+        long: "verbose human-readable",
+        operands: false,
+        needs: &[],
+    },
+    Look {
+        names: "check-ignore",
+        flags: "qvnz",
+        valued: "",
+        long: "quiet verbose non-matching no-index",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "check-attr",
+        flags: "az",
+        valued: "",
+        long: "all cached",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "config",
+        flags: "lz",
+        valued: "",
+        long: "list get get-all get-regexp get-urlmatch show-origin show-scope name-only local global system null includes bool int path default= type=",
+        operands: true,
+        needs: &["list", "l", "get", "get-all", "get-regexp", "get-urlmatch"],
+    },
+    Look { names: "cherry", flags: "v", valued: "", long: "abbrev?", operands: true, needs: &[] },
+    Look {
+        names: "range-diff",
+        flags: "psw",
+        valued: "",
+        long: "stat? no-color color? creation-factor= no-dual-color left-only right-only",
+        operands: true,
+        needs: &[],
+    },
+    Look {
+        names: "version",
+        flags: "",
+        valued: "",
+        long: "build-options",
+        operands: false,
+        needs: &[],
+    },
+];
+
+/// Commands with a word of their own that only look.
+const SECOND: [(&str, &str); 6] = [
+    ("stash", "list"),
+    ("worktree", "list"),
+    ("reflog", "show"),
+    ("remote", "get-url"),
+    ("stash", "show"),
+    ("notes", "list"),
+];
+
+/// Judges a call of `git`.
+pub(crate) fn judge(words: &[Word], folders: &Folders<'_>) -> Result<Known, String> {
+    const GLOBAL: [&str; 5] =
+        ["--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--icase-pathspecs"];
+    if folders.has_moved {
+        // A folder of the project can pass for a repository, with a configuration that runs something.
+        return Err("git runs what the configuration of the folder it is in says".to_owned());
+    }
+    let mut rest = words;
+    while let Some((first, behind)) = rest.split_first() {
+        match first.as_text() {
+            Some(text) if GLOBAL.contains(&text) => rest = behind,
+            Some("--version") if behind.is_empty() => return Ok(Known::default()),
+            Some(text) if text.starts_with('-') => {
+                return Err(format!("git's option `{text}` can make it run something else"));
+            }
+            Some(_) | None => break,
+        }
+    }
+    let Some((command, arguments)) = rest.split_first() else {
+        return Err("git does nothing alone".to_owned());
+    };
+    let Some(name) = command.as_text() else {
+        return Err("git's command is not known before it runs".to_owned());
+    };
+    if name == "reflog" && arguments.is_empty() {
+        return Ok(Known::default());
+    }
+    let second = arguments.first().and_then(Word::as_text).unwrap_or_default();
+    if SECOND.contains(&(name, second)) {
+        let options = Options { flags: "pnz#u", valued: "", long: HISTORY, others: false };
+        return known(&sort(&arguments[1..], &options)?);
+    }
+    let Some(look) = LOOKS.iter().find(|look| look.names.split(' ').any(|known| known == name))
+    else {
+        return Err(format!("`git {name}` may change something"));
+    };
+    let options =
+        Options { flags: look.flags, valued: look.valued, long: look.long, others: false };
+    let sorted = sort(arguments, &options)?;
+    // Not `-l` of `git branch`: it makes a branch in older versions.
+    let lists =
+        sorted.has(&["list", "contains", "no-contains", "merged", "no-merged", "points-at"])
+            || (name == "tag" && sorted.has(&["l"]));
+    if !look.operands && !sorted.operands.is_empty() && !lists {
+        return Err(format!("`git {name}` with a name may change something"));
+    }
+    if !look.needs.is_empty() && !sorted.has(look.needs) {
+        return Err(format!("`git {name}` may change something"));
+    }
+    known(&sorted)
+}
+
+/// What it reads: only what could lead out of the folder is looked at, since most operands are revisions.
+fn known(sorted: &Sorted<'_>) -> Result<Known, String> {
+    let leads_out = |word: &&&Word| match &word.means {
+        Meaning::Text(text) => text.starts_with('/') || text.split('/').any(|part| part == ".."),
+        Meaning::Home(_) => true,
+        Meaning::Names(_) | Meaning::Unknown => false,
+    };
+    Ok(Known {
+        reads: sorted.operands.iter().filter(leads_out).map(|word| (*word).clone()).collect(),
+    })
+}

@@ -1,0 +1,172 @@
+//! Options of programs: which of them are known, which take a value, and what is left as operands.
+
+use super::word::{Meaning, Word};
+
+/// The options of a program that are known to change nothing and to run nothing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    /// Letters without a value; `#` stands for digits, as in `-5`.
+    pub(crate) flags: &'static str,
+    /// Letters with a value.
+    pub(crate) valued: &'static str,
+    /// Long names with spaces between: `name` without a value, `name=` with one, `name?` with one only after `=`.
+    pub(crate) long: &'static str,
+    /// Whether other options may be given, too: for programs none of whose options changes or runs anything.
+    pub(crate) others: bool,
+}
+
+/// The arguments of a command, sorted.
+#[derive(Debug, Default)]
+pub(crate) struct Sorted<'w> {
+    /// What is no option and no value of one.
+    pub(crate) operands: Vec<&'w Word>,
+    /// The options that were given: letters one by one, long ones by their names.
+    pub(crate) given: Vec<String>,
+    /// The values of options.
+    pub(crate) values: Vec<String>,
+}
+
+impl Sorted<'_> {
+    /// Tells whether one of these options was given.
+    pub(crate) fn has(&self, names: &[&str]) -> bool {
+        self.given.iter().any(|given| names.contains(&given.as_str()))
+    }
+}
+
+/// Sorts arguments. Says why not where an option is not known, or may hide in a word.
+pub(crate) fn sort<'w>(words: &'w [Word], options: &Options) -> Result<Sorted<'w>, String> {
+    let mut sorted = Sorted::default();
+    let mut rest = words.iter();
+    let mut is_over = false;
+    while let Some(word) = rest.next() {
+        let text = match &word.means {
+            Meaning::Unknown => return Err("an argument is not known before it runs".to_owned()),
+            Meaning::Names(names) => {
+                let may_be_option = names.starts_with(['*', '?', '[', '{', '-']);
+                if may_be_option && !is_over && !options.others {
+                    return Err(format!("a file that fits `{names}` may be taken for an option"));
+                }
+                sorted.operands.push(word);
+                continue;
+            }
+            Meaning::Home(_) => {
+                sorted.operands.push(word);
+                continue;
+            }
+            Meaning::Text(text) => text.as_str(),
+        };
+        if is_over || text == "-" || !text.starts_with('-') {
+            sorted.operands.push(word);
+        } else if text == "--" {
+            is_over = true;
+        } else if let Some(long) = text.strip_prefix("--") {
+            read_long(long, options, &mut sorted, &mut rest)?;
+        } else {
+            read_letters(&text[1..], options, &mut sorted, &mut rest)?;
+        }
+    }
+    Ok(sorted)
+}
+
+fn value<'w>(rest: &mut impl Iterator<Item = &'w Word>, option: &str) -> Result<String, String> {
+    match rest.next().and_then(Word::as_text) {
+        // If we are wrong about the value, an option would pass unseen.
+        Some(text) if text.starts_with('-') => Err(format!("`{text}` may be an option or a value")),
+        Some(text) => Ok(text.to_owned()),
+        None => Err(format!("the value of `{option}` is not known")),
+    }
+}
+
+fn read_long<'w>(
+    long: &str,
+    options: &Options,
+    sorted: &mut Sorted<'w>,
+    rest: &mut impl Iterator<Item = &'w Word>,
+) -> Result<(), String> {
+    let (name, given) = match long.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (long, None),
+    };
+    let known = options.long.split(' ').find(|known| known.trim_end_matches(['=', '?']) == name);
+    match known {
+        Some(known) if known.ends_with('=') => match given {
+            Some(value) => sorted.values.push(value),
+            None => sorted.values.push(value(rest, long)?),
+        },
+        Some(known) if known.ends_with('?') => sorted.values.extend(given),
+        Some(_) if given.is_none() => {}
+        None if options.others => sorted.values.extend(given),
+        Some(_) | None => return Err(format!("its option `--{name}` is not known to be harmless")),
+    }
+    sorted.given.push(name.to_owned());
+    Ok(())
+}
+
+fn read_letters<'w>(
+    letters: &str,
+    options: &Options,
+    sorted: &mut Sorted<'w>,
+    rest: &mut impl Iterator<Item = &'w Word>,
+) -> Result<(), String> {
+    let is_number = letters.chars().all(|letter| letter.is_ascii_digit());
+    if is_number && options.flags.contains('#') {
+        return Ok(());
+    }
+    let all = letters;
+    for (index, letter) in letters.char_indices() {
+        sorted.given.push(letter.to_string());
+        if options.valued.contains(letter) {
+            let inside = &all[index + letter.len_utf8()..];
+            sorted.values.push(match inside {
+                "" => value(rest, &format!("-{letter}"))?,
+                inside => inside.to_owned(),
+            });
+            return Ok(());
+        }
+        let is_known = options.flags.contains(letter) && letter != '#';
+        if !is_known && !options.others {
+            return Err(format!("its option `-{letter}` is not known to be harmless"));
+        }
+    }
+    if options.others && all.contains('/') {
+        sorted.values.push(all[1..].to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell::word::read;
+
+    const SORT: Options =
+        Options { flags: "nru#", valued: "kt", long: "key= reverse color?", others: false };
+
+    type Texts = Vec<String>;
+
+    fn sorted(line: &str) -> Result<(Texts, Texts, Texts), String> {
+        let words: Vec<Word> = line.split(' ').map(|raw| read(raw).unwrap()).collect();
+        let sorted = sort(&words, &SORT)?;
+        let operands = sorted.operands.iter().map(|word| word.raw.clone()).collect();
+        Ok((operands, sorted.given, sorted.values))
+    }
+
+    #[test]
+    fn known_options_are_told_from_operands() {
+        let texts =
+            |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let (operands, given, values) =
+            sorted("-nk2 a -t , --key=3 --reverse --color=auto -5 - -- -o").unwrap();
+        assert_eq!(operands, texts(&["a", "-", "-o"]));
+        assert_eq!(given, texts(&["n", "k", "t", "key", "reverse", "color"]));
+        assert_eq!(values, texts(&["2", ",", "3", "auto"]));
+    }
+
+    #[test]
+    fn whatever_is_not_known_is_refused() {
+        for line in ["-o x", "-nro", "--output=x", "--rev", "--reverse=x", "-k", "*", "--", "a*"] {
+            let is_known = ["--", "a*"].contains(&line);
+            assert_eq!(sorted(line).is_ok(), is_known, "{line}");
+        }
+    }
+}

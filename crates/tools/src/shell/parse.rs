@@ -1,0 +1,569 @@
+//! From the text of a command to its simple commands, assignments and redirections, with the grammar of bash.
+//!
+//! Only kinds of nodes that are named here are understood. Everything else, and every error, becomes
+//! [`Item::Unclear`], beside whatever was still found: a rule that forbids a command must see it also in a text that is
+//! not understood as a whole.
+
+use tree_sitter::{Node, Parser};
+
+use super::word::{self, Word};
+
+/// What a command is made of, in the order in which it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Item {
+    /// A program or a built-in with its arguments.
+    Simple(Simple),
+    /// A variable is set, for the shell or for one command.
+    Set(Assignment),
+    /// A file is opened.
+    Redirect(Redirect),
+    /// Something that is not understood, and why.
+    Unclear(String),
+}
+
+/// A simple command.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Simple {
+    /// The program and its arguments.
+    pub(crate) words: Vec<Word>,
+    /// The command whose output it reads, as a pipe: its words.
+    pub(crate) fed_by: Option<Vec<Word>>,
+}
+
+/// A variable that is set.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Assignment {
+    /// Its name.
+    pub(crate) name: String,
+    /// What it is set to.
+    pub(crate) value: Word,
+    /// Whether it is put into the environment of one command.
+    pub(crate) is_environment: bool,
+}
+
+/// A file that the shell opens.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Redirect {
+    /// Whether it is written to.
+    pub(crate) writes: bool,
+    /// Which file.
+    pub(crate) target: Word,
+}
+
+/// A text longer than this is not looked into.
+const LONGEST: usize = 10_000;
+/// More commands than this are not told apart by anybody who is asked.
+const MOST: usize = 50;
+/// Nothing that people write is nested deeper.
+const DEEPEST: usize = 60;
+
+/// Finds what a command is made of.
+pub(crate) fn parse(command: &str) -> Vec<Item> {
+    if command.len() > LONGEST {
+        return vec![Item::Unclear(format!("it has more than {LONGEST} characters"))];
+    }
+    let mut parser = Parser::new();
+    let tree = match parser.set_language(&tree_sitter_bash::LANGUAGE.into()) {
+        Ok(()) => parser.parse(plain(command), None),
+        Err(_) => None,
+    };
+    let Some(tree) = tree else {
+        return vec![Item::Unclear("it cannot be parsed".to_owned())];
+    };
+    let mut reader = Reader { source: command, items: Vec::new() };
+    if let Some(why) = doubtful_text(command) {
+        reader.unclear(why);
+    }
+    reader.check_cover(tree.root_node());
+    reader.statement(tree.root_node(), 0);
+    let count = reader.items.iter().filter(|item| matches!(item, Item::Simple(_))).count();
+    if count > MOST {
+        reader.unclear(format!("it has more than {MOST} commands"));
+    }
+    reader.items
+}
+
+/// Puts a letter for every byte that is not ASCII or steers something: so the shell reads them, and the grammar's scanner,
+/// which asks C's tables of characters, would read behind the end of those.
+fn plain(command: &str) -> Vec<u8> {
+    let is_plain = |byte: u8| matches!(byte, b'\n' | b'\t' | b'\r' | b' '..=b'~');
+    command.bytes().map(|byte| if is_plain(byte) { byte } else { b'z' }).collect()
+}
+
+/// Finds characters that the grammar and the shell may read in two ways.
+fn doubtful_text(command: &str) -> Option<String> {
+    let is_odd = |character: &char| {
+        let is_space = character.is_whitespace() && !character.is_ascii();
+        is_space || engine::visible::deceives(*character)
+    };
+    if let Some(odd) = command.chars().find(is_odd) {
+        return Some(format!("it holds the character {}", odd.escape_unicode()));
+    }
+    let bytes = command.as_bytes();
+    let joins = |at: usize| {
+        bytes[at..].starts_with(b"\\\n") && !(at > 0 && matches!(bytes[at - 1], b' ' | b'\t'))
+    };
+    (0..bytes.len()).any(joins).then(|| "a word is broken over two lines".to_owned())
+}
+
+struct Reader<'a> {
+    source: &'a str,
+    items: Vec<Item>,
+}
+
+impl<'a> Reader<'a> {
+    fn unclear(&mut self, why: impl Into<String>) {
+        let item = Item::Unclear(why.into());
+        if !self.items.contains(&item) {
+            self.items.push(item);
+        }
+    }
+
+    fn text(&self, node: Node<'_>) -> &'a str {
+        self.source.get(node.byte_range()).unwrap_or_default()
+    }
+
+    /// Checks that nothing of the text was passed over: between the leaves there is only white space.
+    fn check_cover(&mut self, root: Node<'_>) {
+        let mut end = 0;
+        let mut open = vec![root];
+        while let Some(node) = open.pop() {
+            let is_whole = matches!(node.kind(), "string" | "raw_string" | "heredoc_body");
+            if node.child_count() > 0 && !is_whole {
+                let mut cursor = node.walk();
+                let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
+                open.extend(children.into_iter().rev());
+                continue;
+            }
+            let between = self.source.get(end..node.start_byte()).unwrap_or_default();
+            if !between.replace("\\\n", " ").trim().is_empty() {
+                self.unclear("a part of it is not understood");
+            }
+            if node.kind() == "comment" {
+                let before = self.source[..node.start_byte()].chars().next_back();
+                if before.is_some_and(|before| !" \t\n;&|()".contains(before)) {
+                    self.unclear("a part of it may be a comment or not");
+                }
+            }
+            end = end.max(node.end_byte());
+        }
+        if !self.source.get(end..).unwrap_or_default().replace("\\\n", " ").trim().is_empty() {
+            self.unclear("the end of it is not understood");
+        }
+    }
+
+    fn children(&mut self, node: Node<'_>, depth: usize) {
+        let mut cursor = node.walk();
+        let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
+        for child in children {
+            if matches!(child.kind(), ";;" | ";&" | ";;&") && node.kind() != "case_item" {
+                self.unclear("it is not complete, or not a command");
+            }
+            self.statement(child, depth + 1);
+        }
+    }
+
+    fn statement(&mut self, node: Node<'_>, depth: usize) {
+        if depth > DEEPEST {
+            return self.unclear("it is nested too deep");
+        }
+        if node.is_missing() || node.is_error() {
+            self.unclear("it is not complete, or not a command");
+        }
+        match node.kind() {
+            "command" => self.command(node, depth),
+            "pipeline" => self.pipeline(node, depth),
+            "program"
+            | "list"
+            | "subshell"
+            | "if_statement"
+            | "elif_clause"
+            | "else_clause"
+            | "while_statement"
+            | "do_group"
+            | "negated_command"
+            | "redirected_statement"
+            | "case_statement"
+            | "case_item"
+            | "variable_assignments" => self.children(node, depth),
+            "command_substitution" | "process_substitution" => self.substitution(node, depth),
+            "compound_statement" => {
+                if !self.text(node).starts_with('{') {
+                    self.unclear("it computes with numbers");
+                }
+                self.children(node, depth);
+            }
+            "for_statement" => self.for_statement(node, depth),
+            "variable_assignment" => self.assignment(node, false, depth),
+            "declaration_command" | "unset_command" => self.declaration(node, depth),
+            "test_command" => self.test(node, depth),
+            "function_definition" => {
+                self.unclear("it defines a function");
+                self.children(node, depth);
+            }
+            "file_redirect" => self.file_redirect(node, depth),
+            "heredoc_redirect" => self.heredoc(node, depth),
+            "herestring_redirect" => {
+                self.words_below(node, depth);
+            }
+            "comment" => {}
+            "word"
+            | "string"
+            | "raw_string"
+            | "concatenation"
+            | "number"
+            | "simple_expansion"
+            | "expansion"
+            | "arithmetic_expansion"
+            | "ansi_c_string"
+            | "translated_string"
+            | "extglob_pattern"
+            | "brace_expression" => {
+                self.word(node, depth);
+            }
+            _ if node.is_named() => {
+                self.unclear(format!("it has a part of the kind `{}`", node.kind()));
+                self.children(node, depth);
+            }
+            _ => {}
+        }
+    }
+
+    /// Between backquotes a backslash hides the next backquote from the grammar, but not from the shell.
+    fn substitution(&mut self, node: Node<'_>, depth: usize) {
+        let text = self.text(node);
+        if text.starts_with('`') && text.contains('\\') {
+            self.unclear("backquotes stand inside backquotes");
+        }
+        self.children(node, depth);
+    }
+
+    fn pipeline(&mut self, node: Node<'_>, depth: usize) {
+        let mut cursor = node.walk();
+        let children: Vec<Node<'_>> = node.named_children(&mut cursor).collect();
+        let mut before: Option<Vec<Word>> = None;
+        for child in children {
+            let first = self.items.len();
+            self.statement(child, depth + 1);
+            let mut last = None;
+            for item in &mut self.items[first..] {
+                if let Item::Simple(simple) = item {
+                    if simple.fed_by.is_none() && child.kind() != "pipeline" {
+                        simple.fed_by.clone_from(&before);
+                    }
+                    last = Some(simple.words.clone());
+                }
+            }
+            before = last;
+        }
+    }
+
+    fn command(&mut self, node: Node<'_>, depth: usize) {
+        let mut cursor = node.walk();
+        let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
+        let mut words = Vec::new();
+        let mut end = node.start_byte();
+        for child in children {
+            if self.breaks(end, child.start_byte()) && !words.is_empty() {
+                // The grammar sometimes passes over the end of a line; for the shell the next command begins.
+                self.unclear("it is not clear where a command ends");
+                let words = std::mem::take(&mut words);
+                self.items.push(Item::Simple(Simple { words, fed_by: None }));
+            }
+            end = child.end_byte();
+            match child.kind() {
+                "variable_assignment" => self.assignment(child, true, depth + 1),
+                "file_redirect" | "heredoc_redirect" | "herestring_redirect" => {
+                    self.statement(child, depth + 1);
+                }
+                "command_name" => words.push(self.command_name(child, depth + 1)),
+                _ if child.is_error() || child.is_missing() => self.statement(child, depth + 1),
+                "subshell" | "command" | "comment" => self.statement(child, depth + 1),
+                _ if child.is_named() => words.push(self.word(child, depth + 1)),
+                // `$` before a text, `==` and `=~` of old tests: nothing that a simple command has.
+                _ => self.unclear(format!("it holds `{}` at an odd place", child.kind())),
+            }
+        }
+        if words.is_empty() {
+            return;
+        }
+        self.items.push(Item::Simple(Simple { words, fed_by: None }));
+    }
+
+    /// Tells whether a line ends between two places.
+    fn breaks(&self, from: usize, to: usize) -> bool {
+        self.source.get(from..to).unwrap_or_default().replace("\\\n", " ").contains('\n')
+    }
+
+    fn command_name(&mut self, node: Node<'_>, depth: usize) -> Word {
+        let mut cursor = node.walk();
+        let inner: Vec<Node<'_>> = node.children(&mut cursor).collect();
+        let word = match inner.as_slice() {
+            [one] => self.word(*one, depth),
+            _ => Word { raw: self.text(node).to_owned(), means: word::Meaning::Unknown },
+        };
+        if word.as_text().is_none() {
+            self.unclear("the name of a program is not known before it runs");
+        }
+        word
+    }
+
+    /// Reads an argument, and finds the commands inside it.
+    fn word(&mut self, node: Node<'_>, depth: usize) -> Word {
+        let raw = self.text(node);
+        if let Some(word) = word::read(raw) {
+            return word;
+        }
+        self.expansions(node, depth);
+        Word { raw: raw.to_owned(), means: word::Meaning::Unknown }
+    }
+
+    fn words_below(&mut self, node: Node<'_>, depth: usize) {
+        let mut cursor = node.walk();
+        let children: Vec<Node<'_>> = node.named_children(&mut cursor).collect();
+        for child in children {
+            self.word(child, depth + 1);
+        }
+    }
+
+    /// Looks into a word that is not one plain text.
+    fn expansions(&mut self, node: Node<'_>, depth: usize) {
+        if depth > DEEPEST {
+            return self.unclear("it is nested too deep");
+        }
+        match node.kind() {
+            "command_substitution" | "process_substitution" => {
+                return self.substitution(node, depth);
+            }
+            "simple_expansion" | "raw_string" | "ansi_c_string" | "number" | "string_content" => {
+                return;
+            }
+            "expansion" => {
+                let inner = self.text(node).trim_start_matches("${").trim_end_matches('}');
+                let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                if inner.is_empty() || !inner.chars().all(is_name) {
+                    self.unclear("it expands a variable in a way that can do more");
+                }
+            }
+            "arithmetic_expansion" => {
+                let is_sum = |c: char| c.is_ascii_digit() || " $()+-*/%".contains(c);
+                if !self.text(node).chars().all(is_sum) {
+                    self.unclear("it computes with variables");
+                }
+            }
+            "string" | "concatenation" | "translated_string" => {}
+            "word" => {
+                if word::read(self.text(node)).is_none() && !self.is_harmless_piece(node) {
+                    self.unclear(format!("`{}` is not understood", self.text(node)));
+                }
+            }
+            "array" | "subscript" | "variable_name" | "special_variable_name" => {}
+            _ if node.is_error() => self.unclear("it is not complete, or not a command"),
+            _ if node.is_named() => {
+                self.unclear(format!("it has a part of the kind `{}`", node.kind()));
+            }
+            _ => return,
+        }
+        let mut cursor = node.walk();
+        let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
+        for child in children {
+            self.expansions(child, depth + 1);
+        }
+    }
+
+    /// A piece of a word that is nothing by itself, such as the `~root` of `~root/x` or a `#` inside.
+    fn is_harmless_piece(&self, node: Node<'_>) -> bool {
+        let text = self.text(node);
+        !text.contains(|c: char| "$`;|&()<>\\'\"".contains(c) || c.is_whitespace())
+    }
+
+    fn assignment(&mut self, node: Node<'_>, is_environment: bool, depth: usize) {
+        let (Some(name), raw) = (node.child_by_field_name("name"), self.text(node)) else {
+            return self.unclear("a variable is set in an odd way");
+        };
+        if name.kind() != "variable_name" || raw.contains("+=") {
+            self.unclear("a variable is set in an odd way");
+        }
+        let value = match node.child_by_field_name("value") {
+            Some(value) if value.kind() == "array" => {
+                self.unclear("a list of values is set");
+                self.expansions(value, depth + 1);
+                Word { raw: self.text(value).to_owned(), means: word::Meaning::Unknown }
+            }
+            Some(value) => self.word(value, depth + 1),
+            None => Word::text(""),
+        };
+        if name.kind() != "variable_name" {
+            self.expansions(name, depth + 1);
+            self.substitutions(name, depth + 1);
+        }
+        let name = self.text(name).to_owned();
+        self.items.push(Item::Set(Assignment { name, value, is_environment }));
+    }
+
+    /// Finds commands anywhere below, also where their place is not understood.
+    fn substitutions(&mut self, node: Node<'_>, depth: usize) {
+        if depth > DEEPEST {
+            return self.unclear("it is nested too deep");
+        }
+        if matches!(node.kind(), "command_substitution" | "process_substitution") {
+            return self.substitution(node, depth);
+        }
+        let mut cursor = node.walk();
+        let children: Vec<Node<'_>> = node.named_children(&mut cursor).collect();
+        for child in children {
+            self.substitutions(child, depth + 1);
+        }
+    }
+
+    fn declaration(&mut self, node: Node<'_>, depth: usize) {
+        let mut cursor = node.walk();
+        let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
+        let mut words = Vec::new();
+        let mut end = node.start_byte();
+        for child in children {
+            if self.breaks(end, child.start_byte()) {
+                self.unclear("it is not clear where a command ends");
+            }
+            end = child.end_byte();
+            if child.kind() == "variable_assignment" {
+                self.assignment(child, true, depth + 1);
+                words
+                    .push(Word { raw: self.text(child).to_owned(), means: word::Meaning::Unknown });
+            } else {
+                words.push(self.word(child, depth + 1));
+            }
+        }
+        self.items.push(Item::Simple(Simple { words, fed_by: None }));
+    }
+
+    fn for_statement(&mut self, node: Node<'_>, depth: usize) {
+        if !self.text(node).starts_with("for") {
+            self.unclear("it asks on a terminal");
+        }
+        let mut cursor = node.walk();
+        let children: Vec<Node<'_>> = node.named_children(&mut cursor).collect();
+        for child in children {
+            if child.kind() == "variable_name" {
+                let value = Word { raw: String::new(), means: word::Meaning::Unknown };
+                let name = self.text(child).to_owned();
+                self.items.push(Item::Set(Assignment { name, value, is_environment: false }));
+            } else {
+                self.statement(child, depth + 1);
+            }
+        }
+    }
+
+    /// `[ … ]` and `[[ … ]]`. Numbers are computed, and a computed text may hold commands, so only plain ones pass.
+    fn test(&mut self, node: Node<'_>, depth: usize) {
+        let raw = self.text(node);
+        if !raw.starts_with('[') {
+            self.unclear("it computes with numbers");
+        }
+        let mut computes = false;
+        let mut operands = Vec::new();
+        let mut open = vec![node];
+        while let Some(part) = open.pop() {
+            match part.kind() {
+                "test_operator" => match self.text(part) {
+                    "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge" => computes = true,
+                    "-v" | "-R" => self.unclear("a test looks into a variable by its name"),
+                    _ => {}
+                },
+                "test_command"
+                | "unary_expression"
+                | "binary_expression"
+                | "negation_expression"
+                | "parenthesized_expression" => {
+                    let mut cursor = part.walk();
+                    open.extend(part.children(&mut cursor));
+                }
+                "regex" | "extglob_pattern" if !self.text(part).contains(['$', '`']) => {}
+                "regex" | "extglob_pattern" => {
+                    self.unclear("a test holds a pattern that is expanded");
+                    self.substitutions(part, depth + 1);
+                }
+                _ if part.is_error() || part.is_missing() => self.statement(part, depth + 1),
+                _ if part.is_named() => operands.push(self.word(part, depth + 1)),
+                _ => {}
+            }
+        }
+        let is_number = |word: &Word| {
+            let raw = word.raw.trim_matches('"');
+            matches!(raw, "$?" | "$#") || raw.parse::<i64>().is_ok()
+        };
+        if computes && !operands.iter().all(is_number) {
+            self.unclear("a test computes with more than numbers");
+        }
+        let words = vec![Word { raw: raw.to_owned(), means: word::Meaning::Text("[".to_owned()) }];
+        self.items.push(Item::Simple(Simple { words, fed_by: None }));
+    }
+
+    fn file_redirect(&mut self, node: Node<'_>, depth: usize) {
+        let mut cursor = node.walk();
+        let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
+        let mut operator = "";
+        let mut targets = Vec::new();
+        let mut end = node.start_byte();
+        for child in children {
+            if self.breaks(end, child.start_byte()) {
+                self.unclear("it is not clear where a command ends");
+            }
+            end = child.end_byte();
+            match child.kind() {
+                "file_descriptor" => {}
+                _ if child.is_error() || child.is_missing() => self.statement(child, depth + 1),
+                _ if child.is_named() => targets.push(self.word(child, depth + 1)),
+                _ => operator = self.text(child),
+            }
+        }
+        let mut targets = targets.into_iter();
+        let Some(target) = targets.next() else {
+            if !operator.ends_with('-') {
+                self.unclear("a file is opened in an odd way");
+            }
+            return;
+        };
+        // For the shell a second word would be an argument of the command; for the grammar it is one more target.
+        if targets.next().is_some() {
+            self.unclear("words follow a file that is opened");
+        }
+        let is_number = target.raw.chars().all(|c| c.is_ascii_digit() || c == '-');
+        if matches!(operator, ">&" | "<&") && is_number {
+            return;
+        }
+        self.items.push(Item::Redirect(Redirect { writes: operator.contains('>'), target }));
+    }
+
+    /// Text that follows a command. It is data, unless the shell expands it.
+    fn heredoc(&mut self, node: Node<'_>, depth: usize) {
+        let mut cursor = node.walk();
+        let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
+        let mut start = "";
+        let mut body = "";
+        let mut end = "";
+        for child in children {
+            match child.kind() {
+                "heredoc_start" => start = self.text(child),
+                "heredoc_end" => end = self.text(child),
+                "heredoc_body" => {
+                    body = self.text(child);
+                    self.substitutions(child, depth + 1);
+                }
+                "<<" | "file_descriptor" => {}
+                "<<-" => self.unclear("a text is given with its indent taken out"),
+                _ if child.is_named() => self.statement(child, depth + 1),
+                _ => {}
+            }
+        }
+        let name = start.trim_matches(|c| c == '\'' || c == '"');
+        let is_name =
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !is_name || end != name || body.lines().any(|line| line == name) {
+            self.unclear("it is not clear where a text that is given ends");
+        }
+        if start == name && body.contains(['$', '`', '\\']) {
+            self.unclear("a text that is given is expanded by the shell");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Which files the words of a command mean: inside the session's folders, outside, or nobody knows.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::Place;
+use super::word::{Meaning, Word};
+
+/// The folders that a command may be in while it runs: `cd` adds one.
+pub(crate) struct Folders<'a> {
+    at: &'a Place<'a>,
+    now: Vec<PathBuf>,
+    /// Whether it may have left the folder it started in.
+    pub(crate) has_moved: bool,
+}
+
+/// Where a word leads.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Found {
+    /// Into the session's folders, whichever folder the command is in: the real paths.
+    Inside(Vec<PathBuf>),
+    /// Out of them: one of the real paths.
+    Outside(PathBuf),
+    /// To a device that every program may use.
+    Device,
+    /// It cannot be told.
+    Unknown,
+}
+
+/// More places than a command can be followed through.
+const MOST: usize = 8;
+
+impl<'a> Folders<'a> {
+    pub(crate) fn new(at: &'a Place<'a>) -> Folders<'a> {
+        Folders { at, now: vec![at.cwd.to_owned()], has_moved: false }
+    }
+
+    /// Finds where a word leads.
+    pub(crate) fn find(&self, word: &Word) -> Found {
+        let path = match &word.means {
+            Meaning::Text(text) => PathBuf::from(text),
+            Meaning::Home(rest) => match self.at.home {
+                Some(home) => home.join(rest.trim_start_matches('/')),
+                None => return Found::Unknown,
+            },
+            Meaning::Names(text) => match fixed_folder(text) {
+                Some(folder) => folder,
+                None => return Found::Unknown,
+            },
+            Meaning::Unknown => return Found::Unknown,
+        };
+        if path.as_os_str().is_empty() || path.to_string_lossy().contains('\0') {
+            return Found::Unknown;
+        }
+        const DEVICES: [&str; 6] =
+            ["/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/zero", "/dev/urandom"];
+        if DEVICES.iter().any(|device| path == Path::new(device)) {
+            return Found::Device;
+        }
+        // The shell itself makes connections of these.
+        if path.starts_with("/dev/tcp") || path.starts_with("/dev/udp") {
+            return Found::Unknown;
+        }
+        let mut inside = Vec::new();
+        for folder in &self.now {
+            let Some(real) = (self.at.real)(&folder.join(&path)) else {
+                return Found::Unknown;
+            };
+            if !self.is_inside(&real) {
+                return Found::Outside(real);
+            }
+            if !inside.contains(&real) {
+                inside.push(real);
+            }
+        }
+        Found::Inside(inside)
+    }
+
+    fn is_inside(&self, real: &Path) -> bool {
+        // Whole components are compared: `/repo-evil` is not inside `/repo`.
+        self.at.roots.iter().any(|root| match (self.at.real)(root) {
+            Some(root) => real.starts_with(root),
+            None => false,
+        })
+    }
+
+    /// Follows a `cd`. Says why not where it leads out or cannot be told.
+    pub(crate) fn enter(&mut self, word: &Word) -> Result<(), String> {
+        let Some(text) = word.as_text().filter(|text| !text.is_empty() && *text != "-") else {
+            return Err("nobody can tell which folder it enters".to_owned());
+        };
+        let mut more = Vec::new();
+        for folder in &self.now {
+            let path = folder.join(text);
+            // The shell takes `..` back by the words, programs by the folders: a link makes the two differ.
+            for path in [Some(by_words(&path)), (self.at.real)(&path)] {
+                let real = path.and_then(|path| (self.at.real)(&path));
+                match real {
+                    Some(real) if self.is_inside(&real) => more.push(real),
+                    Some(_) | None => return Err("it leaves the session's folders".to_owned()),
+                }
+            }
+        }
+        for folder in more {
+            self.has_moved |= folder != self.at.cwd;
+            if !self.now.contains(&folder) {
+                self.now.push(folder);
+            }
+        }
+        if self.now.len() > MOST {
+            return Err("it enters too many folders".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// The folder that all names of a pattern are in.
+fn fixed_folder(names: &str) -> Option<PathBuf> {
+    // A `..` behind a `*` may lead anywhere.
+    if names.split('/').any(|part| part.contains("..")) {
+        return None;
+    }
+    let fixed = names.split(['*', '?', '[', '{']).next().unwrap_or_default();
+    let folder = fixed
+        .rsplit_once('/')
+        .map_or(".", |(folder, _)| if folder.is_empty() { "/" } else { folder });
+    Some(PathBuf::from(folder))
+}
+
+fn by_words(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::CurDir => {}
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => out.push(component),
+        }
+    }
+    out
+}
+
+/// Follows the links of the longest part of a path that exists; `None` where a link leads nowhere that can be checked.
+#[must_use]
+pub fn real(path: &Path) -> Option<PathBuf> {
+    let mut missing: Vec<std::ffi::OsString> = Vec::new();
+    let mut existing = path.to_owned();
+    loop {
+        match existing.canonicalize() {
+            Ok(mut real) => {
+                for name in missing.iter().rev() {
+                    match name.to_str() {
+                        Some("..") => _ = real.pop(),
+                        _ => real.push(name),
+                    }
+                }
+                return Some(real);
+            }
+            // A link that points nowhere exists as a link: writing through it would create its target.
+            Err(_) if existing.symlink_metadata().is_ok() => return None,
+            Err(_) => {
+                let last = existing.components().next_back()?.as_os_str().to_owned();
+                missing.push(last);
+                if !existing.pop() {
+                    return None;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What an answer for good is kept as: `cargo test *` where the first words say what is done, else the exact command.
+
+use engine::permission::pattern::literal;
+
+use super::normal;
+use super::word::{Meaning, Word};
+
+/// Programs whose first argument says what they do.
+const TWO: &str = "git cargo npm pnpm yarn bun deno go pip pip3 uv poetry bundle gem composer dotnet mvn gradle make just task \
+    rustup brew terraform helm mix rake rails django-admin flutter dart swift zig stack cabal lein sbt nx turbo lerna \
+    ninja bazel buck meson hatch pdm rye conda mamba pre-commit";
+/// Two words that say it only together with a third.
+const THREE: &str = "npm/run npm/exec pnpm/run pnpm/exec yarn/run bun/run bun/x deno/task deno/run uv/run uv/pip poetry/run \
+    bundle/exec cargo/run cargo/xtask git/stash git/remote git/submodule git/worktree git/config go/run go/tool dotnet/run \
+    just/run npm/install npm/i pip/install pip3/install pnpm/add yarn/add cargo/install cargo/add mix/run mise/run \
+    conda/run hatch/run pdm/run rye/run";
+/// Programs that do one thing, whatever follows.
+const ONE: &str = "ls cat head tail wc grep rg fd find tree stat du df file diff sort uniq cut jq pytest tox nox ruff black isort \
+    mypy pyright flake8 pylint tsc eslint prettier biome vitest jest mocha ava karma cypress phpunit phpstan rspec rubocop \
+    gofmt golint golangci-lint staticcheck rustfmt clippy-driver clang-format clang-tidy shellcheck shfmt hadolint \
+    yamllint markdownlint stylelint mkdir touch echo printf pwd cmake ctest javac scalac kotlinc protoc buf oxlint";
+
+/// Returns the pattern for an answer for good; `None` where it cannot be said what would be kept.
+pub(crate) fn always(words: &[Word]) -> Option<String> {
+    let texts: Vec<&str> = words
+        .iter()
+        .map_while(Word::as_text)
+        .take_while(|text| !text.starts_with('-'))
+        .take(3)
+        .collect();
+    let is_in = |list: &str, name: &str| list.split_whitespace().any(|known| known == name);
+    let count = match texts.as_slice() {
+        [first, second, ..] if is_in(THREE, &format!("{first}/{second}")) => 3,
+        [first, ..] if is_in(TWO, first) => 2,
+        [first, ..] if is_in(ONE, first) => 1,
+        _ => return exact(words),
+    };
+    if texts.len() < count {
+        return exact(words);
+    }
+    Some(format!("{} *", literal(&normal(&words[..count]))))
+}
+
+/// Returns the pattern that fits this command alone; `None` where it may be another one the next time.
+pub(crate) fn exact(words: &[Word]) -> Option<String> {
+    let is_known = |word: &Word| !matches!(word.means, Meaning::Unknown);
+    words.iter().all(is_known).then(|| literal(&normal(words)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell::word::read;
+
+    #[test]
+    fn an_answer_for_good_says_what_it_is_for() {
+        let table = [
+            ("git status -s", Some("git status *")),
+            ("cargo test --workspace", Some("cargo test *")),
+            ("npm run build", Some("npm run build *")),
+            ("npm run", Some("npm run")),
+            ("pytest -q tests", Some("pytest *")),
+            ("make", Some("make")),
+            ("make all", Some("make all *")),
+            ("git -c a=b status", Some("git -c a=b status")),
+            ("rm -rf *.o", Some(r"rm -rf \*.o")),
+            ("python3 x.py", Some("python3 x.py")),
+            ("bash -c id", Some("bash -c id")),
+            ("frobnicate it", Some("frobnicate it")),
+        ];
+        for (line, expected) in table {
+            let words: Vec<Word> = line.split(' ').map(|raw| read(raw).unwrap()).collect();
+            assert_eq!(always(&words).as_deref(), expected, "{line}");
+        }
+        let unknown = Word { raw: "$x".to_owned(), means: Meaning::Unknown };
+        assert_eq!(always(&[Word::text("rm"), unknown.clone()]), None);
+        let test = [Word::text("cargo"), Word::text("test"), unknown];
+        assert_eq!(always(&test).as_deref(), Some("cargo test *"));
+    }
+}

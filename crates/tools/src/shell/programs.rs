@@ -1,0 +1,444 @@
+//! The programs that are known to read only, each with the options of it that are known.
+//!
+//! A program that is not here, an option that is not here, and a word that could be such an option once it is
+//! expanded, are asked for.
+
+use super::options::{Options, Sorted, sort};
+use super::parse::Simple;
+use super::paths::Folders;
+use super::word::{Meaning, Word};
+use super::{awk, git, sed};
+
+/// What is known of a command that only reads.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// The files it reads, as far as its arguments name them.
+    pub(crate) reads: Vec<Word>,
+}
+
+/// What the operands of a program are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Operands {
+    /// Words that lead nowhere.
+    Text,
+    /// Files.
+    Paths,
+    /// A pattern, then files.
+    PatternThenPaths,
+    /// One file at most: a second one would be written.
+    OnePath,
+    /// None: one would change something.
+    None,
+    /// Formats that begin with `+`; anything else would set the clock.
+    Formats,
+}
+
+/// A program that only reads.
+struct Row {
+    names: &'static str,
+    options: Options,
+    operands: Operands,
+    /// One of these options must be given; without it the program does something else.
+    needs: &'static [&'static str],
+}
+
+/// A program none of whose options changes or runs anything.
+const fn any(names: &'static str, valued: &'static str, operands: Operands) -> Row {
+    let options = Options { flags: "", valued, long: "", others: true };
+    Row { names, options, operands, needs: &[] }
+}
+
+/// A program of which only some options are harmless.
+const fn only(
+    names: &'static str,
+    flags: &'static str,
+    valued: &'static str,
+    long: &'static str,
+    operands: Operands,
+) -> Row {
+    Row { names, options: Options { flags, valued, long, others: false }, operands, needs: &[] }
+}
+
+use Operands::{Formats, OnePath, Paths, PatternThenPaths, Text};
+
+const ROWS: &[Row] = &[
+    any("echo true false : seq sleep basename dirname expr", "", Text),
+    any(
+        "whoami id groups uname arch nproc uptime free pwd tty logname locale printenv getconf",
+        "",
+        Text,
+    ),
+    any("which type ps pgrep pidof exit break continue wait", "", Text),
+    any("tr numfmt", "", Text),
+    any("cat tac rev wc realpath readlink cksum sum comm expand unexpand", "", Paths),
+    any("ls", "IwT", Paths),
+    any("nl", "bdfhilnsvw", Paths),
+    any("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum", "", Paths),
+    any("head tail", "ncs", Paths),
+    any("cut", "dfcb", Paths),
+    any("paste fold fmt", "dwpg", Paths),
+    any("column", "scoNRHO", Paths),
+    any("cmp", "in", Paths),
+    any("join", "tjeoav12", Paths),
+    any("stat", "c", Paths),
+    any("du", "dtBX", Paths),
+    any("df", "tBx", Paths),
+    any("od", "ANjtSw", Paths),
+    any("strings", "nte", Paths),
+    any("base64 base32", "w", Paths),
+    any("grep egrep fgrep", "ABCDdmef", PatternThenPaths),
+    any("jq", "fL", PatternThenPaths),
+    only("hexdump hd", "bcCdovx", "ns", "canonical length= skip=", Paths),
+    only("xxd", "abeEpuiCd", "cglosn", "", OnePath),
+    only(
+        "uniq",
+        "cdDiuz",
+        "fsw",
+        "count repeated unique ignore-case skip-fields= skip-chars= check-chars= all-repeated? group?",
+        OnePath,
+    ),
+    only(
+        "sort",
+        "bdfghiMnRrVcCmsuz",
+        "kt",
+        "reverse numeric-sort unique key= field-separator= ignore-case human-numeric-sort version-sort general-numeric-sort check? stable zero-terminated month-sort dictionary-order ignore-leading-blanks parallel= merge",
+        Paths,
+    ),
+    only("shuf", "ez", "in", "echo input-range= head-count= repeat zero-terminated", Paths),
+    only("date", "uRI", "d", "utc universal date= iso-8601? rfc-3339= rfc-email", Formats),
+    only("hostname", "fsiIdA", "", "fqdn short ip-address all-ip-addresses domain", Operands::None),
+    only("env", "", "", "", Operands::None),
+    only(
+        "tree",
+        "adfipshugDCQNqrtcUvnFAS",
+        "LIP",
+        "noreport dirsfirst filesfirst filelimit= gitignore prune matchdirs ignore-case charset= inodes du si",
+        Paths,
+    ),
+    only(
+        "file",
+        "bhikLNnprsv0",
+        "F",
+        "brief mime mime-type mime-encoding dereference no-dereference separator= keep-going no-pad raw print0",
+        Paths,
+    ),
+    only(
+        "diff",
+        "abBdefiNpqrstTuwyZcnE",
+        "CIUWxXF",
+        "unified? context? brief recursive side-by-side suppress-common-lines ignore-all-space ignore-space-change ignore-blank-lines ignore-case ignore-trailing-space ignore-tab-expansion color? new-file text report-identical-files strip-trailing-cr width= label= exclude= minimal no-dereference ignore-matching-lines= left-column normal",
+        Paths,
+    ),
+    only("iconv", "lc", "ft", "from-code= to-code= list", Paths),
+    only(
+        "yq",
+        "rCMPNej",
+        "op",
+        "raw-output output-format= input-format= prettyPrint no-doc colors no-colors exit-status unwrapScalar? tojson",
+        PatternThenPaths,
+    ),
+    only("rg ripgrep", "aciFhHlnNopPqsSuUvVwx0I.", "ABCEdegmMrtTjf", RIPGREP, PatternThenPaths),
+    only(
+        "fd fdfind",
+        "HIagpusiF1q0",
+        "deEtScoj",
+        "hidden no-ignore no-ignore-vcs absolute-path glob regex extension= type= exclude= max-depth= min-depth= exact-depth= full-path print0 ignore-case case-sensitive fixed-strings size= changed-within= changed-before= color= max-results= relative-path? strip-cwd-prefix? and=",
+        PatternThenPaths,
+    ),
+    only("tokei", "fsC", "et", "files sort= exclude= types= compact hidden no-ignore", Paths),
+    only("zcat", "", "", "", Paths),
+    Row {
+        needs: &["t", "list"],
+        ..only("tar", "tvzjJ", "f", "list verbose file= gzip bzip2 xz zstd", Paths)
+    },
+    Row { needs: &["l", "Z", "v"], ..only("unzip", "lvZ1", "", "", OnePath) },
+    Row { needs: &["v", "V"], ..only("command", "vV", "", "", Text) },
+];
+
+const RIPGREP: &str = "after-context= before-context= context= count count-matches ignore-case smart-case \
+    case-sensitive fixed-strings files files-with-matches files-without-match glob= iglob= heading no-heading hidden \
+    no-hidden line-number no-line-number max-count= max-depth= max-columns= multiline multiline-dotall no-ignore \
+    no-ignore-vcs no-ignore-parent no-messages null only-matching passthru pcre2 pretty quiet regexp= file= replace= sort= \
+    sortr= stats text trim type= type-not= type-list unrestricted invert-match vimgrep word-regexp line-regexp color= \
+    colors= column no-column no-filename with-filename json line-buffered max-filesize= threads= version crlf encoding= \
+    engine= no-config one-file-system path-separator= context-separator= field-match-separator= max-columns-preview \
+    no-unicode glob-case-insensitive ignore-file= byte-offset debug no-require-git include-zero null-data";
+
+/// Programs that are asked for their version so often that it is worth knowing.
+const VERSIONS: [(&str, &[&str]); 20] = [
+    ("node", &["--version", "-v"]),
+    ("python", &["--version", "-V"]),
+    ("python3", &["--version", "-V"]),
+    ("gcc", &["--version"]),
+    ("g++", &["--version"]),
+    ("cc", &["--version"]),
+    ("clang", &["--version"]),
+    ("make", &["--version"]),
+    ("cmake", &["--version"]),
+    ("ninja", &["--version"]),
+    ("bash", &["--version"]),
+    ("java", &["--version", "-version"]),
+    ("javac", &["--version", "-version"]),
+    ("sed", &["--version"]),
+    ("awk", &["--version"]),
+    ("find", &["--version"]),
+    ("curl", &["--version", "-V"]),
+    ("docker", &["--version"]),
+    ("perl", &["--version", "-v"]),
+    ("xargs", &["--version"]),
+];
+
+/// Judges a simple command: what it reads if it only reads, else why that is not known.
+pub(crate) fn judge(simple: &Simple, folders: &mut Folders<'_>) -> Result<Known, String> {
+    let Some((first, words)) = simple.words.split_first() else {
+        return Err("there is no program".to_owned());
+    };
+    let name = first.as_text().unwrap_or_default();
+    if let [word] = words
+        && let Some(text) = word.as_text()
+        && VERSIONS.iter().any(|(known, options)| *known == name && options.contains(&text))
+    {
+        return Ok(Known::default());
+    }
+    match name {
+        "[" => Ok(Known::default()),
+        "test" => test(words),
+        "cd" => match words {
+            [folder] => folders.enter(folder).map(|()| Known::default()),
+            _ => Err("nobody can tell which folder it enters".to_owned()),
+        },
+        "set" => set(words),
+        "printf" => match words.first().and_then(Word::as_text) {
+            Some(format) if !format.starts_with('-') => Ok(Known::default()),
+            _ => Err("it may set a variable".to_owned()),
+        },
+        "git" => git::judge(words, folders),
+        "sed" => sed::judge(words),
+        "awk" | "gawk" | "mawk" => awk::judge(words),
+        "find" => find(words),
+        "xargs" => xargs(words, simple.fed_by.as_deref()),
+        _ => match ROWS.iter().find(|row| row.names.split(' ').any(|known| known == name)) {
+            Some(row) => row.judge(words),
+            None => Err("it is not known to read only".to_owned()),
+        },
+    }
+}
+
+impl Row {
+    fn judge(&self, words: &[Word]) -> Result<Known, String> {
+        if self.operands == Text && self.options.others {
+            return Ok(Known::default());
+        }
+        let sorted = sort(words, &self.options)?;
+        if !self.needs.is_empty() && !sorted.has(self.needs) {
+            return Err("without the right option it does something else".to_owned());
+        }
+        let operands = &sorted.operands;
+        let files: &[&Word] = match self.operands {
+            Text => &[],
+            Paths => operands,
+            OnePath if operands.len() <= 1 => operands,
+            Operands::None if operands.is_empty() => operands,
+            OnePath | Operands::None => {
+                return Err("it would write to its second argument".to_owned());
+            }
+            Formats => {
+                let is_format =
+                    |word: &&Word| word.as_text().is_some_and(|text| text.starts_with('+'));
+                if !operands.iter().all(is_format) {
+                    return Err("it may set the clock".to_owned());
+                }
+                &[]
+            }
+            PatternThenPaths => {
+                let has_pattern =
+                    sorted.has(&["e", "regexp", "f", "file", "files", "from-file", "type-list"]);
+                operands.get(usize::from(!has_pattern)..).unwrap_or_default()
+            }
+        };
+        if sorted.values.iter().any(|value| value.contains(':')) && self.names == "tar" {
+            return Err("the archive may be on another machine".to_owned());
+        }
+        let mut reads: Vec<Word> = files.iter().map(|word| (*word).clone()).collect();
+        reads.extend(values_that_lead_out(&sorted));
+        Ok(Known { reads })
+    }
+}
+
+/// Values of options that would be paths out of the folder if they are paths at all.
+fn values_that_lead_out(sorted: &Sorted<'_>) -> Vec<Word> {
+    let leads_out = |value: &&String| {
+        let is_path = value.starts_with('/') && value.len() > 1;
+        is_path || value.starts_with("~/") || value.split('/').any(|part| part == "..")
+    };
+    let word = |value: &String| match value.strip_prefix('~') {
+        Some(rest) => Word { raw: value.clone(), means: Meaning::Home(rest.to_owned()) },
+        None => Word::text(value),
+    };
+    sorted.values.iter().filter(leads_out).map(word).collect()
+}
+
+/// `set -e` and the like; `set -x` would expand what a variable says.
+fn set(words: &[Word]) -> Result<Known, String> {
+    let texts: Vec<&str> = words.iter().filter_map(Word::as_text).collect();
+    let is_known = |text: &&str| {
+        matches!(*text, "-e" | "-u" | "-eu" | "-ue" | "-o" | "-euo" | "-eo" | "-uo" | "pipefail")
+    };
+    let is_harmless = texts.len() == words.len() && !texts.is_empty() && texts.iter().all(is_known);
+    if is_harmless {
+        Ok(Known::default())
+    } else {
+        Err("it changes how the shell works".to_owned())
+    }
+}
+
+/// `test` as a program: a computed text may hold commands, so with numbers only plain ones pass.
+fn test(words: &[Word]) -> Result<Known, String> {
+    let computes = |word: &Word| {
+        matches!(word.as_text(), Some("-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge" | "-v" | "-R"))
+    };
+    let is_plain = |word: &Word| {
+        let raw = word.raw.trim_matches('"');
+        matches!(raw, "$?" | "$#")
+            || raw.parse::<i64>().is_ok()
+            || (computes(word) && raw != "-v" && raw != "-R")
+    };
+    if words.iter().any(computes) && !words.iter().all(is_plain) {
+        return Err("a test computes with more than numbers".to_owned());
+    }
+    Ok(Known::default())
+}
+
+/// `find`: only tests, and actions that print.
+fn find(words: &[Word]) -> Result<Known, String> {
+    const ALONE: &str = "-print -print0 -prune -empty -readable -writable -executable -a -and -o -or -not ! ( ) , -true \
+        -false -depth -mount -xdev -nouser -nogroup -quit -ls -noleaf -daystart -warn -nowarn";
+    const WITH_VALUE: &str = "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype \
+        -size -mtime -ctime -atime -mmin -cmin -amin -newer -anewer -cnewer -maxdepth -mindepth -perm -user -group -uid \
+        -gid -links -inum -lname -ilname -samefile -fstype -used -printf -newermt -newerct -newerat";
+    let mut reads = Vec::new();
+    let mut rest = words.iter();
+    let mut has_begun = false;
+    while let Some(word) = rest.next() {
+        let text = match &word.means {
+            Meaning::Text(text) => text.as_str(),
+            Meaning::Home(_) if !has_begun => {
+                reads.push(word.clone());
+                continue;
+            }
+            Meaning::Names(names)
+                if !has_begun && !names.starts_with(['*', '?', '[', '{', '-']) =>
+            {
+                reads.push(word.clone());
+                continue;
+            }
+            Meaning::Names(_) | Meaning::Home(_) | Meaning::Unknown => {
+                return Err("an argument is not known before it runs".to_owned());
+            }
+        };
+        if matches!(text, "-H" | "-P") && !has_begun {
+            continue;
+        }
+        let is_expression = text.starts_with('-') || matches!(text, "(" | ")" | "!" | ",");
+        has_begun |= is_expression;
+        if !has_begun {
+            reads.push(word.clone());
+        } else if WITH_VALUE.split_whitespace().any(|known| known == text) {
+            if rest.next().and_then(Word::as_text).is_none() {
+                return Err(format!("the value of `{text}` is not known"));
+            }
+        } else if !ALONE.split_whitespace().any(|known| known == text) {
+            return Err(format!("`{text}` of find may change or run something"));
+        }
+    }
+    Ok(Known { reads })
+}
+
+/// `xargs` with a program that cannot be turned into anything else by its arguments, fed with names of files.
+fn xargs(words: &[Word], fed_by: Option<&[Word]>) -> Result<Known, String> {
+    const OPTIONS: Options = Options {
+        flags: "0rtx",
+        valued: "nLPdIs",
+        long: "null no-run-if-empty max-args= max-procs= delimiter= verbose",
+        others: false,
+    };
+    let is_option_value = |index: usize| {
+        index > 0
+            && words[index - 1]
+                .as_text()
+                .is_some_and(|text| matches!(text, "-n" | "-L" | "-P" | "-d" | "-I" | "-s"))
+    };
+    let start = (0..words.len()).find(|index| {
+        !is_option_value(*index)
+            && words[*index].as_text().is_none_or(|text| !text.starts_with('-'))
+    });
+    let Some(start) = start else {
+        return Err("it runs what it reads".to_owned());
+    };
+    sort(&words[..start], &OPTIONS)?;
+    let name = words[start].as_text().unwrap_or_default();
+    let row = ROWS.iter().find(|row| row.names.split(' ').any(|known| known == name));
+    if !row.is_some_and(|row| row.options.others && row.operands != Text) {
+        return Err("what it reads may be taken for options of the program it runs".to_owned());
+    }
+    if !fed_by.is_some_and(names_files) {
+        return Err("what it reads may be anything".to_owned());
+    }
+    match row {
+        Some(row) => row.judge(&words[start + 1..]),
+        None => Err("it is not known to read only".to_owned()),
+    }
+}
+
+/// Tells whether a command prints the names of files of the folders it is given, and nothing else.
+fn names_files(words: &[Word]) -> bool {
+    let texts: Vec<&str> = words.iter().filter_map(Word::as_text).collect();
+    let has = |options: &[&str]| texts.iter().any(|text| options.contains(text));
+    match texts.first() {
+        Some(&"find") => !has(&["-printf", "-ls"]),
+        Some(&("fd" | "fdfind")) => true,
+        Some(&"git") => texts.get(1) == Some(&"ls-files"),
+        Some(&"rg") => has(&["-l", "--files", "--files-with-matches", "-il", "-li", "-lw"]),
+        Some(&"grep") => has(&[
+            "-l",
+            "-rl",
+            "-lr",
+            "-ril",
+            "-rli",
+            "-Rl",
+            "-rlE",
+            "-rlF",
+            "-rnl",
+            "--files-with-matches",
+        ]),
+        _ => false,
+    }
+}
+
+/// Tells whether a variable can be given to a program with this value without changing what it does to the world.
+pub(crate) fn is_safe_variable(name: &str, value: &str) -> bool {
+    const PLAIN: [&str; 17] = [
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "COLUMNS",
+        "LINES",
+        "CI",
+        "RUST_BACKTRACE",
+        "CARGO_TERM_COLOR",
+        "PYTHONUNBUFFERED",
+        "PYTHONDONTWRITEBYTECODE",
+        "DEBIAN_FRONTEND",
+        "TERM",
+        "GIT_OPTIONAL_LOCKS",
+    ];
+    let is_plain_value = value.chars().all(|c| c.is_ascii_alphanumeric() || "_.-@:,+".contains(c));
+    match name {
+        "PAGER" | "GIT_PAGER" | "MANPAGER" => matches!(value, "cat" | ""),
+        _ => (PLAIN.contains(&name) || name.starts_with("LC_")) && is_plain_value,
+    }
+}

@@ -1,0 +1,198 @@
+//! Words: one argument as it is written, and what it stands for where that can be known without running anything.
+
+/// One argument of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Word {
+    /// As it is written.
+    pub(crate) raw: String,
+    /// What it stands for.
+    pub(crate) means: Meaning,
+}
+
+/// What a word stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// Exactly this text.
+    Text(String),
+    /// Names that the shell finds or makes: the text with its `*`, `?`, `[…]` and `{…}`.
+    Names(String),
+    /// A path below a home folder: the text after `~`.
+    Home(String),
+    /// Not known before it runs.
+    Unknown,
+}
+
+impl Word {
+    /// Makes a word that stands for itself.
+    pub(crate) fn text(text: &str) -> Word {
+        Word { raw: text.to_owned(), means: Meaning::Text(text.to_owned()) }
+    }
+
+    /// Returns what it stands for, if that is one text.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match &self.means {
+            Meaning::Text(text) => Some(text),
+            Meaning::Names(_) | Meaning::Home(_) | Meaning::Unknown => None,
+        }
+    }
+
+    /// Returns the word in its normal form: one spelling for one meaning.
+    pub(crate) fn normal(&self) -> String {
+        match &self.means {
+            Meaning::Text(text) => quote(text),
+            Meaning::Names(_) | Meaning::Home(_) | Meaning::Unknown => self.raw.clone(),
+        }
+    }
+}
+
+/// Reads a word that has no expansion in it by the rules of the shell.
+///
+/// `None` for anything else: what is not understood in full is not understood. Written without the grammar's help, so
+/// that a mistake of the one is caught by the other.
+pub(crate) fn read(raw: &str) -> Option<Word> {
+    let mut text = String::new();
+    let mut makes_names = false;
+    let mut braces = Vec::new();
+    let mut rest = raw.chars().peekable();
+    let is_home = raw.starts_with('~');
+    while let Some(character) = rest.next() {
+        match character {
+            '\\' => match rest.next()? {
+                '\n' => return None,
+                next => text.push(next),
+            },
+            '\'' => loop {
+                match rest.next()? {
+                    '\'' => break,
+                    inside => text.push(inside),
+                }
+            },
+            '"' => read_double(&mut rest, &mut text)?,
+            '$' if rest.peek().is_none() => text.push('$'),
+            '#' if text.is_empty() => return None,
+            '$' | '`' | ';' | '|' | '&' | '(' | ')' | '<' | '>' => return None,
+            other if other.is_whitespace() || other.is_control() => return None,
+            '*' | '?' | '[' => {
+                makes_names = true;
+                text.push(character);
+            }
+            '{' => {
+                braces.push(text.len());
+                text.push(character);
+            }
+            '}' => {
+                let inside = braces.pop().map(|start| &text[start..]);
+                makes_names |= inside.is_some_and(|text| text.contains(',') || text.contains(".."));
+                text.push(character);
+            }
+            other => text.push(other),
+        }
+    }
+    let means = match (is_home, makes_names) {
+        (true, true) => return None,
+        // `~name` is the home of another user, `~+` and `~-` are folders of the shell.
+        (true, false) => match text.strip_prefix('~') {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+                Meaning::Home(rest.to_owned())
+            }
+            _ => return None,
+        },
+        (false, true) => Meaning::Names(text),
+        (false, false) => Meaning::Text(text),
+    };
+    Some(Word { raw: raw.to_owned(), means })
+}
+
+fn read_double(
+    rest: &mut std::iter::Peekable<std::str::Chars<'_>>,
+    text: &mut String,
+) -> Option<()> {
+    loop {
+        match rest.next()? {
+            '"' => return Some(()),
+            '`' => return None,
+            '$' => {
+                let expands = |next: &char| next.is_alphanumeric() || "_{([@*#?!$-".contains(*next);
+                if rest.peek().is_none_or(expands) {
+                    return None;
+                }
+                text.push('$');
+            }
+            '\\' => match rest.next()? {
+                next @ ('$' | '`' | '"' | '\\') => text.push(next),
+                '\n' => {}
+                next => text.extend(['\\', next]),
+            },
+            inside => text.push(inside),
+        }
+    }
+}
+
+/// Writes a text so that the shell reads it back as one word.
+pub(crate) fn quote(text: &str) -> String {
+    let is_plain =
+        |character: char| character.is_ascii_alphanumeric() || "-_./=:,+@%^".contains(character);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meaning(raw: &str) -> Option<Meaning> {
+        read(raw).map(|word| word.means)
+    }
+
+    #[test]
+    fn quotes_and_escapes_are_undone() {
+        let table = [
+            ("ls", "ls"),
+            (r"r\m", "rm"),
+            (r#""r"m"#, "rm"),
+            ("'it'\\''s'", "it's"),
+            (r#""a\"b\n""#, "a\"b\\n"),
+            (r#""foo$""#, "foo$"),
+            (r#""a$ b""#, "a$ b"),
+            ("''", ""),
+            ("a#b", "a#b"),
+            ("{}", "{}"),
+            ("HEAD@{1}", "HEAD@{1}"),
+            ("a=b", "a=b"),
+        ];
+        for (raw, text) in table {
+            assert_eq!(meaning(raw), Some(Meaning::Text(text.to_owned())), "{raw}");
+        }
+    }
+
+    #[test]
+    fn names_and_homes_are_told_apart() {
+        assert_eq!(meaning("*.rs"), Some(Meaning::Names("*.rs".to_owned())));
+        assert_eq!(meaning("a{b,c}"), Some(Meaning::Names("a{b,c}".to_owned())));
+        assert_eq!(meaning("{1..3}"), Some(Meaning::Names("{1..3}".to_owned())));
+        assert_eq!(meaning("'*.rs'"), Some(Meaning::Text("*.rs".to_owned())));
+        assert_eq!(meaning("~/x"), Some(Meaning::Home("/x".to_owned())));
+        assert_eq!(meaning("'~/x'"), None.or(Some(Meaning::Text("~/x".to_owned()))));
+    }
+
+    #[test]
+    fn everything_else_is_not_understood() {
+        let refused = [
+            "$x", "\"$x\"", "`id`", "$(id)", "$'a'", "a;b", "a|b", "a&b", "a(b", "a>b", "#x",
+            "a b", "~root/x", "~+", "'open", "\"open", "open\\", "a\u{a0}b", "a\rb", "\"a`b\"",
+            "$\"a\"", "a\\\nb", "~/*",
+        ];
+        for raw in refused {
+            assert_eq!(meaning(raw), None, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn the_normal_form_is_read_back_as_the_same() {
+        for text in ["", "a b", "it's", "$x", "*", "a\nb", "-n", "~/x", "{a,b}", "ä"] {
+            assert_eq!(meaning(&quote(text)), Some(Meaning::Text(text.to_owned())), "{text:?}");
+        }
+    }
+}

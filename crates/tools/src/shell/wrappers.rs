@@ -1,0 +1,131 @@
+//! Programs that run other programs: those that can be looked through, and the commands that hide in the others.
+
+use super::options::{Options, sort};
+use super::word::Word;
+
+/// What a wrapper that changes nothing runs.
+pub(crate) struct Unwrapped {
+    /// The command.
+    pub(crate) words: Vec<Word>,
+    /// The variables it is given.
+    pub(crate) variables: Vec<(String, Word)>,
+}
+
+/// A command that stands in the arguments of another.
+pub(crate) enum Inside {
+    /// As words.
+    Words(Vec<Word>),
+    /// As the text of a shell command.
+    Script(String),
+}
+
+/// Looks through a wrapper that only sets limits, priorities or variables; `None` for everything else.
+pub(crate) fn unwrap(words: &[Word]) -> Option<Unwrapped> {
+    let (first, rest) = words.split_first()?;
+    let mut variables = Vec::new();
+    let start = match first.as_text()? {
+        "time" => usize::from(rest.first()?.as_text()? == "-p"),
+        "env" => {
+            let assigned = rest.iter().map_while(assignment);
+            variables.extend(assigned);
+            variables.len()
+        }
+        "command" | "builtin" => 0,
+        "timeout" => {
+            const OPTIONS: Options = Options {
+                flags: "fpv",
+                valued: "ks",
+                long: "preserve-status foreground kill-after= signal= verbose",
+                others: false,
+            };
+            // The first operand is the time.
+            behind_options(rest, &OPTIONS)? + 1
+        }
+        "nice" => behind_options(
+            rest,
+            &Options { flags: "#", valued: "n", long: "adjustment=", others: false },
+        )?,
+        "ionice" => {
+            behind_options(rest, &Options { flags: "t", valued: "cn", long: "", others: false })?
+        }
+        "stdbuf" => behind_options(
+            rest,
+            &Options { flags: "", valued: "ioe", long: "input= output= error=", others: false },
+        )?,
+        _ => return None,
+    };
+    let inner = rest.get(start..)?;
+    let program = inner.first()?.as_text()?;
+    if program.starts_with('-') || program.is_empty() {
+        return None;
+    }
+    Some(Unwrapped { words: inner.to_vec(), variables })
+}
+
+fn assignment(word: &Word) -> Option<(String, Word)> {
+    let (name, value) = word.as_text()?.split_once('=')?;
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then(|| (name.to_owned(), Word::text(value)))
+}
+
+/// Returns where the first operand is.
+fn behind_options(words: &[Word], options: &Options) -> Option<usize> {
+    (0..=words.len()).find(|end| {
+        let is_operand = words
+            .get(*end)
+            .is_some_and(|word| word.as_text().is_some_and(|text| !text.starts_with('-')));
+        let sorted = sort(&words[..*end], options);
+        is_operand && sorted.is_ok_and(|sorted| sorted.operands.is_empty())
+    })
+}
+
+/// Programs whose arguments are, or may hold, a command.
+const RUNNERS: &str = "sudo doas su env timeout time nice ionice nohup setsid xargs parallel exec command builtin eval trap \
+    coproc ssh docker podman kubectl watch strace ltrace gdb unshare nsenter chroot chrt taskset flock entr script busybox \
+    toybox stdbuf caffeinate systemd-run bwrap firejail fakeroot proot find fd fdfind sh bash dash zsh ksh fish ash rbash \
+    npx bunx pnpx uvx dlx mise direnv nix-shell nix poetry uv pipenv bundle dotenv cross-env hyperfine perf valgrind expect \
+    at batch runuser pkexec socat nc ncat tmux screen";
+
+/// More words than this are not looked at one by one.
+const MOST: usize = 200;
+
+/// Finds the commands in the arguments of a program that runs others. Which word is the command depends on the program's
+/// options, so every word is tried: what is found here only serves rules that forbid.
+pub(crate) fn inside(words: &[Word]) -> Vec<Inside> {
+    let name = words.first().and_then(Word::as_text).unwrap_or_default();
+    if !RUNNERS.split_whitespace().any(|known| known == name) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let is_finder = matches!(name, "find" | "fd" | "fdfind");
+    let runs = |word: &Word| {
+        let text = word.as_text().unwrap_or_default();
+        text.starts_with("-exec")
+            || text.starts_with("-ok")
+            || matches!(text, "-x" | "-X" | "--exec" | "--exec-batch")
+    };
+    let first = match words.iter().position(runs) {
+        Some(at) if is_finder => at + 1,
+        None if is_finder => return found,
+        Some(_) | None => 1,
+    };
+    for start in first..words.len().min(MOST) {
+        let Some(text) = words[start].as_text() else { continue };
+        let is_script = text.contains(|c: char| c.is_whitespace() || ";|&$`<>".contains(c));
+        if is_script {
+            found.push(Inside::Script(text.to_owned()));
+        } else if !text.starts_with('-') && !text.is_empty() {
+            let end =
+                words[start..].iter().position(|word| matches!(word.as_text(), Some(";" | "+")));
+            let end = end.map_or(words.len(), |end| start + end);
+            if end > start {
+                found.push(Inside::Words(words[start..end].to_vec()));
+            }
+        }
+    }
+    if matches!(name, "eval" | "ssh" | "watch") {
+        let all: Option<Vec<&str>> = words[1..].iter().map(Word::as_text).collect();
+        found.extend(all.map(|texts| Inside::Script(texts.join(" "))));
+    }
+    found
+}

@@ -1,0 +1,119 @@
+//! The rule corpus: commands with what must happen to each, in `data/commands.tsv`.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use engine::permission::Decision;
+use tools::shell::{Place, parts};
+
+/// A disk without links.
+pub(crate) fn plain(path: &Path) -> Option<PathBuf> {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::CurDir => {}
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => out.push(component),
+        }
+    }
+    Some(out)
+}
+
+pub(crate) fn decide(command: &str, is_sandboxed: bool) -> Decision {
+    let roots = [PathBuf::from("/w")];
+    let home = Path::new("/home/user");
+    let at = Place { cwd: &roots[0], roots: &roots, home: Some(home), is_sandboxed, real: &plain };
+    let decisions = parts(command, &at).into_iter().map(|part| part.access.default);
+    decisions.max().unwrap_or(Decision::Allow)
+}
+
+/// Undoes the escapes of the file.
+fn unescape(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text.chars();
+    while let Some(character) = rest.next() {
+        match character {
+            '\\' => match rest.next().unwrap() {
+                'n' => out.push('\n'),
+                't' => out.push('\t'),
+                'u' => {
+                    let code: String = rest.by_ref().skip(1).take_while(|c| *c != '}').collect();
+                    out.push(char::from_u32(u32::from_str_radix(&code, 16).unwrap()).unwrap());
+                }
+                other => out.push(other),
+            },
+            '⟨' => {
+                let inside: String = rest.by_ref().take_while(|c| *c != '⟩').collect();
+                let (count, text) = inside.split_once('×').unwrap();
+                out.push_str(&unescape(text).repeat(count.parse().unwrap()));
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+fn corpus() -> Vec<(Decision, &'static str, String)> {
+    let lines = include_str!("data/commands.tsv").lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let mut fields = line.splitn(3, '\t');
+            let decision = Decision::from_word(fields.next().unwrap()).unwrap();
+            (decision, fields.next().unwrap(), unescape(fields.next().unwrap()))
+        })
+        .collect()
+}
+
+// R: T2
+#[test]
+fn every_command_of_the_corpus_is_decided_as_written() {
+    let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (expected, category, command) in corpus() {
+        let decision = decide(&command, true);
+        let count = counts.entry(category).or_default();
+        count.0 += 1;
+        count.1 += usize::from(decision == Decision::Allow);
+        if decision != expected {
+            let start: String = command.chars().take(80).collect();
+            wrong.push(format!("{category}: {start:?} is {decision:?}, not {expected:?}"));
+        }
+    }
+    let total: usize = counts.values().map(|count| count.0).sum();
+    for (category, (all, allowed)) in &counts {
+        eprintln!("{category}: {all} commands, {allowed} run without a question");
+    }
+    eprintln!("{total} commands");
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(total >= 1500, "{total}");
+    for (category, least) in [
+        ("chain", 300),
+        ("option", 200),
+        ("environment", 60),
+        ("interpreter", 100),
+        ("wrapper", 100),
+        ("obfuscation", 150),
+        ("limit", 90),
+        ("benign", 500),
+    ] {
+        let (all, allowed) = counts[category];
+        assert!(all >= least, "{category}: {all}");
+        // What is not benign never runs without a question; of what is benign four fifths do.
+        let share = allowed * 100 / all;
+        assert!(
+            if category == "benign" { share > 80 } else { allowed == 0 },
+            "{category}: {share} %"
+        );
+    }
+}
+
+#[test]
+fn without_a_sandbox_everything_is_asked_for() {
+    for (_, category, command) in corpus() {
+        if category == "benign" && !command.trim().is_empty() {
+            assert_ne!(decide(&command, false), Decision::Allow, "{command}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Properties of the parser: it takes any text, and it misses no command that a simple splitter sees.
+
+use std::path::{Path, PathBuf};
+
+use engine::permission::{Access, Decision};
+use proptest::prelude::*;
+use tools::shell::{Place, access};
+
+use crate::commands::plain;
+
+fn needs(command: &str) -> Vec<Access> {
+    let roots = [PathBuf::from("/w")];
+    let home = Path::new("/home/user");
+    let at =
+        Place { cwd: &roots[0], roots: &roots, home: Some(home), is_sandboxed: true, real: &plain };
+    access(command, &at)
+}
+
+/// A word that stands for itself, quoted in some way.
+fn word() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-z]{1,6}",
+        "[a-z]{1,3}\\\\[;|&$]",
+        "'[a-z;|&()$<> ]{0,8}'",
+        "\"[a-z;|&()<> ]{0,8}\"",
+    ]
+}
+
+fn simple() -> impl Strategy<Value = String> {
+    ("zz[a-z]{1,5}", prop::collection::vec(word(), 0..4))
+        .prop_map(|(name, words)| format!("{name} {}", words.join(" ")).trim_end().to_owned())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn any_text_is_taken(text in any::<String>()) {
+        let needs = needs(&text);
+        prop_assert!(text.trim().is_empty() || !needs.is_empty());
+    }
+
+    #[test]
+    fn any_text_of_shell_signs_is_taken(text in "[a-z \\n\\t;|&()<>{}$`'\"\\\\#=!*?\\[\\]~-]{0,60}") {
+        needs(&text);
+    }
+
+    /// Each command has a name that nothing else has, so each must be found by it.
+    #[test]
+    fn no_command_is_missed(
+        commands in prop::collection::vec(simple(), 1..8),
+        joints in prop::collection::vec(prop::sample::select(vec!["; ", " && ", " || ", " | ", " & ", "\n", ";", "|", "&&"]), 8),
+        around in prop::sample::select(vec![("", ""), ("(", ")"), ("{ ", "; }"), ("echo $(", ")"), ("echo \"`", "`\""), ("if true; then ", "; fi"), ("! ", ""), ("cat <(", ")")]),
+    ) {
+        let mut text = String::new();
+        for (index, command) in commands.iter().enumerate() {
+            if index > 0 {
+                text.push_str(joints[index]);
+            }
+            text.push_str(command);
+        }
+        let text = format!("{}{text}{}", around.0, around.1);
+        let asked: Vec<String> = needs(&text)
+            .into_iter()
+            .filter(|access| access.key == "bash" && access.default != Decision::Allow)
+            .map(|access| access.subject)
+            .collect();
+        let is_unclear = asked.iter().any(|subject| subject.starts_with("(not understood)"));
+        for command in &commands {
+            let name = command.split(' ').next().unwrap();
+            let is_found = asked.iter().any(|subject| subject.split(' ').next() == Some(name));
+            prop_assert!(is_found || is_unclear, "{name} is missed in {text:?}: {asked:?}");
+        }
+    }
+
+    /// The normal form is itself a command with the same normal form.
+    #[test]
+    fn the_normal_form_is_stable(command in simple()) {
+        let first = needs(&command)[0].subject.clone();
+        prop_assert_eq!(&needs(&first)[0].subject, &first);
+    }
+}
