@@ -213,7 +213,10 @@ fn pictures_in(content: &[ToolContent]) -> Vec<Block> {
     let mut room = MAX_PICTURES;
     let pictures = content.iter().filter_map(|content| match content {
         ToolContent::Block(block @ Block::Image(_)) => Some(block),
-        ToolContent::Block(_) | ToolContent::Diff { .. } | ToolContent::Terminal(_) => None,
+        ToolContent::Block(_)
+        | ToolContent::Diff { .. }
+        | ToolContent::Terminal(_)
+        | ToolContent::Live { .. } => None,
     });
     let fits = |block: &&Block| {
         let is_small = block.size() <= room;

@@ -230,16 +230,7 @@ impl Session {
         let policy = std::mem::take(&mut parts.policy);
         let settings = watch::Sender::new(parts.settings.clone());
         let (has_title, spent) = (AtomicBool::new(parts.has_title), parts.spent);
-        Session {
-            parts,
-            settings,
-            history,
-            policy,
-            has_title,
-            spent,
-            is_paused: false,
-            mailbox,
-        }
+        Session { parts, settings, history, policy, has_title, spent, is_paused: false, mailbox }
     }
 
     /// Serves the session until it is closed or nobody holds its handle any more.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::permission::{Access, Decision};
+use engine::permission::Access;
 use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
 use engine::visible::visible;
 use engine::words::{Block, ToolContent, ToolKind};
@@ -19,6 +19,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use process::sandbox::{Limits, Network, Profile, Sandbox};
 use serde_json::{Value, json};
+
+use crate::shell;
 
 pub use output::Plain;
 
@@ -88,11 +90,16 @@ impl Bash {
     }
 
     /// What the call needs leave for. Where nothing holds a command back, nothing goes without asking.
-    fn access(&self, input: &Input, is_confined: bool) -> Vec<Access> {
-        let mut access = vec![Access::ask("bash", input.command.clone())];
-        if !is_confined {
-            access.iter_mut().for_each(|one| one.default = one.default.max(Decision::Ask));
-        }
+    fn access(&self, cwd: &Path, input: &Input, is_sandboxed: bool) -> Vec<Access> {
+        let home = self.options.environment.iter().find(|(name, _)| name == "HOME");
+        let at = shell::Place {
+            cwd,
+            roots: &self.options.folders,
+            home: home.map(|(_, home)| Path::new(home)),
+            is_sandboxed,
+            real: &shell::real,
+        };
+        let mut access = shell::access(&input.command, &at);
         for (wanted, key) in [(input.network, "network"), (input.git, "git")] {
             if wanted {
                 access.push(Access::ask(key, input.command.clone()));
@@ -199,7 +206,7 @@ impl AnyTool for Bash {
             Ok(Intent {
                 title: visible(&input.command),
                 content,
-                access: self.access(&input, is_confined),
+                access: self.access(cx.cwd, &input, is_confined),
                 ..Intent::default()
             })
         }

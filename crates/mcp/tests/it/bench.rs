@@ -150,8 +150,11 @@ impl Bench {
         let editor = Arc::new(editor);
         let attached = Attached {
             editor: Arc::clone(&editor) as _,
+            files: Arc::new(engine::script::NoFiles),
             tools: Arc::clone(&tools) as Arc<dyn Tools>,
             branch: None,
+            policy: Default::default(),
+            notices: Vec::new(),
         };
         let (sender, opened) = oneshot::channel();
         hub_handle.send(HubCommand::Open {

@@ -59,6 +59,8 @@ async fn an_idle_session_is_paused_and_comes_back() {
         files: Arc::new(NoFiles),
         tools: Arc::new(Arc::new([]) as Arc<[Arc<dyn AnyTool>]>),
         branch: None,
+        policy: Default::default(),
+        notices: Vec::new(),
     };
     let start = Start::New { cwd: PathBuf::from("/w") };
     hub_handle.send(HubCommand::Open { start, attach: Box::new(attach), reply });
