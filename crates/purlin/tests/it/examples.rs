@@ -92,11 +92,12 @@ fn normalise(key: Option<&str>, value: &mut Value, side: Side, is_own: bool) {
 }
 
 fn normalise_members(members: &mut Map<String, Value>, side: Side, is_own: bool) {
-    // What a tool shows, and what it says it will do, is its own.
+    // What a tool is called, what it shows, and what it says it will do, is its own.
     let shows = members.get("sessionUpdate").is_some_and(|kind| kind == "tool_call_update");
     let asks = members.contains_key("tool") && members.contains_key("description");
     for (key, value) in members.iter_mut() {
-        let is_told = (shows && key == "content") || (asks && key == "description");
+        let is_told = (shows && key == "content")
+            || (asks && ["tool", "description"].contains(&key.as_str()));
         normalise(Some(key), value, side, is_own || is_told);
         if is_told && key == "content" {
             restore_types(value);
