@@ -72,7 +72,7 @@ impl Options {
 
 /// Measures and prints. Says false only if instructions grew: times are for a person to judge.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    let programs = Programs::build()?;
+    let programs = Programs::build(needs_examples(options))?;
     match options {
         Options::Count { keep } => instructions::run(&programs, *keep),
         Options::Measure(only) => {
@@ -87,6 +87,15 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             Ok(true)
         }
     }
+}
+
+/// The file tools are compared with nothing of ours, and the examples take minutes to build.
+fn needs_examples(options: &Options) -> bool {
+    let only = match options {
+        Options::Measure(only) => only.as_deref(),
+        Options::Count { .. } => None,
+    };
+    !only.is_some_and(|only| ["files", "grep"].contains(&only))
 }
 
 /// The programs that take part.
@@ -106,13 +115,15 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    fn build() -> Result<Programs> {
+    fn build(with_examples: bool) -> Result<Programs> {
         let build = ["cargo", "build", "--quiet", "--release", "--package", "purlin"];
         // Apart, because the SDK would switch on features of shared crates that the shipped program does not have.
         program::must_succeed(&[&build[..], &["--bin", "purlin"]].concat())?;
-        program::must_succeed(&[&build[..], &["--examples"]].concat())?;
-        let build = ["cargo", "build", "--quiet", "--release", "--package", "mcp", "--examples"];
-        program::must_succeed(&build)?;
+        if with_examples {
+            program::must_succeed(&[&build[..], &["--examples"]].concat())?;
+            let build = ["cargo", "build", "--quiet", "--release", "--package", "mcp"];
+            program::must_succeed(&[&build[..], &["--examples"]].concat())?;
+        }
         let metadata = program::answer(&["cargo", "metadata", "--no-deps", "--format-version=1"]);
         let metadata: serde_json::Value =
             serde_json::from_str(&metadata.context("cargo does not describe the workspace")?)?;

@@ -1,5 +1,7 @@
 //! `grep`: finds text in files, with ripgrep's own engine.
 
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -138,17 +140,18 @@ fn search(plan: &Plan, stop: &AtomicBool) -> Result<Vec<Hits>, Error> {
         .build();
     if plan.kind == Kind::File {
         let mut searcher = searcher;
-        let lines = search_file(plan, &mut searcher, &plan.target, &count);
+        let lines = search_file(plan, &mut searcher, plan.target.open_file(), &count);
         return Ok(vec![Hits { name: plan.target.name().to_owned(), lines }]);
     }
     let folder = plan.target.real();
+    let open = plan.target.open_as_folder().map_err(|err| Error::of(plan.target.name(), err))?;
     let globs = only(&folder, &plan.include).map_err(|err| Error::Pattern(err.to_string()))?;
     let mut walk = walk(&folder);
     walk.overrides(globs).threads(threads());
     let found = Mutex::new(Vec::new());
     walk.build_parallel().run(|| {
         let mut searcher = searcher.clone();
-        let (found, count, folder) = (&found, &count, &folder);
+        let (found, count, folder, open) = (&found, &count, &folder, &open);
         Box::new(move |entry| {
             if stop.load(Ordering::Relaxed) || count.load(Ordering::Relaxed) >= MAX_FOUND {
                 return WalkState::Quit;
@@ -162,10 +165,10 @@ fn search(plan: &Plan, stop: &AtomicBool) -> Result<Vec<Hits>, Error> {
                 return WalkState::Continue;
             }
             let below = entry.path().strip_prefix(folder).unwrap_or(entry.path());
-            let target = plan.target.below(below);
-            let lines = search_file(plan, &mut searcher, &target, count);
+            // Opened as every other file is: a link that took its place is not followed.
+            let lines = search_file(plan, &mut searcher, open.open_file(below), count);
             if !lines.is_empty() {
-                let hits = Hits { name: target.name().to_owned(), lines };
+                let hits = Hits { name: plan.target.below(below).name().to_owned(), lines };
                 found.lock().unwrap_or_else(PoisonError::into_inner).push(hits);
             }
             WalkState::Continue
@@ -184,12 +187,11 @@ fn threads() -> usize {
 fn search_file(
     plan: &Plan,
     searcher: &mut Searcher,
-    target: &Target,
+    file: io::Result<File>,
     count: &AtomicUsize,
 ) -> Vec<Line> {
     let mut found = Found { lines: Vec::new(), count };
-    // Opened as every other file is: a link that took its place is not followed.
-    let Ok(file) = target.open_file() else {
+    let Ok(file) = file else {
         return Vec::new();
     };
     match searcher.search_file(&plan.matcher, &file, &mut found) {
@@ -216,7 +218,7 @@ impl Found<'_> {
 }
 
 impl Sink for Found<'_> {
-    type Error = std::io::Error;
+    type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, Self::Error> {
         Ok(self.push(found.line_number(), true, found.bytes()))

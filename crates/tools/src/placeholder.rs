@@ -44,6 +44,9 @@ pub(crate) fn find<'a>(new: &'a str, before: &str) -> Option<&'a str> {
 
 fn stands_for_text(line: &str) -> bool {
     let line = line.trim();
+    if !may_stand(line) {
+        return false;
+    }
     let leader = LEADERS.iter().find(|leader| line.starts_with(**leader));
     let body = leader.map_or(line, |leader| &line[leader.len()..]);
     let body = body.trim_matches(|c: char| c.is_whitespace() || "*/-}>#(){[]".contains(c));
@@ -57,6 +60,13 @@ fn stands_for_text(line: &str) -> bool {
         && words.len() <= 40
         && STARTS.iter().any(|phrase| words.starts_with(phrase))
         && is_about_code(&words)
+}
+
+/// Most lines need no closer look.
+fn may_stand(line: &str) -> bool {
+    LEADERS.iter().any(|leader| line.starts_with(leader))
+        || line.contains("...")
+        || line.contains('…')
 }
 
 fn is_about_code(words: &str) -> bool {

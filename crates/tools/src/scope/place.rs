@@ -84,14 +84,14 @@ impl Target {
     }
 
     fn open_with(&self, access: OFlags) -> io::Result<File> {
+        open_regular(self.root.handle()?.as_fd(), &self.relative, access)
+    }
+
+    /// Opens the folder, to open many files in it.
+    pub(crate) fn open_as_folder(&self) -> io::Result<Folder> {
         let root = self.root.handle()?;
-        // Not blocking, in case a pipe took the file's place since somebody looked.
-        let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = open_beneath(root.as_fd(), &self.relative, flags, Mode::empty())?;
-        if Look::of(&fstat(&file)?).kind != Kind::File {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
-        }
-        Ok(File::from(file))
+        let flags = HANDLE | OFlags::DIRECTORY;
+        Ok(Folder(open_beneath(root.as_fd(), &self.relative, flags, Mode::empty())?))
     }
 
     /// Opens the folder that the place is in, and returns the place's name in it. Makes missing folders if asked to.
@@ -106,6 +106,27 @@ impl Target {
             folder => Ok((folder?, name)),
         }
     }
+}
+
+/// An open folder.
+#[derive(Debug)]
+pub(crate) struct Folder(OwnedFd);
+
+impl Folder {
+    /// Opens a file below it for reading. No link is followed.
+    pub(crate) fn open_file(&self, below: &Path) -> io::Result<File> {
+        open_regular(self.0.as_fd(), below, OFlags::RDONLY)
+    }
+}
+
+fn open_regular(root: BorrowedFd<'_>, relative: &Path, access: OFlags) -> io::Result<File> {
+    // Not blocking, in case a pipe took the file's place since somebody looked.
+    let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = open_beneath(root, relative, flags, Mode::empty())?;
+    if Look::of(&fstat(&file)?).kind != Kind::File {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
+    }
+    Ok(File::from(file))
 }
 
 /// Opens a folder by its real path: a link in it is an error.
