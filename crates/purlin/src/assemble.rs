@@ -53,7 +53,8 @@ pub fn tools() -> OpenTools {
     let sandbox = Arc::new(sandbox());
     Arc::new(move |workspace| {
         let bash = bash(&sandbox, &workspace);
-        let files = Arc::new(Files::new(Scope::new(workspace.folders)));
+        let files =
+            Arc::new(Files::new(Scope::new(workspace.folders).without(&env::own_folders())));
         let mut all = ::tools::all(&files);
         all.push(Arc::new(bash));
         all.extend(script::tools::all());
@@ -73,7 +74,7 @@ fn bash(sandbox: &Arc<Sandbox>, workspace: &Workspace) -> Bash {
     let outputs = |folder: PathBuf| folder.join("output").join(workspace.session.as_str());
     let options = bash::Options {
         folders: workspace.folders.clone(),
-        own: env::config_folder().into_iter().chain(env::data_folder()).collect(),
+        own: env::own_folders(),
         hidden: env::home().map_or_else(Vec::new, |home| secret_places(&home)),
         search: env::search_path(),
         environment: env::for_commands(),

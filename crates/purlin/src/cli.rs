@@ -164,6 +164,13 @@ enum Auth {
     List,
 }
 
+/// Reads the command line, with a stack of its own: it takes more than a poor place gives us.
+fn parse() -> anyhow::Result<Cli> {
+    let thread = std::thread::Builder::new().name("parse".to_owned()).stack_size(2 * 1024 * 1024);
+    let parsed = thread.spawn(Cli::parse)?.join();
+    parsed.map_err(|_panic| anyhow::anyhow!("the command line could not be read"))
+}
+
 /// Runs the program.
 ///
 /// # Errors
@@ -176,7 +183,7 @@ pub fn main() -> anyhow::Result<ExitCode> {
     }
     // A shell that completes a word asks for it this way.
     CompleteEnv::with_factory(Cli::command).complete();
-    let cli = Cli::parse();
+    let cli = parse()?;
     log::start(cli.log.or_else(env::log_level).as_deref());
     match cli.command {
         Command::Acp(AcpArgs { login: true, .. }) => auth::run(&AuthCommand::Login(None)),

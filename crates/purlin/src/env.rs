@@ -26,6 +26,11 @@ pub(crate) fn config_folder() -> Option<PathBuf> {
     Some(base.join("purlin"))
 }
 
+/// Returns the folders with our configuration, keys, rules and sessions, which no tool may touch.
+pub(crate) fn own_folders() -> Vec<PathBuf> {
+    config_folder().into_iter().chain(data_folder()).collect()
+}
+
 /// Returns the folder of the user's data, by the XDG rules.
 #[must_use]
 pub(crate) fn data_folder() -> Option<PathBuf> {

@@ -73,7 +73,7 @@ is left out.";
             let folder = plan.target.real();
             let globs = only(&folder, std::slice::from_ref(&plan.pattern));
             let globs = globs.map_err(|err| Error::Pattern(err.to_string()))?;
-            let mut walk = walk(&folder);
+            let mut walk = walk(&folder, &plan.target);
             walk.overrides(globs);
             let mut found = Vec::new();
             for entry in walk.build().flatten() {

@@ -146,7 +146,7 @@ fn search(plan: &Plan, stop: &AtomicBool) -> Result<Vec<Hits>, Error> {
     let folder = plan.target.real();
     let open = plan.target.open_as_folder().map_err(|err| Error::of(plan.target.name(), err))?;
     let globs = only(&folder, &plan.include).map_err(|err| Error::Pattern(err.to_string()))?;
-    let mut walk = walk(&folder);
+    let mut walk = walk(&folder, &plan.target);
     walk.overrides(globs).threads(threads());
     let found = Mutex::new(Vec::new());
     walk.build_parallel().run(|| {

@@ -80,7 +80,7 @@ content `grep`.";
             let globs: Vec<String> = plan.ignore.iter().map(|glob| format!("!{glob}")).collect();
             let globs = only(&folder, &globs);
             let globs = globs.map_err(|err| Error::Pattern(err.to_string()))?;
-            let mut walk = walk(&folder);
+            let mut walk = walk(&folder, &plan.target);
             walk.max_depth(Some(plan.depth)).overrides(globs);
             let mut names = Vec::new();
             for entry in walk.build().skip(1).flatten() {

@@ -23,6 +23,8 @@ pub struct Scope {
     roots: Arc<[Arc<Root>]>,
     /// All of the disk, for places outside that the user agreed to.
     disk: Arc<Root>,
+    /// What no tool may touch, whoever agrees: our own configuration, keys and rules.
+    own: Arc<[PathBuf]>,
 }
 
 /// A folder under which places are opened.
@@ -45,6 +47,9 @@ pub enum PathError {
     /// It is a link whose end does not exist, or that leads back to itself.
     #[error("{} is a link that leads nowhere", .0.display())]
     Nowhere(PathBuf),
+    /// It belongs to the program itself.
+    #[error("{} holds Purlin's own settings and sessions: no tool may touch it", .0.display())]
+    Own(PathBuf),
 }
 
 /// A place on the disk: what a path means, decided once.
@@ -56,6 +61,8 @@ pub struct Target {
     /// As the client knows it: its own spelling of the folder, links below it followed.
     path: PathBuf,
     is_inside: bool,
+    /// What lies below it, perhaps, and is not part of it.
+    own: Arc<[PathBuf]>,
     /// For people and rules: below the working folder without it, elsewhere in full.
     name: String,
 }
@@ -65,7 +72,14 @@ impl Scope {
     #[must_use]
     pub fn new(roots: Vec<PathBuf>) -> Scope {
         let roots = roots.iter().map(|root| Arc::new(Root::new(root))).collect();
-        Scope { roots, disk: Arc::new(Root::new(Path::new("/"))) }
+        Scope { roots, disk: Arc::new(Root::new(Path::new("/"))), own: Arc::new([]) }
+    }
+
+    /// Keeps tools away from our own folders, also where they lie inside the session's.
+    #[must_use]
+    pub fn without(self, own: &[PathBuf]) -> Scope {
+        let own = own.iter().map(|path| real(&clean(path)).unwrap_or_else(|| clean(path)));
+        Scope { own: own.collect(), ..self }
     }
 
     /// Finds the place that a path means. A relative path counts from the working folder.
@@ -108,6 +122,9 @@ impl Scope {
         }
         let clean = clean(path);
         let real = real(&clean).ok_or(PathError::Nowhere(clean))?;
+        if self.own.iter().any(|own| real.starts_with(own)) {
+            return Err(PathError::Own(real));
+        }
         // Whole names are compared: `/repo-evil` is not inside `/repo`. The innermost folder counts.
         let inside = self.roots.iter().filter(|root| real.starts_with(&root.real));
         let inside = inside.max_by_key(|root| root.real.components().count());
@@ -119,7 +136,8 @@ impl Scope {
             Some(Ok(below)) => below.to_string_lossy().into_owned(),
             _ => path.to_string_lossy().into_owned(),
         };
-        Ok(Target { root: Arc::clone(root), relative, path, is_inside: inside.is_some(), name })
+        let (root, own) = (Arc::clone(root), Arc::clone(&self.own));
+        Ok(Target { root, relative, path, is_inside: inside.is_some(), own, name })
     }
 }
 
@@ -147,6 +165,12 @@ impl Target {
         join(&self.root.real, &self.relative)
     }
 
+    /// Returns what lies below this place and no tool may touch, as paths from here.
+    pub(crate) fn own_below(&self) -> Vec<PathBuf> {
+        let here = self.real();
+        self.own.iter().filter_map(|own| Some(own.strip_prefix(&here).ok()?.to_owned())).collect()
+    }
+
     /// Returns the place below this one that a walk found.
     pub(crate) fn below(&self, relative: &Path) -> Target {
         Target {
@@ -154,6 +178,7 @@ impl Target {
             relative: join(&self.relative, relative),
             path: join(&self.path, relative),
             is_inside: self.is_inside,
+            own: Arc::clone(&self.own),
             name: if self.name == "." {
                 relative.to_string_lossy().into_owned()
             } else {

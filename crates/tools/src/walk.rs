@@ -1,6 +1,6 @@
 //! Walking a folder as `rg` does: what git ignores is left out, links are not followed, `.git` is not entered.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,11 +12,15 @@ use crate::error::Error;
 use crate::files::{Files, read_access};
 use crate::scope::{Kind, Target};
 
-/// Makes a walk of a folder. Hidden files are part of it.
-pub(crate) fn walk(folder: &Path) -> WalkBuilder {
+/// Makes a walk of a folder. Hidden files are part of it; what no tool may touch is not.
+pub(crate) fn walk(folder: &Path, target: &Target) -> WalkBuilder {
+    let own: Vec<PathBuf> = target.own_below().iter().map(|own| folder.join(own)).collect();
     let mut walk = WalkBuilder::new(folder);
     walk.hidden(false).require_git(false).follow_links(false);
-    walk.filter_entry(|entry| entry.depth() == 0 || entry.file_name() != ".git");
+    walk.filter_entry(move |entry| {
+        let is_own = || own.iter().any(|own| entry.path() == own);
+        entry.depth() == 0 || (entry.file_name() != ".git" && !is_own())
+    });
     walk
 }
 

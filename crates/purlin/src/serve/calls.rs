@@ -32,7 +32,7 @@ use crate::bridge::recap::Recap;
 use crate::ladder::provider_of_key;
 use crate::limits::lasting;
 use crate::servers::{self, Wanted};
-use crate::{branch, bridge};
+use crate::{branch, bridge, env};
 
 /// Goes on with the keys that are set, or with none.
 const LOGIN: &str = "local";
@@ -290,7 +290,7 @@ impl Dispatcher {
             let (session_id, of) = (session.clone(), folders.clone());
             let tools = tools(Workspace { session: session_id, folders: of, servers, problems });
             let (policy, notices) = policy(&folders);
-            let scope = Scope::new(folders);
+            let scope = Scope::new(folders).without(&env::own_folders());
             let editor: Arc<dyn Editor> = Arc::new(AcpEditor::new(
                 session,
                 outlet,

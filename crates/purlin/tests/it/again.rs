@@ -11,8 +11,11 @@ use serde_json::{Value, json};
 use crate::crash::Folder;
 use crate::syscalls::Agent;
 
-const WRITE: &str =
-    "model tool write {\"path\":\"FOLDER/a.txt\",\"content\":\"new\"}\nmodel text \"Done.\"\n";
+const WRITE: &str = r#"
+model tool read {"path":"FOLDER/a.txt"}
+model tool write {"path":"FOLDER/a.txt","content":"new"}
+model text "Done."
+"#;
 
 fn folder(name: &str, script: &str) -> Folder {
     let folder = Folder::new(name);

@@ -298,6 +298,11 @@ impl Agent {
         self.send(&json!({ "id": id, "result": result }));
     }
 
+    /// Answers a call of the program with an error.
+    pub(crate) fn refuse(&mut self, id: &Value, code: i32) {
+        self.send(&json!({ "id": id, "error": { "code": code, "message": "no" } }));
+    }
+
     /// Returns the next line as it came, or `None` at the end of the output.
     pub(crate) fn next_line(&mut self) -> Option<Vec<u8>> {
         match self.lines.as_ref().unwrap().recv_timeout(DEADLINE) {

@@ -225,8 +225,6 @@ fn output_goes_out_as_it_comes_and_only_once() {
     let info = &call["_meta"]["terminal_info"];
     assert_eq!(info["terminal_id"], call["toolCallId"]);
     assert_eq!(info["cwd"], json!(agent.folder()));
-    let asked = agent.find(|message| message["method"] == "session/request_permission");
-    agent.answer(&asked["id"], json!({ "outcome": { "outcome": "selected", "optionId": "once" } }));
     agent.reply(id);
     let (mut pieces, mut ends) = (Vec::new(), Vec::new());
     for message in agent.take_seen() {

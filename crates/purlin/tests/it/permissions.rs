@@ -43,7 +43,7 @@ fn open(agent: &mut Agent, cwd: &Path) -> String {
 /// Runs a turn in which a file is written; answers questions with `option` and returns how many there were.
 fn write_once(data: &Path, cwd: &Path, option: &str) -> usize {
     let path = cwd.join("a.txt");
-    let script = format!("model tool write_file {}", json!({ "path": path, "content": "x" }));
+    let script = format!("model tool write {}", json!({ "path": path, "content": "x" }));
     let mut agent = Agent::playing(&script).with_files().keeping(data).ready();
     let session = open(&mut agent, cwd);
     let turn = agent.prompt(&session, "go");
@@ -56,7 +56,7 @@ fn write_once(data: &Path, cwd: &Path, option: &str) -> usize {
                 let outcome = json!({ "outcome": "selected", "optionId": option });
                 agent.answer(&message["id"], json!({ "outcome": outcome }));
             }
-            Some("fs/read_text_file") => agent.answer(&message["id"], json!({ "content": "old" })),
+            Some("fs/read_text_file") => agent.refuse(&message["id"], -32002),
             Some("fs/write_text_file") => agent.answer(&message["id"], json!({})),
             _ if message["id"] == turn => return questions,
             _ => {}
@@ -75,7 +75,7 @@ fn an_answer_for_good_counts_in_the_next_process_until_it_is_taken_back() {
     assert_eq!(write_once(&data, &cwd, "reject"), 0);
     assert_eq!(write_once(&data, &other, "reject"), 1);
     let listed = text(&purlin(&data, &["permissions", "list"]));
-    assert_eq!(listed, format!("1  allow  edit: *  in {}\n", cwd.display()));
+    assert_eq!(listed, format!("1  allow  edit: a.txt  in {}\n", cwd.display()));
     assert!(!purlin(&data, &["permissions", "revoke", "2"]).status.success());
     assert!(purlin(&data, &["permissions", "revoke", "1"]).status.success());
     assert_eq!(text(&purlin(&data, &["permissions", "list"])), "No answers are kept.\n");
@@ -256,7 +256,7 @@ fn opening_a_project_and_asking_something_runs_nothing_of_it() {
     assert!(canaries.join(shell.to_string()).exists());
 }
 
-/// The model does whatever a file tells it, and the user allows everything once.
+/// The model does whatever a file tells it, and the user allows what stays inside. What is our own is not even asked for.
 // R: T2, W19
 #[test]
 fn a_model_that_obeys_an_injection_reaches_no_policy_and_nothing_outside() {
@@ -273,7 +273,7 @@ fn a_model_that_obeys_an_injection_reaches_no_policy_and_nothing_outside() {
         cwd.join("../../../../../../etc/purlin-canary"),
     ];
     let call = |path: &PathBuf| {
-        format!("model tool write_file {}\n", json!({ "path": path, "content": "allow" }))
+        format!("model tool write {}\n", json!({ "path": path, "content": "allow" }))
     };
     let script: String = targets.iter().map(call).collect();
     let mut agent = Agent::playing(&script).with_files().keeping(&data).ready();
@@ -283,7 +283,10 @@ fn a_model_that_obeys_an_injection_reaches_no_policy_and_nothing_outside() {
         let message = agent.next();
         match message["method"].as_str() {
             Some("session/request_permission") => {
-                let outcome = json!({ "outcome": "selected", "optionId": "once" });
+                let path = message["params"]["toolCall"]["locations"][0]["path"].as_str().unwrap();
+                assert!(!Path::new(path).starts_with(&data), "{path}");
+                let option = if Path::new(path).starts_with(&cwd) { "once" } else { "reject" };
+                let outcome = json!({ "outcome": "selected", "optionId": option });
                 agent.answer(&message["id"], json!({ "outcome": outcome }));
             }
             Some("session/update") | None if message["id"] != turn => {}

@@ -70,7 +70,9 @@ impl Desk {
         let name = format!("purlin-tools-{}-{number}", std::process::id());
         let top = std::env::temp_dir().canonicalize().unwrap().join(name);
         std::fs::create_dir_all(top.join("w")).unwrap();
-        let files = Arc::new(Files::new(Scope::new(vec![top.join("w")])));
+        // A folder of the program itself, in the worst place.
+        let files =
+            Arc::new(Files::new(Scope::new(vec![top.join("w")]).without(&[top.join("w/own")])));
         let tools = tools::all(&files);
         Desk { top, client, tools, calls: AtomicUsize::new(0), goes_out: false }
     }

@@ -122,3 +122,31 @@ async fn stand_ins_for_text_are_refused() {
     let keep = json!({ "filePath": "b.rs", "content": content.replace("fn a", "fn b") });
     desk.call("write", keep).await.done();
 }
+
+/// Not with anybody's leave: what decides about leave is in there.
+// R: T2
+#[tokio::test]
+async fn no_tool_touches_what_is_our_own() {
+    let desk = Desk::new();
+    desk.put("own/rules.json", "secret\n");
+    desk.put("a.txt", "secret\n");
+    let edit = json!({ "filePath": "own/rules.json", "oldString": "secret", "newString": "x" });
+    let patch = "*** Begin Patch\n*** Delete File: own/rules.json\n*** End Patch";
+    let calls = [
+        ("read", json!({ "filePath": "own/rules.json" })),
+        ("read", json!({ "filePath": "own/../own/./rules.json" })),
+        ("write", json!({ "filePath": "own/new.json", "content": "x" })),
+        ("edit", edit),
+        ("apply_patch", json!({ "patchText": patch })),
+        ("list", json!({ "path": "own" })),
+        ("grep", json!({ "pattern": "secret", "path": "own" })),
+    ];
+    for (tool, input) in calls {
+        let why = desk.call(tool, input).await.failed();
+        assert!(why.contains("no tool may touch it"), "{tool}: {why}");
+    }
+    let found = desk.call("grep", json!({ "pattern": "secret" })).await.done();
+    assert!(found.contains("a.txt") && !found.contains("rules"), "{found}");
+    let listed = desk.call("glob", json!({ "pattern": "**" })).await.done();
+    assert!(listed.contains("a.txt") && !listed.contains("rules"), "{listed}");
+}
