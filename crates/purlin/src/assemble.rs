@@ -57,7 +57,7 @@ pub fn tools() -> OpenTools {
             Arc::new(Files::new(Scope::new(workspace.folders).without(&env::own_folders())));
         let mut all = ::tools::all(&files);
         all.push(Arc::new(bash));
-        all.extend(script::tools::all());
+        all.push(Arc::new(script::tools::OpenPage));
         Arc::new(Arc::<[Arc<dyn AnyTool>]>::from(all))
     })
 }
