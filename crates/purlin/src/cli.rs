@@ -225,8 +225,10 @@ pub fn main() -> anyhow::Result<ExitCode> {
         Command::Run(RunArgs { prompt, cwd, model, mode, json, allow, agent }) => {
             let cwd =
                 cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;
+            let terminals = !agent.is_empty();
             let agent = if agent.is_empty() { this_program(model.as_deref())? } else { agent };
-            let options = RunOptions { prompt, agent, cwd, json, model: None, mode, allow };
+            let options =
+                RunOptions { prompt, agent, cwd, json, model: None, mode, allow, terminals };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(run::run(options))
         }

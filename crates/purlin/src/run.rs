@@ -38,6 +38,8 @@ pub struct RunOptions {
     pub mode: Option<String>,
     /// Answers every permission with "allow once".
     pub allow: bool,
+    /// Offers terminals to the agent. Our own runs commands in its sandbox where nobody does.
+    pub terminals: bool,
 }
 
 /// Runs one prompt and returns the code of how it ended: 0 for the end of the turn, 3 out of tokens, 4 out of
@@ -91,7 +93,8 @@ async fn talk(options: &RunOptions, output: &mut Output) -> anyhow::Result<Ended
     let (questions, asked) = mpsc::channel(8);
     let permission = if options.allow { Permission::AllowOnce } else { Permission::Ask(questions) };
     let cwd = options.cwd.clone();
-    let host = Host::new(HostOptions { files: true, terminals: true, cwd, permission });
+    let host =
+        Host::new(HostOptions { files: true, terminals: options.terminals, cwd, permission });
     let mut connection = Connection::start(&spec_of(options)?, host)?;
     let info = schema::Implementation::new("purlin run", env!("CARGO_PKG_VERSION"));
     connection.initialize(info).await?;
