@@ -41,6 +41,8 @@ pub(super) fn to_v1(method: &str, part: Part, members: &mut Members) -> Result<(
             let blocks = members.get_mut("content").and_then(Value::as_array_mut);
             blocks.into_iter().flatten().for_each(reference_in);
             tolerate::prompt_in(members)?;
+            let blocks = members.get_mut("prompt").and_then(Value::as_array_mut);
+            blocks.into_iter().flatten().filter_map(Value::as_object_mut).for_each(stow_extras);
         }
         ("session/prompt", Part::Result) => turn_failed_in(members)?,
         ("authenticate" | "fs/write_text_file", Part::Result) => success_in(members)?,
@@ -142,6 +144,63 @@ fn initialize_out(members: &mut Members) {
 fn link_out(block: &mut Value) {
     if block["type"] == "resource_link" {
         block["type"] = json!("resource");
+    }
+    block.as_object_mut().into_iter().for_each(lift_extras);
+}
+
+/// What version 1 knows of a block, and of the resource in it.
+const BLOCK: [&str; 12] = [
+    "type",
+    "text",
+    "data",
+    "mimeType",
+    "uri",
+    "name",
+    "title",
+    "description",
+    "size",
+    "resource",
+    "annotations",
+    "_meta",
+];
+const RESOURCE: [&str; 5] = ["uri", "mimeType", "text", "blob", "_meta"];
+/// Where members of the resource go that have no place in it.
+const EXTRAS: &str = "resourceMembers";
+
+/// Puts members of a block that have no place into its `_meta`, so that they come back.
+fn stow_extras(block: &mut Members) {
+    if let Some(Value::Object(resource)) = block.get_mut("resource") {
+        let (known, extras): (Members, Members) = std::mem::take(resource)
+            .into_iter()
+            .partition(|(key, _)| RESOURCE.contains(&key.as_str()));
+        *resource = known;
+        if !extras.is_empty() {
+            block.insert(EXTRAS.to_owned(), Value::Object(extras));
+        }
+    }
+    stow_unknown(block, &BLOCK);
+}
+
+/// Takes them out again. What another dialect stowed under a name that blocks have stays where it is.
+fn lift_extras(block: &mut Members) {
+    let Some(Value::Object(meta)) = block.get_mut("_meta") else { return };
+    let Some(Value::Object(stowed)) = meta.get_mut(super::META) else { return };
+    let (kept, lifted): (Members, Members) =
+        std::mem::take(stowed).into_iter().partition(|(key, _)| BLOCK.contains(&key.as_str()));
+    *stowed = kept;
+    if stowed.is_empty() && !lifted.is_empty() {
+        meta.remove(super::META);
+        if meta.is_empty() {
+            block.remove("_meta");
+        }
+    }
+    for (key, value) in lifted {
+        block.entry(key).or_insert(value);
+    }
+    if let Some(Value::Object(extras)) = block.remove(EXTRAS)
+        && let Some(Value::Object(resource)) = block.get_mut("resource")
+    {
+        resource.extend(extras);
     }
 }
 

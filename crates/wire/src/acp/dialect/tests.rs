@@ -237,6 +237,22 @@ fn a_member_of_a_block_without_a_place_comes_back() {
     assert_eq!(block::from_v1(block), given);
 }
 
+// R: D2, W20
+#[test]
+fn a_member_of_a_block_of_the_reference_comes_back_too() {
+    let resource = json!({ "uri": "file:///w/a", "text": "x", "language": "rust" });
+    let given = json!({ "sessionId": "s", "content": [
+        { "type": "text", "text": "a", "color": "red" },
+        { "type": "resource", "resource": resource, "pinned": true },
+    ] });
+    let Value::Object(mut members) = given.clone() else { panic!("an object") };
+    message_reference::to_v1("session/prompt", Part::Params, &mut members).unwrap();
+    assert_eq!(members["prompt"][0]["_meta"], json!({ "purlin": { "color": "red" } }));
+    assert_eq!(members["prompt"][1]["resource"], json!({ "uri": "file:///w/a", "text": "x" }));
+    message_reference::from_v1("session/prompt", Part::Params, &mut members);
+    assert_eq!(Value::Object(members), given);
+}
+
 // R: D2, P1
 #[test]
 fn a_picture_without_its_kind_is_known_by_its_bytes() {
