@@ -94,10 +94,15 @@ fn event_record() -> impl Strategy<Value = Record> {
     ]
 }
 
+/// What is said of a block beside its text: an object, always.
+fn aside() -> impl Strategy<Value = Value> {
+    value().prop_map(|value| json!({ "_meta": value }))
+}
+
 fn record() -> impl Strategy<Value = Record> {
     prop_oneof![
         event_record(),
-        (name(), prop::collection::vec((block(), prop::option::of(value())), 0..3)).prop_map(
+        (name(), prop::collection::vec((block(), prop::option::of(aside())), 0..3)).prop_map(
             |(message, parts)| {
                 let (blocks, asides) = parts.into_iter().unzip();
                 Record::Prompt { message, kind: PromptKind::Message, blocks, asides }
