@@ -215,7 +215,7 @@ fn join(folder: &Path, relative: &Path) -> PathBuf {
 }
 
 /// Takes `.` and `..` out by their words alone.
-fn clean(path: &Path) -> PathBuf {
+pub(crate) fn clean(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for component in path.components() {
         match component {

@@ -1,9 +1,10 @@
 //! Which files the words of a command mean: inside the session's folders, outside, or nobody knows.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::Place;
 use super::word::{Meaning, Word};
+use crate::scope::clean;
 
 /// The folders that a command may be in while it runs: `cd` adds one.
 pub(crate) struct Folders<'a> {
@@ -92,7 +93,7 @@ impl<'a> Folders<'a> {
         for folder in &self.now {
             let path = folder.join(text);
             // The shell takes `..` back by the words, programs by the folders: a link makes the two differ.
-            for path in [Some(by_words(&path)), (self.at.real)(&path)] {
+            for path in [Some(clean(&path)), (self.at.real)(&path)] {
                 let real = path.and_then(|path| (self.at.real)(&path));
                 match real {
                     Some(real) if self.is_inside(&real) => more.push(real),
@@ -126,21 +127,9 @@ fn fixed_folder(names: &str) -> Option<PathBuf> {
     Some(PathBuf::from(folder))
 }
 
-fn by_words(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => {
-                out.pop();
-            }
-            Component::CurDir => {}
-            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => out.push(component),
-        }
-    }
-    out
-}
-
 /// Follows the links of the longest part of a path that exists; `None` where a link leads nowhere that can be checked.
+///
+/// Unlike that of `scope`, it takes `..` as the kernel does, behind the link before it: a shell does not clean its paths.
 #[must_use]
 pub fn real(path: &Path) -> Option<PathBuf> {
     let mut missing: Vec<std::ffi::OsString> = Vec::new();
