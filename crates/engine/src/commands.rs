@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::modes::{MODES, Mode};
+use crate::modes::Mode;
 use crate::ports::Tools;
 use crate::session::Settings;
 use crate::words::{ModelId, Prompt};
@@ -71,7 +71,7 @@ pub enum Asked {
     /// Take back the turn of this message and all behind it; list them if there is no number.
     Rewind(Option<usize>),
     /// Change the mode.
-    SetMode(&'static Mode),
+    SetMode(Mode),
     /// Change the model.
     SetModel(ModelId),
 }
@@ -94,11 +94,11 @@ pub fn parse(prompt: &Prompt, settings: &Settings, more: &[SlashCommand]) -> Opt
             Err(_) => Asked::Say(format!("`{rest}` is not the number of a message.")),
         }),
         "mode" if rest.is_empty() => Some(Asked::Say(format!("The mode is `{}`.", settings.mode))),
-        "mode" => Some(match Mode::find(rest) {
-            Some(mode) => Asked::SetMode(mode),
+        "mode" => Some(match settings.find_mode(rest) {
+            Some(mode) => Asked::SetMode(mode.clone()),
             None => Asked::Say(format!(
                 "There is no mode `{rest}`. There are {}.",
-                list(MODES.iter().map(|mode| mode.id))
+                list(settings.modes.iter().map(|mode| &*mode.id))
             )),
         }),
         "model" if rest.is_empty() => {
@@ -121,7 +121,7 @@ fn help(settings: &Settings, more: &[SlashCommand]) -> String {
         text.push_str(&format!("- `/{}`: {}\n", command.name, command.description));
     }
     text.push_str("\nModes:\n");
-    for mode in MODES {
+    for mode in settings.modes.iter() {
         text.push_str(&format!("- `{}`: {}\n", mode.id, mode.description));
     }
     text.push_str("\nModels:\n");

@@ -102,11 +102,11 @@ pub fn view(
     Request {
         model: settings.model.clone(),
         thinking: settings.thinking,
-        instructions: mode.instructions.into(),
+        instructions: (&*mode.instructions).into(),
         messages: history.messages.clone(),
         tools: tools
             .iter()
-            .filter(|tool| mode.offers(tool.kind()))
+            .filter(|tool| mode.offers(tool.kind()) && mode.has_tool(&tool.spec().name))
             .map(|tool| tool.spec())
             .collect(),
     }

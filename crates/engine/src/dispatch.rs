@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::event::{Event, Severity};
-use crate::modes::{MODES, Mode};
 use crate::permission::policy::Judgement;
 use crate::permission::{Access, Decision, Question};
 use crate::ports::{AnyTool, EditorError, Intent, Output, Record, ToolCx, ToolError};
@@ -82,16 +81,15 @@ async fn permit(
     call: &ToolCall,
     access: &[Access],
 ) -> Result<Option<ToolError>, TurnError> {
-    let mode_id = cx.settings.borrow().mode.clone();
-    let mode = Mode::find(mode_id.as_str()).unwrap_or(&MODES[0]);
-    if !mode.permits(call.kind, access) {
+    let mode = cx.settings.borrow().mode().clone();
+    if !mode.has_tool(&call.name) || !mode.permits(call.kind, access) {
         let why = format!(
-            "the mode `{mode_id}` does not allow `{}`; ask the user to switch to `build`",
-            call.name
+            "the mode `{}` does not allow `{}`; ask the user to switch to `build`",
+            mode.id, call.name
         );
         return Ok(Some(ToolError::Model(why)));
     }
-    let judgement = cx.policy.judge(access);
+    let judgement = cx.policy.judge_within(access, mode.narrowing());
     let asked = match judgement.decision {
         Decision::Allow => return Ok(None),
         Decision::Reject => return Ok(Some(refusal(judgement))),

@@ -318,6 +318,7 @@ async fn begin(
             (cwd, attached, Some(remembered))
         }
     };
+    settings.modes = Mode::with(&attached.tools.agents());
     let mut history = crate::context::History::default();
     let (mut has_title, mut spent) = (false, 0.0);
     let mut created = options.clock.now();
@@ -359,8 +360,9 @@ async fn begin(
 
 /// Takes over mode, model and thinking, as far as there still are such.
 fn restore(settings: &mut Settings, remembered: &Remembered) {
-    if let Some(mode) = remembered.mode.as_ref().and_then(|mode| Mode::find(mode.as_str())) {
-        settings.mode = mode.mode_id();
+    let mode = remembered.mode.as_ref().and_then(|mode| settings.find_mode(mode.as_str()));
+    if let Some(mode) = mode.map(Mode::mode_id) {
+        settings.mode = mode;
     }
     if let Some(model) = &remembered.model
         && settings.models.iter().any(|choice| choice.id == *model)

@@ -2,6 +2,7 @@
 //!
 //! Knows no wire format, no files and no network; the outside implements [`ports`]. Start with [`turn`].
 
+pub mod agents;
 pub mod commands;
 pub mod context;
 mod dispatch;
@@ -9,6 +10,7 @@ pub mod error;
 pub mod event;
 pub mod hub;
 pub mod modes;
+pub mod nearest;
 pub mod permission;
 pub mod ports;
 pub mod reply;

@@ -1,58 +1,121 @@
 //! Modes: ways of working. A mode restricts tools here, in the engine, not by words in a prompt.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::agents::{Agent, Narrowing};
 use crate::permission::{Access, Decision};
 use crate::words::{ModeId, ToolKind};
 
 /// A way of working.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Mode {
     /// Its id.
-    pub id: &'static str,
+    pub id: Cow<'static, str>,
     /// What people call it.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// What it is for.
-    pub description: &'static str,
+    pub description: Cow<'static, str>,
     /// Other ids that clients know it by.
     aliases: &'static [&'static str],
     /// Whether tools that change things may be used.
     may_change: bool,
     /// What the model is told.
-    pub instructions: &'static str,
+    pub instructions: Cow<'static, str>,
+    /// The agent that was described for it, and narrows it.
+    pub agent: Option<Arc<Agent>>,
 }
 
-/// Every mode, the default first.
-pub const MODES: [Mode; 3] = [
+/// Every mode of our own, the default first. A session may have more: `Settings::modes`.
+pub static MODES: [Mode; 3] = [
     Mode {
-        id: "build",
-        name: "Build",
-        description: "Reads, edits and runs; asks before it changes anything",
+        id: Cow::Borrowed("build"),
+        name: Cow::Borrowed("Build"),
+        description: Cow::Borrowed("Reads, edits and runs; asks before it changes anything"),
         aliases: &["development", "code"],
         may_change: true,
-        instructions: "You are Purlin, a coding agent inside the user's editor. Do what is asked, with the tools you have.",
+        instructions: Cow::Borrowed(
+            "You are Purlin, a coding agent inside the user's editor. Do what is asked, with the tools you have.",
+        ),
+        agent: None,
     },
     Mode {
-        id: "plan",
-        name: "Plan",
-        description: "Reads and plans; changes nothing",
+        id: Cow::Borrowed("plan"),
+        name: Cow::Borrowed("Plan"),
+        description: Cow::Borrowed("Reads and plans; changes nothing"),
         aliases: &["architect"],
         may_change: false,
-        instructions: "You are Purlin, a coding agent inside the user's editor. Look and plan; change nothing.",
+        instructions: Cow::Borrowed(
+            "You are Purlin, a coding agent inside the user's editor. Look and plan; change nothing.",
+        ),
+        agent: None,
     },
     Mode {
-        id: "ask",
-        name: "Ask",
-        description: "Answers questions; changes nothing",
+        id: Cow::Borrowed("ask"),
+        name: Cow::Borrowed("Ask"),
+        description: Cow::Borrowed("Answers questions; changes nothing"),
         aliases: &["conversation"],
         may_change: false,
-        instructions: "You are Purlin, a coding agent inside the user's editor. Answer questions; change nothing.",
+        instructions: Cow::Borrowed(
+            "You are Purlin, a coding agent inside the user's editor. Answer questions; change nothing.",
+        ),
+        agent: None,
     },
 ];
 
 impl Mode {
-    /// Finds a mode by its id or an alias.
+    /// Finds a mode of our own by its id or an alias.
     #[must_use]
     pub fn find(id: &str) -> Option<&'static Mode> {
-        MODES.iter().find(|mode| mode.id == id || mode.aliases.contains(&id))
+        MODES.iter().find(|mode| mode.is(id))
+    }
+
+    /// Tells whether this is its id or an alias of it.
+    #[must_use]
+    pub fn is(&self, id: &str) -> bool {
+        self.id == id || self.aliases.contains(&id)
+    }
+
+    /// Returns our own modes and those of agents that are for the user. An agent with the name of a mode narrows it.
+    #[must_use]
+    pub fn with(agents: &[Arc<Agent>]) -> Arc<[Mode]> {
+        let mut modes = MODES.to_vec();
+        for agent in agents.iter().filter(|agent| agent.role.is_mode()) {
+            match modes.iter_mut().find(|mode| mode.is(&agent.name)) {
+                Some(mode) => mode.describe(agent),
+                None => {
+                    let mut mode = MODES[0].clone();
+                    mode.id = agent.name.clone().into();
+                    mode.name = agent.name.clone().into();
+                    mode.aliases = &[];
+                    mode.describe(agent);
+                    modes.push(mode);
+                }
+            }
+        }
+        modes.into()
+    }
+
+    fn describe(&mut self, agent: &Arc<Agent>) {
+        if !agent.description.is_empty() {
+            self.description = agent.description.clone().into();
+        }
+        if let Some(prompt) = &agent.prompt {
+            self.instructions = prompt.clone().into();
+        }
+        self.agent = Some(Arc::clone(agent));
+    }
+
+    /// Returns what the agent of this mode leaves of all there is.
+    #[must_use]
+    pub fn narrowing(&self) -> Option<&Narrowing> {
+        self.agent.as_ref().map(|agent| &agent.narrowing)
+    }
+
+    /// Tells whether the agent of this mode has a tool.
+    #[must_use]
+    pub fn has_tool(&self, name: &str) -> bool {
+        self.narrowing().is_none_or(|narrowing| narrowing.has_tool(name))
     }
 
     /// Tells whether a model is told of tools of this kind in the mode.
@@ -76,18 +139,19 @@ impl Mode {
     /// Returns the mode's id.
     #[must_use]
     pub fn mode_id(&self) -> ModeId {
-        ModeId::new(self.id)
+        ModeId::new(self.id.as_ref())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agents::Role;
 
     #[test]
     fn modes_are_found_by_id_and_alias() {
-        assert_eq!(Mode::find("architect").map(|mode| mode.id), Some("plan"));
-        assert_eq!(Mode::find("conversation").map(|mode| mode.id), Some("ask"));
+        assert_eq!(Mode::find("architect").map(|mode| &*mode.id), Some("plan"));
+        assert_eq!(Mode::find("conversation").map(|mode| &*mode.id), Some("ask"));
         assert_eq!(Mode::find("nonsense"), None);
     }
 
@@ -96,7 +160,7 @@ mod tests {
         let may_edit: Vec<&str> = MODES
             .iter()
             .filter(|mode| mode.permits(ToolKind::Edit, &[]))
-            .map(|mode| mode.id)
+            .map(|mode| &*mode.id)
             .collect();
         assert_eq!(may_edit, ["build"]);
         assert!(MODES.iter().all(|mode| mode.permits(ToolKind::Read, &[])));
@@ -106,5 +170,32 @@ mod tests {
         assert!(!plan.permits(ToolKind::Execute, &[look, Access::ask("edit", "/w/a")]));
         assert!(!plan.permits(ToolKind::Execute, &[]));
         assert!(!plan.permits(ToolKind::Edit, &[Access::allow("edit", "/w/a")]));
+    }
+
+    #[test]
+    fn an_agent_becomes_a_mode_or_narrows_one() {
+        let agent = |name: &str, role| {
+            Arc::new(Agent {
+                name: name.to_owned(),
+                description: String::new(),
+                role,
+                prompt: Some("Look closely.".to_owned()),
+                model: None,
+                narrowing: Narrowing { tools: vec![("bash".to_owned(), false)], rules: Vec::new() },
+                max_requests: None,
+            })
+        };
+        let agents =
+            [agent("review", Role::Mode), agent("plan", Role::Both), agent("search", Role::Helper)];
+        let modes = Mode::with(&agents);
+        let ids: Vec<&str> = modes.iter().map(|mode| &*mode.id).collect();
+        assert_eq!(ids, ["build", "plan", "ask", "review"]);
+        assert!(modes[0].has_tool("bash"));
+        assert!(!modes[1].has_tool("bash"));
+        assert!(!modes[1].permits(ToolKind::Edit, &[]));
+        assert_eq!(modes[1].description, MODES[1].description);
+        assert!(modes[3].permits(ToolKind::Edit, &[]));
+        assert_eq!(modes[3].instructions, "Look closely.");
+        assert!(!modes[3].is("development"));
     }
 }

@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::agents::Agent;
 use crate::commands::SlashCommand;
 use crate::context::History;
 use crate::error::Error;
@@ -132,6 +133,11 @@ pub trait Tools: Send + Sync {
 
     /// Ends what [`Tools::start`] began, until it is called again: the session is not used for now.
     fn rest(&self) {}
+
+    /// Returns the agents that were described for the session. Asked when it is opened.
+    fn agents(&self) -> Vec<Arc<Agent>> {
+        Vec::new()
+    }
 
     /// Returns the slash commands that come with the tools.
     fn commands(&self) -> Vec<SlashCommand> {

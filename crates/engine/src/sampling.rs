@@ -6,7 +6,6 @@ use tokio::time::timeout;
 use crate::context;
 use crate::error::Error;
 use crate::event::{Event, Severity};
-use crate::modes::{MODES, Mode};
 use crate::ports::{ModelEvent, Record};
 use crate::session::ModelChoice;
 use crate::turn::{TurnCx, TurnError};
@@ -25,7 +24,7 @@ pub(crate) struct Answer {
 /// What was shown stays in the history, also when the answer is cut off.
 pub(crate) async fn sample(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
     let settings = cx.settings.borrow().clone();
-    let mode = Mode::find(settings.mode.as_str()).unwrap_or(&MODES[0]);
+    let mode = settings.mode();
     let Some(choice) = settings.choice() else {
         return Err(Error::NoSuchModel(settings.model).into());
     };
@@ -291,7 +290,7 @@ mod tests {
         assert!(matches!(answer, Err(TurnError::Cancelled)));
         let (thoughts, text) = (Vec::new(), "one two".to_owned());
         let said = Message::Agent { thoughts, text, calls: Vec::new() };
-        let seen = context::view(&history, &settings, &MODES[0], &[]).messages;
+        let seen = context::view(&history, &settings, settings.mode(), &[]).messages;
         assert_eq!(seen, [Arc::new(said)]);
     }
 }

@@ -28,6 +28,8 @@ use crate::words::{ModeId, ModelId, Price, Prompt, SessionId, StopReason, Thinki
 pub struct Settings {
     /// The mode in use.
     pub mode: ModeId,
+    /// The modes there are.
+    pub modes: Arc<[Mode]>,
     /// The model in use.
     pub model: ModelId,
     /// The models there are.
@@ -76,10 +78,35 @@ impl Settings {
         };
         Ok(Settings {
             mode: MODES[0].mode_id(),
+            modes: Mode::with(&[]),
             model: first.id.clone(),
             models,
             thinking: Thinking::default(),
         })
+    }
+
+    /// Returns the mode in use.
+    #[must_use]
+    pub fn mode(&self) -> &Mode {
+        self.find_mode(self.mode.as_str()).unwrap_or(&MODES[0])
+    }
+
+    /// Finds a mode by its id or an alias.
+    #[must_use]
+    pub fn find_mode(&self, id: &str) -> Option<&Mode> {
+        self.modes
+            .iter()
+            .find(|mode| mode.id == id)
+            .or_else(|| self.modes.iter().find(|mode| mode.is(id)))
+    }
+
+    /// Changes the mode, and the model with it if the mode's agent wants one that there is. Tells whether it changed.
+    pub(crate) fn begin(&mut self, mode: &Mode) -> bool {
+        let wanted = mode.agent.as_ref().and_then(|agent| agent.model.as_ref());
+        if let Some(choice) = self.models.iter().find(|choice| Some(&choice.id) == wanted) {
+            self.model = choice.id.clone();
+        }
+        std::mem::replace(&mut self.mode, mode.mode_id()) != mode.mode_id()
     }
 
     /// Returns the model in use.
@@ -435,13 +462,12 @@ async fn settle(
             reply.send(Ok(title));
         }
         Command::SetMode(mode, reply) => {
-            let Some(known) = Mode::find(mode.as_str()) else {
+            let found = settings.borrow().find_mode(mode.as_str()).cloned();
+            let Some(known) = found else {
                 reply.send(Err(Error::NoSuchMode(mode)));
                 return;
             };
-            let changed = settings.send_if_modified(|settings| {
-                std::mem::replace(&mut settings.mode, known.mode_id()) != known.mode_id()
-            });
+            let changed = settings.send_if_modified(|settings| settings.begin(&known));
             if changed {
                 emit(parts, Event::Mode(known.mode_id())).await;
             }

@@ -143,7 +143,7 @@ async fn obey(cx: &mut TurnCx<'_>, asked: Asked) -> Result<StopReason, TurnError
         Asked::Redo => undo::redo(cx).await?,
         Asked::Rewind(number) => undo::rewind(cx, number).await?,
         Asked::SetMode(mode) => {
-            cx.settings.send_modify(|settings| settings.mode = mode.mode_id());
+            cx.settings.send_if_modified(|settings| settings.begin(&mode));
             cx.emit(Event::Mode(mode.mode_id())).await?;
             cx.emit_settings().await?;
             format!("The mode is now `{}`.", mode.id)

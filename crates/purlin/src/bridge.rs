@@ -12,7 +12,6 @@ pub(crate) mod update;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::modes::MODES;
 use engine::ports::{Info, Listing, Offers, State};
 use engine::session::Settings;
 use engine::stamp::iso_8601;
@@ -227,9 +226,9 @@ pub(crate) fn offers_in(client: &schema::ClientCapabilities) -> Offers {
 
 /// Writes the modes, for clients that read only these.
 pub(crate) fn modes_out(settings: &Settings) -> schema::SessionModeState {
-    let modes = MODES.iter().map(|mode| {
-        schema::SessionMode::new(schema::SessionModeId::new(mode.id), mode.name)
-            .description(mode.description.to_owned())
+    let modes = settings.modes.iter().map(|mode| {
+        let id = schema::SessionModeId::new(mode.id.as_ref());
+        schema::SessionMode::new(id, mode.name.as_ref()).description(mode.description.to_string())
     });
     schema::SessionModeState::new(
         schema::SessionModeId::new(settings.mode.to_shared()),
@@ -250,11 +249,12 @@ pub(crate) fn models_out(settings: &Settings) -> ModelState {
 /// Writes mode and model as config options: always the complete list.
 pub(crate) fn options_out(settings: &Settings) -> Vec<schema::SessionConfigOption> {
     let value = |id: &str| schema::SessionConfigValueId::new(Arc::from(id));
-    let modes: Vec<_> = MODES
+    let modes: Vec<_> = settings
+        .modes
         .iter()
         .map(|mode| {
-            schema::SessionConfigSelectOption::new(value(mode.id), mode.name)
-                .description(mode.description.to_owned())
+            schema::SessionConfigSelectOption::new(value(&mode.id), mode.name.as_ref())
+                .description(mode.description.to_string())
         })
         .collect();
     let models: Vec<_> = settings

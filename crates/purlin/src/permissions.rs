@@ -107,7 +107,7 @@ pub fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Result<Exit
         PermissionsCommand::Explain { mode, cwd, no_sandbox, json, command } => {
             let cwd = cwd.canonicalize().with_context(|| cwd.display().to_string())?;
             let Some(mode) = Mode::find(&mode) else {
-                bail!("there are {}", MODES.map(|mode| mode.id).join(", "));
+                bail!("there are {}", MODES.each_ref().map(|mode| &*mode.id).join(", "));
             };
             // One word is a command as it stands; several are the words of one.
             let text = match command.as_slice() {
@@ -212,7 +212,7 @@ fn explain(
         let verdict = policy.explain(&part.access);
         (part, verdict.decision, verdict.by)
     });
-    Explained { outcome, mode: mode.id, parts: explained.collect() }
+    Explained { outcome, mode: &mode.id, parts: explained.collect() }
 }
 
 impl Explained {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::rules::{self, Rule, Source, Verdict};
 use super::{Access, Answer, Decision};
+use crate::agents::Narrowing;
 
 /// What decides in a session.
 #[derive(Default)]
@@ -44,6 +45,29 @@ impl Policy {
     #[must_use]
     pub fn new(rules: Vec<Rule>, roots: Vec<PathBuf>, kept: Option<Arc<dyn Kept>>) -> Policy {
         Policy { rules, roots, kept, answered: Vec::new() }
+    }
+
+    /// Decides about all that a call needs leave for, with what the agent that works leaves: the strictest counts.
+    #[must_use]
+    pub fn judge_within(&self, access: &[Access], narrowing: Option<&Narrowing>) -> Judgement {
+        let mut judgement = self.judge(access);
+        for access in access {
+            let verdict = narrowing.map(|narrowing| narrowing.decide(&self.roots, access));
+            match verdict {
+                Some(Verdict { decision: Decision::Ask, .. }) => {
+                    if !judgement.asked.contains(access) {
+                        judgement.asked.push(access.clone());
+                    }
+                    judgement.decision = judgement.decision.max(Decision::Ask);
+                }
+                Some(Verdict { decision: Decision::Reject, by }) => {
+                    judgement.decision = Decision::Reject;
+                    judgement.refused.get_or_insert((access.clone(), by));
+                }
+                Some(Verdict { decision: Decision::Allow, .. }) | None => {}
+            }
+        }
+        judgement
     }
 
     /// Decides about all that a call needs leave for: the strictest counts.

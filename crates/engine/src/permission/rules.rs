@@ -42,6 +42,8 @@ pub enum Source {
     Kept,
     /// An answer of the user in this session.
     Session,
+    /// The description of the agent that works.
+    Agent,
 }
 
 impl Source {
@@ -54,6 +56,7 @@ impl Source {
             Source::TrustedProject => "the trusted project's configuration",
             Source::Kept => "an answer kept for this folder",
             Source::Session => "an answer in this session",
+            Source::Agent => "the agent that works",
         }
     }
 

@@ -1,5 +1,6 @@
 //! The key `permission`: rules as in OpenCode, a word for all, or for each key a word or words by pattern.
 
+use engine::nearest::nearest;
 use engine::permission::Decision;
 use engine::permission::pattern::fits;
 use engine::permission::rules::{Rule, Source};
@@ -30,7 +31,7 @@ pub(crate) fn rules(value: Value, source: Source, problems: &mut Vec<String>) ->
         let word = value.as_str().unwrap_or_default();
         let decision = Decision::from_word(word).unwrap_or_else(|| {
             let words = Decision::ALL.map(|(_, word)| word);
-            let hint = nearest(word, &words).map(|near| format!("; did you mean `{near}`?"));
+            let hint = nearest(word, words).map(|near| format!("; did you mean `{near}`?"));
             let at = if pattern == "*" { key.to_owned() } else { format!("{key}.{pattern}") };
             problems.push(format!(
                 "`permission.{at}` must be allow, ask or deny{}; it is asked for",
@@ -57,7 +58,7 @@ pub(crate) fn rules(value: Value, source: Source, problems: &mut Vec<String>) ->
         rules.iter().map(|rule| rule.key.as_str()).collect();
     for key in keys {
         let is_known = KEYS.contains(&key) || key.contains('*');
-        if let Some(near) = nearest(key, &KEYS).filter(|_| !is_known) {
+        if let Some(near) = nearest(key, KEYS).filter(|_| !is_known) {
             problems.push(format!(
                 "`permission.{key}` is no key of a tool of ours; did you mean `{near}`?"
             ));
@@ -86,28 +87,6 @@ fn at_home(pattern: &str) -> String {
         (Some(rest), Some(home)) => home.join(rest).to_string_lossy().into_owned(),
         _ => pattern.to_owned(),
     }
-}
-
-/// Finds the word that was meant, if one is near enough.
-fn nearest<'a>(word: &str, words: &[&'a str]) -> Option<&'a str> {
-    let near = words.iter().map(|known| (distance(word, known), *known)).min()?;
-    (near.0 <= 2 && near.0 < near.1.len()).then_some(near.1)
-}
-
-/// How many characters must be put in, taken out or changed to make one word of the other.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (index, character) in from.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = index + 1;
-        for at in 0..to.len() {
-            let change = corner + usize::from(character != to[at]);
-            corner = row[at + 1];
-            row[at + 1] = change.min(corner + 1).min(row[at] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]

@@ -1,0 +1,38 @@
+//! The nearest word: what was meant where a name is not known.
+
+/// Finds the word that was meant, if one is near enough.
+#[must_use]
+pub fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near = words.into_iter().map(|known| (distance(word, known), known)).min()?;
+    (near.0 <= 2 && near.0 < near.1.len()).then_some(near.1)
+}
+
+/// How many characters must be put in, taken out or changed to make one word of the other.
+#[must_use]
+pub fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (index, character) in from.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = index + 1;
+        for at in 0..to.len() {
+            let change = corner + usize::from(character != to[at]);
+            corner = row[at + 1];
+            row[at + 1] = change.min(corner + 1).min(row[at] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_words_are_found_and_far_ones_are_not() {
+        assert_eq!(nearest("modle", ["model", "mcp"]), Some("model"));
+        assert_eq!(nearest("entirely", ["mode", "model"]), None);
+        assert_eq!(nearest("x", ["y"]), None);
+        assert_eq!(distance("", "abc"), 3);
+    }
+}
