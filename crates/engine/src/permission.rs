@@ -56,6 +56,9 @@ fn words(key: &str, subject: &str) -> String {
         "read" => format!("reads of `{subject}`"),
         "external_directory" => format!("work outside the folder, in `{subject}`"),
         "webfetch" => format!("fetching `{subject}`"),
+        "network" => format!("the network for `{subject}`"),
+        "git" => format!("changes of .git by `{subject}`"),
+        "unsandboxed" => format!("running `{subject}` without a sandbox"),
         other if is_all => format!("`{}`", visible(other)),
         other => format!("`{}` with `{subject}`", visible(other)),
     }
@@ -89,8 +92,7 @@ impl Question {
     #[must_use]
     pub fn new(mut call: ToolCall, asked: &[Access], reach: &str) -> Question {
         let mut untold: Vec<String> = Vec::new();
-        for access in asked.iter().filter(|access| !call.title.contains(&visible(&access.subject)))
-        {
+        for access in asked.iter().filter(|access| !tells(&call.title, &visible(&access.subject))) {
             let line = format!("- {}", access.words());
             if !untold.contains(&line) {
                 untold.push(line);
@@ -121,6 +123,17 @@ impl Question {
         let chosen = self.choices.iter().find(|choice| choice.id == id);
         chosen.map_or(Answer::Cancelled, |choice| choice.answer)
     }
+}
+
+/// Tells whether a title names this very thing. `./etc/passwd` does not name `/etc/passwd`: with a link it may be it.
+fn tells(title: &str, subject: &str) -> bool {
+    let ends = |character: char| character.is_whitespace() || "'\"`;|&()<>=,".contains(character);
+    !subject.is_empty()
+        && title.match_indices(subject).any(|(at, _)| {
+            let before = title[..at].chars().next_back();
+            let behind = title[at + subject.len()..].chars().next();
+            before.is_none_or(ends) && behind.is_none_or(ends)
+        })
 }
 
 /// Says what an answer for good would keep; `None` where it cannot be kept, or not be read.
@@ -244,5 +257,20 @@ mod tests {
         let asked = question("cp a b\u{202e}", &[Access::ask("edit", "/etc/\u{202e}passwd")]);
         let text = "This needs leave for:\n- edits of `/etc/\\u{202e}passwd`";
         assert_eq!(asked.call.content, [ToolContent::Block(Block::Text(text.to_owned()))]);
+    }
+
+    #[test]
+    fn a_place_that_only_looks_like_a_part_of_the_title_is_told() {
+        let passwd = [Access::ask("external_directory", "/etc/passwd")];
+        for title in
+            ["cat ./etc/passwd", "cat a/etc/passwd", "cat /etc/passwd-", "cat /etc/passwd/x"]
+        {
+            assert_eq!(question(title, &passwd).call.content.len(), 1, "{title}");
+        }
+        for title in
+            ["cat /etc/passwd", "cat '/etc/passwd'; ls", "cat</etc/passwd", "Read /etc/passwd"]
+        {
+            assert!(question(title, &passwd).call.content.is_empty(), "{title}");
+        }
     }
 }

@@ -53,8 +53,9 @@ pub fn tools() -> OpenTools {
     let sandbox = Arc::new(sandbox());
     Arc::new(move |workspace| {
         let bash = bash(&sandbox, &workspace);
-        let files =
-            Arc::new(Files::new(Scope::new(workspace.folders).without(&env::own_folders())));
+        let outputs = outputs(&workspace.session);
+        let scope = Scope::new(workspace.folders).without(&env::own_folders());
+        let files = Arc::new(Files::new(scope.with_outputs(outputs)));
         let mut all = ::tools::all(&files);
         all.push(Arc::new(bash));
         all.push(Arc::new(script::tools::OpenPage));
@@ -69,16 +70,21 @@ pub(crate) fn sandbox() -> Sandbox {
     Sandbox::new(helper, env::state_folder().unwrap_or_else(std::env::temp_dir))
 }
 
+/// Says where long outputs of a session's commands are kept.
+fn outputs(session: &SessionId) -> Option<PathBuf> {
+    Some(env::state_folder()?.join("output").join(session.as_str()))
+}
+
 /// Makes the tool that runs commands.
 fn bash(sandbox: &Arc<Sandbox>, workspace: &Workspace) -> Bash {
-    let outputs = |folder: PathBuf| folder.join("output").join(workspace.session.as_str());
+    let others = env::state_folder().map(|folder| folder.join("output"));
     let options = bash::Options {
         folders: workspace.folders.clone(),
         own: env::own_folders(),
-        hidden: env::home().map_or_else(Vec::new, |home| secret_places(&home)),
+        hidden: env::home().iter().flat_map(|home| secret_places(home)).chain(others).collect(),
         search: env::search_path(),
         environment: env::for_commands(),
-        outputs: env::state_folder().map(outputs),
+        outputs: outputs(&workspace.session),
     };
     Bash::new(Arc::clone(sandbox), options)
 }

@@ -9,7 +9,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, Uid, fchmod, fchown, fsync, openat, renameat, unlinkat,
+    AtFlags, Gid, Mode, OFlags, Uid, XattrFlags, fchmod, fchown, fgetxattr, flistxattr, fsetxattr,
+    fsync, openat, renameat, unlinkat,
 };
 
 use crate::error::Error;
@@ -94,7 +95,7 @@ fn create(target: &Target, new: &[u8]) -> Result<(), Error> {
 fn swap(target: &Target, look: Look, old: &[u8], new: &[u8]) -> Result<(), Error> {
     let of = |err: io::Error| Error::of(target.name(), err);
     let (folder, name) = target.open_parent(false).map_err(of)?;
-    let beside = Beside::write(&folder, new, Some(look)).map_err(of)?;
+    let beside = Beside::write(&folder, new, Some((look, target))).map_err(of)?;
     if read(target)?.as_deref() != Some(old) {
         return Err(Error::Changed(target.name().to_owned()));
     }
@@ -147,8 +148,12 @@ struct Beside<'a> {
 }
 
 impl<'a> Beside<'a> {
-    /// Writes the file, with the rights and the owner of the one that it is going to replace.
-    fn write(folder: &'a OwnedFd, bytes: &[u8], like: Option<Look>) -> io::Result<Beside<'a>> {
+    /// Writes the file, with the rights, the owner and the attributes of the one that it is going to replace.
+    fn write(
+        folder: &'a OwnedFd,
+        bytes: &[u8],
+        like: Option<(Look, &Target)>,
+    ) -> io::Result<Beside<'a>> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = OsString::from(format!(".purlin-{}-{number}", std::process::id()));
@@ -160,12 +165,13 @@ impl<'a> Beside<'a> {
         let beside = Beside { folder, name };
         let mut file = File::from(made);
         file.write_all(bytes)?;
-        if let Some(like) = like {
+        if let Some((like, old)) = like {
             let (user, group) = (Uid::from_raw(like.owner.0), Gid::from_raw(like.owner.1));
             // Only root may give a file away; then the rights below are what counts.
             if let Err(err) = fchown(&file, Some(user), Some(group)) {
                 tracing::debug!("a file could not be given to its owner: {err}");
             }
+            copy_attributes(&old.open_file()?, &file);
             fchmod(&file, like.mode)?;
         }
         file.sync_data()?;
@@ -232,6 +238,26 @@ impl<'a> Beside<'a> {
             self.name.clear();
         }
         Ok(done?)
+    }
+}
+
+/// Copies attributes, access lists among them, as far as this user may and this disk can.
+fn copy_attributes(from: &File, to: &File) {
+    let mut names = vec![0; 4096];
+    let Ok(length) = flistxattr(from, &mut names) else {
+        return;
+    };
+    for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        // The right to do more than the user may is lost by a change, as it is by any other.
+        if name == b"security.capability" {
+            continue;
+        }
+        let mut value = vec![0; 64 * 1024];
+        let copied = fgetxattr(from, name, &mut value)
+            .and_then(|length| fsetxattr(to, name, &value[..length], XattrFlags::empty()));
+        if let Err(err) = copied {
+            tracing::debug!("an attribute of a file could not be kept: {err}");
+        }
     }
 }
 

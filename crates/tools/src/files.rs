@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use engine::permission::{Access, Decision};
+use engine::permission::Access;
+use engine::permission::pattern::literal;
 use engine::ports::{Editor, EditorError};
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
-use crate::scope::{Scope, Target};
+use crate::scope::{PathError, Scope, Target, folder_rule, is_in_git};
 use crate::{disk, secret};
 
 /// The files of one session.
@@ -129,6 +130,9 @@ impl Files {
         editor: &dyn Editor,
         target: &Target,
     ) -> Result<Option<Vec<u8>>, Error> {
+        if target.is_output() {
+            return Err(PathError::Own(target.path().to_owned()).into());
+        }
         match self.read(editor, target).await {
             // Not every client has a code for it.
             Err(Error::Editor(EditorError::Refused(why))) => {
@@ -284,6 +288,9 @@ pub(crate) async fn on_a_thread<T: Send + 'static>(
 
 /// What reading a place needs leave for: nothing inside the folders but secrets, the folder outside.
 pub(crate) fn read_access(target: &Target) -> Vec<Access> {
+    if target.is_output() {
+        return vec![Access::allow("read", target.name())];
+    }
     let mut access = outside(target, Use::Edit).into_iter().collect::<Vec<_>>();
     access.push(if secret::is_secret(target.path()) {
         Access::ask("read", target.name())
@@ -297,6 +304,10 @@ pub(crate) fn read_access(target: &Target) -> Vec<Access> {
 pub(crate) fn edit_access(target: &Target) -> Vec<Access> {
     let mut access = outside(target, Use::Overwrite).into_iter().collect::<Vec<_>>();
     access.push(Access { always: Some(edit_rule(target)), ..Access::ask("edit", target.name()) });
+    if is_in_git(&target.real()) {
+        // Asked for by itself: whoever allows edits does not mean what git runs.
+        access.push(Access::ask("git", target.name()));
+    }
     access
 }
 
@@ -305,19 +316,20 @@ fn outside(target: &Target, purpose: Use) -> Option<Access> {
     if target.is_inside() {
         return None;
     }
-    let folder = target.path().parent().unwrap_or(target.path());
-    let rule = match purpose {
-        Use::Edit => folder.join("*").to_string_lossy().into_owned(),
-        Use::Overwrite => target.name().to_owned(),
-    };
     let ask = Access::ask("external_directory", target.path().to_string_lossy());
-    Some(Access { always: Some(rule), default: Decision::Ask, ..ask })
+    let folder = target.path().parent().unwrap_or(target.path());
+    Some(match purpose {
+        Use::Edit => Access { always: folder_rule(folder).or(ask.always), ..ask },
+        Use::Overwrite => ask,
+    })
 }
 
 /// The rule that "always" is kept as: the part of the project that the file is in, or the file where it is in none.
 fn edit_rule(target: &Target) -> String {
     match target.name().split_once('/') {
-        Some((first, _)) if target.is_inside() && !first.is_empty() => format!("{first}/**"),
-        _ => target.name().to_owned(),
+        Some((first, _)) if target.is_inside() && !first.is_empty() && first != ".git" => {
+            format!("{}/**", literal(first))
+        }
+        _ => literal(target.name()),
     }
 }

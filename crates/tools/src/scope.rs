@@ -7,11 +7,13 @@
 
 mod place;
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use engine::permission::pattern::literal;
 use engine::ports::EditorError;
 
 pub(crate) use place::{Kind, Look};
@@ -25,6 +27,8 @@ pub struct Scope {
     disk: Arc<Root>,
     /// What no tool may touch, whoever agrees: our own configuration, keys and rules.
     own: Arc<[PathBuf]>,
+    /// What commands of the session said at length: read without a question, and changed by no tool.
+    outputs: Option<PathBuf>,
 }
 
 /// A folder under which places are opened.
@@ -61,6 +65,7 @@ pub struct Target {
     /// As the client knows it: its own spelling of the folder, links below it followed.
     path: PathBuf,
     is_inside: bool,
+    is_output: bool,
     /// What lies below it, perhaps, and is not part of it.
     own: Arc<[PathBuf]>,
     /// For people and rules: below the working folder without it, elsewhere in full.
@@ -72,7 +77,14 @@ impl Scope {
     #[must_use]
     pub fn new(roots: Vec<PathBuf>) -> Scope {
         let roots = roots.iter().map(|root| Arc::new(Root::new(root))).collect();
-        Scope { roots, disk: Arc::new(Root::new(Path::new("/"))), own: Arc::new([]) }
+        let disk = Arc::new(Root::new(Path::new("/")));
+        Scope { roots, disk, own: Arc::new([]), outputs: None }
+    }
+
+    /// Lets tools read what commands said at length, which is kept in this folder.
+    #[must_use]
+    pub fn with_outputs(self, folder: Option<PathBuf>) -> Scope {
+        Scope { outputs: folder.and_then(|folder| real(&clean(&folder))), ..self }
     }
 
     /// Keeps tools away from our own folders, also where they lie inside the session's.
@@ -136,8 +148,9 @@ impl Scope {
             Some(Ok(below)) => below.to_string_lossy().into_owned(),
             _ => path.to_string_lossy().into_owned(),
         };
+        let is_output = self.outputs.as_ref().is_some_and(|outputs| real.starts_with(outputs));
         let (root, own) = (Arc::clone(root), Arc::clone(&self.own));
-        Ok(Target { root, relative, path, is_inside: inside.is_some(), own, name })
+        Ok(Target { root, relative, path, is_inside: inside.is_some(), is_output, own, name })
     }
 }
 
@@ -152,6 +165,11 @@ impl Target {
     #[must_use]
     pub fn is_inside(&self) -> bool {
         self.is_inside
+    }
+
+    /// Tells whether a command of the session said it.
+    pub(crate) fn is_output(&self) -> bool {
+        self.is_output
     }
 
     /// Returns the path for people and rules: below the working folder without it, elsewhere in full.
@@ -178,6 +196,7 @@ impl Target {
             relative: join(&self.relative, relative),
             path: join(&self.path, relative),
             is_inside: self.is_inside,
+            is_output: self.is_output,
             own: Arc::clone(&self.own),
             name: if self.name == "." {
                 relative.to_string_lossy().into_owned()
@@ -229,21 +248,83 @@ pub(crate) fn clean(path: &Path) -> PathBuf {
     out
 }
 
-/// Follows the links of the longest part that exists; `None` where a link leads nowhere that can be checked.
-fn real(path: &Path) -> Option<PathBuf> {
-    let mut missing = Vec::new();
-    let mut existing = path;
+/// Follows the links of the longest part of a path that exists; `None` where a link leads nowhere that can be checked,
+/// and where something is in the way that cannot be looked into.
+///
+/// Takes `..` as the kernel does, behind the link before it, also in the part that does not exist.
+#[must_use]
+pub fn real(path: &Path) -> Option<PathBuf> {
+    let mut missing: Vec<OsString> = Vec::new();
+    let mut existing = path.to_owned();
     loop {
         match existing.canonicalize() {
-            Ok(real) => return Some(missing.iter().rev().fold(real, |real, name| real.join(name))),
+            Ok(mut real) => {
+                for name in missing.iter().rev() {
+                    match name.to_str() {
+                        Some("..") => _ = real.pop(),
+                        _ => real.push(name),
+                    }
+                }
+                return Some(real);
+            }
             // A link that points nowhere exists as a link: writing through it would create its target.
-            Err(_) if existing.symlink_metadata().is_ok_and(|found| found.is_symlink()) => {
-                return None;
-            }
+            Err(_) if existing.symlink_metadata().is_ok() => return None,
             Err(_) => {
-                missing.push(existing.file_name()?.to_owned());
-                existing = existing.parent()?;
+                missing.push(existing.components().next_back()?.as_os_str().to_owned());
+                if !existing.pop() {
+                    return None;
+                }
             }
+        }
+    }
+}
+
+/// Returns the pattern that an answer for good to a read of this folder is kept as; `None` where it would be everything
+/// that a person has.
+pub(crate) fn folder_rule(folder: &Path) -> Option<String> {
+    let names: Vec<&OsStr> = folder
+        .components()
+        .filter(|component| matches!(component, Component::Normal(_)))
+        .map(Component::as_os_str)
+        .collect();
+    let is_home = |top: &OsStr| top == "home" || top == "Users";
+    match names.as_slice() {
+        [] => None,
+        [top] if is_home(top) || ["root", "proc", "sys", "dev"].iter().any(|name| top == name) => {
+            None
+        }
+        [top, _] if is_home(top) => None,
+        _ => Some(format!("{}/*", literal(&folder.to_string_lossy()))),
+    }
+}
+
+/// Tells whether a path leads into the folder that git keeps a repository in, of this project or of one inside it: what
+/// is there decides what git runs.
+pub(crate) fn is_in_git(path: &Path) -> bool {
+    path.components().any(|component| component.as_os_str().eq_ignore_ascii_case(".git"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_for_good_is_never_for_all_of_a_home_or_of_the_disk() {
+        let rule = |folder: &str| folder_rule(Path::new(folder));
+        for wide in ["/", "/home", "/home/me", "/Users/me", "/root", "/proc", "/dev"] {
+            assert_eq!(rule(wide), None, "{wide}");
+        }
+        assert_eq!(rule("/etc").as_deref(), Some("/etc/*"));
+        assert_eq!(rule("/home/me/a*").as_deref(), Some("/home/me/a\\*/*"));
+    }
+
+    #[test]
+    fn repositories_are_known_by_their_folder() {
+        for path in [".git", ".git/config", "/w/sub/.git/hooks/x", ".GIT/config"] {
+            assert!(is_in_git(Path::new(path)), "{path}");
+        }
+        for path in ["git", ".gitignore", "a.git/x", ".github/x"] {
+            assert!(!is_in_git(Path::new(path)), "{path}");
         }
     }
 }

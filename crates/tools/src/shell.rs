@@ -20,12 +20,14 @@ use std::path::{Path, PathBuf};
 
 use engine::permission::{Access, Decision};
 
+use crate::scope::{folder_rule, is_in_git};
+use crate::secret::is_secret;
 use parse::{Assignment, Item, Redirect, Simple};
 use paths::Folders;
 use programs::Known;
 use word::{Meaning, Word};
 
-pub use paths::real;
+pub use crate::scope::real;
 
 /// Where a command would run.
 #[derive(Clone, Copy)]
@@ -125,7 +127,9 @@ impl Judge<'_> {
             self.inside(&plain);
             return self.push_command(words, Err("the program is named by a path".to_owned()));
         }
-        if words[0].raw != name && name != "[" {
+        // A test that the parser took apart stands here with its whole text.
+        let is_test = name == "[" && words.len() == 1 && words[0].raw.starts_with('[');
+        if words[0].raw != name && !is_test {
             return self.push_command(words, Err("the program's name is written oddly".to_owned()));
         }
         if let Some(inner) = wrappers::unwrap(words) {
@@ -186,8 +190,13 @@ impl Judge<'_> {
             match self.folders.find(&path) {
                 paths::Found::Inside(paths) => {
                     for path in paths {
-                        let access = Access::allow("read", path.to_string_lossy());
-                        self.push(access, "it is inside the session's folders");
+                        let subject = path.to_string_lossy();
+                        if is_secret(&path) {
+                            self.push(Access::ask("read", subject), "it usually holds secrets");
+                        } else {
+                            let access = Access::allow("read", subject);
+                            self.push(access, "it is inside the session's folders");
+                        }
                     }
                 }
                 paths::Found::Outside(path) => self.outside(&path),
@@ -203,13 +212,10 @@ impl Judge<'_> {
     }
 
     fn outside(&mut self, path: &Path) {
-        let folder = path.parent().unwrap_or(path).to_string_lossy();
-        let always =
-            format!("{}/*", engine::permission::pattern::literal(folder.trim_end_matches('/')));
-        let access = Access {
-            always: Some(always),
-            ..Access::ask("external_directory", path.to_string_lossy())
-        };
+        let ask = Access::ask("external_directory", path.to_string_lossy());
+        // A folder does not fit the pattern for what is in it, so its own place is kept.
+        let always = if path.is_dir() { None } else { path.parent().and_then(folder_rule) };
+        let access = Access { always: always.or(ask.always), ..ask };
         self.push(access, "it is outside the session's folders");
     }
 
@@ -219,10 +225,7 @@ impl Judge<'_> {
             (paths::Found::Device, _) => {}
             (paths::Found::Inside(paths), true) => {
                 for path in paths {
-                    self.push(
-                        Access::ask("edit", path.to_string_lossy()),
-                        "the shell writes to it",
-                    );
+                    self.written(&path);
                 }
             }
             (paths::Found::Inside(_), false) => {
@@ -231,15 +234,20 @@ impl Judge<'_> {
             (paths::Found::Outside(path), writes) => {
                 self.outside(&path);
                 if writes {
-                    self.push(
-                        Access::ask("edit", path.to_string_lossy()),
-                        "the shell writes to it",
-                    );
+                    self.written(&path);
                 }
             }
             (paths::Found::Unknown, _) => {
                 self.unclear(raw, "nobody can tell which file is opened");
             }
+        }
+    }
+
+    fn written(&mut self, path: &Path) {
+        let subject = path.to_string_lossy();
+        self.push(Access::ask("edit", subject.clone()), "the shell writes to it");
+        if is_in_git(path) {
+            self.push(Access::ask("git", subject), "what is there decides what git runs");
         }
     }
 

@@ -10,7 +10,7 @@ use ignore::overrides::{Override, OverrideBuilder};
 
 use crate::error::Error;
 use crate::files::{Files, read_access};
-use crate::scope::{Kind, Target};
+use crate::scope::{Kind, Target, folder_rule};
 
 /// Makes a walk of a folder. Hidden files are part of it; what no tool may touch is not.
 pub(crate) fn walk(folder: &Path, target: &Target) -> WalkBuilder {
@@ -53,7 +53,8 @@ pub(crate) fn search_access(tool: &str, subject: &str, target: &Target, kind: Ki
     } else if !target.is_inside() {
         // All of the folder is asked for, not the folder that it is in.
         let path = target.path().join("*").to_string_lossy().into_owned();
-        access.push(Access::ask("external_directory", path));
+        let always = folder_rule(target.path());
+        access.push(Access { always, ..Access::ask("external_directory", path) });
     }
     access
 }

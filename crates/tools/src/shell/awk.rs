@@ -25,8 +25,16 @@ pub(crate) fn judge(words: &[Word]) -> Result<Known, String> {
     if let Some(word) = REFUSED.iter().find(|word| text.contains(**word)) {
         return Err(format!("its program has `{word}`, which may do more than print"));
     }
-    let is_file = |word: &&&Word| word.as_text().is_none_or(|text| !text.contains('='));
+    let is_file = |word: &&&Word| word.as_text().is_none_or(|text| !is_assignment(text));
     Ok(Known { reads: files.iter().filter(is_file).map(|word| (*word).clone()).collect() })
+}
+
+/// Tells whether an operand sets a variable and names no file.
+fn is_assignment(text: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.split_once('=').is_some_and(|(name, _)| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(is_name)
+    })
 }
 
 /// Takes out `>=`, and `>` before a number where nothing is printed: `$3 > 5 {…}` compares, `print > 5` writes.

@@ -24,7 +24,7 @@ const HISTORY: &str = "stat? shortstat numstat name-only name-status oneline gra
     left-right cherry-pick topo-order date-order author-date-order max-count= skip= tags? branches? remotes? exit-code \
     quiet minimal patience histogram no-ext-diff no-textconv find-renames? find-copies? relative? full-index abbrev? \
     no-abbrev compact-summary dirstat? no-renames no-prefix function-context text binary merge-base source \
-    show-signature no-notes invert-grep regexp-ignore-case extended-regexp fixed-strings perl-regexp boundary \
+    no-notes invert-grep regexp-ignore-case extended-regexp fixed-strings perl-regexp boundary \
     simplify-by-decoration full-history ancestry-path cherry cherry-mark no-color-moved color-moved? inter-hunk-context= \
     pickaxe-regex pickaxe-all submodule? no-index shortstat cc combined-all-paths walk-reflogs committer= min-parents= \
     max-parents= encoding= expand-tabs? end-of-options null count objects";
@@ -82,7 +82,7 @@ const LOOKS: &[Look] = &[
     Look {
         names: "ls-files",
         flags: "cdmostuvzk",
-        valued: "xX",
+        valued: "x",
         long: "cached deleted modified others stage unmerged killed directory no-empty-directory exclude-standard exclude= error-unmatch full-name abbrev? debug eol deduplicate recurse-submodules",
         operands: true,
         needs: &[],
@@ -106,7 +106,7 @@ const LOOKS: &[Look] = &[
     Look {
         names: "blame annotate",
         flags: "lstwepfncbMC",
-        valued: "LS",
+        valued: "L",
         long: "line-porcelain porcelain show-name show-number show-email root date= reverse color-lines color-by-age score-debug abbrev= ignore-rev= minimal",
         operands: true,
         needs: &[],
@@ -114,7 +114,7 @@ const LOOKS: &[Look] = &[
     Look {
         names: "grep",
         flags: "aiIwvhHEGPFnlLocqzpW#",
-        valued: "ABCemf",
+        valued: "ABCem",
         long: "cached untracked no-index ignore-case word-regexp invert-match full-name extended-regexp basic-regexp perl-regexp fixed-strings line-number column files-with-matches name-only files-without-match only-matching count color? no-color break heading show-function context= after-context= before-context= function-context and or not all-match quiet max-depth= recursive no-recursive text null threads=",
         operands: true,
         needs: &[],
@@ -228,6 +228,12 @@ const SECOND: [(&str, &str); 6] = [
     ("notes", "list"),
 ];
 
+/// Tells whether this is one of the commands of git that look, whatever its options.
+pub(crate) fn looks(words: &[Word]) -> bool {
+    let name = words.get(1).and_then(Word::as_text).unwrap_or_default();
+    LOOKS.iter().any(|look| look.names.split(' ').any(|known| known == name))
+}
+
 /// Judges a call of `git`.
 pub(crate) fn judge(words: &[Word], folders: &Folders<'_>) -> Result<Known, String> {
     const GLOBAL: [&str; 5] =
@@ -283,6 +289,9 @@ pub(crate) fn judge(words: &[Word], folders: &Folders<'_>) -> Result<Known, Stri
 
 /// What it reads: only what could lead out of the folder is looked at, since most operands are revisions.
 fn known(sorted: &Sorted<'_>) -> Result<Known, String> {
+    if sorted.values.iter().any(|value| value.contains("%G") || value.contains("%(signature")) {
+        return Err("a signature is checked by a program of the user's choice".to_owned());
+    }
     let leads_out = |word: &&&Word| match &word.means {
         Meaning::Text(text) => text.starts_with('/') || text.split('/').any(|part| part == ".."),
         Meaning::Home(_) => true,

@@ -495,6 +495,10 @@ impl<'a> Reader<'a> {
         if computes && !operands.iter().all(is_number) {
             self.unclear("a test computes with more than numbers");
         }
+        let is_one = |word: &Word| word.as_text().is_some() || word.is_quoted();
+        if !raw.starts_with("[[") && !operands.iter().all(is_one) {
+            self.unclear("what a variable holds may become a part of the test");
+        }
         let words = vec![Word { raw: raw.to_owned(), means: word::Meaning::Text("[".to_owned()) }];
         self.items.push(Item::Simple(Simple { words, fed_by: None }));
     }

@@ -126,34 +126,3 @@ fn fixed_folder(names: &str) -> Option<PathBuf> {
         .map_or(".", |(folder, _)| if folder.is_empty() { "/" } else { folder });
     Some(PathBuf::from(folder))
 }
-
-/// Follows the links of the longest part of a path that exists; `None` where a link leads nowhere that can be checked.
-///
-/// Unlike that of `scope`, it takes `..` as the kernel does, behind the link before it: a shell does not clean its paths.
-#[must_use]
-pub fn real(path: &Path) -> Option<PathBuf> {
-    let mut missing: Vec<std::ffi::OsString> = Vec::new();
-    let mut existing = path.to_owned();
-    loop {
-        match existing.canonicalize() {
-            Ok(mut real) => {
-                for name in missing.iter().rev() {
-                    match name.to_str() {
-                        Some("..") => _ = real.pop(),
-                        _ => real.push(name),
-                    }
-                }
-                return Some(real);
-            }
-            // A link that points nowhere exists as a link: writing through it would create its target.
-            Err(_) if existing.symlink_metadata().is_ok() => return None,
-            Err(_) => {
-                let last = existing.components().next_back()?.as_os_str().to_owned();
-                missing.push(last);
-                if !existing.pop() {
-                    return None;
-                }
-            }
-        }
-    }
-}

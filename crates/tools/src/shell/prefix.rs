@@ -2,8 +2,8 @@
 
 use engine::permission::pattern::literal;
 
-use super::normal;
 use super::word::{Meaning, Word};
+use super::{git, normal};
 
 /// Programs whose first argument says what they do.
 const TWO: &str = "git cargo npm pnpm yarn bun deno go pip pip3 uv poetry bundle gem composer dotnet mvn gradle make just task \
@@ -15,10 +15,10 @@ const THREE: &str = "npm/run npm/exec pnpm/run pnpm/exec yarn/run bun/run bun/x 
     just/run npm/install npm/i pip/install pip3/install pnpm/add yarn/add cargo/install cargo/add mix/run mise/run \
     conda/run hatch/run pdm/run rye/run";
 /// Programs that do one thing, whatever follows.
-const ONE: &str = "ls cat head tail wc grep rg fd find tree stat du df file diff sort uniq cut jq pytest tox nox ruff black isort \
+const ONE: &str = "pytest tox nox ruff black isort \
     mypy pyright flake8 pylint tsc eslint prettier biome vitest jest mocha ava karma cypress phpunit phpstan rspec rubocop \
     gofmt golint golangci-lint staticcheck rustfmt clippy-driver clang-format clang-tidy shellcheck shfmt hadolint \
-    yamllint markdownlint stylelint mkdir touch echo printf pwd cmake ctest javac scalac kotlinc protoc buf oxlint";
+    yamllint markdownlint stylelint mkdir touch cmake ctest javac scalac kotlinc protoc buf oxlint";
 
 /// Returns the pattern for an answer for good; `None` where it cannot be said what would be kept.
 pub(crate) fn always(words: &[Word]) -> Option<String> {
@@ -28,6 +28,10 @@ pub(crate) fn always(words: &[Word]) -> Option<String> {
         .take_while(|text| !text.starts_with('-'))
         .take(3)
         .collect();
+    // What only looks runs without an answer; if it was asked about, it was one odd option, and all others stay odd.
+    if words.len() > 1 && words[0].as_text() == Some("git") && git::looks(words) {
+        return exact(words);
+    }
     let is_in = |list: &str, name: &str| list.split_whitespace().any(|known| known == name);
     let count = match texts.as_slice() {
         [first, second, ..] if is_in(THREE, &format!("{first}/{second}")) => 3,
@@ -55,7 +59,10 @@ mod tests {
     #[test]
     fn an_answer_for_good_says_what_it_is_for() {
         let table = [
-            ("git status -s", Some("git status *")),
+            ("git status -s", Some("git status -s")),
+            ("git log --output=x", Some("git log --output=x")),
+            ("git add -A", Some("git add *")),
+            ("find . -delete", Some("find . -delete")),
             ("cargo test --workspace", Some("cargo test *")),
             ("npm run build", Some("npm run build *")),
             ("npm run", Some("npm run")),

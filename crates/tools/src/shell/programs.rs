@@ -68,7 +68,9 @@ const ROWS: &[Row] = &[
         "",
         Text,
     ),
-    any("which type ps pgrep pidof exit break continue wait", "", Text),
+    any("which type ps pgrep pidof exit break continue", "", Text),
+    // Its options take names of variables, and those may hold commands.
+    only("wait", "", "", "", Text),
     any("tr numfmt", "", Text),
     any("cat tac rev wc realpath readlink cksum sum comm expand unexpand", "", Paths),
     any("ls", "IwT", Paths),
@@ -201,7 +203,7 @@ pub(crate) fn judge(simple: &Simple, folders: &mut Folders<'_>) -> Result<Known,
         return Ok(Known::default());
     }
     match name {
-        "[" => Ok(Known::default()),
+        "[" if words.is_empty() => Ok(Known::default()),
         "test" => test(words),
         "cd" => match words {
             [folder] => folders.enter(folder).map(|()| Known::default()),
@@ -209,7 +211,7 @@ pub(crate) fn judge(simple: &Simple, folders: &mut Folders<'_>) -> Result<Known,
         },
         "set" => set(words),
         "printf" => match words.first().and_then(Word::as_text) {
-            Some(format) if !format.starts_with('-') => Ok(Known::default()),
+            Some(format) if !format.starts_with('-') && !counts(format) => Ok(Known::default()),
             _ => Err("it may set a variable".to_owned()),
         },
         "git" => git::judge(words, folders),
@@ -237,7 +239,10 @@ impl Row {
         let files: &[&Word] = match self.operands {
             Text => &[],
             Paths => operands,
-            OnePath if operands.len() <= 1 => operands,
+            // What stands for names may become two.
+            OnePath if operands.len() <= 1 && !operands.iter().any(|word| is_names(word)) => {
+                operands
+            }
             Operands::None if operands.is_empty() => operands,
             OnePath | Operands::None => {
                 return Err("it would write to its second argument".to_owned());
@@ -265,6 +270,10 @@ impl Row {
     }
 }
 
+fn is_names(word: &Word) -> bool {
+    matches!(word.means, Meaning::Names(_))
+}
+
 /// Values of options that would be paths out of the folder if they are paths at all.
 fn values_that_lead_out(sorted: &Sorted<'_>) -> Vec<Word> {
     let leads_out = |value: &&String| {
@@ -276,6 +285,15 @@ fn values_that_lead_out(sorted: &Sorted<'_>) -> Vec<Word> {
         None => Word::text(value),
     };
     sorted.values.iter().filter(leads_out).map(word).collect()
+}
+
+/// Tells whether a format has a `%n`, which sets a variable.
+fn counts(format: &str) -> bool {
+    format.replace("%%", "").split('%').skip(1).any(|piece| {
+        let name =
+            piece.trim_start_matches(|c: char| !c.is_ascii_alphabetic() || "hlLjzt".contains(c));
+        name.starts_with('n')
+    })
 }
 
 /// `set -e` and the like; `set -x` would expand what a variable says.
@@ -305,6 +323,11 @@ fn test(words: &[Word]) -> Result<Known, String> {
     };
     if words.iter().any(computes) && !words.iter().all(is_plain) {
         return Err("a test computes with more than numbers".to_owned());
+    }
+    let is_one = |word: &Word| word.as_text().is_some() || word.is_quoted();
+    let are_unknown = |pair: &[Word]| pair.iter().all(|word| word.as_text().is_none());
+    if !words.iter().all(is_one) || words.windows(2).any(are_unknown) {
+        return Err("what a variable holds may become a part of the test".to_owned());
     }
     Ok(Known::default())
 }

@@ -36,6 +36,13 @@ impl Word {
         }
     }
 
+    /// Tells whether it stays one word whatever it stands for: all of it is between two double quotes.
+    pub(crate) fn is_quoted(&self) -> bool {
+        let inside = self.raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"'));
+        // `"$@"` becomes many words all the same.
+        inside.is_some_and(|inside| !inside.contains(['"', '@']))
+    }
+
     /// Returns the word in its normal form: one spelling for one meaning.
     pub(crate) fn normal(&self) -> String {
         match &self.means {

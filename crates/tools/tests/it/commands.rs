@@ -55,7 +55,7 @@ fn unescape(text: &str) -> String {
     out
 }
 
-fn corpus() -> Vec<(Decision, &'static str, String)> {
+pub(crate) fn corpus() -> Vec<(Decision, &'static str, String)> {
     let lines = include_str!("data/commands.tsv").lines().filter(|line| !line.starts_with('#'));
     lines
         .map(|line| {

@@ -71,8 +71,11 @@ impl Desk {
         let top = std::env::temp_dir().canonicalize().unwrap().join(name);
         std::fs::create_dir_all(top.join("w")).unwrap();
         // A folder of the program itself, in the worst place.
-        let files =
-            Arc::new(Files::new(Scope::new(vec![top.join("w")]).without(&[top.join("w/own")])));
+        let files = Arc::new(Files::new(
+            Scope::new(vec![top.join("w")])
+                .without(&[top.join("w/own")])
+                .with_outputs(Some(top.join("outputs/s"))),
+        ));
         let tools = tools::all(&files);
         Desk { top, client, tools, calls: AtomicUsize::new(0), goes_out: false }
     }

@@ -10,6 +10,8 @@ mod client;
 mod commands;
 mod desk;
 mod faults;
+mod harmless;
+mod leave;
 mod parser;
 mod paths;
 mod race;

@@ -193,6 +193,10 @@ fn check(desk: &Desk, spelling: &str, verdict: Verdict, tool: &str, outcome: &Ou
             let subject = Path::new(&first.subject);
             assert!(!subject.starts_with(desk.at("")), "{}", tell());
         }
+        // What git runs is asked about by itself.
+        (In, Outcome::Asked(asked)) if spelling.contains(".git") => {
+            assert_eq!(asked[0].key, "git", "{}", tell());
+        }
         // An edit of a file that was never read, or a listing of one, is refused before anything is asked.
         (Out, Outcome::Failed(_)) if tool != "read" => {}
         _ => panic!("{}", tell()),

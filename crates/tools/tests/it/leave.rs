@@ -1,0 +1,127 @@
+//! What a call asks leave for, and what an answer for good would be kept as.
+
+use std::path::{Path, PathBuf};
+
+use engine::permission::pattern::fits;
+use engine::permission::{Access, Decision};
+use serde_json::json;
+use tools::shell::{Place, access, real};
+
+use crate::desk::{Desk, Outcome};
+
+fn asked(outcome: Outcome) -> Vec<(String, Option<String>)> {
+    match outcome {
+        Outcome::Asked(asked) => asked.into_iter().map(|one| (one.key, one.always)).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Whoever allows edits has not allowed what git runs by itself.
+// R: T2
+#[tokio::test]
+async fn edits_of_what_git_runs_are_asked_for_by_themselves() {
+    let desk = Desk::new();
+    desk.put("sub/.git/config", "[core]\n");
+    let patch = "*** Begin Patch\n*** Add File: .git/hooks/pre-commit\n+id\n*** End Patch";
+    for (tool, input, place) in [
+        (
+            "write",
+            json!({ "filePath": ".git/hooks/pre-commit", "content": "id" }),
+            ".git/hooks/pre-commit",
+        ),
+        ("write", json!({ "filePath": "new/.git", "content": "gitdir: /evil" }), "new/.git"),
+        ("apply_patch", json!({ "patchText": patch }), ".git/hooks/pre-commit"),
+    ] {
+        let asked = asked(desk.call(tool, input).await);
+        assert_eq!(asked, [("git".to_owned(), Some(place.to_owned()))], "{tool}");
+    }
+    desk.call("read", json!({ "filePath": "sub/.git/config" })).await.done();
+    let edit =
+        json!({ "filePath": "sub/.git/config", "oldString": "[core]", "newString": "[alias]" });
+    assert_eq!(asked(desk.call("edit", edit).await)[0].0, "git");
+    assert_eq!(desk.bytes("sub/.git/config"), b"[core]\n");
+}
+
+// R: T2
+#[tokio::test]
+async fn an_answer_for_good_outside_holds_for_that_folder_and_no_more() {
+    let desk = Desk::new();
+    std::fs::create_dir_all(desk.top.join("other")).unwrap();
+    std::fs::write(desk.top.join("other/x"), "x").unwrap();
+    let folder = desk.top.join("other").display().to_string();
+    let rule = Some(format!("{folder}/*"));
+    for (tool, input) in [
+        ("read", json!({ "filePath": format!("{folder}/x") })),
+        ("list", json!({ "path": folder })),
+        ("grep", json!({ "path": folder, "pattern": "x" })),
+    ] {
+        let asked = asked(desk.call(tool, input).await);
+        assert_eq!(asked[0], ("external_directory".to_owned(), rule.clone()), "{tool}");
+    }
+    assert_eq!(asked(desk.call("list", json!({ "path": "/" })).await)[0].1, None);
+}
+
+fn needs(command: &str) -> Vec<Access> {
+    let roots = [PathBuf::from("/no/such/work")];
+    let home = Path::new("/home/user");
+    access(
+        command,
+        &Place { cwd: &roots[0], roots: &roots, home: Some(home), is_sandboxed: true, real: &real },
+    )
+}
+
+// R: T2
+#[test]
+fn an_answer_for_good_to_a_command_never_opens_the_disk() {
+    for command in
+        ["ls /", "ls /etc", "cat /proc/1/environ", "ls ~", "cat ~/x", "find / -name x", "cat /x"]
+    {
+        let rules = needs(command).into_iter().filter(|access| access.default != Decision::Allow);
+        for rule in rules.filter_map(|access| access.always) {
+            for place in ["/home/user/.ssh/id_rsa", "/etc/shadow", "/root/.netrc"] {
+                assert!(!fits(&rule, place), "{command}: {rule} fits {place}");
+            }
+        }
+    }
+    // What looks was asked about for one option, which says nothing of the others.
+    let always =
+        |command: &str| needs(command).into_iter().find(|need| need.key == "bash").unwrap().always;
+    assert_eq!(always("find . -delete").as_deref(), Some("find . -delete"));
+    assert_eq!(always("git diff --output=x").as_deref(), Some("git diff --output=x"));
+    assert_eq!(always("cargo test -q").as_deref(), Some("cargo test *"));
+}
+
+// R: F11
+#[tokio::test]
+async fn attributes_of_a_file_stay_when_it_is_replaced() {
+    use rustix::fs::{XattrFlags, getxattr, setxattr};
+    let desk = Desk::new();
+    desk.put("a.txt", "one\n");
+    setxattr(desk.at("a.txt"), "user.note", b"kept", XattrFlags::empty()).unwrap();
+    desk.call("read", json!({ "filePath": "a.txt" })).await.done();
+    let edit = json!({ "filePath": "a.txt", "oldString": "one", "newString": "two" });
+    desk.call("edit", edit).await.done();
+    let mut value = [0; 16];
+    let length = getxattr(desk.at("a.txt"), "user.note", &mut value).unwrap();
+    assert_eq!((desk.bytes("a.txt").as_slice(), &value[..length]), (&b"two\n"[..], &b"kept"[..]));
+}
+
+#[tokio::test]
+async fn what_a_command_said_at_length_is_read_without_a_question_and_not_changed() {
+    let desk = Desk::new();
+    let outputs = desk.top.join("outputs/s");
+    std::fs::create_dir_all(&outputs).unwrap();
+    std::fs::write(outputs.join("t1.txt"), "line\n").unwrap();
+    std::fs::write(desk.top.join("outputs/other"), "line\n").unwrap();
+    let path = outputs.join("t1.txt");
+    assert!(desk.call("read", json!({ "filePath": path })).await.done().contains("line"));
+    assert!(
+        desk.call("grep", json!({ "path": path, "pattern": "line" })).await.done().contains("line")
+    );
+    let write = desk.call("write", json!({ "filePath": path, "content": "x" })).await.failed();
+    assert!(write.contains("no tool may touch it"), "{write}");
+    assert!(matches!(
+        desk.call("read", json!({ "filePath": desk.top.join("outputs/other") })).await,
+        Outcome::Asked(_)
+    ));
+}
