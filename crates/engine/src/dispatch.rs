@@ -10,17 +10,23 @@ use crate::ports::{AnyTool, EditorError, Intent, Output, Record, ToolCx, ToolErr
 use crate::turn::{TurnCx, TurnError};
 use crate::visible::visible;
 use crate::words::{
-    Block, Message, ToolCall, ToolCallId, ToolContent, ToolKind, ToolRequest, ToolStatus,
-    ToolUpdate,
+    Block, ToolCall, ToolCallId, ToolContent, ToolKind, ToolRequest, ToolStatus, ToolUpdate,
 };
 
+/// What came of a call.
+pub(crate) struct Done {
+    /// Which call.
+    pub(crate) id: ToolCallId,
+    /// What the model is told.
+    pub(crate) text: String,
+    /// Whether it went wrong.
+    pub(crate) failed: bool,
+    /// The pictures that came of it.
+    pub(crate) pictures: Vec<Block>,
+}
+
 /// Runs one tool call to its end. Failures of the tool go back to the model; only cancel and our own faults return.
-///
-/// Returns the pictures that came of it: a result is text, so the model is shown them behind all results.
-pub(crate) async fn call_tool(
-    cx: &mut TurnCx<'_>,
-    request: ToolRequest,
-) -> Result<Vec<Block>, TurnError> {
+pub(crate) async fn call_tool(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Done, TurnError> {
     let tools = cx.tools.now();
     let Some(tool) = tools.iter().find(|tool| tool.spec().name == request.name).cloned() else {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
@@ -77,7 +83,7 @@ async fn announce(
 
 /// Decides whether the call may run: `None` means yes, otherwise what the model is told.
 async fn permit(
-    cx: &mut TurnCx<'_>,
+    cx: &TurnCx<'_>,
     call: &ToolCall,
     access: &[Access],
 ) -> Result<Option<ToolError>, TurnError> {
@@ -89,7 +95,13 @@ async fn permit(
         );
         return Ok(Some(ToolError::Model(why)));
     }
-    let judgement = cx.policy.judge_within(access, mode.narrowing());
+    let mut judgement = cx.policy.judge_within(access, mode.narrowing());
+    let mut _asking = None;
+    if judgement.decision == Decision::Ask {
+        _asking = Some(cx.or_cancelled(cx.asking.lock()).await?);
+        // The answer to another question may have decided this one, too.
+        judgement = cx.policy.judge_within(access, mode.narrowing());
+    }
     let asked = match judgement.decision {
         Decision::Allow => return Ok(None),
         Decision::Reject => return Ok(Some(refusal(judgement))),
@@ -179,10 +191,10 @@ async fn with_tool_cx<T>(
 
 /// Tells the user and the model what came of the call.
 async fn finish(
-    cx: &mut TurnCx<'_>,
+    cx: &TurnCx<'_>,
     id: ToolCallId,
     outcome: Result<Output, ToolError>,
-) -> Result<Vec<Block>, TurnError> {
+) -> Result<Done, TurnError> {
     let mut pictures = Vec::new();
     let (status, content, text) = match outcome {
         Ok(output) => {
@@ -199,8 +211,7 @@ async fn finish(
     cx.record(Record::ToolResult { id: &id, text: &text, failed }).await?;
     let update = ToolUpdate { status: Some(status), content, ..ToolUpdate::default() };
     cx.emit(Event::ToolUpdate(id.clone(), Box::new(update))).await?;
-    cx.history.push(Message::ToolResult { id, text, failed });
-    Ok(pictures)
+    Ok(Done { id, text, failed, pictures })
 }
 
 /// How many bytes of pictures one call may show to a model.

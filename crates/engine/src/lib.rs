@@ -3,12 +3,14 @@
 //! Knows no wire format, no files and no network; the outside implements [`ports`]. Start with [`turn`].
 
 pub mod agents;
+mod calls;
 pub mod commands;
 pub mod context;
 mod dispatch;
 pub mod error;
 pub mod event;
 pub mod hub;
+mod meter;
 pub mod modes;
 pub mod nearest;
 pub mod permission;

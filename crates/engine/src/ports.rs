@@ -107,6 +107,11 @@ pub trait AnyTool: Send + Sync {
     /// Returns what kind of work it does.
     fn kind(&self) -> ToolKind;
 
+    /// Tells whether several calls of one answer may run at once: those that only look.
+    fn runs_beside_others(&self) -> bool {
+        matches!(self.kind(), ToolKind::Read | ToolKind::Search | ToolKind::Fetch)
+    }
+
     /// Says what a call would do, before anybody is asked and anything is done.
     fn intent<'a>(
         &'a self,

@@ -144,17 +144,14 @@ fn waiting(cx: &TurnCx<'_>, message: &MessageId, why: String) -> Event {
 }
 
 async fn report_usage(
-    cx: &mut TurnCx<'_>,
+    cx: &TurnCx<'_>,
     choice: &ModelChoice,
     usage: Usage,
 ) -> Result<(), TurnError> {
     if usage == Usage::default() {
         return Ok(());
     }
-    let cost = choice.price.map(|price| {
-        *cx.spent += price.of(&usage);
-        *cx.spent
-    });
+    let cost = choice.price.map(|price| cx.meter.add(price.of(&usage)));
     cx.emit(Event::Usage { used: usage.total(), size: choice.context_size, cost }).await
 }
 
@@ -167,11 +164,12 @@ mod tests {
 
     use futures_util::FutureExt;
     use futures_util::future::{self, BoxFuture};
-    use tokio::sync::{Notify, watch};
+    use tokio::sync::{Mutex, Notify, watch};
     use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::context::History;
+    use crate::meter::Meter;
     use crate::permission::policy::Policy;
     use crate::permission::{self, Question};
     use crate::ports::{
@@ -271,9 +269,10 @@ mod tests {
             cwd: "/w".as_ref(),
             settings: &watch::Sender::new(settings.clone()),
             history: &mut history,
-            policy: &mut Policy::default(),
+            policy: &Policy::default(),
+            asking: &Mutex::default(),
             has_title: &false.into(),
-            spent: &mut 0.0,
+            meter: &Meter::default(),
             tools: &(Arc::new([]) as Arc<[Arc<dyn crate::ports::AnyTool>]>),
             editor: &editor,
             files: &NoFiles,

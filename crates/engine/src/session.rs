@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::commands;
 use crate::context::History;
 use crate::error::Error;
 use crate::event::{Event, Severity};
+use crate::meter::Meter;
 use crate::modes::{MODES, Mode};
 use crate::permission::policy::Policy;
 use crate::ports::{Clock, Editor, Files, Journal, Model, Record, State, Tools};
@@ -246,8 +247,9 @@ pub(crate) struct Session {
     has_title: AtomicBool,
     /// Given back to the journal after a time without use, with nothing of it in memory.
     is_paused: bool,
-    /// What the session has cost, in US dollars.
-    spent: f64,
+    meter: Meter,
+    /// Held while the user is asked: one question at a time.
+    asking: Mutex<()>,
     mailbox: mpsc::Receiver<Command>,
 }
 
@@ -256,8 +258,9 @@ impl Session {
         let history = std::mem::take(&mut parts.history);
         let policy = std::mem::take(&mut parts.policy);
         let settings = watch::Sender::new(parts.settings.clone());
-        let (has_title, spent) = (AtomicBool::new(parts.has_title), parts.spent);
-        Session { parts, settings, history, policy, has_title, spent, is_paused: false, mailbox }
+        let (has_title, meter) = (AtomicBool::new(parts.has_title), Meter::new(parts.spent));
+        let (asking, is_paused) = (Mutex::default(), false);
+        Session { parts, settings, history, policy, has_title, meter, asking, is_paused, mailbox }
     }
 
     /// Serves the session until it is closed or nobody holds its handle any more.
@@ -360,9 +363,10 @@ impl Session {
                 cwd: &self.parts.cwd,
                 settings: &self.settings,
                 history: &mut self.history,
-                policy: &mut self.policy,
+                policy: &self.policy,
+                asking: &self.asking,
                 has_title: &self.has_title,
-                spent: &mut self.spent,
+                meter: &self.meter,
                 tools: &*self.parts.tools,
                 editor: &*self.parts.editor,
                 files: &*self.parts.files,

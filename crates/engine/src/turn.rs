@@ -4,18 +4,19 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::{self, Asked};
 use crate::context::History;
 use crate::error::Error;
 use crate::event::Event;
+use crate::meter::Meter;
 use crate::permission::policy::Policy;
 use crate::ports::{Clock, Editor, Expanded, Files, Journal, PromptKind, Record, Tools};
 use crate::session::Settings;
-use crate::words::{Block, Message, MessageId, Prompt, SessionId, StopReason};
-use crate::{dispatch, sampling, stamp, undo};
+use crate::words::{Message, MessageId, Prompt, SessionId, StopReason};
+use crate::{calls, sampling, stamp, undo};
 
 /// What bounds a turn.
 #[derive(Debug, Clone, Copy)]
@@ -32,9 +33,11 @@ pub(crate) struct TurnCx<'a> {
     pub(crate) cwd: &'a Path,
     pub(crate) settings: &'a watch::Sender<Settings>,
     pub(crate) history: &'a mut History,
-    pub(crate) policy: &'a mut Policy,
+    pub(crate) policy: &'a Policy,
+    /// Held while the user is asked: one question at a time.
+    pub(crate) asking: &'a Mutex<()>,
     pub(crate) has_title: &'a AtomicBool,
-    pub(crate) spent: &'a mut f64,
+    pub(crate) meter: &'a Meter,
     pub(crate) tools: &'a dyn Tools,
     pub(crate) editor: &'a dyn Editor,
     pub(crate) files: &'a dyn Files,
@@ -101,14 +104,7 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
         if answer.calls.is_empty() {
             return Ok(answer.stop);
         }
-        let mut pictures = Vec::new();
-        for call in answer.calls {
-            pictures.extend(dispatch::call_tool(cx, call).await?);
-        }
-        if !pictures.is_empty() {
-            pictures.insert(0, Block::Text("The pictures that the tools returned:".to_owned()));
-            cx.history.push(Message::User(Prompt::from(pictures)));
-        }
+        calls::run_all(cx, answer.calls).await?;
     }
     Ok(StopReason::MaxTurnRequests)
 }

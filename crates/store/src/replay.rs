@@ -185,8 +185,7 @@ impl Replay {
             Record::BroughtBack { last } => self.turns.bring_back(&last, &mut self.history),
             Record::ToolResult { id, text, failed } => {
                 self.call(&id).result = Some(text.clone());
-                let id = ToolCallId::new(id.0);
-                self.remember(Message::ToolResult { id, text, failed });
+                self.remember_result(ToolCallId::new(id.0), text, failed);
             }
             Record::TurnEnd { .. } => self.end_turn("cancelled before it ended"),
             Record::Interrupted {} => self.end_turn(NOT_RUN_TO_MODEL),
@@ -235,6 +234,25 @@ impl Replay {
     fn remember_answer(&mut self, calls: Vec<ToolRequest>) {
         let (thoughts, text) = (std::mem::take(&mut self.thoughts), std::mem::take(&mut self.said));
         self.remember(Message::Agent { thoughts, text, calls });
+    }
+
+    /// Calls that ran at once ended in any order; the model is told of them in the order that it asked.
+    fn remember_result(&mut self, id: ToolCallId, text: String, failed: bool) {
+        let messages = self.history.messages();
+        let calls = messages.iter().rev().find_map(|message| match &**message {
+            Message::Agent { calls, .. } => Some(calls),
+            Message::User(_) | Message::ToolResult { .. } => None,
+        });
+        let place = |id: &ToolCallId| calls?.iter().position(|call| call.id == *id);
+        let own = place(&id);
+        let is_behind = |message: &Message| match message {
+            Message::ToolResult { id, .. } => own.is_some() && place(id) > own,
+            Message::User(_) | Message::Agent { .. } => false,
+        };
+        let behind = messages.iter().rev().take_while(|message| is_behind(message)).count();
+        let behind = self.history.split_off(self.history.len() - behind);
+        self.remember(Message::ToolResult { id, text, failed });
+        self.history.extend(behind);
     }
 
     fn remember(&mut self, message: Message) {

@@ -68,8 +68,14 @@ struct Shaped<T: Tool> {
 /// A call that was announced: what it will do, or why it cannot.
 type Planned<P> = (ToolCallId, Result<P, ToolError>);
 
-/// How many announced calls are remembered.
-const MAX_PLANNED: usize = 8;
+/// How many announced calls are remembered: more than can be under way at once. Changes are made one by one, so there are
+/// fewer of them, and they hold whole files.
+const fn max_planned(kind: ToolKind) -> usize {
+    match kind {
+        ToolKind::Read | ToolKind::Search | ToolKind::Fetch => 128,
+        _ => 16,
+    }
+}
 
 impl<T: Tool> AnyTool for Shaped<T> {
     fn spec(&self) -> Arc<ToolSpec> {
@@ -94,7 +100,7 @@ impl<T: Tool> AnyTool for Shaped<T> {
             // A title is one line: a name with a line end in it could pass for two.
             intent.title = visible(&intent.title).replace('\n', "\\n").replace('\t', "\\t");
             let mut planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
-            if planned.len() >= MAX_PLANNED {
+            if planned.len() >= max_planned(T::KIND) {
                 drop(planned.remove(0));
             }
             planned.push((cx.id.clone(), plan));

@@ -1,7 +1,7 @@
 //! The policy of a session: its rules, what was answered, and what that means for a call.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::rules::{self, Rule, Source, Verdict};
 use super::{Access, Answer, Decision};
@@ -13,8 +13,8 @@ pub struct Policy {
     rules: Vec<Rule>,
     roots: Vec<PathBuf>,
     kept: Option<Arc<dyn Kept>>,
-    /// What was answered for the session alone.
-    answered: Vec<Rule>,
+    /// What was answered for the session alone. Calls that run at once share it; never held across an await.
+    answered: Mutex<Vec<Rule>>,
 }
 
 /// Keeps answers beyond a session. Implemented outside, since the engine has no files.
@@ -44,7 +44,7 @@ impl Policy {
     /// Makes the policy of a session in these folders. Without `kept`, answers for good hold for the session alone.
     #[must_use]
     pub fn new(rules: Vec<Rule>, roots: Vec<PathBuf>, kept: Option<Arc<dyn Kept>>) -> Policy {
-        Policy { rules, roots, kept, answered: Vec::new() }
+        Policy { rules, roots, kept, answered: Mutex::default() }
     }
 
     /// Decides about all that a call needs leave for, with what the agent that works leaves: the strictest counts.
@@ -97,7 +97,12 @@ impl Policy {
     }
 
     fn decide(&self, kept: &[Rule], access: &Access) -> Verdict {
-        rules::decide(self.rules.iter().chain(kept).chain(&self.answered), &self.roots, access)
+        let answered = self.answered();
+        rules::decide(self.rules.iter().chain(kept).chain(&*answered), &self.roots, access)
+    }
+
+    fn answered(&self) -> MutexGuard<'_, Vec<Rule>> {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says how long an answer for good holds.
@@ -107,7 +112,7 @@ impl Policy {
     }
 
     /// Keeps an answer as it was meant. Returns what it means for the call in hand, and what went wrong with keeping it.
-    pub fn keep(&mut self, asked: &[Access], answer: Answer) -> (Decision, Option<String>) {
+    pub fn keep(&self, asked: &[Access], answer: Answer) -> (Decision, Option<String>) {
         let decision = match answer {
             Answer::AllowOnce | Answer::AllowAlways => Decision::Allow,
             Answer::RejectOnce | Answer::RejectAlways | Answer::Cancelled => Decision::Reject,
@@ -122,9 +127,9 @@ impl Policy {
                     Some(Ok(())) => {}
                     Some(Err(err)) => {
                         problem = Some(err);
-                        self.answered.push(Rule { source: Source::Session, ..rule });
+                        self.answered().push(Rule { source: Source::Session, ..rule });
                     }
-                    None => self.answered.push(Rule { source: Source::Session, ..rule }),
+                    None => self.answered().push(Rule { source: Source::Session, ..rule }),
                 }
             }
         }
@@ -134,8 +139,6 @@ impl Policy {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
 
     fn decide(policy: &Policy, access: &[Access]) -> Decision {
@@ -145,7 +148,7 @@ mod tests {
     // R: T2
     #[test]
     fn answers_are_kept_as_they_were_meant() {
-        let mut policy = Policy::default();
+        let policy = Policy::default();
         let read = [Access::allow("read", "a.rs")];
         let edit = [Access::ask("edit", "a.rs")];
         assert_eq!(decide(&policy, &read), Decision::Allow);
@@ -162,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_strictest_access_decides() {
-        let mut policy = Policy::default();
+        let policy = Policy::default();
         let make = Access::ask("bash", "make");
         policy.keep(std::slice::from_ref(&make), Answer::AllowAlways);
         assert_eq!(decide(&policy, std::slice::from_ref(&make)), Decision::Allow);
@@ -175,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_subject_with_a_star_in_it_is_kept_as_itself() {
-        let mut policy = Policy::default();
+        let policy = Policy::default();
         policy.keep(&[Access::ask("bash", "rm *.o")], Answer::AllowAlways);
         assert_eq!(decide(&policy, &[Access::ask("bash", "rm *.o")]), Decision::Allow);
         assert_eq!(decide(&policy, &[Access::ask("bash", "rm -rf / x.o")]), Decision::Ask);
@@ -202,7 +205,7 @@ mod tests {
     #[test]
     fn what_cannot_be_kept_holds_for_the_session_and_is_told() {
         let kept: Arc<dyn Kept> = Arc::new(Full::default());
-        let mut policy = Policy { kept: Some(Arc::clone(&kept)), ..Policy::default() };
+        let policy = Policy { kept: Some(Arc::clone(&kept)), ..Policy::default() };
         let (make, test) = ([Access::ask("bash", "make")], [Access::ask("bash", "test")]);
         assert_eq!(policy.keep(&make, Answer::AllowAlways), (Decision::Allow, None));
         let problem = Some("the disk is full".to_owned());

@@ -239,6 +239,8 @@ transcripts! {
     session_set_mode = "session/set_mode";
     session_set_model = "session/set_model";
     tools_always = "tools/always";
+    tools_at_once = "tools/at_once";
+    tools_at_once_cancel = "tools/at_once_cancel";
     tools_cancel_in_terminal = "tools/cancel_in_terminal";
     tools_cancel_while_asking = "tools/cancel_while_asking";
     tools_careful = "tools/careful";

@@ -328,6 +328,30 @@ async fn an_interrupted_tool_is_told_as_such_and_only_once() {
     }
 }
 
+/// Calls that ran at once end in any order.
+#[tokio::test]
+async fn results_come_back_in_the_order_of_their_calls() {
+    let folder = Folder::new();
+    let session = id("s");
+    let store = Store::new(options(folder.path()));
+    store.create(&session, Path::new("/w")).await.unwrap();
+    prompt(&store, &session, "Read all").await.unwrap();
+    let calls = [request("t1"), request("t2"), request("t3")];
+    store.append(&session, Record::Answer(&calls)).await.unwrap();
+    for name in ["t3", "t1", "t2"] {
+        let id = ToolCallId::new(name);
+        let result = Record::ToolResult { id: &id, text: name, failed: false };
+        store.append(&session, result).await.unwrap();
+    }
+    end(&store, &session).await.unwrap();
+    let (remembered, _) = load(&store, &session).await;
+    let results = messages(&remembered).into_iter().filter_map(|message| match message {
+        Message::ToolResult { text, .. } => Some(text),
+        Message::User(_) | Message::Agent { .. } => None,
+    });
+    assert_eq!(results.collect::<Vec<_>>(), ["t1", "t2", "t3"]);
+}
+
 /// The thread of a store that is dropped ends a little later, and its lock goes then.
 pub(crate) async fn wait_for_end_of(folder: &Folder) {
     for _ in 0..500 {
