@@ -48,7 +48,7 @@ fn says(command: &str) -> String {
 }
 
 /// Tells whether a process with this word among its arguments runs anywhere.
-fn runs(word: &str) -> bool {
+pub(crate) fn runs(word: &str) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes
         .map(|entry| std::fs::read(entry.path().join("cmdline")).unwrap_or_default())

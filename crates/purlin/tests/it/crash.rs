@@ -1,7 +1,7 @@
 //! Kills: the program is killed at random moments while it streams and works, started again, and asked what it knows.
 //!
-//! Whatever the client had read must be there: nothing lost, nothing twice, nothing in another order, and the session
-//! free at once. `cargo xtask crash --runs N` asks for more kills than the test run makes.
+//! Whatever the client had read must be there: nothing lost, nothing twice, nothing in another order; the file that a tool
+//! writes is old or new; no command is left running; and the session is free at once. `cargo xtask crash --runs N` asks for more kills than the test run makes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
+
+use crate::commands;
 
 /// How many kills a test run makes.
 const RUNS: usize = 200;
@@ -61,8 +63,10 @@ fn kill_again_and_again(runs: usize, journal: Journal) -> Tally {
         Journal::First => "first",
         Journal::Late => "late",
     });
-    std::fs::write(folder.0.join("script.acp"), script()).unwrap();
-    let config = json!({ "limits": { "updates_per_minute": 0 } });
+    let mark = format!("300.{}", std::process::id());
+    std::fs::write(folder.0.join("script.acp"), script(&mark)).unwrap();
+    let allowed = json!({ "bash": "allow", "edit": "allow" });
+    let config = json!({ "limits": { "updates_per_minute": 0 }, "permission": allowed });
     std::fs::write(folder.0.join("purlin.json"), config.to_string()).unwrap();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut tally = Tally::default();
@@ -88,31 +92,62 @@ fn kill_again_and_again(runs: usize, journal: Journal) -> Tally {
         let session = reply["result"]["sessionId"].as_str().unwrap().to_owned();
         let prompt = [json!({ "type": "text", "text": "go" })];
         agent.send("session/prompt", &json!({ "sessionId": session, "prompt": prompt }));
-        let (shown, has_ended) = agent.kill_after(random.below(40), random.below(20_000));
+        let (shown, has_ended) = agent.kill_after(random.below(90), random.below(20_000));
         tally.kills += 1;
+        let written = std::fs::read_to_string(folder.0.join("a.txt")).unwrap_or_default();
+        if !["", OLD, NEW].contains(&written.as_str()) {
+            tally.problems.push(format!("run {run}: the file is torn: {written:?}"));
+        }
+        if outlives(&mark) {
+            tally.problems.push(format!("run {run}: what a command left still runs"));
+        }
         tally.cut_short += usize::from(!has_ended);
         last = Some((session, shown));
     }
     tally
 }
 
-/// Numbered words, so that each can be missed, with tools between them.
-fn script() -> String {
+/// What the file holds that the turn writes twice.
+const OLD: &str = "old\n";
+const NEW: &str = "new\n";
+
+/// Numbered words, so that each can be missed, with tools between them. `mark` is how long a process sleeps that a command
+/// leaves behind.
+fn script(mark: &str) -> String {
+    let leave = format!("sleep {mark} >/dev/null 2>&1 & echo left; sleep 0.05; echo done");
+    let tools = [
+        json!({ "entries": ["Look", "Leap"] }),
+        json!({ "path": "a.txt", "content": OLD }),
+        json!({ "command": leave }),
+        json!({ "path": "a.txt", "content": NEW }),
+    ];
     let mut lines = String::new();
-    for answer in 0..4 {
-        for word in 0..250 {
-            lines.push_str(&format!("model text \"{} \"\n", answer * 250 + word));
-            if word % 50 == 49 {
+    for answer in 0..5 {
+        for word in 0..40 {
+            lines.push_str(&format!("model text \"{} \"\n", answer * 40 + word));
+            if word % 10 == 9 {
                 lines.push_str("model wait 1\n");
             }
         }
-        if answer < 3 {
-            lines.push_str("model tool plan {\"entries\":[\"Look\",\"Leap\"]}\n");
+        if let Some(input) = tools.get(answer) {
+            let tool = ["plan", "write", "bash", "write"][answer];
+            lines.push_str(&format!("model tool {tool} {input}\n"));
         }
     }
     // Every session of a process begins at the start of the script.
     lines.push_str("model loop\n");
     lines
+}
+
+/// Tells whether a process with this word among its arguments is still there when every kill ladder has ended.
+fn outlives(word: &str) -> bool {
+    (0..600).all(|_| {
+        let still_runs = commands::runs(word);
+        if still_runs {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        still_runs
+    })
 }
 
 /// Looks for everything that was shown in what is replayed, in order. What was kept and not yet shown may follow.
