@@ -62,9 +62,9 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = CancellationToken::new();
-        let mut signals = tokio::task::JoinSet::new();
-        signals.spawn(stop_on_signals(stop.clone()));
-        let pipes = stdio::pipes()?;
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(stop_on_signals(stop.clone()));
+        let pipes = stdio::pipes(&mut tasks)?;
         let dialect = options.dialect.or(config.dialect);
         // Started in a folder that is gone by now, `.` stays as it is, and is refused when a client says it.
         let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));

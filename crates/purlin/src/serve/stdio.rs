@@ -1,10 +1,17 @@
-//! Stdin and stdout as channels, with a plain thread for each: the way that works on every platform.
+//! Stdin and stdout as channels.
+//!
+//! A plain thread for each is the way that works everywhere. Where both are pipes, as most editors have it, two tasks do
+//! without the threads and without a switch between them for every message.
+
+#[cfg(target_os = "linux")]
+mod pipe;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::Pipes;
 
@@ -17,11 +24,15 @@ const WRITE: usize = 16 * 1024;
 /// A batch buffer that one large message blew up is given back above this size.
 const KEEP_CAPACITY: usize = 256 * 1024;
 
-/// Starts the reader and the writer of this process.
+/// Starts the reader and the writer of this process, as tasks where they can be.
 ///
 /// # Errors
 /// Fails if a thread cannot be started.
-pub fn pipes() -> std::io::Result<Pipes> {
+pub fn pipes(tasks: &mut JoinSet<()>) -> std::io::Result<Pipes> {
+    #[cfg(target_os = "linux")]
+    if let Some(ends) = pipe::Ends::open() {
+        return Ok(ends.connect(tasks));
+    }
     connect(std::io::stdin(), std::io::stdout())
 }
 
@@ -74,21 +85,24 @@ fn write(
     to_ack: &mpsc::Sender<std::io::Result<Vec<u8>>>,
     progress: &AtomicU64,
 ) {
-    while let Some(mut batch) = batches.blocking_recv() {
+    while let Some(batch) = batches.blocking_recv() {
         let mut pieces = batch.chunks(WRITE);
         let written = pieces.try_for_each(|piece| {
             output.write_all(piece).and_then(|()| output.flush())?;
             progress.fetch_add(1, Ordering::Relaxed);
             Ok(())
         });
-        let written = written.map(|()| {
-            batch.clear();
-            batch.shrink_to(KEEP_CAPACITY);
-            batch
-        });
+        let written = written.map(|()| emptied(batch));
         let has_failed = written.is_err();
         if to_ack.blocking_send(written).is_err() || has_failed {
             return;
         }
     }
+}
+
+/// Makes a written batch ready to be filled again.
+fn emptied(mut batch: Vec<u8>) -> Vec<u8> {
+    batch.clear();
+    batch.shrink_to(KEEP_CAPACITY);
+    batch
 }

@@ -1,0 +1,81 @@
+//! Stdin and stdout where both are pipes: read and written by tasks of the runtime.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe::{OpenOptions, Receiver, Sender};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::{Pipes, READ, READS, WRITE, emptied};
+
+/// Our ends of the two pipes.
+pub(super) struct Ends {
+    input: Receiver,
+    output: Sender,
+}
+
+impl Ends {
+    /// Opens both a second time: whether to wait is a flag of the opening, and whoever shares ours with us must not find
+    /// it changed. `None` where one of them is no pipe.
+    pub(super) fn open() -> Option<Ends> {
+        let input = OpenOptions::new().open_receiver("/proc/self/fd/0").ok()?;
+        let output = OpenOptions::new().open_sender("/proc/self/fd/1").ok()?;
+        Some(Ends { input, output })
+    }
+
+    /// Starts the reader and the writer. They end with their ends, or with the set.
+    pub(super) fn connect(self, tasks: &mut JoinSet<()>) -> Pipes {
+        let (to_dispatcher, from_client) = mpsc::channel(READS);
+        let (to_writer, batches) = mpsc::channel(1);
+        let (to_ack, written) = mpsc::channel(1);
+        let progress = Arc::new(AtomicU64::new(0));
+        tasks.spawn(read(self.input, to_dispatcher));
+        tasks.spawn(write(self.output, batches, to_ack, Arc::clone(&progress)));
+        Pipes { input: from_client, output: to_writer, written, progress }
+    }
+}
+
+async fn read(mut input: Receiver, to_dispatcher: mpsc::Sender<Vec<u8>>) {
+    let mut buffer = Vec::with_capacity(READ);
+    loop {
+        match input.read_buf(&mut buffer).await {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(err) => {
+                tracing::error!("stdin cannot be read: {err}");
+                return;
+            }
+        }
+        let bytes = buffer.as_slice().to_vec();
+        buffer.clear();
+        if to_dispatcher.send(bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn write(
+    mut output: Sender,
+    mut batches: mpsc::Receiver<Vec<u8>>,
+    to_ack: mpsc::Sender<io::Result<Vec<u8>>>,
+    progress: Arc<AtomicU64>,
+) {
+    while let Some(batch) = batches.recv().await {
+        let written = write_out(&mut output, &batch, &progress).await;
+        let has_failed = written.is_err();
+        if to_ack.send(written.map(|()| emptied(batch))).await.is_err() || has_failed {
+            return;
+        }
+    }
+}
+
+async fn write_out(output: &mut Sender, batch: &[u8], progress: &AtomicU64) -> io::Result<()> {
+    for piece in batch.chunks(WRITE) {
+        output.write_all(piece).await?;
+        progress.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
