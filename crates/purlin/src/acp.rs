@@ -1,11 +1,13 @@
 //! `purlin acp`: the agent on stdin and stdout.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
+use observe::Tap;
 use tokio_util::sync::CancellationToken;
 use wire::acp::dialect::Dialect;
 
@@ -25,6 +27,8 @@ pub struct AcpOptions {
     pub config: Option<PathBuf>,
     /// Keep nothing of the sessions.
     pub forget: bool,
+    /// The file that every message is written to.
+    pub trace: Option<PathBuf>,
 }
 
 /// Whatever happens, the process is gone this long after it was told to stop.
@@ -64,8 +68,15 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         let stop = CancellationToken::new();
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(stop_on_signals(stop.clone()));
-        let pipes = stdio::pipes(&mut tasks)?;
         let dialect = options.dialect.or(config.dialect);
+        let trace = options.trace.or_else(env::trace_file).or(config.trace);
+        let tap = trace.map(|file| open_trace(&file, dialect)).transpose()?;
+        let pipes = match &tap {
+            Some(tap) => {
+                stdio::connect(tap.inbound(std::io::stdin()), tap.outbound(std::io::stdout()))?
+            }
+            None => stdio::pipes(&mut tasks)?,
+        };
         // Started in a folder that is gone by now, `.` stays as it is, and is refused when a client says it.
         let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
         let host = servers::host();
@@ -81,10 +92,15 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         };
         serve::serve(pipes, options).await;
         host.end().await;
+        tap.iter().for_each(Tap::end);
         anyhow::Ok(())
     })?;
     // The reader may still sit in a read that never ends.
     std::process::exit(0)
+}
+
+fn open_trace(file: &Path, dialect: Option<Dialect>) -> anyhow::Result<Tap> {
+    Tap::open(file, dialect).with_context(|| format!("{} cannot be written", file.display()))
 }
 
 /// Fires `stop` on the first signal and ends the process on the second; from the first on, or from the end of

@@ -1,9 +1,10 @@
 //! The command line: what can be typed, and where it goes.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use clap_complete::env::{CompleteEnv, Shells};
@@ -61,6 +62,8 @@ enum Command {
     },
     /// Show what a project could run, and trust it or not
     Trust(TrustArgs),
+    /// Show a trace that `purlin acp --trace FILE` wrote: a line a message, or a diagram
+    Trace(TraceArgs),
     /// Ask one thing from the shell
     Run(RunArgs),
     /// Print what teaches a shell to complete our commands, paths and session ids
@@ -90,6 +93,18 @@ struct AcpArgs {
     /// The dialect to speak, instead of the one recognised: v1, message-reference or container
     #[arg(long, value_name = "DIALECT", value_parser = dialect)]
     dialect: Option<Dialect>,
+    /// Write every message to this file, with secrets masked; `purlin trace FILE` shows it
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct TraceArgs {
+    /// The trace
+    file: PathBuf,
+    /// Print a Mermaid sequence diagram
+    #[arg(long)]
+    mermaid: bool,
 }
 
 #[derive(Debug, Args)]
@@ -187,8 +202,8 @@ pub fn main() -> anyhow::Result<ExitCode> {
     log::start(cli.log.or_else(env::log_level).as_deref());
     match cli.command {
         Command::Acp(AcpArgs { login: true, .. }) => auth::run(&AuthCommand::Login(None)),
-        Command::Acp(AcpArgs { model, config, forget, dialect, login: false }) => {
-            acp::run(AcpOptions { model, config, forget, dialect })
+        Command::Acp(AcpArgs { model, config, forget, dialect, trace, login: false }) => {
+            acp::run(AcpOptions { model, config, forget, dialect, trace })
         }
         Command::Auth { command } => auth::run(&match command {
             Auth::Login { provider } => AuthCommand::Login(provider),
@@ -222,6 +237,7 @@ pub fn main() -> anyhow::Result<ExitCode> {
             (false, true) => TrustCommand::Revoke(path),
             (false, false) => TrustCommand::Ask(path),
         }),
+        Command::Trace(TraceArgs { file, mermaid }) => show_trace(&file, mermaid),
         Command::Run(RunArgs { prompt, cwd, model, mode, json, allow, agent }) => {
             let cwd =
                 cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;
@@ -245,6 +261,18 @@ fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     completer.write_registration("COMPLETE", "purlin", "purlin", "purlin", &mut script)?;
     std::io::stdout().write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_trace(file: &Path, as_diagram: bool) -> anyhow::Result<ExitCode> {
+    let bytes = std::fs::read(file).with_context(|| format!("{}", file.display()))?;
+    let (records, bad) = observe::show::read(&String::from_utf8_lossy(&bytes));
+    let text =
+        if as_diagram { observe::show::mermaid(&records) } else { observe::show::list(&records) };
+    std::io::stdout().write_all(text.as_bytes())?;
+    if bad > 0 {
+        eprintln!("{bad} lines are no part of a trace");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

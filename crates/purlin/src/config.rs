@@ -35,6 +35,8 @@ pub struct Config {
     /// The dialect to speak, instead of the one that is recognised; see docs/dialects.md.
     #[serde(skip)]
     pub dialect: Option<Dialect>,
+    /// The file that every message is written to; see docs/trace.md.
+    pub trace: Option<PathBuf>,
 }
 
 impl Config {
@@ -114,6 +116,10 @@ impl Config {
                 "permission" => {
                     config.permission = permission::rules(value, Source::User, &mut problems);
                 }
+                "trace" => match value {
+                    Value::String(file) => config.trace = Some(PathBuf::from(file)),
+                    _ => problems.push("`trace` must be the path of a file".to_owned()),
+                },
                 "dialect" => match value.as_str().and_then(Dialect::from_name) {
                     Some(dialect) => config.dialect = Some(dialect),
                     None => {

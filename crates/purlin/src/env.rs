@@ -132,6 +132,12 @@ pub(crate) fn keys() -> BTreeMap<String, ApiKey> {
     providers::key_variables().filter_map(set).collect()
 }
 
+/// Returns the file that every message is to be written to.
+#[must_use]
+pub(crate) fn trace_file() -> Option<PathBuf> {
+    text("PURLIN_TRACE").map(PathBuf::from)
+}
+
 /// Returns the log level that was asked for.
 #[must_use]
 pub(crate) fn log_level() -> Option<String> {

@@ -32,9 +32,13 @@ mod memory;
 mod models;
 mod order;
 mod permissions;
+mod project_servers;
 mod schema;
+#[cfg(target_os = "linux")]
+mod server_sandbox;
 mod slow;
 #[cfg(target_os = "linux")]
 mod syscalls;
 mod torture;
+mod trace;
 mod transcripts;

@@ -68,26 +68,34 @@ impl Dialect {
     /// Recognises a client by the parameters of its `initialize`; whatever is not clear is v1.
     #[must_use]
     pub fn recognise(params: Option<&RawValue>) -> Dialect {
+        Dialect::recognise_why(params).0
+    }
+
+    /// Recognises a client, and says by what.
+    #[must_use]
+    pub fn recognise_why(params: Option<&RawValue>) -> (Dialect, &'static str) {
+        let plain = (Dialect::V1, "nothing of the other dialects is in it");
         let Some(hello) = params.filter(|raw| may_be_other(raw.get())).and_then(read_part) else {
-            return Dialect::V1;
+            return plain;
         };
         let Hello { protocol_version, client_capabilities } = hello;
         let quoted = protocol_version.map_or("", RawValue::get);
         let version = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         if version.is_some_and(tolerate::is_dotted_version) {
-            return Dialect::Container;
+            return (Dialect::Container, "`protocolVersion` is a text with dots");
         }
         let offers: Signs<'_> = client_capabilities.and_then(read_part).unwrap_or_default();
         if offers.fs.is_some() {
-            return Dialect::V1;
+            return (Dialect::V1, "`clientCapabilities.fs` is there");
         }
         let flat = [offers.edit_workspace, offers.files_read, offers.files_write];
         if flat.iter().any(Option::is_some) {
-            Dialect::Container
+            let why = "`clientCapabilities` has `editWorkspace`, `filesRead` or `filesWrite`";
+            (Dialect::Container, why)
         } else if offers.filesystem.is_some_and(|files| files.get().starts_with('{')) {
-            Dialect::MessageReference
+            (Dialect::MessageReference, "`clientCapabilities.filesystem` is an object")
         } else {
-            Dialect::V1
+            plain
         }
     }
 
