@@ -70,6 +70,14 @@ fn sizes(block: &Block) -> (u64, u64) {
     }
 }
 
+/// Refuses an address that says nothing.
+fn refuse_empty(uri: &str, at: &str) -> Result<(), RpcError> {
+    if uri.trim().is_empty() {
+        return Err(fault::at(at, format!("'{at}' is empty: expected the address of a resource")));
+    }
+    Ok(())
+}
+
 /// Reads a block, and what is said of it that we have no words for.
 fn block_in(
     index: usize,
@@ -88,6 +96,7 @@ fn block_in(
             (Block::Image(media), aside(&image, &["data", "mimeType"]))
         }
         schema::ContentBlock::ResourceLink(link) => {
+            refuse_empty(&link.uri, &format!("prompt[{index}].uri"))?;
             let aside = aside(&link, &["uri", "name"]);
             (Block::Link { uri: address(link.uri, folder), name: link.name }, aside)
         }
@@ -103,6 +112,7 @@ fn block_in(
                 }
                 _ => return Err(unsupported(index)),
             };
+            refuse_empty(&uri, &format!("prompt[{index}].resource.uri"))?;
             let aside = aside(&resource, &["resource"]);
             (Block::Resource { uri: address(uri, folder), mime, contents }, aside)
         }

@@ -188,6 +188,7 @@ transcripts! {
     dialect_container_limits = "dialect/container_limits";
     dialect_container_load = "dialect/container_load";
     dialect_container_modes = "dialect/container_modes";
+    dialect_container_refused = "dialect/container_refused";
     dialect_container_workspace = "dialect/container_workspace";
     dialect_forced = "dialect/forced";
     dialect_forced_container = "dialect/forced_container";
@@ -198,6 +199,7 @@ transcripts! {
     dialect_reference_blocks = "dialect/reference_blocks";
     dialect_reference_failures = "dialect/reference_failures";
     dialect_reference_limits = "dialect/reference_limits";
+    dialect_reference_refused = "dialect/reference_refused";
     dialect_reference_unanswered = "dialect/reference_unanswered";
     dialect_v1_conversation = "dialect/v1_conversation";
     dialect_v1_limits = "dialect/v1_limits";

@@ -97,23 +97,40 @@ pub(super) fn initialize_in(members: &mut Members) -> Result<(), RpcError> {
     if offers.get("fs").is_some_and(|fs| !fs.is_null()) {
         return Ok(());
     }
-    let (mut can_read, mut can_write) = (Value::Null, Value::Null);
-    if let Some(Value::Object(mut files)) = offers.remove("filesystem") {
-        can_read = files.remove("read").unwrap_or_default();
-        can_write = files.remove("write").unwrap_or_default();
+    let (mut can_read, mut can_write) = (false, false);
+    match offers.remove("filesystem") {
+        None | Some(Value::Null) => {}
+        Some(Value::Object(files)) => {
+            can_read = offered(files.get("read"), "filesystem.read")?;
+            can_write = offered(files.get("write"), "filesystem.write")?;
+        }
+        Some(_) => {
+            let at = "clientCapabilities.filesystem";
+            let details = format!("'{at}' has the wrong type: expected `read` and `write`");
+            return Err(fault::at(at, details));
+        }
     }
-    let mut flat = |key: &str| offers.remove(key).unwrap_or_default();
-    let (files_read, files_write) = (flat("filesRead"), flat("filesWrite"));
-    let edit = offers.get("editWorkspace").cloned().unwrap_or_default();
+    can_read |= offered(offers.remove("filesRead").as_ref(), "filesRead")?;
+    can_write |= offered(offers.remove("filesWrite").as_ref(), "filesWrite")?;
+    can_write |= offered(offers.get("editWorkspace"), "editWorkspace")?;
     // Says the same as `filesWrite` or more than v1 can, so it is kept as it came.
     stow(offers, "editWorkspace");
-    let is_true = |values: [&Value; 3]| values.contains(&&Value::Bool(true));
-    let fs = json!({
-        "readTextFile": is_true([&can_read, &files_read, &Value::Null]),
-        "writeTextFile": is_true([&can_write, &files_write, &edit]),
-    });
+    let fs = json!({ "readTextFile": can_read, "writeTextFile": can_write });
     offers.insert("fs".to_owned(), fs);
     Ok(())
+}
+
+/// Reads whether a client offers something; what is not said is not offered.
+fn offered(value: Option<&Value>, name: &str) -> Result<bool, RpcError> {
+    match value {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(is_offered)) => Ok(*is_offered),
+        Some(_) => {
+            let at = format!("clientCapabilities.{name}");
+            let details = format!("'{at}' has the wrong type: expected true or false");
+            Err(fault::at(&at, details))
+        }
+    }
 }
 
 /// Mends the parameters of `session/new`.
@@ -299,6 +316,20 @@ mod tests {
                 { "type": "resource_link", "uri": "src/c.rs", "name": "c.rs" },
             ])
         );
+    }
+
+    // R: W18, D2, D3
+    #[test]
+    fn what_a_client_offers_is_true_or_false() {
+        let refused = |offers: &str| {
+            let params = format!(r#"{{"protocolVersion":1,"clientCapabilities":{offers}}}"#);
+            let raw: &RawValue = serde_json::from_str(&params).unwrap();
+            initialize(Some(raw)).unwrap_err().data.unwrap()["path"].clone()
+        };
+        assert_eq!(refused(r#"{"filesRead":"yes"}"#), "clientCapabilities.filesRead");
+        assert_eq!(refused(r#"{"editWorkspace":1}"#), "clientCapabilities.editWorkspace");
+        assert_eq!(refused(r#"{"filesystem":{"read":[]}}"#), "clientCapabilities.filesystem.read");
+        assert_eq!(refused(r#"{"filesystem":true}"#), "clientCapabilities.filesystem");
     }
 
     // R: W18

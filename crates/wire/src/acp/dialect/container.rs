@@ -25,6 +25,8 @@ pub(super) const PHRASES: &[(&str, &str)] = &[
     ),
     ("].text", "].content"),
     ("].data", "].content"),
+    ("].resource.uri", "].metadata.uri"),
+    ("].uri", "].metadata.uri"),
     ("session/new lists the modes", "there are `conversation` and `development`"),
     ("session/new lists the models", "the prompt `/model` lists them"),
     ("expected u16", "expected a text such as `0.3.1`"),
