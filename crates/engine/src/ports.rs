@@ -160,6 +160,12 @@ pub trait Tools: Send + Sync {
     }
 }
 
+impl std::fmt::Debug for dyn Tools {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Tools")
+    }
+}
+
 /// What becomes of a prompt before the model sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expanded {

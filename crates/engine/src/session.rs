@@ -154,6 +154,8 @@ pub enum Command {
     Replay {
         /// Whether to show it.
         show: bool,
+        /// Other tools to go on with, if the client wants others. They are started when the session is announced.
+        tools: Option<Arc<dyn Tools>>,
         /// Answered behind the last event.
         reply: Reply<Settings>,
     },
@@ -282,7 +284,13 @@ impl Session {
                         return;
                     }
                 }
-                Command::Replay { show, reply } => reply.send(self.replay(show).await),
+                Command::Replay { show, tools, reply } => {
+                    if let Some(tools) = tools {
+                        self.parts.tools.rest();
+                        self.parts.tools = tools;
+                    }
+                    reply.send(self.replay(show).await);
+                }
                 Command::Close(reply) => {
                     self.close(Some(reply)).await;
                     return;

@@ -7,20 +7,17 @@ use std::time::Duration;
 use engine::commands::{COMMANDS, SlashCommand};
 use engine::ports::Expanded;
 use engine::words::{Block, Prompt};
-use rmcp::model::{
-    GetPromptRequestParams, GetPromptResponse, JsonObject, Prompt as Template,
-    ReadResourceRequestParams, ReadResourceResponse, Role,
-};
-use rmcp::service::ServiceError;
-use serde_json::Value;
+use rmcp::model::{GetPromptResult, JsonObject, Prompt as Template, ReadResourceResult, Role};
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::clean::{clean, clean_line};
+use crate::connection::Failure;
 use crate::offer::public_name;
 use crate::report;
 use crate::server::Server;
 use crate::session::SessionServers;
-use crate::supervisor::service_error;
+use crate::supervisor::call_error;
 use crate::tool::{block_in, resource_in};
 
 /// How long a server may take for a prompt or a resource. Somebody sits and waits.
@@ -115,12 +112,11 @@ async fn fill_in(server: &Server, template: &Template, rest: &str) -> Result<Vec
     if let Some(missing) = missing {
         return Err(format!("`{}` is missing", clean_line(&missing.name, 40)));
     }
-    let mut params = GetPromptRequestParams::new(template.name.clone());
-    params.arguments = (!arguments.is_empty()).then_some(arguments);
-    let answer = in_time(server, peer.get_prompt_once(params)).await?;
-    let GetPromptResponse::Complete(result) = answer else {
-        return Err("it wants to know more first".to_owned());
-    };
+    let mut params = json!({ "name": template.name });
+    if !arguments.is_empty() {
+        params["arguments"] = Value::Object(arguments);
+    }
+    let result: GetPromptResult = in_time(server, peer.call("prompts/get", &params)).await?;
     let blocks = result.messages.into_iter().map(|message| {
         let (_, block) = block_in(message.content);
         match (message.role, block) {
@@ -212,21 +208,17 @@ async fn read(server: &Server, uri: &str) -> Result<Vec<Block>, String> {
     let Some(peer) = server.status().peer else {
         return Err("it is not available now (-31601)".to_owned());
     };
-    let params = ReadResourceRequestParams::new(uri);
-    match in_time(server, peer.read_resource_once(params)).await? {
-        ReadResourceResponse::Complete(result) => {
-            Ok(result.contents.into_iter().map(resource_in).collect())
-        }
-        _ => Err("it wants to know more first".to_owned()),
-    }
+    let params = json!({ "uri": uri });
+    let result: ReadResourceResult = in_time(server, peer.call("resources/read", &params)).await?;
+    Ok(result.contents.into_iter().map(resource_in).collect())
 }
 
 async fn in_time<T>(
     server: &Server,
-    work: impl Future<Output = Result<T, ServiceError>>,
+    work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, String> {
     match timeout(PATIENCE, work).await {
-        Ok(done) => done.map_err(|err| clean(&service_error(server, &err).to_string(), 400)),
+        Ok(done) => done.map_err(|err| clean(&call_error(server, &err).to_string(), 400)),
         Err(_) => Err(format!("it did not answer within {} s", PATIENCE.as_secs())),
     }
 }

@@ -19,6 +19,8 @@ pub struct ServerConfig {
     pub start: Option<Duration>,
     /// Whether several sessions may share it: it keeps nothing between calls.
     pub is_shared: bool,
+    /// Whether its program runs outside the sandbox, as the user asked for it.
+    pub is_free: bool,
 }
 
 /// How a server is reached.
@@ -111,7 +113,7 @@ impl ServerConfig {
         if name.is_empty() {
             return Err("a server has no name".to_owned());
         }
-        Ok(ServerConfig { name, reach, start: None, is_shared: false })
+        Ok(ServerConfig { name, reach, start: None, is_shared: false, is_free: false })
     }
 }
 

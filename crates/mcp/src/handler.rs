@@ -2,153 +2,156 @@
 //!
 //! Nothing of this can change what is allowed. Sampling is refused: a server gets no use of the user's model.
 
-#![expect(deprecated, reason = "servers of today still ask for roots and send log messages")]
-
-use std::sync::Arc;
+use std::path::Path;
 
 use engine::ports::{Form, FormAnswer, Page};
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ElicitationCapability, FormElicitationCapability, Implementation, ListRootsResult,
-    LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion, Root,
-    RootsCapabilities, UrlElicitationCapability,
+    ClientCapabilities, ClientConfig, ElicitationCapability, FormElicitationCapability,
+    Implementation, ProtocolVersion, RootsCapabilities, UrlElicitationCapability,
 };
-use rmcp::service::{NotificationContext, RequestContext, RoleClient};
-use rmcp::{ClientHandler, ErrorData};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use wire::{Code, RpcError};
 
 use crate::clean::{clean, clean_line};
+use crate::connection::not_offered;
 use crate::server::Server;
 
-/// Answers for one server.
-pub(crate) struct Handler {
-    pub(crate) server: Arc<Server>,
+/// Says who we are and what a server may ask of us.
+pub(crate) fn hello(server: &Server) -> ClientConfig {
+    let mut capabilities = ClientCapabilities::default();
+    if !server.roots.is_empty() {
+        capabilities.roots = Some(RootsCapabilities::default());
+    }
+    if let Some(editor) = server.editor() {
+        let offers = editor.offers();
+        let mut elicitation = ElicitationCapability::new();
+        if offers.form {
+            elicitation = elicitation.with_form(FormElicitationCapability::default());
+        }
+        if offers.page {
+            elicitation = elicitation.with_url(UrlElicitationCapability::default());
+        }
+        capabilities.elicitation = (offers.form || offers.page).then_some(elicitation);
+    }
+    let name = Implementation::new("purlin", env!("CARGO_PKG_VERSION"));
+    ClientConfig::new(capabilities, name).with_protocol_version(ProtocolVersion::V_2025_11_25)
 }
 
-impl ClientHandler for Handler {
-    fn get_info(&self) -> ClientConfig {
-        let mut capabilities = ClientCapabilities::default();
-        if !self.server.roots.is_empty() {
-            capabilities.roots = Some(RootsCapabilities::default());
+/// Answers a call of a server.
+pub(crate) async fn answer(
+    server: &Server,
+    method: &str,
+    params: &str,
+    cancel: &CancellationToken,
+) -> Result<Value, RpcError> {
+    match method {
+        "ping" => Ok(json!({})),
+        "roots/list" => {
+            Ok(json!({ "roots": server.roots.iter().map(|path| root(path)).collect::<Vec<_>>() }))
         }
-        if let Some(editor) = self.server.editor() {
-            let offers = editor.offers();
-            let mut elicitation = ElicitationCapability::new();
-            if offers.form {
-                elicitation = elicitation.with_form(FormElicitationCapability::default());
-            }
-            if offers.page {
-                elicitation = elicitation.with_url(UrlElicitationCapability::default());
-            }
-            capabilities.elicitation = (offers.form || offers.page).then_some(elicitation);
+        "elicitation/create" => {
+            let asked: Elicitation = serde_json::from_str(params)
+                .map_err(|_| RpcError::new(Code::INVALID_PARAMS, "This question does not fit"))?;
+            Ok(elicit(server, asked, cancel).await)
         }
-        let name = Implementation::new("purlin", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(capabilities, name).with_protocol_version(ProtocolVersion::V_2025_11_25)
+        _ => Err(not_offered()),
     }
+}
 
-    async fn list_roots(
-        &self,
-        _context: RequestContext<RoleClient>,
-    ) -> Result<ListRootsResult, ErrorData> {
-        let root = |path: &std::path::PathBuf| {
-            let uri = wire::acp::file_uri::encode(&path.to_string_lossy());
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-            let mut root = Root::new(uri);
-            root.name = name;
-            root
-        };
-        Ok(ListRootsResult::new(self.server.roots.iter().map(root).collect()))
+fn root(path: &Path) -> Value {
+    let uri = wire::acp::file_uri::encode(&path.to_string_lossy());
+    match path.file_name() {
+        Some(name) => json!({ "uri": uri, "name": name.to_string_lossy() }),
+        None => json!({ "uri": uri }),
     }
+}
 
-    async fn create_elicitation(
-        &self,
-        request: ElicitRequestParams,
-        context: RequestContext<RoleClient>,
-    ) -> Result<ElicitResult, ErrorData> {
-        let Some(editor) = self.server.editor() else {
-            return Ok(ElicitResult::new(ElicitationAction::Decline));
-        };
-        // One at a time: a second question is turned down at once.
-        let Ok(_turn) = self.server.questions.try_acquire() else {
-            return Ok(ElicitResult::new(ElicitationAction::Cancel));
-        };
-        let asked = |message: &str| {
-            format!("The MCP server `{}` asks: {}", self.server.name(), clean(message, 2000))
-        };
-        let (form, page) = match request {
-            ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
-                let fields = serde_json::to_value(requested_schema).ok();
-                (Form { message: asked(&message), call: None, page: None, fields }, None)
-            }
-            ElicitRequestParams::UrlElicitationParams { message, url, elicitation_id, .. } => {
-                if !url.starts_with("https://") && !url.starts_with("http://") {
-                    return Ok(ElicitResult::new(ElicitationAction::Decline));
-                }
-                let page = Page { id: elicitation_id, url: clean_line(&url, 2000) };
-                let form = Form {
-                    message: asked(&message),
-                    call: None,
-                    page: Some(page.clone()),
-                    fields: None,
-                };
-                (form, Some(page))
-            }
-            _ => return Ok(ElicitResult::new(ElicitationAction::Decline)),
-        };
-        let answer = tokio::select! {
-            answer = editor.elicit(form) => answer,
-            () = context.ct.cancelled() => return Ok(ElicitResult::new(ElicitationAction::Cancel)),
-        };
-        Ok(match answer {
-            Ok(FormAnswer::Fields(fields)) => {
-                ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(fields))
-            }
-            Ok(FormAnswer::Text(_)) if page.is_some() => {
-                ElicitResult::new(ElicitationAction::Accept)
-            }
-            Ok(FormAnswer::Text(_) | FormAnswer::Declined) => {
-                ElicitResult::new(ElicitationAction::Decline)
-            }
-            Ok(FormAnswer::Cancelled) | Err(_) => ElicitResult::new(ElicitationAction::Cancel),
-        })
-    }
+/// A question to the user: a form, or a page to open.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Elicitation {
+    message: String,
+    requested_schema: Option<Value>,
+    url: Option<String>,
+    elicitation_id: Option<String>,
+}
 
-    async fn on_progress(
-        &self,
-        news: ProgressNotificationParam,
-        _context: NotificationContext<RoleClient>,
-    ) {
-        let mut text = match news.total {
-            Some(total) if total > 0.0 => format!("{:.0} %", news.progress / total * 100.0),
-            _ => format!("{}", news.progress),
-        };
-        if let Some(message) = &news.message {
-            text = format!("{text} · {}", clean_line(message, 200));
+async fn elicit(server: &Server, asked: Elicitation, cancel: &CancellationToken) -> Value {
+    let (decline, taken_back) = (json!({ "action": "decline" }), json!({ "action": "cancel" }));
+    let Some(editor) = server.editor() else {
+        return decline;
+    };
+    // One at a time: a second question is turned down at once.
+    let Ok(_turn) = server.questions.try_acquire() else {
+        return taken_back;
+    };
+    let page = match (asked.url, asked.elicitation_id) {
+        (Some(url), Some(id)) if url.starts_with("https://") || url.starts_with("http://") => {
+            Some(Page { id, url: clean_line(&url, 2000) })
         }
-        self.server.tell_progress(&news.progress_token, text);
+        (Some(_), _) => return decline,
+        (None, _) => None,
+    };
+    let message =
+        format!("The MCP server `{}` asks: {}", server.name(), clean(&asked.message, 2000));
+    let is_page = page.is_some();
+    let fields = asked.requested_schema.filter(|_| !is_page);
+    let form = Form { message, call: None, page, fields };
+    let answer = tokio::select! {
+        answer = editor.elicit(form) => answer,
+        () = cancel.cancelled() => return taken_back,
+    };
+    match answer {
+        Ok(FormAnswer::Fields(fields)) => json!({ "action": "accept", "content": fields }),
+        Ok(FormAnswer::Text(_)) if is_page => json!({ "action": "accept" }),
+        Ok(FormAnswer::Text(_) | FormAnswer::Declined) => decline,
+        Ok(FormAnswer::Cancelled) | Err(_) => taken_back,
     }
+}
 
-    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.server.relist.notify_one();
+/// News of a call.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Progress {
+    progress_token: u64,
+    progress: f64,
+    total: Option<f64>,
+    message: Option<String>,
+}
+
+/// Takes what a server tells. What does not fit is passed over.
+pub(crate) fn note(server: &Server, method: &str, params: &str) {
+    match method {
+        "notifications/progress" => {
+            if let Ok(news) = serde_json::from_str::<Progress>(params) {
+                server.tell_progress(news.progress_token, || progress_text(&news));
+            }
+        }
+        "notifications/tools/list_changed"
+        | "notifications/prompts/list_changed"
+        | "notifications/resources/list_changed" => server.relist.notify_one(),
+        "notifications/message" => {
+            let data = serde_json::from_str(params).map(|mut params: Value| params["data"].take());
+            let text = match data {
+                Ok(Value::String(text)) => text,
+                Ok(other) => other.to_string(),
+                Err(_) => return,
+            };
+            server.log(format!("{}\n", clean_line(&text, 1000)).as_bytes());
+        }
+        _ => tracing::debug!(server = server.name(), "a note is not known here"),
     }
+}
 
-    async fn on_prompt_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.server.relist.notify_one();
-    }
-
-    async fn on_resource_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.server.relist.notify_one();
-    }
-
-    async fn on_logging_message(
-        &self,
-        message: LoggingMessageNotificationParam,
-        _context: NotificationContext<RoleClient>,
-    ) {
-        let text = match &message.data {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        self.server.log(format!("{}\n", clean_line(&text, 1000)).as_bytes());
+fn progress_text(news: &Progress) -> String {
+    let text = match news.total {
+        Some(total) if total > 0.0 => format!("{:.0} %", news.progress / total * 100.0),
+        _ => format!("{}", news.progress),
+    };
+    match &news.message {
+        Some(message) => format!("{text} · {}", clean_line(message, 200)),
+        None => text,
     }
 }

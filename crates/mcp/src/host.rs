@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use process::sandbox::Sandbox;
 use tokio::task::JoinSet;
 
 use crate::config::ServerConfig;
 use crate::oauth::Login;
 use crate::server::{Server, lock};
+use crate::starter::Starter;
 use crate::supervisor::supervise;
 
 /// What all servers are run with.
@@ -26,6 +28,21 @@ pub struct Options {
     pub login: Login,
     /// Ends the programs when we are killed.
     pub guard: process::Guard,
+    /// Starts them.
+    pub starter: Starter,
+    /// What holds them back, if anything does.
+    pub confine: Option<Confine>,
+}
+
+/// What the programs of servers are held back by. They may use the network, and read what is not hidden.
+#[derive(Debug, Clone)]
+pub struct Confine {
+    /// The sandbox of this machine.
+    pub sandbox: Arc<Sandbox>,
+    /// What they cannot see.
+    pub hidden: Vec<PathBuf>,
+    /// What they can write besides the folders of their session.
+    pub writable: Vec<PathBuf>,
 }
 
 /// How long things may take.

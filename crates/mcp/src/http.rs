@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use reqwest::Client;
-use rmcp::transport::streamable_http_client::StreamableHttpError;
+use reqwest::header::HeaderValue;
 
 use crate::error::Error;
 
@@ -63,17 +63,21 @@ fn make(builder: reqwest::ClientBuilder, has_tls: bool) -> Result<Client, String
         .map_err(|err| chain(&err))
 }
 
+/// Makes a header whose value is never printed.
+pub(crate) fn secret(text: &str) -> Result<HeaderValue, Error> {
+    let mut value: HeaderValue =
+        text.parse().map_err(|_| Error::Start("a header cannot be sent".to_owned()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
 /// The causes of an error in one line, innermost last. Addresses stay out: they may hold keys.
 pub(crate) fn chain(err: &(dyn std::error::Error + 'static)) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut next = Some(err);
     while let Some(err) = next {
         next = err.source();
-        let request = match err.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
-            Some(StreamableHttpError::Client(request)) => Some(request),
-            _ => err.downcast_ref::<reqwest::Error>(),
-        };
-        let text = match request {
+        let text = match err.downcast_ref::<reqwest::Error>() {
             Some(request) => {
                 next = request.source();
                 request.status().map_or_else(

@@ -7,6 +7,7 @@
 mod attach;
 mod clean;
 pub mod config;
+mod connection;
 mod error;
 mod handler;
 mod host;
@@ -17,11 +18,13 @@ pub mod probe;
 mod report;
 mod server;
 mod session;
+mod starter;
 mod supervisor;
 mod tool;
 mod transport;
 
 pub use config::{Command, Reach, Remote, Secret, ServerConfig};
 pub use error::Error;
-pub use host::{Host, Options, Timing};
+pub use host::{Confine, Host, Options, Timing};
 pub use session::SessionServers;
+pub use starter::Starter;

@@ -43,17 +43,13 @@ impl Login {
     }
 
     /// Returns what signs requests to a server, if there is a log-in for it.
-    pub(crate) async fn manager(
-        &self,
-        server: &str,
-        url: &str,
-    ) -> Result<Option<AuthorizationManager>, Error> {
+    pub(crate) async fn signer(&self, server: &str, url: &str) -> Result<Option<Signer>, Error> {
         if self.vault.load(server).is_none() {
             return Ok(None);
         }
         let mut manager = self.new_manager(server, url).await?;
         match manager.initialize_from_store().await {
-            Ok(true) => Ok(Some(manager)),
+            Ok(true) => Ok(Some(Signer { manager, server: server.to_owned() })),
             Ok(false) => Err(Error::AuthNeeded(server.to_owned())),
             Err(err) => Err(auth_error(server, &err)),
         }
@@ -61,11 +57,10 @@ impl Login {
 
     /// Returns a token for a server, if there is a log-in for it.
     pub(crate) async fn token(&self, server: &str, url: &str) -> Result<Option<String>, Error> {
-        let Some(manager) = self.manager(server, url).await? else {
-            return Ok(None);
-        };
-        let token = manager.get_access_token().await;
-        token.map(Some).map_err(|err| auth_error(server, &err))
+        match self.signer(server, url).await? {
+            Some(signer) => signer.token().await.map(Some),
+            None => Ok(None),
+        }
     }
 
     async fn new_manager(&self, server: &str, url: &str) -> Result<AuthorizationManager, Error> {
@@ -97,6 +92,19 @@ impl Login {
             Ok(session) => Ok(Attempt { session, server: server.to_owned() }),
             Err((_, err)) => Err(auth_error(server, &err)),
         }
+    }
+}
+
+/// Signs requests to a server that somebody is logged in to.
+pub(crate) struct Signer {
+    manager: AuthorizationManager,
+    server: String,
+}
+
+impl Signer {
+    /// Returns the token that holds now; one that expired is renewed.
+    pub(crate) async fn token(&self) -> Result<String, Error> {
+        self.manager.get_access_token().await.map_err(|err| auth_error(&self.server, &err))
     }
 }
 

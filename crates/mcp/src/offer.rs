@@ -5,12 +5,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use rmcp::model::{PaginatedRequestParams, Prompt, Resource, ServerCapabilities, Tool};
-use rmcp::service::{Peer, RoleClient, ServiceError};
+use rmcp::model::{
+    ListPromptsResult, ListResourcesResult, ListToolsResult, Prompt, Resource, ServerCapabilities,
+    Tool,
+};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::clean::{clean, clean_line};
+use crate::connection::{Failure, Peer};
 
 /// How many tools of one server are listed to a model.
 pub(crate) const MAX_TOOLS: usize = 128;
@@ -48,15 +51,12 @@ pub(crate) struct Offered {
 }
 
 /// Asks a server for all it offers. What it does not announce is not asked for.
-pub(crate) async fn list(
-    peer: &Peer<RoleClient>,
-    announced: &ServerCapabilities,
-) -> Result<Offer, ServiceError> {
+pub(crate) async fn list(peer: &Peer, announced: &ServerCapabilities) -> Result<Offer, Failure> {
     let mut offer = Offer::default();
     if announced.tools.is_some() {
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
-            let page = peer.list_tools(page(cursor)).await?;
+            let page: ListToolsResult = peer.call("tools/list", &page(cursor)).await?;
             take_tools(&mut offer, page.tools);
             cursor = page.next_cursor;
             if cursor.is_none() {
@@ -67,7 +67,7 @@ pub(crate) async fn list(
     if announced.prompts.is_some() {
         let mut cursor = None;
         while offer.prompts.len() < MAX_OTHERS {
-            let page = peer.list_prompts(page(cursor)).await?;
+            let page: ListPromptsResult = peer.call("prompts/list", &page(cursor)).await?;
             cursor = page.next_cursor.filter(|_| !page.prompts.is_empty());
             offer.prompts.extend(page.prompts);
             if cursor.is_none() {
@@ -79,7 +79,7 @@ pub(crate) async fn list(
     if announced.resources.is_some() {
         let mut cursor = None;
         while offer.resources.len() < MAX_OTHERS {
-            let page = peer.list_resources(page(cursor)).await?;
+            let page: ListResourcesResult = peer.call("resources/list", &page(cursor)).await?;
             cursor = page.next_cursor.filter(|_| !page.resources.is_empty());
             offer.resources.extend(page.resources);
             if cursor.is_none() {
@@ -91,8 +91,8 @@ pub(crate) async fn list(
     Ok(offer)
 }
 
-fn page(cursor: Option<String>) -> Option<PaginatedRequestParams> {
-    cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)))
+fn page(cursor: Option<String>) -> Value {
+    cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }))
 }
 
 fn take_tools(offer: &mut Offer, tools: Vec<Tool>) {

@@ -50,11 +50,10 @@ pub async fn probe(config: ServerConfig, options: &Options) -> Result<Found, (Er
     let (live, offer) = outcome.map_err(|err| (err, server.log_tail(2000)))?;
     let listed = begun.elapsed() - started;
     let begun = Instant::now();
-    let request = rmcp::model::ClientRequest::PingRequest(rmcp::model::PingRequest::default());
-    let answered = live.peer.send_request(request).await;
+    let answered = live.peer.call::<serde::de::IgnoredAny>("ping", &serde_json::json!({})).await;
     let ping = begun.elapsed();
-    if let Err(err) = answered {
-        tracing::debug!("a ping was not answered: {err}");
+    if let Err(failure) = answered {
+        tracing::debug!("a ping was not answered: {failure:?}");
     }
     live.end().await;
     let line = |text: &str| text.lines().next().unwrap_or_default().to_owned();

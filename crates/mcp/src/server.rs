@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use engine::ports::Editor;
 use process::Tail;
-use rmcp::model::ProgressToken;
-use rmcp::service::{Peer, RoleClient};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clean::clean;
 use crate::config::ServerConfig;
+use crate::connection::Peer;
 use crate::error::Error;
 use crate::offer::Offer;
 
@@ -40,7 +39,7 @@ pub(crate) struct Server {
     hangs: AtomicU32,
     pub(crate) hung: Notify,
     /// Who waits for news of which call.
-    progress: Mutex<HashMap<ProgressToken, mpsc::Sender<String>>>,
+    progress: Mutex<HashMap<u64, mpsc::Sender<String>>>,
     /// Whose user it may ask; nobody's for a server that sessions share.
     editor: Mutex<Option<Arc<dyn Editor>>>,
     /// One question of a server at a time: a flood of them is refused.
@@ -52,7 +51,7 @@ pub(crate) struct Server {
 pub(crate) struct Status {
     pub(crate) phase: Phase,
     pub(crate) offer: Arc<Offer>,
-    pub(crate) peer: Option<Peer<RoleClient>>,
+    pub(crate) peer: Option<Peer>,
     /// What went wrong last; stays when it works again.
     pub(crate) error: Option<Error>,
     /// Grows when the offer changes.
@@ -126,7 +125,7 @@ impl Server {
         });
     }
 
-    pub(crate) fn set_ready(&self, peer: Peer<RoleClient>, offer: Offer) {
+    pub(crate) fn set_ready(&self, peer: Peer, offer: Offer) {
         self.hangs.store(0, Ordering::Relaxed);
         self.status.send_modify(|status| {
             status.phase = Phase::Ready;
@@ -164,19 +163,15 @@ impl Server {
     }
 
     /// Sends the news of a call to `listener` until the returned guard is dropped.
-    pub(crate) fn listen(
-        self: &Arc<Self>,
-        token: ProgressToken,
-        listener: mpsc::Sender<String>,
-    ) -> Listening {
-        lock(&self.progress).insert(token.clone(), listener);
-        Listening { server: Arc::clone(self), token }
+    pub(crate) fn listen(self: &Arc<Self>, call: u64, listener: mpsc::Sender<String>) -> Listening {
+        lock(&self.progress).insert(call, listener);
+        Listening { server: Arc::clone(self), call }
     }
 
     /// Passes news on. Where nobody keeps up with them they are dropped: the next ones say more.
-    pub(crate) fn tell_progress(&self, token: &ProgressToken, news: String) {
-        if let Some(listener) = lock(&self.progress).get(token) {
-            drop(listener.try_send(news));
+    pub(crate) fn tell_progress(&self, call: u64, news: impl FnOnce() -> String) {
+        if let Some(listener) = lock(&self.progress).get(&call) {
+            drop(listener.try_send(news()));
         }
     }
 
@@ -192,12 +187,12 @@ impl Server {
 /// Somebody who wants news of a call.
 pub(crate) struct Listening {
     server: Arc<Server>,
-    token: ProgressToken,
+    call: u64,
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        lock(&self.server.progress).remove(&self.token);
+        lock(&self.server.progress).remove(&self.call);
     }
 }
 

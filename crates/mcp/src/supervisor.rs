@@ -7,25 +7,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use process::sandbox::{Network, Profile};
 use process::{Child, Grace, Spec};
 use rmcp::model::ServerCapabilities;
-use rmcp::service::{ClientInitializeError, Peer, RoleClient, RunningService, ServiceError};
-use rmcp::transport::IntoTransport;
-use rmcp::{ServiceExt, transport};
+use serde::Deserialize;
+use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clean::clean_line;
 use crate::config::{Command, Reach, Remote};
+use crate::connection::{Failure, Inbox, Peer};
 use crate::error::Error;
-use crate::handler::Handler;
-use crate::host::{Options, Timing};
-use crate::http::{chain, client_for};
+use crate::handler;
+use crate::host::{Confine, Options, Timing};
+use crate::http::{chain, client_for, secret};
 use crate::offer::{self, Offer};
 use crate::server::{Phase, Server};
+use crate::transport::http::Http;
 use crate::transport::sse::Sse;
-use crate::transport::stdio::Stdio;
+use crate::transport::{Pipe, stdio};
 
 /// After how many failures in a row a server is given up.
 const MAX_FAILURES: u32 = 5;
@@ -88,8 +90,9 @@ pub(crate) async fn supervise(server: Arc<Server>, options: Arc<Options>) {
 
 /// A server that is connected.
 pub(crate) struct Live {
-    pub(crate) peer: Peer<RoleClient>,
-    service: RunningService<RoleClient, Handler>,
+    pub(crate) peer: Peer,
+    /// What reads and answers; ends with this value.
+    _tasks: JoinSet<()>,
     program: Option<Program>,
     announced: ServerCapabilities,
 }
@@ -97,7 +100,7 @@ pub(crate) struct Live {
 impl Live {
     /// Ends the connection and the program.
     pub(crate) async fn end(self) {
-        self.service.cancellation_token().cancel();
+        self.peer.pipe.end().await;
         if let Some(mut program) = self.program {
             program.end().await;
         }
@@ -133,50 +136,66 @@ pub(crate) async fn list(mut live: Live, server: &Server) -> Result<(Live, Offer
         Ok(offer) => Ok((live, offer)),
         Err(err) => {
             let explained = explain(&mut live.program, server).await;
-            Err(explained.unwrap_or_else(|| service_error(server, &err)))
+            Err(explained.unwrap_or_else(|| call_error(server, &err)))
         }
     }
 }
 
 /// Connects to a server; starts its program first where it has one.
 pub(crate) async fn connect(server: &Arc<Server>, options: &Options) -> Result<Live, Error> {
-    match &server.config.reach {
-        Reach::Command(command) => connect_program(server, command, options).await,
+    let (inbox, questions) = Inbox::new(Arc::clone(server));
+    let mut tasks = JoinSet::new();
+    let mut program = None;
+    let pipe: Arc<dyn Pipe> = match &server.config.reach {
+        Reach::Command(command) => {
+            let (started, pipe) =
+                start_program(server, command, options, &inbox, &mut tasks).await?;
+            program = Some(started);
+            pipe
+        }
         Reach::Http(remote) => {
-            let client = client_for(&remote.url)?;
-            let headers = headers(remote)?;
-            let config =
-                transport::streamable_http_client::StreamableHttpClientTransportConfig::with_uri(
-                    remote.url.as_str(),
-                )
-                .custom_headers(
-                    headers.into_iter().filter_map(|(name, value)| Some((name?, value))).collect(),
-                )
-                .max_sse_event_size(crate::transport::MAX_MESSAGE);
-            match options.login.manager(server.name(), &remote.url).await? {
-                Some(manager) => {
-                    let client = transport::AuthClient::new(client, manager);
-                    let pipe =
-                        transport::StreamableHttpClientTransport::with_client(client, config);
-                    shake_hands(server, pipe, None).await
-                }
-                None => {
-                    let pipe =
-                        transport::StreamableHttpClientTransport::with_client(client, config);
-                    shake_hands(server, pipe, None).await
-                }
-            }
+            let (client, headers) = (client_for(&remote.url)?, headers(remote)?);
+            let signer = options.login.signer(server.name(), &remote.url).await?;
+            let inbox = Arc::clone(&inbox);
+            let http = Http::new(client, &remote.url, headers, signer, inbox, server.name());
+            tasks.spawn(http.clone().listen());
+            Arc::new(http)
         }
         Reach::Sse(remote) => {
-            let client = client_for(&remote.url)?;
-            let mut headers = headers(remote)?;
+            let (client, mut headers) = (client_for(&remote.url)?, headers(remote)?);
             if let Some(token) = options.login.token(server.name(), &remote.url).await? {
                 headers.insert(reqwest::header::AUTHORIZATION, secret(&format!("Bearer {token}"))?);
             }
-            let pipe = Sse::connect(client, &remote.url, headers, server.name()).await?;
-            shake_hands(server, pipe, None).await
+            let (sse, stream) = Sse::connect(client, &remote.url, headers, server.name()).await?;
+            tasks.spawn(stream.read(Arc::clone(&inbox)));
+            Arc::new(sse)
+        }
+    };
+    let peer = Peer::new(inbox, pipe);
+    tasks.spawn(peer.clone().answer_questions(questions));
+    match shake_hands(server, &peer).await {
+        Ok(announced) => Ok(Live { peer, _tasks: tasks, program, announced }),
+        Err(failure) => {
+            let explained = explain(&mut program, server).await;
+            Err(explained.unwrap_or_else(|| call_error(server, &failure)))
         }
     }
+}
+
+/// What a server says of itself.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Hello {
+    protocol_version: String,
+    #[serde(default)]
+    capabilities: ServerCapabilities,
+}
+
+async fn shake_hands(server: &Server, peer: &Peer) -> Result<ServerCapabilities, Failure> {
+    let hello: Hello = peer.call("initialize", &handler::hello(server)).await?;
+    peer.pipe.agree(&hello.protocol_version);
+    peer.tell("notifications/initialized", &json!({})).await?;
+    Ok(hello.capabilities)
 }
 
 fn headers(remote: &Remote) -> Result<reqwest::header::HeaderMap, Error> {
@@ -189,42 +208,49 @@ fn headers(remote: &Remote) -> Result<reqwest::header::HeaderMap, Error> {
     Ok(headers)
 }
 
-fn secret(text: &str) -> Result<reqwest::header::HeaderValue, Error> {
-    let mut value: reqwest::header::HeaderValue =
-        text.parse().map_err(|_| Error::Start("a header cannot be sent".to_owned()))?;
-    value.set_sensitive(true);
-    Ok(value)
-}
-
 /// The program of a server, with what reads its stderr.
 struct Program {
     child: Child,
     /// Behind the child: it is watched until it is dropped.
     _watched: process::guard::Watched,
-    /// Held here too, so that the program's input can be closed while the connection still has it.
-    input: Arc<tokio::sync::Mutex<Option<process::ChildStdin>>>,
     is_garbage: Arc<AtomicBool>,
     reader: JoinSet<()>,
 }
 
-async fn connect_program(
+async fn start_program(
     server: &Arc<Server>,
     command: &Command,
     options: &Options,
-) -> Result<Live, Error> {
+    inbox: &Arc<Inbox>,
+    tasks: &mut JoinSet<()>,
+) -> Result<(Program, Arc<dyn Pipe>), Error> {
     let spec = spec(server, command, options);
+    if !is_there(&spec) {
+        return Err(Error::NoProgram(clean_line(&command.program, 200)));
+    }
+    let confine = options.confine.as_ref().filter(|_| !server.config.is_free);
+    let confined = match confine {
+        Some(confine) => {
+            let found = confine.sandbox.found().await;
+            Some((Arc::clone(&confine.sandbox), profile(server, &spec, confine), found))
+        }
+        None => None,
+    };
     let guard = options.guard.clone();
-    // Starting a program takes a moment in which nothing else would run here, so another thread does it.
-    let spawned = tokio::task::spawn_blocking(move || {
-        process::spawn(&spec).map(|child| (guard.watch(&child), child))
+    let spawned = options.starter.run(move || {
+        let child = match confined {
+            Some((sandbox, profile, found)) => sandbox.spawn(&spec, &profile, &found),
+            None => process::spawn(&spec),
+        };
+        child.map(|child| (guard.watch(&child), child))
     });
     let (watched, mut child) = match spawned.await {
-        Ok(Ok(spawned)) => spawned,
-        Ok(Err(process::Error::NoSuchProgram { .. })) => {
+        Some(Ok(spawned)) => spawned,
+        Some(Err(process::Error::NoSuchProgram { .. })) => {
             return Err(Error::NoProgram(clean_line(&command.program, 200)));
         }
-        Ok(Err(err)) => return Err(Error::Start(chain(&err))),
-        Err(err) => return Err(Error::Start(err.to_string())),
+        Some(Err(err)) => return Err(Error::Start(chain(&err))),
+        None => return Err(Error::Start("no further program can be started now".to_owned())),
     };
     let (Some(input), Some(output), Some(mut errors)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -240,9 +266,9 @@ async fn connect_program(
         }
     });
     let is_garbage = Arc::new(AtomicBool::new(false));
-    let (pipe, input) = Stdio::new(input, output, Arc::clone(&is_garbage));
-    shake_hands(server, pipe, Some(Program { child, _watched: watched, input, is_garbage, reader }))
-        .await
+    tasks.spawn(stdio::read(output, Arc::clone(inbox), Arc::clone(&is_garbage)));
+    let program = Program { child, _watched: watched, is_garbage, reader };
+    Ok((program, Arc::new(stdio::Stdio::new(input))))
 }
 
 /// What is started: the arguments as they are given, and an environment with nothing in it but what was declared.
@@ -253,29 +279,30 @@ fn spec(server: &Server, command: &Command, options: &Options) -> Spec {
     spec.args = command.args.iter().map(Into::into).collect();
     let declared = command.env.iter().map(|(name, value)| (name.into(), value.reveal().into()));
     spec.env = options.environment.iter().cloned().chain(declared).collect();
+    spec.keep_input = true;
     spec
 }
 
-async fn shake_hands<T, E, A>(
-    server: &Arc<Server>,
-    pipe: T,
-    mut program: Option<Program>,
-) -> Result<Live, Error>
-where
-    T: IntoTransport<RoleClient, E, A>,
-    E: std::error::Error + Send + Sync + 'static,
-{
-    let handler = Handler { server: Arc::clone(server) };
-    let service = match handler.serve(pipe).await {
-        Ok(service) => service,
-        Err(err) => {
-            let explained = explain(&mut program, server).await;
-            return Err(explained.unwrap_or_else(|| initialize_error(server, &err)));
-        }
-    };
-    let info = service.peer().peer_info();
-    let announced = info.map(|info| info.capabilities.clone()).unwrap_or_default();
-    Ok(Live { peer: service.peer().clone(), service, program, announced })
+/// Tells whether the program can be found. The sandbox would only say that something ended.
+fn is_there(spec: &Spec) -> bool {
+    let program = spec.program.as_path();
+    if program.components().count() > 1 {
+        return spec.cwd.join(program).is_file();
+    }
+    // The last one counts, as it does for the program.
+    let path = spec.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value);
+    path.is_none_or(|path| std::env::split_paths(path).any(|folder| folder.join(program).is_file()))
+}
+
+/// What the program of a server may touch: it writes to the folders of its session, and sees no secrets.
+fn profile(server: &Server, spec: &Spec, confine: &Confine) -> Profile {
+    let folders = server.roots.iter().chain([&spec.cwd]).chain(&confine.writable);
+    Profile {
+        hidden: confine.hidden.clone(),
+        private: Vec::new(),
+        network: Network::On,
+        ..Profile::writing_to(folders.cloned().collect())
+    }
 }
 
 /// Says how the program ended, if there is one and it did.
@@ -305,11 +332,8 @@ impl Program {
         Error::Ended { how, log: server.last_words() }
     }
 
-    /// Ends the program: closes its input, asks it, kills it.
+    /// Ends the program, whose input is closed: asks it, kills it.
     async fn end(&mut self) {
-        if let Ok(mut input) = self.input.try_lock() {
-            *input = None;
-        }
         if let Err(err) = self.child.end(GRACE).await {
             tracing::warn!("the end of an MCP server could not be awaited: {err}");
         }
@@ -318,18 +342,15 @@ impl Program {
 
 /// Watches a server that works. Returns why it does not any more; `None` if nobody needs it.
 async fn watch(server: &Arc<Server>, live: Live, timing: &Timing) -> Option<Error> {
-    let Live { peer, service, mut program, announced } = live;
-    let token = service.cancellation_token();
-    let closed = service.waiting();
-    tokio::pin!(closed);
-    let mut listing: Option<BoxFuture<'_, Result<Offer, ServiceError>>> = None;
+    let Live { peer, _tasks, mut program, announced } = live;
+    let mut listing: Option<BoxFuture<'_, Result<Offer, Failure>>> = None;
     let error = loop {
         tokio::select! {
             biased;
             () = server.stop.cancelled() => break None,
             () = server.hung.notified() => break Some(Error::Hung),
             () = exit_of(&mut program) => break Some(broken(&mut program, server).await),
-            _ = &mut closed => break Some(broken(&mut program, server).await),
+            () = peer.closed() => break Some(broken(&mut program, server).await),
             () = server.relist.notified(), if listing.is_none() => {
                 let (peer, announced, pause) = (&peer, &announced, RELIST.min(timing.start));
                 listing = Some(Box::pin(async move {
@@ -341,7 +362,10 @@ async fn watch(server: &Arc<Server>, live: Live, timing: &Timing) -> Option<Erro
                 listing = None;
                 match listed {
                     Ok(offer) => server.set_ready(peer.clone(), offer),
-                    Err(err) => tracing::warn!(server = server.name(), "its lists cannot be read: {err}"),
+                    Err(failure) => {
+                        let why = call_error(server, &failure);
+                        tracing::warn!(server = server.name(), "its lists cannot be read: {why}");
+                    }
                 }
             }
         }
@@ -351,7 +375,8 @@ async fn watch(server: &Arc<Server>, live: Live, timing: &Timing) -> Option<Erro
         server.set_phase(Phase::Waiting(timing.first_wait), error.clone());
     }
     drop(listing);
-    token.cancel();
+    peer.inbox.close();
+    peer.pipe.end().await;
     if let Some(program) = &mut program {
         program.end().await;
     }
@@ -359,8 +384,8 @@ async fn watch(server: &Arc<Server>, live: Live, timing: &Timing) -> Option<Erro
 }
 
 async fn listed(
-    listing: &mut Option<BoxFuture<'_, Result<Offer, ServiceError>>>,
-) -> Result<Offer, ServiceError> {
+    listing: &mut Option<BoxFuture<'_, Result<Offer, Failure>>>,
+) -> Result<Offer, Failure> {
     match listing {
         Some(listing) => listing.await,
         None => std::future::pending().await,
@@ -380,33 +405,15 @@ async fn broken(program: &mut Option<Program>, server: &Server) -> Error {
     explained.unwrap_or_else(|| Error::Unreachable("the connection broke".to_owned()))
 }
 
-fn initialize_error(server: &Server, err: &ClientInitializeError) -> Error {
-    if err.is_authorization_required() {
-        return Error::AuthNeeded(server.name().to_owned());
-    }
-    match err {
-        ClientInitializeError::JsonRpcError(error) => {
-            Error::Refused(clean_line(&error.message, 300))
-        }
-        ClientInitializeError::ConnectionClosed(_) => {
-            Error::Unreachable("it closed the connection".to_owned())
-        }
-        ClientInitializeError::TransportError { error, .. } => {
-            Error::Unreachable(chain(&*error.error))
-        }
-        other => Error::Refused(clean_line(&other.to_string(), 300)),
-    }
-}
-
-/// Why a request to a server that was connected failed.
-pub(crate) fn service_error(server: &Server, err: &ServiceError) -> Error {
-    match err {
-        ServiceError::McpError(error) => Error::Refused(clean_line(&error.message, 300)),
-        ServiceError::TransportSend(error) => Error::Unreachable(chain(&*error.error)),
-        ServiceError::TransportClosed => server
+/// Why a call to a server failed.
+pub(crate) fn call_error(server: &Server, failure: &Failure) -> Error {
+    match failure {
+        Failure::Refused(message) => Error::Refused(clean_line(message, 300)),
+        Failure::Misfit => Error::Refused("its answer does not fit the protocol".to_owned()),
+        Failure::Unsent(error) => error.clone(),
+        Failure::Closed => server
             .status()
             .error
             .unwrap_or_else(|| Error::Unreachable("the connection broke".to_owned())),
-        other => Error::Refused(clean_line(&other.to_string(), 300)),
     }
 }

@@ -9,20 +9,19 @@ use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
 use engine::words::{Block, Contents, Media, ToolContent, ToolKind, ToolUpdate};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ContentBlock,
-    ResourceContents, ServerResult,
-};
-use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::clean::clean;
+use crate::connection::{Asked, Failure, Peer};
 use crate::host::Timing;
 use crate::offer::Offered;
 use crate::server::{Phase, Server};
-use crate::supervisor::service_error;
+use crate::supervisor::call_error;
 
 /// How much text of a result the model is told.
 const MAX_TEXT: usize = 256 * 1024;
@@ -32,6 +31,25 @@ const MAX_TITLE: usize = 120;
 const NEWS: usize = 8;
 /// How often news of a call are shown.
 const NEWS_EVERY: Duration = Duration::from_millis(200);
+
+/// How long a server may take to hear that a call was given up.
+const TELL: Duration = Duration::from_millis(200);
+
+/// What a tool is called with.
+#[derive(Serialize)]
+struct Params<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<&'a serde_json::Map<String, Value>>,
+    #[serde(rename = "_meta")]
+    meta: Meta,
+}
+
+#[derive(Serialize)]
+struct Meta {
+    #[serde(rename = "progressToken")]
+    progress_token: u64,
+}
 
 /// A tool of a server.
 pub(crate) struct McpTool {
@@ -67,24 +85,27 @@ impl McpTool {
         let Some(peer) = status.peer else {
             return Err(self.unavailable());
         };
-        let mut params = CallToolRequestParams::new(self.offered.name.clone());
-        params.arguments = input.as_object().cloned();
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let options = PeerRequestOptions::no_options();
-        let sent = cx.or_cancelled(peer.send_cancellable_request(request, options)).await?;
-        let handle = sent.map_err(|err| self.failed(&err))?;
-        self.wait(cx, handle).await
+        let number = peer.fresh_number();
+        let params = Params {
+            name: &self.offered.name,
+            arguments: input.as_object(),
+            meta: Meta { progress_token: number },
+        };
+        let asked = peer.ask(number, "tools/call", &params);
+        self.wait(cx, &peer, number, asked).await
     }
 
     /// Waits for the result, shows what happens meanwhile, and passes a cancel on.
     async fn wait(
         &self,
         cx: &ToolCx<'_>,
-        mut handle: RequestHandle<RoleClient>,
+        peer: &Peer,
+        number: u64,
+        mut asked: Asked,
     ) -> Result<Output, ToolError> {
         // Full: the news are dropped; the next ones say more.
         let (teller, mut news) = mpsc::channel(NEWS);
-        let _listening = self.server.listen(handle.progress_token.clone(), teller);
+        let _listening = self.server.listen(number, teller);
         let last = Instant::now() + self.timing.call_most;
         let mut deadline = Instant::now() + self.timing.call;
         let mut shown = Instant::now();
@@ -92,13 +113,10 @@ impl McpTool {
             tokio::select! {
                 biased;
                 () = cx.cancel.cancelled() => {
-                    self.tell_cancel(handle, "the user cancelled it").await;
+                    self.tell_cancel(peer, number, "the user cancelled it").await;
                     return Err(ToolError::Cancelled);
                 }
-                answer = &mut handle.rx => {
-                    let answer = answer.map_err(|_| ServiceError::TransportClosed).flatten();
-                    return self.finish(answer);
-                }
+                answer = &mut asked.answer => return self.finish(answer),
                 Some(text) = news.recv() => {
                     deadline = last.min(Instant::now() + self.timing.call);
                     if shown.elapsed() >= NEWS_EVERY {
@@ -109,7 +127,7 @@ impl McpTool {
                     }
                 }
                 () = sleep_until(deadline) => {
-                    self.tell_cancel(handle, "it took too long").await;
+                    self.tell_cancel(peer, number, "it took too long").await;
                     self.server.note_hang();
                     return Err(ToolError::Model(format!(
                         "the MCP server `{}` did not answer within {} s (-31600); the call was given up, and whether \
@@ -123,37 +141,32 @@ impl McpTool {
     }
 
     /// Tells the server that nobody waits any more. A server that does not read must not hold us up.
-    async fn tell_cancel(&self, handle: RequestHandle<RoleClient>, why: &str) {
-        let told = handle.cancel(Some(why.to_owned()));
-        if tokio::time::timeout(Duration::from_millis(200), told).await.is_err() {
+    async fn tell_cancel(&self, peer: &Peer, number: u64, why: &str) {
+        let told = peer.tell_cancel(number, why);
+        if !matches!(tokio::time::timeout(TELL, told).await, Ok(Ok(()))) {
             tracing::debug!(server = self.server.name(), "a cancel could not be sent");
         }
     }
 
-    fn finish(&self, answer: Result<ServerResult, ServiceError>) -> Result<Output, ToolError> {
-        match answer {
-            Ok(ServerResult::CallToolResult(result)) => {
-                self.server.note_answer();
-                let is_error = result.is_error == Some(true);
-                let output = output(result);
-                if is_error { Err(ToolError::Model(output.text)) } else { Ok(output) }
-            }
-            Ok(_) => Err(ToolError::Model(format!(
-                "the MCP server `{}` answered with something else than a result (-31600)",
-                self.server.name()
-            ))),
-            Err(err) => Err(self.failed(&err)),
-        }
+    fn finish(&self, answer: Result<Box<RawValue>, Failure>) -> Result<Output, ToolError> {
+        let result = answer.map_err(|failure| self.failed(&failure))?;
+        self.server.note_answer();
+        let Ok(result) = serde_json::from_str::<CallToolResult>(result.get()) else {
+            return Err(self.failed(&Failure::Misfit));
+        };
+        let is_error = result.is_error == Some(true);
+        let output = output(result);
+        if is_error { Err(ToolError::Model(output.text)) } else { Ok(output) }
     }
 
-    fn failed(&self, err: &ServiceError) -> ToolError {
-        if let ServiceError::McpError(_) = err {
+    fn failed(&self, failure: &Failure) -> ToolError {
+        if let Failure::Refused(_) | Failure::Misfit = failure {
             self.server.note_answer();
         }
         ToolError::Model(format!(
             "the MCP server `{}` failed (-31600): {}; `/mcp` shows its log",
             self.server.name(),
-            service_error(&self.server, err)
+            call_error(&self.server, failure)
         ))
     }
 

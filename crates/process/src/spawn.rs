@@ -27,6 +27,8 @@ pub struct Spec {
     pub clear_env: bool,
     /// Sends both outputs down one pipe, so that their order is kept; there is no `stderr` then.
     pub merge_stderr: bool,
+    /// Gives the program an input in the sandbox, too, where it has none otherwise.
+    pub keep_input: bool,
 }
 
 impl Spec {
@@ -39,6 +41,7 @@ impl Spec {
             env: Vec::new(),
             clear_env: false,
             merge_stderr: false,
+            keep_input: false,
         }
     }
 
@@ -96,7 +99,9 @@ pub(crate) struct Alone {
 /// Starts a program that stands alone.
 pub(crate) fn spawn_alone(spec: &Spec, alone: Alone) -> Result<Child, Error> {
     let mut command = command_of(spec);
-    command.stdin(Stdio::null());
+    if !spec.keep_input {
+        command.stdin(Stdio::null());
+    }
     #[cfg(unix)]
     crate::raw::lead_session(
         &mut command,

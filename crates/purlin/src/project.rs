@@ -9,6 +9,8 @@ use engine::permission::rules::{Rule, Source};
 use serde_json::Value;
 
 use crate::config::permission;
+use crate::servers::UserServers;
+use crate::trust::{self, Trust};
 
 /// One part of a project that could run something, or allow something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +46,44 @@ const LARGEST: u64 = 1024 * 1024;
 #[must_use]
 pub fn parts(folder: &Path) -> (Vec<Part>, Vec<String>) {
     let mut problems = Vec::new();
+    let configs = configs(folder, &mut problems);
+    let parts = parts_of(folder, &configs, &mut problems);
+    (parts, problems)
+}
+
+/// Returns the MCP servers of a project that the user trusts; none of any other.
+///
+/// Files are read once: what is started is what the trust was checked for.
+#[must_use]
+pub fn servers(folder: &Path) -> (UserServers, Vec<String>) {
+    let mut problems = Vec::new();
+    let mut found = UserServers::default();
+    let configs = configs(folder, &mut problems);
+    if configs.iter().all(|(_, value)| value.get("mcp").is_none())
+        || trust::check(folder, &parts_of(folder, &configs, &mut problems)) != Trust::Trusted
+    {
+        // Whoever makes the session's policy tells the user of both.
+        return (found, Vec::new());
+    }
+    for (file, mut value) in configs {
+        let mut wrong = Vec::new();
+        if let Some(value) = value.get_mut("mcp").map(Value::take) {
+            let more = UserServers::read(value, &mut wrong);
+            found.servers.extend(more.servers);
+            found.off.extend(more.off);
+        }
+        problems.extend(wrong.iter().map(|problem| format!("{file}: {problem}")));
+    }
+    (found, problems)
+}
+
+fn parts_of(
+    folder: &Path,
+    configs: &[(&'static str, Value)],
+    problems: &mut Vec<String>,
+) -> Vec<Part> {
     let mut parts = Vec::new();
-    for (file, value) in configs(folder, &mut problems) {
+    for (file, value) in configs {
         for key in KEYS {
             if let Some(value) = value.get(key) {
                 list(&format!("`{key}` in {file}"), value, &mut parts);
@@ -60,9 +98,9 @@ pub fn parts(folder: &Path) -> (Vec<Part>, Vec<String>) {
         }
     }
     for name in FOLDERS {
-        list_folder(folder, &folder.join(name), 0, &mut parts, &mut problems);
+        list_folder(folder, &folder.join(name), 0, &mut parts, problems);
     }
-    (parts, problems)
+    parts
 }
 
 /// Returns the rules of a project. Without trust those that allow are left out, and the others can only narrow.

@@ -1,4 +1,4 @@
-//! MCP servers: which ones a session gets, from the client and from the user's configuration.
+//! MCP servers: which ones a session gets, from the client, the user's configuration and a project that is trusted.
 
 pub(crate) mod command;
 
@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mcp::{Command, Host, Reach, Remote, Secret, ServerConfig, SessionServers};
+use process::sandbox::secret_places;
 use serde_json::Value;
 use wire::acp::schema::{self, McpServer};
 
-use crate::assemble::{OpenTools, Workspace};
-use crate::{auth, env};
+use crate::assemble::{self, OpenTools, Workspace};
+use crate::{auth, env, project};
 
 /// The servers that a client wants a session to have.
 #[derive(Debug, Default)]
@@ -104,10 +105,12 @@ fn read_one(name: &str, mut entry: Value) -> Result<ServerConfig, String> {
     };
     members.insert("name".to_owned(), name.into());
     let is_shared = members.remove("shared") == Some(Value::Bool(true));
+    let is_free = members.remove("sandbox") == Some(Value::Bool(false));
     let start = members.remove("timeout").and_then(|millis| millis.as_u64());
     let cwd = members.remove("cwd").and_then(|cwd| Some(PathBuf::from(cwd.as_str()?)));
     let mut server = server_in(wire::acp::mcp_servers::read(entry)?)?;
     server.is_shared = is_shared;
+    server.is_free = is_free;
     server.start = start.map(std::time::Duration::from_millis);
     if let Reach::Command(command) = &mut server.reach {
         command.cwd = cwd;
@@ -128,6 +131,36 @@ pub(crate) fn host_options() -> mcp::Options {
         folder: std::env::temp_dir(),
         login: mcp::oauth::Login::new(Arc::new(auth::McpVault)),
         guard: process::Guard::default(),
+        starter: mcp::Starter::default(),
+        confine: Some(confine()),
+    }
+}
+
+/// Where programs that fetch other programs keep them, below the home folder.
+const CACHES: [&str; 8] = [
+    ".cache",
+    ".npm",
+    ".bun",
+    ".deno",
+    ".yarn",
+    ".local/share/pnpm",
+    ".local/share/uv",
+    "Library/Caches",
+];
+
+/// What holds the programs of servers back: they see no secrets and nothing of ours, and write to their session's
+/// folders, to temporary ones and to caches.
+fn confine() -> mcp::Confine {
+    let home = env::home();
+    let caches = home.iter().flat_map(|home| CACHES.map(|cache| home.join(cache)));
+    mcp::Confine {
+        sandbox: Arc::new(assemble::sandbox()),
+        hidden: env::own_folders()
+            .into_iter()
+            .chain(env::state_folder().map(|folder| folder.join("output")))
+            .chain(home.as_deref().map_or_else(Vec::new, secret_places))
+            .collect(),
+        writable: caches.chain([std::env::temp_dir()]).collect(),
     }
 }
 
@@ -135,11 +168,23 @@ pub(crate) fn host_options() -> mcp::Options {
 #[must_use]
 pub fn with_servers(tools: OpenTools, host: Arc<Host>, user: UserServers) -> OpenTools {
     Arc::new(move |workspace: Workspace| {
-        let given = workspace.servers.iter().chain(&user.servers);
-        let servers = given.filter(|server| !user.off.contains(&server.name)).cloned().collect();
-        let (problems, roots) = (workspace.problems.clone(), workspace.folders.clone());
-        let own = tools(workspace);
-        Arc::new(SessionServers::new(&host, own, servers, problems, roots))
+        let mut problems = workspace.problems.clone();
+        let (mut own, wrong) = match workspace.folders.first() {
+            Some(folder) => project::servers(folder),
+            None => Default::default(),
+        };
+        problems.extend(wrong);
+        // `shared` and `sandbox` are for the user to say, in the user's own file.
+        for server in &mut own.servers {
+            (server.is_shared, server.is_free) = (false, false);
+        }
+        let is_off = |name: &String| user.off.contains(name) || own.off.contains(name);
+        let given = workspace.servers.iter().filter(|server| !user.off.contains(&server.name));
+        let users = user.servers.iter().chain(&own.servers);
+        let servers = given.chain(users.filter(|server| !is_off(&server.name))).cloned().collect();
+        let roots = workspace.folders.clone();
+        let tools = tools(workspace);
+        Arc::new(SessionServers::new(&host, tools, servers, problems, roots))
     })
 }
 

@@ -2,31 +2,30 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, Response, StatusCode, Url};
-use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
-use rmcp::transport::Transport;
 use wire::sse::SseDecoder;
 
-use super::{MAX_MESSAGE, OpenCalls};
+use super::{MAX_MESSAGE, Pipe};
+use crate::connection::Inbox;
 use crate::error::Error;
 use crate::http::chain;
 
-/// A connection to such a server.
+/// The way up to such a server.
 pub(crate) struct Sse {
     client: Client,
     headers: HeaderMap,
-    stream: Response,
-    events: SseDecoder,
     /// Where messages go, as the server said in its first event.
-    endpoint: Arc<Url>,
-    calls: OpenCalls,
+    endpoint: Url,
 }
 
-/// What can go wrong with one message.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct SendError(String);
+/// The way down.
+pub(crate) struct Stream {
+    stream: Response,
+    events: SseDecoder,
+}
 
 impl Sse {
     /// Opens the stream and waits for the address that messages go to.
@@ -35,7 +34,7 @@ impl Sse {
         url: &str,
         headers: HeaderMap,
         name: &str,
-    ) -> Result<Sse, Error> {
+    ) -> Result<(Sse, Stream), Error> {
         let base = Url::parse(url).map_err(|err| Error::Unreachable(err.to_string()))?;
         let request = client.get(base.clone()).headers(headers.clone());
         let sent = request.header(ACCEPT, "text/event-stream").send().await;
@@ -59,19 +58,12 @@ impl Sse {
             // Our headers, and with them our keys, would go along.
             return Err(Error::Refused("it sends us on to another place".to_owned()));
         }
-        Ok(Sse {
-            client,
-            headers,
-            stream,
-            events,
-            endpoint: Arc::new(endpoint),
-            calls: OpenCalls::default(),
-        })
+        Ok((Sse { client, headers, endpoint }, Stream { stream, events }))
     }
 }
 
 /// Takes the data of the next event of this name; others are skipped.
-fn next_event(events: &mut SseDecoder, name: &str) -> Option<String> {
+pub(super) fn next_event(events: &mut SseDecoder, name: &str) -> Option<String> {
     while let Some(event) = events.next_event() {
         if let Ok(event) = event
             && (event.name == name || (name == "message" && event.name.is_empty()))
@@ -82,44 +74,36 @@ fn next_event(events: &mut SseDecoder, name: &str) -> Option<String> {
     None
 }
 
-impl Transport<RoleClient> for Sse {
-    type Error = SendError;
-
-    fn send(
-        &mut self,
-        message: TxJsonRpcMessage<RoleClient>,
-    ) -> impl Future<Output = Result<(), SendError>> + Send + 'static {
-        self.calls.note_sent(&message);
-        let request = self.client.post((*self.endpoint).clone()).headers(self.headers.clone());
+impl Pipe for Sse {
+    fn send(&self, message: Vec<u8>, _call: Option<u64>) -> BoxFuture<'static, Result<(), Error>> {
+        let request = self.client.post(self.endpoint.clone()).headers(self.headers.clone());
         async move {
-            let body = serde_json::to_vec(&message).map_err(|err| SendError(err.to_string()))?;
-            let sent = request.header(CONTENT_TYPE, "application/json").body(body).send().await;
-            let response = sent.map_err(|err| SendError(chain(&err.without_url())))?;
+            let sent = request.header(CONTENT_TYPE, "application/json").body(message).send().await;
+            let response = sent.map_err(|err| Error::Unreachable(chain(&err.without_url())))?;
             match response.status() {
                 status if status.is_success() => Ok(()),
-                status => Err(SendError(format!("it answered with HTTP {status}"))),
+                status => Err(Error::Unreachable(format!("it answered with HTTP {status}"))),
             }
         }
+        .boxed()
     }
 
-    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+    fn end(&self) -> BoxFuture<'static, ()> {
+        std::future::ready(()).boxed()
+    }
+}
+
+impl Stream {
+    /// Reads the stream until it ends. It is the session: without it the server must be connected anew.
+    pub(crate) async fn read(mut self, inbox: Arc<Inbox>) {
         loop {
             while let Some(data) = next_event(&mut self.events, "message") {
-                if let Some(message) = super::read(data.as_bytes())
-                    && self.calls.is_wanted(&message)
-                {
-                    return Some(message);
-                }
+                inbox.hear(data.as_bytes());
             }
             match self.stream.chunk().await {
                 Ok(Some(bytes)) => self.events.feed(&bytes),
-                // The stream is the session: without it the server must be connected anew.
-                Ok(None) | Err(_) => return None,
+                Ok(None) | Err(_) => return inbox.close(),
             }
         }
-    }
-
-    async fn close(&mut self) -> Result<(), SendError> {
-        Ok(())
     }
 }

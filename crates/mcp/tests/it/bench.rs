@@ -56,6 +56,8 @@ pub(crate) fn host(timing: Timing) -> Arc<Host> {
         folder: std::env::temp_dir(),
         login: Login::new(Arc::new(NoVault)),
         guard: process::Guard::default(),
+        starter: mcp::Starter::default(),
+        confine: None,
     })
 }
 

@@ -82,6 +82,8 @@ async fn a_server_that_wants_a_log_in_says_how_and_works_after_it() {
         folder: std::env::temp_dir(),
         login: login.clone(),
         guard: process::Guard::default(),
+        starter: mcp::Starter::default(),
+        confine: None,
     });
     let remote = Remote { url: url.clone(), headers: Vec::new() };
     let config = ServerConfig::remote("far", Reach::Http(remote)).unwrap();

@@ -163,6 +163,50 @@ async fn a_server_is_reached_over_streamable_http_with_its_headers() {
     assert!(keys.lock().unwrap().iter().all(|key| key.as_deref() == Some("canary")));
 }
 
+/// A server that gives the connection a name, wants it back, and answers calls of tools with events. The first such
+/// stream ends before the answer.
+fn eventful(ended: Arc<AtomicU32>) -> Serve {
+    let calls = AtomicU32::new(0);
+    Arc::new(move |request| {
+        let message = request.message();
+        if message["method"] == "initialize" {
+            let headers = vec![
+                ("content-type", "application/json".to_owned()),
+                ("mcp-session-id", "s-1".to_owned()),
+            ];
+            return Answer::Whole(200, headers, reply(&message).unwrap().to_string());
+        }
+        assert_eq!(request.header("mcp-session-id"), Some("s-1"), "{}", request.method);
+        assert_eq!(request.header("mcp-protocol-version"), Some("2025-06-18"));
+        if request.method == "DELETE" {
+            ended.fetch_add(1, Ordering::Relaxed);
+        }
+        if message["method"] != "tools/call" {
+            return streamable(&request);
+        }
+        let (sender, events) = mpsc::channel(2);
+        sender.try_send(": a comment\n\n".to_owned()).unwrap();
+        if calls.fetch_add(1, Ordering::Relaxed) > 0 {
+            let reply = reply(&message).unwrap();
+            sender.try_send(format!("id: 1\nevent: message\ndata: {reply}\n\n")).unwrap();
+        }
+        Answer::Events(events)
+    })
+}
+
+// R: M1, M2 (M17)
+#[tokio::test]
+async fn m17_a_stream_that_ends_before_its_answer_fails_that_call_alone() {
+    let ended = Arc::new(AtomicU32::new(0));
+    let (url, _tasks) = listen(eventful(Arc::clone(&ended))).await;
+    let mut bench = open(Reach::Http(at(&url)), quick()).await.ready().await;
+    let turn = bench.prompt("go").await;
+    assert!(turn.calls[0].1.contains("failed (-31600): it sent no answer"), "{turn:?}");
+    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);
+    bench.close();
+    bench.until("the farewell", |_| ended.load(Ordering::Relaxed) == 1).await;
+}
+
 // R: M2, T4 (M16)
 #[tokio::test]
 async fn m16_a_server_that_answers_500_is_told_and_given_up() {

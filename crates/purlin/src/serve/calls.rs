@@ -235,12 +235,21 @@ impl Dispatcher {
         if self.opening.values().any(|pending| pending.session.as_ref() == Some(&session)) {
             return Err(busy);
         }
-        if let Some(entry) = self.sessions.get(&session) {
+        if let Some(entry) = self.sessions.get_mut(&session) {
             let handle = entry.handle.clone();
+            let mut tools = None;
+            if !servers.servers.is_empty() && servers.servers != entry.servers {
+                entry.servers.clone_from(&servers.servers);
+                entry.has_other_tools = true;
+                let folders = std::iter::once(entry.cwd.clone()).chain(more).collect();
+                let Wanted { servers, problems } = servers;
+                let session = session.clone();
+                tools = Some((self.place.tools)(Workspace { session, folders, servers, problems }));
+            }
             let of = session.clone();
             let reply = self.reply(id, move |outcome| Answer::Reopened(of, opening, outcome))?;
             self.outbox.set_pace(&session, Pace::Replay);
-            handle.send(Command::Replay { show, reply }).map_err(|command| {
+            handle.send(Command::Replay { show, tools, reply }).map_err(|command| {
                 if let Command::Replay { reply, .. } = command {
                     reply.forget();
                 }
@@ -274,7 +283,10 @@ impl Dispatcher {
             budget = self.outbox.open(id.clone(), budget, Pace::Replay);
             session = Some(id.clone());
         }
-        self.opening.insert(id.clone(), Pending { budget: Arc::clone(&budget), session, wish });
+        self.opening.insert(
+            id.clone(),
+            Pending { budget: Arc::clone(&budget), session, wish, servers: wanted.servers.clone() },
+        );
         let (outlet, limits) = (self.outlet.clone(), Arc::clone(&self.limits));
         let offers = self.client.unwrap_or_default();
         // Its document has permission as a note: a client may never answer.

@@ -99,6 +99,8 @@ pub(super) struct Pending {
     /// Which one, if it is one that is kept.
     pub(super) session: Option<SessionId>,
     pub(super) wish: Wish,
+    /// The MCP servers that the client wants.
+    pub(super) servers: Vec<mcp::ServerConfig>,
 }
 
 /// How a client wants a new session.
@@ -135,6 +137,12 @@ pub(super) struct Entry {
     /// Its working folder.
     pub(super) cwd: PathBuf,
     pub(super) created: SystemTime,
+    /// The branch its folder was on when it was opened, where the client is told.
+    branch: Option<String>,
+    /// The MCP servers that the client wanted last.
+    pub(super) servers: Vec<mcp::ServerConfig>,
+    /// Set while other tools are on their way to it, which are to be started behind the answer.
+    pub(super) has_other_tools: bool,
     /// The turn that runs: the call to answer, and how to stop it.
     pub(super) turn: Option<Turn>,
     pub(super) prompts: Window,
@@ -312,8 +320,12 @@ impl Dispatcher {
             }
             Incoming::Call { id, method, params } => {
                 if method == "initialize" {
-                    let recognised = || Dialect::recognise(params);
-                    self.dialect = self.place.forced.unwrap_or_else(recognised);
+                    let (recognised, why) = match self.place.forced {
+                        Some(dialect) => (dialect, "it was asked for"),
+                        None => Dialect::recognise_why(params),
+                    };
+                    self.dialect = recognised;
+                    tracing::info!(dialect = recognised.name(), why, "the client's dialect");
                 }
                 Act::Call(id, self.dialect.decode_call(&method, params))
             }
@@ -425,12 +437,22 @@ impl Dispatcher {
         match answer {
             Answer::Opened(opening, opened) => self.on_opened(id, opening, opened),
             Answer::Reopened(session, opening, settings) => {
-                let Some(entry) = self.sessions.get(&session) else {
+                let Some(entry) = self.sessions.get_mut(&session) else {
                     self.recaps.remove(&session);
                     let gone = Err::<(), _>(Error::NoSuchSession(session.clone()));
                     return self.answer_in_order(&session, id, &gone);
                 };
-                let about = About { cwd: entry.cwd.clone(), created: entry.created, branch: None };
+                let (cwd, created, branch) =
+                    (entry.cwd.clone(), entry.created, entry.branch.clone());
+                let is_other = std::mem::take(&mut entry.has_other_tools);
+                if settings.is_err() {
+                    // It has the old ones still.
+                    entry.servers.clear();
+                } else if is_other && entry.handle.send(engine::session::Command::Announce).is_err()
+                {
+                    tracing::error!(%session, "other servers are not started");
+                }
+                let about = About { cwd, created, branch };
                 self.answer_opened(id, opening, &session, settings, about, None);
                 self.outbox.set_pace(&session, Pace::Live);
             }
@@ -571,7 +593,8 @@ impl Dispatcher {
         self.outbox.open(session.clone(), pending.budget, Pace::Replay);
         let mut settings = opened.settings;
         let (cwd, created) = (opened.cwd, opened.created);
-        let about = About { cwd: cwd.clone(), created, branch: opened.branch };
+        let branch = opened.branch;
+        let about = About { cwd: cwd.clone(), created, branch: branch.clone() };
         let mode = pending.wish.mode;
         if let Some(mode) = mode {
             settings.mode = mode.mode_id();
@@ -586,7 +609,16 @@ impl Dispatcher {
             tracing::error!(%session, "a new session takes no commands");
         }
         let prompts = Window::new(self.limits.prompts_per_minute);
-        let entry = Entry { handle: opened.handle, cwd, created, turn: None, prompts };
+        let entry = Entry {
+            handle: opened.handle,
+            cwd,
+            created,
+            branch,
+            servers: pending.servers,
+            has_other_tools: false,
+            turn: None,
+            prompts,
+        };
         self.sessions.insert(session, entry);
     }
 

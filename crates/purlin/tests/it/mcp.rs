@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, DEADLINE, prompt, text_of, update_kind};
 
 /// The main file of a package; `cargo xtask test` installs them.
-fn package(name: &str) -> PathBuf {
+pub(crate) fn package(name: &str) -> PathBuf {
     let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mcp/tests/servers/node_modules");
     let file = at.join("@modelcontextprotocol").join(name).join("dist/index.js");
     assert!(file.exists(), "{} is installed by `cargo xtask test`", file.display());
@@ -25,7 +25,7 @@ fn open(agent: &mut Agent, servers: &Value) -> String {
 }
 
 /// Asks `/mcp` until every server is ready.
-fn wait_for_servers(agent: &mut Agent, session: &str) -> String {
+pub(crate) fn wait_for_servers(agent: &mut Agent, session: &str) -> String {
     let end = Instant::now() + DEADLINE;
     loop {
         let id = agent.prompt(session, "/mcp");
@@ -181,6 +181,25 @@ model tool files_read_text_file {"path":"/w/made.txt"}
     assert_eq!(std::fs::read_to_string(agent.folder().join("made.txt")).unwrap(), "by a server");
 }
 
+// R: M1, S2
+#[test]
+fn a_session_that_is_loaded_while_it_is_open_gets_the_servers_that_are_named_then() {
+    let data = std::env::temp_dir().join(format!("purlin-mcp-load-{}", std::process::id()));
+    let mut agent = Agent::playing("model echo\nmodel loop").keeping(&data).ready();
+    let session = open(&mut agent, &json!([]));
+    let main = package("server-everything");
+    let server = |name: &str| json!([{ "name": name, "command": "node", "args": [main, "stdio"], "env": [] }]);
+    for name in ["first", "second"] {
+        let params =
+            json!({ "sessionId": session, "cwd": agent.folder(), "mcpServers": server(name) });
+        agent.result("session/load", params);
+        let state = wait_for_servers(&mut agent, &session);
+        assert!(state.contains(&format!("`{name}` (program): ready")), "{state}");
+        assert!(name == "first" || !state.contains("first"), "{state}");
+    }
+    std::fs::remove_dir_all(&data).unwrap();
+}
+
 // R: M1, M2
 #[test]
 fn bad_servers_do_not_keep_a_session_from_opening() {
@@ -225,6 +244,14 @@ mod ends {
             .count()
     }
 
+    /// Those among them that are servers, and not the sandbox around one.
+    fn serving(word: &str) -> usize {
+        let cmdline = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).ok();
+        let lines = std::fs::read_dir("/proc").unwrap().filter_map(|entry| cmdline(entry.ok()?));
+        let has = |line: &[u8], word: &[u8]| line.split(|byte| *byte == 0).any(|part| part == word);
+        lines.filter(|line| has(line, word.as_bytes()) && !has(line, b"--unshare-pid")).count()
+    }
+
     fn until(what: &str, holds: impl Fn() -> bool) {
         let end = Instant::now() + DEADLINE;
         while !holds() {
@@ -240,7 +267,7 @@ mod ends {
         open(&mut agent, &json!([stubborn(word), node]));
         let node = format!("{word}-node");
         // The shell, its two children; the good server.
-        until("the servers run", || alive(word) >= 3 && alive(&node) == 1);
+        until("the servers run", || serving(word) >= 3 && serving(&node) == 1);
         end(&mut agent);
         until("all are gone", || alive(word) == 0 && alive(&node) == 0);
     }

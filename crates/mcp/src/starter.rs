@@ -1,0 +1,45 @@
+//! A thread of its own that starts programs: starting takes a moment, in which nothing else would run.
+//!
+//! It stays for as long as it may be needed: what runs in the sandbox ends with the thread that started it.
+
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+/// How many starts may wait. Full: the next one is refused.
+const WAITING: usize = 64;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Starts programs. Copies are one.
+#[derive(Debug, Clone, Default)]
+pub struct Starter {
+    jobs: Arc<OnceLock<Option<SyncSender<Job>>>>,
+}
+
+impl Starter {
+    /// Runs a start there. `None` if that cannot be done.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        start: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let (sender, started) = oneshot::channel();
+        let runtime = Handle::current();
+        let job = Box::new(move || {
+            let _inside = runtime.enter();
+            drop(sender.send(start()));
+        });
+        let jobs = self.jobs.get_or_init(begin);
+        jobs.as_ref()?.try_send(job).ok()?;
+        started.await.ok()
+    }
+}
+
+fn begin() -> Option<SyncSender<Job>> {
+    let (jobs, waiting) = sync_channel::<Job>(WAITING);
+    let work = move || waiting.iter().for_each(|job| job());
+    std::thread::Builder::new().name("start".to_owned()).spawn(work).ok()?;
+    Some(jobs)
+}

@@ -1,0 +1,205 @@
+//! Streamable HTTP: a request per message up; replies come as its answer, whole or as events, and what the server says of
+//! its own accord on a stream that we ask for.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use tokio_util::sync::CancellationToken;
+use wire::sse::SseDecoder;
+
+use super::{MAX_MESSAGE, Pipe};
+use crate::connection::Inbox;
+use crate::error::Error;
+use crate::http::{chain, secret};
+use crate::oauth::Signer;
+
+const SESSION: &str = "mcp-session-id";
+const VERSION: &str = "mcp-protocol-version";
+/// How long the farewell may take.
+const FAREWELL: Duration = Duration::from_millis(300);
+/// The waits before the server's own stream is asked for again: first and longest.
+const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// A server that is reached this way. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Http(Arc<Place>);
+
+struct Place {
+    client: Client,
+    url: String,
+    headers: HeaderMap,
+    signer: Option<Signer>,
+    inbox: Arc<Inbox>,
+    name: String,
+    /// What the server calls our connection, and the version that it speaks, once both are known.
+    given: Mutex<HeaderMap>,
+    agreed: CancellationToken,
+}
+
+impl Http {
+    pub(crate) fn new(
+        client: Client,
+        url: &str,
+        headers: HeaderMap,
+        signer: Option<Signer>,
+        inbox: Arc<Inbox>,
+        name: &str,
+    ) -> Http {
+        Http(Arc::new(Place {
+            client,
+            url: url.to_owned(),
+            headers,
+            signer,
+            inbox,
+            name: name.to_owned(),
+            given: Mutex::default(),
+            agreed: CancellationToken::new(),
+        }))
+    }
+
+    fn given(&self) -> HeaderMap {
+        self.0.given.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn give(&self, name: &'static str, value: HeaderValue) {
+        let mut given = self.0.given.lock().unwrap_or_else(PoisonError::into_inner);
+        given.entry(name).or_insert(value);
+    }
+
+    async fn request(&self, method: Method) -> Result<RequestBuilder, Error> {
+        let place = &self.0;
+        let mut request = place.client.request(method, &place.url);
+        request = request.headers(place.headers.clone()).headers(self.given());
+        if let Some(signer) = &place.signer {
+            let token = signer.token().await?;
+            request = request.header(AUTHORIZATION, secret(&format!("Bearer {token}"))?);
+        }
+        Ok(request)
+    }
+
+    async fn post(self, message: Vec<u8>, call: Option<u64>) -> Result<(), Error> {
+        let request = self.request(Method::POST).await?.body(message);
+        let request = request
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json, text/event-stream");
+        let answer = request.send().await.map_err(|err| unreachable(&err))?;
+        let status = answer.status();
+        if status.is_success()
+            && let Some(session) = answer.headers().get(SESSION)
+        {
+            self.give(SESSION, session.clone());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            return Err(Error::AuthNeeded(self.0.name.clone()));
+        }
+        let heard = self.hear(answer).await;
+        let is_answered = call.is_none_or(|call| !self.0.inbox.awaits(call));
+        if status == StatusCode::NOT_FOUND && self.given().contains_key(SESSION) {
+            self.0.inbox.close();
+            return Err(Error::Unreachable("it does not know our connection any more".to_owned()));
+        }
+        match status.is_success() {
+            true if is_answered => Ok(()),
+            true => {
+                heard?;
+                Err(Error::Unreachable("it sent no answer".to_owned()))
+            }
+            // An error may be told in the body, to whoever made the call.
+            false if call.is_some() && is_answered => Ok(()),
+            false => Err(Error::Unreachable(format!("it answered with HTTP {status}"))),
+        }
+    }
+
+    /// Takes what an answer holds: events until they end, or one message.
+    async fn hear(&self, mut answer: Response) -> Result<(), Error> {
+        let inbox = &self.0.inbox;
+        let broken = |err: reqwest::Error| unreachable(&err);
+        if is_of(&answer, "text/event-stream") {
+            let mut events = SseDecoder::new(MAX_MESSAGE);
+            while let Some(bytes) = answer.chunk().await.map_err(broken)? {
+                events.feed(&bytes);
+                while let Some(data) = super::sse::next_event(&mut events, "message") {
+                    inbox.hear(data.as_bytes());
+                }
+            }
+            return Ok(());
+        }
+        let is_json = is_of(&answer, "application/json");
+        let mut body = Vec::new();
+        while let Some(bytes) = answer.chunk().await.map_err(broken)? {
+            if body.len() + bytes.len() > MAX_MESSAGE {
+                return Err(Error::Refused("its answer is too long".to_owned()));
+            }
+            body.extend_from_slice(&bytes);
+        }
+        if is_json {
+            inbox.hear(body.trim_ascii());
+        }
+        Ok(())
+    }
+
+    /// Listens to what the server says of its own accord, where it does.
+    pub(crate) async fn listen(self) {
+        self.0.agreed.cancelled().await;
+        let (mut wait, longest) = WAITS;
+        loop {
+            if let Ok(request) = self.request(Method::GET).await
+                && let Ok(answer) = request.header(ACCEPT, "text/event-stream").send().await
+            {
+                if answer.status() == StatusCode::NOT_FOUND && self.given().contains_key(SESSION) {
+                    return self.0.inbox.close();
+                }
+                if !answer.status().is_success() || !is_of(&answer, "text/event-stream") {
+                    return;
+                }
+                wait = WAITS.0;
+                if let Err(err) = self.hear(answer).await {
+                    tracing::debug!(server = self.0.name, "its own stream broke: {err}");
+                }
+            }
+            tokio::time::sleep(wait).await;
+            wait = longest.min(wait * 2);
+        }
+    }
+}
+
+impl Pipe for Http {
+    fn send(&self, message: Vec<u8>, call: Option<u64>) -> BoxFuture<'static, Result<(), Error>> {
+        self.clone().post(message, call).boxed()
+    }
+
+    fn agree(&self, version: &str) {
+        if let Ok(version) = version.parse() {
+            self.give(VERSION, version);
+        }
+        self.0.agreed.cancel();
+    }
+
+    fn end(&self) -> BoxFuture<'static, ()> {
+        let this = self.clone();
+        async move {
+            if !this.given().contains_key(SESSION) {
+                return;
+            }
+            let farewell = async {
+                this.request(Method::DELETE).await?.send().await.map_err(|err| unreachable(&err))
+            };
+            // A server that does not listen forgets us in its own time.
+            drop(tokio::time::timeout(FAREWELL, farewell).await);
+        }
+        .boxed()
+    }
+}
+
+fn unreachable(err: &reqwest::Error) -> Error {
+    Error::Unreachable(chain(err))
+}
+
+fn is_of(answer: &Response, kind: &str) -> bool {
+    let given = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    given.is_some_and(|given| given.trim_start().to_ascii_lowercase().starts_with(kind))
+}

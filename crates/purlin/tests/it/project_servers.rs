@@ -1,0 +1,88 @@
+//! MCP servers that a project's own files name: inert until the user has seen the literal command and said yes, on a
+//! terminal; inert again when it changes.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::json;
+
+use crate::agent::{Agent, text_of};
+use crate::mcp::{package, wait_for_servers};
+
+/// A project, the folder where trust is kept, and both gone after the test.
+struct Project(PathBuf);
+
+impl Project {
+    fn new() -> Project {
+        let top = std::env::temp_dir().join(format!("purlin-project-mcp-{}", std::process::id()));
+        std::fs::create_dir_all(top.join("w")).unwrap();
+        Project(top.canonicalize().unwrap())
+    }
+
+    fn cwd(&self) -> PathBuf {
+        self.0.join("w")
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.join("data")
+    }
+
+    /// Writes the configuration with one server, which has `word` among its arguments.
+    fn name_server(&self, word: &str) {
+        let command = json!(["node", package("server-everything"), "stdio", word]);
+        let config = json!({ "mcp": { "own": { "type": "local", "command": command } } });
+        std::fs::write(self.cwd().join("purlin.json"), config.to_string()).unwrap();
+    }
+}
+
+impl Drop for Project {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Runs `purlin trust` on a terminal, says yes, and returns what was shown.
+#[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
+fn trust(data: &Path, folder: &Path) -> String {
+    let command = format!("'{}' trust '{}'", env!("CARGO_BIN_EXE_purlin"), folder.display());
+    let mut child = std::process::Command::new("script")
+        .args(["--quiet", "--command", &command, "/dev/null"])
+        .env("XDG_DATA_HOME", data)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"y\n").unwrap();
+    String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+}
+
+/// Opens a session and returns what `/mcp` knows there.
+fn servers(agent: &mut Agent, cwd: &Path) -> (String, String) {
+    let params = json!({ "cwd": cwd, "mcpServers": [] });
+    let session = agent.result("session/new", params)["sessionId"].as_str().unwrap().to_owned();
+    let turn = agent.prompt(&session, "/mcp");
+    agent.reply(turn);
+    let said = text_of(&session, &agent.take_seen());
+    (session, said)
+}
+
+// R: M1, M3, S12
+#[test]
+fn a_projects_servers_start_once_the_user_saw_their_commands_and_said_yes() {
+    let project = Project::new();
+    project.name_server("project-server-one");
+    let mut agent = Agent::playing("model echo\nmodel loop").keeping(&project.data()).ready();
+    let (_, before) = servers(&mut agent, &project.cwd());
+    assert!(!before.contains("`own`"), "{before}");
+    let shown = trust(&project.data(), &project.cwd());
+    let command =
+        format!("node {} stdio project-server-one", package("server-everything").display());
+    assert!(shown.contains(&command) && shown.contains("Trusted."), "{shown}");
+    let (session, _) = servers(&mut agent, &project.cwd());
+    let state = wait_for_servers(&mut agent, &session);
+    assert!(state.contains("`own` (program): ready"), "{state}");
+    project.name_server("project-server-two");
+    let (_, changed) = servers(&mut agent, &project.cwd());
+    assert!(!changed.contains("`own`"), "{changed}");
+}
