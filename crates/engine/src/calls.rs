@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 
-use crate::dispatch;
 use crate::ports::AnyTool;
 use crate::turn::{TurnCx, TurnError};
-use crate::words::{Block, Message, Prompt, ToolRequest};
+use crate::words::{Message, ToolRequest};
+use crate::{dispatch, pictures};
 
 /// How many calls of one answer run at once.
 const AT_ONCE: usize = 8;
@@ -36,10 +36,8 @@ pub(crate) async fn run_all(cx: &mut TurnCx<'_>, calls: Vec<ToolRequest>) -> Res
         }
         ended?;
     }
-    if !pictures.is_empty() {
-        // A result is text, so the model is shown pictures behind all results.
-        pictures.insert(0, Block::Text("The pictures that the tools returned:".to_owned()));
-        cx.history.push(Message::User(Prompt::from(pictures)));
+    if let Some(message) = pictures::message_of(pictures) {
+        cx.history.push(message);
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::event::{Event, Severity};
 use crate::permission::policy::Judgement;
 use crate::permission::{Access, Decision, Question};
+use crate::pictures::pictures_in;
 use crate::ports::{AnyTool, EditorError, Intent, Output, Record, ToolCx, ToolError};
 use crate::turn::{TurnCx, TurnError};
 use crate::visible::visible;
@@ -212,27 +213,6 @@ async fn finish(
     let update = ToolUpdate { status: Some(status), content, ..ToolUpdate::default() };
     cx.emit(Event::ToolUpdate(id.clone(), Box::new(update))).await?;
     Ok(Done { id, text, failed, pictures })
-}
-
-/// How many bytes of pictures one call may show to a model.
-const MAX_PICTURES: usize = 5 * 1024 * 1024;
-
-/// Returns the pictures among what a call shows, as far as a model takes them.
-fn pictures_in(content: &[ToolContent]) -> Vec<Block> {
-    let mut room = MAX_PICTURES;
-    let pictures = content.iter().filter_map(|content| match content {
-        ToolContent::Block(block @ Block::Image(_)) => Some(block),
-        ToolContent::Block(_)
-        | ToolContent::Diff { .. }
-        | ToolContent::Terminal(_)
-        | ToolContent::Live { .. } => None,
-    });
-    let fits = |block: &&Block| {
-        let is_small = block.size() <= room;
-        room -= if is_small { block.size() } else { 0 };
-        is_small
-    };
-    pictures.filter(fits).cloned().collect()
 }
 
 /// Ends a call that was cut short: it must not stay pending for ever.

@@ -14,6 +14,7 @@ mod meter;
 pub mod modes;
 pub mod nearest;
 pub mod permission;
+pub mod pictures;
 pub mod ports;
 pub mod reply;
 mod sampling;

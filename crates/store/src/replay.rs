@@ -56,6 +56,8 @@ pub struct Replay {
     is_turn_open: bool,
     calls: Vec<Call>,
     by_id: HashMap<Name, usize>,
+    /// What calls of the last answer showed to the model besides their results.
+    pictures: Vec<Block>,
     usage: Option<Event>,
     mode: Option<ModeId>,
     model: Option<ModelId>,
@@ -228,10 +230,15 @@ impl Replay {
         self.is_turn_open = false;
         self.is_command = false;
         self.calls.clear();
+        self.pictures.clear();
         self.by_id.clear();
     }
 
     fn remember_answer(&mut self, calls: Vec<ToolRequest>) {
+        let pictures = std::mem::take(&mut self.pictures);
+        if let Some(message) = engine::pictures::message_of(pictures) {
+            self.remember(message);
+        }
         let (thoughts, text) = (std::mem::take(&mut self.thoughts), std::mem::take(&mut self.said));
         self.remember(Message::Agent { thoughts, text, calls });
     }
@@ -302,6 +309,11 @@ impl Replay {
         }
         if matches!(update.status, Some(ToolStatus::Completed | ToolStatus::Failed)) {
             call.is_done = true;
+            if update.status == Some(ToolStatus::Completed) {
+                let content = update.content.as_deref().unwrap_or_default();
+                self.pictures.extend(engine::pictures::pictures_in(content));
+            }
+            let call = self.call(&Name(id.to_shared()));
             if call.has_terminal
                 && update.content.is_none()
                 && let Some(text) = call.result.take()

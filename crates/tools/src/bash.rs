@@ -8,7 +8,7 @@ mod output;
 mod run;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use engine::permission::Access;
@@ -161,27 +161,34 @@ impl Input {
     }
 }
 
+/// What a model is told of the tool.
+fn spec() -> Arc<ToolSpec> {
+    let text = |description: &str| json!({ "type": "string", "description": description });
+    let flag = |description: &str| json!({ "type": "boolean", "description": description });
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "command": text("The command to run"),
+            "timeout": {
+                "type": "number",
+                "description": "Milliseconds it may run: 120000 if not given, at most 600000",
+            },
+            "description": text("What it does, in five to ten words"),
+            "network": flag("Ask the user to let this command use the network"),
+            "git": flag("Ask the user to let this command change .git, as git commit does"),
+            "reason": text("Why it needs the network or .git"),
+        },
+        "required": ["command"],
+    });
+    let (name, description) = ("bash".to_owned(), DESCRIPTION.to_owned());
+    Arc::new(ToolSpec { name, description, schema })
+}
+
 impl AnyTool for Bash {
     fn spec(&self) -> Arc<ToolSpec> {
-        let text = |description: &str| json!({ "type": "string", "description": description });
-        let flag = |description: &str| json!({ "type": "boolean", "description": description });
-        let schema = json!({
-            "type": "object",
-            "properties": {
-                "command": text("The command to run"),
-                "timeout": {
-                    "type": "number",
-                    "description": "Milliseconds it may run: 120000 if not given, at most 600000",
-                },
-                "description": text("What it does, in five to ten words"),
-                "network": flag("Ask the user to let this command use the network"),
-                "git": flag("Ask the user to let this command change .git, as git commit does"),
-                "reason": text("Why it needs the network or .git"),
-            },
-            "required": ["command"],
-        });
-        let (name, description) = ("bash".to_owned(), DESCRIPTION.to_owned());
-        Arc::new(ToolSpec { name, description, schema })
+        // Asked for with every call of any tool, and always the same.
+        static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(spec);
+        Arc::clone(&SPEC)
     }
 
     fn kind(&self) -> ToolKind {

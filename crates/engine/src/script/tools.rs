@@ -1,6 +1,6 @@
 //! What scripts need beyond the built-in tools: a page for the user to open.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -15,10 +15,14 @@ pub struct OpenPage;
 
 impl AnyTool for OpenPage {
     fn spec(&self) -> Arc<ToolSpec> {
-        let properties = json!({ "url": { "type": "string" } });
-        let schema = json!({ "type": "object", "properties": properties, "required": ["url"] });
-        let description = "Send the user to a page".to_owned();
-        Arc::new(ToolSpec { name: "open_page".to_owned(), description, schema })
+        // Asked for with every call of any tool, and always the same.
+        static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| {
+            let properties = json!({ "url": { "type": "string" } });
+            let schema = json!({ "type": "object", "properties": properties, "required": ["url"] });
+            let description = "Send the user to a page".to_owned();
+            Arc::new(ToolSpec { name: "open_page".to_owned(), description, schema })
+        });
+        Arc::clone(&SPEC)
     }
 
     fn kind(&self) -> ToolKind {

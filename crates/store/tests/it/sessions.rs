@@ -352,6 +352,39 @@ async fn results_come_back_in_the_order_of_their_calls() {
     assert_eq!(results.collect::<Vec<_>>(), ["t1", "t2", "t3"]);
 }
 
+/// What a tool showed is remembered where the model saw it: behind the results, before the next answer.
+// R: M3, S2
+#[tokio::test]
+async fn pictures_of_tools_come_back_where_the_model_saw_them() {
+    let folder = Folder::new();
+    let session = id("s");
+    let store = Store::new(options(folder.path()));
+    store.create(&session, Path::new("/w")).await.unwrap();
+    prompt(&store, &session, "Look").await.unwrap();
+    store.append(&session, Record::Answer(&[request("t1")])).await.unwrap();
+    let call = ToolCallId::new("t1");
+    let result = Record::ToolResult { id: &call, text: "[a picture]", failed: false };
+    store.append(&session, result).await.unwrap();
+    let picture = Block::Image(Media { data: "AAAA".to_owned(), mime: "image/png".to_owned() });
+    let update = ToolUpdate {
+        status: Some(ToolStatus::Completed),
+        content: Some(vec![ToolContent::Block(picture.clone())]),
+        ..ToolUpdate::default()
+    };
+    let shown = Event::ToolUpdate(call, Box::new(update));
+    store.keep(&session, shown, None).await.unwrap();
+    store.append(&session, Record::Answer(&[])).await.unwrap();
+    end(&store, &session).await.unwrap();
+    let (remembered, _) = load(&store, &session).await;
+    let kinds = messages(&remembered).into_iter().map(|message| match message {
+        Message::User(prompt) if prompt.blocks.contains(&picture) => "pictures",
+        Message::User(_) => "user",
+        Message::Agent { .. } => "agent",
+        Message::ToolResult { .. } => "result",
+    });
+    assert_eq!(kinds.collect::<Vec<_>>(), ["user", "agent", "result", "pictures", "agent"]);
+}
+
 /// The thread of a store that is dropped ends a little later, and its lock goes then.
 pub(crate) async fn wait_for_end_of(folder: &Folder) {
     for _ in 0..500 {

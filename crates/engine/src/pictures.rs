@@ -1,0 +1,35 @@
+//! Pictures that tools return. A result is text, so the model is shown them behind all results of an answer.
+
+use crate::words::{Block, Message, Prompt, ToolContent};
+
+/// How many bytes of pictures one call may show to a model.
+const MAX_PICTURES: usize = 5 * 1024 * 1024;
+
+/// Returns the pictures among what a call shows, as far as a model takes them.
+#[must_use]
+pub fn pictures_in(content: &[ToolContent]) -> Vec<Block> {
+    let mut room = MAX_PICTURES;
+    let pictures = content.iter().filter_map(|content| match content {
+        ToolContent::Block(block @ Block::Image(_)) => Some(block),
+        ToolContent::Block(_)
+        | ToolContent::Diff { .. }
+        | ToolContent::Terminal(_)
+        | ToolContent::Live { .. } => None,
+    });
+    let fits = |block: &&Block| {
+        let is_small = block.size() <= room;
+        room -= if is_small { block.size() } else { 0 };
+        is_small
+    };
+    pictures.filter(fits).cloned().collect()
+}
+
+/// Returns the message that shows them to the model; none without pictures.
+#[must_use]
+pub fn message_of(mut pictures: Vec<Block>) -> Option<Message> {
+    if pictures.is_empty() {
+        return None;
+    }
+    pictures.insert(0, Block::Text("The pictures that the tools returned:".to_owned()));
+    Some(Message::User(Prompt::from(pictures)))
+}
