@@ -297,7 +297,10 @@ fn is_there(spec: &Spec) -> bool {
 /// What the program of a server may touch: it writes to the folders of its session, and sees no secrets.
 fn profile(server: &Server, spec: &Spec, confine: &Confine) -> Profile {
     let folders = server.roots.iter().chain([&spec.cwd]).chain(&confine.writable);
+    // What git runs by itself, or decides what it runs, stays as it is.
+    let git = server.roots.iter().map(|root| root.join(".git")).filter(|git| git.is_dir());
     Profile {
+        protected: git.flat_map(|git| ["hooks", "config"].map(|part| git.join(part))).collect(),
         hidden: confine.hidden.clone(),
         private: Vec::new(),
         network: Network::On,

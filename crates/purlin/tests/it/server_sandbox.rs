@@ -15,7 +15,7 @@ impl Home {
     fn new(name: &str) -> Home {
         let top =
             std::env::temp_dir().join(format!("purlin-sandbox-{name}-{}", std::process::id()));
-        for folder in ["w", "tmp", ".ssh", "data/purlin"] {
+        for folder in ["w/.git/hooks", "tmp", ".ssh", "data/purlin"] {
             std::fs::create_dir_all(top.join(folder)).unwrap();
         }
         let top = top.canonicalize().unwrap();
@@ -26,7 +26,7 @@ impl Home {
 
     /// A server that tries what it must not, and says on stderr what came of it. It never becomes one.
     fn curious(&self) -> Value {
-        let script = "cat .ssh/id data/purlin/auth.json >&2; touch outside; touch w/inside; \
+        let script = "cat .ssh/id data/purlin/auth.json >&2; touch outside; touch w/inside w/.git/hooks/post-commit; \
                       echo tried >&2; exec sleep 1000";
         json!(["sh", "-c", format!("cd '{}'; {script}", self.0.display())])
     }
@@ -68,6 +68,7 @@ fn a_server_sees_no_secrets_and_writes_only_where_its_session_works() {
     assert!(!log.contains("canary"), "{log}");
     assert!(!home.0.join("outside").exists(), "{log}");
     assert!(home.0.join("w/inside").exists(), "{log}");
+    assert!(!home.0.join("w/.git/hooks/post-commit").exists(), "{log}");
 }
 
 // R: M3
