@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::child::Child;
 use crate::event::{Event, Severity};
+use crate::modes::Mode;
 use crate::permission::policy::Judgement;
 use crate::permission::{Access, Decision, Question};
 use crate::pictures::pictures_in;
-use crate::ports::{AnyTool, EditorError, Intent, Output, Record, ToolCx, ToolError};
+use crate::ports::{AnyTool, EditorError, Inside, Intent, Output, Record, ToolCx, ToolError};
 use crate::turn::{TurnCx, TurnError};
 use crate::visible::visible;
 use crate::words::{
@@ -27,7 +29,19 @@ pub(crate) struct Done {
 }
 
 /// Runs one tool call to its end. Failures of the tool go back to the model; only cancel and our own faults return.
-pub(crate) async fn call_tool(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Done, TurnError> {
+pub(crate) async fn call_tool(
+    cx: &TurnCx<'_>,
+    mut request: ToolRequest,
+) -> Result<Done, TurnError> {
+    let id = request.id.clone();
+    if let Some(child) = cx.child {
+        request.id = child.call_id(&id);
+    }
+    let done = call(cx, request).await?;
+    Ok(Done { id, ..done })
+}
+
+async fn call(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Done, TurnError> {
     let tools = cx.tools.now();
     let Some(tool) = tools.iter().find(|tool| tool.spec().name == request.name).cloned() else {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
@@ -88,27 +102,33 @@ async fn permit(
     call: &ToolCall,
     access: &[Access],
 ) -> Result<Option<ToolError>, TurnError> {
-    let mode = cx.settings.borrow().mode().clone();
-    if !mode.has_tool(&call.name) || !mode.permits(call.kind, access) {
+    // A child may do what its own mode and that of its turn allow.
+    let own = cx.settings.borrow().mode().clone();
+    let modes: Vec<Mode> = cx.child.map(Child::mode_above).into_iter().chain([own]).collect();
+    let refuses = |mode: &&Mode| !mode.has_tool(&call.name) || !mode.permits(call.kind, access);
+    if let Some(mode) = modes.iter().find(refuses) {
         let why = format!(
             "the mode `{}` does not allow `{}`; ask the user to switch to `build`",
             mode.id, call.name
         );
         return Ok(Some(ToolError::Model(why)));
     }
-    let mut judgement = cx.policy.judge_within(access, mode.narrowing());
+    let mut judgement = cx.policy.judge_within(access, &modes);
     let mut _asking = None;
     if judgement.decision == Decision::Ask {
         _asking = Some(cx.or_cancelled(cx.asking.lock()).await?);
         // The answer to another question may have decided this one, too.
-        judgement = cx.policy.judge_within(access, mode.narrowing());
+        judgement = cx.policy.judge_within(access, &modes);
     }
     let asked = match judgement.decision {
         Decision::Allow => return Ok(None),
         Decision::Reject => return Ok(Some(refusal(judgement))),
         Decision::Ask => judgement.asked,
     };
-    let question = Question::new(call.clone(), &asked, cx.policy.reach());
+    let mut question = Question::new(call.clone(), &asked, cx.policy.reach());
+    if let Some(child) = cx.child {
+        question = child.present(question).await?;
+    }
     let answer = match cx.or_cancelled(cx.editor.ask_permission(question)).await? {
         Ok(answer) => answer,
         Err(EditorError::Unanswered(how)) => {
@@ -178,6 +198,7 @@ async fn with_tool_cx<T>(
         cancel: &cx.cancel,
         session: cx.session,
         journal: cx.journal,
+        inside: Some(Inside(cx)),
     };
     let out_of_grace = async {
         cx.cancel.cancelled().await;

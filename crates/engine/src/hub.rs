@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use crate::error::Error;
 use crate::event::{Event, Severity};
 use crate::modes::Mode;
+use crate::own::WithOwn;
 use crate::permission::policy::Policy;
 use crate::ports::{Clock, Editor, Files, Journal, Listing, Query, Remembered, Tools};
 use crate::reply::Reply;
@@ -318,7 +319,8 @@ async fn begin(
             (cwd, attached, Some(remembered))
         }
     };
-    settings.modes = Mode::with(&attached.tools.agents());
+    let tools = Arc::new(WithOwn::new(attached.tools));
+    settings.modes = Mode::with(&tools.agents());
     let mut history = crate::context::History::default();
     let (mut has_title, mut spent) = (false, 0.0);
     let mut created = options.clock.now();
@@ -339,7 +341,7 @@ async fn begin(
         id: id.clone(),
         cwd,
         settings,
-        tools: attached.tools,
+        tools,
         policy: attached.policy,
         notices: attached.notices,
         editor: attached.editor,

@@ -4,15 +4,18 @@
 
 pub mod agents;
 mod calls;
+mod child;
 pub mod commands;
 pub mod context;
 mod dispatch;
 pub mod error;
 pub mod event;
+mod helpers;
 pub mod hub;
 mod meter;
 pub mod modes;
 pub mod nearest;
+mod own;
 pub mod permission;
 pub mod pictures;
 pub mod ports;
@@ -21,6 +24,7 @@ mod sampling;
 pub mod script;
 pub mod session;
 pub mod stamp;
+mod task;
 mod turn;
 pub mod undo;
 pub mod visible;

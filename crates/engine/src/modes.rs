@@ -96,6 +96,21 @@ impl Mode {
         modes.into()
     }
 
+    /// Returns the mode that an agent works in when it is given a task.
+    pub(crate) fn of_helper(agent: &Arc<Agent>, may_change: bool) -> Mode {
+        let mut mode = MODES[0].clone();
+        mode.id = agent.name.clone().into();
+        mode.aliases = &[];
+        mode.may_change = may_change;
+        mode.describe(agent);
+        mode
+    }
+
+    /// Tells whether anything may be changed in the mode.
+    pub(crate) fn may_change(&self) -> bool {
+        self.may_change
+    }
+
     fn describe(&mut self, agent: &Arc<Agent>) {
         if !agent.description.is_empty() {
             self.description = agent.description.clone().into();

@@ -16,6 +16,7 @@ use crate::context::History;
 use crate::error::Error;
 use crate::event::Event;
 use crate::permission::{Access, Answer, Question};
+use crate::turn::{TurnCx, TurnError};
 use crate::undo::Turns;
 use crate::words::{
     ContentId, Location, Message, MessageId, ModeId, ModelId, Prompt, Seal, SessionId, StopReason,
@@ -235,7 +236,13 @@ pub struct ToolCx<'a> {
     pub session: &'a SessionId,
     /// Where the session is kept.
     pub journal: &'a dyn Journal,
+    /// The turn it runs in, for tools of the engine; without one, it runs on its own.
+    pub inside: Option<Inside<'a>>,
 }
+
+/// The turn that a tool runs in.
+#[derive(Clone, Copy)]
+pub struct Inside<'a>(pub(crate) &'a TurnCx<'a>);
 
 impl ToolCx<'_> {
     /// Journals an event and shows it.
@@ -243,6 +250,13 @@ impl ToolCx<'_> {
     /// # Errors
     /// Fails if the event could not be kept; then it was not shown.
     pub async fn show(&self, event: Event) -> Result<(), ToolError> {
+        if let Some(Inside(turn)) = self.inside {
+            return match turn.emit(event).await {
+                Ok(()) => Ok(()),
+                Err(TurnError::Cancelled) => Err(ToolError::Cancelled),
+                Err(TurnError::Failed(err)) => Err(err.into()),
+            };
+        }
         Ok(crate::turn::emit(self.session, self.journal, self.editor, event).await?)
     }
 

@@ -152,7 +152,11 @@ async fn report_usage(
         return Ok(());
     }
     let cost = choice.price.map(|price| cx.meter.add(price.of(&usage)));
-    cx.emit(Event::Usage { used: usage.total(), size: choice.context_size, cost }).await
+    let (used, size) = (usage.total(), choice.context_size);
+    if cx.child.is_none() {
+        cx.meter.fill(used, size);
+    }
+    cx.emit(Event::Usage { used, size, cost }).await
 }
 
 #[cfg(test)]
@@ -280,6 +284,7 @@ mod tests {
             clock: &SystemClock,
             limits: TurnLimits { max_requests: 1, no_progress: Duration::from_secs(60) },
             cancel: cancel.clone(),
+            child: None,
         };
         let cancelled = async {
             editor.is_full.notified().await;

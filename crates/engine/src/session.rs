@@ -382,6 +382,7 @@ impl Session {
                 clock: &*self.parts.clock,
                 limits: self.parts.limits,
                 cancel: cancel.clone(),
+                child: None,
             };
             let turn = AssertUnwindSafe(turn::run_turn(&mut cx, prompt)).catch_unwind();
             tokio::pin!(turn);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::child::Child;
 use crate::commands::{self, Asked};
 use crate::context::History;
 use crate::error::Error;
@@ -45,6 +46,8 @@ pub(crate) struct TurnCx<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) limits: TurnLimits,
     pub(crate) cancel: CancellationToken,
+    /// What stands between this turn and whoever watches, if it is a child's.
+    pub(crate) child: Option<&'a Child<'a>>,
 }
 
 /// Why a turn stopped before its end.
@@ -99,6 +102,11 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
         None => cx.history.push(Message::User(prompt.blocks.into())),
     }
     tell_news(cx).await?;
+    converse(cx).await
+}
+
+/// Asks the model and does what it asks, until it asks for nothing more.
+pub(crate) async fn converse(cx: &mut TurnCx<'_>) -> Result<StopReason, TurnError> {
     for _ in 0..cx.limits.max_requests {
         let answer = sampling::sample(cx).await?;
         if answer.calls.is_empty() {
@@ -158,12 +166,18 @@ async fn obey(cx: &mut TurnCx<'_>, asked: Asked) -> Result<StopReason, TurnError
 impl TurnCx<'_> {
     /// Journals an event and shows it. Also the place where a cancelled turn stops talking.
     pub(crate) async fn emit(&self, event: Event) -> Result<(), TurnError> {
+        if let Some(child) = self.child {
+            return child.emit(event).await;
+        }
         emit(self.session, self.journal, self.editor, event).await?;
         Ok(())
     }
 
     /// Journals what is not shown.
     pub(crate) async fn record(&self, record: Record<'_>) -> Result<(), TurnError> {
+        if let Some(child) = self.child {
+            return child.record(record).await;
+        }
         let kept = self.journal.append(self.session, record).await;
         kept.map_err(|err| Error::of_journal(self.session, err).into())
     }

@@ -7,6 +7,7 @@ mod turns;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use engine::Event;
 use engine::context::History;
@@ -174,7 +175,9 @@ impl Replay {
             Record::ToolIntent(request) => {
                 let call = self.call(&request.id);
                 call.has_intent = true;
-                if let Some(command) = call.command.take() {
+                // What a child ran without asking was never shown as a call; its intent says what it was.
+                let command = if call.is_shown { call.command.take() } else { Some(request.name) };
+                if let Some(command) = command {
                     self.turns.ran(command);
                 }
             }
@@ -245,21 +248,25 @@ impl Replay {
 
     /// Calls that ran at once ended in any order; the model is told of them in the order that it asked.
     fn remember_result(&mut self, id: ToolCallId, text: String, failed: bool) {
-        let messages = self.history.messages();
-        let calls = messages.iter().rev().find_map(|message| match &**message {
-            Message::Agent { calls, .. } => Some(calls),
-            Message::User(_) | Message::ToolResult { .. } => None,
-        });
-        let place = |id: &ToolCallId| calls?.iter().position(|call| call.id == *id);
-        let own = place(&id);
+        let Some(own) = self.place(&id) else { return };
         let is_behind = |message: &Message| match message {
-            Message::ToolResult { id, .. } => own.is_some() && place(id) > own,
+            Message::ToolResult { id, .. } => self.place(id) > Some(own),
             Message::User(_) | Message::Agent { .. } => false,
         };
-        let behind = messages.iter().rev().take_while(|message| is_behind(message)).count();
+        let behind =
+            self.history.messages().iter().rev().take_while(|message| is_behind(message)).count();
         let behind = self.history.split_off(self.history.len() - behind);
         self.remember(Message::ToolResult { id, text, failed });
         self.history.extend(behind);
+    }
+
+    /// Finds where a call stands in the last answer; `None` for a child's, which the model did not ask for.
+    fn place(&self, id: &ToolCallId) -> Option<usize> {
+        let calls = self.history.messages().iter().rev().find_map(|message| match &**message {
+            Message::Agent { calls, .. } => Some(calls),
+            Message::User(_) | Message::ToolResult { .. } => None,
+        });
+        calls?.iter().position(|call| call.id == *id)
     }
 
     fn remember(&mut self, message: Message) {
@@ -365,7 +372,8 @@ impl Replay {
             } else {
                 (NOT_RUN, NOT_RUN_TO_MODEL)
             };
-            if call.result.is_none() {
+            let is_asked_for = self.place(&ToolCallId::new(Arc::clone(&call.id.0))).is_some();
+            if call.result.is_none() && is_asked_for {
                 let text = told.to_owned();
                 records.push(Record::ToolResult { id: call.id.clone(), text, failed: true });
             }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::rules::{self, Rule, Source, Verdict};
 use super::{Access, Answer, Decision};
-use crate::agents::Narrowing;
+use crate::modes::Mode;
 
 /// What decides in a session.
 #[derive(Default)]
@@ -47,24 +47,25 @@ impl Policy {
         Policy { rules, roots, kept, answered: Mutex::default() }
     }
 
-    /// Decides about all that a call needs leave for, with what the agent that works leaves: the strictest counts.
+    /// Decides about all that a call needs leave for, with what the agents of these modes leave: the strictest counts.
     #[must_use]
-    pub fn judge_within(&self, access: &[Access], narrowing: Option<&Narrowing>) -> Judgement {
+    pub fn judge_within(&self, access: &[Access], modes: &[Mode]) -> Judgement {
         let mut judgement = self.judge(access);
-        for access in access {
-            let verdict = narrowing.map(|narrowing| narrowing.decide(&self.roots, access));
-            match verdict {
-                Some(Verdict { decision: Decision::Ask, .. }) => {
+        let narrowings = modes.iter().filter_map(Mode::narrowing);
+        for (narrowing, access) in narrowings.flat_map(|one| access.iter().map(move |it| (one, it)))
+        {
+            match narrowing.decide(&self.roots, access) {
+                Verdict { decision: Decision::Ask, .. } => {
                     if !judgement.asked.contains(access) {
                         judgement.asked.push(access.clone());
                     }
                     judgement.decision = judgement.decision.max(Decision::Ask);
                 }
-                Some(Verdict { decision: Decision::Reject, by }) => {
+                Verdict { decision: Decision::Reject, by } => {
                     judgement.decision = Decision::Reject;
                     judgement.refused.get_or_insert((access.clone(), by));
                 }
-                Some(Verdict { decision: Decision::Allow, .. }) | None => {}
+                Verdict { decision: Decision::Allow, .. } => {}
             }
         }
         judgement

@@ -119,6 +119,7 @@ impl Desk {
             cancel: &cancel,
             session: &session,
             journal: &journal,
+            inside: None,
         };
         let intent = match tool.intent(&cx, &input).await {
             Ok(intent) => intent,
