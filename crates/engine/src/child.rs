@@ -19,6 +19,7 @@ use crate::modes::Mode;
 use crate::permission::Question;
 use crate::ports::{AnyTool, Output, Record, ToolError, Tools};
 use crate::session::Settings;
+use crate::steering::Steering;
 use crate::task::{self, Order};
 use crate::turn::{self, TurnCx, TurnError, TurnLimits};
 use crate::visible::visible;
@@ -57,6 +58,7 @@ pub(crate) async fn run(
         asking: turn.asking,
         has_title: turn.has_title,
         meter: turn.meter,
+        steering: &Steering::default(),
         tools: &ForChildren(turn.tools),
         editor: turn.editor,
         files: turn.files,

@@ -14,6 +14,14 @@ pub enum Error {
     /// The session is at work on something else.
     #[error("session {0} already runs a turn")]
     Busy(SessionId),
+    /// The session runs no turn that could be steered.
+    #[error("session {0} runs no turn")]
+    NoTurn(SessionId),
+    /// As many messages wait for the running turn as may.
+    #[error(
+        "{0} messages wait for the running turn already; it takes them up after its next answer"
+    )]
+    TooMuchSteering(usize),
     /// Another process has the session open.
     #[error("session {session} is open in {place}")]
     OpenElsewhere {

@@ -24,6 +24,7 @@ mod sampling;
 pub mod script;
 pub mod session;
 pub mod stamp;
+mod steering;
 mod task;
 mod turn;
 pub mod undo;

@@ -633,6 +633,8 @@ pub enum PromptKind {
     Command,
     /// For us, to let the model go on: it never sees it, but what follows is its own.
     Continue,
+    /// For the model, in the middle of a turn.
+    Steering,
 }
 
 /// What a session is doing.

@@ -182,6 +182,7 @@ mod tests {
     };
     use crate::script::{NoFiles, NoJournal, ScriptedModel, SystemClock};
     use crate::session::{ModelChoice, Settings};
+    use crate::steering::Steering;
     use crate::turn::TurnLimits;
     use crate::words::{ModelId, SessionId, TerminalId};
 
@@ -277,6 +278,7 @@ mod tests {
             asking: &Mutex::default(),
             has_title: &false.into(),
             meter: &Meter::default(),
+            steering: &Steering::default(),
             tools: &(Arc::new([]) as Arc<[Arc<dyn crate::ports::AnyTool>]>),
             editor: &editor,
             files: &NoFiles,

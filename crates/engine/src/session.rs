@@ -17,10 +17,12 @@ use crate::error::Error;
 use crate::event::{Event, Severity};
 use crate::meter::Meter;
 use crate::modes::{MODES, Mode};
+use crate::own::WithOwn;
 use crate::permission::policy::Policy;
 use crate::ports::{Clock, Editor, Files, Journal, Model, Record, State, Tools};
 use crate::reply::Reply;
 use crate::stamp;
+use crate::steering::Steering;
 use crate::turn::{self, TurnCx, TurnError, TurnLimits};
 use crate::words::{ModeId, ModelId, Price, Prompt, SessionId, StopReason, Thinking};
 
@@ -144,6 +146,8 @@ pub enum Command {
         /// Answered when the turn ended, behind its last event.
         reply: Reply<StopReason>,
     },
+    /// Say something in the turn that runs; answered when the turn has it.
+    Steer(Prompt, Reply<()>),
     /// Change the mode.
     SetMode(ModeId, Reply<Settings>),
     /// Change the model.
@@ -252,6 +256,7 @@ pub(crate) struct Session {
     meter: Meter,
     /// Held while the user is asked: one question at a time.
     asking: Mutex<()>,
+    steering: Steering,
     mailbox: mpsc::Receiver<Command>,
 }
 
@@ -261,8 +266,19 @@ impl Session {
         let policy = std::mem::take(&mut parts.policy);
         let settings = watch::Sender::new(parts.settings.clone());
         let (has_title, meter) = (AtomicBool::new(parts.has_title), Meter::new(parts.spent));
-        let (asking, is_paused) = (Mutex::default(), false);
-        Session { parts, settings, history, policy, has_title, meter, asking, is_paused, mailbox }
+        let (asking, steering, is_paused) = (Mutex::default(), Steering::default(), false);
+        Session {
+            parts,
+            settings,
+            history,
+            policy,
+            has_title,
+            meter,
+            asking,
+            steering,
+            is_paused,
+            mailbox,
+        }
     }
 
     /// Serves the session until it is closed or nobody holds its handle any more.
@@ -284,10 +300,11 @@ impl Session {
                         return;
                     }
                 }
+                Command::Steer(_, reply) => reply.send(Err(Error::NoTurn(self.parts.id.clone()))),
                 Command::Replay { show, tools, reply } => {
                     if let Some(tools) = tools {
                         self.parts.tools.rest();
-                        self.parts.tools = tools;
+                        self.parts.tools = Arc::new(WithOwn::new(tools));
                     }
                     reply.send(self.replay(show).await);
                 }
@@ -375,6 +392,7 @@ impl Session {
                 asking: &self.asking,
                 has_title: &self.has_title,
                 meter: &self.meter,
+                steering: &self.steering,
                 tools: &*self.parts.tools,
                 editor: &*self.parts.editor,
                 files: &*self.parts.files,
@@ -392,6 +410,7 @@ impl Session {
                     outcome = &mut turn => break outcome,
                     command = self.mailbox.recv(), if close.is_none() => match command {
                         Some(Command::Prompt { reply, .. }) => reply.send(Err(Error::Busy(self.parts.id.clone()))),
+                        Some(Command::Steer(prompt, reply)) => self.steering.push(prompt, reply),
                         Some(Command::Close(reply)) => {
                             cancel.cancel();
                             close = Some(Some(reply));
@@ -416,6 +435,7 @@ impl Session {
                 Err(Error::Broken)
             }
         };
+        self.steering.refuse_all(&self.parts.id);
         self.history.close_open_calls("cancelled before it ended");
         let stop = answer.as_ref().ok().copied();
         let kept = self.parts.journal.append(&self.parts.id, Record::TurnEnd(stop)).await;
@@ -436,6 +456,7 @@ fn refuse(command: Command, err: Error) {
         | Command::SetThinking(_, reply)
         | Command::Replay { reply, .. } => reply.send(Err(err)),
         Command::SetTitle(_, reply) => reply.send(Err(err)),
+        Command::Steer(_, reply) => reply.send(Err(err)),
         Command::Close(reply) => reply.send(Err(err)),
         Command::Announce => tracing::warn!("a session cannot go on: {err}"),
     }
@@ -502,9 +523,12 @@ async fn settle(
             });
             announce(parts, settings, reply, changed).await;
         }
-        Command::Prompt { .. } | Command::Replay { .. } | Command::Close(_) => {
+        Command::Prompt { .. }
+        | Command::Steer(..)
+        | Command::Replay { .. }
+        | Command::Close(_) => {
             // Served by the callers; dropping the reply would answer it as broken.
-            tracing::error!("a prompt, a replay or a close reached settle");
+            tracing::error!("a command of a turn or of the whole session reached settle");
         }
     }
 }

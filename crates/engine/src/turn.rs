@@ -16,6 +16,7 @@ use crate::meter::Meter;
 use crate::permission::policy::Policy;
 use crate::ports::{Clock, Editor, Expanded, Files, Journal, PromptKind, Record, Tools};
 use crate::session::Settings;
+use crate::steering::{self, Steering};
 use crate::words::{Message, MessageId, Prompt, SessionId, StopReason};
 use crate::{calls, sampling, stamp, undo};
 
@@ -39,6 +40,7 @@ pub(crate) struct TurnCx<'a> {
     pub(crate) asking: &'a Mutex<()>,
     pub(crate) has_title: &'a AtomicBool,
     pub(crate) meter: &'a Meter,
+    pub(crate) steering: &'a Steering,
     pub(crate) tools: &'a dyn Tools,
     pub(crate) editor: &'a dyn Editor,
     pub(crate) files: &'a dyn Files,
@@ -109,10 +111,12 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
 pub(crate) async fn converse(cx: &mut TurnCx<'_>) -> Result<StopReason, TurnError> {
     for _ in 0..cx.limits.max_requests {
         let answer = sampling::sample(cx).await?;
-        if answer.calls.is_empty() {
+        let is_done = answer.calls.is_empty();
+        calls::run_all(cx, answer.calls).await?;
+        let is_steered = steering::take_up(cx).await?;
+        if is_done && !is_steered {
             return Ok(answer.stop);
         }
-        calls::run_all(cx, answer.calls).await?;
     }
     Ok(StopReason::MaxTurnRequests)
 }

@@ -12,6 +12,8 @@ pub(crate) fn error_out(err: &Error, reference: &str) -> RpcError {
     let (code, kind) = match err {
         Error::NoSuchSession(_) => (Code::SESSION_NOT_FOUND, "session_not_found"),
         Error::Busy(_) => (Code::SESSION_LOCKED, "turn_running"),
+        Error::NoTurn(_) => (Code::INVALID_REQUEST, "no_running_turn"),
+        Error::TooMuchSteering(_) => (Code::SESSION_LOCKED, "too_much_steering"),
         Error::OpenElsewhere { .. } => (Code::SESSION_LOCKED, "open_elsewhere"),
         Error::Expired { .. } => (Code::SESSION_EXPIRED, "session_expired"),
         Error::HistoryFull(_) => (Code::INVALID_REQUEST, "history_full"),
@@ -46,6 +48,8 @@ pub(crate) fn error_out(err: &Error, reference: &str) -> RpcError {
         Error::Busy(_) => {
             error.details("The session already runs a turn; wait for it or cancel it")
         }
+        Error::NoTurn(_) => error
+            .details("The session runs no turn that this could enter; send it with session/prompt"),
         Error::OpenElsewhere { place, .. } => {
             error.details(format!("The session is open in {place}; close it there first"))
         }
@@ -57,6 +61,7 @@ pub(crate) fn error_out(err: &Error, reference: &str) -> RpcError {
             .details("A fault of ours; the log has it under this reference")
             .with("reference", json!(reference)),
         Error::TooManySessions(_)
+        | Error::TooMuchSteering(_)
         | Error::HistoryFull(_)
         | Error::ReadOnly(_)
         | Error::BadCursor
@@ -82,6 +87,8 @@ mod tests {
         let all = [
             Error::NoSuchSession(SessionId::new("sk-secret")),
             Error::Busy(SessionId::new("sk-secret")),
+            Error::NoTurn(SessionId::new("sk-secret")),
+            Error::TooMuchSteering(8),
             Error::OpenElsewhere {
                 session: SessionId::new("sk-secret"),
                 place: "process 4711 on host".to_owned(),
@@ -124,6 +131,8 @@ mod tests {
         expect![[r#"
             -31900 Session not found · session_not_found · There is no such session; open one with session/new
             -31902 Session locked · turn_running · The session already runs a turn; wait for it or cancel it
+            -32600 Invalid Request · no_running_turn · The session runs no turn that this could enter; send it with session/prompt
+            -31902 Session locked · too_much_steering · 8 messages wait for the running turn already; it takes them up after its next answer
             -31902 Session locked · open_elsewhere · The session is open in process 4711 on host; close it there first
             -31901 Session expired · session_expired · The session was not used for 30 days and is not opened any more
             -32600 Invalid Request · history_full · the session has reached 104857600 bytes; it still loads, but takes no more

@@ -6,6 +6,7 @@ mod calls;
 mod dispatcher;
 pub(crate) mod outbox;
 pub mod stdio;
+mod steer;
 pub(crate) mod wake;
 
 use std::path::PathBuf;

@@ -112,6 +112,7 @@ pub enum PromptKind {
     Message,
     Command,
     Continue,
+    Steering,
 }
 
 /// A part of a message.

@@ -204,9 +204,17 @@ impl Replay {
         blocks: Vec<record::Block>,
         asides: Vec<Option<Value>>,
     ) {
-        self.end_turn("cancelled before it ended");
-        self.is_turn_open = true;
-        self.is_command = kind == PromptKind::Command;
+        if kind == PromptKind::Steering {
+            // It stands inside its turn, behind what was said and done before.
+            self.flush_piece();
+            if !self.said.is_empty() {
+                self.remember_answer(Vec::new());
+            }
+        } else {
+            self.end_turn("cancelled before it ended");
+            self.is_turn_open = true;
+            self.is_command = kind == PromptKind::Command;
+        }
         let blocks = record::blocks_out(blocks);
         let message = MessageId::new(message.0.clone());
         let mut asides = asides.into_iter();
@@ -215,10 +223,10 @@ impl Replay {
             self.events.push(Event::User { message, block, aside });
         }
         let prompt = Prompt::from(blocks);
-        if kind != PromptKind::Command {
+        if matches!(kind, PromptKind::Message | PromptKind::Continue) {
             self.turns.begin(message, prompt.title().unwrap_or_default(), self.history.len());
         }
-        if kind == PromptKind::Message {
+        if matches!(kind, PromptKind::Message | PromptKind::Steering) {
             self.remember(Message::User(prompt));
         }
     }

@@ -10,6 +10,7 @@ pub mod fault;
 pub mod file_uri;
 pub mod mcp_servers;
 pub mod models;
+pub mod steer;
 mod strict;
 pub mod tolerate;
 
@@ -24,9 +25,10 @@ use crate::code::{Code, RpcError};
 use crate::rpc::RequestId;
 use authenticate::Authenticate;
 use models::SetModelRequest;
+use steer::Steer;
 
 /// The methods that a client may call on us.
-pub const AGENT_METHODS: [&str; 15] = [
+pub const AGENT_METHODS: [&str; 16] = [
     "initialize",
     "authenticate",
     "logout",
@@ -36,6 +38,7 @@ pub const AGENT_METHODS: [&str; 15] = [
     "session/fork",
     "session/list",
     "session/prompt",
+    "_session/steering",
     "session/set_mode",
     "session/set_model",
     "session/set_config_option",
@@ -84,6 +87,8 @@ pub enum AgentCall {
     List(schema::ListSessionsRequest),
     /// `session/prompt`
     Prompt(schema::PromptRequest),
+    /// `_session/steering`
+    Steer(Steer),
     /// `session/set_mode`
     SetMode(schema::SetSessionModeRequest),
     /// `session/set_model`
@@ -126,6 +131,7 @@ impl AgentCall {
             "session/fork" => AgentCall::Fork(tolerate::reopen(params)?),
             "session/list" => AgentCall::List(read(params)?),
             "session/prompt" => AgentCall::Prompt(tolerate::prompt(params)?),
+            "_session/steering" => AgentCall::Steer(Steer::decode(params)?),
             "session/set_mode" => AgentCall::SetMode(read(params)?),
             "session/set_model" => AgentCall::SetModel(read(params)?),
             "session/set_config_option" => AgentCall::SetConfigOption(read(params)?),

@@ -24,6 +24,7 @@ use wire::{Code, RequestId, RpcError};
 
 use super::dispatcher::{Dispatcher, Pending, Turn, Wish};
 use super::outbox::{Pace, SESSION_BUDGET};
+use super::steer::steering_offer;
 use super::wake::{Answer, FromSession, Opening, Shape};
 use crate::assemble::Workspace;
 use crate::bridge::editor::AcpEditor;
@@ -62,6 +63,7 @@ impl Dispatcher {
             AgentCall::Fork(request) => self.reopen(&id, request, Opening::Fork),
             AgentCall::List(request) => self.list(&id, request),
             AgentCall::Prompt(request) => self.prompt(&id, request),
+            AgentCall::Steer(request) => self.steer(&id, request),
             AgentCall::SetMode(request) => {
                 let mode = ModeId::new(request.mode_id.0);
                 self.set(&id, &request.session_id, Shape::Empty, |reply| {
@@ -129,7 +131,8 @@ impl Dispatcher {
             )
             .mcp_capabilities(schema::McpCapabilities::new().http(true).sse(true))
             .session_capabilities(session)
-            .auth(schema::AgentAuthCapabilities::new().logout(schema::LogoutCapabilities::new()));
+            .auth(schema::AgentAuthCapabilities::new().logout(schema::LogoutCapabilities::new()))
+            .meta(steering_offer());
         let login = schema::AuthMethodAgent::new(LOGIN, "Use what is set up").description(
             "Keys of the environment or of `purlin auth login`, and models on this machine"
                 .to_owned(),
@@ -141,7 +144,10 @@ impl Dispatcher {
                 .args(vec!["--login".to_owned()]);
             methods.push(schema::AuthMethod::Terminal(login));
         }
-        let meta = request.meta.clone().filter(|_| self.dialect != Dialect::V1);
+        let meta = match self.dialect {
+            Dialect::V1 => Some(steering_offer()),
+            Dialect::MessageReference | Dialect::Container => request.meta.clone(),
+        };
         let facts = self.dialect.agent_facts(offers.read, offers.write);
         schema::InitializeResponse::new(ProtocolVersion::V1)
             .meta(dialect::with_facts(meta, facts))
@@ -484,12 +490,12 @@ impl Dispatcher {
         }
     }
 
-    fn check_login(&self) -> Result<(), RpcError> {
+    pub(super) fn check_login(&self) -> Result<(), RpcError> {
         if self.is_logged_in { Ok(()) } else { Err(self.error_out(&Error::AuthNeeded)) }
     }
 
     /// Makes the reply to a call. Its place on the way back is reserved now, so that giving it never waits.
-    fn reply<T: Send + 'static>(
+    pub(super) fn reply<T: Send + 'static>(
         &self,
         id: &RequestId,
         answer: impl FnOnce(Result<T, Error>) -> Answer + Send + 'static,
@@ -507,7 +513,7 @@ impl Dispatcher {
 }
 
 /// Answers a call that found the session's mailbox full.
-fn crowded() -> RpcError {
+pub(super) fn crowded() -> RpcError {
     RpcError::of(Code::SESSION_LOCKED)
         .details("Too many requests are under way for this session; wait for some of them")
         .with("kind", json!("too_many_requests"))
@@ -529,7 +535,7 @@ fn check_folders(cwd: Option<&Path>, more: &[PathBuf]) -> Result<(), RpcError> {
     }
 }
 
-fn session_in(id: &schema::SessionId) -> SessionId {
+pub(super) fn session_in(id: &schema::SessionId) -> SessionId {
     SessionId::new(Arc::clone(&id.0))
 }
 

@@ -28,6 +28,7 @@ use wire::{Code, Peer, RequestId, RpcError, rpc};
 
 use super::Pipes;
 use super::outbox::{Outbox, Pace};
+use super::steer::steering_idle;
 use super::wake::{Answer, FromSession, Opening, Shape, TakeAnswer, Wake};
 use crate::assemble::OpenTools;
 use crate::bridge;
@@ -482,6 +483,13 @@ impl Dispatcher {
                 };
                 let meta = turn.and_then(|turn| turn.meta);
                 self.end_turn(&session, id, outcome.map(bridge::stop_out), meta);
+            }
+            Answer::Steered(session, may_be_idle, outcome) => {
+                let result = match outcome {
+                    Err(Error::NoTurn(_)) if may_be_idle => Ok(steering_idle()),
+                    outcome => outcome.map(|()| json!({ "outcome": "injected" })),
+                };
+                self.answer_in_order(&session, id, &result);
             }
             Answer::Set(session, Shape::Empty, outcome) => {
                 self.answer_in_order(&session, id, &outcome.map(|_| json!({})));

@@ -63,6 +63,8 @@ pub(crate) enum Answer {
     Titled(SessionId, Result<String, Error>),
     Deleted(SessionId, Result<(), Error>),
     Prompt(SessionId, Result<StopReason, Error>),
+    /// A message for the running turn; the flag says that a session without one is no error.
+    Steered(SessionId, bool, Result<(), Error>),
     /// `set_mode` and `set_model` answer with nothing, `set_config_option` with the whole list.
     Set(SessionId, Shape, Result<Settings, Error>),
     Closed(SessionId, Result<(), Error>),

@@ -18,6 +18,7 @@ mod speak;
 #[cfg(target_os = "linux")]
 mod again;
 mod agent;
+mod agents;
 #[cfg(target_os = "linux")]
 mod commands;
 mod crash;

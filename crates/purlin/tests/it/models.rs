@@ -11,18 +11,18 @@ use crate::agent::{Agent, Start, text_of, update_kind};
 use crate::{script, server};
 
 const ANTHROPIC: &str = "@ai-sdk/anthropic";
-const CHAT: &str = "@ai-sdk/openai-compatible";
+pub(crate) const CHAT: &str = "@ai-sdk/openai-compatible";
 const PACKAGES: [&str; 4] = [ANTHROPIC, "@ai-sdk/openai", CHAT, "@ai-sdk/google"];
 const CANARY: &str = "sk-ant-canary-0123456789";
 
 /// A fake server on a thread of its own, for as long as the test runs.
-struct Fake {
+pub(crate) struct Fake {
     url: String,
     shared: Arc<server::Shared>,
 }
 
 impl Fake {
-    fn new(text: &str) -> Fake {
+    pub(crate) fn new(text: &str) -> Fake {
         let shared = server::Shared::new(script::parse(text).unwrap());
         let (sender, address) = std::sync::mpsc::channel();
         let serving = Arc::clone(&shared);
@@ -38,7 +38,7 @@ impl Fake {
         Fake { url: format!("http://{}/v1", address.recv().unwrap()), shared }
     }
 
-    fn config(&self, package: &str) -> Value {
+    pub(crate) fn config(&self, package: &str) -> Value {
         json!({
             "limits": { "prompts_per_minute": 0, "updates_per_minute": 0, "max_requests_per_turn": 5 },
             "model": "fake/fake",
@@ -61,7 +61,7 @@ impl Fake {
     }
 
     /// The body of a request, counting from 0.
-    fn body(&self, index: usize) -> Value {
+    pub(crate) fn body(&self, index: usize) -> Value {
         serde_json::from_str(&self.shared.asked()[index].body).unwrap()
     }
 }
@@ -74,7 +74,7 @@ fn ask(agent: &mut Agent, session: &str, text: &str) -> (Value, Vec<Value>) {
     (reply, agent.take_seen())
 }
 
-fn updates<'a>(seen: &'a [Value], kind: &str) -> Vec<&'a Value> {
+pub(crate) fn updates<'a>(seen: &'a [Value], kind: &str) -> Vec<&'a Value> {
     let of_kind = seen.iter().filter(|message| update_kind(message) == kind);
     of_kind.map(|message| &message["params"]["update"]).collect()
 }

@@ -20,6 +20,7 @@ pub fn record_in(record: ports::Record<'_>) -> Record {
                 ports::PromptKind::Message => PromptKind::Message,
                 ports::PromptKind::Command => PromptKind::Command,
                 ports::PromptKind::Continue => PromptKind::Continue,
+                ports::PromptKind::Steering => PromptKind::Steering,
             },
             blocks: prompt.blocks.iter().map(block_in).collect(),
             asides: prompt.asides.clone(),

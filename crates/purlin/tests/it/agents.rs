@@ -1,0 +1,155 @@
+//! Tasks and steering with a real model: the built program against the fake server.
+//!
+//! What a client is shown step by step is in `conformance/agents` and `conformance/prompt`.
+
+use serde_json::{Value, json};
+
+use crate::agent::{Agent, text_of, update_kind};
+use crate::models::{CHAT, Fake, updates};
+
+fn task(title: &str, agent: &str) -> String {
+    let input = json!({ "description": title, "prompt": "Do it.", "subagent_type": agent });
+    format!("tool task {input}\n")
+}
+
+fn begin(fake: &Fake, permission: Value) -> (Agent, String) {
+    let mut config = fake.config(CHAT);
+    config["permission"] = permission;
+    config["limits"]["max_requests_per_turn"] = json!(20);
+    Agent::configured(config).env("FAKE_KEY", "k").with_files().session()
+}
+
+/// The last status of each call, in the order in which they were shown.
+fn statuses(seen: &[Value]) -> Vec<(String, String)> {
+    let mut calls: Vec<(String, String)> = Vec::new();
+    for message in seen {
+        let update = &message["params"]["update"];
+        let Some(status) = update["status"].as_str() else { continue };
+        let id = update["toolCallId"].as_str().unwrap();
+        match (update_kind(message), calls.iter_mut().find(|(known, _)| known == id)) {
+            ("tool_call", None) => calls.push((id.to_owned(), status.to_owned())),
+            ("tool_call_update", Some(call)) => call.1 = status.to_owned(),
+            other => panic!("{other:?}: {message}"),
+        }
+    }
+    calls
+}
+
+#[test]
+fn two_tasks_run_at_once_and_their_cost_adds_up() {
+    let usage = "usage 10 1 0 0\n";
+    let read = format!("tool read {{\"filePath\":\"a.txt\"}}\n{usage}---\n");
+    let said = format!("text \"It says a.\"\n{usage}---\n");
+    let both = [task("Look here", "explore"), task("Look there", "explore")].concat();
+    let fake =
+        Fake::new(&format!("{both}{usage}---\n{read}{read}{said}{said}text \"Both.\"\n{usage}"));
+    let (mut agent, session) = begin(&fake, json!({}));
+    let id = agent.prompt(&session, "Look.");
+    // Both are at work before either is answered.
+    let reads = [agent.asked("fs/read_text_file"), agent.asked("fs/read_text_file")];
+    for read in &reads {
+        agent.answer(&read["id"], json!({ "content": "a\n" }));
+    }
+    assert_eq!(agent.reply(id)["result"]["stopReason"], "end_turn");
+    let seen = agent.take_seen();
+    assert_eq!(text_of(&session, &seen), "Both.");
+    let ended = statuses(&seen);
+    assert_eq!(ended.len(), 2, "{ended:?}");
+    assert!(ended.iter().all(|(_, status)| status == "completed"), "{ended:?}");
+    // Six answers of 12 dollars, and the context is that of the conversation with the user.
+    let costs = updates(&seen, "usage_update");
+    assert_eq!(costs.last().unwrap()["cost"]["amount"], 72.0);
+    assert!(costs.iter().all(|usage| usage["used"] == 11), "{costs:?}");
+    // The model is told what both said, and saw nothing else of them.
+    let last = fake.body(5).to_string();
+    assert_eq!(last.matches("It says a.").count(), 2, "{last}");
+    assert!(!last.contains("a.txt"), "{last}");
+    // A child begins anew, and gives no tasks.
+    let first_of_child = fake.body(1);
+    assert!(!first_of_child["messages"].to_string().contains("Look."), "{first_of_child}");
+    assert!(!first_of_child["tools"].to_string().contains("subagent_type"), "{first_of_child}");
+}
+
+// R: T2
+#[test]
+fn a_child_asks_the_client_and_does_what_is_allowed() {
+    let write = "tool write {\"filePath\":\"new.txt\",\"content\":\"new\\n\"}\n---\n";
+    let fake = Fake::new(&format!(
+        "{}---\n{write}text \"Written.\"\n---\ntext \"Done.\"\n",
+        task("Write it", "general")
+    ));
+    let (mut agent, session) = begin(&fake, json!({}));
+    let id = agent.prompt(&session, "Write.");
+    let read = agent.asked("fs/read_text_file");
+    agent.refuse(&read["id"], -32002);
+    let question = agent.asked("session/request_permission");
+    let call = &question["params"]["toolCall"];
+    assert_eq!(call["title"], "Write it: Write new.txt");
+    let shown = agent.find(|message| {
+        update_kind(message) == "tool_call"
+            && message["params"]["update"]["toolCallId"] == call["toolCallId"]
+    });
+    assert_eq!(shown["params"]["update"]["title"], call["title"]);
+    agent.answer(
+        &question["id"],
+        json!({ "outcome": { "outcome": "selected", "optionId": "once" } }),
+    );
+    let read = agent.asked("fs/read_text_file");
+    agent.refuse(&read["id"], -32002);
+    let write = agent.asked("fs/write_text_file");
+    assert_eq!(write["params"]["content"], "new\n");
+    agent.answer(&write["id"], json!({}));
+    assert_eq!(agent.reply(id)["result"]["stopReason"], "end_turn");
+    assert!(fake.body(3).to_string().contains("Written."));
+}
+
+// R: S5
+#[cfg(target_os = "linux")]
+#[test]
+fn a_cancel_ends_the_children_and_their_commands() {
+    let fake = Fake::new(&format!(
+        "{}---\ntool bash {{\"command\":\"touch started; sleep 1000; touch late\"}}\n",
+        task("Wait", "general")
+    ));
+    let (mut agent, session) = begin(&fake, json!({ "bash": "allow" }));
+    let id = agent.prompt(&session, "Wait.");
+    let started = agent.folder().join("started");
+    let begun = std::time::Instant::now();
+    while !started.exists() {
+        assert!(begun.elapsed() < crate::agent::DEADLINE, "the command never began");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    agent.note("session/cancel", json!({ "sessionId": session }));
+    assert_eq!(agent.reply(id)["result"]["stopReason"], "cancelled");
+    let ended = statuses(&agent.take_seen());
+    assert_eq!(ended.len(), 1, "{ended:?}");
+    assert_eq!(ended[0].1, "failed");
+    // Nothing of it is left, and the session goes on.
+    assert_eq!(Agent::children(agent.pid()), Vec::<u32>::new());
+    assert_eq!(agent.result("session/close", json!({ "sessionId": session })), json!({}));
+}
+
+// R: W15
+#[test]
+fn a_running_turn_is_steered() {
+    let fake = Fake::new("text \"First. \"\nwait 300\ntext \"Done.\"\n---\ntext \"And that.\"\n");
+    let (mut agent, session) = begin(&fake, json!({}));
+    let id = agent.prompt(&session, "Begin.");
+    agent.find(|message| update_kind(message) == "agent_message_chunk");
+    let steering = json!({
+        "sessionId": session, "prompt": [{ "type": "text", "text": "One more thing." }],
+    });
+    assert_eq!(
+        agent.result("_session/steering", steering.clone()),
+        json!({ "outcome": "injected" })
+    );
+    assert_eq!(agent.reply(id)["result"]["stopReason"], "end_turn");
+    let seen = agent.take_seen();
+    assert_eq!(updates(&seen, "user_message_chunk")[0]["content"]["text"], "One more thing.");
+    assert!(text_of(&session, &seen).ends_with("And that."));
+    let messages = fake.body(1)["messages"].to_string();
+    let at = |text: &str| messages.find(text).unwrap_or_else(|| panic!("{text}: {messages}"));
+    assert!(at("Begin.") < at("First. Done.") && at("First. Done.") < at("One more thing."));
+    let error = agent.error("_session/steering", steering);
+    assert_eq!(error["data"]["kind"], "no_running_turn");
+}
