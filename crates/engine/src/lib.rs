@@ -10,6 +10,7 @@ pub mod context;
 mod dispatch;
 pub mod error;
 pub mod event;
+mod exit_plan;
 mod helpers;
 pub mod hub;
 mod meter;

@@ -136,6 +136,9 @@ impl Mode {
     /// Tells whether a model is told of tools of this kind in the mode.
     #[must_use]
     pub fn offers(&self, kind: ToolKind) -> bool {
+        if kind == ToolKind::SwitchMode {
+            return self.is("plan");
+        }
         self.may_change || !kind.changes_things() || kind == ToolKind::Execute
     }
 
@@ -148,7 +151,8 @@ impl Mode {
         let looks_only = kind == ToolKind::Execute
             && !access.is_empty()
             && access.iter().all(|access| access.default == Decision::Allow);
-        self.may_change || !kind.changes_things() || looks_only
+        let fits = kind != ToolKind::SwitchMode || self.offers(kind);
+        fits && (self.may_change || !kind.changes_things() || looks_only)
     }
 
     /// Returns the mode's id.

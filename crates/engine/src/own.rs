@@ -6,6 +6,7 @@ use futures_util::future::BoxFuture;
 
 use crate::agents::Agent;
 use crate::commands::SlashCommand;
+use crate::exit_plan::ExitPlan;
 use crate::helpers;
 use crate::ports::{AnyTool, Editor, Expanded, Tools};
 use crate::task::Task;
@@ -20,7 +21,8 @@ pub(crate) struct WithOwn {
 impl WithOwn {
     /// Adds our tools to those that a session was given.
     pub(crate) fn new(given: Arc<dyn Tools>) -> WithOwn {
-        let own: Vec<Arc<dyn AnyTool>> = vec![Arc::new(Task::new(helpers::all(&given.agents())))];
+        let task = Task::new(helpers::all(&given.agents()));
+        let own: Vec<Arc<dyn AnyTool>> = vec![Arc::new(task), Arc::new(ExitPlan)];
         WithOwn { given, own }
     }
 }

@@ -13,6 +13,7 @@ use crate::context::History;
 use crate::error::Error;
 use crate::event::Event;
 use crate::meter::Meter;
+use crate::modes::Mode;
 use crate::permission::policy::Policy;
 use crate::ports::{Clock, Editor, Expanded, Files, Journal, PromptKind, Record, Tools};
 use crate::session::Settings;
@@ -151,9 +152,7 @@ async fn obey(cx: &mut TurnCx<'_>, asked: Asked) -> Result<StopReason, TurnError
         Asked::Redo => undo::redo(cx).await?,
         Asked::Rewind(number) => undo::rewind(cx, number).await?,
         Asked::SetMode(mode) => {
-            cx.settings.send_if_modified(|settings| settings.begin(&mode));
-            cx.emit(Event::Mode(mode.mode_id())).await?;
-            cx.emit_settings().await?;
+            cx.set_mode(&mode).await?;
             format!("The mode is now `{}`.", mode.id)
         }
         Asked::SetModel(model) => {
@@ -184,6 +183,13 @@ impl TurnCx<'_> {
         }
         let kept = self.journal.append(self.session, record).await;
         kept.map_err(|err| Error::of_journal(self.session, err).into())
+    }
+
+    /// Changes the mode, and says so.
+    pub(crate) async fn set_mode(&self, mode: &Mode) -> Result<(), TurnError> {
+        self.settings.send_if_modified(|settings| settings.begin(mode));
+        self.emit(Event::Mode(mode.mode_id())).await?;
+        self.emit_settings().await
     }
 
     async fn emit_settings(&self) -> Result<(), TurnError> {
