@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use crate::modes::Mode;
+use crate::orders;
 use crate::ports::Tools;
 use crate::session::Settings;
-use crate::words::{ModelId, Prompt};
+use crate::words::{Block, ModelId, Prompt};
 
 /// A command as clients list it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,11 +34,21 @@ impl SlashCommand {
 }
 
 /// Every command of our own; a session's tools may bring more.
-pub const COMMANDS: [SlashCommand; 7] = [
+pub const COMMANDS: [SlashCommand; 9] = [
     SlashCommand::new("help", "List commands, modes and models", None),
     SlashCommand::new("mode", "Show or change the mode", Some("build, plan or ask")),
     SlashCommand::new("model", "Show or change the model", Some("a model id")),
     SlashCommand::new("continue", "Go on with a turn that was interrupted", None),
+    SlashCommand::new(
+        "init",
+        "Look at the project and write AGENTS.md",
+        Some("what it should say besides"),
+    ),
+    SlashCommand::new(
+        "review",
+        "Review changes: those that are not committed, or what you name",
+        Some("a commit, a branch, files"),
+    ),
     SlashCommand::new(
         "undo",
         "Take back the last message: the files it changed and the conversation",
@@ -79,10 +90,7 @@ pub enum Asked {
 /// Reads a prompt as a command. `None` means that it is for the model: a path or a sentence may start with `/`.
 #[must_use]
 pub fn parse(prompt: &Prompt, settings: &Settings, more: &[SlashCommand]) -> Option<Asked> {
-    let text = prompt.blocks.first()?.as_text()?.trim();
-    let line = text.strip_prefix('/')?;
-    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let rest = rest.trim();
+    let (name, rest) = words(prompt)?;
     match name {
         "help" => Some(Asked::Say(help(settings, more))),
         "continue" if rest.is_empty() => Some(Asked::Continue),
@@ -115,6 +123,24 @@ pub fn parse(prompt: &Prompt, settings: &Settings, more: &[SlashCommand]) -> Opt
     }
 }
 
+/// Reads a prompt as a command that is work for the model, and returns what the model is told.
+#[must_use]
+pub fn work(prompt: &Prompt, settings: &Settings) -> Option<Prompt> {
+    let (name, rest) = words(prompt)?;
+    let text = orders::expand(name, rest, settings.mode())?;
+    // What else was sent, such as files, stays with it.
+    let mut work = prompt.clone();
+    work.blocks[0] = Block::Text(text);
+    Some(work)
+}
+
+/// Returns the name of a command and what stands behind it.
+fn words(prompt: &Prompt) -> Option<(&str, &str)> {
+    let line = prompt.blocks.first()?.as_text()?.trim().strip_prefix('/')?;
+    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    Some((name, rest.trim()))
+}
+
 fn help(settings: &Settings, more: &[SlashCommand]) -> String {
     let mut text = String::from("Commands:\n");
     for command in COMMANDS.iter().chain(more) {
@@ -139,7 +165,6 @@ fn list<'a>(ids: impl Iterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::Block;
 
     fn ask(text: &str) -> Option<Asked> {
         parse(&Prompt::from(vec![Block::Text(text.into())]), &Settings::for_tests(), &[])
@@ -156,5 +181,19 @@ mod tests {
         assert_eq!(ask("/undo what you did"), None);
         assert_eq!(ask("/usr/bin/env is a path"), None);
         assert_eq!(ask("help"), None);
+    }
+
+    #[test]
+    fn some_commands_are_work_for_the_model() {
+        let told = |text: &str| {
+            let prompt = Prompt::from(vec![Block::Text(text.into()), Block::Text("more".into())]);
+            work(&prompt, &Settings::for_tests()).map(|work| work.text())
+        };
+        let review = told(" /review the parser ").unwrap();
+        assert!(review.starts_with("Review the parser. "), "{review}");
+        assert!(review.ends_with("\nmore"), "{review}");
+        assert!(told("/init").is_some());
+        assert_eq!(told("/initial thoughts"), None);
+        assert_eq!(told("/help"), None);
     }
 }

@@ -71,9 +71,11 @@ impl From<Error> for TurnError {
 /// Runs one turn.
 pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<StopReason, TurnError> {
     let settings = cx.settings.borrow().clone();
-    let mut prompt = prompt;
+    let (title, mut prompt) = (prompt.title(), prompt);
     let mut asked = commands::parse(&prompt, &settings, &cx.tools.commands());
-    if asked.is_none() {
+    if let Some(work) = commands::work(&prompt, &settings) {
+        prompt = work;
+    } else if asked.is_none() {
         // What needs no waiting is done first: a turn that is cancelled at once has still begun.
         let expanded = tokio::select! {
             biased;
@@ -96,7 +98,7 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
         && cx.journal.outlives()
         && !cx.has_title.swap(true, Ordering::Relaxed)
     {
-        name_session(cx, &prompt).await?;
+        name_session(cx, title).await?;
     }
     match asked {
         // The model goes on from where it was: nothing is said in the user's name.
@@ -133,8 +135,8 @@ async fn tell_news(cx: &TurnCx<'_>) -> Result<(), TurnError> {
 }
 
 /// Calls the session by the first line of its first prompt.
-async fn name_session(cx: &TurnCx<'_>, prompt: &Prompt) -> Result<(), TurnError> {
-    let Some(title) = prompt.title() else {
+async fn name_session(cx: &TurnCx<'_>, title: Option<String>) -> Result<(), TurnError> {
+    let Some(title) = title else {
         cx.has_title.store(false, Ordering::Relaxed);
         return Ok(());
     };
