@@ -68,7 +68,7 @@ pub(crate) async fn run(
         cancel: turn.cancel.child_token(),
         child: Some(&child),
     };
-    let ended = AssertUnwindSafe(turn::converse(&mut cx)).catch_unwind().await;
+    let ended = AssertUnwindSafe(Box::pin(turn::converse(&mut cx))).catch_unwind().await;
     let said = last_words(&history);
     match ended.unwrap_or(Err(TurnError::Failed(Error::Broken))) {
         Ok(StopReason::MaxTurnRequests) => {

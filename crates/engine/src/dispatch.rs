@@ -107,10 +107,15 @@ async fn permit(
     let modes: Vec<Mode> = cx.child.map(Child::mode_above).into_iter().chain([own]).collect();
     let refuses = |mode: &&Mode| !mode.has_tool(&call.name) || !mode.permits(call.kind, access);
     if let Some(mode) = modes.iter().find(refuses) {
-        let why = format!(
-            "the mode `{}` does not allow `{}`; ask the user to switch to `build`",
-            mode.id, call.name
-        );
+        let why = match call.kind {
+            ToolKind::SwitchMode => {
+                format!("the mode is `{}`: there is no plan mode to leave", mode.id)
+            }
+            _ => format!(
+                "the mode `{}` does not allow `{}`; ask the user to switch to `build`",
+                mode.id, call.name
+            ),
+        };
         return Ok(Some(ToolError::Model(why)));
     }
     let mut judgement = cx.policy.judge_within(access, &modes);

@@ -132,7 +132,7 @@ impl Dispatcher {
             .mcp_capabilities(schema::McpCapabilities::new().http(true).sse(true))
             .session_capabilities(session)
             .auth(schema::AgentAuthCapabilities::new().logout(schema::LogoutCapabilities::new()))
-            .meta(steering_offer());
+            .meta((self.dialect == Dialect::V1).then(steering_offer));
         let login = schema::AuthMethodAgent::new(LOGIN, "Use what is set up").description(
             "Keys of the environment or of `purlin auth login`, and models on this machine"
                 .to_owned(),

@@ -182,6 +182,11 @@ macro_rules! transcripts {
 }
 
 transcripts! {
+    agents_cancel = "agents/cancel";
+    agents_failures = "agents/failures";
+    agents_narrowed = "agents/narrowed";
+    agents_permission = "agents/permission";
+    agents_two_at_once = "agents/two_at_once";
     dialect_aliases = "dialect/aliases";
     dialect_container_conversation = "dialect/container_conversation";
     dialect_container_failures = "dialect/container_failures";
@@ -209,6 +214,7 @@ transcripts! {
     initialize_first_of_all = "initialize/first_of_all";
     initialize_handshake = "initialize/handshake";
     initialize_other_versions = "initialize/other_versions";
+    kept_agent = "kept/agent";
     kept_continue = "kept/continue";
     kept_fork_delete = "kept/fork_delete";
     kept_handshake = "kept/handshake";
@@ -217,6 +223,7 @@ transcripts! {
     kept_not_found = "kept/not_found";
     kept_reference_load = "kept/reference_load";
     kept_rewind = "kept/rewind";
+    kept_steering = "kept/steering";
     kept_undo = "kept/undo";
     kept_undo_redo = "kept/undo_redo";
     kept_undo_refused = "kept/undo_refused";
@@ -226,12 +233,15 @@ transcripts! {
     prompt_cancel_early = "prompt/cancel_early";
     prompt_cancel_request = "prompt/cancel_request";
     prompt_content = "prompt/content";
+    prompt_init_review = "prompt/init_review";
     prompt_meta = "prompt/meta";
     prompt_model_fails = "prompt/model_fails";
     prompt_no_progress = "prompt/no_progress";
     prompt_no_session = "prompt/no_session";
     prompt_slash_commands = "prompt/slash_commands";
     prompt_stop_reasons = "prompt/stop_reasons";
+    prompt_steering = "prompt/steering";
+    prompt_steering_late = "prompt/steering_late";
     session_close = "session/close";
     session_isolated = "session/isolated";
     session_new = "session/new";
@@ -249,6 +259,7 @@ transcripts! {
     tools_client_refuses = "tools/client_refuses";
     tools_disk_edit = "tools/disk_edit";
     tools_disk_write = "tools/disk_write";
+    tools_exit_plan = "tools/exit_plan";
     tools_fetch_private = "tools/fetch_private";
     tools_method_missing = "tools/method_missing";
     tools_deny_wins = "tools/deny_wins";

@@ -328,6 +328,44 @@ async fn an_interrupted_tool_is_told_as_such_and_only_once() {
     }
 }
 
+/// The model that gave a task asked for none of its child's calls, so it is told of the task alone.
+// R: S9
+#[tokio::test]
+async fn an_interrupted_task_is_told_as_such_and_what_its_child_ran_is_known() {
+    let folder = Folder::new();
+    let session = id("s");
+    let store = Store::new(options(folder.path()));
+    store.create(&session, Path::new("/w")).await.unwrap();
+    prompt(&store, &session, "Have it done").await.unwrap();
+    store.append(&session, Record::Answer(&[request("t1")])).await.unwrap();
+    store.keep(&session, call("t1"), None).await.unwrap();
+    store.append(&session, Record::ToolIntent(&request("t1"))).await.unwrap();
+    // The user was asked about the first call of the child and saw it, the second was allowed.
+    store.keep(&session, call("t1/c1"), None).await.unwrap();
+    store.append(&session, Record::ToolIntent(&request("t1/c1"))).await.unwrap();
+    let make = ToolRequest { name: "make".to_owned(), ..request("t1/c2") };
+    store.append(&session, Record::ToolIntent(&make)).await.unwrap();
+    drop(store);
+    wait_for_end_of(&folder).await;
+
+    let unknown = "Interrupted; the outcome is unknown";
+    let expected = [
+        user("Have it done"),
+        call("t1"),
+        call("t1/c1"),
+        failed("t1", unknown),
+        failed("t1/c1", unknown),
+    ];
+    let store = Store::new(options(folder.path()));
+    let (remembered, events) = load(&store, &session).await;
+    assert_eq!(events, expected);
+    let messages = messages(&remembered);
+    assert_eq!(messages.len(), 3, "{messages:?}");
+    assert!(matches!(&messages[2], Message::ToolResult { id, .. } if id.as_str() == "t1"));
+    let turns = store.turns(&session).await.unwrap();
+    assert_eq!(turns.done[0].commands, ["Do it", "Do it", "make"]);
+}
+
 /// Calls that ran at once end in any order.
 #[tokio::test]
 async fn results_come_back_in_the_order_of_their_calls() {
