@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use futures_util::{StreamExt, stream};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
 
 use crate::ports::AnyTool;
 use crate::turn::{TurnCx, TurnError};
@@ -17,7 +18,14 @@ const AT_ONCE: usize = 8;
 /// Runs the calls of one answer: those that only look beside each other, those that may change something one by one.
 ///
 /// Results enter the history in the order of the calls. A cancel ends all that run; what was done before stays known.
-pub(crate) async fn run_all(cx: &mut TurnCx<'_>, calls: Vec<ToolRequest>) -> Result<(), TurnError> {
+pub(crate) fn run_all<'a>(
+    cx: &'a mut TurnCx<'_>,
+    calls: Vec<ToolRequest>,
+) -> BoxFuture<'a, Result<(), TurnError>> {
+    run_groups(cx, calls).boxed()
+}
+
+async fn run_groups(cx: &mut TurnCx<'_>, calls: Vec<ToolRequest>) -> Result<(), TurnError> {
     let mut pictures = Vec::new();
     for group in groups(calls, &cx.tools.now()) {
         let turn = &*cx;
@@ -62,8 +70,7 @@ fn groups(calls: Vec<ToolRequest>, tools: &[Arc<dyn AnyTool>]) -> Vec<Vec<ToolRe
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt;
-    use futures_util::future::{self, BoxFuture};
+    use futures_util::future;
     use serde_json::{Value, json};
 
     use super::*;

@@ -9,6 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::context::History;
@@ -39,11 +40,15 @@ const TITLE: usize = 120;
 const NOT_FOR_CHILDREN: [&str; 3] = [task::NAME, "ask", "plan"];
 
 /// Runs a task to its end. That it fails is told to the model that gave it; only a cancel and our own faults are not.
-pub(crate) async fn run(
-    turn: &TurnCx<'_>,
-    call: &ToolCallId,
-    order: Order<'_>,
-) -> Result<Output, ToolError> {
+pub(crate) fn run<'a>(
+    turn: &'a TurnCx<'a>,
+    call: &'a ToolCallId,
+    order: Order<'a>,
+) -> BoxFuture<'a, Result<Output, ToolError>> {
+    work(turn, call, order).boxed()
+}
+
+async fn work(turn: &TurnCx<'_>, call: &ToolCallId, order: Order<'_>) -> Result<Output, ToolError> {
     let child = Child { turn, call, title: order.title, progress: Mutex::default() };
     let settings = watch::Sender::new(settings(turn, order.helper));
     let limits = TurnLimits { max_requests: order.helper.max_requests(), ..turn.limits };
@@ -68,7 +73,7 @@ pub(crate) async fn run(
         cancel: turn.cancel.child_token(),
         child: Some(&child),
     };
-    let ended = AssertUnwindSafe(Box::pin(turn::converse(&mut cx))).catch_unwind().await;
+    let ended = AssertUnwindSafe(turn::converse(&mut cx)).catch_unwind().await;
     let said = last_words(&history);
     match ended.unwrap_or(Err(TurnError::Failed(Error::Broken))) {
         Ok(StopReason::MaxTurnRequests) => {

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
 use crate::child::Child;
 use crate::event::{Event, Severity};
 use crate::modes::Mode;
@@ -29,10 +32,14 @@ pub(crate) struct Done {
 }
 
 /// Runs one tool call to its end. Failures of the tool go back to the model; only cancel and our own faults return.
-pub(crate) async fn call_tool(
-    cx: &TurnCx<'_>,
-    mut request: ToolRequest,
-) -> Result<Done, TurnError> {
+pub(crate) fn call_tool<'a>(
+    cx: &'a TurnCx<'_>,
+    request: ToolRequest,
+) -> BoxFuture<'a, Result<Done, TurnError>> {
+    call_named(cx, request).boxed()
+}
+
+async fn call_named(cx: &TurnCx<'_>, mut request: ToolRequest) -> Result<Done, TurnError> {
     let id = request.id.clone();
     if let Some(child) = cx.child {
         request.id = child.call_id(&id);
@@ -97,7 +104,15 @@ async fn announce(
 }
 
 /// Decides whether the call may run: `None` means yes, otherwise what the model is told.
-async fn permit(
+fn permit<'a>(
+    cx: &'a TurnCx<'_>,
+    call: &'a ToolCall,
+    access: &'a [Access],
+) -> BoxFuture<'a, Result<Option<ToolError>, TurnError>> {
+    decide(cx, call, access).boxed()
+}
+
+async fn decide(
     cx: &TurnCx<'_>,
     call: &ToolCall,
     access: &[Access],
@@ -176,7 +191,15 @@ async fn warn(cx: &TurnCx<'_>, title: String, description: String) -> Result<(),
     cx.emit(Event::Notice { severity, title, description: Some(description) }).await
 }
 
-async fn run(
+fn run<'a>(
+    cx: &'a TurnCx<'_>,
+    tool: &'a Arc<dyn AnyTool>,
+    request: &'a ToolRequest,
+) -> BoxFuture<'a, Result<Result<Output, ToolError>, TurnError>> {
+    run_announced(cx, tool, request).boxed()
+}
+
+async fn run_announced(
     cx: &TurnCx<'_>,
     tool: &Arc<dyn AnyTool>,
     request: &ToolRequest,

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +18,7 @@ use crate::meter::Meter;
 use crate::modes::Mode;
 use crate::permission::policy::Policy;
 use crate::ports::{Clock, Editor, Expanded, Files, Journal, PromptKind, Record, Tools};
+use crate::sampling::Answer;
 use crate::session::Settings;
 use crate::steering::{self, Steering};
 use crate::words::{Message, MessageId, Prompt, SessionId, StopReason};
@@ -111,9 +114,15 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
 }
 
 /// Asks the model and does what it asks, until it asks for nothing more.
-pub(crate) async fn converse(cx: &mut TurnCx<'_>) -> Result<StopReason, TurnError> {
+///
+/// On the heap, as all that a child passes through again: a turn and its child must fit on a small stack.
+pub(crate) fn converse<'a>(cx: &'a mut TurnCx<'_>) -> BoxFuture<'a, Result<StopReason, TurnError>> {
+    go_on(cx).boxed()
+}
+
+async fn go_on(cx: &mut TurnCx<'_>) -> Result<StopReason, TurnError> {
     for _ in 0..cx.limits.max_requests {
-        let answer = sampling::sample(cx).await?;
+        let answer = ask(cx).await?;
         let is_done = answer.calls.is_empty();
         calls::run_all(cx, answer.calls).await?;
         let is_steered = steering::take_up(cx).await?;
@@ -122,6 +131,10 @@ pub(crate) async fn converse(cx: &mut TurnCx<'_>) -> Result<StopReason, TurnErro
         }
     }
     Ok(StopReason::MaxTurnRequests)
+}
+
+fn ask<'a>(cx: &'a mut TurnCx<'_>) -> BoxFuture<'a, Result<Answer, TurnError>> {
+    sampling::sample(cx).boxed()
 }
 
 /// Tells in a thought what happened to the tools, where the client shows no notices.
