@@ -473,7 +473,7 @@ async fn settle(
         Command::Announce => {
             emit(parts, Event::Commands(commands::all(&*parts.tools))).await;
             for notice in &parts.notices {
-                let title = "A part of this project is not used".to_owned();
+                let title = "A part of the configuration is not used".to_owned();
                 let description = Some(notice.clone());
                 let severity = Severity::Warning;
                 emit(parts, Event::Notice { severity, title, description }).await;

@@ -87,7 +87,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
             cwd,
             stop,
             tools: servers::with_servers(assemble::tools(), Arc::clone(&host), config.mcp),
-            policy: permissions::policies(config.permission, data),
+            policy: permissions::telling(permissions::policies(config.permission, data), &problems),
             ladder,
         };
         serve::serve(pipes, options).await;

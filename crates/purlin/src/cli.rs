@@ -13,12 +13,13 @@ use wire::acp::dialect::Dialect;
 use crate::acp::{self, AcpOptions};
 use crate::auth::AuthCommand;
 use crate::config::Config;
+use crate::config::command::ConfigCommand;
 use crate::permissions::PermissionsCommand;
 use crate::run::{self, RunOptions};
 use crate::servers::command::McpCommand;
 use crate::sessions::{self, SessionsCommand};
 use crate::trust::{self, TrustCommand};
-use crate::{auth, doctor, env, ladder, log, permissions, servers};
+use crate::{auth, config, doctor, env, ladder, log, permissions, servers};
 
 /// A coding agent that editors drive over the Agent Client Protocol.
 #[derive(Debug, Parser)]
@@ -66,6 +67,11 @@ enum Command {
     Trace(TraceArgs),
     /// Ask one thing from the shell
     Run(RunArgs),
+    /// Show the configuration and where each value comes from, print its schema
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
     /// Print what teaches a shell to complete our commands, paths and session ids
     Completions {
         /// bash, elvish, fish, powershell or zsh
@@ -225,6 +231,7 @@ pub fn main() -> anyhow::Result<ExitCode> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(sessions::run(command, &config.limits))
         }
+        Command::Config { command } => config::command::run(command),
         Command::Completions { shell } => completions(shell),
         Command::Man => manual(),
         Command::Permissions { command } => {

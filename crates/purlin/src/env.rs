@@ -110,6 +110,15 @@ pub(crate) fn opencode_configs() -> Vec<PathBuf> {
     base.into_iter().flat_map(|base| names.map(|name| base.join("opencode").join(name))).collect()
 }
 
+/// Returns the variables that set keys of the configuration.
+pub(crate) fn for_keys() -> Vec<(String, String)> {
+    let is_ours = |name: &OsString| name.to_str().is_some_and(|name| name.starts_with("PURLIN_"));
+    let ours = std::env::vars_os().filter(|(name, _)| is_ours(name));
+    ours.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(_, value)| !value.is_empty())
+        .collect()
+}
+
 /// Returns what `{env:NAME}` in the user's configuration stands for.
 pub(crate) fn for_config(name: &str) -> Option<String> {
     text(name)

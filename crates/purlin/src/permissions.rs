@@ -16,9 +16,10 @@ use engine::words::ToolKind;
 use serde_json::json;
 use tools::shell::{Part, Place, parts, real};
 
+use crate::env;
 use crate::kept::{self, FolderRules, KeptRule};
+use crate::project::{self, settings};
 use crate::trust::{self, Trust};
-use crate::{env, project};
 
 /// Makes the policy of a session in these folders, the working folder first, and what the user should know of it.
 pub type OpenPolicy = Arc<dyn Fn(&[PathBuf]) -> (Policy, Vec<String>) + Send + Sync>;
@@ -27,6 +28,16 @@ pub type OpenPolicy = Arc<dyn Fn(&[PathBuf]) -> (Policy, Vec<String>) + Send + S
 #[must_use]
 pub fn policies(rules: Vec<Rule>, data: Option<PathBuf>) -> OpenPolicy {
     Arc::new(move |folders| open(&rules, data.as_deref(), folders))
+}
+
+/// Tells every session what is wrong with the user's configuration.
+#[must_use]
+pub fn telling(policies: OpenPolicy, problems: &[String]) -> OpenPolicy {
+    let problems: Vec<String> = problems.iter().map(|problem| visible(problem)).collect();
+    Arc::new(move |folders| {
+        let (policy, notices) = policies(folders);
+        (policy, problems.iter().cloned().chain(notices).collect())
+    })
 }
 
 fn open(user: &[Rule], data: Option<&Path>, folders: &[PathBuf]) -> (Policy, Vec<String>) {
@@ -39,7 +50,9 @@ fn open(user: &[Rule], data: Option<&Path>, folders: &[PathBuf]) -> (Policy, Vec
         let (narrowing, wrong) = project::rules(folder, trust == Trust::Trusted);
         problems.extend(wrong);
         rules.extend(narrowing);
+        problems.extend(settings::problems(folder));
         problems.iter().for_each(|problem| tracing::warn!("{}", visible(problem)));
+        notices.extend(problems.iter().map(|problem| visible(problem)));
         if let Trust::Not(why) = trust {
             notices.push(inert(folder, &found, &why));
         }

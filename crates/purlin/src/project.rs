@@ -2,6 +2,8 @@
 //!
 //! Opening a folder runs nothing of it. Who wants to use a part asks `trust::check` first.
 
+pub(crate) mod settings;
+
 use std::path::Path;
 
 use engine::permission::Decision;

@@ -1,0 +1,301 @@
+//! Checks a configuration against the table of keys: what is wrong is told with its line, and taken out.
+
+use std::collections::BTreeMap;
+
+use engine::nearest::nearest;
+use jsonc_parser::ast;
+use jsonc_parser::{CollectOptions, ParseOptions};
+use serde_json::Value;
+
+use super::keys::{self, KEYS, Key, Kind};
+use crate::limits::Limits;
+
+/// On which line each member stands, by its path: `limits.expire_days`.
+pub(crate) type Lines = BTreeMap<String, usize>;
+
+/// A text that was read: what is left of it, where it stands, and what is wrong.
+#[derive(Debug, Default)]
+pub(crate) struct Checked {
+    /// The members that are right.
+    pub(crate) value: serde_json::Map<String, Value>,
+    /// Where they stand.
+    pub(crate) lines: Lines,
+    /// What is wrong, each with its line.
+    pub(crate) problems: Vec<(usize, String)>,
+}
+
+/// Reads a text and takes out what is wrong. Values never join a problem: they may be secret.
+pub(crate) fn check(text: &str) -> Checked {
+    let mut checked = Checked::default();
+    let options = ParseOptions::default();
+    let parsed = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), &options)
+        .and_then(|parsed| Ok((parsed, jsonc_parser::parse_to_serde_value(text, &options)?)));
+    let (parsed, value) = match parsed {
+        Ok((parsed, value)) => (parsed.value, value),
+        Err(err) => {
+            checked.problems.push((line_at(text, err.range().start), err.kind().to_string()));
+            return checked;
+        }
+    };
+    if let Some(parsed) = &parsed {
+        note_lines(text, parsed, "", &mut checked);
+    }
+    match value {
+        Value::Object(members) => checked.value = members,
+        // An empty file says nothing, and that is right.
+        Value::Null if parsed.is_none() => {}
+        _ => checked.problems.push((1, "the file must hold an object".to_owned())),
+    }
+    checked.take_out();
+    checked
+}
+
+impl Checked {
+    /// Takes out what is wrong, and tells it.
+    pub(crate) fn take_out(&mut self) {
+        let Checked { value, lines, problems } = self;
+        let mut walk = Walk { lines, problems };
+        walk.members(value, "", |name| keys::find(name).map(|top| &top.key));
+    }
+}
+
+/// Checks one value that does not come from a file.
+///
+/// # Errors
+/// Says what it must be.
+pub(crate) fn check_value(kind: &Kind, value: &Value) -> Result<(), String> {
+    if fits(kind, value) { Ok(()) } else { Err(format!("must be {}", words(kind))) }
+}
+
+fn line_at(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+}
+
+fn note_lines(text: &str, value: &ast::Value<'_>, path: &str, checked: &mut Checked) {
+    let ast::Value::Object(object) = value else { return };
+    for member in &object.properties {
+        let path = join(path, member.name.as_str());
+        let line = line_at(text, member.range.start);
+        if let Some(before) = checked.lines.insert(path.clone(), line) {
+            let problem = format!("`{path}` is also on line {before}, and this one counts");
+            checked.problems.push((line, problem));
+        }
+        note_lines(text, &member.value, &path, checked);
+    }
+}
+
+/// Joins a path and a name.
+pub(crate) fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+struct Walk<'a> {
+    lines: &'a Lines,
+    problems: &'a mut Vec<(usize, String)>,
+}
+
+impl Walk<'_> {
+    fn tell(&mut self, path: &str, problem: &str) {
+        let line = self.lines.get(path).copied().unwrap_or(1);
+        self.problems.push((line, format!("`{path}` {problem}")));
+    }
+
+    /// Keeps the members that are known and right.
+    fn members<'k>(
+        &mut self,
+        members: &mut serde_json::Map<String, Value>,
+        path: &str,
+        find: impl Fn(&str) -> Option<&'k Key>,
+    ) {
+        members.retain(|name, value| {
+            let path = join(path, name);
+            match find(name) {
+                Some(key) => self.is_right(&key.kind, value, &path),
+                None => {
+                    let known = names(&path);
+                    let near = nearest(name, known.iter().copied());
+                    let hint = near.map(|near| format!("; did you mean `{near}`?"));
+                    let problem = "is not a key we know".to_owned() + &hint.unwrap_or_default();
+                    self.tell(&path, &problem);
+                    false
+                }
+            }
+        });
+    }
+
+    /// Tells whether a value is what it must be, after taking out what is wrong inside it.
+    fn is_right(&mut self, kind: &Kind, value: &mut Value, path: &str) -> bool {
+        match (kind, value) {
+            (Kind::Object(keys), Value::Object(members)) => {
+                self.members(members, path, |name| keys.iter().find(|key| key.name == name));
+                true
+            }
+            (Kind::Open(keys), Value::Object(members)) => {
+                members.retain(|name, value| {
+                    let key = keys.iter().find(|key| key.name == name);
+                    key.is_none_or(|key| self.is_right(&key.kind, value, &join(path, name)))
+                });
+                true
+            }
+            (Kind::Map(kind), Value::Object(members)) => {
+                members.retain(|name, value| self.is_right(kind, value, &join(path, name)));
+                true
+            }
+            (Kind::Limits, Value::Object(members)) => {
+                members.retain(|name, value| self.is_limit(name, value, &join(path, name)));
+                true
+            }
+            // Items with parts of their own are told one by one.
+            (Kind::List(kind @ (Kind::Object(_) | Kind::Open(_))), Value::Array(items)) => {
+                items.retain_mut(|item| self.is_right(kind, item, path));
+                true
+            }
+            (Kind::Either(kinds), value) => match kinds.iter().find(|kind| is_like(kind, value)) {
+                Some(kind) => self.is_right(kind, value, path),
+                None => {
+                    self.tell(path, &format!("must be {}", words(&Kind::Either(kinds))));
+                    false
+                }
+            },
+            (kind, value) => {
+                let is_right = fits(kind, value);
+                if !is_right {
+                    self.tell(path, &format!("must be {}", words(kind)));
+                }
+                is_right
+            }
+        }
+    }
+
+    fn is_limit(&mut self, name: &str, value: &Value, path: &str) -> bool {
+        let known = Limits::TABLE.iter().map(|(name, _, _)| *name);
+        if !known.clone().any(|known| known == name) {
+            let near = nearest(name, known).map(|near| format!("; did you mean `{near}`?"));
+            let hint = near.unwrap_or_else(|| "; docs/limits.md lists them".to_owned());
+            self.tell(path, &format!("is not a limit we know{hint}"));
+            return false;
+        }
+        if value.as_u64().is_none() {
+            self.tell(path, "must be a whole number");
+        }
+        value.as_u64().is_some()
+    }
+}
+
+/// The names that a key beside this path could have.
+fn names(path: &str) -> Vec<&'static str> {
+    let mut keys: Vec<&'static Key> = KEYS.iter().map(|top| &top.key).collect();
+    let parts: Vec<&str> = path.split('.').collect();
+    let mut kind: Option<&'static Kind> = None;
+    for part in &parts[..parts.len() - 1] {
+        kind = match kind {
+            Some(Kind::Map(inner) | Kind::List(inner)) => Some(inner),
+            _ => keys.iter().find(|key| key.name == *part).map(|key| &key.kind),
+        };
+        if let Some(Kind::Object(inner) | Kind::Open(inner)) = kind {
+            keys = inner.iter().collect();
+        }
+    }
+    keys.iter().map(|key| key.name).collect()
+}
+
+/// Tells whether a value looks in JSON as this kind does.
+fn is_like(kind: &Kind, value: &Value) -> bool {
+    match kind {
+        Kind::Text | Kind::Secret | Kind::Word(_) => value.is_string(),
+        Kind::Switch => value.is_boolean(),
+        Kind::Whole => value.is_u64(),
+        Kind::Number => value.is_number(),
+        Kind::List(_) => value.is_array(),
+        Kind::Object(_) | Kind::Open(_) | Kind::Map(_) | Kind::Limits => value.is_object(),
+        Kind::Either(kinds) => kinds.iter().any(|kind| is_like(kind, value)),
+        Kind::Rules => true,
+    }
+}
+
+fn fits(kind: &Kind, value: &Value) -> bool {
+    match (kind, value) {
+        (Kind::Word(known), Value::String(word)) => known.contains(&word.as_str()),
+        (Kind::List(kind), Value::Array(items)) => items.iter().all(|item| fits(kind, item)),
+        (kind, value) => is_like(kind, value),
+    }
+}
+
+/// Says what a value must be.
+fn words(kind: &Kind) -> String {
+    match kind {
+        Kind::Text | Kind::Secret => "a text".to_owned(),
+        Kind::Word(known) => format!("one of {}", known.join(", ")),
+        Kind::Switch => "true or false".to_owned(),
+        Kind::Whole => "a whole number".to_owned(),
+        Kind::Number => "a number".to_owned(),
+        Kind::List(Kind::Text) => "a list of texts".to_owned(),
+        Kind::List(_) => "a list".to_owned(),
+        Kind::Object(_) | Kind::Open(_) | Kind::Map(_) | Kind::Limits => "an object".to_owned(),
+        Kind::Rules => "allow, ask or deny, or an object of rules".to_owned(),
+        Kind::Either(kinds) => kinds.iter().map(words).collect::<Vec<_>>().join(", or "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn mistakes_are_told_with_their_line_and_the_nearest_name() {
+        let text = r#"{
+            // comments are fine
+            "modle": "a/b",
+            "dialect": "latin",
+            "instructions": "x.md",
+            "provider": {
+                "near": { "options": { "baseURL": 5, "other": [1] }, "models": { "m": { "reasoning": "yes" } } },
+            },
+            "mcp": { "x": { "enabled": 1 }, "y": 3 },
+            "limits": { "expire_day": 3, "max_sessions": -1 },
+            "model": "a", "model": "b",
+        }"#;
+        let checked = check(text);
+        let problems: Vec<String> =
+            checked.problems.iter().map(|(line, problem)| format!("{line}: {problem}")).collect();
+        let expected = [
+            "11: `model` is also on line 11, and this one counts",
+            "3: `modle` is not a key we know; did you mean `model`?",
+            "4: `dialect` must be one of v1, message-reference, container",
+            "5: `instructions` must be a list of texts",
+            "7: `provider.near.options.baseURL` must be a text",
+            "7: `provider.near.models.m.reasoning` must be true or false",
+            "9: `mcp.x.enabled` must be true or false",
+            "9: `mcp.y` must be an object",
+            "10: `limits.expire_day` is not a limit we know; did you mean `expire_days`?",
+            "10: `limits.max_sessions` must be a whole number",
+        ];
+        let mut sorted = problems.clone();
+        sorted.sort();
+        let mut wanted = expected.map(str::to_owned);
+        wanted.sort();
+        assert_eq!(sorted, wanted);
+        assert_eq!(checked.value["model"], "b");
+        assert_eq!(checked.value["provider"]["near"]["options"]["other"][0], 1);
+        assert!(checked.value["mcp"]["x"].get("enabled").is_none());
+    }
+
+    #[test]
+    fn a_file_that_is_not_json_is_told_with_its_line() {
+        let checked = check("{\n  \"model\": [\n");
+        assert!(checked.value.is_empty());
+        assert_eq!(checked.problems.len(), 1);
+        assert!(check("").problems.is_empty());
+        assert_eq!(check("[]").problems.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_a_fault(text in "[\\[\\]{}\":,a-z0-9 \n./*-]{0,200}") {
+            let checked = check(&text);
+            prop_assert!(checked.problems.iter().all(|(line, _)| *line <= text.lines().count().max(1) + 1));
+        }
+    }
+}

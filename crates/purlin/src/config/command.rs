@@ -1,0 +1,228 @@
+//! `purlin config`: what counts and where it comes from, the schema, and what OpenCode has.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::keys::{self, KEYS, Kind};
+use super::schema;
+use super::sources::{Origin, Sources};
+use crate::limits::Limits;
+use crate::project::{self, settings};
+use crate::trust;
+
+/// What can be done with the configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print every value that counts and where it comes from; secrets are masked
+    Show {
+        /// Print a line of JSON for each
+        #[arg(long)]
+        json: bool,
+        /// The configuration file, instead of purlin.json in the user's configuration folder
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// As if this model were asked for
+        #[arg(long, value_name = "MODEL")]
+        model: Option<String>,
+        /// The project whose file counts, too
+        #[arg(long, value_name = "FOLDER", default_value = ".")]
+        cwd: PathBuf,
+    },
+    /// Print a JSON Schema, for completion in editors
+    Schema,
+}
+
+/// Does what was asked.
+///
+/// # Errors
+/// Says what could not be done.
+pub fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        ConfigCommand::Show { json, config, model, cwd } => {
+            let mut sources = Sources::gather(config);
+            if let Some(model) = model {
+                let flag = keys::find("model").and_then(|top| top.flag).unwrap_or_default();
+                sources.set("model", model.into(), Origin::Flag(flag));
+            }
+            let mut rows = rows(&sources);
+            let (parts, _) = project::parts(&cwd);
+            rows.extend(settings::rows(&cwd, &trust::check(&cwd, &parts)));
+            print(&rows, json)?;
+            let mut problems = std::mem::take(&mut sources.problems);
+            problems.extend(settings::problems(&cwd));
+            problems.iter().for_each(|problem| eprintln!("{problem}"));
+        }
+        ConfigCommand::Schema => {
+            let text = serde_json::to_string_pretty(&schema::schema())?;
+            say(&format!("{text}\n"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One value that counts.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Row {
+    /// Its path.
+    pub(crate) path: String,
+    /// What it is, with secrets masked.
+    pub(crate) value: Value,
+    /// Where it comes from.
+    pub(crate) origin: String,
+}
+
+/// Lists every value that counts.
+fn rows(sources: &Sources) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for top in &KEYS {
+        let name = top.key.name;
+        match (&top.key.kind, sources.value.get(name)) {
+            (Kind::Limits, given) => {
+                for (limit, default, _) in Limits::TABLE {
+                    let path = format!("limits.{limit}");
+                    let given = given.and_then(|limits| limits.get(*limit));
+                    let origin = match given {
+                        Some(_) => origin_of(sources, &path),
+                        None => "default".to_owned(),
+                    };
+                    let value = given.cloned().unwrap_or_else(|| (*default).into());
+                    rows.push(Row { path, value, origin });
+                }
+            }
+            (_, None) if name == "$schema" => {}
+            (_, None) => {
+                let (path, origin) = (name.to_owned(), "default".to_owned());
+                rows.push(Row { path, value: Value::Null, origin });
+            }
+            (kind, Some(value)) => {
+                leaves(Some(kind), value, name.to_owned(), &mut |path, value| {
+                    let origin = origin_of(sources, &path);
+                    rows.push(Row { path, value, origin });
+                })
+            }
+        }
+    }
+    rows
+}
+
+fn origin_of(sources: &Sources, path: &str) -> String {
+    sources.origin(path).map_or_else(|| "default".to_owned(), Origin::to_string)
+}
+
+/// Visits the values inside a value; secrets are masked.
+pub(crate) fn leaves(
+    kind: Option<&Kind>,
+    value: &Value,
+    path: String,
+    visit: &mut dyn FnMut(String, Value),
+) {
+    let Value::Object(members) = value else {
+        let is_secret = matches!(kind, Some(Kind::Secret));
+        visit(path, if is_secret { masked(value) } else { value.clone() });
+        return;
+    };
+    if members.is_empty() {
+        visit(path, value.clone());
+        return;
+    }
+    for (name, value) in members {
+        let kind = match kind {
+            Some(Kind::Map(kind)) => Some(*kind),
+            Some(Kind::Object(keys) | Kind::Open(keys)) => {
+                keys.iter().find(|key| key.name == name).map(|key| &key.kind)
+            }
+            Some(Kind::Either(kinds)) => kinds
+                .iter()
+                .find_map(|kind| if let Kind::Map(kind) = kind { Some(*kind) } else { None }),
+            _ => None,
+        };
+        // What the table does not know may be a secret of somebody else's.
+        let kind = kind.or(Some(&Kind::Secret).filter(|_| looks_secret(name)));
+        leaves(kind, value, super::check::join(&path, name), visit);
+    }
+}
+
+fn looks_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["key", "token", "secret", "password", "auth", "cookie"].iter().any(|part| name.contains(part))
+}
+
+/// A secret as it may be shown: a reference to one is none.
+fn masked(value: &Value) -> Value {
+    match value.as_str() {
+        Some(text)
+            if text.starts_with('{') && text.ends_with('}') && text.matches('{').count() == 1 =>
+        {
+            value.clone()
+        }
+        _ => "****".into(),
+    }
+}
+
+fn print(rows: &[Row], as_json: bool) -> anyhow::Result<()> {
+    let mut text = String::new();
+    for Row { path, value, origin } in rows {
+        if as_json {
+            let line = json!({ "key": path, "value": value, "origin": origin });
+            text.push_str(&format!("{line}\n"));
+        } else {
+            let value = if value.is_null() { "(not set)".to_owned() } else { value.to_string() };
+            let value = engine::visible::visible(&value);
+            let (path, origin) = (engine::visible::visible(path), engine::visible::visible(origin));
+            text.push_str(&format!("{path} = {value}  ({origin})\n"));
+        }
+    }
+    say(&text)
+}
+
+/// Writes to stdout. Whoever reads and has seen enough, as `head` has, is no error.
+pub(super) fn say(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(err) if err.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn every_value_is_shown_with_its_origin_and_secrets_are_not() {
+        let mut sources = Sources::default();
+        let text = r#"{
+            "provider": { "p": { "options": {
+                "apiKey": "sk-very-secret", "headers": { "X": "{env:X}" }, "baseURL": "http://h", "sessionToken": "abc",
+            } } },
+            "mcp": { "s": { "command": ["x"], "environment": { "A": "hidden" } } },
+        }"#;
+        sources.take_file(text, Path::new("/c/purlin.json"));
+        let rows = rows(&sources);
+        let shown: Vec<String> = rows
+            .iter()
+            .filter(|row| row.origin != "default")
+            .map(|row| format!("{} {} {}", row.path, row.value, row.origin))
+            .collect();
+        let mut expected = [
+            r#"provider.p.options.apiKey "****" /c/purlin.json:3"#,
+            r#"provider.p.options.headers.X "{env:X}" /c/purlin.json:3"#,
+            r#"provider.p.options.baseURL "http://h" /c/purlin.json:3"#,
+            r#"provider.p.options.sessionToken "****" /c/purlin.json:3"#,
+            r#"mcp.s.command ["x"] /c/purlin.json:5"#,
+            r#"mcp.s.environment.A "****" /c/purlin.json:5"#,
+        ]
+        .map(str::to_owned);
+        let mut shown = shown;
+        shown.sort();
+        expected.sort();
+        assert_eq!(shown, expected);
+        assert!(rows.iter().any(|row| row.path == "limits.expire_days" && row.origin == "default"));
+        assert!(rows.iter().any(|row| row.path == "model" && row.value.is_null()));
+    }
+}

@@ -1,0 +1,212 @@
+//! Where each value comes from: the layers of the configuration, put on one another.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::check::{self, check, check_value};
+use super::keys::{KEYS, Kind};
+use crate::env;
+use crate::limits::Limits;
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The user's file, or the one that was named.
+    File(PathBuf, usize),
+    /// The user's OpenCode.
+    OpenCode(PathBuf, usize),
+    /// A variable of the environment.
+    Variable(String),
+    /// A flag of the command line.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::File(path, line) | Origin::OpenCode(path, line) => {
+                write!(out, "{}:{line}", path.display())
+            }
+            Origin::Variable(name) => write!(out, "${name}"),
+            Origin::Flag(name) => out.write_str(name),
+        }
+    }
+}
+
+/// All layers on one another, as they are written.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    /// The values that count.
+    pub(crate) value: Map<String, Value>,
+    /// Where each comes from, by path; what is not here is inside something that is.
+    pub(crate) origins: BTreeMap<String, Origin>,
+    /// What is wrong, each with its place.
+    pub(crate) problems: Vec<String>,
+}
+
+/// A configuration from which the user's OpenCode serves some keys.
+const FROM_OPENCODE: [&str; 3] = ["provider", "permission", "model"];
+
+impl Sources {
+    /// Reads the given file or the user's own, their OpenCode's where that counts, and the environment.
+    pub(crate) fn gather(file: Option<PathBuf>) -> Sources {
+        let is_given = file.is_some();
+        let mut sources = Sources::default();
+        let file = file.or_else(|| Some(env::config_folder()?.join("purlin.json")));
+        if let Some(path) = file {
+            match std::fs::read_to_string(&path) {
+                Ok(text) => sources.take_file(&text, &path),
+                Err(err) if err.kind() == std::io::ErrorKind::NotFound && !is_given => {}
+                Err(err) => {
+                    sources.problems.push(format!("{}: cannot be read: {err}", path.display()))
+                }
+            }
+        }
+        if !is_given && !sources.value.contains_key("provider") {
+            sources.take_over(&env::opencode_configs());
+        }
+        sources.take_variables(&env::for_keys());
+        sources
+    }
+
+    pub(super) fn take_file(&mut self, text: &str, path: &Path) {
+        let checked = check(text);
+        let at = path.display();
+        let problems = checked.problems.iter();
+        self.problems.extend(problems.map(|(line, problem)| format!("{at}:{line}: {problem}")));
+        for (key, line) in checked.lines {
+            self.origins.insert(key, Origin::File(path.to_owned(), line));
+        }
+        self.value.extend(checked.value);
+    }
+
+    /// Takes over from the user's OpenCode what the user's file does not have. Mistakes in it are OpenCode's business.
+    fn take_over(&mut self, files: &[PathBuf]) {
+        let mut texts = files.iter().map(|path| (std::fs::read_to_string(path), path));
+        let Some((Ok(text), path)) = texts.find(|(text, _)| text.is_ok()) else {
+            return;
+        };
+        let mut checked = check(&text);
+        for key in FROM_OPENCODE {
+            let Some(value) = checked.value.remove(key).filter(|_| !self.value.contains_key(key))
+            else {
+                continue;
+            };
+            if value.as_str().is_some_and(|model| model.starts_with("script:")) {
+                continue;
+            }
+            let inside = format!("{key}.");
+            for (at, line) in &checked.lines {
+                if at == key || at.starts_with(&inside) {
+                    self.origins.insert(at.clone(), Origin::OpenCode(path.clone(), *line));
+                }
+            }
+            self.value.insert(key.to_owned(), value);
+        }
+    }
+
+    /// Puts variables of the environment over the files.
+    pub(super) fn take_variables(&mut self, variables: &[(String, String)]) {
+        for (name, text) in variables {
+            let Some((path, kind)) = path_of(name) else { continue };
+            let value = match kind {
+                Kind::Whole => {
+                    text.trim().parse::<u64>().map_or_else(|_| text.clone().into(), Value::from)
+                }
+                _ => Value::from(text.clone()),
+            };
+            match check_value(kind, &value) {
+                Ok(()) => self.set(&path, value, Origin::Variable(name.clone())),
+                Err(why) => self.problems.push(format!("${name} {why}")),
+            }
+        }
+    }
+
+    /// Sets one value, over all that was there.
+    pub(crate) fn set(&mut self, path: &str, value: Value, origin: Origin) {
+        match path.split_once('.') {
+            Some((key, inner)) => {
+                let members = self.value.entry(key).or_insert_with(|| Value::Object(Map::new()));
+                if let Value::Object(members) = members {
+                    members.insert(inner.to_owned(), value);
+                }
+            }
+            None => {
+                self.value.insert(path.to_owned(), value);
+            }
+        }
+        self.origins.insert(path.to_owned(), origin);
+    }
+
+    /// Says where a problem of a reader stands, if it names a path.
+    pub(super) fn place(&self, problem: &str) -> String {
+        let path = problem.split('`').nth(1).unwrap_or_default();
+        match self.origin(path) {
+            Some(origin) => format!("{origin}: {problem}"),
+            None => problem.to_owned(),
+        }
+    }
+
+    /// Finds where the value at a path comes from: its own place, or that of what it is in.
+    pub(crate) fn origin(&self, path: &str) -> Option<&Origin> {
+        let mut path = path;
+        loop {
+            if let Some(origin) = self.origins.get(path) {
+                return Some(origin);
+            }
+            path = path.rsplit_once('.')?.0;
+        }
+    }
+}
+
+/// Which key a variable sets, and what it must hold.
+fn path_of(variable: &str) -> Option<(String, &'static Kind)> {
+    if let Some(limit) = variable.strip_prefix(LIMIT) {
+        let name = limit.to_ascii_lowercase();
+        let is_known = Limits::TABLE.iter().any(|(known, _, _)| *known == name);
+        return is_known.then(|| (check::join("limits", &name), &Kind::Whole));
+    }
+    let top = KEYS.iter().find(|top| top.variable == Some(variable))?;
+    Some((top.key.name.to_owned(), &top.key.kind))
+}
+
+/// What the variables of limits begin with.
+pub(crate) const LIMIT: &str = "PURLIN_LIMITS_";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_counts_before_the_file_and_each_value_knows_its_place() {
+        let mut sources = Sources::default();
+        let text = "{\n  \"model\": \"a/b\",\n  \"limits\": { \"expire_days\": 3 },\n}";
+        sources.take_file(text, Path::new("/c/purlin.json"));
+        let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        sources.take_variables(&[
+            variable("PURLIN_MODEL", "c/d"),
+            variable("PURLIN_LIMITS_MAX_SESSIONS", "7"),
+            variable("PURLIN_LIMITS_EXPIRE_DAYS", "many"),
+            variable("PURLIN_DIALECT", "latin"),
+            variable("PURLIN_OTHER", "x"),
+        ]);
+        assert_eq!(sources.value["model"], "c/d");
+        assert_eq!(sources.value["limits"]["max_sessions"], 7);
+        assert_eq!(sources.value["limits"]["expire_days"], 3);
+        let origin = |path: &str| sources.origin(path).map(Origin::to_string);
+        assert_eq!(origin("model").as_deref(), Some("$PURLIN_MODEL"));
+        assert_eq!(origin("limits.expire_days").as_deref(), Some("/c/purlin.json:3"));
+        assert_eq!(origin("limits.max_sessions").as_deref(), Some("$PURLIN_LIMITS_MAX_SESSIONS"));
+        assert_eq!(origin("dialect"), None);
+        assert_eq!(
+            sources.problems,
+            [
+                "$PURLIN_LIMITS_EXPIRE_DAYS must be a whole number",
+                "$PURLIN_DIALECT must be one of v1, message-reference, container",
+            ]
+        );
+    }
+}
