@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::modes::Mode;
+use crate::nearest::distance;
 use crate::orders;
 use crate::ports::Tools;
 use crate::session::Settings;
@@ -34,7 +35,7 @@ impl SlashCommand {
 }
 
 /// Every command of our own; a session's tools may bring more.
-pub const COMMANDS: [SlashCommand; 9] = [
+pub static COMMANDS: [SlashCommand; 10] = [
     SlashCommand::new("help", "List commands, modes and models", None),
     SlashCommand::new("mode", "Show or change the mode", Some("build, plan or ask")),
     SlashCommand::new("model", "Show or change the model", Some("a model id")),
@@ -55,6 +56,7 @@ pub const COMMANDS: [SlashCommand; 9] = [
         None,
     ),
     SlashCommand::new("redo", "Bring back what was taken back", None),
+    SlashCommand::new("permissions", "Say what is allowed here, and why", None),
     SlashCommand::new(
         "rewind",
         "Take back a message and all behind it, or list the messages",
@@ -65,7 +67,7 @@ pub const COMMANDS: [SlashCommand; 9] = [
 /// Returns our own commands and those that come with the tools.
 #[must_use]
 pub fn all(tools: &dyn Tools) -> Vec<SlashCommand> {
-    COMMANDS.into_iter().chain(tools.commands()).collect()
+    COMMANDS.iter().cloned().chain(tools.commands()).collect()
 }
 
 /// What a prompt asks of us instead of the model.
@@ -81,6 +83,8 @@ pub enum Asked {
     Redo,
     /// Take back the turn of this message and all behind it; list them if there is no number.
     Rewind(Option<usize>),
+    /// Say what is allowed here.
+    Permissions,
     /// Change the mode.
     SetMode(Mode),
     /// Change the model.
@@ -96,6 +100,7 @@ pub fn parse(prompt: &Prompt, settings: &Settings, more: &[SlashCommand]) -> Opt
         "continue" if rest.is_empty() => Some(Asked::Continue),
         "undo" if rest.is_empty() => Some(Asked::Undo),
         "redo" if rest.is_empty() => Some(Asked::Redo),
+        "permissions" if rest.is_empty() => Some(Asked::Permissions),
         "rewind" if rest.is_empty() => Some(Asked::Rewind(None)),
         "rewind" => Some(match rest.parse() {
             Ok(number) => Asked::Rewind(Some(number)),
@@ -106,7 +111,7 @@ pub fn parse(prompt: &Prompt, settings: &Settings, more: &[SlashCommand]) -> Opt
             Some(mode) => Asked::SetMode(mode.clone()),
             None => Asked::Say(format!(
                 "There is no mode `{rest}`. There are {}.",
-                list(settings.modes.iter().map(|mode| &*mode.id))
+                list(settings.modes.iter().map(|mode| &*mode.id), "")
             )),
         }),
         "model" if rest.is_empty() => {
@@ -115,7 +120,7 @@ pub fn parse(prompt: &Prompt, settings: &Settings, more: &[SlashCommand]) -> Opt
         "model" => Some(match settings.models.iter().find(|choice| choice.id.as_str() == rest) {
             Some(choice) => Asked::SetModel(choice.id.clone()),
             None => {
-                let ids = list(settings.models.iter().map(|choice| choice.id.as_str()));
+                let ids = list(settings.models.iter().map(|choice| choice.id.as_str()), "");
                 Asked::Say(format!("There is no model `{rest}`. There are {ids}."))
             }
         }),
@@ -141,6 +146,49 @@ fn words(prompt: &Prompt) -> Option<(&str, &str)> {
     Some((name, rest.trim()))
 }
 
+/// Says that there is no such command, if a prompt looks like one that nobody knows. A path and a sentence do not: they
+/// are for the model.
+#[must_use]
+pub fn unknown(prompt: &Prompt, more: &[SlashCommand]) -> Option<String> {
+    let text = prompt.blocks.first()?.as_text()?.trim();
+    let line = text.strip_prefix('/')?;
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "-_:".contains(c);
+    if word.is_empty() || word.len() > 64 || !word.chars().all(is_word) {
+        return None;
+    }
+    let known: Vec<&str> = COMMANDS.iter().chain(more).map(|command| &*command.name).collect();
+    if known.contains(&word) {
+        return None;
+    }
+    let mut near: Vec<(usize, &str)> = known
+        .iter()
+        .map(|name| (how_far(word, name), *name))
+        .filter(|(far, _)| *far <= 2)
+        .collect();
+    near.sort_unstable();
+    near.truncate(3);
+    // With words behind it, only a slip of the finger makes it a command; all else is a sentence.
+    if !rest.trim().is_empty() && near.first().is_none_or(|(far, _)| *far > 1) {
+        return None;
+    }
+    let hint = match near.is_empty() {
+        true => "`/help` lists those there are".to_owned(),
+        false => format!("Did you mean {}?", list(near.iter().map(|(_, name)| *name), "/")),
+    };
+    Some(format!(
+        "There is no command `/{word}`. {hint} To say it to the model, put a word in front."
+    ))
+}
+
+/// How far a word is from a name; the beginning of a name is near.
+fn how_far(word: &str, name: &str) -> usize {
+    match word.len() >= 3 && name.starts_with(word) {
+        true => 1,
+        false => distance(word, name),
+    }
+}
+
 fn help(settings: &Settings, more: &[SlashCommand]) -> String {
     let mut text = String::from("Commands:\n");
     for command in COMMANDS.iter().chain(more) {
@@ -157,8 +205,8 @@ fn help(settings: &Settings, more: &[SlashCommand]) -> String {
     text
 }
 
-fn list<'a>(ids: impl Iterator<Item = &'a str>) -> String {
-    let quoted: Vec<String> = ids.map(|id| format!("`{id}`")).collect();
+fn list<'a>(ids: impl Iterator<Item = &'a str>, sign: &str) -> String {
+    let quoted: Vec<String> = ids.map(|id| format!("`{sign}{id}`")).collect();
     quoted.join(", ")
 }
 
@@ -181,6 +229,29 @@ mod tests {
         assert_eq!(ask("/undo what you did"), None);
         assert_eq!(ask("/usr/bin/env is a path"), None);
         assert_eq!(ask("help"), None);
+        assert_eq!(ask("/permissions"), Some(Asked::Permissions));
+    }
+
+    // R: P1
+    #[test]
+    fn a_word_that_nobody_knows_is_told_from_a_path_and_a_sentence() {
+        let said = |text: &str| unknown(&Prompt::from(vec![Block::Text(text.into())]), &[]);
+        let hint = |text: &str| said(text).unwrap_or_else(|| panic!("{text} is for the model"));
+        assert!(hint("/modle").contains("`/mode`, `/model`"), "{}", hint("/modle"));
+        assert!(hint("/perm").contains("`/permissions`"), "{}", hint("/perm"));
+        assert!(hint("/undp the last one").contains("`/undo`"));
+        assert!(hint("/frobnicate").contains("`/help` lists"));
+        for text in [
+            "/usr/bin",
+            "/etc/passwd is a file",
+            "/tmp fills up, why?",
+            "/",
+            "no",
+            "/help me",
+            "/a.rs",
+        ] {
+            assert_eq!(said(text), None, "{text}");
+        }
     }
 
     #[test]

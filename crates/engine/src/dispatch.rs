@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 
 use crate::child::Child;
 use crate::event::{Event, Severity};
+use crate::hooks::{self, Ruling};
 use crate::modes::Mode;
 use crate::permission::policy::Judgement;
 use crate::permission::{Access, Decision, Question};
@@ -71,6 +72,13 @@ async fn call(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Done, TurnError> 
     };
     let access = intent.access.clone();
     let call = announce(cx, &request, tool.kind(), intent).await?;
+    let said = match hooks::before_tool(cx, &request).await {
+        Ok(Ruling { objection: Some(why), .. }) => {
+            return finish(cx, request.id, Err(ToolError::Model(why))).await;
+        }
+        Ok(ruling) => ruling.context,
+        Err(err) => return give_up(cx, request.id, err).await,
+    };
     match permit(cx, &call, &access).await {
         Ok(None) => {}
         Ok(Some(refusal)) => return finish(cx, request.id, Err(refusal)).await,
@@ -78,7 +86,10 @@ async fn call(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Done, TurnError> 
     }
     let done = run(cx, &tool, &request).await;
     match done {
-        Ok(outcome) => finish(cx, request.id, outcome).await,
+        Ok(outcome) => match hooks::after_tool(cx, &request, said, outcome).await {
+            Ok(outcome) => finish(cx, request.id, outcome).await,
+            Err(err) => give_up(cx, request.id, err).await,
+        },
         Err(err) => give_up(cx, request.id, err).await,
     }
 }

@@ -12,6 +12,7 @@ pub mod error;
 pub mod event;
 mod exit_plan;
 mod helpers;
+pub mod hooks;
 pub mod hub;
 mod meter;
 pub mod modes;

@@ -15,6 +15,7 @@ use crate::commands::SlashCommand;
 use crate::context::History;
 use crate::error::Error;
 use crate::event::Event;
+use crate::hooks::{Moment, Ruling};
 use crate::permission::{Access, Answer, Question};
 use crate::turn::{TurnCx, TurnError};
 use crate::undo::Turns;
@@ -145,6 +146,11 @@ pub trait Tools: Send + Sync {
         Vec::new()
     }
 
+    /// Asks the user's hooks about what happens in a turn.
+    fn hook<'a>(&'a self, _moment: Moment<'a>) -> BoxFuture<'a, Ruling> {
+        Box::pin(async { Ruling::default() })
+    }
+
     /// Returns the slash commands that come with the tools.
     fn commands(&self) -> Vec<SlashCommand> {
         Vec::new()
@@ -172,8 +178,19 @@ impl std::fmt::Debug for dyn Tools {
 pub enum Expanded {
     /// This goes to the model.
     Prompt(Prompt),
+    /// This goes to the model, in another mode or to another model for this turn.
+    As(Prompt, Guise),
     /// It is answered with this; the model is not asked.
     Say(String),
+}
+
+/// What a turn is run with instead of the session's settings.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Guise {
+    /// The mode.
+    pub mode: Option<ModeId>,
+    /// The model.
+    pub model: Option<ModelId>,
 }
 
 /// Tools that never change.

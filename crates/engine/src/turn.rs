@@ -17,12 +17,12 @@ use crate::event::Event;
 use crate::meter::Meter;
 use crate::modes::Mode;
 use crate::permission::policy::Policy;
-use crate::ports::{Clock, Editor, Expanded, Files, Journal, PromptKind, Record, Tools};
+use crate::ports::{Clock, Editor, Expanded, Files, Guise, Journal, PromptKind, Record, Tools};
 use crate::sampling::Answer;
 use crate::session::Settings;
 use crate::steering::{self, Steering};
 use crate::words::{Message, MessageId, Prompt, SessionId, StopReason};
-use crate::{calls, sampling, stamp, undo};
+use crate::{calls, hooks, sampling, stamp, undo};
 
 /// What bounds a turn.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +75,7 @@ impl From<Error> for TurnError {
 pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<StopReason, TurnError> {
     let settings = cx.settings.borrow().clone();
     let (title, mut prompt) = (prompt.title(), prompt);
+    let mut guise = Guise::default();
     let mut asked = commands::parse(&prompt, &settings, &cx.tools.commands());
     if let Some(work) = commands::work(&prompt, &settings) {
         prompt = work;
@@ -86,9 +87,20 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
             () = cx.cancel.cancelled() => return Err(TurnError::Cancelled),
         };
         match expanded {
+            Expanded::Prompt(expanded) if expanded == prompt => {
+                asked = commands::unknown(&prompt, &cx.tools.commands()).map(Asked::Say);
+            }
             Expanded::Prompt(expanded) => prompt = expanded,
+            Expanded::As(expanded, wanted) => {
+                prompt = expanded;
+                guise = wanted;
+            }
             Expanded::Say(text) => asked = Some(Asked::Say(text)),
         }
+    }
+    if asked.is_none() {
+        let objection = hooks::before_turn(cx, &mut prompt).await?;
+        asked = objection.map(|why| Asked::Say(format!("This was not sent to the model: {why}")));
     }
     let message = MessageId::new(cx.clock.fresh_id());
     let kind = match &asked {
@@ -110,7 +122,43 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
         None => cx.history.push(Message::User(prompt.blocks.into())),
     }
     tell_news(cx).await?;
-    converse(cx).await
+    in_guise(cx, guise).await
+}
+
+/// Runs the rest of a turn in the mode and with the model that were wanted for it, then takes the session's own again.
+async fn in_guise(cx: &mut TurnCx<'_>, guise: Guise) -> Result<StopReason, TurnError> {
+    let before = cx.settings.borrow().clone();
+    let wanted = guise.mode.as_ref().and_then(|id| before.find_mode(id.as_str()).cloned());
+    let model = guise.model.filter(|id| before.models.iter().any(|choice| choice.id == *id));
+    if wanted.is_none() && model.is_none() {
+        let ended = converse(cx).await;
+        hooks::after_turn(cx, ended.as_ref().ok().copied()).await?;
+        return ended;
+    }
+    let mut during = before.clone();
+    if let Some(mode) = &wanted {
+        during.begin(mode);
+    }
+    during.model = model.unwrap_or(during.model);
+    change(cx, &during).await?;
+    let ended = converse(cx).await;
+    let now = cx.settings.borrow().clone();
+    // What the user changed meanwhile stays.
+    if now.mode == during.mode && now.model == during.model {
+        change(cx, &before).await?;
+    }
+    hooks::after_turn(cx, ended.as_ref().ok().copied()).await?;
+    ended
+}
+
+/// Changes mode and model, and shows both.
+async fn change(cx: &TurnCx<'_>, to: &Settings) -> Result<(), TurnError> {
+    cx.settings.send_modify(|settings| {
+        settings.mode = to.mode.clone();
+        settings.model = to.model.clone();
+    });
+    cx.emit(Event::Mode(to.mode.clone())).await?;
+    cx.emit_settings().await
 }
 
 /// Asks the model and does what it asks, until it asks for nothing more.
@@ -163,6 +211,11 @@ async fn obey(cx: &mut TurnCx<'_>, asked: Asked) -> Result<StopReason, TurnError
     let said = match asked {
         Asked::Say(text) => text,
         Asked::Continue => "There is nothing to go on with yet.".to_owned(),
+        Asked::Permissions => {
+            let mode = cx.settings.borrow().mode().clone();
+            let rules = cx.policy.describe(mode.narrowing());
+            format!("The mode is `{}`: {}.\n\n{rules}", mode.id, mode.description)
+        }
         Asked::Undo => undo::undo(cx).await?,
         Asked::Redo => undo::redo(cx).await?,
         Asked::Rewind(number) => undo::rewind(cx, number).await?,

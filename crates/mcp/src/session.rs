@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use engine::agents::Agent;
 use engine::commands::SlashCommand;
 use engine::event::{Event, Severity};
+use engine::hooks::{Moment, Ruling};
 use engine::ports::{AnyTool, Editor, Expanded, Tools};
 use engine::words::Prompt;
 use futures_util::FutureExt;
@@ -215,6 +217,14 @@ impl Tools for SessionServers {
         commands
     }
 
+    fn agents(&self) -> Vec<Arc<Agent>> {
+        self.own.agents()
+    }
+
+    fn hook<'a>(&'a self, moment: Moment<'a>) -> BoxFuture<'a, Ruling> {
+        self.own.hook(moment)
+    }
+
     fn news(&self) -> Vec<String> {
         let mut news = self.own.news();
         if let Some(running) = &mut *lock(&self.running) {
@@ -234,6 +244,10 @@ impl Tools for SessionServers {
         async move {
             match self.own.expand(prompt).await {
                 Expanded::Prompt(prompt) => attach::expand(self, prompt).await,
+                Expanded::As(prompt, guise) => match attach::expand(self, prompt).await {
+                    Expanded::Prompt(prompt) => Expanded::As(prompt, guise),
+                    other => other,
+                },
                 said @ Expanded::Say(_) => said,
             }
         }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use wire::acp::dialect::Dialect;
 
 use crate::config::Config;
+use crate::custom::with_additions;
 use crate::ladder::Ladder;
 use crate::serve::{self, stdio};
 use crate::{assemble, env, log, permissions, servers};
@@ -80,14 +81,20 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         // Started in a folder that is gone by now, `.` stays as it is, and is refused when a client says it.
         let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
         let host = servers::host();
+        let policy =
+            permissions::telling(permissions::policies(config.permission, data), &problems);
         let options = serve::Options {
             limits: config.limits,
             hub,
             dialect,
             cwd,
             stop,
-            tools: servers::with_servers(assemble::tools(), Arc::clone(&host), config.mcp),
-            policy: permissions::telling(permissions::policies(config.permission, data), &problems),
+            tools: servers::with_servers(
+                with_additions(assemble::tools(), config.additions, Arc::clone(&policy)),
+                Arc::clone(&host),
+                config.mcp,
+            ),
+            policy,
             ladder,
         };
         serve::serve(pipes, options).await;

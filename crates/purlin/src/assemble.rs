@@ -76,7 +76,7 @@ fn outputs(session: &SessionId) -> Option<PathBuf> {
 }
 
 /// Makes the tool that runs commands.
-fn bash(sandbox: &Arc<Sandbox>, workspace: &Workspace) -> Bash {
+pub(crate) fn bash(sandbox: &Arc<Sandbox>, workspace: &Workspace) -> Bash {
     let others = env::state_folder().map(|folder| folder.join("output"));
     let options = bash::Options {
         folders: workspace.folders.clone(),

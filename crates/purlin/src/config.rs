@@ -5,6 +5,8 @@
 
 pub(crate) mod check;
 pub mod command;
+pub(crate) mod edit;
+mod import;
 pub(crate) mod keys;
 pub(crate) mod permission;
 pub mod schema;
@@ -19,6 +21,7 @@ use providers::ProviderOptions;
 use serde_json::{Map, Value};
 use wire::acp::dialect::Dialect;
 
+use crate::custom::Additions;
 use crate::limits::Limits;
 use crate::servers::UserServers;
 use sources::{Origin, Sources};
@@ -38,6 +41,8 @@ pub struct Config {
     pub permission: Vec<Rule>,
     /// Files and patterns of files that hold instructions for the model; see docs/context.md.
     pub instructions: Vec<String>,
+    /// Agents, slash commands and hooks; see docs/custom.md.
+    pub additions: Additions,
     /// The dialect to speak, instead of the one that is recognised; see docs/dialects.md.
     pub dialect: Option<Dialect>,
     /// The file that every message is written to; see docs/trace.md.
@@ -95,6 +100,9 @@ impl Config {
                 "instructions" => {
                     config.instructions = serde_json::from_value(value).unwrap_or_default();
                 }
+                "agent" => config.additions.agent = members_of(value),
+                "command" => config.additions.command = members_of(value),
+                "hooks" => config.additions.hooks = value,
                 "dialect" => config.dialect = value.as_str().and_then(Dialect::from_name),
                 // `$schema` is for editors.
                 _ => {}
@@ -102,6 +110,10 @@ impl Config {
         }
         (config, problems)
     }
+}
+
+fn members_of(value: Value) -> Map<String, Value> {
+    if let Value::Object(members) = value { members } else { Map::new() }
 }
 
 /// Reads the providers one by one, so that one mistake does not undo the others.

@@ -20,14 +20,28 @@ struct Finding {
     details: Vec<String>,
 }
 
+/// Looks at everything and says it in short, for a conversation.
+pub(crate) async fn report() -> String {
+    let findings = look().await;
+    let lines = findings.iter().map(|Finding { name, is_well, summary, details }| {
+        let mark = if *is_well { "✓" } else { "!" };
+        let wrong = details.iter().filter(|_| !is_well).map(|detail| format!("\n  - {detail}"));
+        format!("- {mark} {name}: {summary}{}", wrong.collect::<String>())
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+async fn look() -> [Finding; 4] {
+    let (config, problems) = Config::load(None);
+    [sandbox().await, sessions(&config), configuration(problems), models(config).await]
+}
+
 /// Looks at everything and prints it; the exit code is 1 if something is not as it should be.
 ///
 /// # Errors
 /// Fails if it cannot be printed.
 pub async fn run(json: bool) -> anyhow::Result<ExitCode> {
-    let (config, problems) = Config::load(None);
-    let findings =
-        [sandbox().await, sessions(&config), configuration(problems), models(config).await];
+    let findings = look().await;
     let is_well = findings.iter().all(|finding| finding.is_well);
     let mut out = std::io::stdout().lock();
     if json {

@@ -9,6 +9,7 @@ mod branch;
 mod bridge;
 pub mod cli;
 pub mod config;
+pub mod custom;
 pub mod doctor;
 mod env;
 mod error_table;

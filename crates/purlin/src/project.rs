@@ -11,6 +11,9 @@ use engine::permission::rules::{Rule, Source};
 use serde_json::Value;
 
 use crate::config::permission;
+use crate::custom::Additions;
+use crate::custom::files::{self, Found, Sort};
+use crate::custom::template;
 use crate::servers::UserServers;
 use crate::trust::{self, Trust};
 
@@ -25,22 +28,8 @@ pub struct Part {
 
 /// The files that are read, in this order.
 const FILES: [&str; 4] = ["purlin.json", "purlin.jsonc", "opencode.json", "opencode.jsonc"];
-/// The folders beside them whose files can hold commands.
-const FOLDERS: [&str; 2] = [".purlin", ".opencode"];
-/// The keys under which something can be run, or sent elsewhere.
-const KEYS: [&str; 11] = [
-    "mcp",
-    "command",
-    "hooks",
-    "hook",
-    "agent",
-    "plugin",
-    "lsp",
-    "formatter",
-    "experimental",
-    "provider",
-    "instructions",
-];
+/// Those of them that are ours: hooks of others are not understood.
+const OURS: [&str; 2] = ["purlin.json", "purlin.jsonc"];
 /// A larger file is nobody's configuration.
 const LARGEST: u64 = 1024 * 1024;
 
@@ -49,8 +38,8 @@ const LARGEST: u64 = 1024 * 1024;
 pub fn parts(folder: &Path) -> (Vec<Part>, Vec<String>) {
     let mut problems = Vec::new();
     let configs = configs(folder, &mut problems);
-    let parts = parts_of(folder, &configs, &mut problems);
-    (parts, problems)
+    let commands = files::of_project(folder, Sort::Commands, &mut problems);
+    (parts_of(&configs, &commands), problems)
 }
 
 /// Returns the MCP servers of a project that the user trusts; none of any other.
@@ -61,8 +50,9 @@ pub fn servers(folder: &Path) -> (UserServers, Vec<String>) {
     let mut problems = Vec::new();
     let mut found = UserServers::default();
     let configs = configs(folder, &mut problems);
+    let commands = files::of_project(folder, Sort::Commands, &mut problems);
     if configs.iter().all(|(_, value)| value.get("mcp").is_none())
-        || trust::check(folder, &parts_of(folder, &configs, &mut problems)) != Trust::Trusted
+        || trust::check(folder, &parts_of(&configs, &commands)) != Trust::Trusted
     {
         // Whoever makes the session's policy tells the user of both.
         return (found, Vec::new());
@@ -79,16 +69,48 @@ pub fn servers(folder: &Path) -> (UserServers, Vec<String>) {
     (found, problems)
 }
 
-fn parts_of(
-    folder: &Path,
-    configs: &[(&'static str, Value)],
-    problems: &mut Vec<String>,
-) -> Vec<Part> {
+/// What a project adds to a session, as it is written.
+pub(crate) struct Added {
+    /// Agents, commands and hooks of its configurations.
+    pub(crate) given: Vec<Additions>,
+    /// Its files that describe commands.
+    pub(crate) commands: Vec<Found>,
+    /// What of all it has could run.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// Reads what a project adds. Files are read once: what is used is what the trust is checked for.
+pub(crate) fn additions(folder: &Path) -> Added {
+    // Whoever makes the session's policy tells the user what is wrong.
+    let mut problems = Vec::new();
+    let configs = configs(folder, &mut problems);
+    let commands = files::of_project(folder, Sort::Commands, &mut problems);
+    let parts = parts_of(&configs, &commands);
+    let members = |value: &Value, key: &str| {
+        value.get(key).and_then(Value::as_object).cloned().unwrap_or_default()
+    };
+    let given = configs.iter().map(|(file, value)| Additions {
+        agent: members(value, "agent"),
+        command: members(value, "command"),
+        hooks: value.get("hooks").filter(|_| OURS.contains(file)).cloned().unwrap_or_default(),
+    });
+    Added { given: given.collect(), commands, parts }
+}
+
+fn parts_of(configs: &[(&'static str, Value)], commands: &[Found]) -> Vec<Part> {
     let mut parts = Vec::new();
     for (file, value) in configs {
-        for key in KEYS {
-            if let Some(value) = value.get(key) {
-                list(&format!("`{key}` in {file}"), value, &mut parts);
+        if let Some(value) = value.get("mcp") {
+            list(&format!("`mcp` in {file}"), value, &mut parts);
+        }
+        if let Some(value) = value.get("hooks").filter(|_| OURS.contains(file)) {
+            list(&format!("`hooks` in {file}"), value, &mut parts);
+        }
+        for (name, command) in value.get("command").and_then(Value::as_object).into_iter().flatten()
+        {
+            let template = command.get("template").and_then(Value::as_str).unwrap_or_default();
+            if let Some(runs) = what_runs(command, template) {
+                parts.push(Part { name: format!("`command` in {file}: {name}"), runs });
             }
         }
         if let Some(value) = value.get("permission") {
@@ -99,10 +121,24 @@ fn parts_of(
             }
         }
     }
-    for name in FOLDERS {
-        list_folder(folder, &folder.join(name), 0, &mut parts, problems);
+    for file in commands {
+        if let Some(runs) = what_runs(&Value::Object(file.head.clone()), &file.body) {
+            parts.push(Part { name: file.shown.clone(), runs });
+        }
     }
     parts
+}
+
+/// What a slash command would do beyond saying something: run commands, take another mode or model.
+fn what_runs(head: &Value, template: &str) -> Option<String> {
+    let setting = |key: &str| Some(format!("{key}: {}", head.get(key)?.as_str()?));
+    let mut runs: Vec<String> = ["agent", "model"].into_iter().filter_map(setting).collect();
+    for part in template::parse(template) {
+        if let template::Part::Shell(command) = part {
+            runs.push(command);
+        }
+    }
+    (!runs.is_empty()).then(|| runs.join("\n"))
 }
 
 /// Returns the rules of a project. Without trust those that allow are left out, and the others can only narrow.
@@ -172,31 +208,6 @@ fn list(name: &str, value: &Value, parts: &mut Vec<Part>) {
             _ => value.to_string(),
         };
         parts.push(Part { name: format!("{name}: {member}"), runs });
-    }
-}
-
-fn list_folder(
-    project: &Path,
-    folder: &Path,
-    depth: usize,
-    parts: &mut Vec<Part>,
-    problems: &mut Vec<String>,
-) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.sort();
-    for path in paths {
-        let name = path.strip_prefix(project).unwrap_or(&path).to_string_lossy().into_owned();
-        let is_link = path.symlink_metadata().is_ok_and(|about| about.is_symlink());
-        if path.is_dir() && !is_link && depth < 3 {
-            list_folder(project, &path, depth + 1, parts, problems);
-            continue;
-        }
-        match read(&path) {
-            Ok(Some(text)) => parts.push(Part { name, runs: text }),
-            Ok(None) => {}
-            Err(why) => problems.push(format!("{name}: {why}")),
-        }
     }
 }
 

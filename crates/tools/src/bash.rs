@@ -3,6 +3,7 @@
 //! This file says what a command needs leave for; `run` runs it here, `client` lets the editor run it, `output` keeps
 //! what it says. What the sandbox holds back is in `process::sandbox`.
 
+mod aside;
 mod client;
 mod output;
 mod run;
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 
 use crate::shell;
 
+pub use aside::{Aside, Ran};
 pub use output::Plain;
 
 const DESCRIPTION: &str = "\
@@ -65,6 +67,12 @@ impl Bash {
     #[must_use]
     pub fn new(sandbox: Arc<Sandbox>, options: Options) -> Bash {
         Bash { sandbox, options }
+    }
+
+    /// Says what a command needs leave for, in this sandbox.
+    pub async fn access_of(&self, cwd: &Path, command: &str) -> Vec<Access> {
+        let is_confined = self.sandbox.found().await.level.confines();
+        self.access(cwd, &Input::plain(command, TIMEOUT), is_confined)
     }
 
     /// What a command may touch.
@@ -120,6 +128,12 @@ struct Input {
 }
 
 impl Input {
+    /// A command that wants nothing beyond the sandbox.
+    fn plain(command: &str, timeout: Duration) -> Input {
+        let command = command.to_owned();
+        Input { command, timeout, network: false, git: false, reason: None }
+    }
+
     fn read(input: &Value) -> Result<Input, ToolError> {
         let refuse = |why: &str| ToolError::Model(why.to_owned());
         let text = |name: &str| input[name].as_str().map(str::trim).filter(|text| !text.is_empty());

@@ -35,6 +35,28 @@ use engine::ports::AnyTool;
 pub use files::Files;
 use tool::shaped;
 
+/// Reads a text file that a session may read without asking, up to so many bytes; returns where it is and what it holds.
+pub async fn read_freely(
+    scope: &scope::Scope,
+    spelling: &str,
+    limit: usize,
+) -> Option<(std::path::PathBuf, String)> {
+    let target = scope.locate(spelling).ok().filter(scope::Target::is_inside)?;
+    let is_free =
+        |access: &engine::permission::Access| access.default == engine::permission::Decision::Allow;
+    if !files::read_access(&target).iter().all(is_free) {
+        return None;
+    }
+    let place = target.clone();
+    let bytes = files::on_a_thread(move || disk::read(&place)).await.ok()??;
+    let text = String::from_utf8(bytes).ok()?;
+    let mut kept = text[..text.floor_char_boundary(limit)].to_owned();
+    if kept.len() < text.len() {
+        kept.push_str("\n… the rest is left out …\n");
+    }
+    Some((target.path().to_owned(), kept))
+}
+
 /// Makes the tools of one session.
 #[must_use]
 pub fn all(files: &Arc<Files>) -> Vec<Arc<dyn AnyTool>> {

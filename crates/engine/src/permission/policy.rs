@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::rules::{self, Rule, Source, Verdict};
 use super::{Access, Answer, Decision};
+use crate::agents::Narrowing;
 use crate::modes::Mode;
+use crate::visible::visible;
 
 /// What decides in a session.
 #[derive(Default)]
@@ -104,6 +106,35 @@ impl Policy {
 
     fn answered(&self) -> MutexGuard<'_, Vec<Rule>> {
         self.answered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what is allowed here and by whom, the strictest first.
+    #[must_use]
+    pub fn describe(&self, narrowing: Option<&Narrowing>) -> String {
+        let kept = self.kept.as_ref().map(|kept| kept.rules()).unwrap_or_default();
+        let mut rules: Vec<Rule> = self.rules.iter().cloned().chain(kept).collect();
+        rules.extend(self.answered().iter().cloned());
+        rules.extend(narrowing.into_iter().flat_map(|narrowing| narrowing.rules.iter().cloned()));
+        rules.sort_by_key(|rule| std::cmp::Reverse(rule.decision));
+        let mut text = String::from(match rules.is_empty() {
+            true => "There are no rules.\n",
+            false => "Rules; deny wins, else the most specific counts:\n",
+        });
+        for rule in &rules {
+            let Rule { key, pattern, decision, source } = rule;
+            let (key, pattern) = (visible(key), visible(pattern));
+            text.push_str(&format!(
+                "- {} `{key}: {pattern}`, by {}\n",
+                decision.word(),
+                source.words()
+            ));
+        }
+        text.push_str(
+            "\nWithout a rule: reading inside the session's folders and commands that are known to read only are allowed; \
+             what changes, runs or leaves the folders is asked for. `purlin permissions explain -- COMMAND` says why for \
+             one command, `purlin permissions revoke` takes answers back.",
+        );
+        text
     }
 
     /// Says how long an answer for good holds.

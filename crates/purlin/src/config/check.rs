@@ -13,6 +13,11 @@ use crate::limits::Limits;
 /// On which line each member stands, by its path: `limits.expire_days`.
 pub(crate) type Lines = BTreeMap<String, usize>;
 
+/// So many problems of a file are told: a file with more is not meant for us.
+const MOST_PROBLEMS: usize = 20;
+/// So much of a path is told.
+const LONGEST_PATH: usize = 200;
+
 /// A text that was read: what is left of it, where it stands, and what is wrong.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
@@ -33,12 +38,13 @@ pub(crate) fn check(text: &str) -> Checked {
     let (parsed, value) = match parsed {
         Ok((parsed, value)) => (parsed.value, value),
         Err(err) => {
-            checked.problems.push((line_at(text, err.range().start), err.kind().to_string()));
+            let line = line_at(&line_ends(text), err.range().start);
+            checked.problems.push((line, err.kind().to_string()));
             return checked;
         }
     };
     if let Some(parsed) = &parsed {
-        note_lines(text, parsed, "", &mut checked);
+        note_lines(&line_ends(text), parsed, "", &mut checked);
     }
     match value {
         Value::Object(members) => checked.value = members,
@@ -67,20 +73,28 @@ pub(crate) fn check_value(kind: &Kind, value: &Value) -> Result<(), String> {
     if fits(kind, value) { Ok(()) } else { Err(format!("must be {}", words(kind))) }
 }
 
-fn line_at(text: &str, at: usize) -> usize {
-    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+/// Where the lines of a text end.
+fn line_ends(text: &str) -> Vec<usize> {
+    text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect()
 }
 
-fn note_lines(text: &str, value: &ast::Value<'_>, path: &str, checked: &mut Checked) {
+fn line_at(ends: &[usize], at: usize) -> usize {
+    ends.partition_point(|end| *end < at) + 1
+}
+
+fn note_lines(ends: &[usize], value: &ast::Value<'_>, path: &str, checked: &mut Checked) {
     let ast::Value::Object(object) = value else { return };
     for member in &object.properties {
         let path = join(path, member.name.as_str());
-        let line = line_at(text, member.range.start);
-        if let Some(before) = checked.lines.insert(path.clone(), line) {
+        let line = line_at(ends, member.range.start);
+        if let Some(before) = checked.lines.insert(path.clone(), line)
+            && checked.problems.len() < MOST_PROBLEMS
+            && path.len() < LONGEST_PATH
+        {
             let problem = format!("`{path}` is also on line {before}, and this one counts");
             checked.problems.push((line, problem));
         }
-        note_lines(text, &member.value, &path, checked);
+        note_lines(ends, &member.value, &path, checked);
     }
 }
 
@@ -96,7 +110,11 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn tell(&mut self, path: &str, problem: &str) {
+        if self.problems.len() >= MOST_PROBLEMS {
+            return;
+        }
         let line = self.lines.get(path).copied().unwrap_or(1);
+        let path = &path[..path.floor_char_boundary(LONGEST_PATH)];
         self.problems.push((line, format!("`{path}` {problem}")));
     }
 
@@ -113,7 +131,8 @@ impl Walk<'_> {
                 Some(key) => self.is_right(&key.kind, value, &path),
                 None => {
                     let known = names(&path);
-                    let near = nearest(name, known.iter().copied());
+                    let is_word = name.len() <= LONGEST_PATH;
+                    let near = nearest(name, known.iter().copied().filter(|_| is_word));
                     let hint = near.map(|near| format!("; did you mean `{near}`?"));
                     let problem = "is not a key we know".to_owned() + &hint.unwrap_or_default();
                     self.tell(&path, &problem);

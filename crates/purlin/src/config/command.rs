@@ -8,8 +8,8 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::keys::{self, KEYS, Kind};
-use super::schema;
 use super::sources::{Origin, Sources};
+use super::{import, schema};
 use crate::limits::Limits;
 use crate::project::{self, settings};
 use crate::trust;
@@ -34,6 +34,18 @@ pub enum ConfigCommand {
     },
     /// Print a JSON Schema, for completion in editors
     Schema,
+    /// Show what the user's OpenCode has for us: providers, model, agents, commands, permissions and MCP servers
+    Import {
+        /// Write it to the configuration file; what is there stays
+        #[arg(long)]
+        write: bool,
+        /// The configuration of OpenCode, instead of the user's own
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
+        /// The configuration file, instead of purlin.json in the user's configuration folder
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
 }
 
 /// Does what was asked.
@@ -56,6 +68,7 @@ pub fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
             problems.extend(settings::problems(&cwd));
             problems.iter().for_each(|problem| eprintln!("{problem}"));
         }
+        ConfigCommand::Import { write, from, config } => import::run(from, config, write)?,
         ConfigCommand::Schema => {
             let text = serde_json::to_string_pretty(&schema::schema())?;
             say(&format!("{text}\n"))?;

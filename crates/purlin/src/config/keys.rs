@@ -92,7 +92,7 @@ use Kind::{
 use Project::{May, Never, Trusted};
 
 /// Everything that may stand at the top of the file.
-pub(crate) static KEYS: [TopKey; 9] = [
+pub(crate) static KEYS: [TopKey; 12] = [
     top(
         key(
             "$schema",
@@ -139,6 +139,30 @@ pub(crate) static KEYS: [TopKey; 9] = [
         ),
         May("files inside the project"),
     ),
+    top(
+        key(
+            "agent",
+            Map(&Open(AGENT)),
+            "Agents by name, as OpenCode has them: modes, and helpers for the `task` tool; see docs/custom.md.",
+        ),
+        May("an agent only narrows what the user allows"),
+    ),
+    top(
+        key(
+            "command",
+            Map(&Object(COMMAND)),
+            "Slash commands by name, as OpenCode has them; see docs/custom.md.",
+        ),
+        May("texts count at once; running commands and changing the mode or the model need trust"),
+    ),
+    top(
+        key(
+            "hooks",
+            Object(HOOKS),
+            "Commands that are asked when tools and turns begin and end; see docs/custom.md.",
+        ),
+        Trusted("a hook is a program that runs"),
+    ),
     settable(
         key("limits", Limits, "Sizes, rates and time-outs; docs/limits.md has them all."),
         Never("limits protect the user from what a project contains"),
@@ -156,7 +180,11 @@ pub(crate) static KEYS: [TopKey; 9] = [
         Some("--dialect"),
     ),
     settable(
-        key("trace", Text, "The file that every message is written to, with secrets masked; see docs/trace.md."),
+        key(
+            "trace",
+            Text,
+            "The file that every message is written to, with secrets masked; see docs/trace.md.",
+        ),
         Never("it would write where the project says"),
         "PURLIN_TRACE",
         Some("--trace"),
@@ -224,6 +252,54 @@ const SERVER: &[Key] = &[
     key("enabled", Switch, "`false` keeps it away from every session, whoever asks for it."),
     key("timeout", Whole, "Milliseconds it has to start."),
     key("shared", Switch, "One for all sessions, instead of one for each."),
+];
+
+const AGENT: &[Key] = &[
+    key("description", Text, "What it is good for; models read it to choose."),
+    key(
+        "mode",
+        Word(&["primary", "subagent", "all"]),
+        "A mode for the user, a helper for other agents, or both (if not given).",
+    ),
+    key("model", Text, "The model it wants: `provider/model`."),
+    key(
+        "prompt",
+        Text,
+        "What it is told, instead of what every mode is told; `{file:./prompt.md}` reads a file.",
+    ),
+    key(
+        "tools",
+        Either(&[Map(&Switch), List(&Text), Text]),
+        "Which tools it has: switches by pattern, or a list of all it has.",
+    ),
+    key("permission", Rules, "Rules that are held beside the session's; the stricter counts."),
+    key("steps", Whole, "How often it may ask its model in one turn, if less than usual."),
+    key("disable", Switch, "`true` for as if it were not written."),
+];
+
+const COMMAND: &[Key] = &[
+    key(
+        "template",
+        Text,
+        "What the model is told: `$ARGUMENTS`, `$1`, `@file` and !`command` are filled in.",
+    ),
+    key("description", Text, "What it does, for the list of commands."),
+    key("agent", Text, "The mode for its turn."),
+    key("model", Text, "The model for its turn: `provider/model`."),
+    key("subtask", Switch, "Has no effect here."),
+];
+
+const HOOKS: &[Key] = &[
+    key("before_turn", List(&Object(HOOK)), "Asked before a prompt goes to the model."),
+    key("before_tool", List(&Object(HOOK)), "Asked before a tool is used, and before the user is."),
+    key("after_tool", List(&Object(HOOK)), "Told what a tool did."),
+    key("after_turn", List(&Object(HOOK)), "Told that a turn has ended."),
+];
+
+const HOOK: &[Key] = &[
+    key("command", Text, "The command, for the shell. It reads JSON and may answer with JSON."),
+    key("matcher", Text, "The tools it is for: patterns with `|` between them; all if not given."),
+    key("timeout", Whole, "Seconds it has: 10 if not given, at most 60."),
 ];
 
 /// Finds a key at the top.

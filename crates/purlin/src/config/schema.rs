@@ -187,6 +187,7 @@ stand for themselves.
             include_str!("../../../../docs/permissions.md"),
             include_str!("../../../../docs/models.md"),
             include_str!("../../../../docs/mcp.md"),
+            include_str!("../../../../docs/custom.md"),
         ];
         let mut count = 0;
         for page in pages {

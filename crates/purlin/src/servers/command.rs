@@ -6,15 +6,13 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use jsonc_parser::ParseOptions;
-use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use mcp::{Reach, ServerConfig};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
-use crate::config::Config;
-use crate::{auth, env};
+use crate::auth;
+use crate::config::{Config, edit};
 
 /// What `purlin mcp` was asked to do.
 #[derive(Debug, Subcommand)]
@@ -86,7 +84,7 @@ pub(crate) fn run(command: McpCommand, file: Option<PathBuf>) -> anyhow::Result<
             super::read_one(&name, entry.clone()).map_err(anyhow::Error::msg)?;
             let file = change(file, |servers| {
                 servers.get(&name).into_iter().for_each(|old| old.remove());
-                servers.append(&name, input(entry));
+                servers.append(&name, edit::input(entry));
                 Ok(())
             })?;
             eprintln!("`{name}` is in {} now. `purlin mcp test {name}` tries it.", file.display());
@@ -257,41 +255,9 @@ fn change(
     file: Option<PathBuf>,
     change: impl FnOnce(&jsonc_parser::cst::CstObject) -> anyhow::Result<()>,
 ) -> anyhow::Result<PathBuf> {
-    let file = match file {
-        Some(file) => file,
-        None => env::config_folder().context("there is no home folder")?.join("purlin.json"),
-    };
-    let text = match std::fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(err) if err.kind() == std::io::ErrorKind::NotFound => "{}\n".to_owned(),
-        Err(err) => return Err(err).with_context(|| file.display().to_string()),
-    };
-    let root = CstRootNode::parse(&text, &ParseOptions::default())
-        .with_context(|| file.display().to_string())?;
-    let object = root.object_value_or_create();
-    let servers = object.and_then(|object| object.object_value_or_create("mcp"));
-    change(&servers.with_context(|| format!("{} does not hold an object", file.display()))?)?;
-    if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
-    let draft = file.with_extension(format!("json.{}", std::process::id()));
-    let written =
-        std::fs::write(&draft, root.to_string()).and_then(|()| std::fs::rename(&draft, &file));
-    written.with_context(|| file.display().to_string())?;
-    Ok(file)
-}
-
-fn input(value: Value) -> CstInputValue {
-    match value {
-        Value::Null => CstInputValue::Null,
-        Value::Bool(is) => CstInputValue::Bool(is),
-        Value::Number(number) => CstInputValue::Number(number.to_string()),
-        Value::String(text) => CstInputValue::String(text),
-        Value::Array(list) => CstInputValue::Array(list.into_iter().map(input).collect()),
-        Value::Object(members) => CstInputValue::Object(
-            members.into_iter().map(|(key, value)| (key, input(value))).collect(),
-        ),
-    }
+    edit::change(file, |object| {
+        change(&object.object_value_or_create("mcp").context("`mcp` is no object")?)
+    })
 }
 
 #[cfg(test)]

@@ -88,9 +88,8 @@ async fn in_process(name: &str) {
     }
     let work = std::env::temp_dir();
     let model = engine::script::ScriptedModel::parse(&transcript.script(&work)).unwrap();
-    let config = transcript
-        .config()
-        .map_or_else(Config::default, |config| Config::from_value(config.clone()).0);
+    let config = transcript.config().cloned();
+    let (config, problems) = config.map_or_else(Default::default, Config::from_value);
     let mut hub = purlin::assemble::hub_options(None).unwrap();
     hub.models = purlin::assemble::with_first(model, &hub.models);
     let data = data_folder(name);
@@ -103,20 +102,24 @@ async fn in_process(name: &str) {
     let mut tasks = JoinSet::new();
     let pipes = pipes(agent_in, agent_out, &mut tasks);
     let stop = CancellationToken::new();
-    let Config { limits, dialect, mcp, permission, .. } = config;
+    let Config { limits, dialect, mcp, permission, additions, .. } = config;
     let host = purlin::servers::host();
     let cwd = work.clone();
+    let policy = purlin::permissions::policies(
+        permission,
+        is_kept(name, &transcript).then_some(data.clone()),
+    );
+    let policy = purlin::permissions::telling(policy, &problems);
+    let tools = purlin::assemble::tools();
+    let tools = purlin::custom::with_additions(tools, additions, std::sync::Arc::clone(&policy));
     let options = serve::Options {
         limits,
         hub,
         dialect,
         cwd,
         stop,
-        tools: purlin::servers::with_servers(purlin::assemble::tools(), host, mcp),
-        policy: purlin::permissions::policies(
-            permission,
-            is_kept(name, &transcript).then_some(data.clone()),
-        ),
+        tools: purlin::servers::with_servers(tools, host, mcp),
+        policy,
         ladder: None,
     };
     tasks.spawn(serve::serve(pipes, options));
@@ -187,6 +190,10 @@ transcripts! {
     agents_narrowed = "agents/narrowed";
     agents_permission = "agents/permission";
     agents_two_at_once = "agents/two_at_once";
+    custom_agents = "custom/agents";
+    custom_commands = "custom/commands";
+    custom_hooks = "custom/hooks";
+    custom_project = "custom/project";
     dialect_aliases = "dialect/aliases";
     dialect_container_conversation = "dialect/container_conversation";
     dialect_container_failures = "dialect/container_failures";

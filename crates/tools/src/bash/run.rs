@@ -73,7 +73,7 @@ impl Bash {
         }
     }
 
-    fn spec_of(&self, cwd: &Path, command: &str) -> Spec {
+    pub(super) fn spec_of(&self, cwd: &Path, command: &str) -> Spec {
         let (shell, args) = SHELLS
             .iter()
             .find(|(shell, _)| Path::new(shell).is_file())

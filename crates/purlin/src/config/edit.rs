@@ -1,0 +1,55 @@
+//! Changes a configuration file and leaves the rest of it, comments included, as it is.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
+use serde_json::Value;
+
+use crate::env;
+
+/// Changes the given file, or the user's own, which is made if there is none; returns which.
+///
+/// # Errors
+/// Says what cannot be read or written; the file is then as it was.
+pub(crate) fn change(
+    file: Option<PathBuf>,
+    change: impl FnOnce(&CstObject) -> anyhow::Result<()>,
+) -> anyhow::Result<PathBuf> {
+    let file = match file {
+        Some(file) => file,
+        None => env::config_folder().context("there is no home folder")?.join("purlin.json"),
+    };
+    let text = match std::fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => "{}\n".to_owned(),
+        Err(err) => return Err(err).with_context(|| file.display().to_string()),
+    };
+    let root = CstRootNode::parse(&text, &ParseOptions::default())
+        .with_context(|| file.display().to_string())?;
+    let object = root.object_value_or_create();
+    change(&object.with_context(|| format!("{} does not hold an object", file.display()))?)?;
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let draft = file.with_extension(format!("json.{}", std::process::id()));
+    let written =
+        std::fs::write(&draft, root.to_string()).and_then(|()| std::fs::rename(&draft, &file));
+    written.with_context(|| file.display().to_string())?;
+    Ok(file)
+}
+
+/// Writes a value as the file holds it.
+pub(crate) fn input(value: Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(is) => CstInputValue::Bool(is),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::String(text) => CstInputValue::String(text),
+        Value::Array(list) => CstInputValue::Array(list.into_iter().map(input).collect()),
+        Value::Object(members) => CstInputValue::Object(
+            members.into_iter().map(|(key, value)| (key, input(value))).collect(),
+        ),
+    }
+}

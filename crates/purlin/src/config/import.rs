@@ -1,0 +1,181 @@
+//! `purlin config import`: what the user's OpenCode has that we understand, and writing it down as ours.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use super::check::check;
+use super::{command, edit};
+use crate::env;
+
+/// The keys that are taken over.
+const KEYS: [&str; 6] = ["provider", "model", "agent", "command", "permission", "mcp"];
+
+/// One thing that OpenCode has.
+#[derive(Debug, PartialEq)]
+struct Item {
+    /// The key, and the member of it where its members stand for themselves.
+    key: &'static str,
+    member: Option<String>,
+    line: usize,
+    value: Value,
+    /// Whether our file has it already; then ours stays.
+    is_there: bool,
+}
+
+/// Shows what would be taken over from OpenCode; with `write`, takes it over.
+///
+/// # Errors
+/// Says what cannot be read or written.
+pub(super) fn run(from: Option<PathBuf>, file: Option<PathBuf>, write: bool) -> anyhow::Result<()> {
+    let files = from.map_or_else(env::opencode_configs, |file| vec![file]);
+    let Some(source) = files.iter().find(|file| file.is_file()) else {
+        let looked: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        bail!("there is no configuration of OpenCode; looked for {}", looked.join(" and "));
+    };
+    let text = std::fs::read_to_string(source).with_context(|| source.display().to_string())?;
+    let own = file.clone().or_else(|| Some(env::config_folder()?.join("purlin.json")));
+    let own = own.and_then(|own| std::fs::read_to_string(own).ok()).unwrap_or_default();
+    let (items, problems) = items(&text, &own, source.parent().unwrap_or(Path::new("/")));
+    let at = source.display();
+    let mut shown = String::new();
+    for item in &items {
+        let what = if item.is_there { "yours stays" } else { "taken" };
+        shown.push_str(&format!(
+            "{}  ({at}:{}): {what}\n",
+            engine::visible::visible(&item.path()),
+            item.line
+        ));
+    }
+    if items.is_empty() {
+        shown.push_str(&format!("{at} has nothing for us\n"));
+    }
+    if write {
+        let written = edit::change(file, |object| put(object, items))?;
+        shown.push_str(&format!("Written to {}.\n", written.display()));
+    } else {
+        shown.push_str("Nothing is written; `purlin config import --write` does that.\n");
+    }
+    command::say(&shown)?;
+    problems.iter().for_each(|problem| eprintln!("{at}:{problem}"));
+    Ok(())
+}
+
+impl Item {
+    fn path(&self) -> String {
+        match &self.member {
+            Some(member) => format!("{}.{member}", self.key),
+            None => self.key.to_owned(),
+        }
+    }
+}
+
+/// Lists what a text of OpenCode's has for us, beside our own.
+fn items(text: &str, own: &str, folder: &Path) -> (Vec<Item>, Vec<String>) {
+    let (mut theirs, own) = (check(text), check(own).value);
+    let mut items = Vec::new();
+    for key in KEYS {
+        let Some(mut value) = theirs.value.remove(key) else { continue };
+        anchor(&mut value, folder);
+        let line = |path: &str| theirs.lines.get(path).copied().unwrap_or(1);
+        match value {
+            // Rules count together, so they are taken as a whole or not at all.
+            Value::Object(members) if key != "permission" => {
+                for (member, value) in members {
+                    let is_there = own.get(key).is_some_and(|own| own.get(&member).is_some());
+                    let line = line(&format!("{key}.{member}"));
+                    items.push(Item { key, member: Some(member), line, value, is_there });
+                }
+            }
+            value => {
+                let is_there = own.contains_key(key);
+                items.push(Item { key, member: None, line: line(key), value, is_there });
+            }
+        }
+    }
+    let about_ours = |problem: &&(usize, String)| {
+        KEYS.iter().any(|key| problem.1.starts_with(&format!("`{key}.")))
+    };
+    let problems = theirs.problems.iter().filter(about_ours);
+    (items, problems.map(|(line, problem)| format!("{line}: {problem}")).collect())
+}
+
+fn put(object: &jsonc_parser::cst::CstObject, items: Vec<Item>) -> anyhow::Result<()> {
+    for item in items.into_iter().filter(|item| !item.is_there) {
+        match item.member {
+            Some(member) => {
+                let place = object.object_value_or_create(item.key);
+                let place = place.with_context(|| format!("`{}` is no object", item.key))?;
+                place.append(&member, edit::input(item.value));
+            }
+            None => {
+                object.append(item.key, edit::input(item.value));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes `{file:path}` mean the same file from another folder.
+fn anchor(value: &mut Value, folder: &Path) {
+    match value {
+        Value::String(text) => {
+            let Some((front, rest)) = text.split_once("{file:") else { return };
+            let path = rest.trim_start();
+            if !path.starts_with(['/', '~']) {
+                let path = path.strip_prefix("./").unwrap_or(path);
+                *text = format!("{front}{{file:{}/{path}", folder.display());
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| anchor(item, folder)),
+        Value::Object(members) => members.values_mut().for_each(|member| anchor(member, folder)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_opencode_has_is_written_down_and_ours_stays() {
+        let folder = std::env::temp_dir().join(format!("purlin-import-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (theirs, ours) = (folder.join("opencode.json"), folder.join("purlin.json"));
+        let text = r#"{
+            "theme": "dark",
+            "model": "a/b",
+            "agent": { "look": { "prompt": "{file:./look.md}" }, "mine": { "prompt": "theirs" } },
+            "mcp": { "x": { "type": "local", "command": ["x"] } },
+            "permission": { "edit": "ask" },
+        }"#;
+        std::fs::write(&theirs, text).unwrap();
+        let before = "{\n  // mine\n  \"model\": \"c/d\",\n  \"agent\": { \"mine\": { \"prompt\": \"ours\" } }\n}\n";
+        std::fs::write(&ours, before).unwrap();
+        let (found, problems) = items(text, before, &folder);
+        let mut paths: Vec<String> =
+            found.iter().map(|item| format!("{} {}", item.path(), item.is_there)).collect();
+        paths.sort();
+        assert_eq!(
+            paths,
+            [
+                "agent.look false",
+                "agent.mine true",
+                "mcp.x false",
+                "model true",
+                "permission false"
+            ]
+        );
+        assert_eq!(problems, [""; 0]);
+        run(Some(theirs.clone()), Some(ours.clone()), false).unwrap();
+        assert_eq!(std::fs::read_to_string(&ours).unwrap(), before);
+        run(Some(theirs), Some(ours.clone()), true).unwrap();
+        let after = std::fs::read_to_string(&ours).unwrap();
+        assert!(after.contains("// mine") && after.contains("\"c/d\""), "{after}");
+        assert!(after.contains(&format!("{{file:{}/look.md}}", folder.display())), "{after}");
+        assert!(after.contains("\"ours\"") && !after.contains("theirs"), "{after}");
+        assert_eq!(check(&after).problems, []);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,186 @@
+//! Agents as users and projects describe them: `agent` in a configuration, and Markdown files with a head.
+
+use std::collections::BTreeMap;
+
+use engine::agents::{Agent, Narrowing, Role};
+use engine::permission::rules::Source;
+use engine::words::ModelId;
+use serde_json::{Map, Value};
+
+use super::files::Found;
+use crate::config::permission;
+
+/// Longer is no description but a text.
+const LONGEST_DESCRIPTION: usize = 1000;
+
+/// The agents that were described, by name; the first description of a name counts.
+pub(crate) type Agents = BTreeMap<String, Agent>;
+
+/// Reads `agent` of a configuration, whose keys were checked.
+pub(crate) fn of_config(
+    value: &Map<String, Value>,
+    agents: &mut Agents,
+    problems: &mut Vec<String>,
+) {
+    for (name, value) in value {
+        if let Value::Object(members) = value {
+            take(name, members, None, &format!("agent.{name}"), agents, problems);
+        }
+    }
+}
+
+/// Reads a Markdown file: its head describes, its text is the prompt.
+pub(crate) fn of_file(file: &Found, agents: &mut Agents, problems: &mut Vec<String>) {
+    let mut members = file.head.clone();
+    // In a folder of Claude's an agent is one that others give work to.
+    if file.is_claude {
+        members.entry("mode").or_insert_with(|| "subagent".into());
+    }
+    let named = members.get("name").and_then(Value::as_str).filter(|_| file.is_claude);
+    let name = named.unwrap_or(&file.name).to_owned();
+    take(&name, &members, Some(&file.body), &file.shown, agents, problems);
+}
+
+fn take(
+    name: &str,
+    members: &Map<String, Value>,
+    body: Option<&str>,
+    at: &str,
+    agents: &mut Agents,
+    problems: &mut Vec<String>,
+) {
+    if !super::is_name(name) {
+        problems.push(format!("`{at}` is no name for an agent: letters, digits, `-` and `_`"));
+        return;
+    }
+    let is_off = members.get("disable") == Some(&Value::Bool(true));
+    if is_off || agents.contains_key(name) || agents.len() >= super::MOST {
+        return;
+    }
+    let mut wrong = Vec::new();
+    let agent = read(name, members, body, &mut wrong);
+    problems.extend(wrong.iter().map(|problem| format!("`{at}` {problem}")));
+    agents.insert(name.to_owned(), agent);
+}
+
+fn read(
+    name: &str,
+    members: &Map<String, Value>,
+    body: Option<&str>,
+    problems: &mut Vec<String>,
+) -> Agent {
+    let text = |key: &str| members.get(key).and_then(Value::as_str).map(str::trim);
+    let description: String =
+        text("description").unwrap_or_default().chars().take(LONGEST_DESCRIPTION).collect();
+    let role = match text("mode") {
+        Some("primary") => Role::Mode,
+        Some("subagent") => Role::Helper,
+        None | Some("all") => Role::Both,
+        Some(_) => {
+            problems.push("has a `mode` that is none of primary, subagent and all".to_owned());
+            Role::Helper
+        }
+    };
+    for key in ["temperature", "top_p"] {
+        if members.contains_key(key) {
+            problems.push(format!("sets `{key}`, which has no effect here"));
+        }
+    }
+    let model = match text("model") {
+        None | Some("inherit" | "") => None,
+        Some(model) if model.contains('/') => Some(ModelId::new(model)),
+        Some(model) => {
+            problems.push(format!("wants the model `{model}`; a model is `provider/model`"));
+            None
+        }
+    };
+    let mut wrong = Vec::new();
+    let rules = members.get("permission").cloned();
+    let rules = rules.map(|rules| permission::rules(rules, Source::Agent, &mut wrong));
+    problems.extend(wrong.iter().map(|problem| format!("has a mistake in its rules: {problem}")));
+    let steps = members.get("steps").or_else(|| members.get("maxSteps")).and_then(Value::as_u64);
+    let prompt = body.or_else(|| text("prompt")).map(str::trim).filter(|prompt| !prompt.is_empty());
+    Agent {
+        name: name.to_owned(),
+        description,
+        role,
+        prompt: prompt.map(str::to_owned),
+        model,
+        narrowing: Narrowing {
+            tools: members.get("tools").map(tools).unwrap_or_default(),
+            rules: rules.unwrap_or_default(),
+        },
+        max_requests: steps
+            .and_then(|steps| usize::try_from(steps).ok())
+            .filter(|steps| *steps > 0),
+    }
+}
+
+/// Reads the tools of an agent: a map of switches, or a list of those that it has and no others.
+fn tools(value: &Value) -> Vec<(String, bool)> {
+    let named: Vec<&str> = match value {
+        Value::Object(switches) => {
+            let one = |(name, has): (&String, &Value)| (name.clone(), has == &Value::Bool(true));
+            return switches.iter().map(one).flat_map(|(name, has)| ours(&name, has)).collect();
+        }
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        Value::String(names) => names.split(',').map(str::trim).collect(),
+        _ => return Vec::new(),
+    };
+    let mut tools = vec![("*".to_owned(), false)];
+    tools.extend(named.iter().filter(|name| !name.is_empty()).flat_map(|name| ours(name, true)));
+    tools
+}
+
+/// Our names of a tool that others name; `Bash(git *)` is `bash`.
+fn ours(name: &str, has: bool) -> Vec<(String, bool)> {
+    let name = name.split('(').next().unwrap_or(name).trim().to_ascii_lowercase();
+    let names: &[&str] = match name.as_str() {
+        // Who may not edit may not patch either.
+        "edit" | "multiedit" | "patch" => &["edit", "apply_patch"],
+        "ls" => &["list"],
+        "todowrite" | "todoread" => &["plan"],
+        "question" => &["ask"],
+        other => return vec![(other.to_owned(), has)],
+    };
+    names.iter().map(|name| ((*name).to_owned(), has)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read_one(value: Value) -> (Agent, Vec<String>) {
+        let (mut agents, mut problems) = (Agents::new(), Vec::new());
+        let map = json!({ "it": value });
+        of_config(map.as_object().unwrap(), &mut agents, &mut problems);
+        (agents.remove("it").unwrap(), problems)
+    }
+
+    #[test]
+    fn an_agent_is_read_as_opencode_has_it() {
+        let (agent, problems) = read_one(json!({
+            "description": "Looks", "mode": "primary", "model": "a/b", "prompt": "Look.", "steps": 5,
+            "tools": { "write": false, "edit": false }, "permission": { "bash": "deny" }, "temperature": 0.2,
+        }));
+        assert_eq!((agent.role, agent.max_requests), (Role::Mode, Some(5)));
+        assert_eq!(agent.model, Some(ModelId::new("a/b")));
+        assert!(!agent.narrowing.has_tool("write") && !agent.narrowing.has_tool("apply_patch"));
+        assert!(agent.narrowing.has_tool("read"));
+        assert_eq!(agent.narrowing.rules.len(), 1);
+        assert_eq!(problems, ["`agent.it` sets `temperature`, which has no effect here"]);
+    }
+
+    #[test]
+    fn a_list_of_tools_is_all_it_has() {
+        for tools in [json!(["Read", "Grep"]), json!("Read, Grep, Bash(git *)")] {
+            let (agent, _) = read_one(json!({ "tools": tools }));
+            assert!(agent.narrowing.has_tool("read") && !agent.narrowing.has_tool("write"));
+        }
+        let (agent, problems) = read_one(json!({ "mode": "boss", "model": "sonnet" }));
+        assert_eq!((agent.role, agent.model), (Role::Helper, None));
+        assert_eq!(problems.len(), 2);
+    }
+}

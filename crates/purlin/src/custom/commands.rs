@@ -1,0 +1,138 @@
+//! Slash commands as users and projects write them: `command` in a configuration, and Markdown files with a head.
+
+use engine::commands::{COMMANDS, SlashCommand};
+use engine::visible::visible;
+use serde_json::{Map, Value};
+
+use super::files::Found;
+use super::template::{self, Part};
+
+/// Who wrote a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Author {
+    /// The user.
+    User,
+    /// A project that the user trusts.
+    Trusted,
+    /// Any other project: its commands run nothing and change no setting.
+    Stranger,
+}
+
+/// One command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Command {
+    /// Its name, without the slash.
+    pub(crate) name: String,
+    description: String,
+    /// What it puts in the place of the prompt.
+    pub(crate) parts: Vec<Part>,
+    /// The mode of its turn.
+    pub(crate) agent: Option<String>,
+    /// The model of its turn.
+    pub(crate) model: Option<String>,
+    /// Who wrote it.
+    pub(crate) author: Author,
+}
+
+impl Command {
+    /// Returns it as clients list it.
+    pub(crate) fn listed(&self) -> SlashCommand {
+        SlashCommand {
+            name: self.name.clone().into(),
+            description: visible(&self.description).into(),
+            hint: template::hint(&self.parts).map(Into::into),
+        }
+    }
+}
+
+/// Reads `command` of a configuration, whose keys were checked.
+pub(crate) fn of_config(
+    value: &Map<String, Value>,
+    author: Author,
+    commands: &mut Vec<Command>,
+    problems: &mut Vec<String>,
+) {
+    for (name, value) in value {
+        let at = format!("command.{name}");
+        match (value.as_object(), value.get("template").and_then(Value::as_str)) {
+            (Some(head), Some(template)) => {
+                take(name, head, template, author, &at, commands, problems)
+            }
+            _ => problems.push(format!("`{at}` has no `template`")),
+        }
+    }
+}
+
+/// Reads a Markdown file: its head describes, its text is the template.
+pub(crate) fn of_file(
+    file: &Found,
+    author: Author,
+    commands: &mut Vec<Command>,
+    problems: &mut Vec<String>,
+) {
+    take(&file.name, &file.head, file.body.trim_end(), author, &file.shown, commands, problems);
+}
+
+fn take(
+    name: &str,
+    head: &Map<String, Value>,
+    template: &str,
+    author: Author,
+    at: &str,
+    commands: &mut Vec<Command>,
+    problems: &mut Vec<String>,
+) {
+    if !super::is_name(name) {
+        problems.push(format!("`{at}` is no name for a command: letters, digits, `-` and `_`"));
+        return;
+    }
+    if COMMANDS.iter().any(|known| known.name == name) {
+        problems.push(format!("`{at}` is not used: `/{name}` is a command of ours"));
+        return;
+    }
+    // The first counts: what the user wrote comes before what a project says.
+    if commands.len() >= super::MOST || commands.iter().any(|known| known.name == name) {
+        return;
+    }
+    let text = |key: &str| head.get(key).and_then(Value::as_str).map(|text| text.trim().to_owned());
+    let setting = |key: &str| text(key).filter(|_| author != Author::Stranger);
+    let first_line = || template.lines().next().unwrap_or_default().chars().take(80).collect();
+    commands.push(Command {
+        name: name.to_owned(),
+        description: text("description").unwrap_or_else(first_line),
+        parts: template::parse(template),
+        agent: setting("agent"),
+        model: setting("model").filter(|model| model.contains('/')),
+        author,
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_first_of_a_name_counts_and_ours_cannot_be_replaced() {
+        let (mut commands, mut problems) = (Vec::new(), Vec::new());
+        let mine = json!({
+            "fix": { "template": "Fix $1", "description": "Fixes", "agent": "build", "model": "a/b" },
+            "help": { "template": "x" },
+            "empty": {},
+            "bad name": { "template": "x" },
+        });
+        of_config(mine.as_object().unwrap(), Author::User, &mut commands, &mut problems);
+        let theirs = json!({
+            "fix": { "template": "Other" }, "look": { "template": "Look\nclosely", "agent": "build" },
+        });
+        of_config(theirs.as_object().unwrap(), Author::Stranger, &mut commands, &mut problems);
+        let names: Vec<&str> = commands.iter().map(|command| command.name.as_str()).collect();
+        assert_eq!(names, ["fix", "look"]);
+        assert_eq!(commands[0].agent.as_deref(), Some("build"));
+        assert_eq!(commands[0].listed().hint.as_deref(), Some("<1>"));
+        assert_eq!(commands[1].agent, None);
+        assert_eq!(commands[1].listed().description, "Look");
+        assert_eq!(problems.len(), 3);
+    }
+}

@@ -1,0 +1,110 @@
+//! The Markdown files that describe agents and commands, in the user's folders and in a project's.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::front_matter;
+use crate::env;
+
+/// A larger file describes nothing.
+const LARGEST: u64 = 128 * 1024;
+/// So many files of one folder are read.
+const MOST: usize = 200;
+
+/// A Markdown file that was found.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    /// Its name, without the ending.
+    pub(crate) name: String,
+    /// Where it is, for people.
+    pub(crate) shown: String,
+    /// What its head says.
+    pub(crate) head: Map<String, Value>,
+    /// The text below the head.
+    pub(crate) body: String,
+    /// Whether it lies in a folder of Claude's.
+    pub(crate) is_claude: bool,
+}
+
+/// What is looked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sort {
+    /// `agent/` and `agents/`.
+    Agents,
+    /// `command/` and `commands/`.
+    Commands,
+}
+
+impl Sort {
+    fn folders(self) -> [&'static str; 2] {
+        match self {
+            Sort::Agents => ["agents", "agent"],
+            Sort::Commands => ["commands", "command"],
+        }
+    }
+}
+
+/// Reads the user's own files: ours before OpenCode's.
+pub(crate) fn of_user(sort: Sort, problems: &mut Vec<String>) -> Vec<Found> {
+    let opencode = env::opencode_configs().first().and_then(|file| Some(file.parent()?.to_owned()));
+    let tops: Vec<PathBuf> = env::config_folder().into_iter().chain(opencode).collect();
+    tops.iter().flat_map(|top| read_top(top, top, false, sort, problems)).collect()
+}
+
+/// Reads a project's files. A link in their place is not followed: it may lead out of the project.
+pub(crate) fn of_project(folder: &Path, sort: Sort, problems: &mut Vec<String>) -> Vec<Found> {
+    let tops = [(".purlin", false), (".opencode", false), (".claude", true)];
+    let read = |(name, is_claude): (&str, bool)| {
+        let top = folder.join(name);
+        if is_link(&top) { Vec::new() } else { read_top(folder, &top, is_claude, sort, problems) }
+    };
+    tops.map(read).into_iter().flatten().collect()
+}
+
+fn read_top(
+    base: &Path,
+    top: &Path,
+    is_claude: bool,
+    sort: Sort,
+    problems: &mut Vec<String>,
+) -> Vec<Found> {
+    let mut found = Vec::new();
+    for name in sort.folders() {
+        let folder = top.join(name);
+        if is_link(&folder) {
+            continue;
+        }
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        let mut paths: Vec<PathBuf> =
+            entries.filter_map(|entry| Some(entry.ok()?.path())).take(MOST).collect();
+        paths.sort();
+        for path in paths.iter().filter(|path| path.extension().is_some_and(|end| end == "md")) {
+            let shown = path.strip_prefix(base).unwrap_or(path).to_string_lossy().into_owned();
+            match read(path) {
+                Ok(text) => {
+                    let (head, body) = front_matter::split(&text);
+                    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                    found.push(Found { name, shown, head, body: body.to_owned(), is_claude });
+                }
+                Err(why) => problems.push(format!("`{shown}` {why}")),
+            }
+        }
+    }
+    found
+}
+
+fn is_link(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|about| about.is_symlink())
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let about = path.symlink_metadata().map_err(|err| err.to_string())?;
+    if !about.is_file() {
+        return Err("is not a plain file".to_owned());
+    }
+    if about.len() > LARGEST {
+        return Err(format!("is larger than {LARGEST} bytes"));
+    }
+    std::fs::read_to_string(path).map_err(|err| format!("cannot be read: {err}"))
+}

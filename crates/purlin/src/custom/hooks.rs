@@ -1,0 +1,242 @@
+//! Hooks: commands of the user's configuration that are asked when tools and turns begin and end.
+//!
+//! A hook gets JSON and answers with JSON. Before something happens, a hook that does not answer properly counts as an
+//! objection: a guard that cannot speak has not agreed. Afterwards it is only told.
+
+use std::time::Duration;
+
+use engine::hooks::{Moment, Ruling};
+use engine::permission::pattern::fits;
+use serde_json::{Value, json};
+use tools::bash::{Aside, Bash, Ran};
+
+use crate::assemble::Workspace;
+
+/// How long a hook has, if its row does not say, and at most.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LONGEST: u64 = 60;
+/// How much of a tool's output a hook is told.
+const MOST_OUTPUT: usize = 32 * 1024;
+/// How much is heard of a hook.
+const MOST_HEARD: usize = 64 * 1024;
+/// How much of what a hook says reaches the model or the user.
+const MOST_TOLD: usize = 8 * 1024;
+/// So many hooks of one moment are asked.
+const MOST_HOOKS: usize = 16;
+
+/// The names of the moments, as the configuration has them.
+pub(crate) const MOMENTS: [&str; 4] = ["before_turn", "before_tool", "after_tool", "after_turn"];
+
+/// One hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hook {
+    moment: &'static str,
+    /// The tools it is for; all if there is none.
+    matcher: Option<String>,
+    command: String,
+    timeout: Duration,
+    /// Whether a project brought it, which the user trusts.
+    is_project: bool,
+}
+
+/// Reads `hooks`, whose keys were checked.
+pub(crate) fn read(value: &Value, is_project: bool, problems: &mut Vec<String>) -> Vec<Hook> {
+    let mut hooks = Vec::new();
+    for moment in MOMENTS {
+        let rows = value.get(moment).and_then(Value::as_array).into_iter().flatten();
+        for row in rows.take(MOST_HOOKS) {
+            let Some(command) = row.get("command").and_then(Value::as_str) else {
+                problems.push(format!("`hooks.{moment}` has a hook without a `command`"));
+                continue;
+            };
+            let seconds = row.get("timeout").and_then(Value::as_u64);
+            hooks.push(Hook {
+                moment,
+                matcher: row.get("matcher").and_then(Value::as_str).map(str::to_owned),
+                command: command.to_owned(),
+                timeout: seconds.map_or(PATIENCE, |s| Duration::from_secs(s.clamp(1, LONGEST))),
+                is_project,
+            });
+        }
+    }
+    hooks
+}
+
+impl Hook {
+    fn is_for(&self, moment: &Moment<'_>) -> bool {
+        let tool = match moment {
+            Moment::BeforeTool { tool, .. } | Moment::AfterTool { tool, .. } => *tool,
+            Moment::BeforeTurn { .. } | Moment::AfterTurn(_) => "",
+        };
+        let fits_one = |matcher: &String| matcher.split('|').any(|one| fits(one.trim(), tool));
+        self.moment == name_of(moment) && self.matcher.as_ref().is_none_or(fits_one)
+    }
+}
+
+fn name_of(moment: &Moment<'_>) -> &'static str {
+    match moment {
+        Moment::BeforeTurn { .. } => MOMENTS[0],
+        Moment::BeforeTool { .. } => MOMENTS[1],
+        Moment::AfterTool { .. } => MOMENTS[2],
+        Moment::AfterTurn(_) => MOMENTS[3],
+    }
+}
+
+/// Asks the hooks of a moment, one after the other, until one objects.
+pub(crate) async fn ask(
+    hooks: &[Hook],
+    moment: Moment<'_>,
+    bash: &Bash,
+    workspace: &Workspace,
+) -> Ruling {
+    let mut ruling = Ruling::default();
+    let told = told(&moment, workspace);
+    for hook in hooks.iter().filter(|hook| hook.is_for(&moment)) {
+        let aside = Aside {
+            command: hook.command.clone(),
+            args: Vec::new(),
+            environment: Vec::new(),
+            cwd: workspace.folders.first().cloned().unwrap_or_default(),
+            input: told.to_string().into_bytes(),
+            timeout: hook.timeout,
+            limit: MOST_HEARD,
+            must_be_confined: hook.is_project,
+        };
+        judge(hook, bash.run_aside(aside).await, &mut ruling);
+        if ruling.objection.is_some() {
+            break;
+        }
+    }
+    ruling
+}
+
+/// What a hook reads.
+fn told(moment: &Moment<'_>, workspace: &Workspace) -> Value {
+    let mut told = json!({
+        "event": name_of(moment),
+        "session": workspace.session.as_str(),
+        "cwd": workspace.folders.first(),
+    });
+    match moment {
+        Moment::BeforeTurn { prompt } => told["prompt"] = json!(prompt),
+        Moment::BeforeTool { tool, input } => {
+            told["tool"] = json!(tool);
+            told["input"] = (*input).clone();
+        }
+        Moment::AfterTool { tool, input, output, failed } => {
+            told["tool"] = json!(tool);
+            told["input"] = (*input).clone();
+            told["output"] = json!(&output[..output.floor_char_boundary(MOST_OUTPUT)]);
+            told["failed"] = json!(failed);
+        }
+        Moment::AfterTurn(stop) => told["stop"] = json!(stop.map(|stop| format!("{stop:?}"))),
+    }
+    told
+}
+
+/// Adds what came of one hook to the ruling.
+fn judge(hook: &Hook, ran: Result<Ran, String>, ruling: &mut Ruling) {
+    let name = engine::visible::visible(&hook.command);
+    match answer(ran) {
+        Ok(Answer { objection, context }) => {
+            ruling.objection = objection
+                .map(|why| if why.is_empty() { format!("the hook `{name}` objects") } else { why });
+            ruling.context.extend(context);
+        }
+        Err(why) => {
+            ruling.problems.push(format!("the hook `{name}` of `{}` {why}", hook.moment));
+            if hook.moment.starts_with("before") {
+                ruling.objection = Some(format!("the hook `{name}` {why}, so this was not done"));
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Answer {
+    objection: Option<String>,
+    context: Option<String>,
+}
+
+/// Reads what a hook answered: nothing, or an object with `decision`, `reason` and `context`.
+fn answer(ran: Result<Ran, String>) -> Result<Answer, String> {
+    let ran = ran.map_err(|why| format!("did not run: {why}"))?;
+    if ran.is_late {
+        return Err("took too long and was ended".to_owned());
+    }
+    let cut = |text: &str| text[..text.floor_char_boundary(MOST_TOLD)].trim().to_owned();
+    if ran.code != Some(0) {
+        let code = ran.code.map_or("a signal".to_owned(), |code| format!("code {code}"));
+        return Err(match cut(&ran.errors) {
+            errors if errors.is_empty() => format!("ended with {code}"),
+            errors => format!("ended with {code}: {errors}"),
+        });
+    }
+    if ran.output.trim().is_empty() {
+        return Ok(Answer::default());
+    }
+    let Ok(Value::Object(said)) = serde_json::from_str(ran.output.trim()) else {
+        return Err("answered with something that is no object of JSON".to_owned());
+    };
+    let text = |key: &str| said.get(key).and_then(Value::as_str).map(cut);
+    let objection = match said.get("decision").map(|decision| decision.as_str()) {
+        None | Some(Some("allow")) => None,
+        Some(Some("deny")) => Some(text("reason").unwrap_or_default()),
+        Some(_) => {
+            return Err("answered with a `decision` that is neither allow nor deny".to_owned());
+        }
+    };
+    Ok(Answer { objection, context: text("context").filter(|context| !context.is_empty()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(code: i32, output: &str) -> Result<Ran, String> {
+        Ok(Ran { code: Some(code), output: output.to_owned(), ..Ran::default() })
+    }
+
+    #[test]
+    fn a_hook_answers_with_nothing_or_with_a_decision() {
+        assert_eq!(answer(said(0, " \n")), Ok(Answer::default()));
+        assert_eq!(answer(said(0, r#"{"decision":"allow"}"#)), Ok(Answer::default()));
+        let denied = answer(said(0, r#"{"decision":"deny","reason":"no"}"#)).unwrap();
+        assert_eq!(denied.objection.as_deref(), Some("no"));
+        let more = answer(said(0, r#"{"context":"know this"}"#)).unwrap();
+        assert_eq!(more.context.as_deref(), Some("know this"));
+    }
+
+    #[test]
+    fn a_hook_that_fails_objects_before_and_is_only_told_after() {
+        let late = || Ok(Ran { is_late: true, ..Ran::default() });
+        let failures = [
+            said(2, ""),
+            said(0, "yes"),
+            said(0, r#"{"decision":"maybe"}"#),
+            late(),
+            Err("x".to_owned()),
+        ];
+        for (moment, objects) in [("before_tool", true), ("after_tool", false)] {
+            let value = json!({ moment: [{ "command": "guard" }] });
+            let hook = read(&value, false, &mut Vec::new()).remove(0);
+            for ran in failures.clone() {
+                let mut ruling = Ruling::default();
+                judge(&hook, ran.clone(), &mut ruling);
+                assert_eq!(ruling.problems.len(), 1, "{ran:?}");
+                assert_eq!(ruling.objection.is_some(), objects, "{ran:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_matcher_names_tools() {
+        let value = json!({ "before_tool": [{ "command": "x", "matcher": "bash|github_*", "timeout": 900 }] });
+        let hook = read(&value, false, &mut Vec::new()).remove(0);
+        assert_eq!(hook.timeout, Duration::from_secs(LONGEST));
+        let input = json!({});
+        let is_for = |tool| hook.is_for(&Moment::BeforeTool { tool, input: &input });
+        assert!(is_for("bash") && is_for("github_push") && !is_for("edit"));
+        assert!(!hook.is_for(&Moment::BeforeTurn { prompt: "" }));
+    }
+}

@@ -1,0 +1,103 @@
+//! Commands that run beside the conversation: hooks, and what a slash command puts into its text.
+//!
+//! The same sandbox, environment and search path as the tool's, but no client and no question: whoever calls has
+//! decided that the command may run.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use process::Child;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::{Bash, Input};
+
+/// One command.
+#[derive(Debug, Clone)]
+pub struct Aside {
+    /// The command, for the shell.
+    pub command: String,
+    /// What the shell knows as `$1` and so on.
+    pub args: Vec<String>,
+    /// More variables of the environment.
+    pub environment: Vec<(String, String)>,
+    /// Where it runs.
+    pub cwd: PathBuf,
+    /// What it reads.
+    pub input: Vec<u8>,
+    /// How long it may run.
+    pub timeout: Duration,
+    /// How much is kept of what it says; a command that says more goes on, unheard.
+    pub limit: usize,
+    /// Runs it only where the sandbox holds it inside its folders.
+    pub must_be_confined: bool,
+}
+
+/// What came of a command.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ran {
+    /// Its exit code; `None` if it was ended.
+    pub code: Option<i32>,
+    /// What it said.
+    pub output: String,
+    /// What it said of its errors.
+    pub errors: String,
+    /// Whether it was ended because it took too long.
+    pub is_late: bool,
+}
+
+impl Bash {
+    /// Runs a command beside the conversation.
+    ///
+    /// # Errors
+    /// Says why it did not run.
+    pub async fn run_aside(&self, aside: Aside) -> Result<Ran, String> {
+        let found = self.sandbox.found().await;
+        if aside.must_be_confined && !found.level.confines() {
+            return Err("there is no sandbox here that could hold it".to_owned());
+        }
+        let mut spec = self.spec_of(&aside.cwd, &aside.command).args(["purlin".to_owned()]);
+        spec = spec.args(aside.args);
+        spec.merge_stderr = false;
+        spec.keep_input = true;
+        for (name, value) in aside.environment {
+            spec = spec.env(name, value);
+        }
+        let profile = self.profile(&Input::plain(&aside.command, aside.timeout));
+        let mut child =
+            self.sandbox.spawn(&spec, &profile, &found).map_err(|err| err.to_string())?;
+        let heard = hear(&mut child, &aside.input, aside.limit);
+        match timeout(aside.timeout, heard).await {
+            Ok((output, errors)) => match timeout(aside.timeout, child.wait()).await {
+                Ok(Ok(status)) => Ok(Ran { code: status.code(), output, errors, is_late: false }),
+                Ok(Err(err)) => Err(err.to_string()),
+                Err(_) => Ok(Ran { output, errors, is_late: true, ..Ran::default() }),
+            },
+            // Dropping the child ends it and all it started.
+            Err(_) => Ok(Ran { is_late: true, ..Ran::default() }),
+        }
+    }
+}
+
+/// Feeds a command and listens until it is silent for good.
+async fn hear(child: &mut Child, input: &[u8], limit: usize) -> (String, String) {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let feed = async {
+        if let Some(mut stdin) = stdin {
+            // A command that does not want its input may close it.
+            stdin.write_all(input).await.ok();
+        }
+    };
+    let (output, errors, ()) = tokio::join!(text_of(stdout, limit), text_of(stderr, limit), feed);
+    (output, errors)
+}
+
+async fn text_of(pipe: Option<impl AsyncRead + Unpin>, limit: usize) -> String {
+    let Some(mut pipe) = pipe else { return String::new() };
+    let (mut kept, mut buffer) = (Vec::new(), vec![0; 8 * 1024]);
+    while let Ok(read @ 1..) = pipe.read(&mut buffer).await {
+        let room = limit.saturating_sub(kept.len());
+        kept.extend_from_slice(&buffer[..read.min(room)]);
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}
