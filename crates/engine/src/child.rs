@@ -16,6 +16,7 @@ use crate::context::History;
 use crate::error::Error;
 use crate::event::Event;
 use crate::helpers::Helper;
+use crate::hooks::{Moment, Ruling};
 use crate::modes::Mode;
 use crate::permission::Question;
 use crate::ports::{AnyTool, Output, Record, ToolError, Tools};
@@ -137,6 +138,11 @@ impl Tools for ForChildren<'_> {
                 && !NOT_FOR_CHILDREN.contains(&tool.spec().name.as_str())
         };
         self.0.now().iter().filter(is_given).cloned().collect()
+    }
+
+    // What guards the session's tools guards a child's use of them, too.
+    fn hook<'a>(&'a self, moment: Moment<'a>) -> BoxFuture<'a, Ruling> {
+        self.0.hook(moment)
     }
 }
 

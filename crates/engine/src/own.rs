@@ -8,6 +8,7 @@ use crate::agents::Agent;
 use crate::commands::SlashCommand;
 use crate::exit_plan::ExitPlan;
 use crate::helpers;
+use crate::hooks::{Moment, Ruling};
 use crate::ports::{AnyTool, Editor, Expanded, Tools};
 use crate::task::Task;
 use crate::words::Prompt;
@@ -42,6 +43,10 @@ impl Tools for WithOwn {
 
     fn agents(&self) -> Vec<Arc<Agent>> {
         self.given.agents()
+    }
+
+    fn hook<'a>(&'a self, moment: Moment<'a>) -> BoxFuture<'a, Ruling> {
+        self.given.hook(moment)
     }
 
     fn commands(&self) -> Vec<SlashCommand> {
