@@ -107,6 +107,7 @@ pub fn view(
         tools: tools
             .iter()
             .filter(|tool| mode.offers(tool.kind()) && mode.has_tool(&tool.spec().name))
+            .filter(|tool| tool.suits(&settings.model))
             .map(|tool| tool.spec())
             .collect(),
     }

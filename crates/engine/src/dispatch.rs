@@ -53,7 +53,11 @@ async fn call(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Done, TurnError> 
     let tools = cx.tools.now();
     let Some(tool) = tools.iter().find(|tool| tool.spec().name == request.name).cloned() else {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
-        let why = format!("there is no tool `{}`; there are {}", request.name, known.join(", "));
+        let why = format!(
+            "error -31800: there is no tool `{}`; there are {}",
+            request.name,
+            known.join(", ")
+        );
         let intent = Intent { title: request.name.clone(), ..Intent::default() };
         announce(cx, &request, ToolKind::Other, intent).await?;
         return finish(cx, request.id, Err(ToolError::Model(why))).await;
@@ -138,7 +142,7 @@ async fn decide(
                 format!("the mode is `{}`: there is no plan mode to leave", mode.id)
             }
             _ => format!(
-                "the mode `{}` does not allow `{}`; ask the user to switch to `build`",
+                "error -31801: the mode `{}` does not allow `{}`; ask the user to switch to `build`",
                 mode.id, call.name
             ),
         };

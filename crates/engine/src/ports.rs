@@ -114,6 +114,11 @@ pub trait AnyTool: Send + Sync {
         matches!(self.kind(), ToolKind::Read | ToolKind::Search | ToolKind::Fetch)
     }
 
+    /// Tells whether a model is offered it. One that calls it all the same is answered.
+    fn suits(&self, _model: &ModelId) -> bool {
+        true
+    }
+
     /// Says what a call would do, before anybody is asked and anything is done.
     fn intent<'a>(
         &'a self,

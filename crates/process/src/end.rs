@@ -1,7 +1,8 @@
 //! End a program: ask, insist, kill. And the end that nobody asked for.
 //!
 //! All signals go to the whole group, so children of children die, too. A program that moves its children to
-//! other groups or sessions escapes this; the sandbox, where there is one, is what holds those.
+//! other groups or sessions escapes this; the sandbox, where there is one, holds those: by a process table of their
+//! own, or by its helper, below which they stay (`sandbox::reaper`).
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -42,8 +43,9 @@ impl Child {
     /// was: then the program itself never ran.
     pub async fn wait(&mut self) -> Result<ExitStatus, Error> {
         let status = self.inner.wait().await.map_err(Error::Wait)?;
-        self.kill();
-        self.group = None;
+        if let Some(group) = self.group.take() {
+            group.kill();
+        }
         #[cfg(target_os = "linux")]
         drop(self.kept.take());
         if self.report.take().is_none_or(was_ready) { Ok(status) } else { Err(Error::NotConfined) }
@@ -79,6 +81,11 @@ impl Child {
     /// Kills the whole group at once. Await the child afterwards to learn how it ended.
     pub fn kill(&mut self) {
         if let Some(group) = &self.group {
+            // Those that made a session of their own hang below the helper, for as long as it is there.
+            #[cfg(target_os = "linux")]
+            if self.kept.is_some() {
+                crate::sandbox::kill_below(group.0);
+            }
             group.kill();
         }
         #[cfg(not(unix))]

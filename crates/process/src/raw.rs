@@ -53,6 +53,13 @@ pub(crate) fn mind_term() {
     unsafe { libc::signal(libc::SIGTERM, libc::SIG_DFL) };
 }
 
+/// Lets the polite signal pass by this process.
+#[cfg(target_os = "linux")]
+pub(crate) fn ignore_term() {
+    // SAFETY: sets a disposition, with no handler that could run.
+    unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+}
+
 /// Closes every descriptor above the standard three at the next exec.
 #[cfg(target_os = "linux")]
 pub(crate) fn close_at_exec() -> std::io::Result<()> {

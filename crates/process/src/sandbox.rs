@@ -23,10 +23,14 @@ mod linux;
 mod order;
 mod profile;
 #[cfg(target_os = "linux")]
+mod reaper;
+#[cfg(target_os = "linux")]
 mod reserve;
 pub mod seatbelt;
 #[cfg(target_os = "linux")]
 mod seccomp;
+#[cfg(target_os = "linux")]
+mod terminal;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -37,6 +41,10 @@ use tokio::sync::Mutex;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::Kept;
 pub use profile::{Limits, Network, Profile, secret_places};
+#[cfg(target_os = "linux")]
+pub(crate) use reaper::kill_below;
+#[cfg(target_os = "linux")]
+pub use terminal::InTerminal;
 
 use crate::error::Error;
 use crate::spawn::{Child, Spec};
@@ -171,8 +179,32 @@ impl Sandbox {
     }
 }
 
+/// What a terminal is to start. Only Linux has a helper to start there.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+pub struct InTerminal {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<std::ffi::OsString>,
+}
+
 #[cfg(not(target_os = "linux"))]
 impl Sandbox {
+    /// Refuses: what a terminal starts is restricted on Linux only.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn for_terminal(
+        &self,
+        _: &Spec,
+        _: &Profile,
+        _: &Found,
+        _: &str,
+    ) -> Result<InTerminal, Error> {
+        Err(Error::NotConfined)
+    }
+
     /// Believes Seatbelt where it is part of the system; there is nothing else to try.
     async fn attempt(&self, level: Level) -> Result<Option<PathBuf>, String> {
         match level {

@@ -50,7 +50,17 @@ pub type OpenTools = Arc<dyn Fn(Workspace) -> Arc<dyn Tools> + Send + Sync>;
 /// Makes the tools that every session gets.
 #[must_use]
 pub fn tools() -> OpenTools {
-    let sandbox = Arc::new(sandbox());
+    tools_in(sandbox())
+}
+
+/// Makes the tools that every session gets, with a sandbox whose helper is another copy of this program.
+#[must_use]
+pub fn tools_helped_by(helper: PathBuf) -> OpenTools {
+    tools_in(sandbox_of(helper))
+}
+
+fn tools_in(sandbox: Sandbox) -> OpenTools {
+    let sandbox = Arc::new(sandbox);
     Arc::new(move |workspace| {
         let bash = bash(&sandbox, &workspace);
         let outputs = outputs(&workspace.session);
@@ -66,7 +76,10 @@ pub fn tools() -> OpenTools {
 /// Makes the sandbox of this program, whose helper it is itself.
 pub(crate) fn sandbox() -> Sandbox {
     // Where we are not known there is no helper, and every command is asked about.
-    let helper = std::env::current_exe().unwrap_or_default();
+    sandbox_of(std::env::current_exe().unwrap_or_default())
+}
+
+fn sandbox_of(helper: PathBuf) -> Sandbox {
     Sandbox::new(helper, env::state_folder().unwrap_or_else(std::env::temp_dir))
 }
 

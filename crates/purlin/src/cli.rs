@@ -237,7 +237,8 @@ pub fn main() -> anyhow::Result<ExitCode> {
         Command::Permissions { command } => {
             let (config, problems) = Config::load(None);
             problems.iter().for_each(|problem| eprintln!("{problem}"));
-            permissions::run(command, config.permission)
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(permissions::run(command, config.permission))
         }
         Command::Trust(TrustArgs { path, list, revoke }) => trust::run(match (list, revoke) {
             (true, _) => TrustCommand::List,

@@ -13,13 +13,14 @@ use engine::permission::rules::Rule;
 use engine::permission::{Access, Decision};
 use engine::visible::visible;
 use engine::words::ToolKind;
+use process::sandbox::Level;
 use serde_json::json;
 use tools::shell::{Part, Place, parts, real};
 
-use crate::env;
 use crate::kept::{self, FolderRules, KeptRule};
 use crate::project::{self, settings};
 use crate::trust::{self, Trust};
+use crate::{assemble, env};
 
 /// Makes the policy of a session in these folders, the working folder first, and what the user should know of it.
 pub type OpenPolicy = Arc<dyn Fn(&[PathBuf]) -> (Policy, Vec<String>) + Send + Sync>;
@@ -88,7 +89,7 @@ pub enum PermissionsCommand {
         /// The folder it would run in
         #[arg(long, value_name = "FOLDER", default_value = ".")]
         cwd: PathBuf,
-        /// Think of a machine without a sandbox
+        /// Think of a machine without a sandbox, whatever this one has
         #[arg(long)]
         no_sandbox: bool,
         /// Print JSON
@@ -115,7 +116,7 @@ pub enum PermissionsCommand {
 ///
 /// # Errors
 /// Says what could not be done.
-pub fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Result<ExitCode> {
+pub async fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Result<ExitCode> {
     match command {
         PermissionsCommand::Explain { mode, cwd, no_sandbox, json, command } => {
             let cwd = cwd.canonicalize().with_context(|| cwd.display().to_string())?;
@@ -129,7 +130,10 @@ pub fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Result<Exit
             };
             let (policy, _) =
                 open(&rules, env::data_folder().as_deref(), std::slice::from_ref(&cwd));
-            let explained = explain(&text, &cwd, mode, !no_sandbox, &policy);
+            // What this machine can do is tried, not assumed.
+            let level =
+                if no_sandbox { Level::None } else { assemble::sandbox().found().await.level };
+            let explained = explain(&text, &cwd, mode, level, &policy);
             say(&if json { explained.as_json() } else { explained.as_text() })?;
         }
         PermissionsCommand::List { json } => say(&list(&kept_rules()?, json))?,
@@ -200,6 +204,7 @@ fn revoke(which: &str) -> anyhow::Result<()> {
 struct Explained {
     outcome: &'static str,
     mode: &'static str,
+    level: Level,
     parts: Vec<(Part, Decision, Option<Rule>)>,
 }
 
@@ -207,13 +212,19 @@ fn explain(
     command: &str,
     cwd: &Path,
     mode: &'static Mode,
-    is_sandboxed: bool,
+    level: Level,
     policy: &Policy,
 ) -> Explained {
+    let is_sandboxed = level.confines();
     let roots = [cwd.to_owned()];
     let home = env::home();
     let at = Place { cwd, roots: &roots, home: home.as_deref(), is_sandboxed, real: &real };
-    let parts = parts(command, &at);
+    let mut parts = parts(command, &at);
+    if !is_sandboxed {
+        let (access, why) =
+            (Access::ask("unsandboxed", command), format!("the sandbox is {level}"));
+        parts.push(Part { access, why });
+    }
     let access: Vec<Access> = parts.iter().map(|part| part.access.clone()).collect();
     let outcome = match policy.judge(&access).decision {
         _ if !mode.permits(ToolKind::Execute, &access) => "The mode does not allow it.",
@@ -225,7 +236,7 @@ fn explain(
         let verdict = policy.explain(&part.access);
         (part, verdict.decision, verdict.by)
     });
-    Explained { outcome, mode: &mode.id, parts: explained.collect() }
+    Explained { outcome, mode: &mode.id, level, parts: explained.collect() }
 }
 
 impl Explained {
@@ -248,7 +259,7 @@ impl Explained {
                 "why": part.why, "rule": rule.as_ref().map(Rule::to_string), "always": part.access.always,
             })
         });
-        let all = json!({ "outcome": self.outcome, "mode": self.mode, "parts": parts.collect::<Vec<_>>() });
+        let all = json!({ "outcome": self.outcome, "mode": self.mode, "sandbox": self.level.to_string(), "parts": parts.collect::<Vec<_>>() });
         format!("{all}\n")
     }
 }

@@ -5,7 +5,7 @@ mod parse;
 use std::sync::Arc;
 
 use engine::ports::{Intent, Output, ToolCx, ToolError};
-use engine::words::{Location, ToolKind};
+use engine::words::{Location, ModelId, ToolKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -23,6 +23,13 @@ use parse::{Hunk, Step};
 pub(crate) struct Input {
     #[serde(rename = "patchText", alias = "patch_text", alias = "patch", alias = "input")]
     patch: String,
+}
+
+/// Tells whether a model was trained on patches in this envelope: those of OpenAI were. They get this tool and the others
+/// `edit`, since two ways to do the same make a model choose badly.
+pub(crate) fn knows_patches(model: &ModelId) -> bool {
+    let name = model.as_str().rsplit('/').next().unwrap_or_default().to_lowercase();
+    ["gpt-", "chatgpt", "codex", "o1", "o3", "o4"].iter().any(|start| name.starts_with(start))
 }
 
 /// The tool.
@@ -45,6 +52,10 @@ Changes files by a patch, all of it or nothing. Files that are changed or delete
 +a line that comes
 *** Delete File: path
 *** End Patch";
+
+    fn suits(model: &ModelId) -> bool {
+        knows_patches(model)
+    }
 
     type Input = Input;
     type Plan = Vec<Change>;

@@ -28,6 +28,13 @@ enum Choice {
     },
 }
 
+/// What the user is asked.
+pub(crate) struct Question {
+    message: String,
+    /// The fields of the form, where there is something to choose from.
+    fields: Option<Value>,
+}
+
 /// The tool.
 pub(crate) struct Ask;
 
@@ -39,7 +46,7 @@ Asks the user one question and waits for the answer. For decisions that only the
 can tell.";
 
     type Input = Input;
-    type Plan = String;
+    type Plan = Question;
 
     fn fields() -> (Value, &'static [&'static str]) {
         let fields = json!({
@@ -49,27 +56,40 @@ can tell.";
         (fields, &["question"])
     }
 
-    async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, String), ToolError> {
+    async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Question), ToolError> {
         let title = input.question.clone();
         let mut message = input.question;
+        let mut labels = Vec::new();
         for choice in input.options {
             match choice {
                 Choice::Text(label) | Choice::Full { label, description: None } => {
-                    message.push_str(&format!("\n- {label}"));
+                    labels.push(label)
                 }
                 Choice::Full { label, description: Some(more) } => {
                     message.push_str(&format!("\n- {label}: {more}"));
+                    labels.push(label);
                 }
             }
         }
-        Ok((Intent { title, ..Intent::default() }, message))
+        let fields = (!labels.is_empty()).then(|| {
+            json!({ "type": "object", "properties": {
+                "answer": { "type": "string", "title": "Answer", "enum": labels },
+                "other": { "type": "string", "title": "Something else" },
+            } })
+        });
+        Ok((Intent { title, ..Intent::default() }, Question { message, fields }))
     }
 
-    async fn run(&self, cx: &ToolCx<'_>, message: String) -> Result<Output, ToolError> {
-        let form = Form { message, call: Some(cx.id.clone()), page: None, fields: None };
+    async fn run(&self, cx: &ToolCx<'_>, question: Question) -> Result<Output, ToolError> {
+        let Question { message, fields } = question;
+        let form = Form { message, call: Some(cx.id.clone()), page: None, fields };
         match cx.or_cancelled(cx.editor.elicit(form)).await? {
             Ok(FormAnswer::Text(text)) => Ok(shown(text)),
-            Ok(FormAnswer::Fields(fields)) => Ok(shown(Value::Object(fields).to_string())),
+            Ok(FormAnswer::Fields(fields)) => {
+                let said = |name: &str| fields.get(name)?.as_str().filter(|text| !text.is_empty());
+                let answer = said("other").or_else(|| said("answer"));
+                Ok(shown(answer.unwrap_or("the user gave no answer").to_owned()))
+            }
             Ok(FormAnswer::Declined) => Ok(shown("the user declined to answer".to_owned())),
             Ok(FormAnswer::Cancelled) => Ok(shown("the user closed the question".to_owned())),
             Err(EditorError::NotOffered(_)) => Err(ToolError::Model(

@@ -1,24 +1,25 @@
-//! `bash`: runs a command, in the editor's terminal if it has one, else in a sandboxed shell of ours.
+//! `bash`: runs a command in the sandbox, in the editor's terminal if it has one, else in a shell of ours.
 //!
 //! This file says what a command needs leave for; `run` runs it here, `client` lets the editor run it, `output` keeps
-//! what it says. What the sandbox holds back is in `process::sandbox`.
+//! what it says, `repositories` finds what git would run. What the sandbox holds back is in `process::sandbox`.
 
 mod aside;
 mod client;
 mod output;
+mod repositories;
 mod run;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::permission::Access;
 use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
 use engine::visible::visible;
-use engine::words::{Block, ToolContent, ToolKind};
+use engine::words::{Block, ToolCallId, ToolContent, ToolKind};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use process::sandbox::{Limits, Network, Profile, Sandbox};
+use process::sandbox::{Found, Level, Limits, Network, Profile, Sandbox};
 use serde_json::{Value, json};
 
 use crate::shell;
@@ -60,13 +61,42 @@ pub struct Options {
 pub struct Bash {
     sandbox: Arc<Sandbox>,
     options: Options,
+    /// The level that each announced call was judged for; the oldest go when there are too many, such as refused ones.
+    judged: Mutex<Vec<(ToolCallId, Level)>>,
 }
+
+/// How many announced calls are remembered.
+const MAX_JUDGED: usize = 64;
 
 impl Bash {
     /// Makes the tool of one session.
     #[must_use]
     pub fn new(sandbox: Arc<Sandbox>, options: Options) -> Bash {
-        Bash { sandbox, options }
+        Bash { sandbox, options, judged: Mutex::default() }
+    }
+
+    /// Notes for which level a call is judged.
+    fn note(&self, id: &ToolCallId, level: Level) {
+        let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        if judged.len() >= MAX_JUDGED {
+            drop(judged.remove(0));
+        }
+        judged.push((id.clone(), level));
+    }
+
+    /// Finds the sandbox for a call. There must not be less of it than when the call was judged.
+    async fn found_for(&self, id: &ToolCallId) -> Result<Arc<Found>, ToolError> {
+        let found = self.sandbox.found().await;
+        let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = judged.iter().position(|(known, _)| known == id);
+        let was = at.map_or(Level::Full, |at| judged.swap_remove(at).1);
+        if was.confines() && !found.level.confines() {
+            return Err(ToolError::Model(
+                "the command was not run: the sandbox it was to run in is gone. Call it again, and the user is asked"
+                    .to_owned(),
+            ));
+        }
+        Ok(found)
     }
 
     /// Says what a command needs leave for, in this sandbox.
@@ -79,8 +109,8 @@ impl Bash {
     fn profile(&self, input: &Input) -> Profile {
         let Options { folders, own, hidden, .. } = &self.options;
         let mut protected = own.clone();
-        for folder in folders {
-            let git = folder.join(".git");
+        let top = folders.iter().map(|folder| folder.join(".git"));
+        for git in top.chain(repositories::inside(folders)) {
             if input.git && git.is_dir() {
                 // What runs by itself, or decides what does, stays as it is.
                 protected.extend(["hooks", "config"].map(|part| git.join(part)));
@@ -108,7 +138,9 @@ impl Bash {
             real: &shell::real,
         };
         let mut access = shell::access(&input.command, &at);
-        for (wanted, key) in [(input.network, "network"), (input.git, "git")] {
+        let wishes =
+            [(input.network, "network"), (input.git, "git"), (!is_sandboxed, "unsandboxed")];
+        for (wanted, key) in wishes {
             if wanted {
                 access.push(Access::ask(key, input.command.clone()));
             }
@@ -217,17 +249,17 @@ impl AnyTool for Bash {
         async move {
             let input = Input::read(input)?;
             let offers = cx.editor.offers();
-            // The editor's terminal is not in our sandbox.
-            let is_confined = !offers.terminal && self.sandbox.found().await.level.confines();
+            let level = self.sandbox.found().await.level;
+            self.note(cx.id, level);
             let mut content = Vec::new();
-            if offers.live && !offers.terminal {
+            if offers.live && !uses_terminal(cx, level) {
                 content.push(ToolContent::Live { cwd: cx.cwd.to_owned() });
             }
             content.extend(input.wish().map(|wish| ToolContent::Block(Block::Text(wish))));
             Ok(Intent {
                 title: visible(&input.command),
                 content,
-                access: self.access(cx.cwd, &input, is_confined),
+                access: self.access(cx.cwd, &input, level.confines()),
                 ..Intent::default()
             })
         }
@@ -241,13 +273,25 @@ impl AnyTool for Bash {
     ) -> BoxFuture<'a, Result<Output, ToolError>> {
         async move {
             let input = Input::read(input)?;
-            if cx.editor.offers().terminal {
-                return client::run(cx, &input).await;
+            let found = self.found_for(cx.id).await?;
+            let before = repositories::inside(&self.options.folders);
+            let mut output = if uses_terminal(cx, found.level) {
+                self.run_in_terminal(cx, &input, &found).await?
+            } else {
+                self.run_here(cx, &input, &found).await?
+            };
+            if let Some(made) = repositories::made(&before, &self.options.folders) {
+                output.text.push_str(&made);
             }
-            self.run_here(cx, &input).await
+            Ok(output)
         }
         .boxed()
     }
+}
+
+/// Tells whether the editor runs a command. Where only our own shell can be restricted, ours does.
+fn uses_terminal(cx: &ToolCx<'_>, level: Level) -> bool {
+    cx.editor.offers().terminal && (cfg!(target_os = "linux") || !level.confines())
 }
 
 /// What the model is told when a command did not end by itself.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use engine::ports::{Intent, Output, ToolCx, ToolError};
-use engine::words::{Location, ToolKind};
+use engine::words::{Location, ModelId, ToolKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::apply_patch::knows_patches;
 use crate::change::{self, Change};
 use crate::diff::{diff, first_line};
 use crate::error::Error;
@@ -56,6 +57,10 @@ impl Tool for Edit {
 Replaces `oldString` by `newString` in a file. The file must have been read first. `oldString` must be in the file exactly
 once, indentation included and without line numbers: give as many lines around it as that takes, or set `replaceAll`.
 Write all of the new text: nothing such as \"rest of the code\". An empty `oldString` makes a new file.";
+
+    fn suits(model: &ModelId) -> bool {
+        !knows_patches(model)
+    }
 
     type Input = Input;
     type Plan = Plan;

@@ -74,3 +74,34 @@ pub fn all(files: &Arc<Files>) -> Vec<Arc<dyn AnyTool>> {
         shaped(ask::Ask),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use engine::words::ModelId;
+
+    use super::*;
+
+    #[test]
+    fn a_model_gets_the_way_to_edit_that_it_was_trained_on() {
+        let files = Arc::new(Files::new(scope::Scope::new(vec!["/w".into()])));
+        let offered = |model: &str| {
+            let model = ModelId::new(model);
+            let tools = all(&files).into_iter().filter(|tool| tool.suits(&model));
+            tools.map(|tool| tool.spec().name.clone()).collect::<Vec<_>>()
+        };
+        for model in
+            ["openai/gpt-5.1", "openrouter/openai/gpt-5-codex", "openai/o3", "azure/GPT-4.1"]
+        {
+            let tools = offered(model);
+            assert!(tools.iter().any(|name| name == "apply_patch"), "{model}");
+            assert!(!tools.iter().any(|name| name == "edit"), "{model}");
+        }
+        for model in
+            ["anthropic/claude-sonnet-4-5", "google/gemini-3-pro", "ollama/qwen3", "x/olmo"]
+        {
+            let tools = offered(model);
+            assert!(!tools.iter().any(|name| name == "apply_patch"), "{model}");
+            assert!(tools.iter().any(|name| name == "edit"), "{model}");
+        }
+    }
+}

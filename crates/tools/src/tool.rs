@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
 use engine::visible::visible;
-use engine::words::{Block, ToolCallId, ToolContent, ToolKind};
+use engine::words::{Block, ModelId, ToolCallId, ToolContent, ToolKind};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
@@ -27,6 +27,11 @@ pub(crate) trait Tool: Send + Sync + 'static {
     type Input: DeserializeOwned + Send;
     /// What was decided before anybody was asked.
     type Plan: Send;
+
+    /// Tells whether a model is offered it.
+    fn suits(_model: &ModelId) -> bool {
+        true
+    }
 
     /// Returns the fields of the input as JSON schemas, and the names of those that must be there.
     fn fields() -> (Value, &'static [&'static str]);
@@ -84,6 +89,10 @@ impl<T: Tool> AnyTool for Shaped<T> {
 
     fn kind(&self) -> ToolKind {
         T::KIND
+    }
+
+    fn suits(&self, model: &ModelId) -> bool {
+        T::suits(model)
     }
 
     fn intent<'a>(

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::order::{Order, Then, WORD};
-use super::{canary, landlock, limits, seccomp};
+use super::{canary, landlock, limits, reaper, seccomp, terminal};
 use crate::raw;
 
 /// What the helper reports when all restrictions hold.
@@ -21,22 +21,27 @@ const FAILED: u8 = 125;
 /// Does the helper's work if this run is one of the helper's; returns nothing otherwise.
 pub fn run_if_asked(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     args.next()?;
-    if args.next()? != WORD {
+    let word = args.next()?;
+    let done = if word == WORD {
+        Order::from_args(args)
+            .ok_or_else(|| "its orders cannot be read".to_owned())
+            .and_then(|order| obey(&order))
+    } else if word == terminal::WORD {
+        terminal::run(args)
+    } else {
         return None;
-    }
-    let why = match Order::from_args(args) {
-        Some(order) => match obey(&order) {
-            Ok(code) => return Some(code),
-            Err(why) => why,
-        },
-        None => "its orders cannot be read".to_owned(),
     };
-    eprintln!("sandbox: {why}");
-    Some(ExitCode::from(FAILED))
+    Some(done.unwrap_or_else(|why| {
+        eprintln!("sandbox: {why}");
+        ExitCode::from(FAILED)
+    }))
 }
 
-/// Returns only for the canary, or with what went wrong.
+/// Returns for the canary, after a command that was stayed beside, or with what went wrong.
 fn obey(order: &Order) -> Result<ExitCode, String> {
+    if order.reaps {
+        return reaper::run(order);
+    }
     raw::close_at_exec().map_err(|err| format!("open files cannot be kept back: {err}"))?;
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|err| format!("the end of the agent cannot be watched: {err}"))?;

@@ -132,20 +132,38 @@ impl Sandbox {
         if found.level == Level::None {
             return spawn_alone(spec, Alone::default());
         }
+        let failed = |source| Error::Start { program: self.helper.clone(), source };
+        let (report, told) = std::io::pipe().map_err(failed)?;
+        let mut kept = Kept { groups: Groups::make(&profile.limits), ..Kept::default() };
+        let report_to = Some(std::os::fd::AsRawFd::as_raw_fd(&told));
+        let order = Order::new(profile.limits, report_to, then);
+        let spec = self.restricted(spec, profile, found, order, &mut kept)?;
+        let alone = Alone {
+            // Bubblewrap and the helper stay until what they hold has ended.
+            ignore_term: true,
+            handed_down: Some(told.into()),
+            report: Some(report),
+            groups: kept.groups.descriptors(),
+            kept: Some(kept),
+        };
+        spawn_alone(&spec, alone)
+    }
+
+    /// Returns what to start instead of a program, so that it is restricted before it runs. What must stay meanwhile goes
+    /// to `kept`.
+    pub(super) fn restricted(
+        &self,
+        spec: &Spec,
+        profile: &Profile,
+        found: &Found,
+        mut order: Order,
+        kept: &mut Kept,
+    ) -> Result<Spec, Error> {
         if !self.helper.is_file() {
             return Err(Error::NoHelper { program: self.helper.clone() });
         }
         let failed = |source| Error::Start { program: self.helper.clone(), source };
-        let (report, told) = std::io::pipe().map_err(failed)?;
         let mut spec = spec.clone();
-        let mut kept = Kept { groups: Groups::make(&profile.limits), ..Kept::default() };
-        let mut order = Order {
-            files: None,
-            sockets: None,
-            limits: profile.limits,
-            report: Some(std::os::fd::AsRawFd::as_raw_fd(&told)),
-            then,
-        };
         match (found.level, &found.bubblewrap) {
             (Level::Full, Some(bubblewrap)) => {
                 let (profile, reserved) = reserve(profile)?;
@@ -158,6 +176,7 @@ impl Sandbox {
                 spec.args = bubblewrap::arguments(&profile, &spec.cwd, &self.helper)?;
                 spec.args.extend(order.to_args());
                 spec.program.clone_from(bubblewrap);
+                return Ok(spec);
             }
             (Level::Kernel, _) => {
                 let temporary = Temporary::make(&self.scratch, "tmp").map_err(failed)?;
@@ -172,22 +191,23 @@ impl Sandbox {
                 });
                 spec.env.push(("TMPDIR".into(), temporary.0.clone().into()));
                 kept._temporary = Some(temporary);
-                spec.args = order.to_args();
-                spec.program.clone_from(&self.helper);
             }
-            _ => {
-                spec.args = order.to_args();
-                spec.program.clone_from(&self.helper);
-            }
+            _ => {}
         }
-        let alone = Alone {
-            ignore_term: found.level == Level::Full,
-            handed_down: Some(told.into()),
-            report: Some(report),
-            groups: kept.groups.descriptors(),
-            kept: Some(kept),
-        };
-        spawn_alone(&spec, alone)
+        order.reaps = true;
+        spec.args = order.to_args();
+        spec.program.clone_from(&self.helper);
+        Ok(spec)
+    }
+
+    /// A folder of ours.
+    pub(super) fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// The program that restricts.
+    pub(super) fn helper(&self) -> &Path {
+        &self.helper
     }
 }
 

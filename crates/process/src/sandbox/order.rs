@@ -17,6 +17,8 @@ pub(super) struct Order {
     /// Which sockets it may make; `None` leaves all system calls as they are.
     pub(super) sockets: Option<Sockets>,
     pub(super) limits: Limits,
+    /// Stays beside the command and ends whatever it leaves behind, where no process table of its own does that.
+    pub(super) reaps: bool,
     /// Where it says that all restrictions hold, just before it becomes the command.
     pub(super) report: Option<RawFd>,
     pub(super) then: Then,
@@ -61,6 +63,11 @@ pub(super) enum Then {
 }
 
 impl Order {
+    /// Makes an order that restricts nothing but how much is used.
+    pub(super) fn new(limits: Limits, report: Option<RawFd>, then: Then) -> Order {
+        Order { files: None, sockets: None, limits, reaps: false, report, then }
+    }
+
     /// Writes the arguments, the helper's word first.
     pub(super) fn to_args(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> = vec![WORD.into()];
@@ -68,6 +75,9 @@ impl Order {
         let Limits { memory, processes, file_size, open_files } = self.limits;
         let limits = format!("{memory},{processes},{file_size},{open_files}");
         pair("limits", limits.as_ref());
+        if self.reaps {
+            pair("left", "end".as_ref());
+        }
         if let Some(fd) = self.report {
             pair("report", fd.to_string().as_ref());
         }
@@ -97,13 +107,7 @@ impl Order {
     /// Reads the arguments after the helper's word.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has a helper"))]
     pub(super) fn from_args(mut args: impl Iterator<Item = OsString>) -> Option<Order> {
-        let mut order = Order {
-            files: None,
-            sockets: None,
-            limits: Limits::default(),
-            report: None,
-            then: Then::Exec(Vec::new()),
-        };
+        let mut order = Order::new(Limits::default(), None, Then::Exec(Vec::new()));
         loop {
             let name = args.next()?;
             match name.to_str()? {
@@ -128,6 +132,7 @@ impl Order {
             ("hide", _) => self.files.as_mut()?.hidden.push(value.into()),
             ("limits", Some(text)) => self.limits = limits(text)?,
             ("report", Some(text)) => self.report = Some(text.parse().ok()?),
+            ("left", Some("end")) => self.reaps = true,
             ("files", Some(text)) => {
                 let is_only_layer = text == "strict";
                 self.files = Some(Files { is_only_layer, ..Files::default() });
@@ -160,6 +165,7 @@ mod tests {
             }),
             sockets: Some(Sockets::None),
             limits: Limits { memory: 1, processes: 2, file_size: 3, open_files: 4 },
+            reaps: true,
             report: Some(7),
             then: Then::Exec(vec!["/bin/sh".into(), "-c".into(), "exec canary".into()]),
         };
@@ -169,7 +175,7 @@ mod tests {
             protected: "/p".into(),
             inside: "/i".into(),
         };
-        let canary = Order { files: None, sockets: None, report: None, then, ..exec.clone() };
+        let canary = Order { then, ..Order::new(exec.limits, None, exec.then.clone()) };
         for order in [exec, canary] {
             let args = order.to_args();
             assert_eq!(args[0], WORD);

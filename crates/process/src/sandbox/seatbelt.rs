@@ -1,7 +1,7 @@
 //! The profile language of macOS: what a command may touch, as text. Pure; only macOS uses it.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::profile::{Network, Profile};
 
@@ -18,39 +18,51 @@ pub fn profile(profile: &Profile) -> String {
     let mut out = String::from(
         "(version 1)\n(deny default)\n(allow process-exec process-fork)\n(allow signal (target same-sandbox))\n\
          (allow sysctl-read)\n(allow mach-lookup (global-name \"com.apple.system.opendirectoryd.libinfo\"))\n\
-         (allow ipc-posix-sem)\n(allow file-read*)\n(allow file-ioctl (literal \"/dev/tty\"))\n\
-         (allow file-write* (literal \"/dev/null\") (literal \"/dev/zero\") (literal \"/dev/tty\"))\n",
+         (allow ipc-posix-sem)\n(allow file-read*)\n\
+         (allow file-write* (literal \"/dev/null\") (literal \"/dev/zero\"))\n",
     );
-    let mut rule = |verb: &str, operation: &str, path: &Path| {
-        // Writing to a string cannot fail.
-        writeln!(out, "({verb} {operation} (subpath {}))", quoted(path)).ok();
-    };
     for root in &profile.writable {
-        spellings(root).iter().for_each(|path| rule("allow", "file-write*", path));
+        spellings(root).iter().for_each(|path| rule(&mut out, "allow", "file-write*", path));
     }
     for path in &profile.protected {
-        spellings(path).iter().for_each(|path| rule("deny", "file-write*", path));
+        spellings(path).iter().for_each(|path| rule(&mut out, "deny", "file-write*", path));
+    }
+    // Also repositories inside, those that a command makes, and on disks to which `.GIT` is the same.
+    let guards = |part: &str| profile.protected.iter().any(|path| path.ends_with(part));
+    if guards(".git") {
+        out.push_str("(deny file-write* (regex #\"/\\.[gG][iI][tT](/|$)\"))\n");
+    } else if guards(".git/hooks") {
+        out.push_str("(deny file-write* (regex #\"/\\.[gG][iI][tT]/([hH][oO][oO][kK][sS]|[cC][oO][nN][fF][iI][gG])(/|$)\"))\n");
     }
     for path in &profile.hidden {
-        spellings(path).iter().for_each(|path| rule("deny", "file-read* file-write*", path));
+        spellings(path)
+            .iter()
+            .for_each(|path| rule(&mut out, "deny", "file-read* file-write*", path));
     }
     for socket in CONTAINERS {
-        rule("deny", "file-read* file-write*", Path::new(socket));
+        rule(&mut out, "deny", "file-read* file-write*", Path::new(socket));
     }
     out.push_str(match profile.network {
         Network::Off => "(deny network*)\n",
         Network::On => {
-            "(allow network-outbound (remote ip))\n(allow network-inbound (local ip \"localhost:*\"))\n(allow network-bind (local ip \"localhost:*\"))\n(allow mach-lookup (global-name \"com.apple.dnssd.service\"))\n(deny network* (remote unix-socket))\n"
+            "(allow network-outbound (remote ip))\n(allow network-inbound (local ip \"localhost:*\"))\n(allow network-bind (local ip \"localhost:*\"))\n(allow mach-lookup (global-name \"com.apple.dnssd.service\"))\n(deny network* (remote unix-socket))\n(allow network-outbound (literal \"/private/var/run/mDNSResponder\"))\n"
         }
     });
     out
 }
 
-/// Three folders of the root are links into `/private`, and rules see the real path.
-fn spellings(path: &Path) -> Vec<std::path::PathBuf> {
+fn rule(out: &mut String, verb: &str, operation: &str, path: &Path) {
+    // Writing to a string cannot fail.
+    writeln!(out, "({verb} {operation} (subpath {}))", quoted(path)).ok();
+}
+
+/// Rules see the real path: that of a link, and of three folders of the root that are links into `/private`.
+fn spellings(path: &Path) -> Vec<PathBuf> {
     let private = ["/tmp", "/var", "/etc"].iter().any(|top| path.starts_with(top));
-    let real = private.then(|| Path::new("/private").join(path.strip_prefix("/").unwrap_or(path)));
-    std::iter::once(path.to_owned()).chain(real).collect()
+    let moved = private.then(|| Path::new("/private").join(path.strip_prefix("/").unwrap_or(path)));
+    let mut all: Vec<PathBuf> = std::iter::once(path.to_owned()).chain(moved).collect();
+    all.extend(path.canonicalize().ok().filter(|real| !all.contains(real)));
+    all
 }
 
 fn quoted(path: &Path) -> String {
@@ -85,12 +97,12 @@ mod tests {
             (allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))
             (allow ipc-posix-sem)
             (allow file-read*)
-            (allow file-ioctl (literal "/dev/tty"))
-            (allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty"))
+            (allow file-write* (literal "/dev/null") (literal "/dev/zero"))
             (allow file-write* (subpath "/Users/u/work"))
             (allow file-write* (subpath "/tmp/x \"y\"\\z"))
             (allow file-write* (subpath "/private/tmp/x \"y\"\\z"))
             (deny file-write* (subpath "/Users/u/work/.git"))
+            (deny file-write* (regex #"/\.[gG][iI][tT](/|$)"))
             (deny file-read* file-write* (subpath "/Users/u/.ssh"))
             (deny file-read* file-write* (subpath "/private/var/run/docker.sock"))
             (deny file-read* file-write* (subpath "/var/run/docker.sock"))
@@ -111,8 +123,17 @@ mod tests {
                 "(allow network-bind (local ip \"localhost:*\"))",
                 "(allow mach-lookup (global-name \"com.apple.dnssd.service\"))",
                 "(deny network* (remote unix-socket))",
+                "(allow network-outbound (literal \"/private/var/run/mDNSResponder\"))",
             ]
         );
         assert!(!on.contains("(deny network*)"));
+    }
+
+    #[test]
+    fn what_git_runs_stays_as_it_is_where_the_rest_may_change() {
+        let protected = vec!["/w/.git/hooks".into(), "/w/.git/config".into()];
+        let text = profile(&Profile { protected, ..Profile::writing_to(vec!["/w".into()]) });
+        let rule = r##"(deny file-write* (regex #"/\.[gG][iI][tT]/([hH][oO][oO][kK][sS]|[cC][oO][nN][fF][iI][gG])(/|$)"))"##;
+        assert!(text.contains(rule), "{text}");
     }
 }

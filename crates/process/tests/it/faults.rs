@@ -217,3 +217,69 @@ async fn a_protected_link_is_refused() {
     let refused = sandbox.spawn(&shell(&place.work(), "true"), &profile, &found);
     assert!(matches!(refused, Err(Error::Unprotected { .. })), "{refused:?}");
 }
+
+/// Without a process table of its own a command still leaves nobody behind, however it hides.
+// R: T05
+#[tokio::test]
+async fn a_session_of_its_own_does_not_outlive_a_command_at_any_level() {
+    for (level, word) in [(Level::Kernel, "73301"), (Level::Limits, "73302")] {
+        let place = Place::new(&format!("left-{word}"));
+        let sandbox = place.sandbox().at_most(level);
+        let found = sandbox.found().await;
+        assert_eq!(found.level, level, "{:?}", found.missing);
+        let script = format!(
+            "(setsid sh -c 'setsid sleep {word} & setsid sleep {word} &' &); sleep 0.3; exit 4"
+        );
+        let (said, code) = run_at(&place, &sandbox, &found, Limits::default(), &script).await;
+        assert_eq!(code, Some(4), "{said}");
+        assert!(!runs(word), "level {level}");
+        // And when it is killed.
+        let spec = shell(&place.work(), &format!("setsid sleep {word} & echo ready; sleep {word}"));
+        let mut child = sandbox.spawn(&spec, &place.profile(Limits::default()), &found).unwrap();
+        let mut line = [0; 6];
+        child.stdout.as_mut().unwrap().read_exact(&mut line).await.unwrap();
+        child.kill();
+        child.wait().await.unwrap();
+        assert!(!runs(word), "level {level}");
+    }
+}
+
+fn runs(word: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .map(|entry| std::fs::read(entry.path().join("cmdline")).unwrap_or_default())
+        .any(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes()))
+}
+
+/// Somebody else's terminal starts our helper, with that terminal's environment and input, and nothing gets out.
+// R: T3
+#[tokio::test]
+async fn a_command_in_a_terminal_of_others_is_restricted_and_sees_none_of_its_environment() {
+    for level in [Level::Full, Level::Kernel] {
+        let place = Place::new(&format!("terminal-{level}"));
+        let sandbox = place.sandbox().at_most(level);
+        let found = sandbox.found().await;
+        assert_eq!(found.level, level, "{:?}", found.missing);
+        let outside = place.0.join("outside");
+        let script = format!("echo in > file; echo out > {}; env; exit 3", outside.display());
+        let spec = shell(&place.work(), &script).env("SHOWN", "yes");
+        let profile = place.profile(Limits::default());
+        let started = sandbox.for_terminal(&spec, &profile, &found, "the title").unwrap();
+        let mut command = std::process::Command::new(&started.program);
+        command.args(&started.args).current_dir("/").env("SECRET_TOKEN", "x");
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{said}{:?}", output.stderr);
+        assert_eq!(std::fs::read_to_string(place.work().join("file")).unwrap(), "in\n");
+        assert!(!outside.exists(), "level {level}");
+        assert!(said.contains("SHOWN=yes") && !said.contains("SECRET_TOKEN"), "{said}");
+        // What was read once cannot be started again.
+        assert_eq!(command.output().unwrap().status.code(), Some(125));
+    }
+    let place = Place::new("terminal-none");
+    let sandbox = place.sandbox().at_most(Level::Limits);
+    let found = sandbox.found().await;
+    let spec = shell(&place.work(), "id");
+    let refused = sandbox.for_terminal(&spec, &place.profile(Limits::default()), &found, "id");
+    assert!(matches!(refused, Err(Error::NotConfined)));
+}

@@ -86,13 +86,14 @@ async fn in_process(name: &str) {
         // Files and exit codes belong to a process of its own.
         return;
     }
-    let work = std::env::temp_dir();
+    let data = data_folder(name);
+    let work = data.with_extension("work");
+    std::fs::create_dir_all(&work).unwrap();
     let model = engine::script::ScriptedModel::parse(&transcript.script(&work)).unwrap();
     let config = transcript.config().cloned();
     let (config, problems) = config.map_or_else(Default::default, Config::from_value);
     let mut hub = purlin::assemble::hub_options(None).unwrap();
     hub.models = purlin::assemble::with_first(model, &hub.models);
-    let data = data_folder(name);
     if is_kept(name, &transcript) {
         let store = purlin::assemble::store_in(Some(data.clone()), &config.limits);
         hub.journal = std::sync::Arc::new(store);
@@ -124,6 +125,7 @@ async fn in_process(name: &str) {
     };
     tasks.spawn(serve::serve(pipes, options));
     let played = play(&transcript, &work, client_in, client_out).await;
+    std::fs::remove_dir_all(&work).unwrap();
     if is_kept(name, &transcript) {
         std::fs::remove_dir_all(&data).unwrap();
     }
@@ -222,6 +224,7 @@ transcripts! {
     initialize_handshake = "initialize/handshake";
     initialize_other_versions = "initialize/other_versions";
     kept_agent = "kept/agent";
+    kept_command_load = "kept/command_load";
     kept_continue = "kept/continue";
     kept_fork_delete = "kept/fork_delete";
     kept_handshake = "kept/handshake";
@@ -264,6 +267,11 @@ transcripts! {
     tools_cancel_while_asking = "tools/cancel_while_asking";
     tools_careful = "tools/careful";
     tools_client_refuses = "tools/client_refuses";
+    tools_command = "tools/command";
+    tools_command_cancel = "tools/command_cancel";
+    tools_command_live = "tools/command_live";
+    tools_command_network = "tools/command_network";
+    tools_command_timeout = "tools/command_timeout";
     tools_disk_edit = "tools/disk_edit";
     tools_disk_write = "tools/disk_write";
     tools_exit_plan = "tools/exit_plan";
@@ -280,6 +288,7 @@ transcripts! {
     tools_permission = "tools/permission";
     tools_plan = "tools/plan";
     tools_question = "tools/question";
+    tools_question_options = "tools/question_options";
     tools_refused = "tools/refused";
     tools_search = "tools/search";
     tools_secret = "tools/secret";

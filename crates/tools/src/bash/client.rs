@@ -1,23 +1,57 @@
-//! A command in a terminal of the editor. The editor shows it, and nothing of ours holds it back.
+//! A command in a terminal of the editor, which shows it and ends it.
+
+use std::ffi::OsStr;
 
 use engine::Event;
 use engine::ports::{ExitStatus, Output, TerminalCommand, ToolCx, ToolError};
 use engine::words::{TerminalId, ToolContent, ToolUpdate};
+use process::sandbox::Found;
 use tokio::time::timeout;
 
 use super::output::{Plain, ended};
-use super::{Input, took_too_long};
+use super::{Bash, Input, took_too_long};
 
 /// How much of its output the terminal keeps.
 const OUTPUT: u64 = 64 * 1024;
 
-pub(super) async fn run(cx: &ToolCx<'_>, input: &Input) -> Result<Output, ToolError> {
-    let shell = TerminalCommand {
-        command: "sh".to_owned(),
-        args: vec!["-c".to_owned(), input.command.clone()],
-        cwd: cx.cwd.to_owned(),
-        output_limit: OUTPUT,
-    };
+impl Bash {
+    /// Lets the editor run a command. Where there is a sandbox, what the editor starts is our helper, and the command is
+    /// as restricted as anywhere.
+    pub(super) async fn run_in_terminal(
+        &self,
+        cx: &ToolCx<'_>,
+        input: &Input,
+        found: &Found,
+    ) -> Result<Output, ToolError> {
+        if !found.level.confines() {
+            let args = vec!["-c".to_owned(), input.command.clone()];
+            return run(cx, input, "sh".to_owned(), args).await;
+        }
+        let spec = self.spec_of(cx.cwd, &input.command);
+        let started =
+            match self.sandbox.for_terminal(&spec, &self.profile(input), found, &input.command) {
+                Ok(started) => started,
+                Err(err) => return Err(self.not_run(&err, "").await),
+            };
+        let text = |word: &OsStr| word.to_str().map(str::to_owned);
+        let args: Option<Vec<String>> = started.args.iter().map(|arg| text(arg)).collect();
+        match (text(started.program.as_os_str()), args) {
+            (Some(program), Some(args)) => run(cx, input, program, args).await,
+            _ => Err(ToolError::Model(
+                "the command was not run: our own path is not text".to_owned(),
+            )),
+        }
+    }
+}
+
+async fn run(
+    cx: &ToolCx<'_>,
+    input: &Input,
+    command: String,
+    args: Vec<String>,
+) -> Result<Output, ToolError> {
+    let cwd = cx.cwd.to_owned();
+    let shell = TerminalCommand { command, args, cwd, output_limit: OUTPUT };
     let terminal = cx.or_cancelled(cx.editor.create_terminal(shell)).await??;
     let content = Some(vec![ToolContent::Terminal(terminal.clone())]);
     let update = ToolUpdate { content, ..ToolUpdate::default() };

@@ -41,10 +41,10 @@ impl Bash {
         &self,
         cx: &ToolCx<'_>,
         input: &Input,
+        found: &Found,
     ) -> Result<Output, ToolError> {
-        let found = self.sandbox.found().await;
         let spec = self.spec_of(cx.cwd, &input.command);
-        let child = match self.sandbox.spawn(&spec, &self.profile(input), &found) {
+        let child = match self.sandbox.spawn(&spec, &self.profile(input), found) {
             Ok(child) => child,
             Err(err) => return Err(self.not_run(&err, "").await),
         };
@@ -56,7 +56,7 @@ impl Bash {
         let (status, why) = running.listen(cx).await?;
         let output = running.capture.text();
         let status = match status {
-            Ok(status) => exit_status(status, &found),
+            Ok(status) => exit_status(status, found),
             Err(err) if why == Why::Itself => return Err(self.not_run(&err, &output).await),
             Err(_) => ExitStatus::default(),
         };
@@ -91,7 +91,7 @@ impl Bash {
 
     /// Says why a command did not run. What was found of the sandbox is not believed any more: the next call may be
     /// asked about because there is less of it.
-    async fn not_run(&self, err: &process::Error, said: &str) -> ToolError {
+    pub(super) async fn not_run(&self, err: &process::Error, said: &str) -> ToolError {
         self.sandbox.doubt().await;
         let mut text = format!("the command was not run: {err}");
         let mut cause = std::error::Error::source(err);
@@ -249,12 +249,12 @@ impl LiveOutput {
     }
 }
 
-/// Says how a command ended. Bubblewrap tells a signal as a code, as shells do.
+/// Says how a command ended. Bubblewrap and the helper tell a signal as a code, as shells do.
 fn exit_status(status: std::process::ExitStatus, found: &Found) -> ExitStatus {
     let code = status.code().and_then(|code| u32::try_from(code).ok());
     let signal = process::end::signal_name(status);
     match code {
-        Some(code @ 129..=192) if found.level == Level::Full => {
+        Some(code @ 129..=192) if found.level > Level::None => {
             ExitStatus { code: None, signal: Some(process::end::name_of_signal(code - 128)) }
         }
         code => ExitStatus { code, signal },

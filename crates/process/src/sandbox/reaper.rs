@@ -1,0 +1,93 @@
+//! What a command leaves behind, where it has no process table of its own: the helper stays beside it, all that lose
+//! their parent hang below the helper, and are killed when the command has ended, or when the agent has.
+
+use std::collections::HashMap;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, getpid, kill_process};
+
+use super::order::Order;
+use crate::raw;
+
+/// How often it is looked whether the agent is still there.
+const BEAT: Duration = Duration::from_millis(200);
+/// More rounds than any tree of processes needs that is killed from the top.
+const ROUNDS: usize = 100;
+
+/// Starts a second helper that restricts itself and becomes the command; waits for it, and ends what it left behind.
+///
+/// Is not restricted itself, so that the command has no right to signal it.
+#[expect(clippy::disallowed_methods, reason = "the one program that the helper is for")]
+pub(super) fn run(order: &Order) -> Result<ExitCode, String> {
+    rustix::process::set_child_subreaper(Some(getpid()))
+        .map_err(|err| format!("what is left behind cannot be held: {err}"))?;
+    let agent = std::os::unix::process::parent_id();
+    let order = Order { reaps: false, ..order.clone() };
+    let mut child = std::env::current_exe()
+        .and_then(|helper| std::process::Command::new(helper).args(order.to_args()).spawn())
+        .map_err(|err| format!("the helper cannot be started again: {err}"))?;
+    // Only now: the command would inherit it.
+    raw::ignore_term();
+    std::thread::spawn(move || {
+        while std::os::unix::process::parent_id() == agent {
+            std::thread::sleep(BEAT);
+        }
+        kill_below(getpid());
+        std::process::exit(1);
+    });
+    let status = child.wait().map_err(|err| format!("how it ended cannot be told: {err}"))?;
+    kill_below(getpid());
+    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Kills all that hang below a process, in rounds: who is born meanwhile is found in the next.
+pub(crate) fn kill_below(top: Pid) {
+    for _ in 0..ROUNDS {
+        let below = below(top);
+        if below.is_empty() {
+            return;
+        }
+        for pid in below {
+            // It may have ended since.
+            kill_process(pid, Signal::KILL).ok();
+        }
+    }
+}
+
+/// Returns the processes below one that still run.
+fn below(top: Pid) -> Vec<Pid> {
+    let parents: HashMap<i32, i32> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid: i32| Some((pid, parent_of(pid)?)))
+        .collect();
+    let hangs_below = |pid: &i32| {
+        let mut at = *pid;
+        // A tree that changes while it is read may seem to be a ring.
+        for _ in 0..parents.len() {
+            match parents.get(&at) {
+                Some(parent) if *parent == top.as_raw_nonzero().get() => return true,
+                Some(parent) => at = *parent,
+                None => return false,
+            }
+        }
+        false
+    };
+    parents.keys().filter(|pid| hangs_below(pid)).filter_map(|pid| Pid::from_raw(*pid)).collect()
+}
+
+/// Returns the parent of a process that runs; one that has ended and only waits to be read needs no killing.
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in brackets and may hold anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    match fields.next()? {
+        "Z" | "X" => None,
+        _ => fields.next()?.parse().ok(),
+    }
+}
