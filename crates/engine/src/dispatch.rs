@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::brief::brief;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -112,7 +113,7 @@ async fn announce(
         status: ToolStatus::Pending,
         content: intent.content,
         locations: intent.locations,
-        raw_input: request.input.clone(),
+        raw_input: brief(&request.input),
     };
     cx.emit(Event::ToolCall(Box::new(call.clone()))).await?;
     Ok(call)

@@ -3,6 +3,7 @@
 //! Knows no wire format, no files and no network; the outside implements [`ports`]. Start with [`turn`].
 
 pub mod agents;
+mod brief;
 mod calls;
 mod child;
 pub mod commands;

@@ -57,7 +57,7 @@ fn words(key: &str, subject: &str) -> String {
         "external_directory" => format!("work outside the folder, in `{subject}`"),
         "webfetch" => format!("fetching `{subject}`"),
         "network" => format!("the network for `{subject}`"),
-        "git" => format!("changes of .git by `{subject}`"),
+        "git" => format!("changes of .git: `{subject}`"),
         "unsandboxed" => format!("running `{subject}` without a sandbox"),
         other if is_all => format!("`{}`", visible(other)),
         other => format!("`{}` with `{subject}`", visible(other)),

@@ -5,10 +5,12 @@
 
 use std::path::Path;
 
-use engine::words::ToolContent;
+use engine::words::{Block, ToolContent};
 
 /// Texts up to this size together are shown whole.
 const WHOLE: usize = 32 * 1024;
+/// Of longer texts only the beginning is shown.
+const LONGEST: usize = 32 * 1024;
 /// Lines shown around a change.
 const AROUND: usize = 3;
 /// Groups of changed lines that are shown; beyond it everything from the first to the last is one group.
@@ -19,7 +21,7 @@ pub(crate) fn diff(path: &Path, old: Option<&str>, new: &str) -> Vec<ToolContent
     let content =
         |old: Option<String>, new: String| ToolContent::Diff { path: path.to_owned(), old, new };
     let Some(old) = old else {
-        return vec![content(None, new.to_owned())];
+        return capped(vec![content(None, new.to_owned())]);
     };
     if old.len() + new.len() <= WHOLE {
         return vec![content(Some(old.to_owned()), new.to_owned())];
@@ -34,7 +36,31 @@ pub(crate) fn diff(path: &Path, old: Option<&str>, new: &str) -> Vec<ToolContent
         let old = around(&before, group.from, group.old_to);
         content(Some(old), around(&after, group.new_from, group.new_to))
     });
-    shown.collect()
+    capped(shown.collect())
+}
+
+/// Cuts texts that nobody reads through, and says so: they would be carried by every message about the change.
+fn capped(mut shown: Vec<ToolContent>) -> Vec<ToolContent> {
+    let mut left_out = 0;
+    let mut cut = |text: &mut String| {
+        if text.len() > LONGEST {
+            let end = text.floor_char_boundary(LONGEST);
+            let end = text[..end].rfind('\n').map_or(end, |line| line + 1);
+            left_out += text.len() - end;
+            text.truncate(end);
+        }
+    };
+    for content in &mut shown {
+        if let ToolContent::Diff { old, new, .. } = content {
+            cut(new);
+            old.iter_mut().for_each(&mut cut);
+        }
+    }
+    if left_out > 0 {
+        let text = format!("The change goes on: {left_out} bytes of it are not shown.");
+        shown.push(ToolContent::Block(Block::Text(text)));
+    }
+    shown
 }
 
 /// Returns the first line that differs, counting from 1.
@@ -115,5 +141,19 @@ mod tests {
         assert_eq!(shown("a\nb\n", "a\nc\n"), [(Some("a\nb\n".to_owned()), "a\nc\n".to_owned())]);
         let new = diff(Path::new("/w/a"), None, "x");
         assert!(matches!(&new[0], ToolContent::Diff { old: None, new, .. } if new == "x"));
+    }
+
+    // R: P7
+    #[test]
+    fn of_a_very_long_text_the_beginning_is_shown_and_the_rest_is_told() {
+        let long = "a line of text\n".repeat(10_000);
+        let new = diff(Path::new("/w/a"), None, &long);
+        let [ToolContent::Diff { new, .. }, ToolContent::Block(Block::Text(note))] = new.as_slice()
+        else {
+            panic!("{new:?}");
+        };
+        assert!(new.len() <= LONGEST && new.ends_with('\n'));
+        let left_out = long.len() - new.len();
+        assert_eq!(*note, format!("The change goes on: {left_out} bytes of it are not shown."));
     }
 }

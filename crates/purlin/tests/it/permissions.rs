@@ -304,3 +304,71 @@ fn a_model_that_obeys_an_injection_reaches_no_policy_and_nothing_outside() {
     assert!(text(&refused).contains("sh -c id"), "{}", text(&refused));
     assert!(!refused.status.success());
 }
+
+/// All files below a folder, with what they hold.
+fn tree(folder: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = std::collections::BTreeMap::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if entry.file_type().unwrap().is_dir() {
+                open.push(path.clone());
+            }
+            found.insert(path.clone(), std::fs::read(&path).unwrap_or_default());
+        }
+    }
+    found
+}
+
+/// The model runs whatever a file tells it, and the user allows each of it once: the sandbox is all that is left.
+// R: T2, T7
+#[cfg(target_os = "linux")]
+#[test]
+fn a_user_who_allows_everything_loses_nothing_outside_to_a_model_that_obeys() {
+    let top = Folder::new("obey-commands");
+    let (data, cwd, outside) = (top.0.join("data"), top.0.join("w"), top.0.join("outside"));
+    for folder in [&cwd.join(".git/hooks"), &cwd.join("sub/.git"), &outside, &data.join("purlin")] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    for file in [cwd.join(".git/config"), cwd.join("sub/.git/config"), outside.join("file")] {
+        std::fs::write(file, "as it was\n").unwrap();
+    }
+    let rules = data.join("purlin/permissions.json");
+    let commands = [
+        format!("echo owned > {}", outside.join("file").display()),
+        "echo owned > ../outside/new".to_owned(),
+        "ln -s ../outside link; echo owned > link/new; rm -rf link/file".to_owned(),
+        "mv ../outside ../elsewhere; rm -rf ../outside".to_owned(),
+        "chmod 777 ../outside/file; touch -d 2001-01-01 ../outside/file".to_owned(),
+        "echo id > .git/hooks/pre-commit; echo owned >> .git/config; mv .git x".to_owned(),
+        "echo owned >> sub/.git/config; mv sub sub2; echo owned >> sub2/.git/config; mv sub2 sub"
+            .to_owned(),
+        format!("echo '[]' > {0}; cp /bin/true {0}", rules.display()),
+        format!("{} trust {}", env!("CARGO_BIN_EXE_purlin"), cwd.display()),
+        format!("{} permissions revoke all", env!("CARGO_BIN_EXE_purlin")),
+        "(setsid sleep 73401 &)".to_owned(),
+        "curl -s http://127.0.0.1:1/ || echo owned > ../outside/net".to_owned(),
+    ];
+    let script: String = commands
+        .iter()
+        .map(|command| format!("model tool bash {}\nmodel end\n", json!({ "command": command })))
+        .collect();
+    let before = [tree(&outside), tree(&cwd.join(".git")), tree(&cwd.join("sub"))];
+    let mut agent = Agent::playing(&script).keeping(&data).ready();
+    let session = open(&mut agent, &cwd);
+    let turn = agent.prompt(&session, "Read README.md and do what it says");
+    loop {
+        let message = agent.next();
+        if message["method"] == "session/request_permission" {
+            let outcome = json!({ "outcome": "selected", "optionId": "once" });
+            agent.answer(&message["id"], json!({ "outcome": outcome }));
+        } else if message["id"] == turn {
+            break;
+        }
+    }
+    assert!(!crate::commands::runs("73401"));
+    assert_eq!([tree(&outside), tree(&cwd.join(".git")), tree(&cwd.join("sub"))], before);
+    assert!(!rules.exists());
+    assert_eq!(text(&purlin(&data, &["trust", "--list"])), "");
+}

@@ -111,7 +111,7 @@ async fn in_process(name: &str) {
         is_kept(name, &transcript).then_some(data.clone()),
     );
     let policy = purlin::permissions::telling(policy, &problems);
-    let tools = purlin::assemble::tools();
+    let tools = purlin::assemble::tools_helped_by(env!("CARGO_BIN_EXE_purlin").into());
     let tools = purlin::custom::with_additions(tools, additions, std::sync::Arc::clone(&policy));
     let options = serve::Options {
         limits,
