@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::context::History;
+use crate::context::{History, Mind};
 use crate::error::Error;
 use crate::event::Event;
 use crate::helpers::Helper;
@@ -60,6 +60,8 @@ async fn work(turn: &TurnCx<'_>, call: &ToolCallId, order: Order<'_>) -> Result<
         cwd: turn.cwd,
         settings: &settings,
         history: &mut history,
+        mind: &mut Mind::default(),
+        guide: turn.guide,
         policy: turn.policy,
         asking: turn.asking,
         has_title: turn.has_title,

@@ -2,10 +2,45 @@
 
 use std::sync::Arc;
 
+use crate::guide::{self, Brief, Given, Surroundings};
 use crate::modes::Mode;
-use crate::ports::{AnyTool, Request};
+use crate::ports::{Request, ToolSpec};
 use crate::session::Settings;
+use crate::stamp;
+use crate::turn::{TurnCx, TurnError};
 use crate::words::{Message, ToolCallId};
+
+/// What a session knows beside its conversation, to build what the model sees.
+#[derive(Debug, Default)]
+pub(crate) struct Mind {
+    /// What holds from the beginning, once it was looked up.
+    brief: Option<Arc<Brief>>,
+    /// The day it was looked up: the model's cache holds only what stays the same.
+    date: String,
+    /// Instructions that came with a result.
+    pub(crate) given: Given,
+}
+
+impl Mind {
+    /// Forgets what was looked up and given, so that it is looked up and given anew.
+    pub(crate) fn refresh(&mut self) {
+        *self = Mind::default();
+    }
+}
+
+/// Returns what holds from the beginning, looked up when it is first needed.
+pub(crate) async fn brief(cx: &mut TurnCx<'_>) -> Result<Arc<Brief>, TurnError> {
+    if let Some(brief) = &cx.mind.brief {
+        return Ok(Arc::clone(brief));
+    }
+    let guide = cx.guide;
+    let brief = Arc::new(cx.or_cancelled(guide.brief()).await?);
+    let mut date = stamp::iso_8601(cx.clock.now());
+    date.truncate("2026-11-16".len());
+    cx.mind.date = date;
+    cx.mind.brief = Some(Arc::clone(&brief));
+    Ok(brief)
+}
 
 /// The conversation so far. Entries are shared with requests, never copied.
 #[derive(Debug, Default, Clone)]
@@ -92,25 +127,30 @@ impl History {
 }
 
 /// Builds the request for the next answer.
-#[must_use]
-pub fn view(
-    history: &History,
+pub(crate) async fn view(
+    cx: &mut TurnCx<'_>,
     settings: &Settings,
     mode: &Mode,
-    tools: &[Arc<dyn AnyTool>],
-) -> Request {
-    Request {
+    window: u64,
+) -> Result<Request, TurnError> {
+    let brief = brief(cx).await?;
+    let tools: Vec<Arc<ToolSpec>> = cx
+        .tools
+        .now()
+        .iter()
+        .filter(|tool| mode.offers(tool.kind()) && mode.has_tool(&tool.spec().name))
+        .filter(|tool| tool.suits(&settings.model))
+        .map(|tool| tool.spec())
+        .collect();
+    let around = Surroundings { cwd: cx.cwd, date: &cx.mind.date, window };
+    let instructions = guide::join(&guide::sections(mode, &brief, &around, &tools));
+    Ok(Request {
         model: settings.model.clone(),
         thinking: settings.thinking,
-        instructions: (&*mode.instructions).into(),
-        messages: history.messages.clone(),
-        tools: tools
-            .iter()
-            .filter(|tool| mode.offers(tool.kind()) && mode.has_tool(&tool.spec().name))
-            .filter(|tool| tool.suits(&settings.model))
-            .map(|tool| tool.spec())
-            .collect(),
-    }
+        instructions: instructions.into(),
+        messages: cx.history.messages.clone(),
+        tools,
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 
 use crate::child::Child;
 use crate::event::{Event, Severity};
+use crate::guide;
 use crate::hooks::{self, Ruling};
 use crate::modes::Mode;
 use crate::permission::policy::Judgement;
@@ -91,10 +92,13 @@ async fn call(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Done, TurnError> 
     }
     let done = run(cx, &tool, &request).await;
     match done {
-        Ok(outcome) => match hooks::after_tool(cx, &request, said, outcome).await {
-            Ok(outcome) => finish(cx, request.id, outcome).await,
-            Err(err) => give_up(cx, request.id, err).await,
-        },
+        Ok(outcome) => {
+            let outcome = guide::add_touched(cx, &call.locations, outcome).await?;
+            match hooks::after_tool(cx, &request, said, outcome).await {
+                Ok(outcome) => finish(cx, request.id, outcome).await,
+                Err(err) => give_up(cx, request.id, err).await,
+            }
+        }
         Err(err) => give_up(cx, request.id, err).await,
     }
 }

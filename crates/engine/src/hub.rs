@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::error::Error;
 use crate::event::{Event, Severity};
+use crate::guide::Guide;
 use crate::modes::Mode;
 use crate::own::WithOwn;
 use crate::permission::policy::Policy;
@@ -79,6 +80,8 @@ pub struct Attached {
     pub editor: Arc<dyn Editor>,
     /// Its files.
     pub files: Arc<dyn Files>,
+    /// Finds what the model should know of its project.
+    pub guide: Arc<dyn Guide>,
     /// Its tools.
     pub tools: Arc<dyn Tools>,
     /// Finds out which branch its folder is on, where the client is told of it.
@@ -346,6 +349,7 @@ async fn begin(
         notices: attached.notices,
         editor: attached.editor,
         files: attached.files,
+        guide: attached.guide,
         journal: Arc::clone(&options.journal),
         clock: Arc::clone(&options.clock),
         limits: TurnLimits {

@@ -12,6 +12,7 @@ mod dispatch;
 pub mod error;
 pub mod event;
 mod exit_plan;
+pub mod guide;
 mod helpers;
 pub mod hooks;
 pub mod hub;

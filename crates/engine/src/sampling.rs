@@ -28,8 +28,8 @@ pub(crate) async fn sample(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
     let Some(choice) = settings.choice() else {
         return Err(Error::NoSuchModel(settings.model).into());
     };
-    let mut stream =
-        choice.model.answer(context::view(cx.history, &settings, mode, &cx.tools.now()));
+    let request = context::view(cx, &settings, mode, choice.context_size).await?;
+    let mut stream = choice.model.answer(request);
     let message = MessageId::new(cx.clock.fresh_id());
     let mut draft = Draft::new(settings.model.clone());
     let ended = loop {
@@ -172,7 +172,8 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::context::History;
+    use crate::context::{History, Mind};
+    use crate::guide::NoGuide;
     use crate::meter::Meter;
     use crate::permission::policy::Policy;
     use crate::permission::{self, Question};
@@ -274,6 +275,8 @@ mod tests {
             cwd: "/w".as_ref(),
             settings: &watch::Sender::new(settings.clone()),
             history: &mut history,
+            mind: &mut Mind::default(),
+            guide: &NoGuide,
             policy: &Policy::default(),
             asking: &Mutex::default(),
             has_title: &false.into(),
@@ -296,7 +299,6 @@ mod tests {
         assert!(matches!(answer, Err(TurnError::Cancelled)));
         let (thoughts, text) = (Vec::new(), "one two".to_owned());
         let said = Message::Agent { thoughts, text, calls: Vec::new() };
-        let seen = context::view(&history, &settings, settings.mode(), &[]).messages;
-        assert_eq!(seen, [Arc::new(said)]);
+        assert_eq!(history.messages(), [Arc::new(said)]);
     }
 }

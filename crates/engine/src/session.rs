@@ -12,9 +12,10 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::commands;
-use crate::context::History;
+use crate::context::{History, Mind};
 use crate::error::Error;
 use crate::event::{Event, Severity};
+use crate::guide::Guide;
 use crate::meter::Meter;
 use crate::modes::{MODES, Mode};
 use crate::own::WithOwn;
@@ -228,6 +229,8 @@ pub struct Parts {
     pub editor: Arc<dyn Editor>,
     /// Its files.
     pub files: Arc<dyn Files>,
+    /// Finds what the model should know of its project.
+    pub guide: Arc<dyn Guide>,
     /// Where it is kept.
     pub journal: Arc<dyn Journal>,
     /// Time and ids.
@@ -249,6 +252,7 @@ pub(crate) struct Session {
     parts: Parts,
     settings: watch::Sender<Settings>,
     history: History,
+    mind: Mind,
     policy: Policy,
     has_title: AtomicBool,
     /// Given back to the journal after a time without use, with nothing of it in memory.
@@ -267,10 +271,12 @@ impl Session {
         let settings = watch::Sender::new(parts.settings.clone());
         let (has_title, meter) = (AtomicBool::new(parts.has_title), Meter::new(parts.spent));
         let (asking, steering, is_paused) = (Mutex::default(), Steering::default(), false);
+        let mind = Mind::default();
         Session {
             parts,
             settings,
             history,
+            mind,
             policy,
             has_title,
             meter,
@@ -326,6 +332,7 @@ impl Session {
                 Err(_) => {
                     self.leave(State::Paused).await;
                     self.history = History::default();
+                    self.mind = Mind::default();
                     self.parts.tools.rest();
                     self.is_paused = true;
                 }
@@ -388,6 +395,8 @@ impl Session {
                 cwd: &self.parts.cwd,
                 settings: &self.settings,
                 history: &mut self.history,
+                mind: &mut self.mind,
+                guide: &*self.parts.guide,
                 policy: &self.policy,
                 asking: &self.asking,
                 has_title: &self.has_title,

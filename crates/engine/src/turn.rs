@@ -11,9 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::child::Child;
 use crate::commands::{self, Asked};
-use crate::context::History;
+use crate::context::{History, Mind};
 use crate::error::Error;
 use crate::event::Event;
+use crate::guide::Guide;
 use crate::meter::Meter;
 use crate::modes::Mode;
 use crate::permission::policy::Policy;
@@ -39,6 +40,8 @@ pub(crate) struct TurnCx<'a> {
     pub(crate) cwd: &'a Path,
     pub(crate) settings: &'a watch::Sender<Settings>,
     pub(crate) history: &'a mut History,
+    pub(crate) mind: &'a mut Mind,
+    pub(crate) guide: &'a dyn Guide,
     pub(crate) policy: &'a Policy,
     /// Held while the user is asked: one question at a time.
     pub(crate) asking: &'a Mutex<()>,

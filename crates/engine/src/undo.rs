@@ -133,6 +133,7 @@ async fn take_back(cx: &mut TurnCx<'_>, turns: &[Turn]) -> Result<String, TurnEr
 async fn remember(cx: &mut TurnCx<'_>) -> Result<(), TurnError> {
     let loaded = cx.journal.load(cx.session, None).await;
     *cx.history = loaded.map_err(|err| Error::of_journal(cx.session, err))?.history;
+    cx.mind.refresh();
     Ok(())
 }
 

@@ -16,8 +16,8 @@ use engine::words::{ModelId, SessionId};
 use process::sandbox::{Sandbox, secret_places};
 use store::Store;
 
-use crate::env;
 use crate::limits::Limits;
+use crate::{env, guide};
 
 /// What the scripted model says where no model is configured.
 const DEMO: &str = r#"
@@ -63,11 +63,13 @@ fn tools_in(sandbox: Sandbox) -> OpenTools {
     let sandbox = Arc::new(sandbox);
     Arc::new(move |workspace| {
         let bash = bash(&sandbox, &workspace);
+        let skill = guide::skill_tool(&workspace.folders);
         let outputs = outputs(&workspace.session);
         let scope = Scope::new(workspace.folders).without(&env::own_folders());
         let files = Arc::new(Files::new(scope.with_outputs(outputs)));
         let mut all = ::tools::all(&files);
         all.push(Arc::new(bash));
+        all.extend(skill);
         all.push(Arc::new(script::tools::OpenPage));
         Arc::new(Arc::<[Arc<dyn AnyTool>]>::from(all))
     })

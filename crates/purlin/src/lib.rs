@@ -13,6 +13,7 @@ pub mod custom;
 pub mod doctor;
 mod env;
 mod error_table;
+pub mod guide;
 pub mod kept;
 pub mod ladder;
 pub mod limits;

@@ -153,6 +153,7 @@ impl Bench {
         let attached = Attached {
             editor: Arc::clone(&editor) as _,
             files: Arc::new(engine::script::NoFiles),
+            guide: Arc::new(engine::guide::NoGuide),
             tools: Arc::clone(&tools) as Arc<dyn Tools>,
             branch: None,
             policy: Default::default(),

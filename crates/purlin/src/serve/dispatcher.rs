@@ -35,6 +35,7 @@ use crate::bridge;
 use crate::bridge::editor::Outlet;
 use crate::bridge::recap::Recap;
 use crate::error_table::error_out;
+use crate::guide::OpenGuide;
 use crate::ladder::Ladder;
 use crate::limits::Limits;
 use crate::permissions::OpenPolicy;
@@ -130,6 +131,8 @@ pub(super) struct Place {
     pub(super) tools: OpenTools,
     /// Makes what decides about their calls.
     pub(super) policy: OpenPolicy,
+    /// Finds what the model should know of a session's project.
+    pub(super) guide: OpenGuide,
 }
 
 /// A session as its connection knows it.

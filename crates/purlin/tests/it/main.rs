@@ -21,6 +21,7 @@ mod agent;
 mod agents;
 #[cfg(target_os = "linux")]
 mod commands;
+mod context;
 mod crash;
 mod dialects;
 mod ends;

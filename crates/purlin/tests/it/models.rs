@@ -18,7 +18,7 @@ const CANARY: &str = "sk-ant-canary-0123456789";
 /// A fake server on a thread of its own, for as long as the test runs.
 pub(crate) struct Fake {
     url: String,
-    shared: Arc<server::Shared>,
+    pub(crate) shared: Arc<server::Shared>,
 }
 
 impl Fake {
@@ -56,7 +56,7 @@ impl Fake {
         })
     }
 
-    fn agent(&self, package: &str) -> Start {
+    pub(crate) fn agent(&self, package: &str) -> Start {
         Agent::configured(self.config(package)).env("FAKE_KEY", CANARY)
     }
 
@@ -67,7 +67,7 @@ impl Fake {
 }
 
 /// Prompts, and returns the reply with every update before it.
-fn ask(agent: &mut Agent, session: &str, text: &str) -> (Value, Vec<Value>) {
+pub(crate) fn ask(agent: &mut Agent, session: &str, text: &str) -> (Value, Vec<Value>) {
     agent.take_seen();
     let id = agent.prompt(session, text);
     let reply = agent.reply(id);

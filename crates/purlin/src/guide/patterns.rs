@@ -1,0 +1,78 @@
+//! `instructions` of the configuration: paths, and patterns with `*` and `?` in a name or `**` for folders.
+
+use std::path::{Path, PathBuf};
+
+use engine::permission::pattern;
+
+/// How many files one pattern may name.
+const MOST_FILES: usize = 32;
+/// How many entries of folders a pattern may look at.
+const MOST_ENTRIES: usize = 10_000;
+
+/// Finds the files of a pattern: below each folder of the chain, or, with `/` or `~/` in front, anywhere. Tells of each
+/// whether it is the user's own rather than the project's.
+pub(super) fn find(pattern: &str, chain: &[PathBuf], home: Option<&Path>) -> Vec<(PathBuf, bool)> {
+    let own = match pattern.strip_prefix("~/") {
+        Some(rest) => home.map(|home| (home, rest)),
+        None => pattern.strip_prefix('/').map(|rest| (Path::new("/"), rest)),
+    };
+    let mut budget = MOST_ENTRIES;
+    let mut found = Vec::new();
+    match own {
+        Some((top, rest)) => {
+            // A path of the user's that leads into the project is still the project's file.
+            let mut files = Vec::new();
+            expand(top, &segments(rest), &mut budget, &mut files);
+            let is_own = |path: &Path| chain.first().is_none_or(|root| !path.starts_with(root));
+            found.extend(files.into_iter().map(|path| (is_own(&path), path)));
+        }
+        None => {
+            for folder in chain {
+                let mut files = Vec::new();
+                expand(folder, &segments(pattern), &mut budget, &mut files);
+                found.extend(files.into_iter().map(|path| (false, path)));
+            }
+        }
+    }
+    found.truncate(MOST_FILES);
+    found.into_iter().map(|(is_own, path)| (path, is_own)).collect()
+}
+
+fn segments(pattern: &str) -> Vec<&str> {
+    pattern.split('/').filter(|segment| !matches!(*segment, "" | "." | "..")).collect()
+}
+
+fn expand(folder: &Path, segments: &[&str], budget: &mut usize, found: &mut Vec<PathBuf>) {
+    let Some((segment, rest)) = segments.split_first() else {
+        if folder.is_file() {
+            found.push(folder.to_owned());
+        }
+        return;
+    };
+    if !segment.contains(['*', '?']) {
+        return expand(&folder.join(segment), rest, budget, found);
+    }
+    if *segment == "**" {
+        expand(folder, rest, budget, found);
+    }
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for entry in entries.flatten() {
+        if *budget == 0 || found.len() >= MOST_FILES {
+            return;
+        }
+        *budget -= 1;
+        let name = entry.file_name();
+        let fits = match *segment {
+            // Links are not walked: they may lead in a circle.
+            "**" => entry.file_type().is_ok_and(|kind| kind.is_dir()) && name != ".git",
+            segment => pattern::fits(segment, &name.to_string_lossy()),
+        };
+        if fits {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    let rest = if *segment == "**" { segments } else { rest };
+    paths.iter().for_each(|path| expand(path, rest, budget, found));
+}

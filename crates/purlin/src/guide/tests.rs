@@ -1,0 +1,104 @@
+//! Which files are found, and which are not.
+
+use super::*;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("purlin-guide-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path.canonicalize().unwrap())
+    }
+
+    fn write(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.0.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn places(&self, cwd: &str) -> Places {
+        Places::new(&[self.0.join(cwd)], Some(self.0.join("user")))
+    }
+
+    fn origins(&self, sources: &[Source]) -> Vec<String> {
+        let below = |source: &Source| {
+            Path::new(&source.origin).strip_prefix(&self.0).unwrap().to_string_lossy().into_owned()
+        };
+        sources.iter().map(below).collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+// R: P4
+#[test]
+fn instructions_are_found_from_the_top_down_and_when_touched() {
+    let folder = Folder::new("chain");
+    folder.write("user/AGENTS.md", "mine");
+    folder.write("AGENTS.md", "above the project");
+    folder.write("repo/.git/HEAD", "ref: refs/heads/main\n");
+    folder.write("repo/AGENTS.md", "top");
+    folder.write("repo/CLAUDE.md", "not read beside AGENTS.md");
+    folder.write("repo/src/CLAUDE.md", "source");
+    folder.write("repo/src/deep/AGENTS.md", "deep");
+    folder.write("repo/docs/style.md", "style");
+    folder.write("repo/docs/more.md", "more");
+    let places = folder.places("repo/src");
+    let instructions = ["docs/s*.md".to_owned(), "**/more.md".to_owned(), "none/*".to_owned()];
+    let all = sources(&places, &instructions);
+    assert_eq!(
+        folder.origins(&all),
+        [
+            "user/AGENTS.md",
+            "repo/AGENTS.md",
+            "repo/src/CLAUDE.md",
+            "repo/docs/style.md",
+            "repo/docs/more.md"
+        ]
+    );
+    assert_eq!((all[0].text.as_str(), all[0].size), ("mine", 4));
+    let touch = |path: &str| folder.origins(&touched(&places, &[folder.0.join(path)]));
+    assert_eq!(touch("repo/src/deep/er/file.rs"), ["repo/src/deep/AGENTS.md"]);
+    assert_eq!(touch("repo/src/main.rs"), [""; 0]);
+    assert_eq!(touch("elsewhere/file"), [""; 0]);
+}
+
+// R: T2
+#[test]
+fn a_link_out_of_the_project_is_not_followed() {
+    let folder = Folder::new("link");
+    let secret = folder.write("secret/AGENTS.md", "a secret");
+    folder.write("repo/.git/HEAD", "");
+    folder.write("repo/real.md", "inside");
+    std::os::unix::fs::symlink(&secret, folder.0.join("repo/AGENTS.md")).unwrap();
+    std::os::unix::fs::symlink("real.md", folder.0.join("repo/CLAUDE.md")).unwrap();
+    std::fs::create_dir_all(folder.0.join("repo/.purlin/skills")).unwrap();
+    let skill = folder.write("secret/skill/SKILL.md", "---\nname: stolen\n---\n");
+    let link = folder.0.join("repo/.purlin/skills/stolen");
+    std::os::unix::fs::symlink(skill.parent().unwrap(), link).unwrap();
+    let places = folder.places("repo");
+    let all = sources(&places, &["AGENTS.md".to_owned(), secret.to_string_lossy().into_owned()]);
+    let texts: Vec<&str> = all.iter().map(|source| source.text.as_str()).collect();
+    // What the user names in full is the user's choice.
+    assert_eq!(texts, ["inside", "a secret"]);
+    assert_eq!(skills::find(&places), []);
+}
+
+#[test]
+fn skills_are_listed_and_the_nearest_counts() {
+    let folder = Folder::new("skills");
+    folder.write("user/skills/mine/SKILL.md", "---\ndescription: Of the user\n---\nDo it.");
+    folder.write("user/skills/both/SKILL.md", "---\nname: both\ndescription: far\n---\n");
+    folder.write("repo/.claude/skills/b/SKILL.md", "---\nname: both\ndescription: near\n---\n");
+    folder.write("repo/.opencode/skill/none/README.md", "no skill");
+    let all = skills::find(&folder.places("repo"));
+    let listed: Vec<(&str, &str)> =
+        all.iter().map(|skill| (skill.name.as_str(), skill.description.as_str())).collect();
+    assert_eq!(listed, [("mine", "Of the user"), ("both", "near")]);
+}
