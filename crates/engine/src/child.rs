@@ -267,8 +267,12 @@ impl Child<'_> {
         Ok(question)
     }
 
-    /// Keeps what must be known of a child's call after a crash or when its turn is taken back: that a command ran.
+    /// Keeps what must be known of a child after a crash or when its turn is taken back: what it cost, and that a
+    /// command ran.
     pub(crate) async fn record(&self, record: Record<'_>) -> Result<(), TurnError> {
+        if let Record::Spent { .. } = record {
+            return Box::pin(self.turn.record(record)).await;
+        }
         let Record::ToolIntent(request) = record else { return Ok(()) };
         let kept = {
             let progress = self.progress();

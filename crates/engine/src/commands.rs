@@ -35,10 +35,13 @@ impl SlashCommand {
 }
 
 /// Every command of our own; a session's tools may bring more.
-pub static COMMANDS: [SlashCommand; 10] = [
+pub static COMMANDS: [SlashCommand; 13] = [
     SlashCommand::new("help", "List commands, modes and models", None),
     SlashCommand::new("mode", "Show or change the mode", Some("build, plan or ask")),
     SlashCommand::new("model", "Show or change the model", Some("a model id")),
+    SlashCommand::new("compact", "Sum up the conversation to make room", Some("what matters most")),
+    SlashCommand::new("context", "Show what the model sees, and how full its window is", None),
+    SlashCommand::new("cost", "Show what this session has used and cost", None),
     SlashCommand::new("continue", "Go on with a turn that was interrupted", None),
     SlashCommand::new(
         "init",
@@ -77,6 +80,12 @@ pub enum Asked {
     Say(String),
     /// Ask the model again, with nothing new from the user.
     Continue,
+    /// Sum up the conversation; what matters most, if anything was said of it.
+    Compact(String),
+    /// Show what the model sees.
+    Context,
+    /// Show what was used.
+    Cost,
     /// Take back the last turn.
     Undo,
     /// Bring back a turn that was taken back.
@@ -98,6 +107,9 @@ pub fn parse(prompt: &Prompt, settings: &Settings, more: &[SlashCommand]) -> Opt
     match name {
         "help" => Some(Asked::Say(help(settings, more))),
         "continue" if rest.is_empty() => Some(Asked::Continue),
+        "compact" => Some(Asked::Compact(rest.to_owned())),
+        "context" if rest.is_empty() => Some(Asked::Context),
+        "cost" if rest.is_empty() => Some(Asked::Cost),
         "undo" if rest.is_empty() => Some(Asked::Undo),
         "redo" if rest.is_empty() => Some(Asked::Redo),
         "permissions" if rest.is_empty() => Some(Asked::Permissions),

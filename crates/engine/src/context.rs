@@ -1,14 +1,22 @@
-//! What the model sees: instructions and history, built in one place.
+//! What the model sees: instructions and history, built in one place. `/context` prints it.
+//!
+//! `history` is the conversation, `compact` makes room in it, `guide` writes what stands before it.
+
+mod history;
+mod report;
 
 use std::sync::Arc;
 
-use crate::guide::{self, Brief, Given, Surroundings};
-use crate::modes::Mode;
+use crate::guide::{self, Brief, Given, Section, Surroundings};
 use crate::ports::{Request, ToolSpec};
-use crate::session::Settings;
+use crate::session::{ModelChoice, Settings};
 use crate::stamp;
 use crate::turn::{TurnCx, TurnError};
-use crate::words::{Message, ToolCallId};
+use crate::words::Message;
+
+pub use history::{Cut, History, MAX_PICTURE};
+pub(crate) use history::{SUMMARY_HEAD, tokens_of, trim};
+pub(crate) use report::report;
 
 /// What a session knows beside its conversation, to build what the model sees.
 #[derive(Debug, Default)]
@@ -19,17 +27,60 @@ pub(crate) struct Mind {
     date: String,
     /// Instructions that came with a result.
     pub(crate) given: Given,
+    /// How many entries the provider counted last, with all that stands before them, and how many tokens that was.
+    measured: Option<(usize, u64)>,
 }
 
 impl Mind {
-    /// Forgets what was looked up and given, so that it is looked up and given anew.
+    /// Forgets what was looked up, given and measured, so that it is done anew.
     pub(crate) fn refresh(&mut self) {
         *self = Mind::default();
+    }
+
+    /// Takes the provider's own count, if it gave one.
+    pub(crate) fn measure(&mut self, entries: usize, tokens: u64) {
+        self.measured = Some((entries, tokens));
+    }
+}
+
+/// How a model's window is shared out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Beyond so many tokens the conversation is compacted; the rest is for the answer.
+    pub(crate) limit: u64,
+    /// So many tokens of the newest messages stay as they are.
+    pub(crate) tail: u64,
+    /// A history of fewer tokens is not worth it: little could go.
+    pub(crate) worth: u64,
+    /// How long a summary may be, in bytes.
+    pub(crate) summary: usize,
+    /// How much is shown to the model that summarises, in bytes.
+    pub(crate) transcript: usize,
+    /// How long a result of a tool may be, in bytes.
+    pub(crate) result: usize,
+}
+
+/// No answer needs more.
+const MOST_OUTPUT: u64 = 32_000;
+
+impl Room {
+    /// Shares out a window of so many tokens.
+    pub(crate) fn of(window: u64) -> Room {
+        let bytes = |tokens: u64| usize::try_from(tokens).unwrap_or(usize::MAX);
+        let limit = window - (window / 4).min(MOST_OUTPUT);
+        Room {
+            limit,
+            tail: (window / 5).min(20_000),
+            worth: window / 5 * 2,
+            summary: bytes(window / 4).clamp(1_000, 24_000),
+            transcript: bytes(limit * 2).clamp(4_000, 600_000),
+            result: bytes(window / 2).clamp(4_000, 150_000),
+        }
     }
 }
 
 /// Returns what holds from the beginning, looked up when it is first needed.
-pub(crate) async fn brief(cx: &mut TurnCx<'_>) -> Result<Arc<Brief>, TurnError> {
+async fn brief(cx: &mut TurnCx<'_>) -> Result<Arc<Brief>, TurnError> {
     if let Some(brief) = &cx.mind.brief {
         return Ok(Arc::clone(brief));
     }
@@ -42,148 +93,98 @@ pub(crate) async fn brief(cx: &mut TurnCx<'_>) -> Result<Arc<Brief>, TurnError> 
     Ok(brief)
 }
 
-/// The conversation so far. Entries are shared with requests, never copied.
-#[derive(Debug, Default, Clone)]
-pub struct History {
-    messages: Vec<Arc<Message>>,
-}
-
-impl History {
-    /// Appends an entry.
-    pub fn push(&mut self, message: Message) {
-        self.messages.push(Arc::new(message));
-    }
-
-    /// Returns how many entries there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.messages.len()
-    }
-
-    /// Tells whether nothing was said yet.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
-    }
-
-    /// Takes back everything behind the first `length` entries.
-    pub fn truncate(&mut self, length: usize) {
-        self.messages.truncate(length);
-    }
-
-    /// Takes back everything behind the first `length` entries and returns it.
-    pub fn split_off(&mut self, length: usize) -> Vec<Arc<Message>> {
-        self.messages.split_off(length.min(self.messages.len()))
-    }
-
-    /// Puts back what was taken back.
-    pub fn extend(&mut self, messages: Vec<Arc<Message>>) {
-        self.messages.extend(messages);
-    }
-
-    /// Returns the entries, the oldest first.
-    #[must_use]
-    pub fn messages(&self) -> &[Arc<Message>] {
-        &self.messages
-    }
-
-    /// Forgets the oldest turns until at most `bytes` of text are left. The last turn always stays. Returns how many
-    /// entries are gone.
-    pub fn keep_last(&mut self, bytes: usize) -> usize {
-        let mut left = 0;
-        let mut first = 0;
-        for (index, message) in self.messages.iter().enumerate().rev() {
-            left += message.size();
-            if matches!(**message, Message::User(_)) {
-                first = index;
-                if left > bytes {
-                    break;
-                }
-            }
-        }
-        if left <= bytes {
-            return 0;
-        }
-        self.messages.drain(..first);
-        first
-    }
-
-    /// Gives every tool call that has no result one that says why: a model must never see an open call.
-    pub fn close_open_calls(&mut self, why: &str) {
-        let mut open: Vec<ToolCallId> = Vec::new();
-        for message in &self.messages {
-            match &**message {
-                Message::Agent { calls, .. } => {
-                    open.extend(calls.iter().map(|call| call.id.clone()))
-                }
-                Message::ToolResult { id, .. } => open.retain(|call| call != id),
-                Message::User(_) => {}
-            }
-        }
-        for id in open {
-            self.push(Message::ToolResult { id, text: why.to_owned(), failed: true });
-        }
-    }
+/// What stands before the conversation: the parts of the instructions, and the tools.
+async fn front(
+    cx: &mut TurnCx<'_>,
+    settings: &Settings,
+    choice: &ModelChoice,
+) -> Result<(Vec<Section>, Vec<Arc<ToolSpec>>), TurnError> {
+    let brief = brief(cx).await?;
+    let mode = settings.mode();
+    let all = cx.tools.now();
+    let offered = all
+        .iter()
+        .filter(|tool| mode.offers(tool.kind()) && mode.has_tool(&tool.spec().name))
+        .filter(|tool| tool.suits(&settings.model));
+    let tools: Vec<Arc<ToolSpec>> = offered.map(|tool| tool.spec()).collect();
+    let around = Surroundings { cwd: cx.cwd, date: &cx.mind.date, window: choice.context_size };
+    Ok((guide::sections(mode, &brief, &around, &tools), tools))
 }
 
 /// Builds the request for the next answer.
 pub(crate) async fn view(
     cx: &mut TurnCx<'_>,
     settings: &Settings,
-    mode: &Mode,
-    window: u64,
+    choice: &ModelChoice,
 ) -> Result<Request, TurnError> {
-    let brief = brief(cx).await?;
-    let tools: Vec<Arc<ToolSpec>> = cx
-        .tools
-        .now()
-        .iter()
-        .filter(|tool| mode.offers(tool.kind()) && mode.has_tool(&tool.spec().name))
-        .filter(|tool| tool.suits(&settings.model))
-        .map(|tool| tool.spec())
-        .collect();
-    let around = Surroundings { cwd: cx.cwd, date: &cx.mind.date, window };
-    let instructions = guide::join(&guide::sections(mode, &brief, &around, &tools));
+    let (sections, tools) = front(cx, settings, choice).await?;
     Ok(Request {
         model: settings.model.clone(),
         thinking: settings.thinking,
-        instructions: instructions.into(),
-        messages: cx.history.messages.clone(),
+        instructions: guide::join(&sections).into(),
+        messages: cx.history.messages().to_vec(),
         tools,
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
+/// How much of the window the next request takes, about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    /// Tokens of all of it: as the provider counted, where it did, else by our estimate.
+    pub(crate) used: u64,
+    /// Those of the conversation.
+    pub(crate) talk: u64,
+}
 
-    use super::*;
-    use crate::words::ToolRequest;
+/// Returns how much of the window the next request takes.
+pub(crate) async fn load(
+    cx: &mut TurnCx<'_>,
+    settings: &Settings,
+    choice: &ModelChoice,
+) -> Result<Load, TurnError> {
+    let (sections, tools) = front(cx, settings, choice).await?;
+    let before: u64 = sections.iter().map(|section| tokens_of(&section.text)).sum();
+    let before = before + tokens_of_tools(&tools);
+    let counted = cx.mind.measured.filter(|(entries, _)| *entries <= cx.history.len());
+    let used = match counted {
+        Some((entries, tokens)) => tokens + cx.history.tokens_from(entries),
+        None => before + cx.history.tokens(),
+    };
+    Ok(Load { used, talk: used.saturating_sub(before) })
+}
 
-    #[test]
-    fn open_calls_get_a_result() {
-        let call =
-            |id: &str| ToolRequest { id: ToolCallId::new(id), name: "t".into(), input: json!({}) };
-        let mut history = History::default();
-        history.push(Message::Agent {
-            thoughts: Vec::new(),
-            text: String::new(),
-            calls: vec![call("a"), call("b")],
+fn tokens_of_tools(tools: &[Arc<ToolSpec>]) -> u64 {
+    let bytes: usize = tools.iter().map(|tool| size_of_tool(tool)).sum();
+    bytes as u64 * 3 / 10
+}
+
+fn size_of_tool(tool: &ToolSpec) -> usize {
+    tool.name.len() + tool.description.len() + tool.schema.to_string().len()
+}
+
+/// A result that is longer than this is not told twice.
+const WORTH_A_POINTER: usize = 2_000;
+
+/// Makes of a result what the model is told: what it was told before it is only reminded of, and what is too long for its
+/// window is cut.
+pub(crate) fn fit_result(cx: &TurnCx<'_>, text: String) -> String {
+    if text.len() >= WORTH_A_POINTER {
+        let same = cx.history.messages().iter().rev().find_map(|message| match &**message {
+            Message::ToolResult { id, text: told, .. } if *told == text => Some(id.clone()),
+            Message::ToolResult { .. } | Message::Agent { .. } | Message::User(_) => None,
         });
-        history.push(Message::ToolResult {
-            id: ToolCallId::new("a"),
-            text: "ok".into(),
-            failed: false,
-        });
-        history.close_open_calls("cancelled");
-        assert_eq!(history.len(), 3);
-        let last = Message::ToolResult {
-            id: ToolCallId::new("b"),
-            text: "cancelled".into(),
-            failed: true,
-        };
-        assert_eq!(*history.messages[2], last);
-        history.close_open_calls("again");
-        assert_eq!(history.len(), 3);
+        if let Some(id) = same {
+            let lines = text.lines().count();
+            return format!(
+                "[the same {lines} lines as the result of the call {id}, which is still in view above]"
+            );
+        }
     }
+    let window = cx.settings.borrow().choice().map_or(0, |choice| choice.context_size);
+    trim(
+        &text,
+        Room::of(window).result,
+        "ask for a part of it, such as `read` with `offset` and `limit`, or a narrower search",
+    )
+    .into_owned()
 }

@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::child::Child;
+use crate::context;
 use crate::event::{Event, Severity};
 use crate::guide;
 use crate::hooks::{self, Ruling};
@@ -277,6 +278,7 @@ async fn finish(
             (ToolStatus::Failed, Some(shown), text)
         }
     };
+    let text = context::fit_result(cx, text);
     let failed = status == ToolStatus::Failed;
     cx.record(Record::ToolResult { id: &id, text: &text, failed }).await?;
     let update = ToolUpdate { status: Some(status), content, ..ToolUpdate::default() };

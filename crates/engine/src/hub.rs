@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::cost::Bill;
 use crate::error::Error;
 use crate::event::{Event, Severity};
 use crate::guide::Guide;
@@ -325,7 +326,7 @@ async fn begin(
     let tools = Arc::new(WithOwn::new(attached.tools));
     settings.modes = Mode::with(&tools.agents());
     let mut history = crate::context::History::default();
-    let (mut has_title, mut spent) = (false, 0.0);
+    let (mut has_title, mut spent, mut bill) = (false, 0.0, Bill::default());
     let mut created = options.clock.now();
     if let Some(remembered) = remembered {
         created = remembered.info.created;
@@ -333,6 +334,7 @@ async fn begin(
         report(&*attached.editor, &remembered.problems).await;
         has_title = remembered.info.title.is_some();
         spent = remembered.spent;
+        bill = remembered.bill;
         history = remembered.history;
     }
     let idle_pause = Some(options.idle_pause).filter(|idle| !idle.is_zero() && journal.outlives());
@@ -360,6 +362,7 @@ async fn begin(
         history,
         has_title,
         spent,
+        bill,
     };
     Ok(Begun { parts, created, branch })
 }

@@ -2,7 +2,10 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Counts what a session costs, and knows how full its context is. Never held across an await.
+use crate::cost::Bill;
+use crate::words::{ModelId, Usage};
+
+/// Counts what a session uses and costs, and knows how full its context is. Never held across an await.
 #[derive(Debug, Default)]
 pub(crate) struct Meter(Mutex<Used>);
 
@@ -10,21 +13,28 @@ pub(crate) struct Meter(Mutex<Used>);
 struct Used {
     /// In US dollars.
     cost: f64,
+    bill: Bill,
     /// Tokens in use and tokens there are, in the conversation with the user.
     window: (u64, u64),
 }
 
 impl Meter {
-    /// Makes the meter of a session that has cost this much already.
-    pub(crate) fn new(cost: f64) -> Meter {
-        Meter(Mutex::new(Used { cost, window: (0, 0) }))
+    /// Makes the meter of a session that has used and cost this much already.
+    pub(crate) fn new(cost: f64, bill: Bill) -> Meter {
+        Meter(Mutex::new(Used { cost, bill, window: (0, 0) }))
     }
 
-    /// Adds to it. Returns what it has cost then.
-    pub(crate) fn add(&self, cost: f64) -> f64 {
+    /// Adds an answer. Returns what the session has cost then, if a price is known.
+    pub(crate) fn add(&self, model: &ModelId, usage: &Usage, dollars: Option<f64>) -> Option<f64> {
         let mut used = self.used();
-        used.cost += cost;
-        used.cost
+        used.bill.add(model, usage, dollars);
+        used.cost += dollars?;
+        Some(used.cost)
+    }
+
+    /// Writes the bill for the user.
+    pub(crate) fn print(&self) -> String {
+        self.used().bill.print()
     }
 
     /// Notes how full the context is.

@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agents::Agent;
 use crate::commands::SlashCommand;
-use crate::context::History;
+use crate::context::{Cut, History};
+use crate::cost::Bill;
 use crate::error::Error;
 use crate::event::Event;
 use crate::hooks::{Moment, Ruling};
@@ -614,6 +615,26 @@ pub enum Record<'a> {
         /// Whether it went wrong.
         failed: bool,
     },
+    /// The model was told this in the middle of a turn, by us.
+    Told(&'a str),
+    /// The model answered, and this is what it used.
+    Spent {
+        /// Which model.
+        model: &'a ModelId,
+        /// Its tokens.
+        usage: &'a Usage,
+        /// What that cost, in US dollars, where a price is known.
+        dollars: Option<f64>,
+    },
+    /// The conversation before a place is a summary from now on.
+    Compacted {
+        /// What stands for it.
+        summary: &'a str,
+        /// The place.
+        from: &'a Cut,
+        /// How many bytes each result behind it keeps, if not all of it.
+        cap: Option<usize>,
+    },
     /// The turn ended; `None` after a failure.
     TurnEnd(Option<StopReason>),
     /// The turn that began with this message was taken back, and all behind it.
@@ -706,6 +727,8 @@ pub struct Remembered {
     pub thinking: Option<Thinking>,
     /// What the session has cost, in US dollars.
     pub spent: f64,
+    /// What it has used, by model.
+    pub bill: Bill,
     /// What could not be read, for the user.
     pub problems: Vec<String>,
 }

@@ -3,10 +3,11 @@
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
+use crate::compact::{self, Cause};
 use crate::context;
 use crate::error::Error;
 use crate::event::{Event, Severity};
-use crate::ports::{ModelEvent, Record};
+use crate::ports::{ModelError, ModelEvent, Record};
 use crate::session::ModelChoice;
 use crate::turn::{TurnCx, TurnError};
 use crate::words::{Message, MessageId, ModelId, Seal, StopReason, Thought, ToolRequest, Usage};
@@ -19,16 +20,30 @@ pub(crate) struct Answer {
     pub(crate) stop: StopReason,
 }
 
+/// Asks the model for its next answer. Makes room before, and again if the provider finds that there is too little.
+pub(crate) async fn sample(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
+    compact::if_needed(cx).await?;
+    match ask(cx).await {
+        Err(TurnError::Failed(Error::Model(ModelError::ContextFull(why)))) => {
+            tracing::info!("the conversation was too long: {why}");
+            if !Box::pin(compact::compact(cx, Cause::Overflow)).await? {
+                return Err(Error::Model(ModelError::ContextFull(why)).into());
+            }
+            ask(cx).await
+        }
+        answer => answer,
+    }
+}
+
 /// Asks the model once and shows its answer as it comes.
 ///
 /// What was shown stays in the history, also when the answer is cut off.
-pub(crate) async fn sample(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
+async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
     let settings = cx.settings.borrow().clone();
-    let mode = settings.mode();
     let Some(choice) = settings.choice() else {
         return Err(Error::NoSuchModel(settings.model).into());
     };
-    let request = context::view(cx, &settings, mode, choice.context_size).await?;
+    let request = context::view(cx, &settings, choice).await?;
     let mut stream = choice.model.answer(request);
     let message = MessageId::new(cx.clock.fresh_id());
     let mut draft = Draft::new(settings.model.clone());
@@ -144,19 +159,34 @@ fn waiting(cx: &TurnCx<'_>, message: &MessageId, why: String) -> Event {
 }
 
 async fn report_usage(
-    cx: &TurnCx<'_>,
+    cx: &mut TurnCx<'_>,
     choice: &ModelChoice,
     usage: Usage,
 ) -> Result<(), TurnError> {
     if usage == Usage::default() {
         return Ok(());
     }
-    let cost = choice.price.map(|price| cx.meter.add(price.of(&usage)));
+    cx.mind.measure(cx.history.len(), usage.total());
+    let cost = add_cost(cx, choice, usage).await?;
     let (used, size) = (usage.total(), choice.context_size);
     if cx.child.is_none() {
         cx.meter.fill(used, size);
     }
     cx.emit(Event::Usage { used, size, cost }).await
+}
+
+/// Keeps what an answer used. Returns what the session has cost so far, where a price is known.
+pub(crate) async fn add_cost(
+    cx: &TurnCx<'_>,
+    choice: &ModelChoice,
+    usage: Usage,
+) -> Result<Option<f64>, TurnError> {
+    if usage == Usage::default() {
+        return Ok(None);
+    }
+    let dollars = choice.price.map(|price| price.of(&usage));
+    cx.record(Record::Spent { model: &choice.id, usage: &usage, dollars }).await?;
+    Ok(cx.meter.add(&choice.id, &usage, dollars))
 }
 
 #[cfg(test)]

@@ -99,6 +99,7 @@ fn play(item: Item, tool: usize, said: &str) -> ModelStream {
                 Failure::Overloaded => {
                     ModelError::Unavailable("the provider is overloaded; try again".to_owned())
                 }
+                Failure::Full => ModelError::ContextFull("the conversation is too long".to_owned()),
                 Failure::Broken => {
                     ModelError::Failed("the provider's answer made no sense".to_owned())
                 }

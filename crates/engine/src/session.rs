@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::commands;
 use crate::context::{History, Mind};
+use crate::cost::Bill;
 use crate::error::Error;
 use crate::event::{Event, Severity};
 use crate::guide::Guide;
@@ -245,6 +246,8 @@ pub struct Parts {
     pub has_title: bool,
     /// What it has cost, in US dollars.
     pub spent: f64,
+    /// What it has used, by model.
+    pub bill: Bill,
 }
 
 /// The task that owns one conversation.
@@ -269,7 +272,8 @@ impl Session {
         let history = std::mem::take(&mut parts.history);
         let policy = std::mem::take(&mut parts.policy);
         let settings = watch::Sender::new(parts.settings.clone());
-        let (has_title, meter) = (AtomicBool::new(parts.has_title), Meter::new(parts.spent));
+        let meter = Meter::new(parts.spent, std::mem::take(&mut parts.bill));
+        let has_title = AtomicBool::new(parts.has_title);
         let (asking, steering, is_paused) = (Mutex::default(), Steering::default(), false);
         let mind = Mind::default();
         Session {
@@ -332,7 +336,7 @@ impl Session {
                 Err(_) => {
                     self.leave(State::Paused).await;
                     self.history = History::default();
-                    self.mind = Mind::default();
+                    self.mind.refresh();
                     self.parts.tools.rest();
                     self.is_paused = true;
                 }

@@ -11,9 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::child::Child;
 use crate::commands::{self, Asked};
-use crate::context::{History, Mind};
+use crate::compact::{self, Cause};
+use crate::context::{self, History, Mind};
 use crate::error::Error;
 use crate::event::Event;
+use crate::guard::{Guard, Verdict};
 use crate::guide::Guide;
 use crate::meter::Meter;
 use crate::modes::Mode;
@@ -22,7 +24,7 @@ use crate::ports::{Clock, Editor, Expanded, Files, Guise, Journal, PromptKind, R
 use crate::sampling::Answer;
 use crate::session::Settings;
 use crate::steering::{self, Steering};
-use crate::words::{Message, MessageId, Prompt, SessionId, StopReason};
+use crate::words::{Block, Message, MessageId, Prompt, SessionId, StopReason};
 use crate::{calls, hooks, sampling, stamp, undo};
 
 /// What bounds a turn.
@@ -102,6 +104,7 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
         }
     }
     if asked.is_none() {
+        check_length(&prompt, &settings)?;
         let objection = hooks::before_turn(cx, &mut prompt).await?;
         asked = objection.map(|why| Asked::Say(format!("This was not sent to the model: {why}")));
     }
@@ -117,6 +120,9 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
         && !cx.has_title.swap(true, Ordering::Relaxed)
     {
         name_session(cx, title).await?;
+    }
+    if kind != PromptKind::Command {
+        cx.history.begin_turn(&message);
     }
     match asked {
         // The model goes on from where it was: nothing is said in the user's name.
@@ -172,6 +178,7 @@ pub(crate) fn converse<'a>(cx: &'a mut TurnCx<'_>) -> BoxFuture<'a, Result<StopR
 }
 
 async fn go_on(cx: &mut TurnCx<'_>) -> Result<StopReason, TurnError> {
+    let mut guard = Guard::default();
     for _ in 0..cx.limits.max_requests {
         let answer = ask(cx).await?;
         let is_done = answer.calls.is_empty();
@@ -180,12 +187,57 @@ async fn go_on(cx: &mut TurnCx<'_>) -> Result<StopReason, TurnError> {
         if is_done && !is_steered {
             return Ok(answer.stop);
         }
+        match guard.step(cx.history.messages()) {
+            Verdict::GoOn => {}
+            Verdict::Tell(text) => tell_model(cx, text).await?,
+            Verdict::Stop(why) => return stop(cx, &why).await,
+        }
     }
+    let most = cx.limits.max_requests;
+    let why = format!(
+        "The turn has asked the model {most} times, as often as `max_requests_per_turn` allows."
+    );
+    stop(cx, &why).await
+}
+
+/// Tells the model something in the middle of a turn.
+async fn tell_model(cx: &mut TurnCx<'_>, text: String) -> Result<(), TurnError> {
+    cx.record(Record::Told(&text)).await?;
+    cx.history.push(Message::User(Prompt::from(vec![Block::Text(text)])));
+    Ok(())
+}
+
+/// Ends a turn that went too far: the user is told why, and what can be done.
+async fn stop(cx: &mut TurnCx<'_>, why: &str) -> Result<StopReason, TurnError> {
+    if cx.child.is_some() {
+        // Its own last words go back to the turn that started it.
+        return Ok(StopReason::MaxTurnRequests);
+    }
+    let text = format!("{why} `/continue` lets it go on; or say what to do instead.");
+    let message = MessageId::new(cx.clock.fresh_id());
+    cx.emit(Event::Text { message, text: text.clone() }).await?;
+    let (thoughts, calls) = (Vec::new(), Vec::new());
+    cx.history.push(Message::Agent { thoughts, text, calls });
     Ok(StopReason::MaxTurnRequests)
 }
 
 fn ask<'a>(cx: &'a mut TurnCx<'_>) -> BoxFuture<'a, Result<Answer, TurnError>> {
     sampling::sample(cx).boxed()
+}
+
+/// Refuses a prompt that no compaction could make room for.
+fn check_length(prompt: &Prompt, settings: &Settings) -> Result<(), Error> {
+    let Some(choice) = settings.choice() else { return Ok(()) };
+    let mut alone = History::default();
+    alone.push(Message::User(prompt.blocks.clone().into()));
+    let (tokens, window) = (alone.tokens(), choice.context_size);
+    if tokens <= window {
+        return Ok(());
+    }
+    Err(Error::BadPrompt(format!(
+        "the message has about {tokens} tokens and `{}` holds {window}: send less, or choose another model",
+        choice.id
+    )))
 }
 
 /// Tells in a thought what happened to the tools, where the client shows no notices.
@@ -219,6 +271,22 @@ async fn obey(cx: &mut TurnCx<'_>, asked: Asked) -> Result<StopReason, TurnError
             let rules = cx.policy.describe(mode.narrowing());
             format!("The mode is `{}`: {}.\n\n{rules}", mode.id, mode.description)
         }
+        Asked::Compact(focus) => {
+            let before = cx.history.tokens();
+            if Box::pin(compact::compact(cx, Cause::Asked(&focus))).await? {
+                let after = cx.history.tokens();
+                format!(
+                    "The conversation is summed up: about {before} tokens before, {after} now. All of it is still kept."
+                )
+            } else {
+                "There is nothing to sum up yet.".to_owned()
+            }
+        }
+        Asked::Context => {
+            let settings = cx.settings.borrow().clone();
+            context::report(cx, &settings).await?
+        }
+        Asked::Cost => cx.meter.print(),
         Asked::Undo => undo::undo(cx).await?,
         Asked::Redo => undo::redo(cx).await?,
         Asked::Rewind(number) => undo::rewind(cx, number).await?,

@@ -214,9 +214,10 @@ impl Message {
         match self {
             Message::User(prompt) => prompt.blocks.iter().map(Block::size).sum(),
             Message::Agent { thoughts, text, calls } => {
-                // An input is small beside the text it makes; its printed length would cost more than it tells.
-                let thought: usize = thoughts.iter().map(Thought::size).sum();
-                text.len() + thought + calls.len() * 256
+                let thoughts: usize = thoughts.iter().map(Thought::size).sum();
+                let calls: usize =
+                    calls.iter().map(|call| call.name.len() + call.input_size()).sum();
+                text.len() + thoughts + calls
             }
             Message::ToolResult { text, .. } => text.len(),
         }
@@ -262,6 +263,26 @@ pub struct ToolRequest {
     pub input: Value,
 }
 
+impl ToolRequest {
+    /// Returns about how many bytes the input takes.
+    #[must_use]
+    pub fn input_size(&self) -> usize {
+        size_of(&self.input)
+    }
+}
+
+fn size_of(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 4,
+        Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| size_of(item) + 1).sum(),
+        Value::Object(members) => {
+            members.iter().map(|(key, value)| key.len() + size_of(value) + 4).sum()
+        }
+    }
+}
+
 /// Why a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
@@ -291,6 +312,18 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Adds another answer's.
+    pub fn add(&mut self, other: &Usage) {
+        for (sum, more) in [
+            (&mut self.input, other.input),
+            (&mut self.output, other.output),
+            (&mut self.cache_read, other.cache_read),
+            (&mut self.cache_write, other.cache_write),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
+
     /// Returns how many tokens of the context are in use after the answer.
     #[must_use]
     pub fn total(&self) -> u64 {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 pub use convert::{
-    blocks_out, event_in, event_out, record_in, stop_out, thought_out, tool_request_out,
+    blocks_out, cut_out, event_in, event_out, record_in, stop_out, thought_out, tool_request_out,
 };
 
 /// The version of the records that this program writes.
@@ -83,6 +83,25 @@ pub enum Record {
     TakenBack { first: Name },
     /// The turns that were taken back are there again, up to the one of this message.
     BroughtBack { last: Name },
+    /// The model was told this in the middle of a turn, by the program.
+    Told { text: String },
+    /// A model answered, and used this.
+    Spent {
+        model: Name,
+        input: u64,
+        output: u64,
+        cache_read: u64,
+        cache_write: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dollars: Option<f64>,
+    },
+    /// To the model, a summary stands for all before a place; each result behind it keeps `cap` bytes.
+    Compacted {
+        summary: String,
+        from: Cut,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cap: Option<usize>,
+    },
     /// The turn ended: why, or nothing after a failure.
     TurnEnd { stop: Option<StopReason> },
     /// A crash ended the turn; written by the process that found it.
@@ -103,6 +122,15 @@ impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
         Ok(Name(String::deserialize(deserializer)?.into()))
     }
+}
+
+/// A place in the conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cut {
+    Turn(Name),
+    Call(Name),
+    End,
 }
 
 /// Whom a prompt is for.

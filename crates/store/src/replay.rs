@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use engine::Event;
 use engine::context::History;
+use engine::cost::Bill;
 use engine::undo::{Change, Turns};
 use engine::words::{
     Block, ContentId, Live, Message, MessageId, ModeId, ModelId, Prompt, Thinking, Thought,
-    ToolCallId, ToolContent, ToolRequest, ToolStatus, ToolUpdate,
+    ToolCallId, ToolContent, ToolRequest, ToolStatus, ToolUpdate, Usage,
 };
 
 use serde_json::Value;
@@ -64,6 +65,9 @@ pub struct Replay {
     model: Option<ModelId>,
     thinking: Option<Thinking>,
     spent: f64,
+    bill: Bill,
+    /// Each holds unless what it was made of is taken back; the last one counts.
+    compactions: Vec<Compaction>,
     last_seq: u64,
     damaged: Vec<u64>,
     missing: u64,
@@ -86,6 +90,17 @@ struct Call {
     result: Option<String>,
 }
 
+/// A summary that stands for the beginning of the history. The history itself stays whole, so that it can be taken back.
+#[derive(Debug)]
+struct Compaction {
+    /// How many entries it stands for.
+    cut: usize,
+    /// How many entries there were when it was made.
+    at: usize,
+    summary: String,
+    cap: Option<usize>,
+}
+
 /// What is left when all records are fed.
 #[derive(Debug)]
 pub struct Replayed {
@@ -101,6 +116,8 @@ pub struct Replayed {
     pub thinking: Option<Thinking>,
     /// What the session has cost, in US dollars.
     pub spent: f64,
+    /// What it has used, by model.
+    pub bill: Bill,
     /// What could not be read, for the user.
     pub problems: Vec<String>,
     /// The last events to show.
@@ -186,11 +203,29 @@ impl Replay {
                 let (before, after) = (before.map(id), after.map(id));
                 self.turns.changed(Change { path: PathBuf::from(path), before, after });
             }
-            Record::TakenBack { first } => self.turns.take_back(&first, &mut self.history),
+            Record::TakenBack { first } => {
+                self.turns.take_back(&first, &mut self.history);
+                let left = self.history.len();
+                self.compactions.retain(|compaction| compaction.at <= left);
+            }
             Record::BroughtBack { last } => self.turns.bring_back(&last, &mut self.history),
             Record::ToolResult { id, text, failed } => {
                 self.call(&id).result = Some(text.clone());
                 self.remember_result(ToolCallId::new(id.0), text, failed);
+            }
+            Record::Told { text } => {
+                self.remember(Message::User(Prompt::from(vec![Block::Text(text)])));
+            }
+            Record::Spent { model, input, output, cache_read, cache_write, dollars } => {
+                let usage = Usage { input, output, cache_read, cache_write };
+                self.bill.add(&ModelId::new(model.0), &usage, dollars);
+                self.spent += dollars.unwrap_or_default();
+            }
+            Record::Compacted { summary, from, cap } => {
+                // A place that is not found was damaged: then the model sees all of it, and it is summed up again.
+                let at = self.history.len();
+                let cut = self.history.find(&record::cut_out(from));
+                self.compactions.extend(cut.map(|cut| Compaction { cut, at, summary, cap }));
             }
             Record::TurnEnd { .. } => self.end_turn("cancelled before it ended"),
             Record::Interrupted {} => self.end_turn(NOT_RUN_TO_MODEL),
@@ -224,6 +259,7 @@ impl Replay {
         }
         let prompt = Prompt::from(blocks);
         if matches!(kind, PromptKind::Message | PromptKind::Continue) {
+            self.history.begin_turn(&message);
             self.turns.begin(message, prompt.title().unwrap_or_default(), self.history.len());
         }
         if matches!(kind, PromptKind::Message | PromptKind::Steering) {
@@ -281,9 +317,18 @@ impl Replay {
         self.history_bytes += message.size();
         self.history.push(message);
         if self.history_bytes > 2 * HISTORY {
-            let gone = self.history.keep_last(HISTORY);
-            self.turns.forget(gone);
+            self.forget_oldest();
             self.history_bytes = self.history.messages().iter().map(|message| message.size()).sum();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let gone = self.history.keep_last(HISTORY);
+        self.turns.forget(gone);
+        self.compactions.retain(|compaction| compaction.at >= gone);
+        for compaction in &mut self.compactions {
+            compaction.at -= gone;
+            compaction.cut = compaction.cut.saturating_sub(gone);
         }
     }
 
@@ -409,8 +454,10 @@ impl Replay {
     #[must_use]
     pub fn finish(mut self) -> Replayed {
         self.flush_piece();
-        let gone = self.history.keep_last(HISTORY);
-        self.turns.forget(gone);
+        self.forget_oldest();
+        if let Some(Compaction { cut, summary, cap, .. }) = self.compactions.pop() {
+            self.history.compact(cut, summary, cap);
+        }
         let mut problems = Vec::new();
         if !self.damaged.is_empty() {
             let named: Vec<String> =
@@ -438,6 +485,7 @@ impl Replay {
             model: self.model,
             thinking: self.thinking,
             spent: self.spent,
+            bill: self.bill,
             problems,
             events: self.events,
         }

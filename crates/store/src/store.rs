@@ -292,6 +292,7 @@ impl Journal for Store {
                     model: replayed.model,
                     thinking: replayed.thinking,
                     spent: replayed.spent,
+                    bill: replayed.bill,
                     problems: replayed.problems,
                 }),
                 Err(err) => {
@@ -316,8 +317,11 @@ impl Journal for Store {
             | Record::ToolResult { .. }
             | Record::TakenBack(_)
             | Record::BroughtBack(_)
+            | Record::Compacted { .. }
             | Record::TurnEnd(_) => Sync::Soon,
-            Record::Thoughts(_) | Record::Answer(_) => Sync::No,
+            Record::Thoughts(_) | Record::Answer(_) | Record::Told(_) | Record::Spent { .. } => {
+                Sync::No
+            }
         };
         self.append_record(session, record_in(record), sync).boxed()
     }

@@ -40,6 +40,7 @@ pub(super) enum Failure {
     Auth,
     Overloaded,
     Broken,
+    Full,
 }
 
 #[derive(Debug, Default)]
@@ -121,6 +122,7 @@ fn item(words: &str) -> Result<Item, String> {
             "auth" => Failure::Auth,
             "overloaded" => Failure::Overloaded,
             "broken" => Failure::Broken,
+            "full" => Failure::Full,
             other => return Err(format!("no failure {other}")),
         }),
         other => return Err(format!("a model cannot {other}")),

@@ -65,3 +65,103 @@ fn what_a_client_attaches_reaches_the_model() {
         assert!(body.contains(part), "{part}: {body}");
     }
 }
+
+/// How many tokens the model of the long conversation holds.
+const WINDOW: usize = 32_000;
+
+// R: P4
+#[test]
+fn a_conversation_of_five_hundred_turns_stays_inside_a_small_window() {
+    let fake = Fake::new(
+        "tool read {\"filePath\":\"notes.txt\"}\n---\ntext \"An answer that says a little. \"\n---\nloop",
+    );
+    let mut config = fake.config(CHAT);
+    config["provider"]["fake"]["models"]["fake"]["limit"] =
+        json!({ "context": WINDOW, "output": 4_000 });
+    let data = std::env::temp_dir().join(format!("purlin-long-{}", std::process::id()));
+    let (mut agent, session) = Agent::configured(config.clone())
+        .keeping(&data)
+        .env("XDG_DATA_HOME", data.to_str().unwrap())
+        .session();
+    write(&agent, "notes.txt", &"A line of notes.\n".repeat(400));
+    let words = "Some words that fill the window, as people's words do. ".repeat(30);
+    for turn in 0..500 {
+        let (reply, _) = ask(&mut agent, &session, &format!("Message {turn}. {words}"));
+        assert_eq!(reply["result"]["stopReason"], "end_turn", "{turn}: {reply}");
+    }
+    let asked = fake.shared.asked();
+    let summaries = asked.iter().filter(|asked| asked.body.contains("Write the summary now."));
+    assert!(summaries.count() > 10);
+    let longest = asked.iter().map(|asked| asked.body.len()).max().unwrap();
+    assert!(longest * 3 / 10 <= WINDOW, "{longest} bytes");
+    assert!(asked.last().unwrap().body.contains("Message 499."));
+    let folder = agent.folder().to_owned();
+    agent.close_input();
+    agent.wait(crate::agent::DEADLINE);
+
+    // After a restart the model still sees the summary, not all of it.
+    let mut agent = Agent::configured(config)
+        .keeping(&data)
+        .env("XDG_DATA_HOME", data.to_str().unwrap())
+        .ready();
+    let params = json!({ "sessionId": session, "cwd": folder, "mcpServers": [] });
+    agent.result("session/resume", params);
+    ask(&mut agent, &session, "Once more.");
+    let last = fake.shared.asked().last().unwrap().body.clone();
+    assert!(last.contains("was summed up to make room") && last.len() * 3 / 10 <= WINDOW);
+    drop(agent);
+    std::fs::remove_dir_all(&data).unwrap();
+}
+
+/// P34: the provider says that the conversation is too long.
+#[test]
+fn p34_an_overflow_is_mended_once() {
+    let full = "status 400\nbody \"{\\\"error\\\":{\\\"code\\\":\\\"context_length_exceeded\\\",\\\"message\\\":\\\"too long\\\"}}\"";
+    let script = format!(
+        "text \"One.\"\n---\n{full}\n---\ntext \"What was.\"\n---\ntext \"Two.\"\n---\n{full}\n---\ntext \"What was.\"\n---\n{full}"
+    );
+    let fake = Fake::new(&script);
+    let (mut agent, session) = fake.agent(CHAT).session();
+    ask(&mut agent, &session, "First.");
+    let (reply, seen) = ask(&mut agent, &session, "Second.");
+    assert_eq!(reply["result"]["stopReason"], "end_turn", "{reply}");
+    assert_eq!(text_of(&session, &seen), "Two.");
+    let last = fake.body(3)["messages"].to_string();
+    assert!(last.contains("What was.") && last.contains("Second."), "{last}");
+    let (reply, _) = ask(&mut agent, &session, "Third.");
+    assert_eq!(reply["error"]["data"]["kind"], "context_full", "{reply}");
+}
+
+#[test]
+fn cost_and_context_are_shown_and_outlive_a_restart() {
+    let fake = Fake::new("text \"Hi.\"\nusage 100 10 0 0\n---\nloop");
+    let data = std::env::temp_dir().join(format!("purlin-cost-{}", std::process::id()));
+    let config = fake.config(CHAT);
+    let (mut agent, session) = Agent::configured(config.clone())
+        .keeping(&data)
+        .env("XDG_DATA_HOME", data.to_str().unwrap())
+        .session();
+    write(&agent, "AGENTS.md", "Be kind.");
+    ask(&mut agent, &session, "Hello.");
+    let (_, seen) = ask(&mut agent, &session, "/context");
+    let text = text_of(&session, &seen);
+    let origin = format!("| instructions | {}/AGENTS.md |", agent.folder().display());
+    for part in
+        [origin.as_str(), "About 110 are in use", "| tools | read, ", "1 of the user, 1 answers"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    agent.close_input();
+    agent.wait(crate::agent::DEADLINE);
+    let mut agent = Agent::configured(config)
+        .keeping(&data)
+        .env("XDG_DATA_HOME", data.to_str().unwrap())
+        .ready();
+    let cwd = agent.folder().to_owned();
+    agent.result("session/resume", json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] }));
+    let (_, seen) = ask(&mut agent, &session, "/cost");
+    let text = text_of(&session, &seen);
+    assert!(text.contains("| `fake/fake` | 1 | 100 | 0 | 0 | 10 | $120.0000 |"), "{text}");
+    drop(agent);
+    std::fs::remove_dir_all(&data).unwrap();
+}

@@ -49,7 +49,7 @@ impl Fake {
                     "headerTimeout": 5000, "chunkTimeout": 500, "retryDelay": 10,
                 },
                 "models": { "fake": {
-                    "limit": { "context": 1000, "output": 100 },
+                    "limit": { "context": 200_000, "output": 100 },
                     "cost": { "input": 1_000_000, "output": 2_000_000, "cache_read": 100_000 },
                 } },
             } },
@@ -92,7 +92,7 @@ fn every_format_answers_over_acp() {
         let thoughts = updates(&seen, "agent_thought_chunk");
         assert_eq!(thoughts[0]["content"]["text"], "Hm.", "{package}");
         let usage = updates(&seen, "usage_update").remove(0).clone();
-        assert_eq!((&usage["used"], &usage["size"]), (&json!(57), &json!(1000)), "{package}");
+        assert_eq!((&usage["used"], &usage["size"]), (&json!(57), &json!(200_000)), "{package}");
         assert_eq!(usage["cost"], json!({ "amount": 37.0, "currency": "USD" }), "{package}");
         // The second answer's cost is on top, and its connection is the first one's.
         let (_, seen) = ask(&mut agent, &session, "Again.");

@@ -193,6 +193,12 @@ transcripts! {
     agents_narrowed = "agents/narrowed";
     agents_permission = "agents/permission";
     agents_two_at_once = "agents/two_at_once";
+    context_alternating = "context/alternating";
+    context_compact = "context/compact";
+    context_full = "context/full";
+    context_nearly_full = "context/nearly_full";
+    context_plain_client = "context/plain_client";
+    context_same_failure = "context/same_failure";
     custom_agents = "custom/agents";
     custom_commands = "custom/commands";
     custom_hooks = "custom/hooks";
@@ -226,6 +232,7 @@ transcripts! {
     initialize_other_versions = "initialize/other_versions";
     kept_agent = "kept/agent";
     kept_command_load = "kept/command_load";
+    kept_compact = "kept/compact";
     kept_continue = "kept/continue";
     kept_fork_delete = "kept/fork_delete";
     kept_handshake = "kept/handshake";

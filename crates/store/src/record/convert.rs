@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use engine::Event;
-use engine::{event, ports, words};
+use engine::{context, event, ports, words};
 
 use super::{
-    Block, CompactionStatus, Location, Name, PlanEntry, PlanStatus, Priority, PromptKind, Record,
-    Seal, StopReason, Thought, ToolCall, ToolContent, ToolKind, ToolRequest, ToolStatus,
+    Block, CompactionStatus, Cut, Location, Name, PlanEntry, PlanStatus, Priority, PromptKind,
+    Record, Seal, StopReason, Thought, ToolCall, ToolContent, ToolKind, ToolRequest, ToolStatus,
 };
 
 /// Makes the record of what is not shown.
@@ -35,6 +35,18 @@ pub fn record_in(record: ports::Record<'_>) -> Record {
         }
         ports::Record::TakenBack(first) => Record::TakenBack { first: Name(first.to_shared()) },
         ports::Record::BroughtBack(last) => Record::BroughtBack { last: Name(last.to_shared()) },
+        ports::Record::Told(text) => Record::Told { text: text.to_owned() },
+        ports::Record::Spent { model, usage, dollars } => Record::Spent {
+            model: Name(model.to_shared()),
+            input: usage.input,
+            output: usage.output,
+            cache_read: usage.cache_read,
+            cache_write: usage.cache_write,
+            dollars,
+        },
+        ports::Record::Compacted { summary, from, cap } => {
+            Record::Compacted { summary: summary.to_owned(), from: cut_in(from), cap }
+        }
         ports::Record::TurnEnd(stop) => Record::TurnEnd { stop: stop.map(stop_in) },
     }
 }
@@ -140,9 +152,30 @@ pub fn event_out(record: Record) -> Option<Event> {
         | Record::Change { .. }
         | Record::TakenBack { .. }
         | Record::BroughtBack { .. }
+        | Record::Told { .. }
+        | Record::Spent { .. }
+        | Record::Compacted { .. }
         | Record::TurnEnd { .. }
         | Record::Interrupted {} => return None,
     })
+}
+
+fn cut_in(cut: &context::Cut) -> Cut {
+    match cut {
+        context::Cut::Turn(message) => Cut::Turn(Name(message.to_shared())),
+        context::Cut::Call(id) => Cut::Call(Name(id.to_shared())),
+        context::Cut::End => Cut::End,
+    }
+}
+
+/// Makes a place in the conversation.
+#[must_use]
+pub fn cut_out(cut: Cut) -> context::Cut {
+    match cut {
+        Cut::Turn(message) => context::Cut::Turn(words::MessageId::new(message.0)),
+        Cut::Call(id) => context::Cut::Call(words::ToolCallId::new(id.0)),
+        Cut::End => context::Cut::End,
+    }
 }
 
 /// Makes the blocks of a prompt.

@@ -66,6 +66,7 @@ impl Ledger {
         let Some(last) = position(&self.undone, last) else { return };
         for mut entry in self.undone.drain(..=last) {
             entry.start = history.len();
+            history.begin_turn(&entry.turn.message);
             history.extend(std::mem::take(&mut entry.messages));
             self.done.push(entry);
         }

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use engine::context::Cut;
 use engine::ports::{FileChange, Journal, JournalError, Record, Remembered, State};
 use engine::undo::Turn;
-use engine::words::{ContentId, Message, MessageId, SessionId};
+use engine::words::{ContentId, Message, MessageId, ModelId, SessionId, Usage};
 use store::{Options, Store};
 
 use crate::folder::Folder;
@@ -138,4 +139,45 @@ async fn a_file_counts_against_the_session_once_and_not_if_it_is_too_large_to_ke
     let last = turns.done[0].changes.last().unwrap().before.clone().unwrap();
     assert_eq!(store.content(&session, &last).await.unwrap(), None);
     end(&store, &session).await.unwrap();
+}
+
+/// The model's view is the summary and what came behind it; the client still sees everything, and what is taken back across
+/// the compaction comes back whole.
+// R: P4, S2
+#[tokio::test]
+async fn a_compaction_outlives_a_restart_and_can_be_taken_back() {
+    let folder = Folder::new();
+    let session = id("s");
+    let store = Store::new(options(folder.path()));
+    store.create(&session, Path::new("/w")).await.unwrap();
+    for name in ["one", "two", "three"] {
+        turn(&store, &session, name).await;
+    }
+    let compacted = Record::Compacted {
+        summary: "what was",
+        from: &Cut::Turn(MessageId::new("three")),
+        cap: None,
+    };
+    store.append(&session, compacted).await.unwrap();
+    let (model, usage) = (ModelId::new("a/b"), Usage { input: 5, ..Usage::default() });
+    let spent = Record::Spent { model: &model, usage: &usage, dollars: Some(0.5) };
+    store.append(&session, spent).await.unwrap();
+    turn(&store, &session, "four").await;
+    drop(store);
+    wait_for_end_of(&folder).await;
+
+    let store = Store::new(options(folder.path()));
+    let (remembered, events) = load(&store, &session).await;
+    assert_eq!(users(&remembered), ["what was", "three, please", "four, please"]);
+    assert_eq!(events.len(), 8);
+    assert!(remembered.bill.print().contains("| `a/b` | 1 | 5 | 0 | 0 | 0 | $0.5000 |"));
+    store.append(&session, Record::TakenBack(&MessageId::new("four"))).await.unwrap();
+    let (remembered, _) = load(&store, &session).await;
+    assert_eq!(users(&remembered), ["what was", "three, please"]);
+    store.append(&session, Record::TakenBack(&MessageId::new("two"))).await.unwrap();
+    let (remembered, _) = load(&store, &session).await;
+    assert_eq!(users(&remembered), ["one, please"]);
+    store.append(&session, Record::BroughtBack(&MessageId::new("three"))).await.unwrap();
+    let (remembered, _) = load(&store, &session).await;
+    assert_eq!(users(&remembered), ["one, please", "two, please", "three, please"]);
 }
