@@ -6,6 +6,7 @@
 
 mod agent;
 mod child;
+mod context;
 mod files;
 mod inbound;
 mod instructions;
@@ -25,7 +26,7 @@ use table::Row;
 /// A benchmark: its name, and what makes its rows.
 type Bench = (&'static str, fn(&Programs) -> Result<Vec<Row>>);
 
-const BENCHES: [Bench; 10] = [
+const BENCHES: [Bench; 12] = [
     ("start", life::start),
     ("memory", life::memory),
     ("cancel", life::cancel),
@@ -36,6 +37,8 @@ const BENCHES: [Bench; 10] = [
     ("grep", files::grep),
     ("sandbox", sandbox::sandbox),
     ("mcp", mcp::mcp),
+    ("instructions", context::instructions),
+    ("request", context::request),
 ];
 
 /// What the person asked for.
@@ -89,13 +92,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
 }
 
-/// The file tools are compared with nothing of ours, and the examples take minutes to build.
+/// These are compared with nothing of ours, and the examples take minutes to build.
 fn needs_examples(options: &Options) -> bool {
     let only = match options {
         Options::Measure(only) => only.as_deref(),
         Options::Count { .. } => None,
     };
-    !only.is_some_and(|only| ["files", "grep"].contains(&only))
+    !only.is_some_and(|only| ["files", "grep", "instructions", "request"].contains(&only))
 }
 
 /// The programs that take part.

@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::context::{History, Mind};
+use crate::context::History;
 use crate::error::Error;
 use crate::event::Event;
 use crate::helpers::Helper;
@@ -60,7 +60,7 @@ async fn work(turn: &TurnCx<'_>, call: &ToolCallId, order: Order<'_>) -> Result<
         cwd: turn.cwd,
         settings: &settings,
         history: &mut history,
-        mind: &mut Mind::default(),
+        mind: &mut turn.mind.for_child(),
         guide: turn.guide,
         policy: turn.policy,
         asking: turn.asking,

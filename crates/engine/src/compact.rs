@@ -47,7 +47,7 @@ pub(crate) async fn if_needed(cx: &mut TurnCx<'_>) -> Result<(), TurnError> {
     let settings = cx.settings.borrow().clone();
     let Some(choice) = settings.choice() else { return Ok(()) };
     let room = Room::of(choice.context_size);
-    let load = context::load(cx, &settings, choice).await?;
+    let load = context::load(cx, &settings, choice).await;
     if load.used > room.limit && load.talk > room.worth {
         Box::pin(compact(cx, Cause::NearlyFull)).await?;
     }

@@ -6,12 +6,13 @@ mod history;
 mod report;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::guide::{self, Brief, Given, Section, Surroundings};
 use crate::ports::{Request, ToolSpec};
 use crate::session::{ModelChoice, Settings};
 use crate::stamp;
-use crate::turn::{TurnCx, TurnError};
+use crate::turn::TurnCx;
 use crate::words::Message;
 
 pub use history::{Cut, History, MAX_PICTURE};
@@ -32,6 +33,11 @@ pub(crate) struct Mind {
 }
 
 impl Mind {
+    /// Makes the mind of a child: what was looked up holds for it, too.
+    pub(crate) fn for_child(&self) -> Mind {
+        Mind { brief: self.brief.clone(), date: self.date.clone(), ..Mind::default() }
+    }
+
     /// Forgets what was looked up, given and measured, so that it is done anew.
     pub(crate) fn refresh(&mut self) {
         *self = Mind::default();
@@ -79,18 +85,25 @@ impl Room {
     }
 }
 
-/// Returns what holds from the beginning, looked up when it is first needed.
-async fn brief(cx: &mut TurnCx<'_>) -> Result<Arc<Brief>, TurnError> {
+/// How long a disk may take to say what holds from the beginning; then the model is told without.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Returns what holds from the beginning, looked up when it is first needed. A cancel does not end it: a turn that is
+/// cancelled at once has still asked the model.
+async fn brief(cx: &mut TurnCx<'_>) -> Arc<Brief> {
     if let Some(brief) = &cx.mind.brief {
-        return Ok(Arc::clone(brief));
+        return Arc::clone(brief);
     }
-    let guide = cx.guide;
-    let brief = Arc::new(cx.or_cancelled(guide.brief()).await?);
+    let found = tokio::time::timeout(PATIENCE, cx.guide.brief()).await;
+    let brief = Arc::new(found.unwrap_or_else(|_| {
+        tracing::warn!("the project's instructions could not be read in time");
+        Brief::default()
+    }));
     let mut date = stamp::iso_8601(cx.clock.now());
     date.truncate("2026-11-16".len());
     cx.mind.date = date;
     cx.mind.brief = Some(Arc::clone(&brief));
-    Ok(brief)
+    brief
 }
 
 /// What stands before the conversation: the parts of the instructions, and the tools.
@@ -98,8 +111,8 @@ async fn front(
     cx: &mut TurnCx<'_>,
     settings: &Settings,
     choice: &ModelChoice,
-) -> Result<(Vec<Section>, Vec<Arc<ToolSpec>>), TurnError> {
-    let brief = brief(cx).await?;
+) -> (Vec<Section>, Vec<Arc<ToolSpec>>) {
+    let brief = brief(cx).await;
     let mode = settings.mode();
     let all = cx.tools.now();
     let offered = all
@@ -108,7 +121,7 @@ async fn front(
         .filter(|tool| tool.suits(&settings.model));
     let tools: Vec<Arc<ToolSpec>> = offered.map(|tool| tool.spec()).collect();
     let around = Surroundings { cwd: cx.cwd, date: &cx.mind.date, window: choice.context_size };
-    Ok((guide::sections(mode, &brief, &around, &tools), tools))
+    (guide::sections(mode, &brief, &around, &tools), tools)
 }
 
 /// Builds the request for the next answer.
@@ -116,15 +129,15 @@ pub(crate) async fn view(
     cx: &mut TurnCx<'_>,
     settings: &Settings,
     choice: &ModelChoice,
-) -> Result<Request, TurnError> {
-    let (sections, tools) = front(cx, settings, choice).await?;
-    Ok(Request {
+) -> Request {
+    let (sections, tools) = front(cx, settings, choice).await;
+    Request {
         model: settings.model.clone(),
         thinking: settings.thinking,
         instructions: guide::join(&sections).into(),
         messages: cx.history.messages().to_vec(),
         tools,
-    })
+    }
 }
 
 /// How much of the window the next request takes, about.
@@ -137,20 +150,18 @@ pub(crate) struct Load {
 }
 
 /// Returns how much of the window the next request takes.
-pub(crate) async fn load(
-    cx: &mut TurnCx<'_>,
-    settings: &Settings,
-    choice: &ModelChoice,
-) -> Result<Load, TurnError> {
-    let (sections, tools) = front(cx, settings, choice).await?;
+pub(crate) async fn load(cx: &mut TurnCx<'_>, settings: &Settings, choice: &ModelChoice) -> Load {
+    let (sections, tools) = front(cx, settings, choice).await;
     let before: u64 = sections.iter().map(|section| tokens_of(&section.text)).sum();
     let before = before + tokens_of_tools(&tools);
     let counted = cx.mind.measured.filter(|(entries, _)| *entries <= cx.history.len());
+    let estimate = before + cx.history.tokens();
     let used = match counted {
-        Some((entries, tokens)) => tokens + cx.history.tokens_from(entries),
-        None => before + cx.history.tokens(),
+        // Not every server counts all that it was sent; far below what there is, its word is not taken.
+        Some((entries, tokens)) => (tokens + cx.history.tokens_from(entries)).max(estimate / 5 * 4),
+        None => estimate,
     };
-    Ok(Load { used, talk: used.saturating_sub(before) })
+    Load { used, talk: used.saturating_sub(before) }
 }
 
 fn tokens_of_tools(tools: &[Arc<ToolSpec>]) -> u64 {

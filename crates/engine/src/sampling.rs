@@ -43,7 +43,7 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
     let Some(choice) = settings.choice() else {
         return Err(Error::NoSuchModel(settings.model).into());
     };
-    let request = context::view(cx, &settings, choice).await?;
+    let request = context::view(cx, &settings, choice).await;
     let mut stream = choice.model.answer(request);
     let message = MessageId::new(cx.clock.fresh_id());
     let mut draft = Draft::new(settings.model.clone());

@@ -28,9 +28,13 @@ use crate::words::{ContentId, Message, SessionId, StopReason, ToolCallId, ToolRe
 pub struct ScriptedModel {
     answers: Vec<Answer>,
     is_endless: bool,
+    window: Option<u64>,
     /// Which answer comes next, and how many tools were asked for. Held only to step on, never across an await.
     next: Mutex<(usize, usize)>,
 }
+
+/// How many tokens a scripted model holds that says nothing of it.
+const WINDOW: u64 = 32_000;
 
 impl ScriptedModel {
     /// Reads the `model` lines of a transcript.
@@ -42,8 +46,15 @@ impl ScriptedModel {
         Ok(ScriptedModel {
             answers: script.answers,
             is_endless: script.is_endless,
+            window: script.window,
             next: Mutex::new((0, 0)),
         })
+    }
+
+    /// Returns how many tokens the model says that it holds.
+    #[must_use]
+    pub fn window(&self) -> u64 {
+        self.window.unwrap_or(WINDOW)
     }
 
     fn next_answer(&self) -> (Answer, usize) {

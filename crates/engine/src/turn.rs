@@ -187,7 +187,9 @@ async fn go_on(cx: &mut TurnCx<'_>) -> Result<StopReason, TurnError> {
         if is_done && !is_steered {
             return Ok(answer.stop);
         }
-        match guard.step(cx.history.messages()) {
+        // What the user said since is new, whatever the calls before were.
+        let verdict = if is_steered { Verdict::GoOn } else { guard.step(cx.history.messages()) };
+        match verdict {
             Verdict::GoOn => {}
             Verdict::Tell(text) => tell_model(cx, text).await?,
             Verdict::Stop(why) => return stop(cx, &why).await,
@@ -284,7 +286,7 @@ async fn obey(cx: &mut TurnCx<'_>, asked: Asked) -> Result<StopReason, TurnError
         }
         Asked::Context => {
             let settings = cx.settings.borrow().clone();
-            context::report(cx, &settings).await?
+            context::report(cx, &settings).await
         }
         Asked::Cost => cx.meter.print(),
         Asked::Undo => undo::undo(cx).await?,

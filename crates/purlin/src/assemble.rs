@@ -134,7 +134,7 @@ pub fn with_first(model: ScriptedModel, others: &[ModelChoice]) -> Arc<[ModelCho
     let first = ModelChoice {
         id: ModelId::new("script/file"),
         name: "Script script".to_owned(),
-        context_size: 32_000,
+        context_size: model.window(),
         price: None,
         can_think: false,
         model: Arc::new(model),
@@ -179,12 +179,13 @@ fn from_file(model: &str) -> anyhow::Result<ModelChoice> {
 }
 
 fn choice(id: &str, name: &str, script: &str) -> anyhow::Result<ModelChoice> {
+    let model = ScriptedModel::parse(script)?;
     Ok(ModelChoice {
         id: ModelId::new(id),
         name: name.to_owned(),
-        context_size: 32_000,
+        context_size: model.window(),
         price: None,
         can_think: false,
-        model: Arc::new(ScriptedModel::parse(script)?),
+        model: Arc::new(model),
     })
 }

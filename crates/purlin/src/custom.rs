@@ -7,7 +7,7 @@
 pub(crate) mod agents;
 pub(crate) mod commands;
 pub(crate) mod files;
-mod front_matter;
+pub(crate) mod front_matter;
 pub(crate) mod hooks;
 pub(crate) mod template;
 

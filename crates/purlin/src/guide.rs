@@ -3,7 +3,6 @@
 //! Known places are looked up, one by one; no tree is ever walked, so a large repository costs what a small one does. Files
 //! of a project are read only where they really lie inside it. What of them the model is told is `engine::guide`'s.
 
-mod front_matter;
 mod patterns;
 mod skills;
 
@@ -13,13 +12,16 @@ use std::sync::Arc;
 use engine::guide::{Brief, Guide, MAX_SOURCE, Source};
 use engine::ports::AnyTool;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{self, BoxFuture};
 use tools::scope::Scope;
 
 use crate::{branch, env};
 
 /// The files that hold instructions; of one folder the first that is there counts.
 const NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
+
+/// The beginning of a file and how large the whole is; `None` if it cannot be read.
+type Beginning = Option<(String, u64)>;
 
 /// Makes the guide of a session in these folders, the working folder first.
 pub type OpenGuide = Arc<dyn Fn(&[PathBuf]) -> Arc<dyn Guide> + Send + Sync>;
@@ -49,6 +51,8 @@ struct ProjectGuide {
 struct Places {
     /// The user's configuration folder.
     user: Option<PathBuf>,
+    /// The session's folders, as the client spells them.
+    given: Vec<PathBuf>,
     /// From the top of each project down to the session's folder, without repetition.
     chain: Vec<PathBuf>,
     /// The tops of the projects; nothing outside them is read for them.
@@ -74,18 +78,25 @@ impl Places {
             roots.push(root);
         }
         let scope = Scope::new(roots.clone()).without(&env::own_folders());
-        Places { user, chain, scope, roots }
+        Places { user, given: folders.to_vec(), chain, scope, roots }
+    }
+
+    /// Tells whether a path is a file of a folder whose instructions are known from the beginning, by its words alone.
+    fn is_known(&self, path: &Path) -> bool {
+        let is_known =
+            |folder: &Path| self.given.iter().chain(&self.chain).any(|known| known == folder);
+        path.parent().is_some_and(is_known) && !path.is_dir()
     }
 
     /// Reads a file of a project, if it really lies inside it.
-    fn read(&self, path: &Path, most: usize) -> Option<(String, u64)> {
+    fn read(&self, path: &Path, most: usize) -> Beginning {
         let (bytes, size) = self.scope.read_start(path, most)?;
         Some((text(bytes), size))
     }
 }
 
 /// Reads the beginning of a file of the user's own, links followed: people keep their settings elsewhere.
-fn read_own(path: &Path, most: usize) -> Option<(String, u64)> {
+fn read_own(path: &Path, most: usize) -> Beginning {
     use std::io::Read;
     let size = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?.len();
     let mut bytes = Vec::new();
@@ -129,6 +140,9 @@ impl Guide for ProjectGuide {
     }
 
     fn touched<'a>(&'a self, paths: &'a [PathBuf]) -> BoxFuture<'a, Vec<Source>> {
+        if paths.iter().all(|path| self.places.is_known(path)) {
+            return future::ready(Vec::new()).boxed();
+        }
         let (places, paths) = (self.places.clone(), paths.to_vec());
         async move {
             let read = tokio::task::spawn_blocking(move || touched(&places, &paths));
@@ -158,7 +172,7 @@ fn sources(places: &Places, instructions: &[String]) -> Vec<Source> {
 }
 
 /// Reads the first of the known files that a folder has and that says anything.
-fn first(folder: &Path, read: &dyn Fn(&Path, usize) -> Option<(String, u64)>) -> Option<Source> {
+fn first(folder: &Path, read: &dyn Fn(&Path, usize) -> Beginning) -> Option<Source> {
     NAMES.iter().find_map(|name| {
         let path = folder.join(name);
         let (text, size) = read(&path, MAX_SOURCE)?;
@@ -167,7 +181,7 @@ fn first(folder: &Path, read: &dyn Fn(&Path, usize) -> Option<(String, u64)>) ->
     })
 }
 
-fn in_project(places: &Places) -> impl Fn(&Path, usize) -> Option<(String, u64)> {
+fn in_project(places: &Places) -> impl Fn(&Path, usize) -> Beginning {
     |path, most| places.read(path, most)
 }
 

@@ -2,18 +2,18 @@
 
 use crate::guide::Section;
 use crate::session::Settings;
-use crate::turn::{TurnCx, TurnError};
+use crate::turn::TurnCx;
 use crate::words::Message;
 
 use super::{Room, front, load, size_of_tool, tokens_of};
 
 /// Writes down what the next request holds.
-pub(crate) async fn report(cx: &mut TurnCx<'_>, settings: &Settings) -> Result<String, TurnError> {
+pub(crate) async fn report(cx: &mut TurnCx<'_>, settings: &Settings) -> String {
     let Some(choice) = settings.choice() else {
-        return Ok(format!("There is no model `{}` to have a context.", settings.model));
+        return format!("There is no model `{}` to have a context.", settings.model);
     };
-    let used = load(cx, settings, choice).await?.used;
-    let (sections, tools) = front(cx, settings, choice).await?;
+    let used = load(cx, settings, choice).await.used;
+    let (sections, tools) = front(cx, settings, choice).await;
     let window = choice.context_size;
     let how = if cx.mind.measured.is_some() { "as the provider counts" } else { "by our estimate" };
     let mut text = format!(
@@ -48,7 +48,7 @@ pub(crate) async fn report(cx: &mut TurnCx<'_>, settings: &Settings) -> Result<S
     }
     let origin = format!("{said} of the user, {answers} answers, {results} results");
     row(&mut text, "conversation", &origin, bytes, cx.history.tokens_from(first));
-    Ok(text)
+    text
 }
 
 fn row(text: &mut String, name: &str, origin: &str, bytes: usize, tokens: u64) {

@@ -47,6 +47,7 @@ pub(super) enum Failure {
 pub(super) struct Script {
     pub(super) answers: Vec<Answer>,
     pub(super) is_endless: bool,
+    pub(super) window: Option<u64>,
 }
 
 pub(super) fn parse(text: &str) -> Result<Script, ScriptError> {
@@ -67,6 +68,11 @@ pub(super) fn parse(text: &str) -> Result<Script, ScriptError> {
         match words.trim() {
             "end" => line_end(&mut answer, &mut script),
             "loop" => script.is_endless = true,
+            words if words.starts_with("window ") => {
+                let tokens = number(words["window ".len()..].trim());
+                let tokens = tokens.map_err(|problem| ScriptError { line: index + 1, problem })?;
+                script.window = Some(tokens as u64);
+            }
             words => {
                 let item =
                     item(words).map_err(|problem| ScriptError { line: index + 1, problem })?;

@@ -11,7 +11,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Places, front_matter, read_own};
+use super::{Places, read_own};
+use crate::custom::front_matter;
 
 /// Where a project keeps skills.
 const FOLDERS: [&str; 4] =
@@ -33,8 +34,9 @@ pub(super) fn find(places: &Places) -> Vec<Skill> {
             let Some((head, size)) = head else { continue };
             let (values, _) = front_matter::split(&head);
             let value = |key: &str| {
-                let found = values.iter().find(|(known, _)| known == key);
-                found.map(|(_, value)| value.trim().to_owned()).filter(|value| !value.is_empty())
+                let value =
+                    values.get(key).and_then(Value::as_str).map(|value| value.trim().to_owned());
+                value.filter(|value| !value.is_empty())
             };
             let of_folder = || place.file_name().map(|name| name.to_string_lossy().into_owned());
             let Some(name) = value("name").or_else(of_folder) else { continue };

@@ -93,7 +93,8 @@ fn a_conversation_of_five_hundred_turns_stays_inside_a_small_window() {
     let summaries = asked.iter().filter(|asked| asked.body.contains("Write the summary now."));
     assert!(summaries.count() > 10);
     let longest = asked.iter().map(|asked| asked.body.len()).max().unwrap();
-    assert!(longest * 3 / 10 <= WINDOW, "{longest} bytes");
+    // The server counts 15 tokens for everything, so our estimate alone has to leave room for the answer.
+    assert!(longest / 4 + 4_000 <= WINDOW, "{longest} bytes");
     assert!(asked.last().unwrap().body.contains("Message 499."));
     let folder = agent.folder().to_owned();
     agent.close_input();
@@ -108,7 +109,7 @@ fn a_conversation_of_five_hundred_turns_stays_inside_a_small_window() {
     agent.result("session/resume", params);
     ask(&mut agent, &session, "Once more.");
     let last = fake.shared.asked().last().unwrap().body.clone();
-    assert!(last.contains("was summed up to make room") && last.len() * 3 / 10 <= WINDOW);
+    assert!(last.contains("was summed up to make room") && last.len() / 4 + 4_000 <= WINDOW);
     drop(agent);
     std::fs::remove_dir_all(&data).unwrap();
 }
@@ -146,9 +147,7 @@ fn cost_and_context_are_shown_and_outlive_a_restart() {
     let (_, seen) = ask(&mut agent, &session, "/context");
     let text = text_of(&session, &seen);
     let origin = format!("| instructions | {}/AGENTS.md |", agent.folder().display());
-    for part in
-        [origin.as_str(), "About 110 are in use", "| tools | read, ", "1 of the user, 1 answers"]
-    {
+    for part in [origin.as_str(), "are in use (", "| tools | read, ", "1 of the user, 1 answers"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     agent.close_input();
