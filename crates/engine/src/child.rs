@@ -61,7 +61,7 @@ async fn work(turn: &TurnCx<'_>, call: &ToolCallId, order: Order<'_>) -> Result<
         settings: &settings,
         history: &mut history,
         mind: &mut turn.mind.for_child(),
-        guide: turn.guide,
+        primer: turn.primer,
         policy: turn.policy,
         asking: turn.asking,
         has_title: turn.has_title,

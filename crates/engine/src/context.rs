@@ -1,6 +1,6 @@
 //! What the model sees: instructions and history, built in one place. `/context` prints it.
 //!
-//! `history` is the conversation, `compact` makes room in it, `guide` writes what stands before it.
+//! `history` is the conversation, `compact` makes room in it, `primer` writes what stands before it.
 
 mod history;
 mod report;
@@ -8,8 +8,8 @@ mod report;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::guide::{self, Brief, Given, Section, Surroundings};
 use crate::ports::{Request, ToolSpec};
+use crate::primer::{self, Brief, Given, Section, Surroundings};
 use crate::session::{ModelChoice, Settings};
 use crate::stamp;
 use crate::turn::TurnCx;
@@ -94,7 +94,7 @@ async fn brief(cx: &mut TurnCx<'_>) -> Arc<Brief> {
     if let Some(brief) = &cx.mind.brief {
         return Arc::clone(brief);
     }
-    let found = tokio::time::timeout(PATIENCE, cx.guide.brief()).await;
+    let found = tokio::time::timeout(PATIENCE, cx.primer.brief()).await;
     let brief = Arc::new(found.unwrap_or_else(|_| {
         tracing::warn!("the project's instructions could not be read in time");
         Brief::default()
@@ -121,7 +121,7 @@ async fn front(
         .filter(|tool| tool.suits(&settings.model));
     let tools: Vec<Arc<ToolSpec>> = offered.map(|tool| tool.spec()).collect();
     let around = Surroundings { cwd: cx.cwd, date: &cx.mind.date, window: choice.context_size };
-    (guide::sections(mode, &brief, &around, &tools), tools)
+    (primer::sections(mode, &brief, &around, &tools), tools)
 }
 
 /// Builds the request for the next answer.
@@ -134,7 +134,7 @@ pub(crate) async fn view(
     Request {
         model: settings.model.clone(),
         thinking: settings.thinking,
-        instructions: guide::join(&sections).into(),
+        instructions: primer::join(&sections).into(),
         messages: cx.history.messages().to_vec(),
         tools,
     }

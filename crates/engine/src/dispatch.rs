@@ -10,13 +10,13 @@ use futures_util::future::BoxFuture;
 use crate::child::Child;
 use crate::context;
 use crate::event::{Event, Severity};
-use crate::guide;
 use crate::hooks::{self, Ruling};
 use crate::modes::Mode;
 use crate::permission::policy::Judgement;
 use crate::permission::{Access, Decision, Question};
 use crate::pictures::pictures_in;
 use crate::ports::{AnyTool, EditorError, Inside, Intent, Output, Record, ToolCx, ToolError};
+use crate::primer;
 use crate::turn::{TurnCx, TurnError};
 use crate::visible::visible;
 use crate::words::{
@@ -94,7 +94,7 @@ async fn call(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Done, TurnError> 
     let done = run(cx, &tool, &request).await;
     match done {
         Ok(outcome) => {
-            let outcome = guide::add_touched(cx, &call.locations, outcome).await?;
+            let outcome = primer::add_touched(cx, &call.locations, outcome).await?;
             match hooks::after_tool(cx, &request, said, outcome).await {
                 Ok(outcome) => finish(cx, request.id, outcome).await,
                 Err(err) => give_up(cx, request.id, err).await,

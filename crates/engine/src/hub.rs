@@ -11,11 +11,11 @@ use tokio::task::JoinSet;
 use crate::cost::Bill;
 use crate::error::Error;
 use crate::event::{Event, Severity};
-use crate::guide::Guide;
 use crate::modes::Mode;
 use crate::own::WithOwn;
 use crate::permission::policy::Policy;
 use crate::ports::{Clock, Editor, Files, Journal, Listing, Query, Remembered, Tools};
+use crate::primer::Primer;
 use crate::reply::Reply;
 use crate::session::{Command, Handles, ModelChoice, Parts, Session, SessionHandle, Settings};
 use crate::turn::TurnLimits;
@@ -82,7 +82,7 @@ pub struct Attached {
     /// Its files.
     pub files: Arc<dyn Files>,
     /// Finds what the model should know of its project.
-    pub guide: Arc<dyn Guide>,
+    pub primer: Arc<dyn Primer>,
     /// Its tools.
     pub tools: Arc<dyn Tools>,
     /// Finds out which branch its folder is on, where the client is told of it.
@@ -351,7 +351,7 @@ async fn begin(
         notices: attached.notices,
         editor: attached.editor,
         files: attached.files,
-        guide: attached.guide,
+        primer: attached.primer,
         journal: Arc::clone(&options.journal),
         clock: Arc::clone(&options.clock),
         limits: TurnLimits {

@@ -203,7 +203,6 @@ mod tests {
 
     use super::*;
     use crate::context::{History, Mind};
-    use crate::guide::NoGuide;
     use crate::meter::Meter;
     use crate::permission::policy::Policy;
     use crate::permission::{self, Question};
@@ -211,6 +210,7 @@ mod tests {
         Editor, EditorError, ExitStatus, Form, FormAnswer, Offers, Page, Show, TerminalCommand,
         TerminalOutput,
     };
+    use crate::primer::NoPrimer;
     use crate::script::{NoFiles, NoJournal, ScriptedModel, SystemClock};
     use crate::session::{ModelChoice, Settings};
     use crate::steering::Steering;
@@ -306,7 +306,7 @@ mod tests {
             settings: &watch::Sender::new(settings.clone()),
             history: &mut history,
             mind: &mut Mind::default(),
-            guide: &NoGuide,
+            primer: &NoPrimer,
             policy: &Policy::default(),
             asking: &Mutex::default(),
             has_title: &false.into(),

@@ -16,12 +16,12 @@ use crate::context::{History, Mind};
 use crate::cost::Bill;
 use crate::error::Error;
 use crate::event::{Event, Severity};
-use crate::guide::Guide;
 use crate::meter::Meter;
 use crate::modes::{MODES, Mode};
 use crate::own::WithOwn;
 use crate::permission::policy::Policy;
 use crate::ports::{Clock, Editor, Files, Journal, Model, Record, State, Tools};
+use crate::primer::Primer;
 use crate::reply::Reply;
 use crate::stamp;
 use crate::steering::Steering;
@@ -231,7 +231,7 @@ pub struct Parts {
     /// Its files.
     pub files: Arc<dyn Files>,
     /// Finds what the model should know of its project.
-    pub guide: Arc<dyn Guide>,
+    pub primer: Arc<dyn Primer>,
     /// Where it is kept.
     pub journal: Arc<dyn Journal>,
     /// Time and ids.
@@ -400,7 +400,7 @@ impl Session {
                 settings: &self.settings,
                 history: &mut self.history,
                 mind: &mut self.mind,
-                guide: &*self.parts.guide,
+                primer: &*self.parts.primer,
                 policy: &self.policy,
                 asking: &self.asking,
                 has_title: &self.has_title,

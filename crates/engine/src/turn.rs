@@ -16,11 +16,11 @@ use crate::context::{self, History, Mind};
 use crate::error::Error;
 use crate::event::Event;
 use crate::guard::{Guard, Verdict};
-use crate::guide::Guide;
 use crate::meter::Meter;
 use crate::modes::Mode;
 use crate::permission::policy::Policy;
 use crate::ports::{Clock, Editor, Expanded, Files, Guise, Journal, PromptKind, Record, Tools};
+use crate::primer::Primer;
 use crate::sampling::Answer;
 use crate::session::Settings;
 use crate::steering::{self, Steering};
@@ -43,7 +43,7 @@ pub(crate) struct TurnCx<'a> {
     pub(crate) settings: &'a watch::Sender<Settings>,
     pub(crate) history: &'a mut History,
     pub(crate) mind: &'a mut Mind,
-    pub(crate) guide: &'a dyn Guide,
+    pub(crate) primer: &'a dyn Primer,
     pub(crate) policy: &'a Policy,
     /// Held while the user is asked: one question at a time.
     pub(crate) asking: &'a Mutex<()>,

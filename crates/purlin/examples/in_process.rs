@@ -173,7 +173,7 @@ fn speaker(pieces: usize) -> anyhow::Result<serve::Options> {
         stop: Default::default(),
         tools: assemble::tools(),
         policy: purlin::permissions::policies(Vec::new(), None),
-        guide: purlin::guide::guides(Vec::new()),
+        primer: purlin::primer::primers(Vec::new()),
         ladder: None,
     })
 }

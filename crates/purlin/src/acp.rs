@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::custom::with_additions;
 use crate::ladder::Ladder;
 use crate::serve::{self, stdio};
-use crate::{assemble, env, guide, log, permissions, servers};
+use crate::{assemble, env, log, permissions, primer, servers};
 
 /// How `purlin acp` was called.
 #[derive(Debug, Clone, Default)]
@@ -95,7 +95,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
                 config.mcp,
             ),
             policy,
-            guide: guide::guides(config.instructions),
+            primer: primer::primers(config.instructions),
             ladder,
         };
         serve::serve(pipes, options).await;

@@ -17,7 +17,7 @@ use process::sandbox::{Sandbox, secret_places};
 use store::Store;
 
 use crate::limits::Limits;
-use crate::{env, guide};
+use crate::{env, primer};
 
 /// What the scripted model says where no model is configured.
 const DEMO: &str = r#"
@@ -63,7 +63,7 @@ fn tools_in(sandbox: Sandbox) -> OpenTools {
     let sandbox = Arc::new(sandbox);
     Arc::new(move |workspace| {
         let bash = bash(&sandbox, &workspace);
-        let skill = guide::skill_tool(&workspace.folders);
+        let skill = primer::skill_tool(&workspace.folders);
         let outputs = outputs(&workspace.session);
         let scope = Scope::new(workspace.folders).without(&env::own_folders());
         let files = Arc::new(Files::new(scope.with_outputs(outputs)));

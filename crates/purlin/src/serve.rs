@@ -21,10 +21,10 @@ use wire::acp::dialect::Dialect;
 
 use crate::assemble::OpenTools;
 use crate::bridge::editor::Outlet;
-use crate::guide::OpenGuide;
 use crate::ladder::Ladder;
 use crate::limits::Limits;
 use crate::permissions::OpenPolicy;
+use crate::primer::OpenPrimer;
 use dispatcher::{Channels, Dispatcher, Place};
 
 /// What a connection is served with.
@@ -44,7 +44,7 @@ pub struct Options {
     /// Makes what decides about their calls.
     pub policy: OpenPolicy,
     /// Finds what the model should know of a session's project.
-    pub guide: OpenGuide,
+    pub primer: OpenPrimer,
     /// Where keys go that the client gives us; `None` where no key is of use.
     pub ladder: Option<Arc<Ladder>>,
 }
@@ -68,7 +68,7 @@ const OPEN_CALLS: usize = 1024;
 
 /// Serves a client until it closes its end or `stop` fires, then ends everything that runs for it.
 pub async fn serve(pipes: Pipes, options: Options) {
-    let Options { limits, hub, dialect, cwd, stop, tools, policy, guide, ladder } = options;
+    let Options { limits, hub, dialect, cwd, stop, tools, policy, primer, ladder } = options;
     let hub = HubOptions {
         max_requests_per_turn: usize::try_from(limits.max_requests_per_turn).unwrap_or(usize::MAX),
         max_sessions: usize::try_from(limits.max_sessions).unwrap_or(usize::MAX),
@@ -91,7 +91,7 @@ pub async fn serve(pipes: Pipes, options: Options) {
     };
     let channels = Channels { pipes, from_sessions, abandoned_calls, stop };
     let limits = Arc::new(limits);
-    let place = Place { forced: dialect, cwd, tools, policy, guide };
+    let place = Place { forced: dialect, cwd, tools, policy, primer };
     let mut dispatcher = Dispatcher::new(limits, outbox, outlet, hub_handle, clock, journal, place);
     dispatcher.ladder = ladder;
     dispatcher.run(channels).await;

@@ -1,6 +1,6 @@
 //! `/context`: what the model sees, part by part, with its origin and its size.
 
-use crate::guide::Section;
+use crate::primer::Section;
 use crate::session::Settings;
 use crate::turn::TurnCx;
 use crate::words::Message;

@@ -153,7 +153,7 @@ impl Bench {
         let attached = Attached {
             editor: Arc::clone(&editor) as _,
             files: Arc::new(engine::script::NoFiles),
-            guide: Arc::new(engine::guide::NoGuide),
+            primer: Arc::new(engine::primer::NoPrimer),
             tools: Arc::clone(&tools) as Arc<dyn Tools>,
             branch: None,
             policy: Default::default(),

@@ -301,7 +301,7 @@ impl Dispatcher {
         let tools = Arc::clone(&self.place.tools);
         let is_told_branch = self.dialect == Dialect::Container;
         let policy = Arc::clone(&self.place.policy);
-        let guide = Arc::clone(&self.place.guide);
+        let primer = Arc::clone(&self.place.primer);
         let attach = move |session: SessionId, cwd: &Path| {
             let folders: Vec<PathBuf> =
                 std::iter::once(cwd.to_owned()).chain(more_folders).collect();
@@ -309,7 +309,7 @@ impl Dispatcher {
             let (session_id, of) = (session.clone(), folders.clone());
             let tools = tools(Workspace { session: session_id, folders: of, servers, problems });
             let (policy, notices) = policy(&folders);
-            let guide = guide(&folders);
+            let primer = primer(&folders);
             let scope = Scope::new(folders).without(&env::own_folders());
             let editor: Arc<dyn Editor> = Arc::new(AcpEditor::new(
                 session,
@@ -323,7 +323,7 @@ impl Dispatcher {
             let files = Arc::new(SessionFiles::new(Arc::clone(&editor), scope));
             let find = || Box::pin(branch::find(cwd.to_owned())) as BoxFuture<'static, _>;
             let branch = is_told_branch.then(find);
-            Attached { editor, files, guide, tools, branch, policy, notices }
+            Attached { editor, files, primer, tools, branch, policy, notices }
         };
         self.hub.send(HubCommand::Open { start, attach: Box::new(attach), reply });
         Ok(())

@@ -35,10 +35,10 @@ use crate::bridge;
 use crate::bridge::editor::Outlet;
 use crate::bridge::recap::Recap;
 use crate::error_table::error_out;
-use crate::guide::OpenGuide;
 use crate::ladder::Ladder;
 use crate::limits::Limits;
 use crate::permissions::OpenPolicy;
+use crate::primer::OpenPrimer;
 use crate::rate::Window;
 
 /// How long running turns may take to end when the connection does.
@@ -132,7 +132,7 @@ pub(super) struct Place {
     /// Makes what decides about their calls.
     pub(super) policy: OpenPolicy,
     /// Finds what the model should know of a session's project.
-    pub(super) guide: OpenGuide,
+    pub(super) primer: OpenPrimer,
 }
 
 /// A session as its connection knows it.

@@ -121,7 +121,7 @@ async fn in_process(name: &str) {
         stop,
         tools: purlin::servers::with_servers(tools, host, mcp),
         policy,
-        guide: purlin::guide::guides(Vec::new()),
+        primer: purlin::primer::primers(Vec::new()),
         ladder: None,
     };
     tasks.spawn(serve::serve(pipes, options));

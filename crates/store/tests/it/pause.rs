@@ -57,7 +57,7 @@ async fn an_idle_session_is_paused_and_comes_back() {
     let attach = |_: SessionId, _: &Path| Attached {
         editor: Arc::new(Watcher::default()) as Arc<dyn Editor>,
         files: Arc::new(NoFiles),
-        guide: Arc::new(engine::guide::NoGuide),
+        primer: Arc::new(engine::primer::NoPrimer),
         tools: Arc::new(Arc::new([]) as Arc<[Arc<dyn AnyTool>]>),
         branch: None,
         policy: Default::default(),

@@ -6,7 +6,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("purlin-guide-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("purlin-primer-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Folder(path.canonicalize().unwrap())
     }

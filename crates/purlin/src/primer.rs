@@ -1,7 +1,7 @@
 //! What a project and the user want the model to know: AGENTS.md or CLAUDE.md, `instructions` of the configuration, skills.
 //!
 //! Known places are looked up, one by one; no tree is ever walked, so a large repository costs what a small one does. Files
-//! of a project are read only where they really lie inside it. What of them the model is told is `engine::guide`'s.
+//! of a project are read only where they really lie inside it. What of them the model is told is `engine::primer`'s.
 
 mod patterns;
 mod skills;
@@ -9,8 +9,8 @@ mod skills;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::guide::{Brief, Guide, MAX_SOURCE, Source};
 use engine::ports::AnyTool;
+use engine::primer::{Brief, MAX_SOURCE, Primer, Source};
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use tools::scope::Scope;
@@ -23,12 +23,12 @@ const NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 /// The beginning of a file and how large the whole is; `None` if it cannot be read.
 type Beginning = Option<(String, u64)>;
 
-/// Makes the guide of a session in these folders, the working folder first.
-pub type OpenGuide = Arc<dyn Fn(&[PathBuf]) -> Arc<dyn Guide> + Send + Sync>;
+/// Makes the primer of a session in these folders, the working folder first.
+pub type OpenPrimer = Arc<dyn Fn(&[PathBuf]) -> Arc<dyn Primer> + Send + Sync>;
 
-/// Makes guides from the user's configuration: `instructions` are paths and patterns.
+/// Makes primers from the user's configuration: `instructions` are paths and patterns.
 #[must_use]
-pub fn guides(instructions: Vec<String>) -> OpenGuide {
+pub fn primers(instructions: Vec<String>) -> OpenPrimer {
     let instructions: Arc<[String]> = instructions.into();
     Arc::new(move |folders| Arc::new(ProjectGuide::new(folders, Arc::clone(&instructions))))
 }
@@ -40,7 +40,7 @@ pub(crate) fn skill_tool(folders: &[PathBuf]) -> Option<Arc<dyn AnyTool>> {
     has_some.then(|| Arc::new(skills::SkillTool::new(places)) as Arc<dyn AnyTool>)
 }
 
-/// The guide of one session.
+/// The primer of one session.
 struct ProjectGuide {
     places: Places,
     instructions: Arc<[String]>,
@@ -122,7 +122,7 @@ impl ProjectGuide {
     }
 }
 
-impl Guide for ProjectGuide {
+impl Primer for ProjectGuide {
     fn brief(&self) -> BoxFuture<'_, Brief> {
         let (places, instructions) = (self.places.clone(), Arc::clone(&self.instructions));
         async move {

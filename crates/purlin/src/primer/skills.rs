@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::guide::Skill;
 use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
+use engine::primer::Skill;
 use engine::visible::visible;
 use engine::words::ToolKind;
 use futures_util::FutureExt;

@@ -1,6 +1,6 @@
 //! What the model is told before the conversation: the mode's words, where it works, what user and project ask for.
 //!
-//! Files are found and read outside, behind [`Guide`]; here they are capped, made visible and put together. Everything
+//! Files are found and read outside, behind [`Primer`]; here they are capped, made visible and put together. Everything
 //! that a project says informs: none of it changes what is allowed.
 
 use std::collections::BTreeSet;
@@ -26,19 +26,19 @@ pub const MAX_SKILLS: usize = 50;
 const MAX_DESCRIPTION: usize = 300;
 
 /// Finds what the model should know of the user's and the project's wishes.
-pub trait Guide: Send + Sync {
+pub trait Primer: Send + Sync {
     /// Looks up what holds from the beginning. Asked for when a session first needs it, and after a compaction.
     fn brief(&self) -> BoxFuture<'_, Brief>;
 
-    /// Returns the instructions of folders below those of [`Guide::brief`] that these paths are in, the outermost first.
+    /// Returns the instructions of folders below those of [`Primer::brief`] that these paths are in, the outermost first.
     fn touched<'a>(&'a self, paths: &'a [PathBuf]) -> BoxFuture<'a, Vec<Source>>;
 }
 
-/// No guide at all. For sessions without files.
+/// No primer at all. For sessions without files.
 #[derive(Debug, Default)]
-pub struct NoGuide;
+pub struct NoPrimer;
 
-impl Guide for NoGuide {
+impl Primer for NoPrimer {
     fn brief(&self) -> BoxFuture<'_, Brief> {
         future::ready(Brief::default()).boxed()
     }
@@ -217,7 +217,7 @@ pub(crate) async fn add_touched(
         return Ok(Ok(output));
     }
     let paths: Vec<PathBuf> = locations.iter().map(|location| location.path.clone()).collect();
-    for source in cx.or_cancelled(cx.guide.touched(&paths)).await? {
+    for source in cx.or_cancelled(cx.primer.touched(&paths)).await? {
         if cx.mind.given.is_first(&source.origin) {
             output.text.push_str("\n\nInstructions of the project for files in this folder:\n");
             source.write(MAX_SOURCE, &mut output.text);
