@@ -21,6 +21,9 @@ pub(crate) struct Entry {
     cost: Option<[f64; 4]>,
     #[serde(default, rename = "think")]
     pub(crate) can_think: bool,
+    /// Whether it takes pictures.
+    #[serde(default, rename = "image")]
+    pub(crate) takes_pictures: bool,
     /// When it came out, as `2026-02-17`.
     #[serde(default)]
     pub(crate) date: String,

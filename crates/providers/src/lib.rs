@@ -11,11 +11,12 @@ mod http;
 mod key;
 mod model;
 mod options;
+mod pictures;
 mod provider;
 mod rows;
 
 pub use format::Format;
 pub use http::Timing;
 pub use key::ApiKey;
-pub use options::{Connection, Cost, Limit, ModelOptions, ProviderOptions};
-pub use provider::{Options, Provider, find_local, key_takers, key_variables};
+pub use options::{Connection, Cost, Limit, Modalities, ModelOptions, ProviderOptions};
+pub use provider::{Listed, Options, Provider, find_local, key_takers, key_variables};

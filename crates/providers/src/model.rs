@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use engine::ports::{Model, ModelError, ModelStream, Request};
+use engine::ports::{Model, ModelError, ModelEvent, ModelStream, Request};
 use futures_util::{StreamExt, stream};
 
 use crate::exchange::Exchange;
 use crate::format::{Format, Target};
 use crate::http::{KeyHeader, Timing};
 use crate::key::ApiKey;
+use crate::pictures;
 
 /// Where and how a provider is reached.
 #[derive(Debug, Clone)]
@@ -77,16 +78,19 @@ pub(crate) struct RemoteModel {
     pub(crate) name: String,
     pub(crate) max_output: Option<u64>,
     pub(crate) can_think: bool,
+    /// Whether it takes pictures; true where nobody knows.
+    pub(crate) takes_pictures: bool,
 }
 
 impl Model for RemoteModel {
-    fn answer(&self, request: Request) -> ModelStream {
+    fn answer(&self, mut request: Request) -> ModelStream {
         let endpoint = Arc::clone(&self.endpoint);
         if endpoint.needs_key && endpoint.key.as_ref().is_none_or(ApiKey::is_empty) {
             let words = format!("{} needs a key and none is set", endpoint.name);
             let error = endpoint.with_advice(ModelError::AuthNeeded(words));
             return stream::iter([Err(error)]).boxed();
         }
+        let is_blind = !self.takes_pictures && pictures::take_out(&mut request);
         let target = Target {
             name: &self.name,
             max_output: self.max_output,
@@ -96,9 +100,13 @@ impl Model for RemoteModel {
         let body = endpoint.format.encode(&request, &target).to_string().into_bytes();
         let url = endpoint.url(&endpoint.format.path(&self.name));
         let exchange = Exchange::new(endpoint, request, url, body);
-        stream::unfold(exchange, |mut exchange| async {
+        let answer = stream::unfold(exchange, |mut exchange| async {
             exchange.next().await.map(|event| (event, exchange))
-        })
-        .boxed()
+        });
+        if is_blind {
+            let words = format!("{} takes no pictures; it is told that there was one", self.name);
+            return stream::iter([Ok(ModelEvent::Waiting(words))]).chain(answer).boxed();
+        }
+        answer.boxed()
     }
 }

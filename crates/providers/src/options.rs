@@ -55,6 +55,16 @@ pub struct ModelOptions {
     pub cost: Option<Cost>,
     /// Whether it thinks.
     pub reasoning: Option<bool>,
+    /// What it takes and gives.
+    pub modalities: Option<Modalities>,
+}
+
+/// What a model takes, beside text: `image`, `audio`, `pdf`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Modalities {
+    /// What it takes.
+    pub input: Vec<String>,
 }
 
 /// How many tokens a model can hold.

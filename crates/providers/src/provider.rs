@@ -8,7 +8,7 @@ use engine::ports::ModelError;
 use engine::session::ModelChoice;
 use engine::words::{ModelId, Price};
 use futures_util::future::join_all;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{self, Entry};
 use crate::fault::Fault;
@@ -28,6 +28,21 @@ pub struct Options {
     pub stored: BTreeMap<String, ApiKey>,
     /// Keys in the environment, by variable.
     pub environment: BTreeMap<String, ApiKey>,
+    /// Keys that OpenCode keeps and the user lets us use, by provider.
+    pub borrowed: BTreeMap<String, ApiKey>,
+    /// Where local servers are that are not in their usual places, by provider.
+    pub places: BTreeMap<String, String>,
+    /// The models that providers named when they were last asked.
+    pub listed: BTreeMap<String, Vec<Listed>>,
+}
+
+/// A model as its provider lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Listed {
+    /// Its name there.
+    pub name: String,
+    /// How many tokens it can hold.
+    pub context: u64,
 }
 
 /// Returns the variables that may hold keys.
@@ -51,6 +66,8 @@ pub struct Provider {
     endpoint: Arc<Endpoint>,
     /// Models of the config, which go before the catalogue's.
     models: BTreeMap<String, ModelOptions>,
+    /// The models that it named when it was last asked.
+    listed: Vec<Listed>,
     /// Whether the user has named it in the config.
     is_configured: bool,
     /// Where the key is from, for the user.
@@ -87,7 +104,8 @@ impl Options {
             (None, Some(row)) => Some(row.format),
             (None, None) => Some(Format::OpenAiChat),
         };
-        let base_url = connection.base_url.or_else(|| Some(row?.base_url.to_owned()));
+        let place = connection.base_url.or_else(|| self.places.get(id).cloned());
+        let base_url = place.or_else(|| Some(row?.base_url.to_owned()));
         if base_url.is_none() {
             problem = Some("`options.baseURL` is missing".to_owned());
         }
@@ -131,6 +149,7 @@ impl Options {
             row,
             endpoint: Arc::new(endpoint),
             models: config.map(|config| config.models.clone()).unwrap_or_default(),
+            listed: self.listed.get(id).cloned().unwrap_or_default(),
             is_configured: config.is_some(),
             key_source,
             problem,
@@ -146,10 +165,12 @@ impl Options {
                 return (Some(key.clone()), (*variable).to_owned());
             }
         }
-        match self.stored.get(id) {
-            Some(key) => (Some(key.clone()), "purlin auth login".to_owned()),
-            None => (None, String::new()),
-        }
+        let kept = |keys: &BTreeMap<String, ApiKey>, by: &str| {
+            keys.get(id).map(|key| (Some(key.clone()), by.to_owned()))
+        };
+        kept(&self.stored, "purlin auth login")
+            .or_else(|| kept(&self.borrowed, "OpenCode"))
+            .unwrap_or_default()
     }
 }
 
@@ -202,21 +223,49 @@ impl Provider {
             let entry = catalogue.remove(name);
             choices.push(self.choice(name, entry.as_ref()));
         }
-        let mut rest: Vec<(String, Entry)> = catalogue.into_iter().collect();
+        let mut rest: Vec<(String, Option<Entry>)> = if self.listed.is_empty() {
+            catalogue.into_iter().map(|(name, entry)| (name, Some(entry))).collect()
+        } else {
+            let is_new = |listed: &&Listed| !self.models.contains_key(&listed.name);
+            let listed = self.listed.iter().filter(is_new);
+            listed.map(|listed| (listed.name.clone(), catalogue.remove(&listed.name))).collect()
+        };
         let prefer = self.row.map_or(&[][..], |row| row.prefer);
         let rank = |name: &str| prefer.iter().position(|prefix| name.starts_with(prefix));
         rest.sort_by(|(a, x), (b, y)| {
             let key = |name: &str| rank(name).unwrap_or(usize::MAX);
             // The newest first; of a model with and without a date in its name the short one.
-            (key(a), std::cmp::Reverse(&x.date), a.len(), a).cmp(&(
-                key(b),
-                std::cmp::Reverse(&y.date),
-                b.len(),
-                b,
-            ))
+            let date = |entry: &Option<Entry>| {
+                std::cmp::Reverse(entry.as_ref().map(|entry| entry.date.clone()))
+            };
+            (key(a), date(x), a.len(), a).cmp(&(key(b), date(y), b.len(), b))
         });
-        choices.extend(rest.iter().map(|(name, entry)| self.choice(name, Some(entry))));
+        choices.extend(rest.iter().map(|(name, entry)| self.choice(name, entry.as_ref())));
         choices
+    }
+
+    /// Returns its cheapest model for small work, where we know of one.
+    #[must_use]
+    pub fn small_model(&self) -> Option<ModelChoice> {
+        let models = self.models();
+        let small = self.row.map_or(&[][..], |row| row.small);
+        let begins = |choice: &&ModelChoice, prefix: &str| self.bare(choice).starts_with(prefix);
+        small.iter().find_map(|prefix| models.iter().find(|choice| begins(choice, prefix))).cloned()
+    }
+
+    /// A model's name at the provider.
+    fn bare<'a>(&self, choice: &'a ModelChoice) -> &'a str {
+        choice.id.as_str().get(self.id.len() + 1..).unwrap_or_default()
+    }
+
+    /// Returns models as they can be kept, to be [`Options::listed`] later.
+    #[must_use]
+    pub fn listing(&self, models: &[ModelChoice]) -> Vec<Listed> {
+        let listed = |choice: &ModelChoice| Listed {
+            name: self.bare(choice).to_owned(),
+            context: choice.context_size,
+        };
+        models.iter().map(listed).collect()
     }
 
     /// Returns a model by its name at the provider, known or not.
@@ -235,7 +284,13 @@ impl Provider {
         });
         let can_think = own.reasoning.unwrap_or_else(|| entry.is_some_and(|entry| entry.can_think));
         let shown = own.name.unwrap_or_else(|| entry.map_or(name, |entry| &entry.name).to_owned());
-        let context = own.limit.context.or(entry.map(|entry| entry.context));
+        let listed = self.listed.iter().find(|listed| listed.name == name);
+        let context = own.limit.context.or(listed.map(|listed| listed.context));
+        let context = context.or(entry.map(|entry| entry.context));
+        let takes_pictures = match own.modalities {
+            Some(modalities) => modalities.input.iter().any(|input| input == "image"),
+            None => entry.is_none_or(|entry| entry.takes_pictures),
+        };
         ModelChoice {
             id: ModelId::new(format!("{}/{name}", self.id)),
             name: format!("{}: {shown}", self.endpoint.name),
@@ -247,6 +302,7 @@ impl Provider {
                 name: own.id.unwrap_or_else(|| name.to_owned()),
                 max_output: own.limit.output.or(entry.map(|entry| entry.output)),
                 can_think,
+                takes_pictures,
             }),
         }
     }
@@ -267,24 +323,23 @@ impl Provider {
             list.map_err(|fault| endpoint.with_advice(fault.into_error(&endpoint.name, false)))?;
         let catalogue = catalogue::models_of(&self.id);
         let mut seen = BTreeSet::new();
-        let choices = list.data.into_iter().chain(list.models).filter_map(|listed| {
-            let name = listed.id.or(listed.name)?;
+        let choices = list.data.into_iter().chain(list.models).filter_map(|named| {
+            let name = named.id.or(named.name)?;
             let name = name.strip_prefix("models/").unwrap_or(&name).to_owned();
             if !seen.insert(name.clone()) {
                 return None;
             }
             let mut choice = self.choice(&name, catalogue.get(&name));
             let own = self.models.get(&name).and_then(|own| own.limit.context);
-            if let (Some(context), None) = (listed.context, own) {
+            if let (Some(context), None) = (named.context, own) {
                 choice.context_size = context;
             }
             Some(choice)
         });
         let mut choices: Vec<ModelChoice> = choices.collect();
         let prefer = self.row.map_or(&[][..], |row| row.prefer);
-        let bare = |choice: &ModelChoice| choice.id.as_str()[self.id.len() + 1..].to_owned();
         choices.sort_by_key(|choice| {
-            let name = bare(choice);
+            let name = self.bare(choice);
             prefer.iter().position(|prefix| name.starts_with(prefix)).unwrap_or(usize::MAX)
         });
         Ok(choices)
@@ -294,13 +349,13 @@ impl Provider {
 #[derive(Deserialize)]
 struct ModelList {
     #[serde(default)]
-    data: Vec<Listed>,
+    data: Vec<Named>,
     #[serde(default)]
-    models: Vec<Listed>,
+    models: Vec<Named>,
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct Named {
     id: Option<String>,
     name: Option<String>,
     #[serde(alias = "max_model_len", alias = "context_length", alias = "inputTokenLimit")]
@@ -372,5 +427,25 @@ mod tests {
         assert_eq!(anthropic.models()[0].id.as_str(), "anthropic/claude-sonnet-4-6");
         let unknown = anthropic.model("claude-of-tomorrow");
         assert_eq!((unknown.price, unknown.context_size), (None, CONTEXT_WHERE_UNKNOWN));
+        let small = anthropic.small_model().unwrap();
+        assert_eq!(small.id.as_str(), "anthropic/claude-haiku-4-5");
+        assert!(Options::default().provider("ollama").small_model().is_none());
+    }
+
+    #[test]
+    fn a_list_of_the_provider_goes_before_the_catalogue() {
+        let mut options = Options::default();
+        let names = ["claude-of-tomorrow", "claude-sonnet-4-6"];
+        let listed = names.map(|name| Listed { name: name.to_owned(), context: 7 });
+        options.listed.insert("anthropic".to_owned(), listed.to_vec());
+        options.borrowed.insert("anthropic".to_owned(), ApiKey::new("k"));
+        let anthropic = options.provider("anthropic");
+        assert_eq!(anthropic.standing(), "key from OpenCode");
+        let models = anthropic.models();
+        let ids: Vec<&str> = models.iter().map(|choice| choice.id.as_str()).collect();
+        assert_eq!(ids, ["anthropic/claude-sonnet-4-6", "anthropic/claude-of-tomorrow"]);
+        assert_eq!(models[1].context_size, 7);
+        assert!(models[0].price.is_some());
+        assert_eq!(anthropic.listing(&models)[0].name, "claude-sonnet-4-6");
     }
 }

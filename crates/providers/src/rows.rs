@@ -15,6 +15,8 @@ pub(crate) struct Row {
     pub(crate) variables: &'static [&'static str],
     /// Beginnings of model names: where nothing is chosen, the newest model of the first that fits.
     pub(crate) prefer: &'static [&'static str],
+    /// The same for small work, such as titles. None: there is no cheap model to count on.
+    pub(crate) small: &'static [&'static str],
 }
 
 /// Every row, in the order in which they are tried.
@@ -26,6 +28,7 @@ pub(crate) const ROWS: [Row; 8] = [
         base_url: "https://api.anthropic.com/v1",
         variables: &["ANTHROPIC_API_KEY"],
         prefer: &["claude-sonnet-", "claude-"],
+        small: &["claude-haiku-"],
     },
     Row {
         id: "openai",
@@ -34,6 +37,7 @@ pub(crate) const ROWS: [Row; 8] = [
         base_url: "https://api.openai.com/v1",
         variables: &["OPENAI_API_KEY"],
         prefer: &["gpt-5.4", "gpt-5", "gpt-"],
+        small: &["gpt-5.4-nano", "gpt-5-nano", "gpt-4.1-nano"],
     },
     Row {
         id: "google",
@@ -42,6 +46,7 @@ pub(crate) const ROWS: [Row; 8] = [
         base_url: "https://generativelanguage.googleapis.com/v1beta",
         variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"],
         prefer: &["gemini-3.5", "gemini-3", "gemini-"],
+        small: &["gemini-3.1-flash-lite", "gemini-2.5-flash-lite"],
     },
     Row {
         id: "openrouter",
@@ -50,6 +55,7 @@ pub(crate) const ROWS: [Row; 8] = [
         base_url: "https://openrouter.ai/api/v1",
         variables: &["OPENROUTER_API_KEY"],
         prefer: &["anthropic/claude-sonnet-", "openai/gpt-5"],
+        small: &["google/gemini-2.5-flash-lite", "anthropic/claude-haiku-"],
     },
     Row {
         id: "ollama",
@@ -58,6 +64,7 @@ pub(crate) const ROWS: [Row; 8] = [
         base_url: "http://127.0.0.1:11434/v1",
         variables: &[],
         prefer: &["qwen3-coder", "qwen", "gpt-oss", "devstral"],
+        small: &[],
     },
     Row {
         id: "lmstudio",
@@ -66,6 +73,7 @@ pub(crate) const ROWS: [Row; 8] = [
         base_url: "http://127.0.0.1:1234/v1",
         variables: &[],
         prefer: &["qwen/qwen3-coder", "qwen", "openai/gpt-oss"],
+        small: &[],
     },
     Row {
         id: "llama.cpp",
@@ -74,6 +82,7 @@ pub(crate) const ROWS: [Row; 8] = [
         base_url: "http://127.0.0.1:8080/v1",
         variables: &[],
         prefer: &[],
+        small: &[],
     },
     Row {
         id: "vllm",
@@ -82,6 +91,7 @@ pub(crate) const ROWS: [Row; 8] = [
         base_url: "http://127.0.0.1:8000/v1",
         variables: &[],
         prefer: &[],
+        small: &[],
     },
 ];
 

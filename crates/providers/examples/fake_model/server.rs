@@ -34,6 +34,8 @@ pub(crate) struct Shared {
 struct State {
     next: usize,
     asked: Vec<Asked>,
+    /// How often the list of models was asked for.
+    lists: usize,
 }
 
 impl Shared {
@@ -45,6 +47,12 @@ impl Shared {
     #[allow(dead_code, reason = "the program does not look, the tests do")]
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).asked.clone()
+    }
+
+    /// Returns how often the list of models was asked for.
+    #[allow(dead_code, reason = "the program does not look, the tests do")]
+    pub(crate) fn lists(&self) -> usize {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).lists
     }
 
     fn take(&self, asked: Asked) -> (usize, Answer) {
@@ -87,6 +95,7 @@ async fn connection(mut stream: TcpStream, number: usize, shared: &Shared) -> st
     let mut held = Vec::new();
     while let Some(asked) = read_request(&mut stream, &mut held, number).await? {
         if asked.path.ends_with("/models") {
+            shared.state.lock().unwrap_or_else(PoisonError::into_inner).lists += 1;
             let list = r#"{"object":"list","data":[{"id":"fake","object":"model","context_length":64000}]}"#;
             write_whole(&mut stream, 200, &[], list.as_bytes()).await?;
             continue;
