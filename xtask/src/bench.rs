@@ -2,7 +2,8 @@
 //!
 //! Every figure is taken in several rounds, and the thing it is compared with takes its rounds in between, so
 //! that a busy machine slows both. What is measured and why is in `docs/performance.md`; the programs that
-//! Purlin is compared with are the examples of `crates/purlin` and `crates/mcp`.
+//! Purlin is compared with are the examples of `crates/purlin`, `crates/mcp` and
+//! `crates/providers`.
 
 mod agent;
 mod child;
@@ -12,6 +13,7 @@ mod inbound;
 mod instructions;
 mod life;
 mod mcp;
+mod model;
 mod sandbox;
 mod stream;
 mod table;
@@ -26,7 +28,7 @@ use table::Row;
 /// A benchmark: its name, and what makes its rows.
 type Bench = (&'static str, fn(&Programs) -> Result<Vec<Row>>);
 
-const BENCHES: [Bench; 12] = [
+const BENCHES: [Bench; 13] = [
     ("start", life::start),
     ("memory", life::memory),
     ("cancel", life::cancel),
@@ -39,6 +41,7 @@ const BENCHES: [Bench; 12] = [
     ("mcp", mcp::mcp),
     ("instructions", context::instructions),
     ("request", context::request),
+    ("model", model::model),
 ];
 
 /// What the person asked for.
@@ -109,6 +112,10 @@ pub(crate) struct Programs {
     pub(crate) echo_sdk: PathBuf,
     /// A loop that writes updates.
     pub(crate) plain_writer: PathBuf,
+    /// A relay from a model server to updates.
+    pub(crate) plain_relay: PathBuf,
+    /// A model server.
+    pub(crate) fake_model: PathBuf,
     /// Parts of Purlin without its pipes.
     pub(crate) in_process: PathBuf,
     /// An MCP server.
@@ -124,8 +131,10 @@ impl Programs {
         program::must_succeed(&[&build[..], &["--bin", "purlin"]].concat())?;
         if with_examples {
             program::must_succeed(&[&build[..], &["--examples"]].concat())?;
-            let build = ["cargo", "build", "--quiet", "--release", "--package", "mcp"];
-            program::must_succeed(&[&build[..], &["--examples"]].concat())?;
+            for package in ["mcp", "providers"] {
+                let build = ["cargo", "build", "--quiet", "--release", "--package", package];
+                program::must_succeed(&[&build[..], &["--examples"]].concat())?;
+            }
         }
         let metadata = program::answer(&["cargo", "metadata", "--no-deps", "--format-version=1"]);
         let metadata: serde_json::Value =
@@ -137,6 +146,8 @@ impl Programs {
             purlin: release.join("purlin"),
             echo_sdk: examples.join("echo_sdk"),
             plain_writer: examples.join("plain_writer"),
+            plain_relay: examples.join("plain_relay"),
+            fake_model: examples.join("fake_model"),
             in_process: examples.join("in_process"),
             faulty_server: examples.join("faulty_server"),
             bare_client: examples.join("bare_client"),

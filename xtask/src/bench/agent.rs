@@ -47,7 +47,8 @@ impl Agent {
         Agent::start(&programs.echo_sdk, &[&pieces.to_string()], &std::env::temp_dir())
     }
 
-    fn start(program: &Path, arguments: &[&str], data: &Path) -> Result<Agent> {
+    /// Starts any agent, initialized.
+    pub(crate) fn start(program: &Path, arguments: &[&str], data: &Path) -> Result<Agent> {
         let mut agent = Agent { child: Child::start(program, arguments, data)?, last_id: 0 };
         agent.initialize()?;
         Ok(agent)
