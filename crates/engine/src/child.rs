@@ -67,6 +67,8 @@ async fn work(turn: &TurnCx<'_>, call: &ToolCallId, order: Order<'_>) -> Result<
         has_title: turn.has_title,
         meter: turn.meter,
         steering: &Steering::default(),
+        titler: None,
+        waits: 0,
         tools: &ForChildren(turn.tools),
         editor: turn.editor,
         files: turn.files,

@@ -14,7 +14,7 @@ use crate::event::{Event, Severity};
 use crate::modes::Mode;
 use crate::own::WithOwn;
 use crate::permission::policy::Policy;
-use crate::ports::{Clock, Editor, Files, Journal, Listing, Query, Remembered, Tools};
+use crate::ports::{Clock, Editor, Files, Habits, Journal, Listing, Query, Remembered, Tools};
 use crate::primer::Primer;
 use crate::reply::Reply;
 use crate::session::{Command, Handles, ModelChoice, Parts, Session, SessionHandle, Settings};
@@ -27,6 +27,8 @@ pub struct HubOptions {
     pub models: Arc<[ModelChoice]>,
     /// Finds the models when a session is opened, instead of `models`.
     pub find_models: Option<FindModels>,
+    /// What the user is used to; nothing if new sessions begin anew.
+    pub habits: Option<Arc<dyn Habits>>,
     /// Where sessions are kept.
     pub journal: Arc<dyn Journal>,
     /// Time and ids.
@@ -303,6 +305,9 @@ async fn begin(
     let (cwd, attached, remembered) = match start {
         Start::New { cwd } => {
             journal.create(id, &cwd).await.map_err(failed)?;
+            if let Some(habits) = &options.habits {
+                take_up(&mut settings, &**habits);
+            }
             let attached = attach(id.clone(), &cwd);
             (cwd, attached, None)
         }
@@ -352,6 +357,7 @@ async fn begin(
         editor: attached.editor,
         files: attached.files,
         primer: attached.primer,
+        habits: options.habits.clone(),
         journal: Arc::clone(&options.journal),
         clock: Arc::clone(&options.clock),
         limits: TurnLimits {
@@ -365,6 +371,16 @@ async fn begin(
         bill,
     };
     Ok(Begun { parts, created, branch })
+}
+
+/// Begins with what was chosen last, as far as there still is such.
+fn take_up(settings: &mut Settings, habits: &dyn Habits) {
+    if let Some(model) = habits.model()
+        && settings.models.iter().any(|choice| choice.id == model)
+    {
+        settings.model = model;
+    }
+    settings.thinking = habits.thinking().unwrap_or_default();
 }
 
 /// Takes over mode, model and thinking, as far as there still are such.

@@ -10,6 +10,7 @@ use crate::exit_plan::ExitPlan;
 use crate::helpers;
 use crate::hooks::{Moment, Ruling};
 use crate::ports::{AnyTool, Editor, Expanded, Tools};
+use crate::scene::Scene;
 use crate::task::Task;
 use crate::words::Prompt;
 
@@ -55,6 +56,10 @@ impl Tools for WithOwn {
 
     fn news(&self) -> Vec<String> {
         self.given.news()
+    }
+
+    fn scene(&self, prompt: &Prompt) -> Option<Result<Scene, String>> {
+        self.given.scene(prompt)
     }
 
     fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {

@@ -18,6 +18,8 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::hooks::{Moment, Ruling};
 use crate::permission::{Access, Answer, Question};
+use crate::scene::Scene;
+use crate::session::{ModelChoice, Settings};
 use crate::turn::{TurnCx, TurnError};
 use crate::undo::Turns;
 use crate::words::{
@@ -165,6 +167,11 @@ pub trait Tools: Send + Sync {
     /// Returns what the user has not been told yet, where the client shows no notices. Asked when a turn begins.
     fn news(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Returns the scene that a prompt asks for, or why it cannot be played.
+    fn scene(&self, _prompt: &Prompt) -> Option<Result<Scene, String>> {
+        None
     }
 
     /// Makes of a prompt what the model is to see, or answers it: commands of [`Tools::commands`], things to attach.
@@ -775,6 +782,21 @@ pub enum JournalError {
     /// Anything else, in words for the log.
     #[error("{0}")]
     Failed(String),
+}
+
+/// What the user is used to: the last choices, and who does small work.
+pub trait Habits: Send + Sync {
+    /// Returns the model that new sessions begin with, if one was chosen; it may be there no more.
+    fn model(&self) -> Option<ModelId>;
+
+    /// Returns how much the model of new sessions thinks, if that was chosen.
+    fn thinking(&self) -> Option<Thinking>;
+
+    /// Keeps what was chosen.
+    fn keep(&self, model: &ModelId, thinking: Thinking);
+
+    /// Returns the model for small work beside a session's own, such as its title.
+    fn small_model(&self, settings: &Settings) -> Option<ModelChoice>;
 }
 
 /// Time and fresh ids, so that a conversation can be repeated to the byte.

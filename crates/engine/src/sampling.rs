@@ -12,6 +12,9 @@ use crate::session::ModelChoice;
 use crate::turn::{TurnCx, TurnError};
 use crate::words::{Message, MessageId, ModelId, Seal, StopReason, Thought, ToolRequest, Usage};
 
+/// How often a model may try again in one turn, whatever it is asked: more is a provider that does not work.
+const MAX_WAITS: usize = 10;
+
 /// What the model answered.
 pub(crate) struct Answer {
     /// The tools it asked for.
@@ -65,6 +68,11 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
             }
             Some(Ok(ModelEvent::Waiting(why))) => {
                 tracing::info!(model = %settings.model, "{why}");
+                cx.waits += 1;
+                if cx.waits > MAX_WAITS {
+                    let words = format!("{why}; that was tried {MAX_WAITS} times in this turn");
+                    break Err(Error::Model(ModelError::Unavailable(words)).into());
+                }
                 waiting(cx, &message, why)
             }
             Some(Ok(ModelEvent::ThoughtEnd(seal))) => {
@@ -312,6 +320,8 @@ mod tests {
             has_title: &false.into(),
             meter: &Meter::default(),
             steering: &Steering::default(),
+            titler: None,
+            waits: 0,
             tools: &(Arc::new([]) as Arc<[Arc<dyn crate::ports::AnyTool>]>),
             editor: &editor,
             files: &NoFiles,

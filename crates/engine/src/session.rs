@@ -20,11 +20,12 @@ use crate::meter::Meter;
 use crate::modes::{MODES, Mode};
 use crate::own::WithOwn;
 use crate::permission::policy::Policy;
-use crate::ports::{Clock, Editor, Files, Journal, Model, Record, State, Tools};
+use crate::ports::{Clock, Editor, Files, Habits, Journal, Model, Record, State, Tools};
 use crate::primer::Primer;
 use crate::reply::Reply;
 use crate::stamp;
 use crate::steering::Steering;
+use crate::title::Titler;
 use crate::turn::{self, TurnCx, TurnError, TurnLimits};
 use crate::words::{ModeId, ModelId, Price, Prompt, SessionId, StopReason, Thinking};
 
@@ -232,6 +233,8 @@ pub struct Parts {
     pub files: Arc<dyn Files>,
     /// Finds what the model should know of its project.
     pub primer: Arc<dyn Primer>,
+    /// What its user is used to.
+    pub habits: Option<Arc<dyn Habits>>,
     /// Where it is kept.
     pub journal: Arc<dyn Journal>,
     /// Time and ids.
@@ -258,6 +261,9 @@ pub(crate) struct Session {
     mind: Mind,
     policy: Policy,
     has_title: AtomicBool,
+    titler: Option<Titler>,
+    /// The model and the thinking that were chosen when this was last looked at.
+    chosen: (ModelId, Thinking),
     /// Given back to the journal after a time without use, with nothing of it in memory.
     is_paused: bool,
     meter: Meter,
@@ -276,6 +282,16 @@ impl Session {
         let has_title = AtomicBool::new(parts.has_title);
         let (asking, steering, is_paused) = (Mutex::default(), Steering::default(), false);
         let mind = Mind::default();
+        let titler = parts.habits.as_ref().map(|habits| Titler {
+            habits: Arc::clone(habits),
+            session: parts.id.clone(),
+            journal: Arc::clone(&parts.journal),
+            editor: Arc::clone(&parts.editor),
+            clock: Arc::clone(&parts.clock),
+            is_fixed: Arc::default(),
+            tasks: std::sync::Mutex::default(),
+        });
+        let chosen = (parts.settings.model.clone(), parts.settings.thinking);
         Session {
             parts,
             settings,
@@ -286,6 +302,8 @@ impl Session {
             meter,
             asking,
             steering,
+            titler,
+            chosen,
             is_paused,
             mailbox,
         }
@@ -322,10 +340,30 @@ impl Session {
                     self.close(Some(reply)).await;
                     return;
                 }
-                other => settle(&self.parts, &self.settings, &self.has_title, other).await,
+                other => self.settle(other).await,
             }
+            self.keep_choices();
         }
         self.leave(State::Paused).await;
+    }
+
+    async fn settle(&self, command: Command) {
+        settle(&self.parts, &self.settings, &self.has_title, self.titler.as_ref(), command).await;
+    }
+
+    /// Remembers a new choice of model or thinking for the sessions to come.
+    fn keep_choices(&mut self) {
+        let now = {
+            let settings = self.settings.borrow();
+            (settings.model.clone(), settings.thinking)
+        };
+        if now == self.chosen {
+            return;
+        }
+        if let Some(habits) = &self.parts.habits {
+            habits.keep(&now.0, now.1);
+        }
+        self.chosen = now;
     }
 
     /// Waits for the next command; after a time without one the session leaves memory first.
@@ -406,6 +444,8 @@ impl Session {
                 has_title: &self.has_title,
                 meter: &self.meter,
                 steering: &self.steering,
+                titler: self.titler.as_ref(),
+                waits: 0,
                 tools: &*self.parts.tools,
                 editor: &*self.parts.editor,
                 files: &*self.parts.files,
@@ -429,7 +469,7 @@ impl Session {
                             close = Some(Some(reply));
                         }
                         Some(Command::Replay { reply, .. }) => reply.send(Err(Error::Busy(self.parts.id.clone()))),
-                        Some(other) => settle(&self.parts, &self.settings, &self.has_title, other).await,
+                        Some(other) => settle(&self.parts, &self.settings, &self.has_title, self.titler.as_ref(), other).await,
                         None => {
                             cancel.cancel();
                             close = Some(None);
@@ -480,6 +520,7 @@ async fn settle(
     parts: &Parts,
     settings: &watch::Sender<Settings>,
     has_title: &AtomicBool,
+    titler: Option<&Titler>,
     command: Command,
 ) {
     match command {
@@ -504,6 +545,9 @@ async fn settle(
                 return;
             }
             has_title.store(true, Ordering::Relaxed);
+            if let Some(titler) = titler {
+                titler.is_fixed.store(true, Ordering::Relaxed);
+            }
             let updated_at = Some(stamp::iso_8601(parts.clock.now()));
             emit(parts, Event::Info { title: Some(title.clone()), updated_at }).await;
             reply.send(Ok(title));

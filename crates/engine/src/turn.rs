@@ -24,8 +24,9 @@ use crate::primer::Primer;
 use crate::sampling::Answer;
 use crate::session::Settings;
 use crate::steering::{self, Steering};
+use crate::title::Titler;
 use crate::words::{Block, Message, MessageId, Prompt, SessionId, StopReason};
-use crate::{calls, hooks, sampling, stamp, undo};
+use crate::{calls, hooks, sampling, scene, stamp, undo};
 
 /// What bounds a turn.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +51,9 @@ pub(crate) struct TurnCx<'a> {
     pub(crate) has_title: &'a AtomicBool,
     pub(crate) meter: &'a Meter,
     pub(crate) steering: &'a Steering,
+    pub(crate) titler: Option<&'a Titler>,
+    /// How often the model has said in this turn that it tries again.
+    pub(crate) waits: usize,
     pub(crate) tools: &'a dyn Tools,
     pub(crate) editor: &'a dyn Editor,
     pub(crate) files: &'a dyn Files,
@@ -78,6 +82,9 @@ impl From<Error> for TurnError {
 
 /// Runs one turn.
 pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<StopReason, TurnError> {
+    if let Some(scene) = cx.tools.scene(&prompt) {
+        return Box::pin(scene::play(cx, &prompt, scene)).await;
+    }
     let settings = cx.settings.borrow().clone();
     let (title, mut prompt) = (prompt.title(), prompt);
     let mut guise = Guise::default();
@@ -119,7 +126,7 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
         && cx.journal.outlives()
         && !cx.has_title.swap(true, Ordering::Relaxed)
     {
-        name_session(cx, title).await?;
+        name_session(cx, title, &prompt).await?;
     }
     if kind != PromptKind::Command {
         cx.history.begin_turn(&message);
@@ -253,13 +260,20 @@ async fn tell_news(cx: &TurnCx<'_>) -> Result<(), TurnError> {
 }
 
 /// Calls the session by the first line of its first prompt.
-async fn name_session(cx: &TurnCx<'_>, title: Option<String>) -> Result<(), TurnError> {
+async fn name_session(
+    cx: &TurnCx<'_>,
+    title: Option<String>,
+    prompt: &Prompt,
+) -> Result<(), TurnError> {
     let Some(title) = title else {
         cx.has_title.store(false, Ordering::Relaxed);
         return Ok(());
     };
     let kept = cx.journal.set_title(cx.session, &title).await;
     kept.map_err(|err| Error::of_journal(cx.session, err))?;
+    if let Some(titler) = cx.titler {
+        titler.begin(&cx.settings.borrow(), prompt);
+    }
     let updated_at = Some(stamp::iso_8601(cx.clock.now()));
     cx.emit(Event::Info { title: Some(title), updated_at }).await
 }

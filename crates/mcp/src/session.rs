@@ -10,6 +10,7 @@ use engine::commands::SlashCommand;
 use engine::event::{Event, Severity};
 use engine::hooks::{Moment, Ruling};
 use engine::ports::{AnyTool, Editor, Expanded, Tools};
+use engine::scene::Scene;
 use engine::words::Prompt;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -238,6 +239,10 @@ impl Tools for SessionServers {
             }
         }
         news
+    }
+
+    fn scene(&self, prompt: &Prompt) -> Option<Result<Scene, String>> {
+        self.own.scene(prompt)
     }
 
     fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {

@@ -163,7 +163,7 @@ fn speaker(pieces: usize) -> anyhow::Result<serve::Options> {
         "model text \"some twenty bytes of text \"\nmodel thought \"some twenty bytes of text \"\n";
     let model = ScriptedModel::parse(&pair.repeat(pieces / 2))?;
     let mut hub = assemble::hub_options(None)?;
-    hub.models = assemble::with_first(model, &hub.models);
+    hub.models = assemble::scripted(model)?;
     let limits = Limits { updates_per_minute: 0, ..Limits::default() };
     Ok(serve::Options {
         limits,

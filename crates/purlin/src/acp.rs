@@ -11,11 +11,12 @@ use observe::Tap;
 use tokio_util::sync::CancellationToken;
 use wire::acp::dialect::Dialect;
 
+use crate::choices::UserHabits;
 use crate::config::Config;
 use crate::custom::with_additions;
 use crate::ladder::Ladder;
 use crate::serve::{self, stdio};
-use crate::{assemble, env, log, permissions, primer, servers};
+use crate::{assemble, env, log, permissions, primer, servers, tour};
 
 /// How `purlin acp` was called.
 #[derive(Debug, Clone, Default)]
@@ -51,8 +52,13 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     };
     let mut hub = assemble::hub_options(scripted.as_deref())?;
     let ladder = scripted.is_none().then(|| {
+        let is_model_given = real.is_some();
         let ladder = Ladder::new(config.provider, real, Arc::clone(&hub.models));
         hub.find_models = Some(ladder.finder());
+        if !options.forget {
+            let (ladder, small_model) = (Arc::clone(&ladder), config.small_model);
+            hub.habits = Some(Arc::new(UserHabits { ladder, is_model_given, small_model }));
+        }
         ladder
     });
     let data = env::data_folder().filter(|_| !options.forget);
@@ -81,6 +87,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         // Started in a folder that is gone by now, `.` stays as it is, and is refused when a client says it.
         let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
         let host = servers::host();
+        let tools = tour::with_tour(assemble::tools(), config.permission.clone());
         let policy =
             permissions::telling(permissions::policies(config.permission, data), &problems);
         let options = serve::Options {
@@ -90,7 +97,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
             cwd,
             stop,
             tools: servers::with_servers(
-                with_additions(assemble::tools(), config.additions, Arc::clone(&policy)),
+                with_additions(tools, config.additions, Arc::clone(&policy)),
                 Arc::clone(&host),
                 config.mcp,
             ),

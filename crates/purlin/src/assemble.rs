@@ -17,16 +17,7 @@ use process::sandbox::{Sandbox, secret_places};
 use store::Store;
 
 use crate::limits::Limits;
-use crate::{env, primer};
-
-/// What the scripted model says where no model is configured.
-const DEMO: &str = r#"
-model thought "No model is configured, so this is the scripted model that is built in."
-model text "You said: "
-model echo
-model usage {"input":12,"output":34}
-model loop
-"#;
+use crate::{env, guide, primer};
 
 /// Says back what it hears.
 const ECHO: &str = "model echo\nmodel loop";
@@ -104,21 +95,20 @@ pub(crate) fn bash(sandbox: &Arc<Sandbox>, workspace: &Workspace) -> Bash {
     Bash::new(Arc::clone(sandbox), options)
 }
 
-/// Makes what all sessions share. `model` is `script:FILE`, or nothing for the scripted model that is built in.
+/// Makes what all sessions share. `model` is `script:FILE`, or nothing for the guide.
 ///
 /// # Errors
 /// Says which script cannot be read and why.
 pub fn hub_options(model: Option<&str>) -> anyhow::Result<HubOptions> {
-    let mut models = vec![
-        choice("script/demo", "Scripted demo", DEMO)?,
-        choice("script/echo", "Scripted echo", ECHO)?,
-    ];
+    let mut models = vec![guide::choice()];
     if let Some(model) = model {
         models.insert(0, from_file(model)?);
+        models.push(choice("script/echo", "Scripted echo", ECHO)?);
     }
     Ok(HubOptions {
         models: models.into(),
         find_models: None,
+        habits: None,
         journal: Arc::new(NoJournal),
         clock: Arc::new(SystemClock),
         max_requests_per_turn: 0,
@@ -128,9 +118,11 @@ pub fn hub_options(model: Option<&str>) -> anyhow::Result<HubOptions> {
     })
 }
 
-/// Puts a scripted model before the others, as the one a session starts with.
-#[must_use]
-pub fn with_first(model: ScriptedModel, others: &[ModelChoice]) -> Arc<[ModelChoice]> {
+/// Makes the models of a session that starts with a scripted one.
+///
+/// # Errors
+/// None that a program can cause: the other script is our own.
+pub fn scripted(model: ScriptedModel) -> anyhow::Result<Arc<[ModelChoice]>> {
     let first = ModelChoice {
         id: ModelId::new("script/file"),
         name: "Script script".to_owned(),
@@ -139,7 +131,7 @@ pub fn with_first(model: ScriptedModel, others: &[ModelChoice]) -> Arc<[ModelCho
         can_think: false,
         model: Arc::new(model),
     };
-    std::iter::once(first).chain(others.iter().cloned()).collect()
+    Ok(Arc::new([first, guide::choice(), choice("script/echo", "Scripted echo", ECHO)?]))
 }
 
 /// Makes the store of the user's sessions. Opens nothing yet.

@@ -1,5 +1,7 @@
 //! The user's keys: one file in the data folder, readable by the user alone; and `purlin auth`.
 
+pub(crate) mod opencode;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -18,6 +20,8 @@ pub enum AuthCommand {
     Login(Option<String>),
     /// Forget a key.
     Logout(String),
+    /// Ask whether the keys that OpenCode keeps may be used.
+    Import,
     /// Show whose keys there are.
     List,
 }
@@ -50,6 +54,7 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
             save(&file, &keys)?;
             eprintln!("The key for {provider} is forgotten.");
         }
+        AuthCommand::Import => opencode::import()?,
         AuthCommand::List => {
             let mut out = std::io::stdout().lock();
             for provider in load_from(&file)?.keys() {
@@ -57,6 +62,9 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
             }
             for variable in env::keys().keys() {
                 writeln!(out, "{variable}\tset in the environment")?;
+            }
+            for provider in opencode::borrowed().keys() {
+                writeln!(out, "{provider}\tkept by OpenCode")?;
             }
         }
     }

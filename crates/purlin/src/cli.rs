@@ -181,6 +181,8 @@ enum Auth {
         /// Whose key
         provider: String,
     },
+    /// Use the API keys that OpenCode keeps, where there are no others; asks first
+    Import,
     /// Show whose keys there are, never the keys
     List,
 }
@@ -214,6 +216,7 @@ pub fn main() -> anyhow::Result<ExitCode> {
         Command::Auth { command } => auth::run(&match command {
             Auth::Login { provider } => AuthCommand::Login(provider),
             Auth::Logout { provider } => AuthCommand::Logout(provider),
+            Auth::Import => AuthCommand::Import,
             Auth::List => AuthCommand::List,
         }),
         Command::Mcp(McpArgs { command, config }) => servers::command::run(command, config),

@@ -33,6 +33,8 @@ pub struct Config {
     pub limits: Limits,
     /// The model to use: `provider/model`, or `script:FILE`.
     pub model: Option<String>,
+    /// The model for small work, such as titles: `provider/model`.
+    pub small_model: Option<String>,
     /// The user's providers, as OpenCode has them; see docs/models.md.
     pub provider: BTreeMap<String, ProviderOptions>,
     /// The user's MCP servers, as OpenCode has them; see docs/mcp.md.
@@ -91,6 +93,7 @@ impl Config {
             match key.as_str() {
                 "limits" => config.limits = serde_json::from_value(value).unwrap_or_default(),
                 "model" => config.model = value.as_str().map(str::to_owned),
+                "small_model" => config.small_model = value.as_str().map(str::to_owned),
                 "provider" => config.provider = providers(value, &mut problems),
                 "mcp" => config.mcp = UserServers::read(value, &mut problems),
                 "permission" => {

@@ -21,6 +21,7 @@ use engine::hooks::{Moment, Ruling};
 use engine::modes::Mode;
 use engine::permission::Decision;
 use engine::ports::{AnyTool, Editor, Expanded, Guise, Tools};
+use engine::scene::Scene;
 use engine::words::{Block, Contents, ModeId, ModelId, Prompt};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -167,6 +168,10 @@ impl Tools for Custom {
         let mut news = self.inner.news();
         news.append(&mut self.news.lock().unwrap_or_else(PoisonError::into_inner));
         news
+    }
+
+    fn scene(&self, prompt: &Prompt) -> Option<Result<Scene, String>> {
+        self.inner.scene(prompt)
     }
 
     fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {

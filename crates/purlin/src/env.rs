@@ -119,6 +119,39 @@ pub(crate) fn for_keys() -> Vec<(String, String)> {
         .collect()
 }
 
+/// Returns the file with the keys that OpenCode keeps.
+pub(crate) fn opencode_keys() -> Option<PathBuf> {
+    let base = path("XDG_DATA_HOME").or_else(|| Some(path("HOME")?.join(".local/share")))?;
+    Some(base.join("opencode").join("auth.json"))
+}
+
+/// Returns where the user runs model servers, by provider: Ollama's own variable says where it listens.
+pub(crate) fn model_servers() -> BTreeMap<String, String> {
+    let ollama = text("OLLAMA_HOST").and_then(|host| ollama_place(&host));
+    ollama.into_iter().map(|place| ("ollama".to_owned(), place)).collect()
+}
+
+/// Reads what Ollama takes: an address, with or without scheme and port.
+fn ollama_place(host: &str) -> Option<String> {
+    let (scheme, rest) = host.trim().split_once("://").unwrap_or(("http", host.trim()));
+    let rest = rest.trim_end_matches('/');
+    let (name, port) = match rest.rsplit_once(':') {
+        Some((name, port)) if port.chars().all(|digit| digit.is_ascii_digit()) => (name, port),
+        _ => (rest, "11434"),
+    };
+    // It listens on all addresses; we ask the near one.
+    let name = if name.is_empty() || name == "0.0.0.0" { "127.0.0.1" } else { name };
+    let is_plain =
+        name.chars().all(|letter| letter.is_ascii_alphanumeric() || ".-[]:".contains(letter));
+    is_plain.then(|| format!("{scheme}://{name}:{port}/v1"))
+}
+
+/// Returns the folder of what can be got again, by the XDG rules.
+pub(crate) fn cache_folder() -> Option<PathBuf> {
+    let base = path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")))?;
+    Some(base.join("purlin"))
+}
+
 /// Returns what `{env:NAME}` in the user's configuration stands for.
 pub(crate) fn for_config(name: &str) -> Option<String> {
     text(name)
@@ -151,4 +184,19 @@ pub(crate) fn trace_file() -> Option<PathBuf> {
 #[must_use]
 pub(crate) fn log_level() -> Option<String> {
     text("PURLIN_LOG")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ollama_is_found_where_its_variable_says() {
+        let place = |host: &str| ollama_place(host).unwrap();
+        assert_eq!(place("127.0.0.1:5000"), "http://127.0.0.1:5000/v1");
+        assert_eq!(place("0.0.0.0"), "http://127.0.0.1:11434/v1");
+        assert_eq!(place("https://box:443/"), "https://box:443/v1");
+        assert_eq!(place(":5000"), "http://127.0.0.1:5000/v1");
+        assert_eq!(ollama_place("box/../x"), None);
+    }
 }

@@ -1,7 +1,9 @@
 //! The ladder: which models a session can use when it is opened.
 //!
 //! The model that was asked for; then every provider with a key or an entry in the user's config; then servers that run
-//! on this machine; then the scripted model. Nothing is looked for before a session needs it.
+//! on this machine; then the keys that OpenCode keeps, if the user agreed; then the guide. Nothing is looked for before a session needs it.
+
+mod listed;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,12 +13,14 @@ use std::time::Duration;
 
 use engine::hub::FindModels;
 use engine::session::ModelChoice;
+use engine::words::ModelId;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use providers::{ApiKey, Options, Provider, ProviderOptions};
 
+use crate::auth::opencode;
 use crate::config::Config;
-use crate::{auth, env};
+use crate::{auth, env, guide};
 
 /// How long servers on this machine have to answer.
 const LOOK_AROUND: Duration = Duration::from_millis(200);
@@ -82,20 +86,33 @@ impl Ladder {
         if let Some(found) = known {
             return found;
         }
-        let options = self.options();
+        if self.wanted.as_deref() == Some(guide::ID) {
+            return Arc::clone(&self.fallback);
+        }
+        let mut options = self.options();
         let mut models = known_models(&options).await;
         if models.is_empty() && self.wanted.is_none() {
             models = providers::find_local(&options, LOOK_AROUND).await;
         }
-        if let Some((provider, name)) = self.wanted.as_deref().and_then(|id| id.split_once('/')) {
+        let wanted = self.wanted.as_deref().and_then(|id| id.split_once('/'));
+        let lacks_key = wanted.is_some_and(|(id, _)| !options.provider(id).is_usable());
+        if models.is_empty() || lacks_key {
+            options.borrowed = opencode::borrowed();
+        }
+        if models.is_empty() && !options.borrowed.is_empty() {
+            models = known_models(&options).await;
+        }
+        if let Some((provider, name)) = wanted {
             let provider = options.provider(provider);
             let wanted = provider.model(name);
             models.retain(|choice| choice.id != wanted.id);
             models.insert(0, wanted);
         }
         let is_real = !models.is_empty();
-        if !is_real {
+        if !is_real && opencode::offered().is_empty() {
             models.extend(self.fallback.iter().cloned());
+        } else if !is_real {
+            models.push(guide::choice_with_import());
         }
         let models: Arc<[ModelChoice]> = models.into();
         if is_real {
@@ -110,7 +127,31 @@ impl Ladder {
         let mut stored = auth::load();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         stored.extend(state.given.iter().map(|(id, key)| (id.clone(), key.clone())));
-        Options { configured: self.configured.clone(), stored, environment: env::keys() }
+        Options {
+            configured: self.configured.clone(),
+            stored,
+            environment: env::keys(),
+            places: env::model_servers(),
+            listed: listed::load(),
+            ..Options::default()
+        }
+    }
+
+    /// Returns a model by its id, `provider/model`, if its provider can be used.
+    pub(crate) fn model(&self, id: &str) -> Option<ModelChoice> {
+        let (provider, name) = id.split_once('/')?;
+        self.usable_provider(provider).map(|provider| provider.model(name))
+    }
+
+    /// Returns the model for small work at the provider of another.
+    pub(crate) fn small_model_beside(&self, model: &ModelId) -> Option<ModelChoice> {
+        let (provider, _) = model.as_str().split_once('/')?;
+        self.usable_provider(provider)?.small_model()
+    }
+
+    fn usable_provider(&self, id: &str) -> Option<Provider> {
+        let options = Options { borrowed: opencode::borrowed(), ..self.options() };
+        Some(options.provider(id)).filter(Provider::is_usable)
     }
 }
 
@@ -137,18 +178,25 @@ pub(crate) fn provider_of_key(key: &str) -> Option<&'static str> {
     BEGINNINGS.iter().find(|(front, _)| key.starts_with(front)).map(|(_, provider)| *provider)
 }
 
+/// What is said of a provider that was just asked.
+const ANSWERS: &str = "answers";
+
 /// Runs `purlin models`: what can be used, and why the rest cannot.
 ///
 /// # Errors
 /// Only if stdout cannot be written.
 pub fn print_models(config: Config, refresh: bool) -> anyhow::Result<ExitCode> {
     let ladder = Ladder::new(config.provider, config.model, Arc::new([]));
-    let options = ladder.options();
+    let options = Options { borrowed: opencode::borrowed(), ..ladder.options() };
     let providers = options.providers();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let lists =
         runtime.block_on(join_all(providers.iter().map(|provider| list(provider, refresh))));
     let mut out = std::io::stdout().lock();
+    let is_fresh =
+        |provider: &Provider, standing: &str| !provider.is_local() && standing == ANSWERS;
+    let fresh = providers.iter().zip(&lists).filter(|(one, (standing, _))| is_fresh(one, standing));
+    listed::keep(fresh.map(|(one, (_, models))| (one.id().to_owned(), one.listing(models))));
     for (provider, (standing, models)) in providers.iter().zip(lists) {
         writeln!(out, "{} ({}): {standing}", provider.name(), provider.id())?;
         for model in models {
@@ -161,7 +209,6 @@ pub fn print_models(config: Config, refresh: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What can be said of a provider: its standing and its models.
 /// Counts the models that can be used without asking anybody far away, for each provider that has some.
 pub(crate) async fn usable(config: Config) -> Vec<(String, usize)> {
     let ladder = Ladder::new(config.provider, config.model, Arc::new([]));
@@ -174,6 +221,7 @@ pub(crate) async fn usable(config: Config) -> Vec<(String, usize)> {
     counted.filter(|(_, count)| *count > 0).collect()
 }
 
+/// What can be said of a provider: its standing and its models.
 async fn list(provider: &Provider, refresh: bool) -> (String, Vec<ModelChoice>) {
     let asks = provider.is_local() || (refresh && provider.is_usable());
     if !asks {
@@ -182,7 +230,7 @@ async fn list(provider: &Provider, refresh: bool) -> (String, Vec<ModelChoice>) 
     }
     let limit = if provider.is_local() { LOOK_AROUND } else { LIST };
     match provider.ask_models(limit).await {
-        Ok(models) => ("answers".to_owned(), models),
+        Ok(models) => (ANSWERS.to_owned(), models),
         Err(err) if provider.is_usable() => (err.to_string(), provider.models()),
         Err(_) => (provider.standing(), Vec::new()),
     }

@@ -30,7 +30,7 @@ pub type OpenPrimer = Arc<dyn Fn(&[PathBuf]) -> Arc<dyn Primer> + Send + Sync>;
 #[must_use]
 pub fn primers(instructions: Vec<String>) -> OpenPrimer {
     let instructions: Arc<[String]> = instructions.into();
-    Arc::new(move |folders| Arc::new(ProjectGuide::new(folders, Arc::clone(&instructions))))
+    Arc::new(move |folders| Arc::new(ProjectPrimer::new(folders, Arc::clone(&instructions))))
 }
 
 /// Makes the tool that loads skills, if there are any for these folders.
@@ -41,7 +41,7 @@ pub(crate) fn skill_tool(folders: &[PathBuf]) -> Option<Arc<dyn AnyTool>> {
 }
 
 /// The primer of one session.
-struct ProjectGuide {
+struct ProjectPrimer {
     places: Places,
     instructions: Arc<[String]>,
 }
@@ -116,13 +116,13 @@ fn text(bytes: Vec<u8>) -> String {
     }
 }
 
-impl ProjectGuide {
-    fn new(folders: &[PathBuf], instructions: Arc<[String]>) -> ProjectGuide {
-        ProjectGuide { places: Places::new(folders, env::config_folder()), instructions }
+impl ProjectPrimer {
+    fn new(folders: &[PathBuf], instructions: Arc<[String]>) -> ProjectPrimer {
+        ProjectPrimer { places: Places::new(folders, env::config_folder()), instructions }
     }
 }
 
-impl Primer for ProjectGuide {
+impl Primer for ProjectPrimer {
     fn brief(&self) -> BoxFuture<'_, Brief> {
         let (places, instructions) = (self.places.clone(), Arc::clone(&self.instructions));
         async move {

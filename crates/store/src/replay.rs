@@ -194,10 +194,12 @@ impl Replay {
                 call.has_intent = true;
                 // What a child ran without asking was never shown as a call; its intent says what it was.
                 let command = if call.is_shown { call.command.take() } else { Some(request.name) };
-                if let Some(command) = command {
+                if let Some(command) = command.filter(|_| !self.is_command) {
                     self.turns.ran(command);
                 }
             }
+            // What a command of ours did in a folder of its own is nothing to take back.
+            Record::Change { .. } if self.is_command => {}
             Record::Change { path, before, after } => {
                 let id = |name: Name| ContentId::new(name.0);
                 let (before, after) = (before.map(id), after.map(id));
@@ -314,6 +316,9 @@ impl Replay {
     }
 
     fn remember(&mut self, message: Message) {
+        if self.is_command {
+            return;
+        }
         self.history_bytes += message.size();
         self.history.push(message);
         if self.history_bytes > 2 * HISTORY {

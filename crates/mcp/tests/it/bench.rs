@@ -130,6 +130,7 @@ impl Bench {
         let (hub, hub_handle) = Hub::new(HubOptions {
             models: vec![model].into(),
             find_models: None,
+            habits: None,
             journal: Arc::new(NoJournal),
             clock: Arc::new(SystemClock),
             max_requests_per_turn: 100,

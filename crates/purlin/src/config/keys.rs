@@ -92,7 +92,7 @@ use Kind::{
 use Project::{May, Never, Trusted};
 
 /// Everything that may stand at the top of the file.
-pub(crate) static KEYS: [TopKey; 12] = [
+pub(crate) static KEYS: [TopKey; 13] = [
     top(
         key(
             "$schema",
@@ -106,6 +106,10 @@ pub(crate) static KEYS: [TopKey; 12] = [
         Never("which model is paid for is the user's choice"),
         "PURLIN_MODEL",
         Some("--model"),
+    ),
+    top(
+        key("small_model", Text, "The model for small work, such as titles: `provider/model`."),
+        Never("which model is paid for is the user's choice"),
     ),
     top(
         key(

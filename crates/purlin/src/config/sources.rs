@@ -48,7 +48,7 @@ pub(crate) struct Sources {
 }
 
 /// A configuration from which the user's OpenCode serves some keys.
-const FROM_OPENCODE: [&str; 3] = ["provider", "permission", "model"];
+const FROM_OPENCODE: [&str; 4] = ["provider", "permission", "model", "small_model"];
 
 impl Sources {
     /// Reads the given file or the user's own, their OpenCode's where that counts, and the environment.

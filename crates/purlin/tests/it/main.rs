@@ -26,8 +26,10 @@ mod crash;
 mod dialects;
 mod ends;
 mod examples;
+mod guide;
 mod hostile;
 mod judge;
+mod ladder;
 mod mcp;
 #[cfg(target_os = "linux")]
 mod memory;
@@ -36,6 +38,8 @@ mod order;
 mod permissions;
 mod project_servers;
 mod schema;
+#[cfg(target_os = "linux")]
+mod secrets;
 #[cfg(target_os = "linux")]
 mod server_sandbox;
 mod slow;

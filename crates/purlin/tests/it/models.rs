@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, Start, text_of, update_kind};
 use crate::{script, server};
 
-const ANTHROPIC: &str = "@ai-sdk/anthropic";
+pub(crate) const ANTHROPIC: &str = "@ai-sdk/anthropic";
 pub(crate) const CHAT: &str = "@ai-sdk/openai-compatible";
 const PACKAGES: [&str; 4] = [ANTHROPIC, "@ai-sdk/openai", CHAT, "@ai-sdk/google"];
 const CANARY: &str = "sk-ant-canary-0123456789";
 
 /// A fake server on a thread of its own, for as long as the test runs.
 pub(crate) struct Fake {
-    url: String,
+    pub(crate) url: String,
     pub(crate) shared: Arc<server::Shared>,
 }
 

@@ -93,7 +93,7 @@ async fn in_process(name: &str) {
     let config = transcript.config().cloned();
     let (config, problems) = config.map_or_else(Default::default, Config::from_value);
     let mut hub = purlin::assemble::hub_options(None).unwrap();
-    hub.models = purlin::assemble::with_first(model, &hub.models);
+    hub.models = purlin::assemble::scripted(model).unwrap();
     if is_kept(name, &transcript) {
         let store = purlin::assemble::store_in(Some(data.clone()), &config.limits);
         hub.journal = std::sync::Arc::new(store);
@@ -106,12 +106,14 @@ async fn in_process(name: &str) {
     let Config { limits, dialect, mcp, permission, additions, .. } = config;
     let host = purlin::servers::host();
     let cwd = work.clone();
+    let rules = permission.clone();
     let policy = purlin::permissions::policies(
         permission,
         is_kept(name, &transcript).then_some(data.clone()),
     );
     let policy = purlin::permissions::telling(policy, &problems);
     let tools = purlin::assemble::tools_helped_by(env!("CARGO_BIN_EXE_purlin").into());
+    let tools = purlin::tour::with_tour(tools, rules);
     let tools = purlin::custom::with_additions(tools, additions, std::sync::Arc::clone(&policy));
     let options = serve::Options {
         limits,
@@ -251,6 +253,7 @@ transcripts! {
     prompt_cancel_early = "prompt/cancel_early";
     prompt_cancel_request = "prompt/cancel_request";
     prompt_content = "prompt/content";
+    prompt_guide = "prompt/guide";
     prompt_init_review = "prompt/init_review";
     prompt_meta = "prompt/meta";
     prompt_model_fails = "prompt/model_fails";
@@ -260,6 +263,7 @@ transcripts! {
     prompt_stop_reasons = "prompt/stop_reasons";
     prompt_steering = "prompt/steering";
     prompt_steering_late = "prompt/steering_late";
+    prompt_tour = "prompt/tour";
     session_close = "session/close";
     session_isolated = "session/isolated";
     session_new = "session/new";

@@ -42,6 +42,7 @@ async fn an_idle_session_is_paused_and_comes_back() {
     };
     let (hub, hub_handle) = Hub::new(HubOptions {
         find_models: None,
+        habits: None,
         models: vec![model].into(),
         journal: Arc::clone(&store) as Arc<dyn Journal>,
         clock: Arc::new(SystemClock),

@@ -1,0 +1,196 @@
+//! `/tour`: a conversation that shows what a turn is like, in a folder made for it.
+//!
+//! The words are written down here, in [`words`]; tools, permissions, journal and protocol are the real ones. Nothing of
+//! the user's project is touched, and the session's own model hears nothing of it.
+
+mod words;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::agents::Agent;
+use engine::commands::SlashCommand;
+use engine::permission::rules::Rule;
+use engine::ports::{AnyTool, Editor, Expanded, Model, ModelEvent, ModelStream, Request, Tools};
+use engine::scene::Scene;
+use engine::session::ModelChoice;
+use engine::words::{Message, ModelId, Prompt, SessionId, StopReason, ToolCallId, ToolRequest};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
+use tokio::sync::Notify;
+
+use crate::assemble::{self, OpenTools, Workspace};
+use crate::permissions::{self, OpenPolicy};
+
+/// How long the tour waits for the user to stop its last command.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Gives every session the command `/tour`, with the user's rules of permission.
+#[must_use]
+pub fn with_tour(tools: OpenTools, rules: Vec<Rule>) -> OpenTools {
+    // An answer for good is good for the tour: it is about a folder that is gone afterwards.
+    let policy = permissions::policies(rules, None);
+    Arc::new(move |workspace: Workspace| {
+        let session = workspace.session.clone();
+        let own = tools(workspace);
+        let (open, policy) = (Arc::clone(&tools), Arc::clone(&policy));
+        Arc::new(TourGuide { own, open, policy, session })
+    })
+}
+
+/// The tools of a session, and the way to the tour.
+struct TourGuide {
+    own: Arc<dyn Tools>,
+    open: OpenTools,
+    policy: OpenPolicy,
+    session: SessionId,
+}
+
+impl TourGuide {
+    fn begin(&self) -> Result<Scene, String> {
+        let folder = Scratch::new().map_err(|err| {
+            format!("The tour needs a folder for temporary files, and there is none: {err}")
+        })?;
+        let cwd = folder.0.clone();
+        let last_command = Arc::new(Notify::new());
+        let model = Player { cwd: cwd.clone(), last_command: Arc::clone(&last_command) };
+        let workspace = Workspace {
+            session: self.session.clone(),
+            folders: vec![cwd.clone()],
+            servers: Vec::new(),
+            problems: Vec::new(),
+        };
+        let (policy, _) = (self.policy)(std::slice::from_ref(&cwd));
+        let stop = async move {
+            last_command.notified().await;
+            tokio::time::sleep(PATIENCE).await;
+        };
+        Ok(Scene {
+            tools: Arc::new(OnScratch { tools: (self.open)(workspace), _folder: folder }),
+            cwd,
+            model: ModelChoice {
+                id: ModelId::new("purlin/tour"),
+                name: "Tour (written down, not a model)".to_owned(),
+                context_size: 1_000_000,
+                price: None,
+                can_think: false,
+                model: Arc::new(model),
+            },
+            policy,
+            stop: stop.boxed(),
+            last_words: words::LAST.to_owned(),
+        })
+    }
+}
+
+impl Tools for TourGuide {
+    fn now(&self) -> Arc<[Arc<dyn AnyTool>]> {
+        self.own.now()
+    }
+
+    fn start(&self, editor: &Arc<dyn Editor>) {
+        self.own.start(editor);
+    }
+
+    fn rest(&self) {
+        self.own.rest();
+    }
+
+    fn commands(&self) -> Vec<SlashCommand> {
+        let mut commands = self.own.commands();
+        commands.push(SlashCommand {
+            name: "tour".into(),
+            description: "Show what a turn is like, in a folder made for it".into(),
+            hint: None,
+        });
+        commands
+    }
+
+    fn agents(&self) -> Vec<Arc<Agent>> {
+        self.own.agents()
+    }
+
+    fn news(&self) -> Vec<String> {
+        self.own.news()
+    }
+
+    fn scene(&self, prompt: &Prompt) -> Option<Result<Scene, String>> {
+        let is_tour = prompt.text().trim() == "/tour";
+        is_tour.then(|| self.begin())
+    }
+
+    fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {
+        self.own.expand(prompt)
+    }
+}
+
+/// The tools of the tour, which take its folder away when they are dropped.
+struct OnScratch {
+    tools: Arc<dyn Tools>,
+    _folder: Scratch,
+}
+
+impl Tools for OnScratch {
+    fn now(&self) -> Arc<[Arc<dyn AnyTool>]> {
+        self.tools.now()
+    }
+}
+
+/// A folder with the files of the tour, for as long as this lives.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> std::io::Result<Scratch> {
+        let place = std::env::temp_dir().canonicalize()?;
+        let path = place.join(format!("purlin-tour-{}", assemble::fresh_id()));
+        // Fails where something is there already: it would not be ours to remove.
+        std::fs::create_dir(&path)?;
+        let folder = Scratch(path);
+        std::fs::write(folder.0.join(words::FILE), words::TEXT)?;
+        Ok(folder)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(err) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!("the folder of the tour is left behind: {}: {err}", self.0.display());
+        }
+    }
+}
+
+/// Says what [`words`] has for the next step. How far the tour is, the history tells.
+struct Player {
+    cwd: PathBuf,
+    last_command: Arc<Notify>,
+}
+
+impl Model for Player {
+    fn answer(&self, request: Request) -> ModelStream {
+        let results: Vec<Option<String>> = request
+            .messages
+            .iter()
+            .filter_map(|message| match &**message {
+                Message::ToolResult { text, failed, .. } => Some(failed.then(|| text.clone())),
+                Message::User(_) | Message::Agent { .. } => None,
+            })
+            .collect();
+        let step = words::step(&results, &self.cwd);
+        let mut events = vec![ModelEvent::Text(step.text)];
+        if let Some((name, input)) = step.call {
+            if step.is_last {
+                self.last_command.notify_one();
+            }
+            let id = ToolCallId::new(format!("{}-{}", name_of(&self.cwd), results.len() + 1));
+            events.push(ModelEvent::Tool(ToolRequest { id, name: name.to_owned(), input }));
+        }
+        events.push(ModelEvent::Stop(StopReason::EndTurn));
+        stream::iter(events.into_iter().map(Ok)).boxed()
+    }
+}
+
+/// The folder's name differs from tour to tour, so ids made of it do.
+fn name_of(folder: &Path) -> String {
+    folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,112 @@
+//! Where nothing is configured: the guide answers from the folder, and the tour shows what a turn is like.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::agent::{Agent, text_of, update_kind};
+
+/// Runs `purlin run` in a folder of its own, with nothing configured and no terminal.
+#[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
+fn run(folder: &Path, words: &[&str]) -> (String, String, Output) {
+    let mut command = std::process::Command::new("setsid");
+    command.args(["--wait", env!("CARGO_BIN_EXE_purlin"), "run"]).args(words);
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", folder);
+    command.current_dir(folder).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (text(&output.stdout), text(&output.stderr), output)
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("purlin-guide-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+// R: P6
+#[test]
+fn the_first_question_is_answered_without_a_model() {
+    let folder = folder("first");
+    std::fs::write(folder.join("README.md"), "# Ship\n\nSails the seas.\n").unwrap();
+    let (answer, shown, output) = run(&folder, &["what is this project?"]);
+    assert!(output.status.success(), "{shown}");
+    assert!(answer.contains("**Ship**\n\nSails the seas."), "{answer}");
+    assert!(answer.contains("not a model") && answer.contains("purlin auth login"), "{answer}");
+    assert!(shown.contains("Read README.md"), "{shown}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// The folder of the tour, as its first words name it.
+fn stage(text: &str) -> PathBuf {
+    let begin = text.find('`').unwrap() + 1;
+    PathBuf::from(text[begin..].split('`').next().unwrap())
+}
+
+// R: P7, T2
+#[test]
+fn the_tour_is_played_stopped_and_leaves_nothing() {
+    let mut agent = Agent::configured(json!({})).ready();
+    let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
+    let opened = agent.result("session/new", params);
+    assert_eq!(opened["models"]["currentModelId"], "purlin/guide");
+    let session = opened["sessionId"].as_str().unwrap().to_owned();
+    let before = names(agent.folder());
+    agent.take_seen();
+    let id = agent.prompt(&session, "/tour");
+    let asked = agent.asked("session/request_permission");
+    let diff = &asked["params"]["toolCall"]["content"][0];
+    assert!(diff["newText"].as_str().unwrap().contains("Hello, "), "{asked}");
+    let folder = stage(&text_of(&session, &agent.take_seen()));
+    assert!(folder.join("greet.sh").exists());
+    let once = json!({ "outcome": { "outcome": "selected", "optionId": "once" } });
+    agent.answer(&asked["id"], once.clone());
+    // Where commands cannot be held, the tour's are asked about, too.
+    let mut seen = Vec::new();
+    loop {
+        let message = agent.next();
+        if message["method"] == "session/request_permission" {
+            agent.answer(&message["id"], once.clone());
+        } else if message["id"] == id {
+            assert_eq!(message["result"]["stopReason"], "end_turn", "{message}");
+            break;
+        }
+        seen.push(message);
+    }
+    let outputs: Vec<&Value> = seen
+        .iter()
+        .filter(|message| update_kind(message) == "tool_call_update")
+        .map(|message| &message["params"]["update"])
+        .collect();
+    let ran = outputs.iter().any(|update| update.to_string().contains("Hello, you!"));
+    assert!(ran, "{outputs:?}");
+    let text = text_of(&session, &seen);
+    assert!(
+        text.contains("You allowed it") && text.contains("Stopped: the command is gone"),
+        "{text}"
+    );
+    assert!(!folder.exists());
+    assert_eq!(names(agent.folder()), before);
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_tour_without_a_terminal_says_that_nobody_was_asked() {
+    let folder = folder("tour");
+    let (answer, shown, output) = run(&folder, &["/tour"]);
+    assert!(output.status.success(), "{shown}");
+    assert!(shown.contains("There is no terminal to ask on"), "{shown}");
+    assert!(answer.contains("It was not changed: the user did not allow this"), "{answer}");
+    assert!(!stage(&answer).exists());
+    std::fs::remove_dir_all(&folder).unwrap();
+}

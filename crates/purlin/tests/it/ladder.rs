@@ -1,0 +1,237 @@
+//! Which model a session gets: servers on this machine, OpenCode's keys, what was chosen last, what providers list.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::agent::{Agent, Start, text_of, update_kind};
+use crate::models::{CHAT, Fake, ask, updates};
+
+/// A folder for a test, gone when it ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        let path = std::env::temp_dir().join(format!("purlin-ladder-{}", uuid()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn uuid() -> String {
+    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    format!("{}-{}", std::process::id(), nanos.as_nanos())
+}
+
+fn host(fake: &Fake) -> String {
+    fake.url.trim_start_matches("http://").trim_end_matches("/v1").to_owned()
+}
+
+/// Opens a session and returns the id of its model.
+fn model_of(agent: &mut Agent) -> String {
+    let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
+    let opened = agent.result("session/new", params);
+    opened["models"]["currentModelId"].as_str().unwrap().to_owned()
+}
+
+// R: P6
+#[test]
+fn a_server_on_this_machine_is_found_when_a_session_needs_it() {
+    let fake = Fake::new("text \"hi\"");
+    let mut agent = Agent::configured(json!({})).env("OLLAMA_HOST", &host(&fake)).ready();
+    assert_eq!(fake.shared.lists(), 0, "initialize looks for nothing");
+    assert_eq!(model_of(&mut agent), "ollama/fake");
+    assert_eq!(fake.shared.lists(), 1);
+    // Found once, it is not looked for again.
+    assert_eq!(model_of(&mut agent), "ollama/fake");
+    assert_eq!(fake.shared.lists(), 1);
+}
+
+#[test]
+fn nobody_is_looked_for_where_a_key_is_set() {
+    let fake = Fake::new("text \"hi\"");
+    let start = Agent::configured(json!({})).env("OLLAMA_HOST", &host(&fake));
+    let mut agent = start.env("ANTHROPIC_API_KEY", "sk-ant-x").ready();
+    assert!(model_of(&mut agent).starts_with("anthropic/"));
+    assert_eq!(fake.shared.lists(), 0);
+}
+
+#[test]
+fn a_server_that_says_nothing_holds_nobody_up() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let mut agent = Agent::configured(json!({})).env("OLLAMA_HOST", &address).ready();
+    assert_eq!(model_of(&mut agent), "purlin/guide");
+}
+
+/// Runs `purlin` as a user with this home, and returns what it said.
+#[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
+fn purlin(home: &Path, arguments: &[&str], input: &str) -> String {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_purlin"));
+    command.args(arguments).env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat()
+}
+
+// R: I4
+#[test]
+fn keys_of_opencode_are_used_once_the_user_agrees_and_not_before() {
+    const CANARY: &str = "sk-canary-of-opencode";
+    let home = Folder::new();
+    let keys = json!({
+        "openai": { "type": "api", "key": CANARY },
+        "anthropic": { "type": "oauth", "access": CANARY, "refresh": CANARY, "expires": 1 },
+    });
+    home.write(".local/share/opencode/auth.json", &keys.to_string());
+    let agent = || Agent::configured(json!({})).env("HOME", &home.path("")).ready();
+    let mut before = agent();
+    assert_eq!(model_of(&mut before), "purlin/guide");
+    let session = before.open();
+    let (_, seen) = ask(&mut before, &session, "hello");
+    assert!(text_of(&session, &seen).contains("`purlin auth import`"));
+
+    let said = purlin(&home.0, &["auth", "import"], "n\n");
+    assert!(said.contains("OpenCode keeps API keys for openai."), "{said}");
+    assert_eq!(model_of(&mut agent()), "purlin/guide");
+    purlin(&home.0, &["auth", "import"], "y\n");
+    assert!(model_of(&mut agent()).starts_with("openai/"));
+    let list = purlin(&home.0, &["auth", "list"], "");
+    assert_eq!(list, "openai\tkept by OpenCode\n");
+    assert!(!said.contains(CANARY));
+}
+
+/// A configuration with two models at the fake server, and none chosen.
+fn two_models(fake: &Fake) -> Value {
+    let mut config = fake.config(CHAT);
+    config.as_object_mut().unwrap().remove("model");
+    let model = json!({ "limit": { "context": 1000 }, "reasoning": true });
+    config["provider"]["fake"]["models"] = json!({ "one": model, "two": model });
+    config
+}
+
+fn keeping(config: &Value, home: &Folder) -> Start {
+    let start = Agent::configured(config.clone()).keeping(&home.0.join("data"));
+    start.env("XDG_STATE_HOME", &home.path("state"))
+}
+
+// R: S4
+#[test]
+fn what_was_chosen_last_is_chosen_for_new_sessions() {
+    let (fake, home) = (Fake::new("text \"hi\"\n---\nloop"), Folder::new());
+    let mut config = two_models(&fake);
+    let (mut agent, session) = keeping(&config, &home).session();
+    agent.result("session/set_model", json!({ "sessionId": session, "modelId": "fake/two" }));
+    let set = json!({ "sessionId": session, "configId": "thinking", "value": "high" });
+    agent.result("session/set_config_option", set);
+    agent.result("session/set_mode", json!({ "sessionId": session, "modeId": "plan" }));
+    drop(agent);
+
+    let mut agent = keeping(&config, &home).ready();
+    let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
+    let opened = agent.result("session/new", params);
+    assert_eq!(opened["models"]["currentModelId"], "fake/two");
+    assert_eq!(opened["modes"]["currentModeId"], "build");
+    let options = opened["configOptions"].as_array().unwrap();
+    let thinking = options.iter().find(|option| option["id"] == "thinking").unwrap();
+    assert_eq!(thinking["currentValue"], "high");
+    // What the configuration says counts more.
+    config["model"] = json!("fake/one");
+    assert_eq!(model_of(&mut keeping(&config, &home).ready()), "fake/one");
+}
+
+#[test]
+fn the_small_model_names_the_session() {
+    let (fake, home) = (Fake::new("text \"\\\"Sail the ship.\\\"\"\n---\nloop"), Folder::new());
+    let mut config = two_models(&fake);
+    config["small_model"] = json!("fake/two");
+    let (mut agent, session) = keeping(&config, &home).session();
+    agent.take_seen();
+    let id = agent.prompt(&session, "How do I get this thing onto the water?");
+    let mut titles = Vec::new();
+    let mut is_answered = false;
+    while titles.len() < 2 || !is_answered {
+        let message = agent.next();
+        is_answered |= message["id"] == id;
+        if update_kind(&message) == "session_info_update" {
+            titles.push(message["params"]["update"]["title"].clone());
+        }
+    }
+    assert_eq!(titles, ["How do I get this thing onto the water?", "Sail the ship"]);
+    let asked = fake.shared.asked();
+    let models: Vec<Value> = asked
+        .iter()
+        .map(|asked| serde_json::from_str::<Value>(&asked.body).unwrap()["model"].clone())
+        .collect();
+    assert!(models.contains(&json!("two")) && models.contains(&json!("one")), "{models:?}");
+}
+
+#[test]
+fn a_list_that_was_refreshed_is_used_later() {
+    let (fake, home) = (Fake::new("text \"hi\""), Folder::new());
+    let place = json!({ "openai": { "options": { "baseURL": fake.url, "apiKey": "sk-x" } } });
+    home.write(".config/purlin/purlin.json", &json!({ "provider": place }).to_string());
+    let before = purlin(&home.0, &["models"], "");
+    assert!(before.contains("openai/gpt-5") && !before.contains("openai/fake"), "{before}");
+    let fresh = purlin(&home.0, &["models", "--refresh"], "");
+    assert!(fresh.contains("openai/fake  64000 tokens"), "{fresh}");
+    let after = purlin(&home.0, &["models"], "");
+    assert!(after.contains("openai/fake  64000 tokens"), "{after}");
+    assert!(!after.contains("openai/gpt-5"), "{after}");
+    assert_eq!(fake.shared.lists(), 1);
+}
+
+#[test]
+fn a_picture_is_not_sent_to_a_model_that_takes_none() {
+    const PICTURE: &str = "iVBORw0KGgoAAAANSUhEUg";
+    let fake = Fake::new("text \"hi\"\n---\nloop");
+    let mut config = fake.config(CHAT);
+    config["provider"]["fake"]["models"]["fake"]["modalities"] = json!({ "input": ["text"] });
+    let (mut agent, session) = Agent::configured(config).session();
+    agent.take_seen();
+    let prompt = json!([
+        { "type": "text", "text": "What is this?" },
+        { "type": "image", "data": PICTURE, "mimeType": "image/png" },
+    ]);
+    let id = agent.call("session/prompt", json!({ "sessionId": session, "prompt": prompt }));
+    agent.reply(id);
+    let seen = agent.take_seen();
+    let told = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
+    assert!(told.contains("takes no pictures"), "{told}");
+    let body = fake.body(0).to_string();
+    assert!(!body.contains(PICTURE) && body.contains("There was a picture here"), "{body}");
+}
+
+// R: P6
+#[test]
+fn tries_are_counted_for_the_whole_turn() {
+    let fake = Fake::new("status 503\n---\ntool plan {\"entries\":[\"x\"]}\n---\nloop");
+    let mut config = fake.config(CHAT);
+    config["limits"]["max_requests_per_turn"] = json!(100);
+    let (mut agent, session) = Agent::configured(config).session();
+    let (reply, _) = ask(&mut agent, &session, "Go.");
+    assert_eq!(reply["error"]["data"]["kind"], "model_unavailable", "{reply}");
+    let details = reply["error"]["data"]["details"].as_str().unwrap();
+    assert!(details.contains("tried 10 times in this turn"), "{details}");
+    assert_eq!(fake.shared.asked().len(), 21);
+}
