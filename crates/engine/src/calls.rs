@@ -29,9 +29,18 @@ async fn run_groups(cx: &mut TurnCx<'_>, calls: Vec<ToolRequest>) -> Result<(), 
     let mut pictures = Vec::new();
     for group in groups(calls, &cx.tools.now()) {
         let turn = &*cx;
-        let calls: Vec<_> = group.into_iter().map(|call| dispatch::call_tool(turn, call)).collect();
+        // All are announced and allowed before the first runs: what the user sees and is asked has an order.
+        let (mut calls, mut ended) = (Vec::new(), Ok(()));
+        for call in group {
+            match dispatch::begin(turn, call).await {
+                Ok(step) => calls.push(dispatch::carry_out(turn, step)),
+                Err(err) => {
+                    ended = Err(err);
+                    break;
+                }
+            }
+        }
         let outcomes: Vec<_> = stream::iter(calls).buffered(AT_ONCE).collect().await;
-        let mut ended = Ok(());
         for outcome in outcomes {
             match outcome {
                 Ok(done) => {

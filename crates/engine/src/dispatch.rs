@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::brief::brief;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{self, BoxFuture};
 
 use crate::child::Child;
 use crate::context;
@@ -35,24 +35,57 @@ pub(crate) struct Done {
     pub(crate) pictures: Vec<Block>,
 }
 
-/// Runs one tool call to its end. Failures of the tool go back to the model; only cancel and our own faults return.
-pub(crate) fn call_tool<'a>(
-    cx: &'a TurnCx<'_>,
-    request: ToolRequest,
-) -> BoxFuture<'a, Result<Done, TurnError>> {
-    call_named(cx, request).boxed()
+/// A call on its way.
+pub(crate) enum Step {
+    /// It is announced and allowed, and its intent is kept: it may run.
+    Ready(Box<Ready>),
+    /// It came to its end before it ran.
+    Done(Done),
 }
 
-async fn call_named(cx: &TurnCx<'_>, mut request: ToolRequest) -> Result<Done, TurnError> {
+/// A call that may run.
+pub(crate) struct Ready {
+    /// How the model calls it.
+    id: ToolCallId,
+    tool: Arc<dyn AnyTool>,
+    request: ToolRequest,
+    call: ToolCall,
+    /// What hooks have to add to its result.
+    said: Vec<String>,
+}
+
+/// Brings a tool call to the point where it runs. Failures of the tool go back to the model; only cancel and our own faults
+/// return.
+pub(crate) fn begin<'a>(
+    cx: &'a TurnCx<'_>,
+    request: ToolRequest,
+) -> BoxFuture<'a, Result<Step, TurnError>> {
+    begin_named(cx, request).boxed()
+}
+
+/// Runs a call that is ready.
+pub(crate) fn carry_out<'a>(
+    cx: &'a TurnCx<'_>,
+    step: Step,
+) -> BoxFuture<'a, Result<Done, TurnError>> {
+    match step {
+        Step::Ready(ready) => run(cx, *ready).boxed(),
+        Step::Done(done) => future::ready(Ok(done)).boxed(),
+    }
+}
+
+async fn begin_named(cx: &TurnCx<'_>, mut request: ToolRequest) -> Result<Step, TurnError> {
     let id = request.id.clone();
     if let Some(child) = cx.child {
         request.id = child.call_id(&id);
     }
-    let done = call(cx, request).await?;
-    Ok(Done { id, ..done })
+    Ok(match make_ready(cx, request).await? {
+        Step::Ready(ready) => Step::Ready(Box::new(Ready { id, ..*ready })),
+        Step::Done(done) => Step::Done(Done { id, ..done }),
+    })
 }
 
-async fn call(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Done, TurnError> {
+async fn make_ready(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Step, TurnError> {
     let tools = cx.tools.now();
     let Some(tool) = tools.iter().find(|tool| tool.spec().name == request.name).cloned() else {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
@@ -63,7 +96,7 @@ async fn call(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Done, TurnError> 
         );
         let intent = Intent { title: request.name.clone(), ..Intent::default() };
         announce(cx, &request, ToolKind::Other, intent).await?;
-        return finish(cx, request.id, Err(ToolError::Model(why))).await;
+        return finish(cx, request.id, Err(ToolError::Model(why))).await.map(Step::Done);
     };
     let intent = match with_tool_cx(cx, &request.id, async |tool_cx| {
         tool.intent(tool_cx, &request.input).await
@@ -74,32 +107,46 @@ async fn call(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Done, TurnError> 
         Err(err) => {
             let intent = Intent { title: request.name.clone(), ..Intent::default() };
             announce(cx, &request, tool.kind(), intent).await?;
-            return finish(cx, request.id, Err(err)).await;
+            return finish(cx, request.id, Err(err)).await.map(Step::Done);
         }
     };
     let access = intent.access.clone();
     let call = announce(cx, &request, tool.kind(), intent).await?;
     let said = match hooks::before_tool(cx, &request).await {
         Ok(Ruling { objection: Some(why), .. }) => {
-            return finish(cx, request.id, Err(ToolError::Model(why))).await;
+            return finish(cx, request.id, Err(ToolError::Model(why))).await.map(Step::Done);
         }
         Ok(ruling) => ruling.context,
         Err(err) => return give_up(cx, request.id, err).await,
     };
     match permit(cx, &call, &access).await {
         Ok(None) => {}
-        Ok(Some(refusal)) => return finish(cx, request.id, Err(refusal)).await,
+        Ok(Some(refusal)) => {
+            return finish(cx, request.id, Err(refusal)).await.map(Step::Done);
+        }
         Err(err) => return give_up(cx, request.id, err).await,
     }
-    let done = run(cx, &tool, &request).await;
-    match done {
-        Ok(outcome) => {
-            let outcome = primer::add_touched(cx, &call.locations, outcome).await?;
-            match hooks::after_tool(cx, &request, said, outcome).await {
-                Ok(outcome) => finish(cx, request.id, outcome).await,
-                Err(err) => give_up(cx, request.id, err).await,
-            }
-        }
+    // The intent is on record before anything happens: after a crash an intent without a result is told as such.
+    cx.record(Record::ToolIntent(&request)).await?;
+    let update = ToolUpdate { status: Some(ToolStatus::InProgress), ..ToolUpdate::default() };
+    cx.emit(Event::ToolUpdate(request.id.clone(), Box::new(update))).await?;
+    let id = request.id.clone();
+    Ok(Step::Ready(Box::new(Ready { id, tool, request, call, said })))
+}
+
+async fn run(cx: &TurnCx<'_>, ready: Ready) -> Result<Done, TurnError> {
+    let Ready { id, tool, request, call, said } = ready;
+    if cx.cancel.is_cancelled() {
+        return give_up(cx, request.id, TurnError::Cancelled).await;
+    }
+    let work =
+        with_tool_cx(cx, &request.id, async |tool_cx| tool.run(tool_cx, &request.input).await);
+    let outcome = match work.await {
+        Ok(outcome) => primer::add_touched(cx, &call.locations, outcome).await?,
+        Err(err) => return give_up(cx, request.id, err).await,
+    };
+    match hooks::after_tool(cx, &request, said, outcome).await {
+        Ok(outcome) => Ok(Done { id, ..finish(cx, request.id, outcome).await? }),
         Err(err) => give_up(cx, request.id, err).await,
     }
 }
@@ -210,26 +257,6 @@ fn refusal(judgement: Judgement) -> ToolError {
 async fn warn(cx: &TurnCx<'_>, title: String, description: String) -> Result<(), TurnError> {
     let severity = Severity::Warning;
     cx.emit(Event::Notice { severity, title, description: Some(description) }).await
-}
-
-fn run<'a>(
-    cx: &'a TurnCx<'_>,
-    tool: &'a Arc<dyn AnyTool>,
-    request: &'a ToolRequest,
-) -> BoxFuture<'a, Result<Result<Output, ToolError>, TurnError>> {
-    run_announced(cx, tool, request).boxed()
-}
-
-async fn run_announced(
-    cx: &TurnCx<'_>,
-    tool: &Arc<dyn AnyTool>,
-    request: &ToolRequest,
-) -> Result<Result<Output, ToolError>, TurnError> {
-    // The intent is on record before anything happens: after a crash an intent without a result is told as such.
-    cx.record(Record::ToolIntent(request)).await?;
-    let update = ToolUpdate { status: Some(ToolStatus::InProgress), ..ToolUpdate::default() };
-    cx.emit(Event::ToolUpdate(request.id.clone(), Box::new(update))).await?;
-    with_tool_cx(cx, &request.id, async |tool_cx| tool.run(tool_cx, &request.input).await).await
 }
 
 /// How long a tool may clean up after a cancel before it is dropped.
