@@ -185,7 +185,7 @@ pub fn unknown(prompt: &Prompt, more: &[SlashCommand]) -> Option<String> {
         return None;
     }
     let hint = match near.is_empty() {
-        true => "`/help` lists those there are".to_owned(),
+        true => "`/help` lists those there are.".to_owned(),
         false => format!("Did you mean {}?", list(near.iter().map(|(_, name)| *name), "/")),
     };
     Some(format!(

@@ -21,7 +21,7 @@ pub mod hub;
 mod meter;
 pub mod modes;
 pub mod nearest;
-mod orders;
+pub mod orders;
 mod own;
 pub mod permission;
 pub mod pictures;

@@ -10,7 +10,9 @@ mod question;
 
 use std::sync::Arc;
 
-use engine::ports::{Model, ModelEvent, ModelStream, Request};
+use engine::orders::takes_a_model;
+use engine::ports::{Clock, Model, ModelEvent, ModelStream, Request};
+use engine::script::SystemClock;
 use engine::session::ModelChoice;
 use engine::words::{Block, Message, ModelId, Prompt, StopReason, ToolCallId, ToolRequest};
 use futures_util::{StreamExt, stream};
@@ -24,6 +26,9 @@ pub const ID: &str = "purlin/guide";
 /// How to connect a model; stands behind every answer.
 const CONNECT: &str = "This is Purlin's built-in guide, not a model. To connect a model: `purlin auth login anthropic`, or \
                        `export ANTHROPIC_API_KEY=…`.";
+
+/// Said of `/init` and `/review`.
+const NEEDS_MODEL: &str = "That is work for a model, and none is connected.";
 
 /// Said besides where OpenCode has keys and the user was not asked for them.
 const IMPORT: &str =
@@ -69,12 +74,16 @@ struct Done {
 impl Model for Guide {
     fn answer(&self, request: Request) -> ModelStream {
         let (asked, rounds) = asked(&request.messages);
-        let calls_before = request.messages.iter().map(|message| calls_in(message)).sum::<usize>();
         let mut events = Vec::new();
-        match answer::next(&question::read(&asked), &rounds) {
+        let next = match takes_a_model(&asked) {
+            true => Next::Say(NEEDS_MODEL.to_owned()),
+            false => answer::next(&question::read(&asked), &rounds),
+        };
+        match next {
             Next::Ask(calls) => {
-                for (at, (name, input)) in calls.into_iter().enumerate() {
-                    let id = ToolCallId::new(format!("guide-{}", calls_before + at + 1));
+                for (name, input) in calls {
+                    // Never used before, whatever was taken back or summed up since.
+                    let id = ToolCallId::new(format!("guide-{}", SystemClock.fresh_id()));
                     events.push(ModelEvent::Tool(ToolRequest { id, name: name.to_owned(), input }));
                 }
             }
@@ -86,13 +95,6 @@ impl Model for Guide {
         }
         events.push(ModelEvent::Stop(StopReason::EndTurn));
         stream::iter(events.into_iter().map(Ok)).boxed()
-    }
-}
-
-fn calls_in(message: &Message) -> usize {
-    match message {
-        Message::Agent { calls, .. } => calls.len(),
-        Message::User(_) | Message::ToolResult { .. } => 0,
     }
 }
 

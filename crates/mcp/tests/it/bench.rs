@@ -122,7 +122,7 @@ impl Bench {
         let model = ModelChoice {
             id: ModelId::new("script/test"),
             name: "Test".to_owned(),
-            context_size: 1000,
+            context_size: 1_000_000_000,
             price: None,
             can_think: false,
             model: Arc::new(ScriptedModel::parse(script).unwrap()),

@@ -225,7 +225,10 @@ fn a_picture_is_not_sent_to_a_model_that_takes_none() {
 // R: P6
 #[test]
 fn tries_are_counted_for_the_whole_turn() {
-    let fake = Fake::new("status 503\n---\ntool plan {\"entries\":[\"x\"]}\n---\nloop");
+    // Another plan each time: a turn that learns nothing is stopped for that.
+    let step =
+        |n: usize| format!("status 503\n---\ntool plan {{\"entries\":[\"step {n}\"]}}\n---\n");
+    let fake = Fake::new(&(0..20).map(step).collect::<String>());
     let mut config = fake.config(CHAT);
     config["limits"]["max_requests_per_turn"] = json!(100);
     let (mut agent, session) = Agent::configured(config).session();

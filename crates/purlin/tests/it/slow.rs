@@ -13,7 +13,7 @@ fn is_chunk(message: &Value) -> bool {
 // R: W17
 #[test]
 fn a_client_that_does_not_read_has_its_turn_stopped_and_loses_nothing() {
-    let script = "model chunks 50000000 \"0123456789\"\nmodel end\nmodel text \"still here\"";
+    let script = "model window 1000000000\nmodel chunks 50000000 \"0123456789\"\nmodel end\nmodel text \"still here\"";
     let config = json!({ "limits": { "unread_seconds": 2 } });
     let (mut agent, session) = Agent::playing(script).config(config).session();
     agent.pause();
@@ -199,7 +199,7 @@ fn a_long_text_is_cut_between_characters() {
 fn what_a_tool_shows_is_cut_where_it_is_too_long() {
     let content = "line of text, \u{1} and é\n".repeat(100_000);
     let script = format!(
-        "model tool read {{\"filePath\":\"/w/b\"}}\nmodel tool write {}\nmodel text \"done\"",
+        "model window 1000000000\nmodel tool read {{\"filePath\":\"/w/b\"}}\nmodel tool write {}\nmodel text \"done\"",
         json!({ "path": "/w/b", "content": content })
     );
     let (mut agent, session) = Agent::playing(&script).with_files().session();
