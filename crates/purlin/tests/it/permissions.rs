@@ -111,6 +111,41 @@ fn explain_says_which_rule_decides() {
     assert_eq!(json["parts"][0]["decision"], "deny");
 }
 
+/// What a pattern means is judged name by name, as if each were written; what braces make is asked for.
+// R: T2, P8
+#[test]
+fn a_pattern_hides_no_secret_and_no_place_outside() {
+    let top = Folder::new("patterns");
+    for name in [".env", "id_rsa", "x.txt"] {
+        std::fs::write(top.0.join(name), "x").unwrap();
+    }
+    std::os::unix::fs::symlink("/etc/passwd", top.0.join("fl")).unwrap();
+    std::os::unix::fs::symlink("/etc", top.0.join("l")).unwrap();
+    let cwd = top.0.display().to_string();
+    let asks = |command: &str| {
+        let said = text(&purlin(&top.0, &["permissions", "explain", "--cwd", &cwd, "--", command]));
+        !said.starts_with("It would run.")
+    };
+    for command in [
+        "cat {/etc/shadow,x.txt}",
+        "cat < {/etc/passwd,}",
+        "cat .e*",
+        "cat .{env,foo}",
+        "sort .en[v]",
+        "cat < .e*",
+        "cat id_r*",
+        "cat f*",
+        "cat */passwd",
+        "cat < f?",
+        "cat *",
+    ] {
+        assert!(asks(command), "{command}");
+    }
+    for command in ["cat x*", "ls *.txt", "cat x.t[x]t", "wc -l *.t?t"] {
+        assert!(!asks(command), "{command}");
+    }
+}
+
 /// Every place where a file of a project might run something: for editors, agents, package managers and shells.
 const PLACES: &[&str] = &[
     "purlin.json",

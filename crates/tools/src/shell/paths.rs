@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use engine::permission::pattern::fits;
+
 use super::Place;
 use super::word::{Meaning, Word};
 use crate::scope::clean;
@@ -43,10 +45,7 @@ impl<'a> Folders<'a> {
                 Some(home) => home.join(rest.trim_start_matches('/')),
                 None => return Found::Unknown,
             },
-            Meaning::Names(text) => match fixed_folder(text) {
-                Some(folder) => folder,
-                None => return Found::Unknown,
-            },
+            Meaning::Names(names) => return self.find_names(names),
             Meaning::Unknown => return Found::Unknown,
         };
         if path.as_os_str().is_empty() || path.to_string_lossy().contains('\0') {
@@ -61,9 +60,29 @@ impl<'a> Folders<'a> {
         if path.starts_with("/dev/tcp") || path.starts_with("/dev/udp") {
             return Found::Unknown;
         }
-        let mut inside = Vec::new();
+        self.judge(self.now.iter().map(|folder| folder.join(&path)))
+    }
+
+    /// Finds where the names of a pattern lead: each that is there now counts as if it were written.
+    fn find_names(&self, names: &str) -> Found {
+        // Braces make names that need not exist, and a `..` behind a `*` may lead anywhere.
+        if names.contains(['{', '\0']) || names.split('/').any(|part| part.contains("..")) {
+            return Found::Unknown;
+        }
+        let mut paths = Vec::new();
         for folder in &self.now {
-            let Some(real) = (self.at.real)(&folder.join(&path)) else {
+            match expand(folder, names) {
+                Some(found) => paths.extend(found),
+                None => return Found::Unknown,
+            }
+        }
+        self.judge(paths.into_iter())
+    }
+
+    fn judge(&self, paths: impl Iterator<Item = PathBuf>) -> Found {
+        let mut inside = Vec::new();
+        for path in paths {
+            let Some(real) = (self.at.real)(&path) else {
                 return Found::Unknown;
             };
             if !self.is_inside(&real) {
@@ -114,15 +133,60 @@ impl<'a> Folders<'a> {
     }
 }
 
-/// The folder that all names of a pattern are in.
-fn fixed_folder(names: &str) -> Option<PathBuf> {
-    // A `..` behind a `*` may lead anywhere.
-    if names.split('/').any(|part| part.contains("..")) {
-        return None;
+/// More names than a pattern is followed through.
+const MOST_NAMES: usize = 1000;
+
+/// Returns what the shell makes of a pattern in this folder: the names that fit, or the pattern itself where none does. `None`
+/// where there are too many.
+fn expand(folder: &Path, names: &str) -> Option<Vec<PathBuf>> {
+    let start = if names.starts_with('/') { Path::new("/") } else { folder };
+    let mut found = vec![start.to_owned()];
+    for part in names.split('/').filter(|part| !part.is_empty()) {
+        let mut more = Vec::new();
+        if part.contains(['*', '?', '[']) {
+            let pattern = without_sets(part);
+            for folder in &found {
+                let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+                let names = entries.map(|entry| entry.file_name());
+                // Hidden names are meant only by a pattern that begins with their dot.
+                let fitting = names.filter(|name| {
+                    let name = name.to_string_lossy();
+                    (part.starts_with('.') || !name.starts_with('.')) && fits(&pattern, &name)
+                });
+                more.extend(fitting.take(MOST_NAMES + 1).map(|name| folder.join(name)));
+            }
+        }
+        if more.is_empty() {
+            found.iter_mut().for_each(|path| path.push(part));
+        } else {
+            found = more;
+        }
+        if found.len() > MOST_NAMES {
+            return None;
+        }
     }
-    let fixed = names.split(['*', '?', '[', '{']).next().unwrap_or_default();
-    let folder = fixed
-        .rsplit_once('/')
-        .map_or(".", |(folder, _)| if folder.is_empty() { "/" } else { folder });
-    Some(PathBuf::from(folder))
+    Some(found)
+}
+
+/// Writes `[…]` as `?`, which fits whatever it fits.
+fn without_sets(part: &str) -> String {
+    let mut out = String::new();
+    let mut rest = part;
+    while let Some((before, behind)) = rest.split_once('[') {
+        out.push_str(before);
+        // A `]` that comes first belongs to the set; without an end the bracket may be anything.
+        let behind = behind.trim_start_matches(['!', '^']);
+        let first = behind.chars().next().map_or(0, char::len_utf8);
+        match behind[first..].split_once(']') {
+            Some((_, end)) => {
+                out.push('?');
+                rest = end;
+            }
+            None => {
+                out.push('*');
+                rest = "";
+            }
+        }
+    }
+    out + rest
 }
