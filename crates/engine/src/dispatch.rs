@@ -185,27 +185,19 @@ async fn decide(
     call: &ToolCall,
     access: &[Access],
 ) -> Result<Option<ToolError>, TurnError> {
-    // A child may do what its own mode and that of its turn allow.
-    let own = cx.settings.borrow().mode().clone();
-    let modes: Vec<Mode> = cx.child.map(Child::mode_above).into_iter().chain([own]).collect();
-    let refuses = |mode: &&Mode| !mode.has_tool(&call.name) || !mode.permits(call.kind, access);
-    if let Some(mode) = modes.iter().find(refuses) {
-        let why = match call.kind {
-            ToolKind::SwitchMode => {
-                format!("the mode is `{}`: there is no plan mode to leave", mode.id)
-            }
-            _ => format!(
-                "error -31801: the mode `{}` does not allow `{}`; ask the user to switch to `build`",
-                mode.id, call.name
-            ),
-        };
-        return Ok(Some(ToolError::Model(why)));
+    let modes = modes(cx);
+    if let Some(refusal) = refused_by_mode(&modes, call, access) {
+        return Ok(Some(refusal));
     }
     let mut judgement = cx.policy.judge_within(access, &modes);
     let mut _asking = None;
     if judgement.decision == Decision::Ask {
         _asking = Some(cx.or_cancelled(cx.asking.lock()).await?);
-        // The answer to another question may have decided this one, too.
+        // The answer to another question may have decided this one, too, and so may another mode.
+        let modes = self::modes(cx);
+        if let Some(refusal) = refused_by_mode(&modes, call, access) {
+            return Ok(Some(refusal));
+        }
         judgement = cx.policy.judge_within(access, &modes);
     }
     let asked = match judgement.decision {
@@ -232,11 +224,32 @@ async fn decide(
         warn(cx, "Your answer holds for this session alone".to_owned(), problem).await?;
     }
     Ok(match decision {
-        Decision::Allow => None,
+        // The mode may have become another while the user thought.
+        Decision::Allow => refused_by_mode(&self::modes(cx), call, access),
         Decision::Reject | Decision::Ask => {
             Some(ToolError::Model("the user did not allow this".to_owned()))
         }
     })
+}
+
+/// The modes that a call is held to: a child may do what its own and that of its turn allow.
+fn modes(cx: &TurnCx<'_>) -> Vec<Mode> {
+    let own = cx.settings.borrow().mode().clone();
+    cx.child.map(Child::mode_above).into_iter().chain([own]).collect()
+}
+
+fn refused_by_mode(modes: &[Mode], call: &ToolCall, access: &[Access]) -> Option<ToolError> {
+    let refuses = |mode: &&Mode| !mode.has_tool(&call.name) || !mode.permits(call.kind, access);
+    let mode = modes.iter().find(refuses)?;
+    Some(ToolError::Model(match call.kind {
+        ToolKind::SwitchMode => {
+            format!("the mode is `{}`: there is no plan mode to leave", mode.id)
+        }
+        _ => format!(
+            "error -31801: the mode `{}` does not allow `{}`; ask the user to switch to `build`",
+            mode.id, call.name
+        ),
+    }))
 }
 
 /// What the model is told when a rule refuses: which, so that it does not try the same in other words.
