@@ -5,6 +5,8 @@
 
 use std::path::PathBuf;
 
+use crate::helpers;
+use crate::modes::Mode;
 use crate::permission::pattern::{fits, weight};
 use crate::permission::rules::{self, Rule, Verdict};
 use crate::permission::{Access, Decision};
@@ -79,6 +81,12 @@ impl Narrowing {
         let free = Access { default: Decision::Allow, ..access.clone() };
         rules::decide(self.rules.iter(), roots, &free)
     }
+}
+
+/// Tells whether a mode or a helper of ours is called so.
+#[must_use]
+pub fn is_built_in(name: &str) -> bool {
+    Mode::find(name).is_some() || helpers::BUILT_IN.contains(&name)
 }
 
 #[cfg(test)]

@@ -52,7 +52,10 @@ pub(crate) fn run<'a>(
 async fn work(turn: &TurnCx<'_>, call: &ToolCallId, order: Order<'_>) -> Result<Output, ToolError> {
     let child = Child { turn, call, title: order.title, progress: Mutex::default() };
     let settings = watch::Sender::new(settings(turn, order.helper));
-    let limits = TurnLimits { max_requests: order.helper.max_requests(), ..turn.limits };
+    let limits = TurnLimits {
+        max_requests: order.helper.max_requests().min(turn.limits.max_requests),
+        ..turn.limits
+    };
     let mut history = History::default();
     history.push(Message::User(Prompt::from(vec![Block::Text(order.prompt.to_owned())])));
     let mut cx = TurnCx {

@@ -106,16 +106,18 @@ fn gather(user: &Additions, folder: Option<&PathBuf>) -> (Gathered, Vec<String>)
         let project = project::additions(folder);
         let is_trusted = trust::check(folder, &project.parts) == Trust::Trusted;
         let author = if is_trusted { Author::Trusted } else { Author::Stranger };
+        let mut theirs = Agents::new();
         for given in &project.given {
-            agents::of_config(&given.agent, &mut agents, &mut problems);
+            agents::of_config(&given.agent, &mut theirs, &mut problems);
             commands::of_config(&given.command, author, &mut found.commands, &mut problems);
             if is_trusted {
                 found.hooks.extend(hooks::read(&given.hooks, true, &mut problems));
             }
         }
         for file in files::of_project(folder, Sort::Agents, &mut problems) {
-            agents::of_file(&file, &mut agents, &mut problems);
+            agents::of_file(&file, &mut theirs, &mut problems);
         }
+        agents::add_project(theirs, is_trusted, &mut agents, &mut problems);
         for file in &project.commands {
             commands::of_file(file, author, &mut found.commands, &mut problems);
         }

@@ -29,6 +29,26 @@ pub(crate) fn of_config(
     }
 }
 
+/// Adds the agents of a project. None takes the place of one of ours or of the user's: what these may do is known by their
+/// names. Which model is asked is the user's business until the folder is trusted.
+pub(crate) fn add_project(
+    theirs: Agents,
+    is_trusted: bool,
+    agents: &mut Agents,
+    problems: &mut Vec<String>,
+) {
+    for (name, mut agent) in theirs {
+        if agents.contains_key(&name) || engine::agents::is_built_in(&name) {
+            problems.push(format!(
+                "the project's agent `{name}` has the name of another and is left out"
+            ));
+            continue;
+        }
+        agent.model = agent.model.filter(|_| is_trusted);
+        agents.insert(name, agent);
+    }
+}
+
 /// Reads a Markdown file: its head describes, its text is the prompt.
 pub(crate) fn of_file(file: &Found, agents: &mut Agents, problems: &mut Vec<String>) {
     let mut members = file.head.clone();
@@ -157,6 +177,23 @@ mod tests {
         let map = json!({ "it": value });
         of_config(map.as_object().unwrap(), &mut agents, &mut problems);
         (agents.remove("it").unwrap(), problems)
+    }
+
+    // R: T2
+    #[test]
+    fn a_projects_agent_takes_nobodys_place_and_no_model_before_it_is_trusted() {
+        let agents = |names: &[&str]| -> Agents {
+            let value =
+                |name: &&str| ((*name).to_owned(), json!({ "prompt": "Go.", "model": "a/b" }));
+            let (mut agents, mut problems) = (Agents::new(), Vec::new());
+            of_config(&names.iter().map(value).collect(), &mut agents, &mut problems);
+            agents
+        };
+        let (mut all, mut problems) = (agents(&["mine"]), Vec::new());
+        let theirs = agents(&["mine", "explore", "build", "architect", "theirs"]);
+        add_project(theirs, false, &mut all, &mut problems);
+        assert_eq!(all.keys().collect::<Vec<_>>(), ["mine", "theirs"]);
+        assert_eq!((all["theirs"].model.is_some(), problems.len()), (false, 4));
     }
 
     #[test]
