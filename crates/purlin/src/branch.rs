@@ -31,6 +31,10 @@ fn of(folder: &Path) -> Option<String> {
 }
 
 fn read(path: &Path) -> std::io::Result<String> {
+    // A link may lead to a pipe, to a device, or to our own input.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
     let mut text = String::new();
     File::open(path)?.take(MOST).read_to_string(&mut text)?;
     Ok(text)

@@ -88,8 +88,11 @@ impl Places {
         path.parent().is_some_and(is_known) && !path.is_dir()
     }
 
-    /// Reads a file of a project, if it really lies inside it.
+    /// Reads a file of a project, if it really lies inside it. A link to a file of another kind is none of its instructions.
     fn read(&self, path: &Path, most: usize) -> Beginning {
+        if real(path).extension() != path.extension() {
+            return None;
+        }
         let (bytes, size) = self.scope.read_start(path, most)?;
         Some((text(bytes), size))
     }

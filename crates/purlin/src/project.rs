@@ -4,6 +4,7 @@
 
 pub(crate) mod settings;
 
+use std::io::Read;
 use std::path::Path;
 
 use engine::permission::Decision;
@@ -190,7 +191,11 @@ fn read(path: &Path) -> Result<Option<String>, String> {
     if about.len() > LARGEST {
         return Err(format!("is larger than {LARGEST} bytes"));
     }
-    std::fs::read_to_string(path).map(Some).map_err(|err| err.to_string())
+    // A link may lead to a file without an end that says it is empty.
+    let mut text = String::new();
+    let read =
+        std::fs::File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text));
+    read.map(|_| Some(text)).map_err(|err| err.to_string())
 }
 
 /// Lists a value: each member of an object is a part of its own.

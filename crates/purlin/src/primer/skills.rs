@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use engine::permission::Access;
 use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
 use engine::primer::Skill;
 use engine::visible::visible;
@@ -11,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Places, read_own};
+use super::{Places, read_own, real};
 use crate::custom::front_matter;
 
 /// Where a project keeps skills.
@@ -87,7 +88,8 @@ impl SkillTool {
         SkillTool { places, spec: Arc::new(spec) }
     }
 
-    fn load(&self, name: &str, file: Option<&str>) -> Result<String, String> {
+    /// Finds the file that is meant: one that really lies in the skill's folder.
+    fn locate(&self, name: &str, file: &str) -> Result<(PathBuf, PathBuf), String> {
         let all = find(&self.places);
         let Some(skill) = all.iter().find(|skill| skill.name == name) else {
             let names: Vec<&str> = all.iter().map(|skill| skill.name.as_str()).collect();
@@ -95,14 +97,18 @@ impl SkillTool {
         };
         let path = PathBuf::from(&skill.origin);
         let Some(folder) = path.parent() else { return Err("the skill has no folder".to_owned()) };
-        let file = file.unwrap_or("SKILL.md");
         let is_below = Path::new(file)
             .components()
             .all(|part| matches!(part, std::path::Component::Normal(_)));
-        if !is_below {
+        let path = folder.join(file);
+        if !is_below || !real(&path).starts_with(real(folder)) {
             return Err(format!("`{file}` is not a file of the skill's folder"));
         }
-        let path = folder.join(file);
+        Ok((folder.to_owned(), path))
+    }
+
+    pub(super) fn load(&self, name: &str, file: &str) -> Result<String, String> {
+        let (folder, path) = self.locate(name, file)?;
         let is_own = self.places.user.as_ref().is_some_and(|user| folder.starts_with(user));
         let read =
             if is_own { read_own(&path, MAX_FILE) } else { self.places.read(&path, MAX_FILE) };
@@ -114,7 +120,7 @@ impl SkillTool {
         if (text.len() as u64) < size {
             told.push_str(&format!("\n[cut: {} of {size} bytes are shown]", text.len()));
         }
-        let others: Vec<String> = entries(folder)
+        let others: Vec<String> = entries(&folder)
             .iter()
             .filter_map(|path| Some(visible(&path.file_name()?.to_string_lossy())))
             .filter(|name| name != file)
@@ -144,11 +150,17 @@ impl AnyTool for SkillTool {
         _: &'a ToolCx<'a>,
         input: &'a Value,
     ) -> BoxFuture<'a, Result<Intent, ToolError>> {
-        let title = match input["name"].as_str() {
-            Some(name) => Ok(format!("Load the skill {name}")),
+        let intent = match input["name"].as_str() {
+            Some(name) => {
+                let mut access = vec![Access::allow("skill", name)];
+                if let Ok((_, path)) = self.locate(name, file_of(input)) {
+                    access.push(Access::allow("read", real(&path).to_string_lossy()));
+                }
+                Ok(Intent { title: format!("Load the skill {name}"), access, ..Intent::default() })
+            }
             None => Err(ToolError::Model("the input of `skill` needs a `name`".to_owned())),
         };
-        async { Ok(Intent { title: title?, ..Intent::default() }) }.boxed()
+        async { intent }.boxed()
     }
 
     fn run<'a>(
@@ -157,8 +169,12 @@ impl AnyTool for SkillTool {
         input: &'a Value,
     ) -> BoxFuture<'a, Result<Output, ToolError>> {
         let name = input["name"].as_str().unwrap_or_default();
-        let loaded = self.load(name, input["file"].as_str());
+        let loaded = self.load(name, file_of(input));
         async { Ok(Output { text: loaded.map_err(ToolError::Model)?, content: Some(Vec::new()) }) }
             .boxed()
     }
+}
+
+fn file_of(input: &Value) -> &str {
+    input["file"].as_str().unwrap_or("SKILL.md")
 }

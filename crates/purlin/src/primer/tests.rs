@@ -91,6 +91,27 @@ fn a_link_out_of_the_project_is_not_followed() {
     assert_eq!(skills::find(&places), []);
 }
 
+/// A project may be a whole home: a link inside it is followed only to a file of the same kind, and a skill's files are its own.
+// R: T2
+#[test]
+fn a_link_inside_the_project_opens_no_other_file() {
+    let folder = Folder::new("inner-link");
+    folder.write("repo/.git/HEAD", "");
+    folder.write("repo/.env", "KEY=secret");
+    folder.write("repo/notes.txt", "of others");
+    std::os::unix::fs::symlink(".env", folder.0.join("repo/AGENTS.md")).unwrap();
+    folder.write("repo/.purlin/skills/x/SKILL.md", "---\nname: x\n---\nDo it.");
+    folder.write("repo/.purlin/skills/x/more.txt", "more");
+    let link = folder.0.join("repo/.purlin/skills/x/e.txt");
+    std::os::unix::fs::symlink("../../../notes.txt", link).unwrap();
+    let places = folder.places("repo");
+    assert_eq!(sources(&places, &[]), []);
+    let tool = skills::SkillTool::new(places);
+    assert!(tool.load("x", "more.txt").unwrap().starts_with("more"));
+    let refused = tool.load("x", "e.txt").unwrap_err();
+    assert_eq!(refused, "`e.txt` is not a file of the skill's folder");
+}
+
 #[test]
 fn skills_are_listed_and_the_nearest_counts() {
     let folder = Folder::new("skills");
