@@ -181,21 +181,17 @@ fn configs(folder: &Path, problems: &mut Vec<String>) -> Vec<(&'static str, Valu
 
 /// Reads a small regular file. A pipe or a device in its place is not opened.
 fn read(path: &Path) -> Result<Option<String>, String> {
-    let about = match std::fs::metadata(path) {
-        Ok(about) => about,
-        Err(_) => return Ok(None),
-    };
-    if !about.is_file() {
+    if !std::fs::metadata(path).is_ok_and(|about| about.is_file()) {
         return Ok(None);
     }
-    if about.len() > LARGEST {
+    // Counted as it is read: a link may lead to a file without an end that says it is empty.
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|err| err.to_string())?;
+    file.take(LARGEST + 1).read_to_string(&mut text).map_err(|err| err.to_string())?;
+    if text.len() as u64 > LARGEST {
         return Err(format!("is larger than {LARGEST} bytes"));
     }
-    // A link may lead to a file without an end that says it is empty.
-    let mut text = String::new();
-    let read =
-        std::fs::File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text));
-    read.map(|_| Some(text)).map_err(|err| err.to_string())
+    Ok(Some(text))
 }
 
 /// Lists a value: each member of an object is a part of its own.
@@ -219,6 +215,15 @@ fn list(name: &str, value: &Value, parts: &mut Vec<Part>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Such a file says that it is empty, and has no end.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_without_an_end_is_given_up() {
+        let endless = Path::new("/proc/self/pagemap");
+        assert_eq!(std::fs::metadata(endless).unwrap().len(), 0);
+        assert!(read(endless).is_err());
+    }
 
     #[test]
     fn what_could_run_is_listed_and_what_would_widen_is_left_out() {

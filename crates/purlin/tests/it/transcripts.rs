@@ -292,6 +292,7 @@ transcripts! {
     tools_deny_wins = "tools/deny_wins";
     tools_mode_forbids = "tools/mode_forbids";
     tools_mode_narrows = "tools/mode_narrows";
+    tools_mode_while_asking = "tools/mode_while_asking";
     tools_never = "tools/never";
     tools_nothing_offered = "tools/nothing_offered";
     tools_outside = "tools/outside";
