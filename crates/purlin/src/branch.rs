@@ -44,6 +44,24 @@ fn read(path: &Path) -> std::io::Result<String> {
 mod tests {
     use super::*;
 
+    /// Whoever opened the pipe would take from whom it is meant for: it might be our own input.
+    // R: T2
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_link_to_a_pipe_is_not_read() {
+        use std::io::Write;
+        use std::os::fd::AsRawFd;
+        let folder = std::env::temp_dir().join(format!("purlin-head-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join(".git")).unwrap();
+        let (pipe, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"ref: refs/heads/stolen\n").unwrap();
+        drop(writer);
+        let place = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+        std::os::unix::fs::symlink(place, folder.join(".git/HEAD")).unwrap();
+        assert_eq!(of(&folder), None);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
     // R: S6
     #[test]
     fn a_branch_is_found_in_a_repository_and_in_a_worktree() {

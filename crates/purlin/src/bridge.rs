@@ -7,6 +7,7 @@ pub(crate) mod editor;
 pub(crate) mod files;
 mod live;
 pub(crate) mod recap;
+pub(crate) mod size;
 pub(crate) mod update;
 
 use std::path::Path;

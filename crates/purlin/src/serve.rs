@@ -4,6 +4,7 @@
 
 mod calls;
 mod dispatcher;
+mod opened;
 pub(crate) mod outbox;
 pub mod stdio;
 mod steer;

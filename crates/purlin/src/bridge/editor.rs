@@ -22,7 +22,7 @@ use tools::scope::Scope;
 use wire::acp::schema;
 use wire::{Code, RpcError, rpc};
 
-use super::update;
+use super::{size, update};
 use crate::limits::{Limits, lasting};
 use crate::rate::Window;
 use crate::serve::outbox::SESSION_BUDGET;
@@ -255,7 +255,7 @@ impl Editor for AcpEditor {
             if !is_wanted {
                 return None;
             }
-            let bytes = update::weight(event);
+            let bytes = size::weight(event);
             let room = self.take_room(bytes).await?;
             let place = self.outlet.to_dispatcher.clone().reserve_owned().await.ok()?;
             let session = self.session.clone();

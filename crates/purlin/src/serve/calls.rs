@@ -22,7 +22,8 @@ use wire::acp::dialect::{self, Dialect};
 use wire::acp::{AgentCall, AgentNote, ProtocolVersion, fault, mcp_servers, schema, tolerate};
 use wire::{Code, RequestId, RpcError};
 
-use super::dispatcher::{Dispatcher, Pending, Turn, Wish};
+use super::dispatcher::{Dispatcher, Turn};
+use super::opened::{Pending, Wish};
 use super::outbox::{Pace, SESSION_BUDGET};
 use super::steer::steering_offer;
 use super::wake::{Answer, FromSession, Opening, Shape};

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wire::acp::dialect::Dialect;
 
-use crate::bridge::update;
+use crate::bridge::{size, update};
 use crate::limits::Limits;
 use crate::rate::Bucket;
 
@@ -176,19 +176,19 @@ impl Outbox {
     /// Queues an event, merging it with text of the same message that still waits.
     pub(crate) fn push_event(&mut self, session: &SessionId, event: Event, cost: usize) {
         let most = self.max_update.saturating_sub(TEXT_OVERHEAD).max(TEXT_OVERHEAD);
-        let Some(text) = update::text_of(&event) else {
+        let Some(text) = size::text_of(&event) else {
             self.push(session, Item { what: What::Event(event), cost });
             return;
         };
-        let length = update::json_length(text);
+        let length = size::json_length(text);
         if length <= most {
             self.push_text(session, event, length, cost, most);
             return;
         }
         let mut rest = cost;
-        for piece in update::split_text(text, most) {
-            let length = update::json_length(piece);
-            let event = update::with_text(&event, piece.to_owned());
+        for piece in size::split_text(text, most) {
+            let length = size::json_length(piece);
+            let event = size::with_text(&event, piece.to_owned());
             self.push_text(session, event, length, std::mem::take(&mut rest), most);
         }
     }
@@ -205,7 +205,7 @@ impl Outbox {
             && let Some(Item { what: What::Text(waiting, waiting_length), cost: waiting_cost }) =
                 queue.items.back_mut()
             && *waiting_length + length <= most
-            && update::append_text(waiting, &event)
+            && size::append_text(waiting, &event)
         {
             *waiting_length += length;
             *waiting_cost += cost;
