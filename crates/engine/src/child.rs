@@ -147,6 +147,11 @@ impl Tools for ForChildren<'_> {
         self.0.now().iter().filter(is_given).cloned().collect()
     }
 
+    // A child has no commands, agents or scenes of its own.
+    fn inner(&self) -> Option<&dyn Tools> {
+        None
+    }
+
     // What guards the session's tools guards a child's use of them, too.
     fn hook<'a>(&'a self, moment: Moment<'a>) -> BoxFuture<'a, Ruling> {
         self.0.hook(moment)

@@ -17,7 +17,9 @@ use crate::permission::policy::Policy;
 use crate::ports::{Clock, Editor, Files, Habits, Journal, Listing, Query, Remembered, Tools};
 use crate::primer::Primer;
 use crate::reply::Reply;
-use crate::session::{Command, Handles, ModelChoice, Parts, Session, SessionHandle, Settings};
+use crate::session::{
+    Command, Handles, ModelChoice, Parts, Session, SessionHandle, Settings, warnings,
+};
 use crate::turn::TurnLimits;
 use crate::words::SessionId;
 
@@ -328,7 +330,15 @@ async fn begin(
             (cwd, attached, Some(remembered))
         }
     };
-    let tools = Arc::new(WithOwn::new(attached.tools));
+    // Where the client shows no notices, the first turn tells.
+    let untold = match attached.editor.offers().notices {
+        true => Vec::new(),
+        false => warnings(&attached.notices, &*options.journal)
+            .into_iter()
+            .map(|(title, more)| format!("{title}: {more}"))
+            .collect(),
+    };
+    let tools = Arc::new(WithOwn::new(attached.tools, untold));
     settings.modes = Mode::with(&tools.agents());
     let mut history = crate::context::History::default();
     let (mut has_title, mut spent, mut bill) = (false, 0.0, Bill::default());

@@ -32,6 +32,7 @@ mod sampling;
 pub mod scene;
 pub mod script;
 pub mod session;
+mod settings;
 pub mod stamp;
 mod steering;
 mod task;

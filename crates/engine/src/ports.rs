@@ -146,41 +146,58 @@ pub trait Tools: Send + Sync {
     /// Returns them. Asked before every request to a model.
     fn now(&self) -> Arc<[Arc<dyn AnyTool>]>;
 
+    /// Returns the tools that these are a layer over: they do whatever the layer does not do itself.
+    fn inner(&self) -> Option<&dyn Tools>;
+
     /// Begins what must not hold up the opening of a session. Called when the client knows the session, and again when
     /// it wakes from a rest; from here on the client may be shown things.
-    fn start(&self, _editor: &Arc<dyn Editor>) {}
+    fn start(&self, editor: &Arc<dyn Editor>) {
+        if let Some(inner) = self.inner() {
+            inner.start(editor);
+        }
+    }
 
     /// Ends what [`Tools::start`] began, until it is called again: the session is not used for now.
-    fn rest(&self) {}
+    fn rest(&self) {
+        if let Some(inner) = self.inner() {
+            inner.rest();
+        }
+    }
 
     /// Returns the agents that were described for the session. Asked when it is opened.
     fn agents(&self) -> Vec<Arc<Agent>> {
-        Vec::new()
+        self.inner().map(Tools::agents).unwrap_or_default()
     }
 
     /// Asks the user's hooks about what happens in a turn.
-    fn hook<'a>(&'a self, _moment: Moment<'a>) -> BoxFuture<'a, Ruling> {
-        Box::pin(async { Ruling::default() })
+    fn hook<'a>(&'a self, moment: Moment<'a>) -> BoxFuture<'a, Ruling> {
+        match self.inner() {
+            Some(inner) => inner.hook(moment),
+            None => Box::pin(async { Ruling::default() }),
+        }
     }
 
     /// Returns the slash commands that come with the tools.
     fn commands(&self) -> Vec<SlashCommand> {
-        Vec::new()
+        self.inner().map(Tools::commands).unwrap_or_default()
     }
 
     /// Returns what the user has not been told yet, where the client shows no notices. Asked when a turn begins.
     fn news(&self) -> Vec<String> {
-        Vec::new()
+        self.inner().map(Tools::news).unwrap_or_default()
     }
 
     /// Returns the scene that a prompt asks for, or why it cannot be played.
-    fn scene(&self, _prompt: &Prompt) -> Option<Result<Scene, String>> {
-        None
+    fn scene(&self, prompt: &Prompt) -> Option<Result<Scene, String>> {
+        self.inner()?.scene(prompt)
     }
 
     /// Makes of a prompt what the model is to see, or answers it: commands of [`Tools::commands`], things to attach.
     fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {
-        Box::pin(async { Expanded::Prompt(prompt) })
+        match self.inner() {
+            Some(inner) => inner.expand(prompt),
+            None => Box::pin(async { Expanded::Prompt(prompt) }),
+        }
     }
 }
 
@@ -214,6 +231,10 @@ pub struct Guise {
 impl Tools for Arc<[Arc<dyn AnyTool>]> {
     fn now(&self) -> Arc<[Arc<dyn AnyTool>]> {
         Arc::clone(self)
+    }
+
+    fn inner(&self) -> Option<&dyn Tools> {
+        None
     }
 }
 

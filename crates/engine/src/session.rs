@@ -17,123 +17,18 @@ use crate::cost::Bill;
 use crate::error::Error;
 use crate::event::{Event, Severity};
 use crate::meter::Meter;
-use crate::modes::{MODES, Mode};
 use crate::own::WithOwn;
 use crate::permission::policy::Policy;
-use crate::ports::{Clock, Editor, Files, Habits, Journal, Model, Record, State, Tools};
+use crate::ports::{Clock, Editor, Files, Habits, Journal, Record, State, Tools};
 use crate::primer::Primer;
 use crate::reply::Reply;
 use crate::stamp;
 use crate::steering::Steering;
 use crate::title::Titler;
 use crate::turn::{self, TurnCx, TurnError, TurnLimits};
-use crate::words::{ModeId, ModelId, Price, Prompt, SessionId, StopReason, Thinking};
+use crate::words::{ModeId, ModelId, Prompt, SessionId, StopReason, Thinking};
 
-/// What can be changed in a session, as it is now.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
-    /// The mode in use.
-    pub mode: ModeId,
-    /// The modes there are.
-    pub modes: Arc<[Mode]>,
-    /// The model in use.
-    pub model: ModelId,
-    /// The models there are.
-    pub models: Arc<[ModelChoice]>,
-    /// How much the model should think.
-    pub thinking: Thinking,
-}
-
-/// A model that a session can use.
-#[derive(Clone)]
-pub struct ModelChoice {
-    /// Its id.
-    pub id: ModelId,
-    /// What people call it.
-    pub name: String,
-    /// How many tokens it can hold.
-    pub context_size: u64,
-    /// What it costs, where that is known.
-    pub price: Option<Price>,
-    /// Whether it can be told how much to think.
-    pub can_think: bool,
-    /// The model itself.
-    pub model: Arc<dyn Model>,
-}
-
-impl PartialEq for ModelChoice {
-    fn eq(&self, other: &ModelChoice) -> bool {
-        self.id == other.id
-    }
-}
-
-impl std::fmt::Debug for ModelChoice {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "ModelChoice({})", self.id)
-    }
-}
-
-impl Settings {
-    /// Returns the settings of a new session: the default mode and the first model.
-    ///
-    /// # Errors
-    /// Fails if there is no model at all.
-    pub fn new(models: Arc<[ModelChoice]>) -> Result<Settings, Error> {
-        let Some(first) = models.first() else {
-            return Err(Error::NoSuchModel(ModelId::new("(none configured)")));
-        };
-        Ok(Settings {
-            mode: MODES[0].mode_id(),
-            modes: Mode::with(&[]),
-            model: first.id.clone(),
-            models,
-            thinking: Thinking::default(),
-        })
-    }
-
-    /// Returns the mode in use.
-    #[must_use]
-    pub fn mode(&self) -> &Mode {
-        self.find_mode(self.mode.as_str()).unwrap_or(&MODES[0])
-    }
-
-    /// Finds a mode by its id or an alias.
-    #[must_use]
-    pub fn find_mode(&self, id: &str) -> Option<&Mode> {
-        self.modes
-            .iter()
-            .find(|mode| mode.id == id)
-            .or_else(|| self.modes.iter().find(|mode| mode.is(id)))
-    }
-
-    /// Changes the mode, and the model with it if the mode's agent wants one that there is. Tells whether it changed.
-    pub(crate) fn begin(&mut self, mode: &Mode) -> bool {
-        let wanted = mode.agent.as_ref().and_then(|agent| agent.model.as_ref());
-        if let Some(choice) = self.models.iter().find(|choice| Some(&choice.id) == wanted) {
-            self.model = choice.id.clone();
-        }
-        std::mem::replace(&mut self.mode, mode.mode_id()) != mode.mode_id()
-    }
-
-    /// Returns the model in use.
-    #[must_use]
-    pub fn choice(&self) -> Option<&ModelChoice> {
-        self.models.iter().find(|choice| choice.id == self.model)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn for_tests() -> Settings {
-        let model = ModelChoice {
-            id: ModelId::new("script/test"),
-            name: "Test".to_owned(),
-            context_size: 1000,
-            price: None,
-            can_think: false,
-            model: Arc::new(crate::script::ScriptedModel::parse("").unwrap()),
-        };
-        Settings::new(vec![model].into()).unwrap()
-    }
-}
+pub use crate::settings::{ModelChoice, Settings};
 
 /// What a session is asked to do.
 #[derive(Debug)]
@@ -332,7 +227,7 @@ impl Session {
                 Command::Replay { show, tools, reply } => {
                     if let Some(tools) = tools {
                         self.parts.tools.rest();
-                        self.parts.tools = Arc::new(WithOwn::new(tools));
+                        self.parts.tools = Arc::new(WithOwn::new(tools, Vec::new()));
                     }
                     reply.send(self.replay(show).await);
                 }
@@ -526,18 +421,12 @@ async fn settle(
     match command {
         Command::Announce => {
             emit(parts, Event::Commands(commands::all(&*parts.tools))).await;
-            for notice in &parts.notices {
-                let title = "A part of the configuration is not used".to_owned();
-                let description = Some(notice.clone());
-                let severity = Severity::Warning;
-                emit(parts, Event::Notice { severity, title, description }).await;
+            for (title, more) in warnings(&parts.notices, &*parts.journal) {
+                let (title, description) = (title.to_owned(), Some(more));
+                emit(parts, Event::Notice { severity: Severity::Warning, title, description })
+                    .await;
             }
             parts.tools.start(&parts.editor);
-            if let Some(problem) = parts.journal.problem() {
-                let title = "Sessions are not kept".to_owned();
-                let severity = Severity::Warning;
-                emit(parts, Event::Notice { severity, title, description: Some(problem) }).await;
-            }
         }
         Command::SetTitle(title, reply) => {
             if let Err(err) = parts.journal.set_title(&parts.id, &title).await {
@@ -588,6 +477,13 @@ async fn settle(
             tracing::error!("a command of a turn or of the whole session reached settle");
         }
     }
+}
+
+/// What the user is warned of when a session begins: what about, and what.
+pub(crate) fn warnings(notices: &[String], journal: &dyn Journal) -> Vec<(&'static str, String)> {
+    let notices =
+        notices.iter().map(|notice| ("A part of the configuration is not used", notice.clone()));
+    notices.chain(journal.problem().map(|problem| ("Sessions are not kept", problem))).collect()
 }
 
 async fn announce(

@@ -5,12 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::agents::Agent;
 use engine::commands::SlashCommand;
 use engine::event::{Event, Severity};
-use engine::hooks::{Moment, Ruling};
 use engine::ports::{AnyTool, Editor, Expanded, Tools};
-use engine::scene::Scene;
 use engine::words::Prompt;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -195,6 +192,10 @@ impl Tools for SessionServers {
         Arc::clone(&listed.tools)
     }
 
+    fn inner(&self) -> Option<&dyn Tools> {
+        Some(&*self.own)
+    }
+
     fn start(&self, editor: &Arc<dyn Editor>) {
         self.own.start(editor);
         let mut running = lock(&self.running);
@@ -218,14 +219,6 @@ impl Tools for SessionServers {
         commands
     }
 
-    fn agents(&self) -> Vec<Arc<Agent>> {
-        self.own.agents()
-    }
-
-    fn hook<'a>(&'a self, moment: Moment<'a>) -> BoxFuture<'a, Ruling> {
-        self.own.hook(moment)
-    }
-
     fn news(&self) -> Vec<String> {
         let mut news = self.own.news();
         if let Some(running) = &mut *lock(&self.running) {
@@ -239,10 +232,6 @@ impl Tools for SessionServers {
             }
         }
         news
-    }
-
-    fn scene(&self, prompt: &Prompt) -> Option<Result<Scene, String>> {
-        self.own.scene(prompt)
     }
 
     fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {

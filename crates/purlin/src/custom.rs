@@ -20,8 +20,7 @@ use engine::commands::SlashCommand;
 use engine::hooks::{Moment, Ruling};
 use engine::modes::Mode;
 use engine::permission::Decision;
-use engine::ports::{AnyTool, Editor, Expanded, Guise, Tools};
-use engine::scene::Scene;
+use engine::ports::{AnyTool, Expanded, Guise, Tools};
 use engine::words::{Block, Contents, ModeId, ModelId, Prompt};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -143,12 +142,8 @@ impl Tools for Custom {
         self.inner.now()
     }
 
-    fn start(&self, editor: &Arc<dyn Editor>) {
-        self.inner.start(editor);
-    }
-
-    fn rest(&self) {
-        self.inner.rest();
+    fn inner(&self) -> Option<&dyn Tools> {
+        Some(&*self.inner)
     }
 
     fn agents(&self) -> Vec<Arc<Agent>> {
@@ -170,10 +165,6 @@ impl Tools for Custom {
         let mut news = self.inner.news();
         news.append(&mut self.news.lock().unwrap_or_else(PoisonError::into_inner));
         news
-    }
-
-    fn scene(&self, prompt: &Prompt) -> Option<Result<Scene, String>> {
-        self.inner.scene(prompt)
     }
 
     fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {

@@ -9,14 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::agents::Agent;
 use engine::commands::SlashCommand;
 use engine::permission::rules::Rule;
-use engine::ports::{AnyTool, Editor, Expanded, Model, ModelEvent, ModelStream, Request, Tools};
+use engine::ports::{AnyTool, Model, ModelEvent, ModelStream, Request, Tools};
 use engine::scene::Scene;
 use engine::session::ModelChoice;
 use engine::words::{Message, ModelId, Prompt, SessionId, StopReason, ToolCallId, ToolRequest};
-use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::Notify;
 
@@ -89,12 +87,8 @@ impl Tools for TourGuide {
         self.own.now()
     }
 
-    fn start(&self, editor: &Arc<dyn Editor>) {
-        self.own.start(editor);
-    }
-
-    fn rest(&self) {
-        self.own.rest();
+    fn inner(&self) -> Option<&dyn Tools> {
+        Some(&*self.own)
     }
 
     fn commands(&self) -> Vec<SlashCommand> {
@@ -107,21 +101,9 @@ impl Tools for TourGuide {
         commands
     }
 
-    fn agents(&self) -> Vec<Arc<Agent>> {
-        self.own.agents()
-    }
-
-    fn news(&self) -> Vec<String> {
-        self.own.news()
-    }
-
     fn scene(&self, prompt: &Prompt) -> Option<Result<Scene, String>> {
         let is_tour = prompt.text().trim() == "/tour";
         is_tour.then(|| self.begin())
-    }
-
-    fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {
-        self.own.expand(prompt)
     }
 }
 
@@ -134,6 +116,10 @@ struct OnScratch {
 impl Tools for OnScratch {
     fn now(&self) -> Arc<[Arc<dyn AnyTool>]> {
         self.tools.now()
+    }
+
+    fn inner(&self) -> Option<&dyn Tools> {
+        Some(&*self.tools)
     }
 }
 

@@ -125,7 +125,7 @@ impl Start {
     pub(crate) fn start(self) -> Agent {
         let folder = new_folder();
         let script = folder.join("script.acp");
-        let config = folder.join("purlin.json");
+        let config = folder.join("user.json");
         std::fs::write(&config, self.config.to_string()).unwrap();
         let program = env!("CARGO_BIN_EXE_purlin");
         let mut command = match self.before {

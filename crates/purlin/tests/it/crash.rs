@@ -67,7 +67,7 @@ fn kill_again_and_again(runs: usize, journal: Journal) -> Tally {
     std::fs::write(folder.0.join("script.acp"), script(&mark)).unwrap();
     let allowed = json!({ "bash": "allow", "edit": "allow" });
     let config = json!({ "limits": { "updates_per_minute": 0 }, "permission": allowed });
-    std::fs::write(folder.0.join("purlin.json"), config.to_string()).unwrap();
+    std::fs::write(folder.0.join("user.json"), config.to_string()).unwrap();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut tally = Tally::default();
     let mut last: Option<(String, Vec<Value>)> = None;
@@ -220,7 +220,7 @@ impl Agent {
     #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
     fn start(folder: &Path, journal: Journal) -> Agent {
         let mut command = Command::new(env!("CARGO_BIN_EXE_purlin"));
-        command.arg("acp").arg("--config").arg(folder.join("purlin.json"));
+        command.arg("acp").arg("--config").arg(folder.join("user.json"));
         command.arg("--model").arg(format!("script:{}", folder.join("script.acp").display()));
         command.env("XDG_DATA_HOME", folder.join("data"));
         if journal == Journal::Late {

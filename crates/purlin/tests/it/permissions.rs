@@ -5,7 +5,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::agent::{Agent, prompt};
+use crate::agent::{Agent, prompt, update_kind};
 
 /// A folder that is gone after the test.
 struct Folder(PathBuf);
@@ -338,6 +338,25 @@ fn a_model_that_obeys_an_injection_reaches_no_policy_and_nothing_outside() {
     let refused = purlin(&data, &["trust", &cwd.display().to_string()]);
     assert!(text(&refused).contains("sh -c id"), "{}", text(&refused));
     assert!(!refused.status.success());
+}
+
+/// A client that shows no notices would open a session whose project was passed over, and its user would never know.
+// R: T7
+#[test]
+fn what_a_session_leaves_out_is_told_in_the_first_turn_and_only_there() {
+    let mut agent = Agent::playing("model echo\nmodel loop").ready();
+    std::fs::write(agent.folder().join("purlin.json"), "{ \"model\": \"a/b\" }").unwrap();
+    let session = agent.open();
+    let mut thoughts = |text| {
+        agent.result("session/prompt", prompt(&session, text));
+        let seen = agent.take_seen().into_iter();
+        let thoughts = seen.filter(|message| update_kind(message) == "agent_thought_chunk");
+        thoughts.map(|message| message["params"]["update"]["content"]["text"].to_string()).collect()
+    };
+    let first: Vec<String> = thoughts("one");
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert!(first[0].contains("purlin.json:1: a project cannot set `model`"), "{first:?}");
+    assert_eq!(thoughts("two"), Vec::<String>::new());
 }
 
 /// All files below a folder, with what they hold.
