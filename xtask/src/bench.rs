@@ -5,12 +5,12 @@
 //! Purlin is compared with are the examples of `crates/purlin`, `crates/mcp` and
 //! `crates/providers`.
 
-mod agent;
+pub(crate) mod agent;
 mod child;
 mod context;
 mod files;
 mod inbound;
-mod instructions;
+pub(crate) mod instructions;
 mod life;
 mod mcp;
 mod model;
@@ -104,6 +104,16 @@ fn needs_examples(options: &Options) -> bool {
     !only.is_some_and(|only| ["files", "grep", "instructions", "request"].contains(&only))
 }
 
+/// What Purlin is compared with, and the servers, each as fast as it can be: built for speed where Purlin is built for size.
+const LIMITS: [(&str, &str); 6] = [
+    ("purlin", "echo_sdk"),
+    ("purlin", "plain_writer"),
+    ("purlin", "plain_relay"),
+    ("providers", "fake_model"),
+    ("mcp", "faulty_server"),
+    ("mcp", "bare_client"),
+];
+
 /// The programs that take part.
 pub(crate) struct Programs {
     /// Purlin itself.
@@ -130,17 +140,14 @@ impl Programs {
         // Apart, because the SDK would switch on features of shared crates that the shipped program does not have.
         program::must_succeed(&[&build[..], &["--bin", "purlin"]].concat())?;
         if with_examples {
-            program::must_succeed(&[&build[..], &["--examples"]].concat())?;
-            for package in ["mcp", "providers"] {
-                let build = ["cargo", "build", "--quiet", "--release", "--package", package];
-                program::must_succeed(&[&build[..], &["--examples"]].concat())?;
+            program::must_succeed(&[&build[..], &["--example", "in_process"]].concat())?;
+            for (package, example) in LIMITS {
+                let build = ["cargo", "rustc", "--quiet", "--release", "--package", package];
+                let fast = ["--example", example, "--", "-C", "opt-level=3"];
+                program::must_succeed(&[&build[..], &fast].concat())?;
             }
         }
-        let metadata = program::answer(&["cargo", "metadata", "--no-deps", "--format-version=1"]);
-        let metadata: serde_json::Value =
-            serde_json::from_str(&metadata.context("cargo does not describe the workspace")?)?;
-        let target = metadata["target_directory"].as_str().context("cargo names no target")?;
-        let release = PathBuf::from(target).join("release");
+        let release = program::target()?.join("release");
         let examples = release.join("examples");
         Ok(Programs {
             purlin: release.join("purlin"),

@@ -7,6 +7,7 @@
 mod bench;
 mod draw;
 mod needs;
+mod order;
 mod program;
 mod suite;
 mod tidy;
@@ -31,7 +32,9 @@ usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
            renew the snapshot of models and prices; needs Python with pip
        cargo xtask bench [NAME | --instructions [--write]]
            measure what the program costs, see docs/performance.md;
-           --instructions counts them and fails if a path grew, --write keeps the new figures";
+           --instructions counts them and fails if a path grew, --write keeps the new figures
+       cargo xtask order
+           renew the order in which the linker lays out functions; after a change of compiler, profile or dependencies";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -56,6 +59,7 @@ fn obey(arguments: &[String]) -> Result<bool> {
         ["crash", "--runs", runs] => suite::crash(runs.parse().context("--runs needs a number")?),
         ["draw", file] => print_drawing(Path::new(file)),
         ["bench", rest @ ..] => bench::run(&bench::Options::parse(rest)?),
+        ["order"] => order::renew().map(|()| true),
         ["catalogue"] => program::succeeds(&["python3", "xtask/catalogue.py"]),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -3,6 +3,7 @@
 //! The only file of xtask that does so. What to start and why is decided in `suite` and `needs`.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
@@ -28,6 +29,14 @@ pub(crate) fn answer(words: &[&str]) -> Option<String> {
     let output = command(words).ok()?.stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     output.status.success().then_some(text)
+}
+
+/// Says where cargo builds.
+pub(crate) fn target() -> Result<PathBuf> {
+    let metadata = answer(&["cargo", "metadata", "--no-deps", "--format-version=1"]);
+    let metadata: serde_json::Value =
+        serde_json::from_str(&metadata.context("cargo does not describe the workspace")?)?;
+    Ok(metadata["target_directory"].as_str().context("cargo names no target")?.into())
 }
 
 #[expect(clippy::disallowed_methods, reason = "xtask sees none of our crates, `process` included")]

@@ -102,7 +102,8 @@ pub struct Sandbox {
     helper: PathBuf,
     /// A folder of ours, for what the canary tries and for temporary folders.
     scratch: PathBuf,
-    bubblewraps: Vec<PathBuf>,
+    /// The one bubblewrap that may be used, if not any that is the system's own.
+    bubblewrap: Option<PathBuf>,
     at_most: Level,
     found: Mutex<Option<Arc<Found>>>,
 }
@@ -111,11 +112,7 @@ impl Sandbox {
     /// Makes a sandbox whose helper is this program, and which may make folders in `scratch`. Tries nothing yet.
     #[must_use]
     pub fn new(helper: PathBuf, scratch: PathBuf) -> Sandbox {
-        #[cfg(target_os = "linux")]
-        let bubblewraps = bubblewrap::trusted_places();
-        #[cfg(not(target_os = "linux"))]
-        let bubblewraps = Vec::new();
-        Sandbox { helper, scratch, bubblewraps, at_most: Level::Full, found: Mutex::default() }
+        Sandbox { helper, scratch, bubblewrap: None, at_most: Level::Full, found: Mutex::default() }
     }
 
     /// Uses no stronger level than this one.
@@ -128,7 +125,7 @@ impl Sandbox {
     /// Uses this bubblewrap and no other.
     #[must_use]
     pub fn with_bubblewrap(mut self, program: PathBuf) -> Sandbox {
-        self.bubblewraps = vec![program];
+        self.bubblewrap = Some(program);
         self
     }
 

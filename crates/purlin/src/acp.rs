@@ -86,8 +86,10 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         };
         // Started in a folder that is gone by now, `.` stays as it is, and is refused when a client says it.
         let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-        let host = servers::host();
-        let tools = tour::with_tour(assemble::tools(), config.permission.clone());
+        let sandbox = assemble::sandbox();
+        let host = servers::host(Arc::clone(&sandbox));
+        let tools =
+            tour::with_tour(assemble::tools(Arc::clone(&sandbox)), config.permission.clone());
         let policy =
             permissions::telling(permissions::policies(config.permission, data), &problems);
         let options = serve::Options {
@@ -97,7 +99,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
             cwd,
             stop,
             tools: servers::with_servers(
-                with_additions(tools, config.additions, Arc::clone(&policy)),
+                with_additions(tools, config.additions, Arc::clone(&policy), sandbox),
                 Arc::clone(&host),
                 config.mcp,
             ),

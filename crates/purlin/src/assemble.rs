@@ -40,18 +40,7 @@ pub type OpenTools = Arc<dyn Fn(Workspace) -> Arc<dyn Tools> + Send + Sync>;
 
 /// Makes the tools that every session gets.
 #[must_use]
-pub fn tools() -> OpenTools {
-    tools_in(sandbox())
-}
-
-/// Makes the tools that every session gets, with a sandbox whose helper is another copy of this program.
-#[must_use]
-pub fn tools_helped_by(helper: PathBuf) -> OpenTools {
-    tools_in(sandbox_of(helper))
-}
-
-fn tools_in(sandbox: Sandbox) -> OpenTools {
-    let sandbox = Arc::new(sandbox);
+pub fn tools(sandbox: Arc<Sandbox>) -> OpenTools {
     Arc::new(move |workspace| {
         let bash = bash(&sandbox, &workspace);
         let skill = primer::skill_tool(&workspace.folders);
@@ -67,13 +56,16 @@ fn tools_in(sandbox: Sandbox) -> OpenTools {
 }
 
 /// Makes the sandbox of this program, whose helper it is itself.
-pub(crate) fn sandbox() -> Sandbox {
+#[must_use]
+pub fn sandbox() -> Arc<Sandbox> {
     // Where we are not known there is no helper, and every command is asked about.
     sandbox_of(std::env::current_exe().unwrap_or_default())
 }
 
-fn sandbox_of(helper: PathBuf) -> Sandbox {
-    Sandbox::new(helper, env::state_folder().unwrap_or_else(std::env::temp_dir))
+/// Makes a sandbox whose helper is another copy of this program.
+#[must_use]
+pub fn sandbox_of(helper: PathBuf) -> Arc<Sandbox> {
+    Arc::new(Sandbox::new(helper, env::state_folder().unwrap_or_else(std::env::temp_dir)))
 }
 
 /// Says where long outputs of a session's commands are kept.

@@ -24,6 +24,7 @@ use engine::ports::{AnyTool, Expanded, Guise, Tools};
 use engine::words::{Block, Contents, ModeId, ModelId, Prompt};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use process::sandbox::Sandbox;
 use serde_json::{Map, Value};
 use tools::bash::{Aside, Bash};
 use tools::scope::Scope;
@@ -67,8 +68,12 @@ fn is_name(name: &str) -> bool {
 
 /// Adds what the user's configuration, the user's files and the project's describe.
 #[must_use]
-pub fn with_additions(tools: OpenTools, additions: Additions, policy: OpenPolicy) -> OpenTools {
-    let sandbox = Arc::new(assemble::sandbox());
+pub fn with_additions(
+    tools: OpenTools,
+    additions: Additions,
+    policy: OpenPolicy,
+    sandbox: Arc<Sandbox>,
+) -> OpenTools {
     Arc::new(move |workspace: Workspace| {
         let bash = assemble::bash(&sandbox, &workspace);
         let scope = Scope::new(workspace.folders.clone()).without(&env::own_folders());

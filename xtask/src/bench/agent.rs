@@ -34,12 +34,12 @@ impl Agent {
         script: &Script,
         sessions: Sessions,
     ) -> Result<Agent> {
-        let [model, config] = script.arguments();
-        let mut arguments = vec!["acp", "--model", &model, "--config", &config];
-        if sessions == Sessions::Forgotten {
-            arguments.push("--forget");
-        }
-        Agent::start(&programs.purlin, &arguments, &script.folder)
+        // As editors start it: the configuration is the user's own.
+        let arguments: &[&str] = match sessions {
+            Sessions::Kept => &["acp"],
+            Sessions::Forgotten => &["acp", "--forget"],
+        };
+        Agent::start(&programs.purlin, arguments, &script.folder)
     }
 
     /// Starts the agent on the SDK, initialized. Each prompt is answered with so many pieces.
@@ -171,31 +171,25 @@ impl Agent {
     }
 }
 
-/// A script for Purlin's model, and a configuration that lifts the rates, in a folder that also takes its data.
+/// A script for Purlin's model, and a user's configuration that names it and lifts the rates, in a folder that also takes
+/// Purlin's data.
 pub(crate) struct Script {
     pub(crate) folder: PathBuf,
-    model: PathBuf,
-    config: PathBuf,
 }
 
 impl Script {
     /// Writes the files.
     pub(crate) fn write(text: &str) -> Result<Script> {
         let folder = std::env::temp_dir().join(format!("purlin-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&folder)?;
-        let script =
-            Script { model: folder.join("model.acp"), config: folder.join("purlin.json"), folder };
-        std::fs::write(&script.model, text)?;
-        std::fs::write(
-            &script.config,
-            r#"{ "limits": { "updates_per_minute": 0, "prompts_per_minute": 0, "reads_per_minute": 0, "writes_per_minute": 0 } }"#,
-        )?;
-        Ok(script)
-    }
-
-    /// Returns what `purlin acp` gets as its model and as its configuration.
-    pub(crate) fn arguments(&self) -> [String; 2] {
-        [format!("script:{}", self.model.display()), self.config.to_string_lossy().into_owned()]
+        std::fs::create_dir_all(folder.join("purlin"))?;
+        let model = folder.join("model.acp");
+        std::fs::write(&model, text)?;
+        let rates =
+            ["updates_per_minute", "prompts_per_minute", "reads_per_minute", "writes_per_minute"];
+        let limits: Value = rates.into_iter().map(|rate| (rate.to_owned(), json!(0))).collect();
+        let config = json!({ "model": format!("script:{}", model.display()), "limits": limits });
+        std::fs::write(folder.join("purlin/purlin.json"), config.to_string())?;
+        Ok(Script { folder })
     }
 
     /// One message of so many pieces, for each prompt. Pieces that wait are sent together.

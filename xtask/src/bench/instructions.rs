@@ -82,9 +82,7 @@ fn whole(programs: &Programs) -> Result<u64> {
     let initialize =
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#;
     let purlin = programs.purlin.to_string_lossy();
-    let [model, config] = script.arguments();
-    let words = [&purlin, "acp", "--model", &model, "--config", &config];
-    count(&words, &format!("{initialize}\n"), &script.folder)
+    count(&[&purlin, "acp"], &format!("{initialize}\n"), &script.folder)
 }
 
 /// Runs a program under callgrind and returns how many instructions it took.
@@ -102,11 +100,12 @@ fn total(report: &str) -> Option<u64> {
     report.lines().find_map(|line| line.strip_prefix("totals: ")?.trim().parse().ok())
 }
 
-fn temporary(name: &str) -> PathBuf {
+pub(crate) fn temporary(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("purlin-bench-{}.{name}", std::process::id()))
 }
 
-fn valgrind() -> Result<()> {
+/// Makes sure that there is a valgrind.
+pub(crate) fn valgrind() -> Result<()> {
     let is_there = || program::answer(&["valgrind", "--version"]).is_some();
     if is_there() {
         return Ok(());

@@ -57,9 +57,10 @@ impl Sandbox {
             Level::None => Ok(None),
             Level::Full => {
                 let mut why = "bubblewrap is not installed".to_owned();
-                for program in &self.bubblewraps {
-                    match self.try_canary(level, Some(program)).await {
-                        Ok(()) => return Ok(Some(program.clone())),
+                let given = self.bubblewrap.clone().map(|program| vec![program]);
+                for program in given.unwrap_or_else(bubblewrap::trusted_places) {
+                    match self.try_canary(level, Some(&program)).await {
+                        Ok(()) => return Ok(Some(program)),
                         Err(failed) => why = failed,
                     }
                 }

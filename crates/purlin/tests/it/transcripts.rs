@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use client::script::{Played, play, play_program};
 use client::transcript::{Step, Transcript};
@@ -96,7 +97,7 @@ async fn in_process(name: &str) {
     hub.models = purlin::assemble::scripted(model).unwrap();
     if is_kept(name, &transcript) {
         let store = purlin::assemble::store_in(Some(data.clone()), &config.limits);
-        hub.journal = std::sync::Arc::new(store);
+        hub.journal = Arc::new(store);
     }
     let (agent_in, client_out) = duplex(64 * 1024);
     let (client_in, agent_out) = duplex(64 * 1024);
@@ -104,7 +105,8 @@ async fn in_process(name: &str) {
     let pipes = pipes(agent_in, agent_out, &mut tasks);
     let stop = CancellationToken::new();
     let Config { limits, dialect, mcp, permission, additions, .. } = config;
-    let host = purlin::servers::host();
+    let sandbox = purlin::assemble::sandbox_of(env!("CARGO_BIN_EXE_purlin").into());
+    let host = purlin::servers::host(Arc::clone(&sandbox));
     let cwd = work.clone();
     let rules = permission.clone();
     let policy = purlin::permissions::policies(
@@ -112,9 +114,9 @@ async fn in_process(name: &str) {
         is_kept(name, &transcript).then_some(data.clone()),
     );
     let policy = purlin::permissions::telling(policy, &problems);
-    let tools = purlin::assemble::tools_helped_by(env!("CARGO_BIN_EXE_purlin").into());
+    let tools = purlin::assemble::tools(Arc::clone(&sandbox));
     let tools = purlin::tour::with_tour(tools, rules);
-    let tools = purlin::custom::with_additions(tools, additions, std::sync::Arc::clone(&policy));
+    let tools = purlin::custom::with_additions(tools, additions, Arc::clone(&policy), sandbox);
     let options = serve::Options {
         limits,
         hub,
