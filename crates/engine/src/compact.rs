@@ -150,14 +150,19 @@ async fn summarise(
         thinking: Thinking::Off,
     };
     let mut stream = choice.model.answer(request);
-    let (mut written, mut usage) = (String::new(), Usage::default());
+    let (mut written, mut heard, mut usage) = (String::new(), 0, Usage::default());
     let ended = loop {
+        if heard > MOST_HEARD {
+            break Ok(());
+        }
         match cx.or_cancelled(timeout(cx.limits.no_progress, stream.next())).await {
             Err(_) => break Err(Failed::Cancelled),
             Ok(Err(_)) => break Err(Failed::Model("it said nothing for too long".to_owned())),
-            Ok(Ok(Some(Ok(ModelEvent::Text(piece))))) if written.len() < MOST_WRITTEN => {
+            Ok(Ok(Some(Ok(ModelEvent::Text(piece))))) => {
+                heard += piece.len();
                 written.push_str(&piece);
             }
+            Ok(Ok(Some(Ok(ModelEvent::Thought(piece))))) => heard += piece.len(),
             Ok(Ok(Some(Ok(ModelEvent::Usage(now))))) => usage = now,
             Ok(Ok(Some(Ok(ModelEvent::Stop(_))) | None)) => break Ok(()),
             Ok(Ok(Some(Ok(_)))) => {}
@@ -174,8 +179,8 @@ async fn summarise(
     Ok(written)
 }
 
-/// As much of a summary as is read at all.
-const MOST_WRITTEN: usize = 256 * 1024;
+/// As much as is listened to, in bytes: a model that does not end is not waited for.
+const MOST_HEARD: usize = 256 * 1024;
 
 fn short(err: &ModelError) -> String {
     err.to_string().chars().take(200).collect()

@@ -16,7 +16,8 @@ use crate::config::Config;
 use crate::custom::with_additions;
 use crate::ladder::Ladder;
 use crate::serve::{self, stdio};
-use crate::{assemble, env, log, permissions, primer, servers, tour};
+use crate::assemble::{self, Machine};
+use crate::{env, log, permissions, primer, servers, tour};
 
 /// How `purlin acp` was called.
 #[derive(Debug, Clone, Default)]
@@ -86,10 +87,10 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         };
         // Started in a folder that is gone by now, `.` stays as it is, and is refused when a client says it.
         let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-        let sandbox = assemble::sandbox();
-        let host = servers::host(Arc::clone(&sandbox));
+        let machine = Machine::here();
+        let host = servers::host(&machine);
         let tools =
-            tour::with_tour(assemble::tools(Arc::clone(&sandbox)), config.permission.clone());
+            tour::with_tour(assemble::tools(Arc::clone(&machine)), config.permission.clone());
         let policy =
             permissions::telling(permissions::policies(config.permission, data), &problems);
         let options = serve::Options {
@@ -99,7 +100,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
             cwd,
             stop,
             tools: servers::with_servers(
-                with_additions(tools, config.additions, Arc::clone(&policy), sandbox),
+                with_additions(tools, config.additions, Arc::clone(&policy), machine),
                 Arc::clone(&host),
                 config.mcp,
             ),

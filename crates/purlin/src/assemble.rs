@@ -40,9 +40,9 @@ pub type OpenTools = Arc<dyn Fn(Workspace) -> Arc<dyn Tools> + Send + Sync>;
 
 /// Makes the tools that every session gets.
 #[must_use]
-pub fn tools(sandbox: Arc<Sandbox>) -> OpenTools {
+pub fn tools(machine: Arc<Machine>) -> OpenTools {
     Arc::new(move |workspace| {
-        let bash = bash(&sandbox, &workspace);
+        let bash = machine.bash(&workspace);
         let skill = primer::skill_tool(&workspace.folders);
         let outputs = outputs(&workspace.session);
         let scope = Scope::new(workspace.folders).without(&env::own_folders());
@@ -55,36 +55,57 @@ pub fn tools(sandbox: Arc<Sandbox>) -> OpenTools {
     })
 }
 
-/// Makes the sandbox of this program, whose helper it is itself.
-#[must_use]
-pub fn sandbox() -> Arc<Sandbox> {
-    // Where we are not known there is no helper, and every command is asked about.
-    sandbox_of(std::env::current_exe().unwrap_or_default())
+/// What commands find on this machine: the same in every session, so there is one.
+#[derive(Debug)]
+pub struct Machine {
+    /// What holds commands and MCP servers back.
+    pub(crate) sandbox: Arc<Sandbox>,
+    own: Arc<[PathBuf]>,
+    hidden: Arc<[PathBuf]>,
+    search: Arc<[PathBuf]>,
+    environment: Arc<[(String, String)]>,
 }
 
-/// Makes a sandbox whose helper is another copy of this program.
-#[must_use]
-pub fn sandbox_of(helper: PathBuf) -> Arc<Sandbox> {
-    Arc::new(Sandbox::new(helper, env::state_folder().unwrap_or_else(std::env::temp_dir)))
+impl Machine {
+    /// This machine. The sandbox's helper is this program itself.
+    #[must_use]
+    pub fn here() -> Arc<Machine> {
+        // Where we are not known there is no helper, and every command is asked about.
+        Machine::helped_by(std::env::current_exe().unwrap_or_default())
+    }
+
+    /// This machine, with a sandbox whose helper is another copy of this program.
+    #[must_use]
+    pub fn helped_by(helper: PathBuf) -> Arc<Machine> {
+        let scratch = env::state_folder().unwrap_or_else(std::env::temp_dir);
+        let outputs = env::state_folder().map(|folder| folder.join("output"));
+        let secret = env::home().as_deref().map_or_else(Vec::new, secret_places);
+        Arc::new(Machine {
+            sandbox: Arc::new(Sandbox::new(helper, scratch)),
+            own: env::own_folders().into(),
+            hidden: secret.into_iter().chain(outputs).collect(),
+            search: env::search_path().into(),
+            environment: env::for_commands().into(),
+        })
+    }
+
+    /// Makes the tool that runs commands.
+    pub(crate) fn bash(&self, workspace: &Workspace) -> Bash {
+        let options = bash::Options {
+            folders: workspace.folders.clone(),
+            own: Arc::clone(&self.own),
+            hidden: Arc::clone(&self.hidden),
+            search: Arc::clone(&self.search),
+            environment: Arc::clone(&self.environment),
+            outputs: outputs(&workspace.session),
+        };
+        Bash::new(Arc::clone(&self.sandbox), options)
+    }
 }
 
 /// Says where long outputs of a session's commands are kept.
 fn outputs(session: &SessionId) -> Option<PathBuf> {
     Some(env::state_folder()?.join("output").join(session.as_str()))
-}
-
-/// Makes the tool that runs commands.
-pub(crate) fn bash(sandbox: &Arc<Sandbox>, workspace: &Workspace) -> Bash {
-    let others = env::state_folder().map(|folder| folder.join("output"));
-    let options = bash::Options {
-        folders: workspace.folders.clone(),
-        own: env::own_folders(),
-        hidden: env::home().iter().flat_map(|home| secret_places(home)).chain(others).collect(),
-        search: env::search_path(),
-        environment: env::for_commands(),
-        outputs: outputs(&workspace.session),
-    };
-    Bash::new(Arc::clone(sandbox), options)
 }
 
 /// Makes what all sessions share. `model` is `script:FILE`, or nothing for the guide.

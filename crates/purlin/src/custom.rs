@@ -24,12 +24,11 @@ use engine::ports::{AnyTool, Expanded, Guise, Tools};
 use engine::words::{Block, Contents, ModeId, ModelId, Prompt};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use process::sandbox::Sandbox;
 use serde_json::{Map, Value};
 use tools::bash::{Aside, Bash};
 use tools::scope::Scope;
 
-use crate::assemble::{self, OpenTools, Workspace};
+use crate::assemble::{Machine, OpenTools, Workspace};
 use crate::permissions::OpenPolicy;
 use crate::trust::{self, Trust};
 use crate::{doctor, env, project};
@@ -72,10 +71,10 @@ pub fn with_additions(
     tools: OpenTools,
     additions: Additions,
     policy: OpenPolicy,
-    sandbox: Arc<Sandbox>,
+    machine: Arc<Machine>,
 ) -> OpenTools {
     Arc::new(move |workspace: Workspace| {
-        let bash = assemble::bash(&sandbox, &workspace);
+        let bash = machine.bash(&workspace);
         let scope = Scope::new(workspace.folders.clone()).without(&env::own_folders());
         let (found, problems) = gather(&additions, workspace.folders.first());
         let inner = tools(workspace.clone());

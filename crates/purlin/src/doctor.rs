@@ -66,7 +66,7 @@ fn as_json(finding: &Finding) -> (String, Value) {
 }
 
 async fn sandbox() -> Finding {
-    let found = assemble::sandbox().found().await;
+    let found = assemble::Machine::here().sandbox.found().await;
     let words = match found.level {
         Level::Full => "commands see their workspace and nothing they could harm",
         Level::Kernel => "the kernel keeps commands inside their workspace",

@@ -131,8 +131,11 @@ pub async fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Resul
             let (policy, _) =
                 open(&rules, env::data_folder().as_deref(), std::slice::from_ref(&cwd));
             // What this machine can do is tried, not assumed.
-            let level =
-                if no_sandbox { Level::None } else { assemble::sandbox().found().await.level };
+            let level = if no_sandbox {
+                Level::None
+            } else {
+                assemble::Machine::here().sandbox.found().await.level
+            };
             let explained = explain(&text, &cwd, mode, level, &policy);
             say(&if json { explained.as_json() } else { explained.as_text() })?;
         }

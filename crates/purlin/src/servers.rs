@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mcp::{Command, Host, Reach, Remote, Secret, ServerConfig, SessionServers};
-use process::sandbox::{Sandbox, secret_places};
+use process::sandbox::secret_places;
 use serde_json::Value;
 use wire::acp::schema::{self, McpServer};
 
-use crate::assemble::{OpenTools, Workspace};
+use crate::assemble::{Machine, OpenTools, Workspace};
 use crate::{auth, env, project};
 
 /// The servers that a client wants a session to have.
@@ -120,11 +120,11 @@ fn read_one(name: &str, mut entry: Value) -> Result<ServerConfig, String> {
 
 /// Makes the host of all servers. Starts none.
 #[must_use]
-pub fn host(sandbox: Arc<Sandbox>) -> Arc<Host> {
-    Host::new(host_options(sandbox))
+pub fn host(machine: &Machine) -> Arc<Host> {
+    Host::new(host_options(machine))
 }
 
-pub(crate) fn host_options(sandbox: Arc<Sandbox>) -> mcp::Options {
+pub(crate) fn host_options(machine: &Machine) -> mcp::Options {
     mcp::Options {
         timing: mcp::Timing::default(),
         environment: env::for_servers(),
@@ -132,7 +132,7 @@ pub(crate) fn host_options(sandbox: Arc<Sandbox>) -> mcp::Options {
         login: mcp::oauth::Login::new(Arc::new(auth::McpVault)),
         guard: process::Guard::default(),
         starter: mcp::Starter::default(),
-        confine: Some(confine(sandbox)),
+        confine: Some(confine(machine)),
     }
 }
 
@@ -150,11 +150,11 @@ const CACHES: [&str; 8] = [
 
 /// What holds the programs of servers back: they see no secrets and nothing of ours, and write to their session's
 /// folders, to temporary ones and to caches.
-fn confine(sandbox: Arc<Sandbox>) -> mcp::Confine {
+fn confine(machine: &Machine) -> mcp::Confine {
     let home = env::home();
     let caches = home.iter().flat_map(|home| CACHES.map(|cache| home.join(cache)));
     mcp::Confine {
-        sandbox,
+        sandbox: Arc::clone(&machine.sandbox),
         hidden: env::own_folders()
             .into_iter()
             .chain(env::state_folder().map(|folder| folder.join("output")))

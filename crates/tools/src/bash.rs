@@ -45,13 +45,13 @@ pub struct Options {
     /// The folders of the session: what commands may write to.
     pub folders: Vec<PathBuf>,
     /// Our own configuration and data: hidden, and not to be made where they would lie in the folders.
-    pub own: Vec<PathBuf>,
+    pub own: Arc<[PathBuf]>,
     /// Other places that commands must not see.
-    pub hidden: Vec<PathBuf>,
+    pub hidden: Arc<[PathBuf]>,
     /// Where programs are looked for. Parts inside the folders are left out: a project must not replace a program.
-    pub search: Vec<PathBuf>,
+    pub search: Arc<[PathBuf]>,
     /// The environment, besides the search path.
-    pub environment: Vec<(String, String)>,
+    pub environment: Arc<[(String, String)]>,
     /// Where long outputs are kept, if anywhere.
     pub outputs: Option<PathBuf>,
 }
@@ -108,7 +108,7 @@ impl Bash {
     /// What a command may touch.
     fn profile(&self, input: &Input) -> Profile {
         let Options { folders, own, hidden, .. } = &self.options;
-        let mut protected = own.clone();
+        let mut protected = own.to_vec();
         let top = folders.iter().map(|folder| folder.join(".git"));
         for git in top.chain(repositories::inside(folders)) {
             if input.git && git.is_dir() {
@@ -120,7 +120,7 @@ impl Bash {
         }
         Profile {
             protected,
-            hidden: hidden.iter().chain(own).cloned().collect(),
+            hidden: hidden.iter().chain(&**own).cloned().collect(),
             network: if input.network { Network::On } else { Network::Off },
             limits: Limits::default(),
             ..Profile::writing_to(folders.clone())

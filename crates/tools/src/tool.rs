@@ -53,14 +53,24 @@ pub(crate) trait Tool: Send + Sync + 'static {
 
 /// Makes a typed tool usable as any tool.
 pub(crate) fn shaped<T: Tool>(tool: T) -> Arc<dyn AnyTool> {
+    Arc::new(Shaped { tool, spec: spec::<T>(), planned: Mutex::default() })
+}
+
+/// Returns what models are told of a tool: made once, and the same for all sessions.
+fn spec<T: Tool>() -> Arc<ToolSpec> {
+    static MADE: Mutex<Vec<Arc<ToolSpec>>> = Mutex::new(Vec::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(spec) = made.iter().find(|spec| spec.name == T::NAME) {
+        return Arc::clone(spec);
+    }
     let (properties, required) = T::fields();
-    let schema = json!({ "type": "object", "properties": properties, "required": required });
-    let spec = ToolSpec {
+    let spec = Arc::new(ToolSpec {
         name: T::NAME.to_owned(),
         description: T::DESCRIPTION.trim().to_owned(),
-        schema,
-    };
-    Arc::new(Shaped { tool, spec: Arc::new(spec), planned: Mutex::default() })
+        schema: json!({ "type": "object", "properties": properties, "required": required }),
+    });
+    made.push(Arc::clone(&spec));
+    spec
 }
 
 struct Shaped<T: Tool> {

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
+use crate::assemble::Machine;
+use crate::auth;
 use crate::config::{Config, edit};
-use crate::{assemble, auth};
 
 /// What `purlin mcp` was asked to do.
 #[derive(Debug, Subcommand)]
@@ -169,7 +170,7 @@ async fn test(config: &Config, name: Option<&str>) -> anyhow::Result<ExitCode> {
         Some(name) => vec![find(config, name)?],
         None => config.mcp.servers.iter().collect(),
     };
-    let mut options = super::host_options(assemble::sandbox());
+    let mut options = super::host_options(&Machine::here());
     options.folder = std::env::current_dir().unwrap_or(options.folder);
     let mut code = ExitCode::SUCCESS;
     for server in servers {
@@ -216,7 +217,7 @@ async fn login(server: &ServerConfig) -> anyhow::Result<ExitCode> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let home = format!("http://127.0.0.1:{}", listener.local_addr()?.port());
     let redirect = format!("{home}/callback");
-    let attempt = super::host_options(assemble::sandbox())
+    let attempt = super::host_options(&Machine::here())
         .login
         .begin(&server.name, &remote.url, &redirect)
         .await?;

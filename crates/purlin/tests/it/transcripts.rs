@@ -105,8 +105,8 @@ async fn in_process(name: &str) {
     let pipes = pipes(agent_in, agent_out, &mut tasks);
     let stop = CancellationToken::new();
     let Config { limits, dialect, mcp, permission, additions, .. } = config;
-    let sandbox = purlin::assemble::sandbox_of(env!("CARGO_BIN_EXE_purlin").into());
-    let host = purlin::servers::host(Arc::clone(&sandbox));
+    let machine = purlin::assemble::Machine::helped_by(env!("CARGO_BIN_EXE_purlin").into());
+    let host = purlin::servers::host(&machine);
     let cwd = work.clone();
     let rules = permission.clone();
     let policy = purlin::permissions::policies(
@@ -114,9 +114,9 @@ async fn in_process(name: &str) {
         is_kept(name, &transcript).then_some(data.clone()),
     );
     let policy = purlin::permissions::telling(policy, &problems);
-    let tools = purlin::assemble::tools(Arc::clone(&sandbox));
+    let tools = purlin::assemble::tools(Arc::clone(&machine));
     let tools = purlin::tour::with_tour(tools, rules);
-    let tools = purlin::custom::with_additions(tools, additions, Arc::clone(&policy), sandbox);
+    let tools = purlin::custom::with_additions(tools, additions, Arc::clone(&policy), machine);
     let options = serve::Options {
         limits,
         hub,
@@ -199,6 +199,7 @@ transcripts! {
     agents_two_at_once = "agents/two_at_once";
     context_alternating = "context/alternating";
     context_compact = "context/compact";
+    context_endless_summary = "context/endless_summary";
     context_full = "context/full";
     context_nearly_full = "context/nearly_full";
     context_plain_client = "context/plain_client";

@@ -83,7 +83,7 @@ impl Bash {
         spec.merge_stderr = true;
         let path = search_path(&self.options.search, &self.options.folders);
         spec = spec.env("PATH", path);
-        for (name, value) in &self.options.environment {
+        for (name, value) in &*self.options.environment {
             spec = spec.env(name, value);
         }
         spec
