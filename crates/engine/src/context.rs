@@ -15,7 +15,7 @@ use crate::stamp;
 use crate::turn::TurnCx;
 use crate::words::Message;
 
-pub use history::{Cut, History, MAX_PICTURE};
+pub use history::{Cut, History};
 pub(crate) use history::{SUMMARY_HEAD, tokens_of, trim};
 pub(crate) use report::report;
 

@@ -2,8 +2,8 @@
 
 use crate::words::{Block, Message, Prompt, ToolContent};
 
-/// How many bytes of pictures one call may show to a model.
-const MAX_PICTURES: usize = 5 * 1024 * 1024;
+/// How many bytes of pictures one call may show to a model; what is large is made smaller on its way.
+const MAX_PICTURES: usize = 10 * 1024 * 1024;
 
 /// Returns the pictures among what a call shows, as far as a model takes them.
 #[must_use]

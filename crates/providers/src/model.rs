@@ -9,7 +9,7 @@ use crate::exchange::Exchange;
 use crate::format::{Format, Target};
 use crate::http::{KeyHeader, Timing};
 use crate::key::ApiKey;
-use crate::pictures;
+use crate::pictures::{self, Fitted};
 
 /// Where and how a provider is reached.
 #[derive(Debug, Clone)]
@@ -71,7 +71,7 @@ impl Endpoint {
 }
 
 /// A model that is asked over HTTP.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct RemoteModel {
     pub(crate) endpoint: Arc<Endpoint>,
     /// Its name at the provider.
@@ -80,17 +80,39 @@ pub(crate) struct RemoteModel {
     pub(crate) can_think: bool,
     /// Whether it takes pictures; true where nobody knows.
     pub(crate) takes_pictures: bool,
+    /// The pictures that it was sent.
+    pub(crate) fitted: Fitted,
 }
 
 impl Model for RemoteModel {
     fn answer(&self, mut request: Request) -> ModelStream {
-        let endpoint = Arc::clone(&self.endpoint);
+        let endpoint = &self.endpoint;
         if endpoint.needs_key && endpoint.key.as_ref().is_none_or(ApiKey::is_empty) {
             let words = format!("{} needs a key and none is set", endpoint.name);
             let error = endpoint.with_advice(ModelError::AuthNeeded(words));
             return stream::iter([Err(error)]).boxed();
         }
-        let is_blind = !self.takes_pictures && pictures::take_out(&mut request);
+        if !pictures::are_in(&request) {
+            return self.ask(request);
+        }
+        if !self.takes_pictures {
+            let is_new = pictures::take_out(&mut request);
+            let words = format!("{} takes no pictures; it is told that there was one", self.name);
+            return told(is_new.then_some(words), self.ask(request));
+        }
+        let model = self.clone();
+        stream::once(async move {
+            let problems = model.fitted.fit(&mut request).await;
+            told((!problems.is_empty()).then(|| problems.join("; ")), model.ask(request))
+        })
+        .flatten()
+        .boxed()
+    }
+}
+
+impl RemoteModel {
+    fn ask(&self, request: Request) -> ModelStream {
+        let endpoint = Arc::clone(&self.endpoint);
         let target = Target {
             name: &self.name,
             max_output: self.max_output,
@@ -103,10 +125,14 @@ impl Model for RemoteModel {
         let answer = stream::unfold(exchange, |mut exchange| async {
             exchange.next().await.map(|event| (event, exchange))
         });
-        if is_blind {
-            let words = format!("{} takes no pictures; it is told that there was one", self.name);
-            return stream::iter([Ok(ModelEvent::Waiting(words))]).chain(answer).boxed();
-        }
         answer.boxed()
+    }
+}
+
+/// Tells the user something before the answer.
+fn told(words: Option<String>, answer: ModelStream) -> ModelStream {
+    match words {
+        Some(words) => stream::iter([Ok(ModelEvent::Waiting(words))]).chain(answer).boxed(),
+        None => answer,
     }
 }

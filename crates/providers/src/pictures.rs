@@ -1,9 +1,15 @@
-//! Pictures for a model that takes none: they are replaced by words, and the user is told.
+//! Pictures on their way to a model: made such as providers take them, or replaced by words, of which the user is told.
+//!
+//! Only the request changes; the conversation keeps what was sent. One picture is `scale`'s business.
 
-use std::sync::Arc;
+mod scale;
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use engine::ports::Request;
-use engine::words::{Block, Message, Prompt};
+use engine::words::{Block, Media, Message, Prompt};
+use tokio::sync::Semaphore;
+use tokio::task;
 
 /// What the model reads where a picture was.
 const INSTEAD: &str =
@@ -25,6 +31,98 @@ pub(crate) fn take_out(request: &mut Request) -> bool {
     }
     // What was said before was told of before.
     is_new && matches!(request.messages.last().map(|last| &**last), Some(Message::User(_)))
+}
+
+/// Tells whether there are pictures in a request.
+pub(crate) fn are_in(request: &Request) -> bool {
+    request.messages.iter().any(|message| has_picture(message))
+}
+
+fn has_picture(message: &Message) -> bool {
+    match message {
+        Message::User(prompt) => prompt.blocks.iter().any(is_picture),
+        Message::Agent { .. } | Message::ToolResult { .. } => false,
+    }
+}
+
+/// The messages that were looked at, and what is sent instead of each: a conversation is sent again and again, and its
+/// pictures are decoded once. Never held across an await.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fitted(Arc<Mutex<Vec<Known>>>);
+
+/// A message with pictures, and what is sent instead of it.
+type Known = (Weak<Message>, Arc<Message>);
+
+impl Fitted {
+    /// Makes the pictures of a request such as providers take them. Returns what is wrong with those that were not seen
+    /// before, for the user.
+    pub(crate) async fn fit(&self, request: &mut Request) -> Vec<String> {
+        let mut problems = Vec::new();
+        for message in &mut request.messages {
+            if !has_picture(message) {
+                continue;
+            }
+            let sent = match self.find(message) {
+                Some(sent) => sent,
+                None => {
+                    let sent = fit_message(message, &mut problems).await;
+                    self.keep(message, &sent);
+                    sent
+                }
+            };
+            *message = sent;
+        }
+        problems
+    }
+
+    fn find(&self, message: &Arc<Message>) -> Option<Arc<Message>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = known.iter().find(|(seen, _)| seen.as_ptr() == Arc::as_ptr(message));
+        same.map(|(_, sent)| Arc::clone(sent))
+    }
+
+    /// Keeps what is sent for a message, for as long as the conversation has it.
+    fn keep(&self, message: &Arc<Message>, sent: &Arc<Message>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(seen, _)| seen.strong_count() > 0);
+        known.push((Arc::downgrade(message), Arc::clone(sent)));
+    }
+}
+
+async fn fit_message(message: &Arc<Message>, problems: &mut Vec<String>) -> Arc<Message> {
+    let Message::User(prompt) = &**message else { return Arc::clone(message) };
+    let mut blocks = prompt.blocks.clone();
+    for block in &mut blocks {
+        let Block::Image(picture) = block else { continue };
+        match fit_picture(picture.clone()).await {
+            Ok(Some(smaller)) => *picture = smaller,
+            Ok(None) => {}
+            Err(why) => {
+                problems.push(format!("a picture was not sent to the model: {why}"));
+                *block = Block::Text(format!(
+                    "(There was a picture here, and you do not see it: {why}. Say so if it matters.)"
+                ));
+            }
+        }
+    }
+    match blocks == prompt.blocks {
+        true => Arc::clone(message),
+        false => Arc::new(Message::User(Prompt::from(blocks))),
+    }
+}
+
+/// One picture is decoded at a time, so that the memory for it is bounded whatever many sessions send.
+static DECODING: Semaphore = Semaphore::const_new(1);
+
+async fn fit_picture(picture: Media) -> Result<Option<Media>, String> {
+    let turn = DECODING.acquire().await;
+    let work = task::spawn_blocking(move || {
+        let fitted = scale::fit(&picture);
+        // Held until the work ends, also when nobody waits for it any more.
+        drop(turn);
+        fitted
+    });
+    work.await.unwrap_or_else(|_| Err("it cannot be read".to_owned()))
 }
 
 fn is_picture(block: &Block) -> bool {

@@ -17,6 +17,7 @@ use crate::http::{self, Timing};
 use crate::key::ApiKey;
 use crate::model::{Endpoint, Headers, RemoteModel};
 use crate::options::{ModelOptions, ProviderOptions};
+use crate::pictures::Fitted;
 use crate::rows::{ROWS, Row, format_of_package};
 
 /// Where providers and their keys come from. All of it is the user's own; nothing of it is a project's.
@@ -303,6 +304,7 @@ impl Provider {
                 max_output: own.limit.output.or(entry.map(|entry| entry.output)),
                 can_think,
                 takes_pictures,
+                fitted: Fitted::default(),
             }),
         }
     }

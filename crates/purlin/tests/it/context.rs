@@ -1,9 +1,11 @@
 //! What the model sees: instructions, skills, what a client attaches, and how a long conversation stays inside the window.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, text_of};
-use crate::models::{CHAT, Fake, ask};
+use crate::models::{CHAT, Fake, ask, updates};
 
 fn write(agent: &Agent, path: &str, text: &str) {
     let path = agent.folder().join(path);
@@ -56,14 +58,75 @@ fn what_a_client_attaches_reaches_the_model() {
         { "type": "text", "text": "Look." },
         { "type": "resource_link", "uri": "file:///w/linked.txt", "name": "linked.txt" },
         { "type": "resource", "resource": { "uri": "file:///w/held.txt", "text": "what it holds" } },
-        { "type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo=" },
+        { "type": "image", "mimeType": "image/png", "data": png(1) },
     ]);
     let params = json!({ "sessionId": session, "prompt": prompt, "contextFiles": ["given.txt"] });
     agent.result("session/prompt", params);
     let body = fake.body(0)["messages"].to_string();
-    for part in ["linked.txt", "what it holds", "iVBORw0KGgo=", "given.txt"] {
+    for part in ["linked.txt", "what it holds", png(1).as_str(), "given.txt"] {
         assert!(body.contains(part), "{part}: {body}");
     }
+}
+
+/// A picture of so many pixels beside each other, in base64.
+fn png(width: u32) -> String {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width, 2);
+    encoder.set_color(png::ColorType::Rgb);
+    let mut writer = encoder.write_header().unwrap();
+    writer.write_image_data(&vec![7; width as usize * 6]).unwrap();
+    writer.finish().unwrap();
+    STANDARD.encode(bytes)
+}
+
+/// Width and height of a JPEG in base64, as its frame says.
+fn jpeg_size(data: &str) -> (u16, u16) {
+    let bytes = STANDARD.decode(data).unwrap();
+    let frame = bytes.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+    let number = |at: usize| u16::from_be_bytes([bytes[frame + at], bytes[frame + at + 1]]);
+    (number(7), number(5))
+}
+
+// R: P4
+#[test]
+fn a_large_picture_reaches_the_model_smaller_and_is_kept_as_it_was() {
+    let fake = Fake::new("text \"Seen.\"\n---\nloop");
+    let data = std::env::temp_dir().join(format!("purlin-pictures-{}", std::process::id()));
+    let start = fake.agent(CHAT).keeping(&data).env("XDG_DATA_HOME", data.to_str().unwrap());
+    let (mut agent, session) = start.session();
+    let (large, broken) = (png(4000), "iVBORw0KGgo=");
+    let prompt = json!([
+        { "type": "text", "text": "Look." },
+        { "type": "image", "mimeType": "image/png", "data": large },
+        { "type": "image", "mimeType": "image/png", "data": broken },
+    ]);
+    agent.take_seen();
+    let id = agent.call("session/prompt", json!({ "sessionId": session, "prompt": prompt }));
+    assert_eq!(agent.reply(id)["result"]["stopReason"], "end_turn");
+    let seen = agent.take_seen();
+    let told = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
+    assert!(told.contains("a picture was not sent to the model: it is a broken PNG"), "{told}");
+
+    let message = fake.body(0)["messages"][1]["content"].clone();
+    let url = message[1]["image_url"]["url"].as_str().unwrap();
+    let sent = url.strip_prefix("data:image/jpeg;base64,").unwrap();
+    assert_eq!(jpeg_size(sent), (2000, 1));
+    let instead = message[2]["text"].as_str().unwrap();
+    assert!(instead.contains("it is a broken PNG"), "{instead}");
+
+    // The next request has the same, and the user is not told again; the history has what was sent.
+    let (_, seen) = ask(&mut agent, &session, "And?");
+    assert_eq!(fake.body(1)["messages"][1]["content"], message);
+    assert!(updates(&seen, "agent_thought_chunk").is_empty());
+    agent.take_seen();
+    let cwd = agent.folder().to_owned();
+    agent.result("session/load", json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] }));
+    let seen = agent.take_seen();
+    let shown = updates(&seen, "user_message_chunk");
+    let kept: Vec<&Value> = shown.iter().map(|update| &update["content"]["data"]).collect();
+    assert!(kept.contains(&&json!(large)) && kept.contains(&&json!(broken)));
+    drop(agent);
+    std::fs::remove_dir_all(&data).unwrap();
 }
 
 /// How many tokens the model of the long conversation holds.
