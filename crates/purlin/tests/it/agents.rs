@@ -103,6 +103,35 @@ fn a_child_asks_the_client_and_does_what_is_allowed() {
     assert!(fake.body(3).to_string().contains("Written."));
 }
 
+// R: T2
+#[cfg(target_os = "linux")]
+#[test]
+fn hooks_are_asked_about_what_children_do() {
+    let write = "tool write {\"filePath\":\"new.txt\",\"content\":\"new\\n\"}\n";
+    let fake = Fake::new(&format!(
+        "{}---\ntool list {{\"path\":\".\"}}\n{write}---\ntext \"Not written.\"\n---\ntext \"Done.\"\n",
+        task("Write it", "general")
+    ));
+    let mut config = fake.config(CHAT);
+    config["permission"] = json!({ "edit": "allow" });
+    let deny = json!({ "decision": "deny", "reason": "that file is not yours" });
+    let add = json!({ "context": "Seen by the hook." });
+    config["hooks"] = json!({
+        "before_tool": [{ "matcher": "write", "command": format!("echo '{deny}'") }],
+        "after_tool": [{ "matcher": "list", "command": format!("echo '{add}'") }],
+    });
+    let (mut agent, session) = Agent::configured(config).env("FAKE_KEY", "k").session();
+    let id = agent.prompt(&session, "Write.");
+    assert_eq!(agent.reply(id)["result"]["stopReason"], "end_turn");
+    assert!(!agent.folder().join("new.txt").exists());
+    let told = fake.body(2)["messages"].to_string();
+    assert!(
+        told.contains("that file is not yours") && told.contains("Seen by the hook."),
+        "{told}"
+    );
+    assert!(fake.body(3)["messages"].to_string().contains("Not written."));
+}
+
 // R: S5
 #[cfg(target_os = "linux")]
 #[test]

@@ -36,6 +36,7 @@ mod memory;
 mod models;
 mod order;
 mod permissions;
+mod project_custom;
 mod project_servers;
 mod schema;
 #[cfg(target_os = "linux")]

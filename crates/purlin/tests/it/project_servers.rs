@@ -44,7 +44,7 @@ impl Drop for Project {
 
 /// Runs `purlin trust` on a terminal, says yes, and returns what was shown.
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
-fn trust(data: &Path, folder: &Path) -> String {
+pub(crate) fn trust(data: &Path, folder: &Path) -> String {
     let command = format!("'{}' trust '{}'", env!("CARGO_BIN_EXE_purlin"), folder.display());
     let mut child = std::process::Command::new("script")
         .args(["--quiet", "--command", &command, "/dev/null"])

@@ -1,0 +1,90 @@
+//! Hooks and commands that a project's own files have: they run once the user has seen them and said yes, and no longer when
+//! they change.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::agent::{Agent, text_of};
+use crate::models::{ask, updates};
+use crate::project_servers::trust;
+
+/// A project and the folder where trust is kept, gone after the test.
+struct Project(PathBuf);
+
+impl Project {
+    fn new() -> Project {
+        let top = std::env::temp_dir().join(format!("purlin-project-own-{}", std::process::id()));
+        std::fs::create_dir_all(top.join("w/.purlin/commands")).unwrap();
+        Project(top.canonicalize().unwrap())
+    }
+
+    fn cwd(&self) -> PathBuf {
+        self.0.join("w")
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.join("data")
+    }
+
+    fn set_hook(&self, words: &str) {
+        let command = format!("echo '{}'", json!({ "context": words }));
+        let config = json!({ "hooks": { "before_turn": [{ "command": command }] } });
+        std::fs::write(self.cwd().join("purlin.json"), config.to_string()).unwrap();
+    }
+
+    fn set_command(&self, command: &str) {
+        let text = format!("It says: !`{command}`\n");
+        std::fs::write(self.cwd().join(".purlin/commands/say.md"), text).unwrap();
+    }
+}
+
+impl Drop for Project {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Opens a session; returns what the model was told for a plain prompt and for the command, and what the user was told.
+fn told(agent: &mut Agent, cwd: &Path) -> (String, String, String) {
+    let opened = agent.result("session/new", json!({ "cwd": cwd, "mcpServers": [] }));
+    let session = opened["sessionId"].as_str().unwrap().to_owned();
+    let (_, seen) = ask(agent, &session, "Hello.");
+    let thoughts = updates(&seen, "agent_thought_chunk");
+    let thoughts = thoughts.iter().map(|thought| thought["content"]["text"].to_string()).collect();
+    let plain = text_of(&session, &seen);
+    let (_, seen) = ask(agent, &session, "/say");
+    (plain, text_of(&session, &seen), thoughts)
+}
+
+// R: T2
+#[test]
+fn a_projects_hooks_and_commands_run_once_trusted_and_not_when_they_changed() {
+    let project = Project::new();
+    project.set_hook("From the hook.");
+    project.set_command("echo from the command");
+    let mut agent = Agent::playing("model echo\nmodel loop").keeping(&project.data()).ready();
+    let (plain, command, problem) = told(&mut agent, &project.cwd());
+    assert_eq!(plain, "Hello.");
+    assert!(command.contains("this project is not trusted"), "{command}");
+    assert!(problem.contains("you have not trusted this folder"), "{problem}");
+
+    let shown = trust(&project.data(), &project.cwd());
+    assert!(shown.contains("echo from the command") && shown.contains("Trusted."), "{shown}");
+    let (plain, command, problem) = told(&mut agent, &project.cwd());
+    assert_eq!(plain, "Hello.\nFrom the hook.");
+    assert_eq!(command, "It says: from the command\nFrom the hook.");
+    assert_eq!(problem, "");
+
+    project.set_hook("Another word.");
+    let (plain, command, problem) = told(&mut agent, &project.cwd());
+    assert_eq!(plain, "Hello.");
+    assert!(command.contains("this project is not trusted"), "{command}");
+    assert!(problem.contains("it changed since you trusted it"), "{problem}");
+
+    project.set_hook("From the hook.");
+    project.set_command("echo something else");
+    let (plain, command, _) = told(&mut agent, &project.cwd());
+    assert_eq!(plain, "Hello.");
+    assert!(command.contains("it wants to run `echo something else`"), "{command}");
+}
