@@ -263,6 +263,8 @@ transcripts! {
     prompt_no_progress = "prompt/no_progress";
     prompt_no_session = "prompt/no_session";
     prompt_slash_commands = "prompt/slash_commands";
+    prompt_steering_command = "prompt/steering_command";
+    prompt_steering_refused = "prompt/steering_refused";
     prompt_stop_reasons = "prompt/stop_reasons";
     prompt_steering = "prompt/steering";
     prompt_steering_late = "prompt/steering_late";
