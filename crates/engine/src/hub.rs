@@ -21,7 +21,7 @@ use crate::session::{
     Command, Handles, ModelChoice, Parts, Session, SessionHandle, Settings, warnings,
 };
 use crate::turn::TurnLimits;
-use crate::words::SessionId;
+use crate::words::{ModeId, SessionId};
 
 /// What every session of a hub shares.
 pub struct HubOptions {
@@ -104,6 +104,8 @@ pub enum Start {
     New {
         /// The working folder.
         cwd: PathBuf,
+        /// A mode that it must have, by its id or an alias; without it there is no session.
+        mode: Option<ModeId>,
     },
     /// From what is kept.
     Load {
@@ -304,13 +306,17 @@ async fn begin(
     let journal = &*options.journal;
     let failed = |err| Error::of_journal(id, err);
     let mut settings = Settings::new(options.find_models().await)?;
-    let (cwd, attached, remembered) = match start {
-        Start::New { cwd } => {
+    let (cwd, mut attached, remembered) = match start {
+        Start::New { cwd, mode } => {
+            let attached = attach(id.clone(), &cwd);
+            let modes = Mode::with(&attached.tools.agents());
+            if let Some(mode) = mode.filter(|id| !modes.iter().any(|mode| mode.is(id.as_str()))) {
+                return Err(Error::NoSuchMode(mode));
+            }
             journal.create(id, &cwd).await.map_err(failed)?;
             if let Some(habits) = &options.habits {
                 take_up(&mut settings, &**habits);
             }
-            let attached = attach(id.clone(), &cwd);
             (cwd, attached, None)
         }
         Start::Load { cwd, show, .. } => {

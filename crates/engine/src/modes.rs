@@ -131,7 +131,8 @@ impl Mode {
     }
 
     /// Tells whether anything may be changed in the mode.
-    pub(crate) fn may_change(&self) -> bool {
+    #[must_use]
+    pub fn may_change(&self) -> bool {
         self.may_change
     }
 

@@ -110,7 +110,7 @@ fn what_only_other_dialects_say_costs_version_1_nothing() {
         let session = SessionFacts {
             id: "s",
             folder: "/w",
-            mode: "build",
+            may_change: true,
             created_ms: 1,
             now_ms: 2,
             branch: None,

@@ -162,7 +162,7 @@ impl Bench {
         };
         let (sender, opened) = oneshot::channel();
         hub_handle.send(HubCommand::Open {
-            start: Start::New { cwd: folder },
+            start: Start::New { cwd: folder, mode: None },
             attach: Box::new(move |_, _| attached),
             reply: Reply::new(move |opened| drop(sender.send(opened))),
         });

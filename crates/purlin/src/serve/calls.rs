@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use engine::Reply;
 use engine::hub::{Attached, HubCommand, Start};
-use engine::modes::Mode;
 use engine::ports::{Editor, Query};
 use engine::session::Command;
 use engine::words::{ModeId, ModelId, SessionId, StopReason, Thinking};
@@ -199,25 +198,16 @@ impl Dispatcher {
         let is_here = request.cwd == Path::new(".");
         let cwd = if is_here { self.place.cwd.clone() } else { request.cwd };
         check_folders(Some(&cwd), &request.additional_directories)?;
-        let mode = self.mode_in(request.meta.as_ref())?;
+        let mode = dialect::stowed(request.meta.as_ref(), "mode")
+            .and_then(serde_json::Value::as_str)
+            .map(ModeId::new);
         let mut meta = request.meta;
         let problems = dialect::take_stowed(&mut meta, mcp_servers::PROBLEMS);
         let servers = Wanted::new(request.mcp_servers, servers::problems_in(problems));
         let meta = meta.filter(|_| self.dialect != Dialect::V1);
-        let wish = Wish { mode, meta };
+        let wish = Wish { mode: mode.clone(), meta };
         let more = request.additional_directories;
-        self.open(id, Opening::New, Start::New { cwd }, more, servers, wish)
-    }
-
-    /// Finds the mode that a new session is to begin with.
-    fn mode_in(&self, meta: Option<&schema::Meta>) -> Result<Option<&'static Mode>, RpcError> {
-        let Some(id) = dialect::stowed(meta, "mode").and_then(serde_json::Value::as_str) else {
-            return Ok(None);
-        };
-        match Mode::find(id) {
-            Some(mode) => Ok(Some(mode)),
-            None => Err(self.error_out(&Error::NoSuchMode(ModeId::new(id)))),
-        }
+        self.open(id, Opening::New, Start::New { cwd, mode }, more, servers, wish)
     }
 
     /// Opens a session from what is kept: with its history shown, without, or as a copy.

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use engine::Error;
 use engine::modes::Mode;
 use engine::session::{SessionHandle, Settings};
-use engine::words::SessionId;
+use engine::words::{ModeId, SessionId};
 use tokio::sync::Semaphore;
 use wire::RequestId;
 use wire::acp::dialect::{self, SessionFacts};
@@ -36,7 +36,7 @@ pub(super) struct Pending {
 #[derive(Default)]
 pub(super) struct Wish {
     /// The mode to begin with, if the client named one.
-    pub(super) mode: Option<&'static Mode>,
+    pub(super) mode: Option<ModeId>,
     /// What came with the call and goes back with its answer, in dialects that have more to say than v1.
     pub(super) meta: Option<schema::Meta>,
 }
@@ -76,9 +76,10 @@ impl Dispatcher {
         let (cwd, created) = (opened.cwd, opened.created);
         let branch = opened.branch;
         let about = About { cwd: cwd.clone(), created, branch: branch.clone() };
-        let mode = pending.wish.mode;
-        if let Some(mode) = mode {
-            settings.mode = mode.mode_id();
+        let wanted = pending.wish.mode;
+        let mode = wanted.and_then(|id| settings.find_mode(id.as_str()).map(Mode::mode_id));
+        if let Some(mode) = &mode {
+            settings.mode = mode.clone();
         }
         self.answer_opened(id, opening, &session, Ok(settings), about, pending.wish.meta);
         if let Some(mode) = mode {
@@ -124,7 +125,7 @@ impl Dispatcher {
         let facts = self.dialect.session_facts(SessionFacts {
             id: session.as_str(),
             folder: &about.cwd.to_string_lossy(),
-            mode: settings.mode.as_str(),
+            may_change: settings.mode().may_change(),
             created_ms: milliseconds(about.created),
             now_ms: milliseconds(self.clock.now()),
             branch: about.branch,
@@ -187,7 +188,7 @@ fn milliseconds(time: SystemTime) -> u64 {
 }
 
 /// Changes the mode of a session before it hears of anything else. The client knows from its answer.
-fn begin_in(mode: &'static Mode, handle: &SessionHandle) {
+fn begin_in(mode: ModeId, handle: &SessionHandle) {
     let session = handle.id().clone();
     let reply = engine::Reply::new(move |outcome: Result<_, Error>| {
         if let Err(err) = outcome {
@@ -195,5 +196,5 @@ fn begin_in(mode: &'static Mode, handle: &SessionHandle) {
         }
     });
     // A command that finds no room is dropped, and its reply with it: that is logged above.
-    handle.send(engine::session::Command::SetMode(mode.mode_id(), reply)).ok();
+    handle.send(engine::session::Command::SetMode(mode, reply)).ok();
 }

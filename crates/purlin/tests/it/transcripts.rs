@@ -210,6 +210,7 @@ transcripts! {
     custom_project = "custom/project";
     dialect_aliases = "dialect/aliases";
     dialect_container_conversation = "dialect/container_conversation";
+    dialect_container_custom_mode = "dialect/container_custom_mode";
     dialect_container_failures = "dialect/container_failures";
     dialect_container_limits = "dialect/container_limits";
     dialect_container_load = "dialect/container_load";
@@ -225,6 +226,7 @@ transcripts! {
     dialect_reference_blocks = "dialect/reference_blocks";
     dialect_reference_failures = "dialect/reference_failures";
     dialect_reference_limits = "dialect/reference_limits";
+    dialect_reference_modes = "dialect/reference_modes";
     dialect_reference_refused = "dialect/reference_refused";
     dialect_reference_unanswered = "dialect/reference_unanswered";
     dialect_v1_conversation = "dialect/v1_conversation";

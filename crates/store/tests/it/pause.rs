@@ -64,7 +64,7 @@ async fn an_idle_session_is_paused_and_comes_back() {
         policy: Default::default(),
         notices: Vec::new(),
     };
-    let start = Start::New { cwd: PathBuf::from("/w") };
+    let start = Start::New { cwd: PathBuf::from("/w"), mode: None };
     hub_handle.send(HubCommand::Open { start, attach: Box::new(attach), reply });
     let handle = opened.await.unwrap().unwrap().handle;
     let session = handle.id().clone();

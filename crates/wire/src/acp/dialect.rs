@@ -287,8 +287,8 @@ pub struct SessionFacts<'a> {
     pub id: &'a str,
     /// Its working folder.
     pub folder: &'a str,
-    /// The mode it is in.
-    pub mode: &'a str,
+    /// Whether the mode it is in may change anything.
+    pub may_change: bool,
     /// When it began, in milliseconds since 1970.
     pub created_ms: u64,
     /// What time it is now.

@@ -40,8 +40,8 @@ const CAPABILITIES: [&str; 3] = ["editWorkspace", "filesRead", "filesWrite"];
 const LEFT_OUT: [&str; 3] = ["modes", "models", "configOptions"];
 
 /// The name of a mode here: there are two, and only one of them changes anything.
-pub(super) fn mode_out(mode: &str) -> &'static str {
-    if ["build", "development"].contains(&mode) { "development" } else { "conversation" }
+pub(super) fn mode_out(may_change: bool) -> &'static str {
+    if may_change { "development" } else { "conversation" }
 }
 
 pub(super) fn to_v1(method: &str, part: Part, members: &mut Members) -> Result<(), RpcError> {
@@ -172,7 +172,7 @@ pub(super) fn session_out(session: SessionFacts<'_>) -> Value {
     let mut out = json!({
         "sessionId": session.id,
         "workspaceUri": file_uri::encode(session.folder),
-        "mode": mode_out(session.mode),
+        "mode": mode_out(session.may_change),
         "state": "active",
         "createdAt": session.created_ms,
         "lastActiveAt": session.now_ms,
