@@ -15,7 +15,7 @@ use crate::ports::{ModelError, ModelEvent, Record, Request};
 use crate::sampling;
 use crate::session::{ModelChoice, Settings};
 use crate::turn::{TurnCx, TurnError};
-use crate::words::{Block, Message, MessageId, Prompt, Thinking, Usage};
+use crate::words::{Block, Message, Prompt, Thinking, Usage};
 use plan::Plan;
 
 /// What the model is told when it summarises.
@@ -100,23 +100,16 @@ async fn emit(
 
 /// Tells the user where the client shows no compactions, and what went wrong everywhere.
 async fn tell(cx: &TurnCx<'_>, dropped: usize, problem: Option<String>) -> Result<(), TurnError> {
-    let offers = cx.editor.offers();
-    if offers.compaction && problem.is_none() {
+    if cx.editor.offers().compaction && problem.is_none() {
         return Ok(());
     }
-    let title = "The older part of the conversation is now a summary".to_owned();
     let mut more = format!(
         "{dropped} messages were summed up to make room; nothing of it is lost in what is kept."
     );
     if let Some(problem) = problem {
         more.push_str(&format!(" The model could not write the summary ({problem}), so it holds only what we could list."));
     }
-    if offers.notices {
-        let (severity, description) = (Severity::Info, Some(more));
-        return cx.emit(Event::Notice { severity, title, description }).await;
-    }
-    let message = MessageId::new(cx.clock.fresh_id());
-    cx.emit(Event::Thought { message, text: format!("{title}. {more}\n") }).await
+    cx.tell(Severity::Info, "The older part of the conversation is now a summary", more).await
 }
 
 /// Why no summary was written.

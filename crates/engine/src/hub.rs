@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::agents::Agent;
 use crate::cost::Bill;
 use crate::error::Error;
 use crate::event::{Event, Severity};
@@ -336,6 +337,7 @@ async fn begin(
             (cwd, attached, Some(remembered))
         }
     };
+    attached.notices.extend(without_their_model(&attached.tools.agents(), &settings));
     // Where the client shows no notices, the first turn tells.
     let untold = match attached.editor.offers().notices {
         true => Vec::new(),
@@ -387,6 +389,15 @@ async fn begin(
         bill,
     };
     Ok(Begun { parts, created, branch })
+}
+
+/// Tells of agents whose model there is not: they work with the session's.
+fn without_their_model(agents: &[Arc<Agent>], settings: &Settings) -> Vec<String> {
+    let told = agents.iter().filter_map(|agent| {
+        let problem = settings.lacks(agent.model.as_ref()?)?;
+        Some(format!("the agent `{}` wants {problem}", agent.name))
+    });
+    told.collect()
 }
 
 /// Begins with what was chosen last, as far as there still is such.

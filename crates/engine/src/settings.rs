@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::modes::{MODES, Mode};
+use crate::nearest::nearest;
 use crate::ports::Model;
 use crate::words::{ModeId, ModelId, Price, Thinking};
 
@@ -91,6 +92,17 @@ impl Settings {
             self.model = choice.id.clone();
         }
         std::mem::replace(&mut self.mode, mode.mode_id()) != mode.mode_id()
+    }
+
+    /// Says that a model is not among those there are, and which may be meant, as the end of a sentence.
+    pub(crate) fn lacks(&self, model: &ModelId) -> Option<String> {
+        if self.models.iter().any(|choice| choice.id == *model) {
+            return None;
+        }
+        let known = self.models.iter().map(|choice| choice.id.as_str());
+        let meant = nearest(model.as_str(), known).map(|near| format!(" (did you mean `{near}`?)"));
+        let meant = meant.unwrap_or_default();
+        Some(format!("the model `{model}`, which there is not{meant}; the session's model answers"))
     }
 
     /// Returns the model in use.

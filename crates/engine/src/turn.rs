@@ -14,7 +14,7 @@ use crate::commands::{self, Asked};
 use crate::compact::{self, Cause};
 use crate::context::{self, History, Mind};
 use crate::error::Error;
-use crate::event::Event;
+use crate::event::{Event, Severity};
 use crate::guard::{Guard, Verdict};
 use crate::meter::Meter;
 use crate::modes::Mode;
@@ -145,7 +145,11 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
 async fn in_guise(cx: &mut TurnCx<'_>, guise: Guise) -> Result<StopReason, TurnError> {
     let before = cx.settings.borrow().clone();
     let wanted = guise.mode.as_ref().and_then(|id| before.find_mode(id.as_str()).cloned());
-    let model = guise.model.filter(|id| before.models.iter().any(|choice| choice.id == *id));
+    if let Some(problem) = guise.model.as_ref().and_then(|id| before.lacks(id)) {
+        let more = format!("The command wants {problem}.");
+        cx.tell(Severity::Warning, "Another model answers", more).await?;
+    }
+    let model = guise.model.filter(|id| before.lacks(id).is_none());
     if wanted.is_none() && model.is_none() {
         let ended = converse(cx).await;
         hooks::after_turn(cx, ended.as_ref().ok().copied()).await?;
@@ -345,6 +349,21 @@ impl TurnCx<'_> {
         self.settings.send_if_modified(|settings| settings.begin(mode));
         self.emit(Event::Mode(mode.mode_id())).await?;
         self.emit_settings().await
+    }
+
+    /// Tells the user something: as a notice where the client shows them, else as a thought.
+    pub(crate) async fn tell(
+        &self,
+        severity: Severity,
+        title: &str,
+        more: String,
+    ) -> Result<(), TurnError> {
+        if self.editor.offers().notices {
+            let (title, description) = (title.to_owned(), Some(more));
+            return self.emit(Event::Notice { severity, title, description }).await;
+        }
+        let message = MessageId::new(self.clock.fresh_id());
+        self.emit(Event::Thought { message, text: format!("{title}. {more}\n") }).await
     }
 
     async fn emit_settings(&self) -> Result<(), TurnError> {

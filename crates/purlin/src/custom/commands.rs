@@ -96,13 +96,17 @@ fn take(
     }
     let text = |key: &str| head.get(key).and_then(Value::as_str).map(|text| text.trim().to_owned());
     let setting = |key: &str| text(key).filter(|_| author != Author::Stranger);
+    let model = setting("model").filter(|model| model != "inherit");
+    if let Some(model) = model.as_ref().filter(|model| !model.contains('/')) {
+        problems.push(format!("`{at}` wants the model `{model}`; a model is `provider/model`"));
+    }
     let first_line = || template.lines().next().unwrap_or_default().chars().take(80).collect();
     commands.push(Command {
         name: name.to_owned(),
         description: text("description").unwrap_or_else(first_line),
         parts: template::parse(template),
         agent: setting("agent"),
-        model: setting("model").filter(|model| model.contains('/')),
+        model: model.filter(|model| model.contains('/')),
         author,
     });
 }

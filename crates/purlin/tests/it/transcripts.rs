@@ -208,6 +208,7 @@ transcripts! {
     custom_commands = "custom/commands";
     custom_hooks = "custom/hooks";
     custom_project = "custom/project";
+    custom_unknown_model = "custom/unknown_model";
     dialect_aliases = "dialect/aliases";
     dialect_container_conversation = "dialect/container_conversation";
     dialect_container_custom_mode = "dialect/container_custom_mode";
