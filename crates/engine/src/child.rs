@@ -1,7 +1,7 @@
 //! A child: an agent that works on a task inside a turn, with a conversation of its own.
 //!
-//! The client sees it as one tool call with its progress; a call of the child is shown on its own only if the user is asked
-//! about it. What the child may do is never more than its turn may: the policy is the same, modes only narrow, and it gives
+//! The client sees it as one tool call with its progress, its plan among it; a call of the child is shown on its own only if
+//! the user is asked about it, or something by it. What the child may do is never more than its turn may: the policy is the same, modes only narrow, and it gives
 //! no tasks itself. `task` is the tool that starts it.
 
 use std::collections::VecDeque;
@@ -19,15 +19,15 @@ use crate::helpers::Helper;
 use crate::hooks::{Moment, Ruling};
 use crate::modes::Mode;
 use crate::permission::Question;
-use crate::ports::{AnyTool, Output, Record, ToolError, Tools};
+use crate::ports::{AnyTool, Form, Output, Record, ToolError, Tools};
 use crate::session::Settings;
 use crate::steering::Steering;
 use crate::task::{self, Order};
 use crate::turn::{self, TurnCx, TurnError, TurnLimits};
 use crate::visible::visible;
 use crate::words::{
-    Block, Message, Prompt, StopReason, ToolCall, ToolCallId, ToolContent, ToolKind, ToolRequest,
-    ToolStatus, ToolUpdate,
+    Block, Message, PlanEntry, PlanStatus, Prompt, StopReason, ToolCall, ToolCallId, ToolContent,
+    ToolKind, ToolRequest, ToolStatus, ToolUpdate,
 };
 
 /// How much of what a child says at the end goes back to its turn.
@@ -36,9 +36,6 @@ const MAX_RESULT: usize = 32 * 1024;
 const LISTED: usize = 6;
 /// How much of a call's title is listed, in characters.
 const TITLE: usize = 120;
-
-/// Tools that a child does not get: it gives no tasks, and it talks to its turn, not to the user. Nor does it change modes.
-const NOT_FOR_CHILDREN: [&str; 3] = [task::NAME, "ask", "plan"];
 
 /// Runs a task to its end. That it fails is told to the model that gave it; only a cancel and our own faults are not.
 pub(crate) fn run<'a>(
@@ -125,6 +122,11 @@ fn report(text: String) -> Output {
     Output { content: Some(vec![ToolContent::Block(Block::Text(text.clone()))]), text }
 }
 
+/// What of a text is listed: its first line, cut.
+fn line_of(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().take(TITLE).collect()
+}
+
 /// Cuts a long result, and says so.
 fn capped(mut text: String) -> String {
     if text.len() > MAX_RESULT {
@@ -140,9 +142,9 @@ struct ForChildren<'a>(&'a dyn Tools);
 
 impl Tools for ForChildren<'_> {
     fn now(&self) -> Arc<[Arc<dyn AnyTool>]> {
+        // It gives no tasks, and it does not change the mode.
         let is_given = |tool: &&Arc<dyn AnyTool>| {
-            tool.kind() != ToolKind::SwitchMode
-                && !NOT_FOR_CHILDREN.contains(&tool.spec().name.as_str())
+            tool.kind() != ToolKind::SwitchMode && tool.spec().name != task::NAME
         };
         self.0.now().iter().filter(is_given).cloned().collect()
     }
@@ -174,6 +176,8 @@ struct Progress {
     count: usize,
     /// What the last of them did.
     last: VecDeque<String>,
+    /// What the child plans.
+    plan: Vec<PlanEntry>,
     /// Those that have not ended.
     open: Vec<Open>,
 }
@@ -206,12 +210,17 @@ impl Child<'_> {
                 Some(Event::Usage { used, size, cost: Some(cost) })
             }
             Event::Notice { .. } => Some(event),
+            // The plan that the user sees is that of the turn.
+            Event::Plan(plan) => {
+                let mut progress = self.progress();
+                progress.plan = plan;
+                Some(self.show_progress(&progress))
+            }
             Event::Usage { cost: None, .. }
             | Event::User { .. }
             | Event::Text { .. }
             | Event::Thought { .. }
             | Event::Block { .. }
-            | Event::Plan(_)
             | Event::Commands(_)
             | Event::Mode(_)
             | Event::Settings(_)
@@ -229,21 +238,32 @@ impl Child<'_> {
     fn begin(&self, call: ToolCall) -> Event {
         let mut progress = self.progress();
         progress.count += 1;
-        let line: String =
-            call.title.lines().next().unwrap_or_default().chars().take(TITLE).collect();
-        progress.last.push_back(line);
+        progress.last.push_back(line_of(&call.title));
         let earlier = progress.count.saturating_sub(LISTED);
         if earlier > 0 {
             progress.last.pop_front();
         }
-        let mut text = match progress.count {
+        progress.open.push(Open { call, is_shown: false });
+        self.show_progress(&progress)
+    }
+
+    fn show_progress(&self, progress: &Progress) -> Event {
+        let mut text = String::new();
+        for PlanEntry { content, status, .. } in &progress.plan {
+            let mark = match status {
+                PlanStatus::Pending => "[ ]",
+                PlanStatus::InProgress => "[>]",
+                PlanStatus::Completed => "[x]",
+            };
+            text.push_str(&format!("{mark} {}\n", line_of(content)));
+        }
+        text.push_str(&match progress.count {
             1 => "1 call".to_owned(),
             count => format!("{count} calls, the last of them:"),
-        };
+        });
         for line in &progress.last {
             text.push_str(&format!("\n- {line}"));
         }
-        progress.open.push(Open { call, is_shown: false });
         let content = Some(vec![ToolContent::Block(Block::Text(text))]);
         let update = ToolUpdate { content, ..ToolUpdate::default() };
         Event::ToolUpdate(self.call.clone(), Box::new(update))
@@ -262,19 +282,36 @@ impl Child<'_> {
 
     /// Shows the call that the user is asked about, and names the child in the question.
     pub(crate) async fn present(&self, mut question: Question) -> Result<Question, TurnError> {
-        question.call.title = format!("{}: {}", visible(self.title), question.call.title);
+        question.call.title = self.entitle(&question.call.title);
+        self.show_call(&question.call.id).await?;
+        Ok(question)
+    }
+
+    /// Shows the call that asks the user something, and names the child in what is asked.
+    pub(crate) async fn present_form(&self, form: Form) -> Result<Form, TurnError> {
+        if let Some(call) = &form.call {
+            self.show_call(call).await?;
+        }
+        Ok(Form { message: self.entitle(&form.message), ..form })
+    }
+
+    fn entitle(&self, words: &str) -> String {
+        format!("{}: {words}", visible(self.title))
+    }
+
+    async fn show_call(&self, id: &ToolCallId) -> Result<(), TurnError> {
         let shown = {
             let mut progress = self.progress();
-            let open = progress.open.iter_mut().find(|open| open.call.id == question.call.id);
+            let open = progress.open.iter_mut().find(|open| open.call.id == *id);
             open.map(|open| {
                 open.is_shown = true;
-                ToolCall { title: question.call.title.clone(), ..open.call.clone() }
+                ToolCall { title: self.entitle(&open.call.title), ..open.call.clone() }
             })
         };
-        if let Some(call) = shown {
-            Box::pin(self.turn.emit(Event::ToolCall(Box::new(call)))).await?;
+        match shown {
+            Some(call) => Box::pin(self.turn.emit(Event::ToolCall(Box::new(call)))).await,
+            None => Ok(()),
         }
-        Ok(question)
     }
 
     /// Keeps what must be known of a child after a crash or when its turn is taken back: what it cost, and that a

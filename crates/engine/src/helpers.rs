@@ -20,8 +20,8 @@ pub(crate) struct Helper {
 
 /// What every helper is told of its work.
 const ROLE: &str = "\
-You work on one task for another agent, which sees your last message and nothing else of this. Nobody answers questions \
-here: decide, and say what you decided. End with what was asked for, what you found or changed and where, and what is left.";
+You work on one task for another agent, which sees your last message and nothing else of this. Decide yourself what \
+you can, and say what you decided; ask the user only what nobody else can decide. End with what was asked for, what you found or changed and where, and what is left.";
 
 const GENERAL: &str = "\
 You are Purlin, a coding agent inside the user's editor, at work on a task of its own. Do the task, whole, and nothing

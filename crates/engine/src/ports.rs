@@ -277,6 +277,15 @@ pub enum ToolError {
     Broken(#[from] Error),
 }
 
+impl From<TurnError> for ToolError {
+    fn from(err: TurnError) -> ToolError {
+        match err {
+            TurnError::Cancelled => ToolError::Cancelled,
+            TurnError::Failed(err) => err.into(),
+        }
+    }
+}
+
 /// What a running tool may use.
 pub struct ToolCx<'a> {
     /// The call.
@@ -306,13 +315,25 @@ impl ToolCx<'_> {
     /// Fails if the event could not be kept; then it was not shown.
     pub async fn show(&self, event: Event) -> Result<(), ToolError> {
         if let Some(Inside(turn)) = self.inside {
-            return match turn.emit(event).await {
-                Ok(()) => Ok(()),
-                Err(TurnError::Cancelled) => Err(ToolError::Cancelled),
-                Err(TurnError::Failed(err)) => Err(err.into()),
-            };
+            return Ok(turn.emit(event).await?);
         }
         Ok(crate::turn::emit(self.session, self.journal, self.editor, event).await?)
+    }
+
+    /// Asks the user something, one question at a time. What a child asks names the child.
+    ///
+    /// # Errors
+    /// Fails if the client does not answer, or the turn is cancelled.
+    pub async fn elicit(&self, form: Form) -> Result<FormAnswer, ToolError> {
+        let Some(Inside(turn)) = self.inside else {
+            return Ok(self.or_cancelled(self.editor.elicit(form)).await??);
+        };
+        let _asking = self.or_cancelled(turn.asking.lock()).await?;
+        let form = match turn.child {
+            Some(child) => child.present_form(form).await?,
+            None => form,
+        };
+        Ok(self.or_cancelled(self.editor.elicit(form)).await??)
     }
 
     /// Keeps what a file holds and will hold, `None` for no file, so that the turn can be taken back.

@@ -83,7 +83,7 @@ can tell.";
     async fn run(&self, cx: &ToolCx<'_>, question: Question) -> Result<Output, ToolError> {
         let Question { message, fields } = question;
         let form = Form { message, call: Some(cx.id.clone()), page: None, fields };
-        match cx.or_cancelled(cx.editor.elicit(form)).await? {
+        match cx.elicit(form).await {
             Ok(FormAnswer::Text(text)) => Ok(shown(text)),
             Ok(FormAnswer::Fields(fields)) => {
                 let said = |name: &str| fields.get(name)?.as_str().filter(|text| !text.is_empty());
@@ -92,11 +92,11 @@ can tell.";
             }
             Ok(FormAnswer::Declined) => Ok(shown("the user declined to answer".to_owned())),
             Ok(FormAnswer::Cancelled) => Ok(shown("the user closed the question".to_owned())),
-            Err(EditorError::NotOffered(_)) => Err(ToolError::Model(
+            Err(ToolError::Editor(EditorError::NotOffered(_))) => Err(ToolError::Model(
                 "the editor cannot show questions; ask in your answer, and end your turn"
                     .to_owned(),
             )),
-            Err(err) => Err(err.into()),
+            Err(err) => Err(err),
         }
     }
 }

@@ -196,6 +196,7 @@ transcripts! {
     agents_failures = "agents/failures";
     agents_narrowed = "agents/narrowed";
     agents_permission = "agents/permission";
+    agents_question = "agents/question";
     agents_two_at_once = "agents/two_at_once";
     context_alternating = "context/alternating";
     context_compact = "context/compact";
