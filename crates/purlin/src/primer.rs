@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use tools::scope::Scope;
 
-use crate::{branch, env};
+use crate::{branch, env, project};
 
 /// The files that hold instructions; of one folder the first that is there counts.
 const NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
@@ -159,7 +159,8 @@ fn sources(places: &Places, instructions: &[String]) -> Vec<Source> {
     let user = places.user.iter().filter_map(|folder| first(folder, &read_own));
     let project = places.chain.iter().filter_map(|folder| first(folder, &in_project(places)));
     let mut all: Vec<Source> = user.chain(project).collect();
-    for pattern in instructions {
+    let theirs = places.given.first().map(|folder| project::instructions(folder));
+    for pattern in instructions.iter().chain(theirs.iter().flatten()) {
         for (path, is_own) in patterns::find(pattern, &places.chain, env::home().as_deref()) {
             let read =
                 if is_own { read_own(&path, MAX_SOURCE) } else { places.read(&path, MAX_SOURCE) };

@@ -70,6 +70,22 @@ pub fn servers(folder: &Path) -> (UserServers, Vec<String>) {
     (found, problems)
 }
 
+/// So many patterns of instructions are taken.
+const MOST_PATTERNS: usize = 32;
+
+/// Returns what a project's configuration names as instructions: paths and patterns inside it, no others.
+pub(crate) fn instructions(folder: &Path) -> Vec<String> {
+    // Whoever makes the session's policy tells the user what is wrong.
+    let configs = configs(folder, &mut Vec::new());
+    let named = configs.iter().filter_map(|(_, value)| value.get("instructions")?.as_array());
+    let named = named.flatten().filter_map(Value::as_str);
+    named
+        .filter(|path| !path.starts_with(['/', '~']))
+        .map(str::to_owned)
+        .take(MOST_PATTERNS)
+        .collect()
+}
+
 /// What a project adds to a session, as it is written.
 pub(crate) struct Added {
     /// Agents, commands and hooks of its configurations.

@@ -50,6 +50,10 @@ fn instructions_are_found_from_the_top_down_and_when_touched() {
     folder.write("repo/src/deep/AGENTS.md", "deep");
     folder.write("repo/docs/style.md", "style");
     folder.write("repo/docs/more.md", "more");
+    folder.write("repo/src/own/rules.md", "rules");
+    folder.write("outside.md", "not the project's");
+    let named = r#"{ "instructions": ["own/*.md", "../../outside.md", "~/x.md"] }"#;
+    folder.write("repo/src/purlin.json", named);
     let places = folder.places("repo/src");
     let instructions = ["docs/s*.md".to_owned(), "**/more.md".to_owned(), "none/*".to_owned()];
     let all = sources(&places, &instructions);
@@ -60,7 +64,8 @@ fn instructions_are_found_from_the_top_down_and_when_touched() {
             "repo/AGENTS.md",
             "repo/src/CLAUDE.md",
             "repo/docs/style.md",
-            "repo/docs/more.md"
+            "repo/docs/more.md",
+            "repo/src/own/rules.md"
         ]
     );
     assert_eq!((all[0].text.as_str(), all[0].size), ("mine", 4));

@@ -28,6 +28,8 @@ fn instructions_and_skills_reach_the_model_when_they_are_due() {
     let mut agent = fake.agent(CHAT).ready();
     write(&agent, "AGENTS.md", "Top says hello.");
     write(&agent, "sub/CLAUDE.md", "Sub says hello.");
+    write(&agent, "docs/rules.md", "The rules say hello.");
+    write(&agent, "purlin.json", "{ \"instructions\": [\"docs/*.md\"] }");
     write(&agent, "sub/a.txt", "a");
     write(&agent, "sub/b.txt", "b");
     write(&agent, ".config/purlin/CLAUDE.md", "The user says hello.");
@@ -39,14 +41,23 @@ fn instructions_and_skills_reach_the_model_when_they_are_due() {
     assert_eq!(text_of(&session, &seen), "Done.");
     let first = fake.body(0);
     let told = system(&first);
-    for part in ["The user says hello.", "Top says hello.", "- ship: How we ship", "- Tools: read,"]
-    {
+    for part in [
+        "The user says hello.",
+        "Top says hello.",
+        "The rules say hello.",
+        "- ship: How we ship",
+        "- Tools: read,",
+    ] {
         assert!(told.contains(part), "{part}: {told}");
     }
     assert!(!told.contains("Sub says") && !told.contains("Push the button"), "{told}");
     let all = fake.body(2)["messages"].to_string();
     assert_eq!(all.matches("Sub says hello.").count(), 1, "{all}");
     assert!(all.contains("Push the button."), "{all}");
+    let (_, seen) = ask(&mut agent, &session, "/context");
+    let shown = text_of(&session, &seen);
+    let origin = format!("| instructions | {}/docs/rules.md |", agent.folder().display());
+    assert!(shown.contains(&origin), "{shown}");
 }
 
 #[test]
