@@ -24,12 +24,12 @@ impl Meter {
         Meter(Mutex::new(Used { cost, bill, window: (0, 0) }))
     }
 
-    /// Adds an answer. Returns what the session has cost then, if a price is known.
+    /// Adds an answer. Returns what the session has cost then, if any price is known.
     pub(crate) fn add(&self, model: &ModelId, usage: &Usage, dollars: Option<f64>) -> Option<f64> {
         let mut used = self.used();
         used.bill.add(model, usage, dollars);
-        used.cost += dollars?;
-        Some(used.cost)
+        used.cost += dollars.unwrap_or_default();
+        (dollars.is_some() || used.cost > 0.0).then_some(used.cost)
     }
 
     /// Writes the bill for the user.

@@ -161,7 +161,7 @@ pub(crate) struct Session {
     chosen: (ModelId, Thinking),
     /// Given back to the journal after a time without use, with nothing of it in memory.
     is_paused: bool,
-    meter: Meter,
+    meter: Arc<Meter>,
     /// Held while the user is asked: one question at a time.
     asking: Mutex<()>,
     steering: Steering,
@@ -173,7 +173,7 @@ impl Session {
         let history = std::mem::take(&mut parts.history);
         let policy = std::mem::take(&mut parts.policy);
         let settings = watch::Sender::new(parts.settings.clone());
-        let meter = Meter::new(parts.spent, std::mem::take(&mut parts.bill));
+        let meter = Arc::new(Meter::new(parts.spent, std::mem::take(&mut parts.bill)));
         let has_title = AtomicBool::new(parts.has_title);
         let (asking, steering, is_paused) = (Mutex::default(), Steering::default(), false);
         let mind = Mind::default();
@@ -183,6 +183,7 @@ impl Session {
             journal: Arc::clone(&parts.journal),
             editor: Arc::clone(&parts.editor),
             clock: Arc::clone(&parts.clock),
+            meter: Arc::clone(&meter),
             is_fixed: Arc::default(),
             tasks: std::sync::Mutex::default(),
         });

@@ -8,10 +8,12 @@ use futures_util::StreamExt;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::error::Error;
 use crate::event::Event;
-use crate::ports::{Clock, Editor, Habits, Journal, ModelEvent, Request};
+use crate::meter::Meter;
+use crate::ports::{Clock, Editor, Habits, Journal, ModelEvent, Record, Request};
 use crate::session::{ModelChoice, Settings};
-use crate::words::{Block, Message, Prompt, SessionId, Thinking};
+use crate::words::{Block, Message, Prompt, SessionId, Thinking, Usage};
 use crate::{stamp, turn};
 
 /// How long the small model may take; then the first line stays the title.
@@ -31,6 +33,7 @@ pub(crate) struct Titler {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) editor: Arc<dyn Editor>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) meter: Arc<Meter>,
     /// The user has named the session: nobody else does.
     pub(crate) is_fixed: Arc<AtomicBool>,
     /// Ends with the session. Held only to add to it.
@@ -46,9 +49,15 @@ impl Titler {
         let text: String = prompt.text().chars().take(ENOUGH).collect();
         let (session, journal) = (self.session.clone(), Arc::clone(&self.journal));
         let (editor, clock) = (Arc::clone(&self.editor), Arc::clone(&self.clock));
-        let is_fixed = Arc::clone(&self.is_fixed);
+        let (is_fixed, meter) = (Arc::clone(&self.is_fixed), Arc::clone(&self.meter));
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(async move {
-            let Ok(Some(title)) = timeout(PATIENCE, ask(choice, text)).await else {
+            let mut usage = Usage::default();
+            let asked = timeout(PATIENCE, ask(&choice, text, &mut usage)).await;
+            let place = (&session, &*journal, &*editor);
+            if let Err(err) = count(place, &meter, &choice, usage).await {
+                tracing::warn!(%session, "what a title cost was not kept: {err}");
+            }
+            let Ok(Some(title)) = asked else {
                 tracing::debug!(%session, "the small model gave no title");
                 return;
             };
@@ -68,7 +77,30 @@ impl Titler {
     }
 }
 
-async fn ask(choice: ModelChoice, text: String) -> Option<String> {
+/// Keeps what a title cost, and shows what the session has cost then. Before the first answer nobody knows the window: then
+/// the answer's own usage shows both.
+async fn count(
+    (session, journal, editor): (&SessionId, &dyn Journal, &dyn Editor),
+    meter: &Meter,
+    choice: &ModelChoice,
+    usage: Usage,
+) -> Result<(), Error> {
+    if usage == Usage::default() {
+        return Ok(());
+    }
+    let dollars = choice.price.map(|price| price.of(&usage));
+    let record = Record::Spent { model: &choice.id, usage: &usage, dollars };
+    let kept = journal.append(session, record).await;
+    kept.map_err(|err| Error::of_journal(session, err))?;
+    let cost = meter.add(&choice.id, &usage, dollars);
+    let (used, size) = meter.window();
+    if cost.is_none() || size == 0 {
+        return Ok(());
+    }
+    turn::emit(session, journal, editor, Event::Usage { used, size, cost }).await
+}
+
+async fn ask(choice: &ModelChoice, text: String, usage: &mut Usage) -> Option<String> {
     let mut answer = choice.model.answer(Request {
         model: choice.id.clone(),
         instructions: INSTRUCTIONS.into(),
@@ -80,6 +112,7 @@ async fn ask(choice: ModelChoice, text: String) -> Option<String> {
     while let Some(event) = answer.next().await {
         match event {
             Ok(ModelEvent::Text(text)) => title.push_str(&text),
+            Ok(ModelEvent::Usage(now)) => *usage = now,
             Ok(ModelEvent::Stop(_)) => break,
             Ok(_) => {}
             Err(err) => {

@@ -162,19 +162,25 @@ fn what_was_chosen_last_is_chosen_for_new_sessions() {
 
 #[test]
 fn the_small_model_names_the_session() {
-    let (fake, home) = (Fake::new("text \"\\\"Sail the ship.\\\"\"\n---\nloop"), Folder::new());
+    let script = "text \"\\\"Sail the ship.\\\"\"\nusage 7 1 0 0\n---\nloop";
+    let (fake, home) = (Fake::new(script), Folder::new());
     let mut config = two_models(&fake);
     config["small_model"] = json!("fake/two");
+    config["provider"]["fake"]["models"]["two"]["cost"] =
+        json!({ "input": 1_000_000, "output": 0 });
     let (mut agent, session) = keeping(&config, &home).session();
     agent.take_seen();
     let id = agent.prompt(&session, "How do I get this thing onto the water?");
-    let mut titles = Vec::new();
+    let (mut titles, mut cost) = (Vec::new(), json!(null));
     let mut is_answered = false;
     while titles.len() < 2 || !is_answered {
         let message = agent.next();
         is_answered |= message["id"] == id;
         if update_kind(&message) == "session_info_update" {
             titles.push(message["params"]["update"]["title"].clone());
+        }
+        if update_kind(&message) == "usage_update" {
+            cost = message["params"]["update"]["cost"]["amount"].clone();
         }
     }
     assert_eq!(titles, ["How do I get this thing onto the water?", "Sail the ship"]);
@@ -184,6 +190,11 @@ fn the_small_model_names_the_session() {
         .map(|asked| serde_json::from_str::<Value>(&asked.body).unwrap()["model"].clone())
         .collect();
     assert!(models.contains(&json!("two")) && models.contains(&json!("one")), "{models:?}");
+    // What the title cost is a part of what the session has cost.
+    assert_eq!(cost, 7.0);
+    let (_, seen) = ask(&mut agent, &session, "/cost");
+    let bill = text_of(&session, &seen);
+    assert!(bill.contains("| `fake/two` | 1 | 7 | 0 | 0 | 1 | $7.0000 |"), "{bill}");
 }
 
 #[test]
