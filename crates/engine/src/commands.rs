@@ -173,15 +173,16 @@ pub fn unknown(prompt: &Prompt, more: &[SlashCommand]) -> Option<String> {
     if known.contains(&word) {
         return None;
     }
+    let small = word.to_ascii_lowercase();
     let mut near: Vec<(usize, &str)> = known
         .iter()
-        .map(|name| (how_far(word, name), *name))
+        .map(|name| (how_far(&small, &name.to_ascii_lowercase()), *name))
         .filter(|(far, _)| *far <= 2)
         .collect();
     near.sort_unstable();
     near.truncate(3);
-    // With words behind it, only a slip of the finger makes it a command; all else is a sentence.
-    if !rest.trim().is_empty() && near.first().is_none_or(|(far, _)| *far > 1) {
+    // A sentence is for the model, unless a slip of the finger made one of a command.
+    if is_sentence(rest) && near.first().is_none_or(|(far, _)| *far > 1) {
         return None;
     }
     let hint = match near.is_empty() {
@@ -191,6 +192,11 @@ pub fn unknown(prompt: &Prompt, more: &[SlashCommand]) -> Option<String> {
     Some(format!(
         "There is no command `/{word}`. {hint} To say it to the model, put a word in front."
     ))
+}
+
+/// Tells whether what stands behind a word makes a sentence of it, rather than being one argument.
+fn is_sentence(rest: &str) -> bool {
+    rest.split_whitespace().nth(1).is_some() || rest.trim_end().ends_with(['.', '?', '!', ','])
 }
 
 /// How far a word is from a name; the beginning of a name is near.
@@ -253,10 +259,16 @@ mod tests {
         assert!(hint("/perm").contains("`/permissions`"), "{}", hint("/perm"));
         assert!(hint("/undp the last one").contains("`/undo`"));
         assert!(hint("/frobnicate").contains("`/help` lists"));
+        assert!(hint("/HELP").contains("Did you mean `/help`?"), "{}", hint("/HELP"));
+        assert!(hint("/Modle x/y").contains("`/mode`, `/model`"), "{}", hint("/Modle x/y"));
+        assert!(hint("/MODEL gpt of any kind").contains("`/model`"));
+        assert!(hint("/UNKNOWN x").contains("no command `/UNKNOWN`. `/help` lists"));
         for text in [
             "/usr/bin",
             "/etc/passwd is a file",
             "/tmp fills up, why?",
+            "/tmp full?",
+            "/UNKNOWN words are said",
             "/",
             "no",
             "/help me",
