@@ -14,11 +14,14 @@ use engine::orders::takes_a_model;
 use engine::ports::{Clock, Model, ModelEvent, ModelStream, Request};
 use engine::script::SystemClock;
 use engine::session::ModelChoice;
-use engine::words::{Block, Message, ModelId, Prompt, StopReason, ToolCallId, ToolRequest};
+use engine::words::{
+    Block, Contents, Message, ModelId, Prompt, StopReason, ToolCallId, ToolRequest,
+};
 use futures_util::{StreamExt, stream};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use answer::Next;
+use question::Question;
 
 /// What the guide is called among the models.
 pub const ID: &str = "purlin/guide";
@@ -73,11 +76,18 @@ struct Done {
 
 impl Model for Guide {
     fn answer(&self, request: Request) -> ModelStream {
-        let (asked, rounds) = asked(&request.messages);
+        let (prompt, mut rounds) = asked(&request.messages);
+        let asked = words_of(&prompt);
         let mut events = Vec::new();
         let next = match takes_a_model(&asked) {
             true => Next::Say(NEEDS_MODEL.to_owned()),
-            false => answer::next(&question::read(&asked), &rounds),
+            false => {
+                let question = question::read(&asked);
+                if let Some(given) = given(&question, &prompt) {
+                    rounds.insert(0, vec![given]);
+                }
+                answer::next(&question, &rounds)
+            }
         };
         match next {
             Next::Ask(calls) => {
@@ -99,15 +109,15 @@ impl Model for Guide {
 }
 
 /// Returns the last thing that the user said, and what was done for it since, round by round.
-fn asked(messages: &[Arc<Message>]) -> (String, Vec<Vec<Done>>) {
+fn asked(messages: &[Arc<Message>]) -> (Prompt, Vec<Vec<Done>>) {
     let is_question = |message: &Arc<Message>| matches!(&**message, Message::User(_));
     let Some(at) = messages.iter().rposition(is_question) else {
-        return (String::new(), Vec::new());
+        return (Prompt::default(), Vec::new());
     };
     let since = &messages[at..];
-    let text = match &*messages[at] {
-        Message::User(prompt) => words_of(prompt),
-        Message::Agent { .. } | Message::ToolResult { .. } => String::new(),
+    let prompt = match &*messages[at] {
+        Message::User(prompt) => prompt.clone(),
+        Message::Agent { .. } | Message::ToolResult { .. } => Prompt::default(),
     };
     let rounds = since.iter().filter_map(|message| match &**message {
         // In the order of the calls, whichever ended first.
@@ -116,7 +126,30 @@ fn asked(messages: &[Arc<Message>]) -> (String, Vec<Vec<Done>>) {
         }
         Message::Agent { .. } | Message::User(_) | Message::ToolResult { .. } => None,
     });
-    (text, rounds.collect())
+    (prompt, rounds.collect())
+}
+
+/// Returns the file that is asked about as if it had been read, if its text was sent with the question.
+fn given(question: &Question, prompt: &Prompt) -> Option<Done> {
+    let (path, lines) = match question {
+        Question::Show(path, lines) => (path, lines.unwrap_or((1, u32::MAX))),
+        Question::Outline(path) => (path, (1, u32::MAX)),
+        _ => return None,
+    };
+    let text = prompt.blocks.iter().find_map(|block| match block {
+        Block::Resource { uri, contents: Contents::Text(text), .. } if name_of(uri) == path => {
+            Some(text)
+        }
+        _ => None,
+    })?;
+    let numbered = (1..).zip(text.lines()).filter(|(at, _)| (lines.0..=lines.1).contains(at));
+    let text = numbered.map(|(at, line)| format!("{at}\t{line}\n")).collect();
+    Some(Done { name: "read".to_owned(), input: json!({ "filePath": path }), text, failed: false })
+}
+
+/// What the guide calls a file that was attached.
+fn name_of(uri: &str) -> &str {
+    uri.strip_prefix("file://").unwrap_or(uri)
 }
 
 /// Returns what came of a call.
@@ -140,7 +173,7 @@ fn words_of(prompt: &Prompt) -> String {
         .filter_map(|block| match block {
             Block::Text(text) => Some(text.clone()),
             Block::Link { uri, .. } | Block::Resource { uri, .. } => {
-                Some(format!("`{}`", uri.strip_prefix("file://").unwrap_or(uri)))
+                Some(format!("`{}`", name_of(uri)))
             }
             Block::Image(_) | Block::Audio(_) => None,
         })

@@ -110,3 +110,25 @@ fn the_tour_without_a_terminal_says_that_nobody_was_asked() {
     assert!(!stage(&answer).exists());
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn the_guide_answers_from_what_was_attached() {
+    let (mut agent, session) = Agent::configured(json!({})).session();
+    agent.take_seen();
+    let uri = format!("file://{}/unsaved.rs", agent.folder().display());
+    let resource = json!({ "uri": uri, "text": "struct Ship;\nfn sail() {}\n" });
+    for (question, part) in
+        [("Show this", "struct Ship;\nfn sail() {}\n"), ("Outline", "unsaved.rs` has 2 lines.")]
+    {
+        let prompt = json!([
+            { "type": "text", "text": question },
+            { "type": "resource", "resource": resource },
+        ]);
+        let id = agent.call("session/prompt", json!({ "sessionId": session, "prompt": prompt }));
+        agent.reply(id);
+        let seen = agent.take_seen();
+        let said = text_of(&session, &seen);
+        assert!(said.contains("unsaved.rs`") && said.contains(part), "{question}: {said}");
+        assert!(!seen.iter().any(|message| update_kind(message) == "tool_call"), "{seen:?}");
+    }
+}
