@@ -4,7 +4,8 @@
 #[must_use]
 pub fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = words.into_iter().map(|known| (distance(word, known), known)).min()?;
-    (near.0 <= 2 && near.0 < near.1.len()).then_some(near.1)
+    // A long name bears more slips than a short one.
+    (near.0 <= (word.len() / 4).max(2) && near.0 < near.1.len()).then_some(near.1)
 }
 
 /// How many characters must be put in, taken out or changed to make one word of the other.
@@ -32,6 +33,7 @@ mod tests {
     fn near_words_are_found_and_far_ones_are_not() {
         assert_eq!(nearest("modle", ["model", "mcp"]), Some("model"));
         assert_eq!(nearest("entirely", ["mode", "model"]), None);
+        assert_eq!(nearest("prompts_per_min", ["prompts_per_minute"]), Some("prompts_per_minute"));
         assert_eq!(nearest("x", ["y"]), None);
         assert_eq!(distance("", "abc"), 3);
     }

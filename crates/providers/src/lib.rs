@@ -19,4 +19,6 @@ pub use format::Format;
 pub use http::Timing;
 pub use key::ApiKey;
 pub use options::{Connection, Cost, Limit, Modalities, ModelOptions, ProviderOptions};
-pub use provider::{Listed, Options, Provider, find_local, key_takers, key_variables};
+pub use provider::{
+    Listed, Options, Provider, find_local, key_takers, key_variables, known_providers,
+};

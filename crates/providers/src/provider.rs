@@ -77,6 +77,12 @@ pub struct Provider {
     problem: Option<String>,
 }
 
+/// Returns the ids of the providers that are known by name.
+#[must_use]
+pub fn known_providers() -> Vec<&'static str> {
+    ROWS.iter().map(|row| row.id).collect()
+}
+
 impl Options {
     /// Returns every provider there is, those with keys in the order of the table, then the user's own.
     #[must_use]

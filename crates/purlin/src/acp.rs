@@ -11,12 +11,12 @@ use observe::Tap;
 use tokio_util::sync::CancellationToken;
 use wire::acp::dialect::Dialect;
 
+use crate::assemble::{self, Machine};
 use crate::choices::UserHabits;
-use crate::config::Config;
+use crate::config::{Config, problem_of_model};
 use crate::custom::with_additions;
 use crate::ladder::Ladder;
 use crate::serve::{self, stdio};
-use crate::assemble::{self, Machine};
 use crate::{env, log, permissions, primer, servers, tour};
 
 /// How `purlin acp` was called.
@@ -45,6 +45,11 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     log::log_panics();
     let (config, problems) = Config::load(options.config);
     problems.iter().for_each(|problem| tracing::warn!("{problem}"));
+    if let Some(model) = &options.model
+        && let Some(problem) = problem_of_model(model, &config.provider)
+    {
+        anyhow::bail!("`--model` {problem}");
+    }
     let model = options.model.or(config.model);
     let is_real = |model: &String| !model.starts_with("script:") && model.contains('/');
     let (real, scripted) = match model {

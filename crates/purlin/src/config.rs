@@ -16,12 +16,14 @@ mod substitute;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use engine::nearest::nearest;
 use engine::permission::rules::{Rule, Source};
-use providers::ProviderOptions;
+use providers::{ProviderOptions, known_providers};
 use serde_json::{Map, Value};
 use wire::acp::dialect::Dialect;
 
 use crate::custom::Additions;
+use crate::guide;
 use crate::limits::Limits;
 use crate::servers::UserServers;
 use sources::{Origin, Sources};
@@ -64,7 +66,8 @@ impl Config {
                 substitute::substitute(value, path.parent().unwrap_or(Path::new("/")));
             }
         }
-        let (config, wrong) = Config::read(value);
+        let (mut config, mut wrong) = Config::read(value);
+        wrong.extend(config.take_out_models());
         let mut problems = std::mem::take(&mut sources.problems);
         problems.extend(wrong.iter().map(|problem| sources.place(problem)));
         (config, problems)
@@ -83,6 +86,20 @@ impl Config {
         let (config, more) = Config::read(checked.value);
         problems.extend(more);
         (config, problems)
+    }
+
+    /// Takes out models of providers that nobody knows, and tells them.
+    fn take_out_models(&mut self) -> Vec<String> {
+        let Config { model, small_model, provider, .. } = self;
+        let mut problems = Vec::new();
+        for (key, model) in [("model", model), ("small_model", small_model)] {
+            let problem = model.as_ref().and_then(|model| problem_of_model(model, provider));
+            if let Some(problem) = problem {
+                *model = None;
+                problems.push(format!("`{key}` {problem}"));
+            }
+        }
+        problems
     }
 
     /// Reads members that the table of keys has let through.
@@ -113,6 +130,29 @@ impl Config {
         }
         (config, problems)
     }
+}
+
+/// Says why there cannot be such a model: nobody knows its provider.
+pub(crate) fn problem_of_model(
+    model: &str,
+    configured: &BTreeMap<String, ProviderOptions>,
+) -> Option<String> {
+    if model.starts_with("script:") || model == guide::ID {
+        return None;
+    }
+    let Some((provider, _)) = model.split_once('/') else {
+        return Some(format!("is `{model}`, and a model is `provider/model`"));
+    };
+    let mut known: Vec<&str> = known_providers();
+    known.extend(configured.keys().map(String::as_str));
+    if known.contains(&provider) {
+        return None;
+    }
+    let hint = match nearest(provider, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("there are {}", known.join(", ")),
+    };
+    Some(format!("names the provider `{provider}`, which is not known; {hint}"))
 }
 
 fn members_of(value: Value) -> Map<String, Value> {
@@ -163,6 +203,20 @@ mod tests {
                 "`modle` is not a key we know; did you mean `model`?",
             ]
         );
+    }
+
+    #[test]
+    fn a_model_of_a_provider_that_nobody_knows_is_told_with_the_nearest() {
+        let configured = BTreeMap::from([("gate".to_owned(), ProviderOptions::default())]);
+        let problem = |model: &str| problem_of_model(model, &configured);
+        for model in ["anthropic/claude-x", "gate/any/thing", "script:a.acp", guide::ID] {
+            assert_eq!(problem(model), None, "{model}");
+        }
+        let near = problem("antropic/claude-x").unwrap();
+        assert!(near.ends_with("not known; did you mean `anthropic`?"), "{near}");
+        let far = problem("somewhere/x").unwrap();
+        assert!(far.contains("there are anthropic, openai, ") && far.ends_with("gate"), "{far}");
+        assert!(problem("sonnet").unwrap().ends_with("a model is `provider/model`"));
     }
 
     #[test]

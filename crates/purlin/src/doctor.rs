@@ -3,12 +3,14 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use engine::nearest::nearest;
 use engine::ports::Journal;
+use engine::session::ModelChoice;
 use process::sandbox::Level;
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use crate::{assemble, env, ladder};
+use crate::{assemble, env, guide, ladder};
 
 /// One thing that was looked at.
 struct Finding {
@@ -104,13 +106,37 @@ fn configuration(problems: Vec<String>) -> Finding {
 }
 
 async fn models(config: Config) -> Finding {
-    let usable = ladder::usable(config).await;
-    let total: usize = usable.iter().map(|(_, count)| count).sum();
-    let details = usable.iter().map(|(name, count)| format!("{name}: {count}")).collect();
-    let summary = match total {
-        // The scripted model answers, so this is no mistake.
-        0 => "none can be used yet; `purlin auth login` keeps a key".to_owned(),
-        count => format!("{count} can be used"),
+    let name = "models";
+    let usable = ladder::usable(&config).await;
+    let total: usize = usable.iter().map(|(_, models)| models.len()).sum();
+    if total == 0 {
+        let summary = "none can be used yet, so the built-in guide answers".to_owned();
+        let details = vec![
+            "`purlin auth login anthropic` keeps a key; so do openai, google and openrouter"
+                .to_owned(),
+            "a server on this machine (Ollama, LM Studio, llama.cpp, vLLM) is found while it runs"
+                .to_owned(),
+            "`purlin models` says of each provider why it cannot be used".to_owned(),
+        ];
+        return Finding { name, is_well: false, summary, details };
+    }
+    let mut details: Vec<String> =
+        usable.iter().map(|(name, models)| format!("{name}: {}", models.len())).collect();
+    let problem = config.model.as_deref().and_then(|model| problem_of(model, &usable));
+    let is_well = problem.is_none();
+    details.extend(problem);
+    Finding { name, is_well, summary: format!("{total} can be used"), details }
+}
+
+/// Says what is wrong with the model that the configuration names, given the models that can be used.
+fn problem_of(wanted: &str, usable: &[(String, Vec<ModelChoice>)]) -> Option<String> {
+    let ids = || usable.iter().flat_map(|(_, models)| models).map(|choice| choice.id.as_str());
+    if wanted.starts_with("script:") || wanted == guide::ID || ids().any(|id| id == wanted) {
+        return None;
+    }
+    let hint = match nearest(wanted, ids()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`purlin models` lists those that are, and says why others are not".to_owned(),
     };
-    Finding { name: "models", is_well: true, summary, details }
+    Some(format!("`model` is `{wanted}`, which is not among them; {hint}"))
 }

@@ -209,16 +209,16 @@ pub fn print_models(config: Config, refresh: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Counts the models that can be used without asking anybody far away, for each provider that has some.
-pub(crate) async fn usable(config: Config) -> Vec<(String, usize)> {
-    let ladder = Ladder::new(config.provider, config.model, Arc::new([]));
+/// Lists the models that can be used without asking anybody far away, for each provider that has some.
+pub(crate) async fn usable(config: &Config) -> Vec<(String, Vec<ModelChoice>)> {
+    let ladder = Ladder::new(config.provider.clone(), config.model.clone(), Arc::new([]));
     let providers = ladder.options().providers();
     let lists = join_all(providers.iter().map(|provider| list(provider, false))).await;
-    let counted = providers
+    let named = providers
         .iter()
         .zip(lists)
-        .map(|(provider, (_, models))| (provider.name().to_owned(), models.len()));
-    counted.filter(|(_, count)| *count > 0).collect()
+        .map(|(provider, (_, models))| (provider.name().to_owned(), models));
+    named.filter(|(_, models)| !models.is_empty()).collect()
 }
 
 /// What can be said of a provider: its standing and its models.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use engine::nearest::nearest;
 use serde_json::{Map, Value};
 
 use super::check::{self, check, check_value};
@@ -111,7 +112,10 @@ impl Sources {
     /// Puts variables of the environment over the files.
     pub(super) fn take_variables(&mut self, variables: &[(String, String)]) {
         for (name, text) in variables {
-            let Some((path, kind)) = path_of(name) else { continue };
+            let Some((path, kind)) = path_of(name) else {
+                self.problems.extend(unknown_limit(name));
+                continue;
+            };
             let value = match kind {
                 Kind::Whole => {
                     text.trim().parse::<u64>().map_or_else(|_| text.clone().into(), Value::from)
@@ -173,6 +177,17 @@ fn path_of(variable: &str) -> Option<(String, &'static Kind)> {
     Some((top.key.name.to_owned(), &top.key.kind))
 }
 
+/// Says that a variable names no limit, if it names one at all.
+fn unknown_limit(variable: &str) -> Option<String> {
+    let name = variable.strip_prefix(LIMIT)?.to_ascii_lowercase();
+    let near = nearest(&name, Limits::TABLE.iter().map(|(known, _, _)| *known));
+    let hint = match near {
+        Some(near) => format!("did you mean `{LIMIT}{}`?", near.to_ascii_uppercase()),
+        None => "docs/limits.md lists them".to_owned(),
+    };
+    Some(format!("${variable} is not a limit we know; {hint}"))
+}
+
 /// What the variables of limits begin with.
 pub(crate) const LIMIT: &str = "PURLIN_LIMITS_";
 
@@ -192,6 +207,7 @@ mod tests {
             variable("PURLIN_LIMITS_EXPIRE_DAYS", "many"),
             variable("PURLIN_DIALECT", "latin"),
             variable("PURLIN_OTHER", "x"),
+            variable("PURLIN_LIMITS_MAX_SESION", "7"),
         ]);
         assert_eq!(sources.value["model"], "c/d");
         assert_eq!(sources.value["limits"]["max_sessions"], 7);
@@ -206,6 +222,7 @@ mod tests {
             [
                 "$PURLIN_LIMITS_EXPIRE_DAYS must be a whole number",
                 "$PURLIN_DIALECT must be one of v1, message-reference, container",
+                "$PURLIN_LIMITS_MAX_SESION is not a limit we know; did you mean `PURLIN_LIMITS_MAX_SESSIONS`?",
             ]
         );
     }

@@ -274,7 +274,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("purlin-mcp-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("purlin.json");
-        let before = "{\n  // mine\n  \"model\": \"a/b\",\n}\n";
+        let before = "{\n  // mine\n  \"model\": \"openai/b\",\n}\n";
         std::fs::write(&file, before).unwrap();
         let add = |name: &str| Add {
             name: name.to_owned(),
@@ -291,7 +291,7 @@ mod tests {
         assert!(text.contains("// mine"), "{text}");
         let (config, problems) = Config::load(Some(file.clone()));
         assert_eq!(problems, [] as [String; 0]);
-        assert_eq!(config.model.as_deref(), Some("a/b"));
+        assert_eq!(config.model.as_deref(), Some("openai/b"));
         assert_eq!(config.mcp.servers.len(), 1);
         assert_eq!(place(&config.mcp.servers[0]), "node server.js");
         change(Some(file.clone()), |servers| {

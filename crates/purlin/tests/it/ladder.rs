@@ -249,3 +249,54 @@ fn tries_are_counted_for_the_whole_turn() {
     assert!(details.contains("tried 10 times in this turn"), "{details}");
     assert_eq!(fake.shared.asked().len(), 21);
 }
+
+/// Runs `purlin doctor` for a user, and returns what it says and whether all is well.
+#[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
+fn doctor(home: &Folder) -> (String, bool) {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_purlin"));
+    command.arg("doctor").env_clear().env("PATH", "/usr/bin:/bin").env("HOME", &home.0);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    (String::from_utf8(output.stdout).unwrap(), output.status.success())
+}
+
+#[test]
+fn the_doctor_says_what_is_wrong_with_the_model_and_what_to_do() {
+    let home = Folder::new();
+    let (none, is_well) = doctor(&home);
+    assert!(none.contains("! models: none can be used yet") && !is_well, "{none}");
+    assert!(none.contains("    `purlin auth login anthropic` keeps a key"), "{none}");
+    let provider = json!({ "openai": { "options": { "apiKey": "sk-x" } } });
+    let config = |model: &str| {
+        let config = json!({ "provider": provider, "model": model });
+        home.write(".config/purlin/purlin.json", &config.to_string());
+        doctor(&home).0
+    };
+    let right = config("openai/gpt-5");
+    assert!(right.contains("✓ configuration") && right.contains("✓ models"), "{right}");
+    let unknown = config("opnai/gpt-5");
+    let file = home.path(".config/purlin/purlin.json");
+    let place = format!(
+        "{file}:1: `model` names the provider `opnai`, which is not known; did you mean `openai`?"
+    );
+    assert!(unknown.contains("! configuration") && unknown.contains(&place), "{unknown}");
+    let misspelt = config("openai/gtp-5");
+    assert!(
+        misspelt.contains("! models: ") && misspelt.contains("did you mean `openai/gpt-5`?"),
+        "{misspelt}"
+    );
+}
+
+#[test]
+fn a_model_of_an_unknown_provider_is_told_and_the_session_goes_on() {
+    let fake = Fake::new("text \"hi\"\n---\nloop");
+    let mut config = fake.config(CHAT);
+    config["model"] = json!("fkae/fake");
+    let (mut agent, session) = Agent::configured(config).env("FAKE_KEY", "k").session();
+    let (reply, seen) = ask(&mut agent, &session, "Hello.");
+    assert_eq!(reply["result"]["stopReason"], "end_turn", "{reply}");
+    assert_eq!(text_of(&session, &seen), "hi");
+    let told = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
+    let words =
+        "user.json:1: `model` names the provider `fkae`, which is not known; did you mean `fake`?";
+    assert!(told.contains(words), "{told}");
+}
