@@ -17,6 +17,9 @@ use crate::format::{Decoder, Events};
 use crate::http::{self, Body, Post};
 use crate::model::Endpoint;
 
+/// A piece of this length grows no further, in bytes.
+const LONG_PIECE: usize = 4096;
+
 /// The state of one answer.
 pub(crate) struct Exchange {
     endpoint: Arc<Endpoint>,
@@ -116,7 +119,7 @@ impl Exchange {
             }
             self.was_shown |=
                 matches!(event, ModelEvent::Text(_) | ModelEvent::Thought(_) | ModelEvent::Tool(_));
-            self.ready.push_back(Ok(event));
+            self.push(event);
             if is_stop {
                 // Whatever comes behind the end does not count.
                 self.phase = Phase::Over;
@@ -125,6 +128,19 @@ impl Exchange {
         }
         if let Err(fault) = read {
             self.fail(fault);
+        }
+    }
+
+    /// Queues an event. Text that came in one read is one piece: each costs a record and a message.
+    fn push(&mut self, event: ModelEvent) {
+        match (self.ready.back_mut(), event) {
+            (Some(Ok(ModelEvent::Text(before))), ModelEvent::Text(text))
+            | (Some(Ok(ModelEvent::Thought(before))), ModelEvent::Thought(text))
+                if before.len() < LONG_PIECE =>
+            {
+                before.push_str(&text);
+            }
+            (_, event) => self.ready.push_back(Ok(event)),
         }
     }
 

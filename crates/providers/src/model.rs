@@ -121,7 +121,8 @@ impl RemoteModel {
         };
         let body = endpoint.format.encode(&request, &target).to_string().into_bytes();
         let url = endpoint.url(&endpoint.format.path(&self.name));
-        let exchange = Exchange::new(endpoint, request, url, body);
+        // In a box, because it changes hands with every event.
+        let exchange = Box::new(Exchange::new(endpoint, request, url, body));
         let answer = stream::unfold(exchange, |mut exchange| async {
             exchange.next().await.map(|event| (event, exchange))
         });
