@@ -170,7 +170,8 @@ fn tokens_of_tools(tools: &[Arc<ToolSpec>]) -> u64 {
 }
 
 fn size_of_tool(tool: &ToolSpec) -> usize {
-    tool.name.len() + tool.description.len() + tool.schema.to_string().len()
+    let schema = serde_json::to_vec(&tool.schema).map_or(0, |text| text.len());
+    tool.name.len() + tool.description.len() + schema
 }
 
 /// A result that is longer than this is not told twice.

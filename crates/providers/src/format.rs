@@ -9,8 +9,9 @@ pub(crate) mod openai_responses;
 
 use std::collections::VecDeque;
 
-use engine::ports::{ModelEvent, Request};
+use engine::ports::{ModelEvent, Request, ToolSpec};
 use engine::words::{Block, Contents, Media, Message, Thought, ToolCallId, ToolRequest};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::fault::Fault;
@@ -53,7 +54,11 @@ impl Format {
     }
 
     /// Writes the body of a request.
-    pub(crate) fn encode(self, request: &Request, target: &Target<'_>) -> Value {
+    pub(crate) fn encode(
+        self,
+        request: &Request,
+        target: &Target<'_>,
+    ) -> serde_json::Result<Vec<u8>> {
         match self {
             Format::AnthropicMessages => anthropic_messages::encode(request, target),
             Format::OpenAiResponses => openai_responses::encode(request, target),
@@ -72,6 +77,32 @@ impl Format {
             Format::OpenAiChat => Decoder::OpenAiChat(openai_chat::Decoder::new(ids)),
             Format::Gemini => Decoder::Gemini(gemini::Decoder::new(ids)),
         }
+    }
+}
+
+/// Writes a body and the tools behind it, which are written as they are: copied into a value first, they would be most of
+/// what a request costs.
+fn with_tools(body: &Value, tools: &[impl Serialize]) -> serde_json::Result<Vec<u8>> {
+    let mut out = serde_json::to_vec(body)?;
+    if !tools.is_empty() && out.pop() == Some(b'}') {
+        out.extend_from_slice(b",\"tools\":");
+        serde_json::to_writer(&mut out, tools)?;
+        out.push(b'}');
+    }
+    Ok(out)
+}
+
+/// A tool as most formats have it.
+#[derive(Serialize)]
+struct Declared<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+}
+
+impl<'a> From<&'a ToolSpec> for Declared<'a> {
+    fn from(tool: &'a ToolSpec) -> Declared<'a> {
+        Declared { name: &tool.name, description: &tool.description, parameters: &tool.schema }
     }
 }
 

@@ -119,7 +119,13 @@ impl RemoteModel {
             can_think: self.can_think,
             is_openrouter: endpoint.is_openrouter,
         };
-        let body = endpoint.format.encode(&request, &target).to_string().into_bytes();
+        let body = match endpoint.format.encode(&request, &target) {
+            Ok(body) => body,
+            Err(err) => {
+                let words = format!("the request could not be written: {err}");
+                return stream::iter([Err(ModelError::Failed(words))]).boxed();
+            }
+        };
         let url = endpoint.url(&endpoint.format.path(&self.name));
         // In a box, because it changes hands with every event.
         let exchange = Box::new(Exchange::new(endpoint, request, url, body));

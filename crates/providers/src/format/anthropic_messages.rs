@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use engine::ports::{ModelEvent, Request};
 use engine::words::{Message, Seal, StopReason, Thinking, Thought, ToolCallId, Usage};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Events, IdMaker, Part, Said, Target, ToolDraft};
@@ -20,7 +20,7 @@ const OUTPUT_WHERE_UNKNOWN: u64 = 8_192;
 /// Stands before sealed data of a block that shows nothing. A signature is base64 and has no blank.
 const REDACTED: &str = "redacted ";
 
-pub(super) fn encode(request: &Request, target: &Target<'_>) -> Value {
+pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Result<Vec<u8>> {
     let max_tokens = target.max_output.map_or(OUTPUT_WHERE_UNKNOWN, |most| most.min(MOST_OUTPUT));
     let mut body = json!({
         "model": target.name,
@@ -35,21 +35,32 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> Value {
             "cache_control": { "type": "ephemeral" },
         }]);
     }
-    let mut tools: Vec<Value> = request
-        .tools
-        .iter()
-        .map(|tool| {
-            json!({ "name": tool.name, "description": tool.description, "input_schema": tool.schema })
-        })
-        .collect();
-    if let Some(last) = tools.last_mut() {
-        mark(last);
-        body["tools"] = tools.into();
-    }
     if target.can_think {
         think(&mut body, request.thinking, target.name, max_tokens);
     }
-    body
+    let tools = request.tools.iter();
+    let mut tools: Vec<Tool<'_>> = tools
+        .map(|tool| Tool {
+            name: &tool.name,
+            description: &tool.description,
+            input_schema: &tool.schema,
+            cache_control: None,
+        })
+        .collect();
+    if let Some(last) = tools.last_mut() {
+        last.cache_control = Some(json!({ "type": "ephemeral" }));
+    }
+    super::with_tools(&body, &tools)
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a Value,
+    /// Marks the end of what should be cached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Value>,
 }
 
 /// Marks the end of what should be cached.

@@ -4,36 +4,46 @@
 
 use engine::ports::{ModelEvent, Request};
 use engine::words::{Message, Seal, StopReason, Thinking, ToolCallId, ToolRequest, Usage};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Events, IdMaker, Part, Said, Target};
 use crate::fault::Fault;
 
-pub(super) fn encode(request: &Request, target: &Target<'_>) -> Value {
+pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Result<Vec<u8>> {
     let mut body = json!({ "contents": contents(request) });
     if !request.instructions.is_empty() {
         body["systemInstruction"] = json!({ "parts": [{ "text": &*request.instructions }] });
-    }
-    if !request.tools.is_empty() {
-        let tools: Vec<Value> = request
-            .tools
-            .iter()
-            .map(|tool| {
-                json!({
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parametersJsonSchema": tool.schema,
-                })
-            })
-            .collect();
-        body["tools"] = json!([{ "functionDeclarations": tools }]);
     }
     if target.can_think {
         body["generationConfig"] =
             json!({ "thinkingConfig": think(request.thinking, target.name) });
     }
-    body
+    let tools = request.tools.iter();
+    let function_declarations: Vec<Declaration<'_>> = tools
+        .map(|tool| Declaration {
+            name: &tool.name,
+            description: &tool.description,
+            parameters_json_schema: &tool.schema,
+        })
+        .collect();
+    let is_some = !function_declarations.is_empty();
+    let tools = is_some.then_some(Tools { function_declarations });
+    super::with_tools(&body, tools.as_slice())
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tools<'a> {
+    function_declarations: Vec<Declaration<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Declaration<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters_json_schema: &'a Value,
 }
 
 /// The newer models take a level, the older ones a number of tokens.

@@ -21,32 +21,19 @@ use std::borrow::Cow;
 
 use engine::ports::{ModelEvent, Request};
 use engine::words::{Message, Seal, StopReason, Thinking, Thought, Usage};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Events, IdMaker, Part, Target, ToolDraft};
+use super::{Declared, Events, IdMaker, Part, Target, ToolDraft};
 use crate::fault::Fault;
 
-pub(super) fn encode(request: &Request, target: &Target<'_>) -> Value {
+pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Result<Vec<u8>> {
     let mut body = json!({
         "model": target.name,
         "stream": true,
         "stream_options": { "include_usage": true },
         "messages": messages(request, target),
     });
-    if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| {
-            json!({
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.schema,
-                },
-            })
-        });
-        body["tools"] = tools.collect();
-    }
     let effort = match request.thinking {
         Thinking::Default => None,
         Thinking::Off if target.is_openrouter => Some("none"),
@@ -61,7 +48,17 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> Value {
             body["reasoning_effort"] = effort.into();
         }
     }
-    body
+    let tools = request.tools.iter();
+    let tools: Vec<Tool<'_>> =
+        tools.map(|tool| Tool { kind: "function", function: (&**tool).into() }).collect();
+    super::with_tools(&body, &tools)
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: Declared<'a>,
 }
 
 fn messages(request: &Request, target: &Target<'_>) -> Value {

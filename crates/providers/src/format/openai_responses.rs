@@ -10,10 +10,10 @@ use engine::words::{Message, Seal, StopReason, Thinking, Thought, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Events, IdMaker, Part, Said, Target, ToolDraft};
+use super::{Declared, Events, IdMaker, Part, Said, Target, ToolDraft};
 use crate::fault::Fault;
 
-pub(super) fn encode(request: &Request, target: &Target<'_>) -> Value {
+pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Result<Vec<u8>> {
     let mut body = json!({
         "model": target.name,
         "stream": true,
@@ -22,18 +22,6 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> Value {
     });
     if !request.instructions.is_empty() {
         body["instructions"] = (*request.instructions).into();
-    }
-    if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| {
-            json!({
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.schema,
-                "strict": false,
-            })
-        });
-        body["tools"] = tools.collect();
     }
     if target.can_think {
         body["include"] = json!(["reasoning.encrypted_content"]);
@@ -49,7 +37,20 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> Value {
             body["reasoning"]["effort"] = effort.into();
         }
     }
-    body
+    let tools = request.tools.iter();
+    let tools: Vec<Tool<'_>> = tools
+        .map(|tool| Tool { kind: "function", function: (&**tool).into(), strict: false })
+        .collect();
+    super::with_tools(&body, &tools)
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(flatten)]
+    function: Declared<'a>,
+    strict: bool,
 }
 
 fn input(request: &Request) -> Value {

@@ -69,7 +69,7 @@ fn thought(by: &str, text: &str, seal: &str, call: Option<&str>, at: usize) -> T
 
 fn encode(format: Format, request: &Request, name: &str) -> Value {
     let target = Target { name, max_output: Some(64_000), can_think: true, is_openrouter: false };
-    format.encode(request, &target)
+    serde_json::from_slice(&format.encode(request, &target).unwrap()).unwrap()
 }
 
 /// Decodes the data of events and prints what came out, a line each.
