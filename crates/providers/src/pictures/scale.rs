@@ -175,9 +175,25 @@ fn jpeg_rows(bytes: &[u8], shrink: &mut Shrink) -> Result<(), String> {
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options());
     let pixels = decoder.decode().map_err(|err| format!("{err:?}"))?;
     let samples = decoder.output_colorspace().map_or(3, |colors| colors.num_components());
+    shrink.turned = decoder.exif().and_then(|exif| turned(exif));
     let width = shrink.from.0 as usize;
     pixels.chunks_exact(width * samples).for_each(|row| shrink.push(row, samples));
     Ok(())
+}
+
+/// Reads how a camera was held, of what it wrote: 2 to 8, as Exif counts, if the picture is to be turned.
+fn turned(exif: &[u8]) -> Option<u8> {
+    const ORIENTATION: u16 = 0x0112;
+    let is_little = exif.starts_with(b"II");
+    let number = |at: usize| {
+        let bytes = exif.get(at..at + 2)?.try_into().ok()?;
+        Some(if is_little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
+    };
+    // The place of the first list of entries; its upper half is 0 in what cameras write.
+    let list = usize::from(number(if is_little { 4 } else { 6 })?);
+    let mut entries = (0..usize::from(number(list)?)).map(|entry| list + 2 + entry * 12);
+    let entry = entries.find(|at| number(*at) == Some(ORIENTATION))?;
+    u8::try_from(number(entry + 8)?).ok().filter(|turned| (2..=8).contains(turned))
 }
 
 fn options() -> DecoderOptions {
@@ -210,6 +226,8 @@ struct Shrink {
     sums: Vec<u64>,
     /// The new picture, in RGB.
     done: Vec<u8>,
+    /// How it is to be turned, as Exif counts.
+    turned: Option<u8>,
 }
 
 impl Shrink {
@@ -223,6 +241,7 @@ impl Shrink {
             line: vec![0; wide],
             sums: vec![0; wide],
             done: Vec::with_capacity(wide * to.1 as usize),
+            turned: None,
         }
     }
 
@@ -263,9 +282,14 @@ impl Shrink {
             return Err("it is too large".to_owned());
         };
         let mut jpeg = Vec::new();
-        let encoded =
-            Encoder::new(&mut jpeg, QUALITY).encode(&self.done, width, height, ColorType::Rgb);
-        encoded.map_err(|err| format!("it cannot be made smaller: {err}"))?;
+        let mut encoder = Encoder::new(&mut jpeg, QUALITY);
+        let failed = |err| format!("it cannot be made smaller: {err}");
+        if let Some(turned) = self.turned {
+            // One entry, and nothing else of what the camera wrote: it may say where that was.
+            let exif = [b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", &[turned][..], &[0; 6]];
+            encoder.add_exif_metadata(&exif.concat()).map_err(failed)?;
+        }
+        encoder.encode(&self.done, width, height, ColorType::Rgb).map_err(failed)?;
         Ok(jpeg)
     }
 }
@@ -373,6 +397,20 @@ mod tests {
         let mut shrink = Shrink::new((1, 1), (1, 1));
         png_rows(&bytes, &mut shrink).unwrap();
         assert_eq!(shrink.done, [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_photo_stays_turned_as_it_was() {
+        let mut photo = Shrink::new((4, 2), (4, 2));
+        photo.turned = Some(6);
+        let mut bytes = photo.into_jpeg().unwrap();
+        bytes.resize(MOST_BYTES, 0);
+        let smaller = fit(&media(&bytes, "image/jpeg")).unwrap().unwrap();
+        let mut again = Shrink::new((4, 2), (4, 2));
+        jpeg_rows(&STANDARD.decode(&smaller.data).unwrap(), &mut again).unwrap();
+        assert_eq!((size_of(&smaller), again.turned), ((4, 2), Some(6)));
+        let little = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x03\0\0\0";
+        assert_eq!((turned(little), turned(&little[..18]), turned(b"MM")), (Some(3), None, None));
     }
 
     #[test]
