@@ -12,6 +12,7 @@ mod paths;
 mod prefix;
 mod programs;
 mod sed;
+mod walks;
 mod word;
 mod wrappers;
 
@@ -25,6 +26,7 @@ use crate::secret::is_secret;
 use parse::{Assignment, Item, Redirect, Simple};
 use paths::Folders;
 use programs::Known;
+use walks::Walk;
 use word::{Meaning, Word};
 
 pub use crate::scope::real;
@@ -65,6 +67,12 @@ pub fn parts(command: &str, at: &Place<'_>) -> Vec<Part> {
     let mut judge =
         Judge { at, folders: Folders::new(at), parts: Vec::new(), seen: HashSet::new(), depth: 0 };
     judge.command(command);
+    // The next round of a loop begins where the last one ended.
+    let mut places = 1;
+    while command.contains("done") && judge.folders.count() > places {
+        places = judge.folders.count();
+        judge.command(command);
+    }
     if judge.parts.is_empty() && !command.trim().is_empty() {
         judge.unclear(command, "nothing in it is understood");
     }
@@ -186,6 +194,7 @@ impl Judge<'_> {
     }
 
     fn places(&mut self, known: Known) {
+        known.walks.iter().for_each(|walk| self.below(walk));
         for path in known.reads {
             match self.folders.find(&path) {
                 paths::Found::Inside(paths) => {
@@ -211,6 +220,40 @@ impl Judge<'_> {
         }
     }
 
+    /// What lies below the folders that a program reads as a whole.
+    fn below(&mut self, walk: &Walk) {
+        let here = [Word::text(".")];
+        let words = if walk.tops.is_empty() { &here } else { walk.tops.as_slice() };
+        let mut tops = Vec::new();
+        for word in words {
+            // Where else it leads to was asked for already.
+            if let paths::Found::Inside(paths) = self.folders.find(word) {
+                tops.extend(paths);
+            }
+        }
+        let mut next = 0;
+        while let Some(top) = tops.get(next).cloned() {
+            next += 1;
+            let below = walk.look(&top);
+            let links = below.links.iter().filter(|link| is_secret(link));
+            for secret in below.secrets.iter().chain(links) {
+                let access = Access::ask("read", secret.to_string_lossy());
+                self.push(access, "it usually holds secrets, and is read with the folder");
+            }
+            for link in below.links {
+                if !self.folders.is_inside(&link) {
+                    self.outside(&link);
+                } else if !tops.iter().any(|top| link.starts_with(top)) {
+                    tops.push(link);
+                }
+            }
+            if below.is_cut {
+                let access = Access::ask("read", top.to_string_lossy());
+                self.push(access, "it has more files than can be looked at for secrets");
+            }
+        }
+    }
+
     fn outside(&mut self, path: &Path) {
         let ask = Access::ask("external_directory", path.to_string_lossy());
         // A folder does not fit the pattern for what is in it, so its own place is kept.
@@ -229,7 +272,7 @@ impl Judge<'_> {
                 }
             }
             (paths::Found::Inside(_), false) => {
-                self.places(Known { reads: vec![redirect.target.clone()] });
+                self.places(Known::reading([redirect.target.clone()]));
             }
             (paths::Found::Outside(path), writes) => {
                 self.outside(&path);

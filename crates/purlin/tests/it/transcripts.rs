@@ -314,6 +314,7 @@ transcripts! {
     tools_refused = "tools/refused";
     tools_search = "tools/search";
     tools_secret = "tools/secret";
+    tools_secret_below = "tools/secret_below";
     tools_stale = "tools/stale";
     tools_stale_while_asking = "tools/stale_while_asking";
     tools_specific_wins = "tools/specific_wins";

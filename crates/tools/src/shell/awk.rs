@@ -8,8 +8,10 @@ const OPTIONS: Options =
     Options { flags: "", valued: "Fv", long: "field-separator= assign=", others: false };
 
 /// Words that write, read, run, or reach other files. Each would have to be written out: awk has no escapes in names.
-const REFUSED: [&str; 11] =
-    ["system", "getline", "|", ">", "@", "close", "fflush", "ARGV", "ARGC", "ENVIRON", "PROCINFO"];
+const REFUSED: [&str; 13] = [
+    "system", "getline", "|", ">", "@", "close", "fflush", "ARGV", "ARGC", "ENVIRON", "PROCINFO",
+    "SYMTAB", "FUNCTAB",
+];
 
 /// Judges a call of `awk`.
 pub(crate) fn judge(words: &[Word]) -> Result<Known, String> {
@@ -26,7 +28,7 @@ pub(crate) fn judge(words: &[Word]) -> Result<Known, String> {
         return Err(format!("its program has `{word}`, which may do more than print"));
     }
     let is_file = |word: &&&Word| word.as_text().is_none_or(|text| !is_assignment(text));
-    Ok(Known { reads: files.iter().filter(is_file).map(|word| (*word).clone()).collect() })
+    Ok(Known::reading(files.iter().filter(is_file).map(|word| (*word).clone())))
 }
 
 /// Tells whether an operand sets a variable and names no file.

@@ -1,9 +1,13 @@
 //! `git`: the commands that only look, with the options of theirs that are known.
 
+use std::path::Path;
+
 use super::options::{Options, Sorted, sort};
 use super::paths::Folders;
 use super::programs::Known;
+use super::walks::Walk;
 use super::word::{Meaning, Word};
+use crate::secret::is_secret;
 
 /// A command of git that only looks.
 struct Look {
@@ -287,17 +291,29 @@ pub(crate) fn judge(words: &[Word], folders: &Folders<'_>) -> Result<Known, Stri
     known(&sorted)
 }
 
-/// What it reads: only what could lead out of the folder is looked at, since most operands are revisions.
+/// What it reads: only what could lead out of the folder, or hold secrets, is looked at, since most operands are revisions.
 fn known(sorted: &Sorted<'_>) -> Result<Known, String> {
-    if sorted.values.iter().any(|value| value.contains("%G") || value.contains("%(signature")) {
+    let mut values = sorted.values.iter().map(|(_, value)| value);
+    if values.any(|value| value.contains("%G") || value.contains("%(signature")) {
         return Err("a signature is checked by a program of the user's choice".to_owned());
     }
-    let leads_out = |word: &&&Word| match &word.means {
-        Meaning::Text(text) => text.starts_with('/') || text.split('/').any(|part| part == ".."),
-        Meaning::Home(_) => true,
-        Meaning::Names(_) | Meaning::Unknown => false,
+    // These read files that are none of git's.
+    let is_free = sorted.has(&["no-index", "untracked"]);
+    let is_read = |word: &&&Word| match &word.means {
+        Meaning::Text(text) => is_free || leads_out(text) || is_secret(Path::new(text)),
+        Meaning::Names(_) | Meaning::Home(_) | Meaning::Unknown => true,
     };
-    Ok(Known {
-        reads: sorted.operands.iter().filter(leads_out).map(|word| (*word).clone()).collect(),
-    })
+    let mut reads: Vec<Word> =
+        sorted.operands.iter().filter(is_read).map(|word| (*word).clone()).collect();
+    // `HEAD:.env` is what that file held, and so is `-L1,5:.env`.
+    let texts = sorted.operands.iter().filter_map(|word| word.as_text());
+    let texts = texts.chain(sorted.values.iter().map(|(_, value)| value.as_str()));
+    let held = texts.filter_map(|text| Some(text.rsplit_once(':')?.1));
+    reads.extend(held.filter(|path| is_secret(Path::new(path))).map(Word::text));
+    let walks = if is_free { vec![Walk::of_all(&sorted.operands)] } else { Vec::new() };
+    Ok(Known { reads, walks })
+}
+
+fn leads_out(text: &str) -> bool {
+    text.starts_with('/') || text.split('/').any(|part| part == "..")
 }

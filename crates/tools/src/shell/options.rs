@@ -22,14 +22,20 @@ pub(crate) struct Sorted<'w> {
     pub(crate) operands: Vec<&'w Word>,
     /// The options that were given: letters one by one, long ones by their names.
     pub(crate) given: Vec<String>,
-    /// The values of options.
-    pub(crate) values: Vec<String>,
+    /// The values of options, each with the option's name.
+    pub(crate) values: Vec<(String, String)>,
 }
 
 impl Sorted<'_> {
     /// Tells whether one of these options was given.
     pub(crate) fn has(&self, names: &[&str]) -> bool {
         self.given.iter().any(|given| names.contains(&given.as_str()))
+    }
+
+    /// Returns the values of these options.
+    pub(crate) fn values_of(&self, names: &[&str]) -> impl Iterator<Item = &str> {
+        let values = self.values.iter().filter(|(name, _)| names.contains(&name.as_str()));
+        values.map(|(_, value)| value.as_str())
     }
 }
 
@@ -41,6 +47,16 @@ pub(crate) fn sort<'w>(words: &'w [Word], options: &Options) -> Result<Sorted<'w
     while let Some(word) = rest.next() {
         let text = match &word.means {
             Meaning::Unknown => return Err("an argument is not known before it runs".to_owned()),
+            // The program gets the pattern: no file is called so.
+            Meaning::Names(names)
+                if options.others
+                    && ["--include=", "--exclude"]
+                        .iter()
+                        .any(|option| names.starts_with(option)) =>
+            {
+                read_long(&names[2..], options, &mut sorted, &mut rest)?;
+                continue;
+            }
             Meaning::Names(names) => {
                 let may_be_option = names.starts_with(['*', '?', '[', '{', '-']);
                 if may_be_option && !is_over && !options.others {
@@ -87,19 +103,34 @@ fn read_long<'w>(
         Some((name, value)) => (name, Some(value.to_owned())),
         None => (long, None),
     };
-    let known = options.long.split(' ').find(|known| known.trim_end_matches(['=', '?']) == name);
+    let known = known_long(name, options);
+    // One that is cut short counts as the whole.
+    let name = known.map_or(name, |known| known.trim_end_matches(['=', '?']));
     match known {
-        Some(known) if known.ends_with('=') => match given {
-            Some(value) => sorted.values.push(value),
-            None => sorted.values.push(value(rest, long)?),
-        },
-        Some(known) if known.ends_with('?') => sorted.values.extend(given),
+        Some(known) if known.ends_with('=') => {
+            let value = given.map_or_else(|| value(rest, long), Ok)?;
+            sorted.values.push((name.to_owned(), value));
+        }
+        Some(known) if known.ends_with('?') => push_value(sorted, name, given),
         Some(_) if given.is_none() => {}
-        None if options.others => sorted.values.extend(given),
+        None if options.others => push_value(sorted, name, given),
         Some(_) | None => return Err(format!("its option `--{name}` is not known to be harmless")),
     }
     sorted.given.push(name.to_owned());
     Ok(())
+}
+
+/// Finds a long option; where others are allowed, also by the first letters of its name, as programs do.
+fn known_long<'o>(name: &str, options: &Options) -> Option<&'o str> {
+    let bare = |known: &str| known.trim_end_matches(['=', '?']).to_owned();
+    let mut all = options.long.split_whitespace();
+    all.clone()
+        .find(|known| bare(known) == name)
+        .or_else(|| all.find(|known| options.others && known.starts_with(name)))
+}
+
+fn push_value(sorted: &mut Sorted<'_>, name: &str, value: Option<String>) {
+    sorted.values.extend(value.map(|value| (name.to_owned(), value)));
 }
 
 fn read_letters<'w>(
@@ -117,10 +148,11 @@ fn read_letters<'w>(
         sorted.given.push(letter.to_string());
         if options.valued.contains(letter) {
             let inside = &all[index + letter.len_utf8()..];
-            sorted.values.push(match inside {
+            let value = match inside {
                 "" => value(rest, &format!("-{letter}"))?,
                 inside => inside.to_owned(),
-            });
+            };
+            sorted.values.push((letter.to_string(), value));
             return Ok(());
         }
         let is_known = options.flags.contains(letter) && letter != '#';
@@ -129,7 +161,7 @@ fn read_letters<'w>(
         }
     }
     if options.others && all.contains('/') {
-        sorted.values.push(all[1..].to_owned());
+        sorted.values.push((all[..1].to_owned(), all[1..].to_owned()));
     }
     Ok(())
 }
@@ -148,7 +180,8 @@ mod tests {
         let words: Vec<Word> = line.split(' ').map(|raw| read(raw).unwrap()).collect();
         let sorted = sort(&words, &SORT)?;
         let operands = sorted.operands.iter().map(|word| word.raw.clone()).collect();
-        Ok((operands, sorted.given, sorted.values))
+        let values = sorted.values.into_iter().map(|(_, value)| value).collect();
+        Ok((operands, sorted.given, values))
     }
 
     #[test]

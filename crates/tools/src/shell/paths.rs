@@ -1,5 +1,6 @@
 //! Which files the words of a command mean: inside the session's folders, outside, or nobody knows.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use engine::permission::pattern::fits;
@@ -35,6 +36,11 @@ const MOST: usize = 8;
 impl<'a> Folders<'a> {
     pub(crate) fn new(at: &'a Place<'a>) -> Folders<'a> {
         Folders { at, now: vec![at.cwd.to_owned()], has_moved: false }
+    }
+
+    /// How many folders it may be in.
+    pub(crate) fn count(&self) -> usize {
+        self.now.len()
     }
 
     /// Finds where a word leads.
@@ -95,7 +101,7 @@ impl<'a> Folders<'a> {
         Found::Inside(inside)
     }
 
-    fn is_inside(&self, real: &Path) -> bool {
+    pub(crate) fn is_inside(&self, real: &Path) -> bool {
         // Whole components are compared: `/repo-evil` is not inside `/repo`.
         self.at.roots.iter().any(|root| match (self.at.real)(root) {
             Some(root) => real.starts_with(root),
@@ -111,6 +117,10 @@ impl<'a> Folders<'a> {
         let mut more = Vec::new();
         for folder in &self.now {
             let path = folder.join(text);
+            if *folder != self.at.cwd && !path.is_dir() {
+                // Entered from there it fails, and the command stays where it is.
+                continue;
+            }
             // The shell takes `..` back by the words, programs by the folders: a link makes the two differ.
             for path in [Some(clean(&path)), (self.at.real)(&path)] {
                 let real = path.and_then(|path| (self.at.real)(&path));
@@ -122,12 +132,13 @@ impl<'a> Folders<'a> {
         }
         for folder in more {
             self.has_moved |= folder != self.at.cwd;
-            if !self.now.contains(&folder) {
-                self.now.push(folder);
+            if self.now.contains(&folder) {
+                continue;
             }
-        }
-        if self.now.len() > MOST {
-            return Err("it enters too many folders".to_owned());
+            if self.now.len() >= MOST {
+                return Err("it enters too many folders".to_owned());
+            }
+            self.now.push(folder);
         }
         Ok(())
     }
@@ -136,57 +147,77 @@ impl<'a> Folders<'a> {
 /// More names than a pattern is followed through.
 const MOST_NAMES: usize = 1000;
 
-/// Returns what the shell makes of a pattern in this folder: the names that fit, or the pattern itself where none does. `None`
-/// where there are too many.
+/// Returns what the shell may make of a pattern in this folder: the names that fit, or the pattern itself where none does.
+/// `None` where there are too many, or one that a program takes for an option.
 fn expand(folder: &Path, names: &str) -> Option<Vec<PathBuf>> {
     let start = if names.starts_with('/') { Path::new("/") } else { folder };
     let mut found = vec![start.to_owned()];
-    for part in names.split('/').filter(|part| !part.is_empty()) {
+    for (index, part) in names.split('/').enumerate().filter(|(_, part)| !part.is_empty()) {
         let mut more = Vec::new();
-        if part.contains(['*', '?', '[']) {
-            let pattern = without_sets(part);
+        if let Some(rule) = as_rule(part) {
             for folder in &found {
-                let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-                let names = entries.map(|entry| entry.file_name());
-                // Hidden names are meant only by a pattern that begins with their dot.
-                let fitting = names.filter(|name| {
-                    let name = name.to_string_lossy();
-                    (part.starts_with('.') || !name.starts_with('.')) && fits(&pattern, &name)
-                });
-                more.extend(fitting.take(MOST_NAMES + 1).map(|name| folder.join(name)));
+                let fitting = names_fitting(folder, part, &rule);
+                more.extend(fitting.into_iter().take(MOST_NAMES + 1).map(|name| folder.join(name)));
             }
         }
+        let is_option = |path: &PathBuf| {
+            index == 0 && path.file_name().is_some_and(|name| name.as_encoded_bytes()[0] == b'-')
+        };
         if more.is_empty() {
-            found.iter_mut().for_each(|path| path.push(part));
+            let plain = unescaped(part);
+            found.iter_mut().for_each(|path| path.push(&plain));
         } else {
             found = more;
         }
-        if found.len() > MOST_NAMES {
+        if found.len() > MOST_NAMES || found.iter().any(is_option) {
             return None;
         }
     }
     Some(found)
 }
 
-/// Writes `[…]` as `?`, which fits whatever it fits.
-fn without_sets(part: &str) -> String {
-    let mut out = String::new();
-    let mut rest = part;
-    while let Some((before, behind)) = rest.split_once('[') {
-        out.push_str(before);
-        // A `]` that comes first belongs to the set; without an end the bracket may be anything.
-        let behind = behind.trim_start_matches(['!', '^']);
-        let first = behind.chars().next().map_or(0, char::len_utf8);
-        match behind[first..].split_once(']') {
-            Some((_, end)) => {
-                out.push('?');
-                rest = end;
+/// The names in a folder that one part of a pattern may fit.
+fn names_fitting(folder: &Path, part: &str, rule: &str) -> Vec<OsString> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name());
+    // Older shells find the folder above as well.
+    let all = names.chain([OsString::from("..")]);
+    // Where the language is C every byte is a character.
+    let bytes = |text: &str| text.bytes().map(char::from).collect::<String>();
+    all.filter(|name| {
+        let name = name.to_string_lossy();
+        // Hidden names are meant only by a pattern that begins with their dot.
+        (part.starts_with('.') || !name.starts_with('.'))
+            && (fits(rule, &name) || fits(&bytes(rule), &bytes(&name)))
+    })
+    .collect()
+}
+
+/// Writes a part of a pattern as the pattern of a rule that fits at least as much: all from the first `[` to the last `]` may
+/// be anything. `None` for plain text.
+pub(crate) fn as_rule(part: &str) -> Option<String> {
+    let mut characters = part.char_indices();
+    let mut is_pattern = false;
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '\\' => drop(characters.next()),
+            '*' | '?' => is_pattern = true,
+            '[' => {
+                let end = part[at..].rsplit_once(']').map_or("", |(_, end)| end);
+                return Some(format!("{}*{end}", &part[..at]));
             }
-            None => {
-                out.push('*');
-                rest = "";
-            }
+            _ => {}
         }
     }
-    out + rest
+    is_pattern.then(|| part.to_owned())
+}
+
+/// Takes out the `\` before signs that are quoted.
+fn unescaped(part: &str) -> String {
+    let mut out = String::new();
+    let mut rest = part.chars();
+    while let Some(character) = rest.next() {
+        out.push(if character == '\\' { rest.next().unwrap_or('\\') } else { character });
+    }
+    out
 }

@@ -3,17 +3,30 @@
 //! A program that is not here, an option that is not here, and a word that could be such an option once it is
 //! expanded, are asked for.
 
+use std::path::Path;
+
 use super::options::{Options, Sorted, sort};
 use super::parse::Simple;
 use super::paths::Folders;
+use super::walks::Walk;
 use super::word::{Meaning, Word};
 use super::{awk, git, sed};
+use crate::secret::is_secret;
 
 /// What is known of a command that only reads.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     /// The files it reads, as far as its arguments name them.
     pub(crate) reads: Vec<Word>,
+    /// The folders that it reads with all that is in them.
+    pub(crate) walks: Vec<Walk>,
+}
+
+impl Known {
+    /// A command that reads these files.
+    pub(crate) fn reading(reads: impl IntoIterator<Item = Word>) -> Known {
+        Known { reads: reads.into_iter().collect(), walks: Vec::new() }
+    }
 }
 
 /// What the operands of a program are.
@@ -72,7 +85,11 @@ const ROWS: &[Row] = &[
     // Its options take names of variables, and those may hold commands.
     only("wait", "", "", "", Text),
     any("tr numfmt", "", Text),
-    any("cat tac rev wc realpath readlink cksum sum comm expand unexpand", "", Paths),
+    Row {
+        options: Options { flags: "", valued: "", long: "files0-from=", others: true },
+        ..any("wc", "", Paths)
+    },
+    any("cat tac rev realpath readlink cksum sum comm expand unexpand", "", Paths),
     any("ls", "IwT", Paths),
     any("nl", "bdfhilnsvw", Paths),
     any("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum", "", Paths),
@@ -83,12 +100,18 @@ const ROWS: &[Row] = &[
     any("cmp", "in", Paths),
     any("join", "tjeoav12", Paths),
     any("stat", "c", Paths),
-    any("du", "dtBX", Paths),
+    Row {
+        options: Options { flags: "", valued: "dtBX", long: "files0-from=", others: true },
+        ..any("du", "", Paths)
+    },
     any("df", "tBx", Paths),
     any("od", "ANjtSw", Paths),
     any("strings", "nte", Paths),
     any("base64 base32", "w", Paths),
-    any("grep egrep fgrep", "ABCDdmef", PatternThenPaths),
+    Row {
+        options: Options { flags: "", valued: "ABCDdmef", long: GREP, others: true },
+        ..any("grep egrep fgrep", "", PatternThenPaths)
+    },
     any("jq", "fL", PatternThenPaths),
     only("hexdump hd", "bcCdovx", "ns", "canonical length= skip=", Paths),
     only("xxd", "abeEpuiCd", "cglosn", "", OnePath),
@@ -157,6 +180,10 @@ const ROWS: &[Row] = &[
     Row { needs: &["v", "V"], ..only("command", "vV", "", "", Text) },
 ];
 
+/// Those with a value; the others are harmless as well.
+const GREP: &str = "recursive dereference-recursive include= exclude= exclude-dir= exclude-from= after-context= before-context= context= max-count= regexp= \
+    file= directories= devices= binary-files= label=";
+
 const RIPGREP: &str = "after-context= before-context= context= count count-matches ignore-case smart-case \
     case-sensitive fixed-strings files files-with-matches files-without-match glob= iglob= heading no-heading hidden \
     no-hidden line-number no-line-number max-count= max-depth= max-columns= multiline multiline-dotall no-ignore \
@@ -220,22 +247,27 @@ pub(crate) fn judge(simple: &Simple, folders: &mut Folders<'_>) -> Result<Known,
         "find" => find(words),
         "xargs" => xargs(words, simple.fed_by.as_deref()),
         _ => match ROWS.iter().find(|row| row.names.split(' ').any(|known| known == name)) {
-            Some(row) => row.judge(words),
+            Some(row) => row.judge(name, words, simple.fed_by.is_some()),
             None => Err("it is not known to read only".to_owned()),
         },
     }
 }
 
 impl Row {
-    fn judge(&self, words: &[Word]) -> Result<Known, String> {
+    fn judge(&self, name: &str, words: &[Word], is_fed: bool) -> Result<Known, String> {
         if self.operands == Text && self.options.others {
-            return Ok(Known::default());
+            return Ok(Known::reading(words.iter().filter(|word| lists(word)).cloned()));
         }
         let sorted = sort(words, &self.options)?;
         if !self.needs.is_empty() && !sorted.has(self.needs) {
             return Err("without the right option it does something else".to_owned());
         }
         let operands = &sorted.operands;
+        let is_list = |word: &&&Word| word.as_text().is_none_or(|text| text.starts_with('@'));
+        let has_list = name == "strings" && operands.iter().any(|word| is_list(&word));
+        if has_list || sorted.has(&["files0-from"]) {
+            return Err("a file may say what it reads".to_owned());
+        }
         let files: &[&Word] = match self.operands {
             Text => &[],
             Paths => operands,
@@ -258,15 +290,41 @@ impl Row {
             PatternThenPaths => {
                 let has_pattern =
                     sorted.has(&["e", "regexp", "f", "file", "files", "from-file", "type-list"]);
+                let program = operands.first().and_then(|word| word.as_text()).unwrap_or_default();
+                let loads = |word: &&str| program.contains(word);
+                if matches!(name, "jq" | "yq") && ["load", "import", "include"].iter().any(loads) {
+                    return Err("its program may read other files".to_owned());
+                }
                 operands.get(usize::from(!has_pattern)..).unwrap_or_default()
             }
         };
-        if sorted.values.iter().any(|value| value.contains(':')) && self.names == "tar" {
+        if sorted.values.iter().any(|(_, value)| value.contains(':')) && name == "tar" {
             return Err("the archive may be on another machine".to_owned());
         }
         let mut reads: Vec<Word> = files.iter().map(|word| (*word).clone()).collect();
-        reads.extend(values_that_lead_out(&sorted));
-        Ok(Known { reads })
+        reads.extend(values_that_are_read(&sorted));
+        let walk = match name {
+            "grep" | "egrep" | "fgrep" | "diff" => Walk::of_grep(name, &sorted, files),
+            // Without a file it reads what it is fed with.
+            "rg" | "ripgrep" if !sorted.has(&["files", "type-list"]) => {
+                (!is_fed || !files.is_empty()).then(|| Walk::of_ripgrep(&sorted, files))
+            }
+            _ => None,
+        };
+        Ok(Known { reads, walks: walk.into_iter().collect() })
+    }
+}
+
+/// Tells whether the names that a word becomes show what is in a folder that may be outside.
+fn lists(word: &Word) -> bool {
+    match &word.means {
+        Meaning::Names(names) => {
+            let may_lead_out = names.starts_with('/') || names.contains("../");
+            let is_pattern = names.contains(['*', '?', '[']);
+            is_pattern && (may_lead_out || names.contains('{') && names.contains('/'))
+        }
+        Meaning::Unknown => word.raw.starts_with('~'),
+        Meaning::Text(_) | Meaning::Home(_) => false,
     }
 }
 
@@ -274,17 +332,23 @@ fn is_names(word: &Word) -> bool {
     matches!(word.means, Meaning::Names(_))
 }
 
-/// Values of options that would be paths out of the folder if they are paths at all.
-fn values_that_lead_out(sorted: &Sorted<'_>) -> Vec<Word> {
-    let leads_out = |value: &&String| {
+/// Values of options that would be paths out of the folder, or to secrets, if they are paths at all.
+fn values_that_are_read(sorted: &Sorted<'_>) -> Vec<Word> {
+    // Patterns for names of files are no files.
+    let is_file = |name: &str| !["include", "exclude", "g"].iter().any(|one| name.starts_with(one));
+    let values = sorted.values.iter().filter(|(name, _)| is_file(name)).map(|(_, value)| value);
+    let is_read = |value: &&String| {
         let is_path = value.starts_with('/') && value.len() > 1;
-        is_path || value.starts_with("~/") || value.split('/').any(|part| part == "..")
+        is_path
+            || value.starts_with("~/")
+            || value.split('/').any(|part| part == "..")
+            || is_secret(Path::new(value))
     };
     let word = |value: &String| match value.strip_prefix('~') {
         Some(rest) => Word { raw: value.clone(), means: Meaning::Home(rest.to_owned()) },
         None => Word::text(value),
     };
-    sorted.values.iter().filter(leads_out).map(word).collect()
+    values.filter(is_read).map(word).collect()
 }
 
 /// Tells whether a format has a `%n`, which sets a variable.
@@ -374,7 +438,7 @@ fn find(words: &[Word]) -> Result<Known, String> {
             return Err(format!("`{text}` of find may change or run something"));
         }
     }
-    Ok(Known { reads })
+    Ok(Known::reading(reads))
 }
 
 /// `xargs` with a program that cannot be turned into anything else by its arguments, fed with names of files.
@@ -407,10 +471,14 @@ fn xargs(words: &[Word], fed_by: Option<&[Word]>) -> Result<Known, String> {
     if !fed_by.is_some_and(names_files) {
         return Err("what it reads may be anything".to_owned());
     }
-    match row {
-        Some(row) => row.judge(&words[start + 1..]),
-        None => Err("it is not known to read only".to_owned()),
-    }
+    let Some((row, fed_by)) = row.zip(fed_by) else {
+        return Err("it is not known to read only".to_owned());
+    };
+    let mut known = row.judge(name, &words[start + 1..], true)?;
+    // One that goes through folders reads more than the names it is given.
+    let goes_on = !known.walks.is_empty();
+    known.walks.extend(Walk::of_names(fed_by, goes_on));
+    Ok(known)
 }
 
 /// Tells whether a command prints the names of files of the folders it is given, and nothing else.

@@ -14,7 +14,7 @@ const OPTIONS: Options = Options {
 /// Judges a call of `sed`.
 pub(crate) fn judge(words: &[Word]) -> Result<Known, String> {
     let mut sorted = sort(words, &OPTIONS)?;
-    let mut scripts = sorted.values.clone();
+    let mut scripts: Vec<String> = sorted.values.iter().map(|(_, value)| value.clone()).collect();
     if !sorted.has(&["e", "expression"]) {
         let Some(first) = sorted.operands.first().and_then(|word| word.as_text()) else {
             return Err("its script is not known".to_owned());
@@ -24,7 +24,7 @@ pub(crate) fn judge(words: &[Word]) -> Result<Known, String> {
     }
     match scripts.iter().find(|script| !is_safe(script)) {
         Some(script) => Err(format!("the script `{script}` may do more than print")),
-        None => Ok(Known { reads: sorted.operands.into_iter().cloned().collect() }),
+        None => Ok(Known::reading(sorted.operands.into_iter().cloned())),
     }
 }
 

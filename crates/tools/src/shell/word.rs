@@ -14,7 +14,8 @@ pub(crate) struct Word {
 pub(crate) enum Meaning {
     /// Exactly this text.
     Text(String),
-    /// Names that the shell finds or makes: the text with its `*`, `?`, `[…]` and `{…}`.
+    /// Names that the shell finds or makes: the text with its `*`, `?`, `[…]` and `{…}`; those of them that are quoted
+    /// have a `\` before them.
     Names(String),
     /// A path below a home folder: the text after `~`.
     Home(String),
@@ -58,11 +59,12 @@ impl Word {
 /// that a mistake of the one is caught by the other.
 pub(crate) fn read(raw: &str) -> Option<Word> {
     let mut text = String::new();
+    let mut pattern = String::new();
     let mut makes_names = false;
-    let mut braces = Vec::new();
     let mut rest = raw.chars().peekable();
     let is_home = raw.starts_with('~');
     while let Some(character) = rest.next() {
+        let (start, is_quoted) = (text.len(), matches!(character, '\\' | '\'' | '"'));
         match character {
             '\\' => match rest.next()? {
                 '\n' => return None,
@@ -83,18 +85,16 @@ pub(crate) fn read(raw: &str) -> Option<Word> {
                 makes_names = true;
                 text.push(character);
             }
-            '{' => {
-                braces.push(text.len());
-                text.push(character);
-            }
-            '}' => {
-                let inside = braces.pop().map(|start| &text[start..]);
-                makes_names |= inside.is_some_and(|text| text.contains(',') || text.contains(".."));
-                text.push(character);
-            }
             other => text.push(other),
         }
+        for added in text[start..].chars() {
+            if is_quoted && "*?[]{}\\".contains(added) {
+                pattern.push('\\');
+            }
+            pattern.push(added);
+        }
     }
+    makes_names |= has_braces(&pattern);
     let means = match (is_home, makes_names) {
         (true, true) => return None,
         // `~name` is the home of another user, `~+` and `~-` are folders of the shell.
@@ -104,10 +104,30 @@ pub(crate) fn read(raw: &str) -> Option<Word> {
             }
             _ => return None,
         },
-        (false, true) => Meaning::Names(text),
+        (false, true) => Meaning::Names(pattern),
         (false, false) => Meaning::Text(text),
     };
     Some(Word { raw: raw.to_owned(), means })
+}
+
+/// Tells whether the shell makes several words of braces: a `}` ends them only behind a `,` or `..`.
+fn has_braces(pattern: &str) -> bool {
+    pattern.match_indices('{').any(|(start, _)| {
+        let (mut level, mut is_list) = (0, false);
+        let mut rest = pattern[start + 1..].chars().peekable();
+        while let Some(character) = rest.next() {
+            match character {
+                '\\' => drop(rest.next()),
+                '{' => level += 1,
+                '}' if level > 0 => level -= 1,
+                '}' if is_list => return true,
+                ',' => is_list |= level == 0,
+                '.' => is_list |= level == 0 && rest.peek() == Some(&'.'),
+                _ => {}
+            }
+        }
+        false
+    })
 }
 
 fn read_double(
@@ -167,6 +187,7 @@ mod tests {
             ("a#b", "a#b"),
             ("{}", "{}"),
             ("HEAD@{1}", "HEAD@{1}"),
+            ("HEAD@{2}..HEAD@{1}", "HEAD@{2}..HEAD@{1}"),
             ("a=b", "a=b"),
         ];
         for (raw, text) in table {
@@ -178,7 +199,9 @@ mod tests {
     fn names_and_homes_are_told_apart() {
         assert_eq!(meaning("*.rs"), Some(Meaning::Names("*.rs".to_owned())));
         assert_eq!(meaning("a{b,c}"), Some(Meaning::Names("a{b,c}".to_owned())));
+        assert_eq!(meaning("{a},b}"), Some(Meaning::Names("{a},b}".to_owned())));
         assert_eq!(meaning("{1..3}"), Some(Meaning::Names("{1..3}".to_owned())));
+        assert_eq!(meaning(r"\*'['?"), Some(Meaning::Names(r"\*\[?".to_owned())));
         assert_eq!(meaning("'*.rs'"), Some(Meaning::Text("*.rs".to_owned())));
         assert_eq!(meaning("~/x"), Some(Meaning::Home("/x".to_owned())));
         assert_eq!(meaning("'~/x'"), None.or(Some(Meaning::Text("~/x".to_owned()))));

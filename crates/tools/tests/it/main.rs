@@ -12,6 +12,7 @@ mod desk;
 mod faults;
 mod harmless;
 mod leave;
+mod names;
 mod parser;
 mod paths;
 mod race;

@@ -1,0 +1,242 @@
+//! Programs that read a folder with all that is in it: which files usually hold secrets there, and which links lead out.
+//!
+//! Only names are looked at, nothing is read. What a program leaves out by itself is left out here where that is sure.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use engine::permission::pattern::fits;
+use ignore::overrides::OverrideBuilder;
+use ignore::types::TypesBuilder;
+use ignore::{Walk as Entries, WalkBuilder};
+
+use super::options::Sorted;
+use super::paths::as_rule;
+use super::word::Word;
+use crate::secret::is_secret;
+
+/// How a program goes through a folder.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    /// Where it begins; nothing stands for the folder that it is in.
+    pub(crate) tops: Vec<Word>,
+    /// Whether it leaves out hidden files.
+    skips_hidden: bool,
+    /// Whether it leaves out what git ignores.
+    skips_ignored: bool,
+    /// Whether it follows links.
+    follows: bool,
+    /// Whether it gets each file by its name, so that it enters no folder by a link.
+    is_told: bool,
+    /// Names of the files that it reads, if not all.
+    only: Vec<String>,
+    /// Names of files, and of folders, that it leaves out.
+    not: Vec<String>,
+    not_folders: Vec<String>,
+    /// Which files `rg` reads, as `.gitignore` writes them; a `!` leaves out.
+    globs: Vec<String>,
+    /// Which types of files `rg` reads, or which not.
+    types: (Vec<String>, Vec<String>),
+}
+
+/// What was found below a folder.
+#[derive(Debug, Default)]
+pub(crate) struct Below {
+    /// Files that usually hold secrets.
+    pub(crate) secrets: Vec<PathBuf>,
+    /// Links that are followed: where they lead.
+    pub(crate) links: Vec<PathBuf>,
+    /// Whether there was more than is looked at.
+    pub(crate) is_cut: bool,
+}
+
+/// More files than are looked at.
+const MOST: usize = 50_000;
+
+impl Walk {
+    /// `grep -r`, and `diff -r`.
+    pub(crate) fn of_grep(name: &str, sorted: &Sorted<'_>, tops: &[&Word]) -> Option<Walk> {
+        const RECURSIVE: [&str; 4] = ["r", "R", "recursive", "dereference-recursive"];
+        let by_value = sorted.values_of(&["d", "directories"]).any(|value| value == "recurse");
+        if !sorted.has(&RECURSIVE) && !by_value {
+            return None;
+        }
+        let texts = |name: &str| sorted.values_of(&[name]).map(str::to_owned).collect::<Vec<_>>();
+        let mut only: Vec<String> =
+            texts("include").iter().flat_map(|glob| choices(glob)).collect();
+        let mut not = texts("exclude");
+        if !only.is_empty() && !not.is_empty() {
+            // Which of them counts depends on their order.
+            only.clear();
+            not.clear();
+        }
+        let not_folders = texts("exclude-dir");
+        let follows = sorted.has(&["R", "dereference-recursive"]) || name == "diff";
+        Some(Walk { tops: cloned(tops), follows, only, not, not_folders, ..Walk::default() })
+    }
+
+    /// `rg`, which leaves out less with each `-u`.
+    pub(crate) fn of_ripgrep(sorted: &Sorted<'_>, tops: &[&Word]) -> Walk {
+        let is_free = |name: &&String| matches!(name.as_str(), "u" | "unrestricted");
+        let mut free = sorted.given.iter().filter(is_free).count();
+        if sorted.has(&["ignore-file", "no-require-git"]) {
+            // Other files say what is ignored, and what is not although it is hidden.
+            free = 2;
+        }
+        let texts = |names: &[&str]| sorted.values_of(names).map(str::to_owned).collect::<Vec<_>>();
+        let mut walk = Walk {
+            tops: cloned(tops),
+            skips_hidden: free < 2 && !sorted.has(&[".", "hidden"]),
+            skips_ignored: free < 1
+                && !sorted.given.iter().any(|name| name.starts_with("no-ignore")),
+            globs: texts(&["g", "glob"]),
+            types: (texts(&["t", "type"]), texts(&["T", "type-not"])),
+            ..Walk::default()
+        };
+        if sorted.has(&["iglob", "glob-case-insensitive"]) {
+            walk.globs.clear();
+        }
+        if !walk.types.0.is_empty() && !walk.types.1.is_empty() {
+            walk.types = (Vec::new(), Vec::new());
+        }
+        walk
+    }
+
+    /// What a program reads that gets its files from a command that finds or lists them. `None` where that command has read
+    /// them itself.
+    pub(crate) fn of_names(fed_by: &[Word], goes_on: bool) -> Option<Walk> {
+        let texts: Vec<&str> = fed_by.iter().filter_map(Word::as_text).collect();
+        let has = |options: &[&str]| texts.iter().any(|text| options.contains(text));
+        let is_top = |word: &&Word| {
+            word.as_text().is_none_or(|text| !text.starts_with('-') && !"()!,".contains(text))
+        };
+        let mut walk = Walk { follows: true, is_told: !goes_on, ..Walk::default() };
+        match texts.first() {
+            Some(&"grep") if !goes_on => return None,
+            Some(&"rg") if !goes_on && !has(&["--files"]) => return None,
+            Some(&"find") => {
+                let words = fed_by[1..].iter();
+                let words = words.skip_while(|word| matches!(word.as_text(), Some("-H" | "-P")));
+                walk.tops = words.take_while(is_top).cloned().collect();
+                walk.only = found_names(&texts).filter(|_| !goes_on).unwrap_or_default();
+            }
+            // Without these it lists what git knows.
+            Some(&"git") => {
+                let is_other = |text: &&str| !text.starts_with("--") && text.contains('o');
+                walk.skips_ignored = !has(&["--others"]) && !texts.iter().skip(2).any(is_other);
+            }
+            // What others leave out is not known here.
+            _ => {}
+        }
+        Some(walk)
+    }
+
+    /// Everything below these places and the folder it is in.
+    pub(crate) fn of_all(tops: &[&Word]) -> Walk {
+        let mut tops = cloned(tops);
+        tops.push(Word::text("."));
+        Walk { tops, ..Walk::default() }
+    }
+
+    /// Looks at what is below a folder.
+    pub(crate) fn look(&self, top: &Path) -> Below {
+        let mut below = Below::default();
+        for (index, entry) in self.entries(top).flatten().enumerate() {
+            if index >= MOST {
+                below.is_cut = true;
+                break;
+            }
+            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            if is_secret(entry.path()) && !is_folder && self.reads(entry.file_name()) {
+                below.secrets.push(entry.path().to_owned());
+            }
+            let is_followed = self.follows && entry.path_is_symlink();
+            let real = is_followed.then(|| entry.path().canonicalize().ok()).flatten();
+            let counts =
+                |real: &PathBuf| self.reads(entry.file_name()) || (real.is_dir() && !self.is_told);
+            below.links.extend(real.filter(counts));
+        }
+        below
+    }
+
+    /// Tells whether a file of this name may be read.
+    fn reads(&self, name: &OsStr) -> bool {
+        let name = name.to_string_lossy();
+        // What is not understood fits everything.
+        let is_meant = |glob: &String| {
+            glob.contains(['{', '\\', '/']) || fits(&as_rule(glob).unwrap_or(glob.clone()), &name)
+        };
+        (self.only.is_empty() || self.only.iter().any(is_meant))
+            && !self.not.iter().any(|glob| is_surely(glob, &name))
+    }
+
+    fn entries(&self, top: &Path) -> Entries {
+        let mut walk = WalkBuilder::new(top);
+        if !self.skips_ignored {
+            walk.standard_filters(false);
+        }
+        walk.hidden(self.skips_hidden);
+        walk.add_custom_ignore_filename(".rgignore");
+        let not_folders = self.not_folders.clone();
+        walk.filter_entry(move |entry| {
+            let name = entry.file_name().to_string_lossy();
+            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            let is_left_out = is_folder && not_folders.iter().any(|glob| is_surely(glob, &name));
+            entry.depth() == 0 || (name != ".git" && !is_left_out)
+        });
+        let mut only = OverrideBuilder::new(top);
+        // What we cannot read does not narrow the search.
+        if self.globs.iter().all(|glob| only.add(glob).is_ok())
+            && let Ok(only) = only.build()
+        {
+            walk.overrides(only);
+        }
+        let mut types = TypesBuilder::new();
+        types.add_defaults();
+        for name in &self.types.0 {
+            types.select(name);
+        }
+        for name in &self.types.1 {
+            types.negate(name);
+        }
+        if let Ok(types) = types.build() {
+            walk.types(types);
+        }
+        walk.build()
+    }
+}
+
+/// Returns what the shell makes of `*.{a,b}`, or the glob itself where it is more than that.
+fn choices(glob: &str) -> Vec<String> {
+    let parts = glob.split_once('{').and_then(|(front, rest)| Some((front, rest.split_once('}')?)));
+    match parts {
+        Some((front, (list, back)))
+            if list.contains(',') && !format!("{list}{back}").contains(['{', '}']) =>
+        {
+            list.split(',').map(|one| format!("{front}{one}{back}")).collect()
+        }
+        _ => vec![glob.to_owned()],
+    }
+}
+
+/// Tells whether a name fits a glob, however it is read.
+fn is_surely(glob: &str, name: &str) -> bool {
+    !glob.contains(['[', '\\', '/', ' ']) && fits(glob, name)
+}
+
+fn cloned(words: &[&Word]) -> Vec<Word> {
+    words.iter().map(|word| (*word).clone()).collect()
+}
+
+/// The names that `find` looks for, if it finds nothing else: one stands in every choice, and nothing is turned round.
+fn found_names(texts: &[&str]) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for choice in texts.split(|text| matches!(*text, "-o" | "-or")) {
+        let at = choice.iter().position(|text| *text == "-name")?;
+        if choice.iter().any(|text| matches!(*text, "!" | "-not" | ",")) {
+            return None;
+        }
+        names.push((*choice.get(at + 1)?).to_owned());
+    }
+    Some(names)
+}
