@@ -109,22 +109,32 @@ impl Bash {
     fn profile(&self, input: &Input) -> Profile {
         let Options { folders, own, hidden, .. } = &self.options;
         let mut protected = own.to_vec();
+        let mut writable = folders.clone();
         let top = folders.iter().map(|folder| folder.join(".git"));
         for git in top.chain(repositories::inside(folders)) {
             if input.git && git.is_dir() {
                 // What runs by itself, or decides what does, stays as it is.
-                protected.extend(["hooks", "config"].map(|part| git.join(part)));
+                protected.extend(repositories::deciding(&git));
             } else {
                 protected.push(git);
             }
+        }
+        for git in self.around(input) {
+            protected.extend(repositories::deciding(&git));
+            writable.push(git);
         }
         Profile {
             protected,
             hidden: hidden.iter().chain(&**own).cloned().collect(),
             network: if input.network { Network::On } else { Network::Off },
             limits: Limits::default(),
-            ..Profile::writing_to(folders.clone())
+            ..Profile::writing_to(writable)
         }
+    }
+
+    /// The repositories outside the session's folders that a command may change, if it asks for that.
+    fn around(&self, input: &Input) -> Vec<PathBuf> {
+        if input.git { repositories::around(&self.options.folders) } else { Vec::new() }
     }
 
     /// What the call needs leave for. Where nothing holds a command back, nothing goes without asking.
@@ -196,14 +206,20 @@ impl Input {
     }
 
     /// Says what more than usual is wanted, for the user.
-    fn wish(&self) -> Option<String> {
+    fn wish(&self, around: &[PathBuf]) -> Option<String> {
         let reason = self.reason.as_deref().filter(|_| self.network || self.git)?;
-        let what = match (self.network, self.git) {
-            (true, true) => "the network, and to change .git",
-            (true, false) => "the network",
-            (false, _) => "to change .git",
+        let git = match around {
+            [] => ".git".to_owned(),
+            [_, ..] => {
+                around.iter().map(|git| git.display().to_string()).collect::<Vec<_>>().join(" and ")
+            }
         };
-        Some(format!("Needs {what}: {}", visible(reason)))
+        let what = match (self.network, self.git) {
+            (true, true) => format!("the network, and to change {git}"),
+            (true, false) => "the network".to_owned(),
+            (false, _) => format!("to change {git}"),
+        };
+        Some(format!("Needs {}: {}", visible(&what), visible(reason)))
     }
 }
 
@@ -255,7 +271,8 @@ impl AnyTool for Bash {
             if offers.live && !uses_terminal(cx, level) {
                 content.push(ToolContent::Live { cwd: cx.cwd.to_owned() });
             }
-            content.extend(input.wish().map(|wish| ToolContent::Block(Block::Text(wish))));
+            let wish = input.wish(&self.around(&input));
+            content.extend(wish.map(|wish| ToolContent::Block(Block::Text(wish))));
             Ok(Intent {
                 title: visible(&input.command),
                 content,
@@ -356,6 +373,6 @@ mod tests {
             assert!(matches!(read(wrong.clone()), Err(ToolError::Model(_))), "{wrong}");
         }
         let asks = read(json!({ "command": "cargo fetch", "network": true, "reason": "crates" }));
-        assert_eq!(asks.unwrap().wish().unwrap(), "Needs the network: crates");
+        assert_eq!(asks.unwrap().wish(&[]).unwrap(), "Needs the network: crates");
     }
 }

@@ -49,3 +49,5 @@ mod syscalls;
 mod torture;
 mod trace;
 mod transcripts;
+#[cfg(target_os = "linux")]
+mod worktrees;

@@ -8,11 +8,15 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, prompt, update_kind};
 
 /// A folder that is gone after the test.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("purlin-{name}-{}", std::process::id()));
+    pub(crate) fn new(name: &str) -> Folder {
+        Folder::below(&std::env::temp_dir(), name)
+    }
+
+    pub(crate) fn below(folder: &Path, name: &str) -> Folder {
+        let path = folder.join(format!("purlin-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Folder(path.canonicalize().unwrap())
     }
@@ -25,13 +29,13 @@ impl Drop for Folder {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
-fn purlin(data: &Path, args: &[&str]) -> Output {
+pub(crate) fn purlin(data: &Path, args: &[&str]) -> Output {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_purlin"));
     command.args(args).env("XDG_DATA_HOME", data).env("XDG_CONFIG_HOME", data);
     command.stdin(std::process::Stdio::null()).output().unwrap()
 }
 
-fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -360,7 +364,7 @@ fn what_a_session_leaves_out_is_told_in_the_first_turn_and_only_there() {
 }
 
 /// All files below a folder, with what they hold.
-fn tree(folder: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn tree(folder: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
     let mut found = std::collections::BTreeMap::new();
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {

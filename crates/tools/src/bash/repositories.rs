@@ -36,6 +36,53 @@ pub(super) fn inside(folders: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
+/// Finds the repository that each of these folders is a part of, where its `.git` lies outside: above the folder, or where a
+/// worktree's `.git` file says. Such a file may come with the project, so it counts only if what it names leads back to it.
+pub(super) fn around(folders: &[PathBuf]) -> Vec<PathBuf> {
+    let of = |folder: &PathBuf| {
+        let git = folder.ancestors().map(|at| at.join(".git")).find(|git| is_git(git))?;
+        let common = if git.is_dir() { git } else { common_of(&git)? };
+        let is_outside = !folders.iter().any(|folder| common.starts_with(folder));
+        is_outside.then_some(common)
+    };
+    let mut found: Vec<PathBuf> = folders.iter().filter_map(of).collect();
+    found.dedup();
+    found
+}
+
+/// Tells whether this is a file of a worktree or a repository, as git does: an empty folder is none.
+fn is_git(path: &Path) -> bool {
+    path.is_file() || path.join("HEAD").exists()
+}
+
+/// Returns the repository of a worktree by its `.git` file.
+fn common_of(file: &Path) -> Option<PathBuf> {
+    let line = |path: &Path| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
+    let text = line(file)?;
+    let folder = file.parent()?.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
+    let back = folder.join(line(&folder.join("gitdir"))?).canonicalize().ok()?;
+    let common = folder.join(line(&folder.join("commondir"))?).canonicalize().ok()?;
+    let is_worktree = folder.parent() == Some(&common.join("worktrees"));
+    (is_worktree && back == file.canonicalize().ok()? && is_git(&common)).then_some(common)
+}
+
+/// Returns what decides, in a repository, what git runs by itself: its own, and that of its submodules.
+pub(super) fn deciding(git: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![git.to_owned()];
+    while let Some(folder) = open.pop() {
+        if folder == git || folder.join("HEAD").exists() {
+            found.extend(["hooks", "config"].map(|part| folder.join(part)));
+            open.push(folder.join("modules"));
+        } else {
+            let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+            let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            open.extend(folders.map(|entry| entry.path()));
+        }
+    }
+    found
+}
+
 /// Says which repositories are there that were not before.
 pub(super) fn made(before: &[PathBuf], folders: &[PathBuf]) -> Option<String> {
     let new: Vec<String> = inside(folders)
@@ -51,6 +98,37 @@ pub(super) fn made(before: &[PathBuf], folders: &[PathBuf]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // R: T7
+    #[test]
+    fn a_worktree_leads_to_its_repository_only_if_that_leads_back() {
+        let top = std::env::temp_dir().join(format!("bash-worktree-{}", std::process::id()));
+        for folder in ["main/.git/worktrees/w/x", "main/.git/modules/a/b", "main/sub", "w", "evil"]
+        {
+            std::fs::create_dir_all(top.join(folder)).unwrap();
+        }
+        let top = top.canonicalize().unwrap();
+        let put = |path: &str, text: String| std::fs::write(top.join(path), text).unwrap();
+        for head in ["main/.git/HEAD", "main/.git/modules/a/b/HEAD"] {
+            put(head, "ref: refs/heads/main\n".to_owned());
+        }
+        let link = format!("gitdir: {}\n", top.join("main/.git/worktrees/w").display());
+        put("w/.git", link.clone());
+        put("main/.git/worktrees/w/gitdir", format!("{}\n", top.join("w/.git").display()));
+        put("main/.git/worktrees/w/commondir", "../..\n".to_owned());
+        put("evil/.git", link);
+        let git = top.join("main/.git");
+        let of = |folder: &str| around(&[top.join(folder)]);
+        assert_eq!(of("main/sub"), std::slice::from_ref(&git));
+        assert_eq!(of("w"), std::slice::from_ref(&git));
+        assert_eq!(of("evil"), Vec::<PathBuf>::new());
+        assert_eq!(of("main"), Vec::<PathBuf>::new());
+        put("evil/.git", format!("gitdir: {}\n", git.display()));
+        assert_eq!(of("evil"), Vec::<PathBuf>::new());
+        let parts = ["hooks", "config", "modules/a/b/hooks", "modules/a/b/config"];
+        assert_eq!(deciding(&git), parts.map(|part| git.join(part)));
+        std::fs::remove_dir_all(&top).unwrap();
+    }
 
     #[test]
     fn repositories_below_the_top_are_found_and_new_ones_told() {

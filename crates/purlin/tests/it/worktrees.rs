@@ -1,0 +1,99 @@
+//! Sessions whose repository lies outside their folder: in a subfolder, and in a worktree.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::agent::Agent;
+use crate::permissions::{Folder, tree};
+
+#[expect(clippy::disallowed_methods, reason = "a real git is what the sandbox must let work")]
+fn git(folder: &Path, args: &[&str]) -> String {
+    let mut command = std::process::Command::new("git");
+    command.args(["-c", "user.name=u", "-c", "user.email=u@example.com"]).args(args);
+    let output =
+        command.current_dir(folder).env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Runs commands in a folder, with and without leave to change `.git`; returns what they showed and what was asked.
+fn commit(data: &Path, cwd: &Path, inputs: &[Value]) -> (String, String) {
+    let line = |input: &Value| format!("model tool bash {input}\nmodel end\n");
+    let script: String = inputs.iter().map(line).collect();
+    let mut agent = Agent::playing(&script).keeping(data).ready();
+    let params = json!({ "cwd": cwd, "mcpServers": [] });
+    let session = agent.result("session/new", params)["sessionId"].as_str().unwrap().to_owned();
+    let turn = agent.prompt(&session, "go");
+    let (mut said, mut asked) = (String::new(), String::new());
+    loop {
+        let message = agent.next();
+        if message["method"] == "session/request_permission" {
+            asked += &message["params"]["toolCall"].to_string();
+            let outcome = json!({ "outcome": "selected", "optionId": "once" });
+            agent.answer(&message["id"], json!({ "outcome": outcome }));
+        } else if message["id"] == turn {
+            return (said, asked);
+        }
+        let update = &message["params"]["update"];
+        said += update["content"][0]["content"]["text"].as_str().unwrap_or_default();
+    }
+}
+
+/// The `.git` of a session may lie outside its folder: above it, or where a worktree's file says.
+// R: T4, T7
+#[test]
+fn a_commit_works_in_a_subfolder_and_in_a_worktree_if_it_is_allowed_and_only_then() {
+    // Commands have temporary folders to themselves, so there the rest of the repository would be missing.
+    let places = [Some(env!("CARGO_TARGET_TMPDIR").into()), std::env::home_dir()];
+    let is_seen = |place: &PathBuf| !place.starts_with("/tmp") && !place.starts_with("/var/tmp");
+    let place = places.into_iter().flatten().find(is_seen).unwrap();
+    let top = Folder::below(&place, "worktrees");
+    let (data, main) = (top.0.join("data"), top.0.join("main"));
+    std::fs::create_dir_all(main.join("sub")).unwrap();
+    std::fs::write(main.join("sub/file"), "one\n").unwrap();
+    git(&main, &["init", "-q", "-b", "main"]);
+    git(&main, &["add", "."]);
+    git(&main, &["commit", "-q", "-m", "first"]);
+    git(&main, &["worktree", "add", "-q", "../tree"]);
+    let name = "git -c user.name=u -c user.email=u@example.com";
+    let change = format!(
+        "echo more >> $(ls -d sub/file file 2>/dev/null) && {name} commit -qam changed; echo status $?"
+    );
+    let attack = "d=$(git rev-parse --git-common-dir); echo id > $d/hooks/post-commit; git config alias.x '!id'; \
+                  echo x > $d/refs/heads/evil; mv $d $d.old; rm -rf $d; echo attacked";
+    for cwd in [main.join("sub"), top.0.join("tree")] {
+        let before =
+            [git(&cwd, &["rev-parse", "HEAD"]), git(&main, &["config", "--list", "--local"])];
+        let hooks = tree(&main.join(".git/hooks"));
+        let (said, _) =
+            commit(&data, &cwd, &[json!({ "command": attack }), json!({ "command": change })]);
+        assert!(said.contains("attacked") && !said.contains("status 0"), "{said}");
+        assert_eq!(
+            [git(&cwd, &["rev-parse", "HEAD"]), git(&main, &["config", "--list", "--local"])],
+            before
+        );
+        assert!(!main.join(".git/refs/heads/evil").exists());
+        git(&cwd, &["checkout", "-q", "."]);
+
+        let wish =
+            |command: &str| json!({ "command": command, "git": true, "reason": "to commit" });
+        let (said, asked) = commit(
+            &data,
+            &cwd,
+            &[
+                wish(&change),
+                wish(
+                    "echo id > $(git rev-parse --git-common-dir)/hooks/x; git config alias.x '!id'",
+                ),
+            ],
+        );
+        assert!(said.contains("status 0"), "{said}");
+        let place = format!("Needs to change {}: to commit", main.join(".git").display());
+        assert!(asked.contains(&place), "{asked}");
+        assert_ne!(git(&cwd, &["rev-parse", "HEAD"]), before[0]);
+        assert_eq!(git(&main, &["config", "--list", "--local"]), before[1]);
+        assert_eq!(tree(&main.join(".git/hooks")), hooks);
+        assert_eq!(git(&cwd, &["status", "--porcelain"]), "");
+    }
+}
