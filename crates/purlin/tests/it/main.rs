@@ -28,6 +28,8 @@ mod ends;
 mod examples;
 mod guide;
 mod hostile;
+#[cfg(target_os = "linux")]
+mod injected;
 mod judge;
 mod ladder;
 mod mcp;
