@@ -1,6 +1,8 @@
 //! Attempts on other processes, and on living longer than allowed.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
 
 use crate::attempts::{Attempt, World};
 use crate::system::{address, address_mut, call, fork, works};
@@ -74,11 +76,17 @@ fn sets_priority(world: &World) -> bool {
     sees_agent(world) && works(libc::SYS_setpriority, &[0, agent, 0])
 }
 
-fn gains_privileges() -> bool {
+/// Runs a program of root's that is set-uid, and hears whether it has become mighty. Only root can make one.
+#[expect(clippy::disallowed_methods, reason = "an escape starts what it can")]
+fn gains_privileges(world: &World) -> bool {
+    let program = world.outside("../raise");
+    if fs::metadata(&program).is_ok_and(|file| file.uid() == 0) {
+        return Command::new(&program).arg("privileged").status().is_ok_and(|code| code.success());
+    }
     call(libc::SYS_prctl, &[libc::PR_GET_NO_NEW_PRIVS.into(), 0, 0, 0, 0]) == 0
 }
 
-fn has_capability() -> bool {
+pub(crate) fn has_capability() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines().filter(|line| line.starts_with("CapEff"));
     lines.any(|line| !line.ends_with("0000000000000000"))
@@ -95,7 +103,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("E26", "read the agent's memory by system call", reads_memory_directly),
     ("E27", "take a descriptor of the agent's", steals_descriptor),
     ("E28", "signal the agent", |w| sees_agent(w) && works(libc::SYS_kill, &[w.agent().into(), 0])),
-    ("E55", "gain privileges by a set-uid program", |_| gains_privileges()),
+    ("E55", "gain privileges by a set-uid program", gains_privileges),
     ("E63", "leave a process behind", leaves_daemon),
     ("E74", "signal all processes there are", |_| works(libc::SYS_kill, &[-1, 0])),
     ("E75", "change the agent's priority", sets_priority),

@@ -3,6 +3,7 @@
 //! `UPDATE_EXPECT=1` rewrites the table. Read the diff: an `open` in the last columns is a hole.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -37,6 +38,9 @@ fn run(level: &str, is_root: bool) -> Run {
     std::fs::create_dir_all(&folder).unwrap();
     let program = folder.join("driver");
     std::fs::copy(env!("CARGO_BIN_EXE_escape"), &program).unwrap();
+    let raise = folder.join("raise");
+    std::fs::copy(&program, &raise).unwrap();
+    std::fs::set_permissions(&raise, PermissionsExt::from_mode(0o4755)).unwrap();
     let mut command = Command::new(&program);
     command.args(["drive", level]).arg(&folder);
     command.env_clear().env("API_KEY", "sk-of-the-agent");
@@ -120,7 +124,7 @@ fn table(runs: &[(String, &str, Run)]) -> String {
     out
 }
 
-// R: R9, T7
+// R: R9, T7, T22
 #[test]
 fn every_attempt_ends_as_the_table_says() {
     let users: &[(&str, bool)] =

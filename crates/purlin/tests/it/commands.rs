@@ -173,13 +173,60 @@ fn the_working_folder_stays_and_its_loss_is_told() {
     std::fs::create_dir_all(agent.folder()).unwrap();
 }
 
+/// What ends for want of memory says so: by itself where it is refused more, in our words where it is killed.
+// R: T20
+#[test]
+fn a_command_that_uses_too_much_memory_is_told_of_it() {
+    let said = says("ulimit -d 65536; head -c 1000000000 /dev/zero | tail");
+    assert_eq!(said, "tail: memory exhausted\n(exit code 1)");
+    let said = says("echo before; kill -KILL $$");
+    assert_eq!(said, "before\n(ended by SIGKILL, perhaps because it used too much memory)");
+}
+
+/// The project has programs called as those of the system, and stands on the search path of whoever started us.
 // R: T23
 #[test]
 fn a_program_of_the_project_does_not_pass_for_one_of_the_system() {
-    let said =
-        says("printf '#!/bin/sh\\necho mine' > ls; chmod +x ls; PATH=$PATH; type ls; echo $PATH");
-    assert!(said.contains("ls is /"), "{said}");
-    assert!(!said.contains("::"), "{said}");
+    use std::os::unix::fs::PermissionsExt;
+    let project = std::env::temp_dir().join(format!("commands-shadow-{}", std::process::id()));
+    std::fs::create_dir_all(project.join("bin")).unwrap();
+    let project = project.canonicalize().unwrap();
+    for name in ["ls", "git", "bash", "bin/cat", "bin/bwrap"] {
+        let program = format!("#!/bin/sh\ntouch {}\n", project.join("mark").display());
+        std::fs::write(project.join(name), program).unwrap();
+        std::fs::set_permissions(project.join(name), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let commands = ["ls", "git --version", "cat bin/cat", "bash -c 'type ls git cat'"];
+    // These say by themselves whose programs they want, so they are asked for and here refused.
+    let asked =
+        ["PATH=.:$PATH ls", "export PATH=$PWD/bin:$PATH; cat ls", "./ls", "hash -p ./ls ls; ls"];
+    let inputs: Vec<Value> =
+        commands.iter().chain(&asked).map(|command| json!({ "command": command })).collect();
+    let search = format!("{0}:.::{0}/bin:/usr/bin:/bin", project.display());
+    let mut agent = playing(&inputs).env("PATH", &search).ready();
+    let params = json!({ "cwd": project, "mcpServers": [] });
+    let session = agent.result("session/new", params)["sessionId"].as_str().unwrap().to_owned();
+    let id = agent.prompt(&session, "go");
+    let (mut questions, mut said) = (Vec::new(), String::new());
+    loop {
+        let message = agent.next();
+        if message["method"] == "session/request_permission" {
+            let title = message["params"]["toolCall"]["title"].as_str().unwrap().to_owned();
+            let option = if asked.contains(&&*title) { "reject" } else { "once" };
+            questions.push(title);
+            let outcome = json!({ "outcome": "selected", "optionId": option });
+            agent.answer(&message["id"], json!({ "outcome": outcome }));
+        } else if message["id"] == id {
+            break;
+        }
+        said.push_str(
+            message["params"]["update"]["content"][0]["content"]["text"].as_str().unwrap_or(""),
+        );
+    }
+    assert!(!project.join("mark").exists(), "{said}");
+    std::fs::remove_dir_all(&project).unwrap();
+    assert!(said.contains("git version") && said.contains("ls is /"), "{said}");
+    assert_eq!(questions.len(), asked.len() + 1, "{questions:?}");
 }
 
 // R: T26

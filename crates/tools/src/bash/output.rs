@@ -106,6 +106,10 @@ impl Spill {
 pub(super) fn ended(output: &str, code: Option<u32>, signal: Option<&str>) -> String {
     let output = if output.is_empty() { "(no output)" } else { output.trim_end() };
     match (code, signal) {
+        // Whoever uses more memory than there is, or than a command may, is ended so.
+        (_, Some("SIGKILL")) => {
+            format!("{output}\n(ended by SIGKILL, perhaps because it used too much memory)")
+        }
         (_, Some(signal)) => format!("{output}\n(ended by {signal})"),
         (Some(code), None) => format!("{output}\n(exit code {code})"),
         (None, None) => format!("{output}\n(ended)"),
