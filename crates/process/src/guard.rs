@@ -70,7 +70,7 @@ last=
 while read -r line; do last=$line; done
 [ -n "$last" ] || exit 0
 for group in $last; do kill -s TERM -- "-$group" 2>/dev/null; done
-sleep 0.3
+sleep 0.1
 for group in $last; do kill -s KILL -- "-$group" 2>/dev/null; done
 "#;
 

@@ -176,6 +176,20 @@ impl Sandbox {
     }
 }
 
+impl Sandbox {
+    /// Starts a program that nothing is kept from. All it starts ends with it or with us, on Linux also what makes a
+    /// session of its own.
+    ///
+    /// # Errors
+    /// Fails if it cannot be started.
+    pub fn spawn_free(&self, spec: &Spec) -> Result<Child, Error> {
+        #[cfg(target_os = "linux")]
+        return self.spawn_free_on_linux(spec);
+        #[cfg(not(target_os = "linux"))]
+        return crate::spawn::spawn(spec);
+    }
+}
+
 /// What a terminal is to start. Only Linux has a helper to start there.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]

@@ -45,8 +45,10 @@ fn obey(order: &Order) -> Result<ExitCode, String> {
     raw::close_at_exec().map_err(|err| format!("open files cannot be kept back: {err}"))?;
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|err| format!("the end of the agent cannot be watched: {err}"))?;
-    limits::restrict(&order.limits)?;
-    limits::drop_privileges()?;
+    if let Some(limits) = &order.limits {
+        limits::restrict(limits)?;
+        limits::drop_privileges()?;
+    }
     if let Some(files) = &order.files {
         landlock::restrict(files, order.sockets)?;
     }

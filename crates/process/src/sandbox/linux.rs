@@ -118,9 +118,7 @@ impl Sandbox {
         profile: &Profile,
         found: &Found,
     ) -> Result<Child, Error> {
-        let command =
-            std::iter::once(OsString::from(&spec.program)).chain(spec.args.iter().cloned());
-        self.start(spec, profile, found, Then::Exec(command.collect()))
+        self.start(spec, profile, found, exec(spec))
     }
 
     fn start(
@@ -137,17 +135,20 @@ impl Sandbox {
         let (report, told) = std::io::pipe().map_err(failed)?;
         let mut kept = Kept { groups: Groups::make(&profile.limits), ..Kept::default() };
         let report_to = Some(std::os::fd::AsRawFd::as_raw_fd(&told));
-        let order = Order::new(profile.limits, report_to, then);
+        let order = Order::new(Some(profile.limits), report_to, then);
         let spec = self.restricted(spec, profile, found, order, &mut kept)?;
-        let alone = Alone {
-            // Bubblewrap and the helper stay until what they hold has ended.
-            ignore_term: true,
-            handed_down: Some(told.into()),
-            report: Some(report),
-            groups: kept.groups.descriptors(),
-            kept: Some(kept),
-        };
-        spawn_alone(&spec, alone)
+        spawn_alone(&spec, held(kept, report, told))
+    }
+
+    pub(super) fn spawn_free_on_linux(&self, spec: &Spec) -> Result<Child, Error> {
+        let failed = |source| Error::Start { program: self.helper.clone(), source };
+        let (report, told) = std::io::pipe().map_err(failed)?;
+        let report_to = Some(std::os::fd::AsRawFd::as_raw_fd(&told));
+        let order = Order { reaps: true, ..Order::new(None, report_to, exec(spec)) };
+        let mut helper = spec.clone();
+        helper.args = order.to_args();
+        helper.program.clone_from(&self.helper);
+        spawn_alone(&helper, held(Kept::default(), report, told))
     }
 
     /// Returns what to start instead of a program, so that it is restricted before it runs. What must stay meanwhile goes
@@ -209,6 +210,24 @@ impl Sandbox {
     /// The program that restricts.
     pub(super) fn helper(&self) -> &Path {
         &self.helper
+    }
+}
+
+/// The program of a spec, for the helper to become.
+fn exec(spec: &Spec) -> Then {
+    let program = std::iter::once(OsString::from(&spec.program));
+    Then::Exec(program.chain(spec.args.iter().cloned()).collect())
+}
+
+/// How bubblewrap and the helper are started: they stay until what they hold has ended, and it never begins where
+/// nobody listens to the report any more.
+fn held(kept: Kept, report: std::io::PipeReader, told: std::io::PipeWriter) -> Alone {
+    Alone {
+        ignore_term: true,
+        handed_down: Some(told.into()),
+        report: Some(report),
+        groups: kept.groups.descriptors(),
+        kept: Some(kept),
     }
 }
 

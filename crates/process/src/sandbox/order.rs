@@ -16,7 +16,8 @@ pub(super) struct Order {
     pub(super) files: Option<Files>,
     /// Which sockets it may make; `None` leaves all system calls as they are.
     pub(super) sockets: Option<Sockets>,
-    pub(super) limits: Limits,
+    /// How much it may use; `None` leaves that and its privileges as they are.
+    pub(super) limits: Option<Limits>,
     /// Stays beside the command and ends whatever it leaves behind, where no process table of its own does that.
     pub(super) reaps: bool,
     /// Where it says that all restrictions hold, just before it becomes the command.
@@ -63,8 +64,8 @@ pub(super) enum Then {
 }
 
 impl Order {
-    /// Makes an order that restricts nothing but how much is used.
-    pub(super) fn new(limits: Limits, report: Option<RawFd>, then: Then) -> Order {
+    /// Makes an order that restricts nothing but how much is used, if that.
+    pub(super) fn new(limits: Option<Limits>, report: Option<RawFd>, then: Then) -> Order {
         Order { files: None, sockets: None, limits, reaps: false, report, then }
     }
 
@@ -72,9 +73,10 @@ impl Order {
     pub(super) fn to_args(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> = vec![WORD.into()];
         let mut pair = |name: &str, value: &OsStr| args.extend([name.into(), value.to_owned()]);
-        let Limits { memory, processes, file_size, open_files } = self.limits;
-        let limits = format!("{memory},{processes},{file_size},{open_files}");
-        pair("limits", limits.as_ref());
+        if let Some(Limits { memory, processes, file_size, open_files }) = self.limits {
+            let limits = format!("{memory},{processes},{file_size},{open_files}");
+            pair("limits", limits.as_ref());
+        }
         if self.reaps {
             pair("left", "end".as_ref());
         }
@@ -107,7 +109,7 @@ impl Order {
     /// Reads the arguments after the helper's word.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has a helper"))]
     pub(super) fn from_args(mut args: impl Iterator<Item = OsString>) -> Option<Order> {
-        let mut order = Order::new(Limits::default(), None, Then::Exec(Vec::new()));
+        let mut order = Order::new(None, None, Then::Exec(Vec::new()));
         loop {
             let name = args.next()?;
             match name.to_str()? {
@@ -130,7 +132,7 @@ impl Order {
         match (name, value.to_str()) {
             ("write", _) => self.files.as_mut()?.writable.push(value.into()),
             ("hide", _) => self.files.as_mut()?.hidden.push(value.into()),
-            ("limits", Some(text)) => self.limits = limits(text)?,
+            ("limits", Some(text)) => self.limits = Some(limits(text)?),
             ("report", Some(text)) => self.report = Some(text.parse().ok()?),
             ("left", Some("end")) => self.reaps = true,
             ("files", Some(text)) => {
@@ -164,7 +166,7 @@ mod tests {
                 is_only_layer: true,
             }),
             sockets: Some(Sockets::None),
-            limits: Limits { memory: 1, processes: 2, file_size: 3, open_files: 4 },
+            limits: Some(Limits { memory: 1, processes: 2, file_size: 3, open_files: 4 }),
             reaps: true,
             report: Some(7),
             then: Then::Exec(vec!["/bin/sh".into(), "-c".into(), "exec canary".into()]),
@@ -176,7 +178,8 @@ mod tests {
             inside: "/i".into(),
         };
         let canary = Order { then, ..Order::new(exec.limits, None, exec.then.clone()) };
-        for order in [exec, canary] {
+        let free = Order { reaps: true, ..Order::new(None, Some(3), exec.then.clone()) };
+        for order in [exec, canary, free] {
             let args = order.to_args();
             assert_eq!(args[0], WORD);
             assert_eq!(Order::from_args(args.into_iter().skip(1)), Some(order));

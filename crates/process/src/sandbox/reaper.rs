@@ -6,12 +6,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, getpid, kill_process};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
 
 use super::order::Order;
 use crate::raw;
 
-/// How often it is looked whether the agent is still there.
+/// How often it is looked whether the agent is still there, where the system does not tell.
 const BEAT: Duration = Duration::from_millis(200);
 /// More rounds than any tree of processes needs that is killed from the top.
 const ROUNDS: usize = 100;
@@ -31,9 +32,7 @@ pub(super) fn run(order: &Order) -> Result<ExitCode, String> {
     // Only now: the command would inherit it.
     raw::ignore_term();
     std::thread::spawn(move || {
-        while std::os::unix::process::parent_id() == agent {
-            std::thread::sleep(BEAT);
-        }
+        await_end_of(agent);
         kill_below(getpid());
         std::process::exit(1);
     });
@@ -43,11 +42,28 @@ pub(super) fn run(order: &Order) -> Result<ExitCode, String> {
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
+/// Waits until the process that was our parent is so no more.
+fn await_end_of(parent: u32) {
+    let pid = i32::try_from(parent).ok().and_then(Pid::from_raw);
+    let end = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    // Looked at behind the open: the number may have been a stranger's by then.
+    while std::os::unix::process::parent_id() == parent {
+        let ended = end.as_ref().map(|end| poll(&mut [PollFd::new(end, PollFlags::IN)], None));
+        match ended {
+            Some(Ok(1..)) => return,
+            _ => std::thread::sleep(BEAT),
+        }
+    }
+}
+
 /// Kills all that hang below a process, in rounds: who is born meanwhile is found in the next.
 pub(crate) fn kill_below(top: Pid) {
+    let mut empty = 0;
     for _ in 0..ROUNDS {
         let below = below(top);
-        if below.is_empty() {
+        empty = if below.is_empty() { empty + 1 } else { 0 };
+        // Numbers begin anew: one may be born behind the place that is read, and its parent end before it is.
+        if empty == 2 {
             return;
         }
         for pid in below {

@@ -58,7 +58,7 @@ impl Sandbox {
         }
         let command =
             std::iter::once(OsString::from(&spec.program)).chain(spec.args.iter().cloned());
-        let order = Order::new(profile.limits, None, Then::Exec(command.collect()));
+        let order = Order::new(Some(profile.limits), None, Then::Exec(command.collect()));
         let mut kept = Kept::default();
         let spec = self.restricted(spec, profile, found, order, &mut kept)?;
         let failed = |source| Error::Start { program: self.helper().to_owned(), source };

@@ -30,9 +30,35 @@ pub(crate) fn drive(level: &str, folder: &Path) -> ExitCode {
     }
 }
 
+/// Starts a script at a level, `free` for without any, and waits to be killed. Says `now` just before it starts it.
+pub(crate) fn hold(level: &str, folder: &Path, script: &str) -> ExitCode {
+    let level = level_of(level).ok();
+    let Ok(program) = std::env::current_exe() else { return ExitCode::FAILURE };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let Ok(runtime) = runtime else { return ExitCode::FAILURE };
+    runtime.block_on(async {
+        let sandbox = Sandbox::new(program, folder.join("scratch"));
+        let sandbox = sandbox.at_most(level.unwrap_or(Level::None));
+        let found = sandbox.found().await;
+        let profile = Profile::writing_to(vec![folder.to_owned()]);
+        let mut spec = Spec::new("/bin/sh", folder).args(["-c", script]);
+        spec.keep_input = true;
+        say("now");
+        let started = match level {
+            Some(_) => sandbox.spawn(&spec, &profile, &found),
+            None => sandbox.spawn_free(&spec),
+        };
+        let Ok(_child) = started else { return ExitCode::FAILURE };
+        std::future::pending().await
+    })
+}
+
+fn level_of(name: &str) -> Result<Level, &'static str> {
+    Level::ALL.into_iter().find(|known| known.to_string() == name).ok_or("no such level")
+}
+
 fn run(level: &str, folder: &Path) -> Result<(), String> {
-    let level = Level::ALL.into_iter().find(|known| known.to_string() == level);
-    let level = level.ok_or("no such level")?;
+    let level = level_of(level)?;
     let text = |err: std::io::Error| err.to_string();
     let place = Place::make(folder).map_err(text)?;
     let visitors = Arc::new(AtomicUsize::new(0));

@@ -1,5 +1,5 @@
 //! Tries to get out of the sandbox. `escape drive` plays the agent and starts `escape try` inside; the tests of this
-//! crate compare what came of it with the table in docs/security.md.
+//! crate compare what came of it with the table in docs/security.md. `escape hold` plays an agent that is to be killed.
 
 #[cfg(target_os = "linux")]
 mod attempts;
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["drive", level, folder] => driver::drive(level, folder.as_ref()),
         ["privileged"] => ExitCode::from(u8::from(!others::has_capability())),
+        ["hold", level, folder, script] => driver::hold(level, folder.as_ref(), script),
         ["try", world @ ..] => attempts::try_all(&attempts::World::read(world)),
         _ => ExitCode::from(2),
     }

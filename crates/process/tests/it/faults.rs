@@ -260,6 +260,39 @@ async fn a_session_of_its_own_does_not_outlive_a_command_at_any_level() {
     }
 }
 
+/// Killed at any moment, the agent leaves nothing behind: not what ignores requests, not what made a session of its own.
+// R: W23 (M15)
+#[test]
+fn nothing_outlives_a_killed_agent_at_any_level() {
+    for (level, word) in [("L3", "73311"), ("L2", "73312"), ("L1", "73313"), ("free", "73314")] {
+        let place = Place::new(&format!("killed-{word}"));
+        let script = format!(
+            "trap '' TERM HUP INT; setsid -f sleep {word}; (setsid sleep {word} &); sleep {word} & sleep {word}"
+        );
+        for millis in (0..30).step_by(3).chain([150]) {
+            let mut agent = std::process::Command::new(env!("CARGO_BIN_EXE_escape"))
+                .args(["hold", level])
+                .arg(place.work())
+                .arg(&script)
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut line = [0; 3];
+            std::io::Read::read_exact(agent.stdout.as_mut().unwrap(), &mut line).unwrap();
+            std::thread::sleep(Duration::from_millis(millis));
+            agent.kill().unwrap();
+            agent.wait().unwrap();
+            // Promised are 200 ms, in which some may only just begin; the machine may be busy.
+            std::thread::sleep(Duration::from_millis(200));
+            let end = std::time::Instant::now() + Duration::from_millis(400);
+            while runs(word) && std::time::Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            assert!(!runs(word), "level {level}, killed after {millis} ms");
+        }
+    }
+}
+
 fn runs(word: &str) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes
