@@ -1,9 +1,10 @@
 //! Which server, and how it is reached. Values that may be secret are never printed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::clean::clean_line;
+use crate::error::Error;
 
 /// How long the name of a server may be.
 const MAX_NAME: usize = 80;
@@ -79,7 +80,27 @@ impl std::fmt::Debug for Secret {
     }
 }
 
+/// Programs that fetch another one before they start it.
+const FETCHERS: [&str; 9] = ["npx", "npm", "pnpm", "yarn", "bunx", "uvx", "uv", "pipx", "docker"];
+
+impl Command {
+    /// Returns the name of the program if it is one that fetches another before it starts it.
+    pub(crate) fn fetcher(&self) -> Option<&str> {
+        let name = Path::new(&self.program).file_stem()?.to_str()?;
+        FETCHERS.contains(&name).then_some(name)
+    }
+}
+
 impl ServerConfig {
+    /// Says that it did not answer for so long.
+    pub(crate) fn silent(&self, after: Duration, log: String) -> Error {
+        let fetcher = match &self.reach {
+            Reach::Command(command) => command.fetcher().map(str::to_owned),
+            Reach::Http(_) | Reach::Sse(_) => None,
+        };
+        Error::Silent { after, fetcher, log }
+    }
+
     /// Makes the configuration of a program, or says what is wrong with it.
     ///
     /// # Errors
@@ -131,6 +152,22 @@ mod tests {
         };
         let config = ServerConfig::command("a", command).unwrap();
         assert!(!format!("{config:?}").contains("canary"));
+    }
+
+    // R: M2, S12
+    #[test]
+    fn a_server_that_is_late_says_what_gives_it_more_time() {
+        let late = |program: &str| {
+            let command = Command { program: program.into(), args: vec![], env: vec![], cwd: None };
+            let config = ServerConfig::command("a", command).unwrap();
+            config.silent(Duration::from_secs(5), "npm warn".to_owned()).to_string()
+        };
+        assert_eq!(
+            late("/usr/bin/npx"),
+            "it did not answer within 5 s; `npx` may still be downloading it, as it does at the first start; `timeout` \
+             in its configuration, in milliseconds, gives it more time; its last words: npm warn"
+        );
+        assert!(!late("node").contains("downloading") && late("node").contains("`timeout`"));
     }
 
     #[test]

@@ -20,10 +20,12 @@ pub enum Error {
         log: String,
     },
     /// It says nothing.
-    #[error("it did not answer within {} s{}", .after.as_secs(), last_words(.log))]
+    #[error("it did not answer within {} s; {}{}", .after.as_secs(), more_time(.fetcher.as_deref()), last_words(.log))]
     Silent {
         /// For how long.
         after: Duration,
+        /// The program that starts it, if that one may still be fetching it from somewhere.
+        fetcher: Option<String>,
         /// The end of what it said on stderr.
         log: String,
     },
@@ -58,6 +60,16 @@ impl Error {
             | Error::Unreachable(_) => false,
         }
     }
+}
+
+fn more_time(fetcher: Option<&str>) -> String {
+    let first = match fetcher {
+        Some(fetcher) => {
+            format!("`{fetcher}` may still be downloading it, as it does at the first start; ")
+        }
+        None => String::new(),
+    };
+    format!("{first}`timeout` in its configuration, in milliseconds, gives it more time")
 }
 
 fn last_words(log: &str) -> String {

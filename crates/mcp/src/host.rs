@@ -43,6 +43,8 @@ pub struct Confine {
     pub hidden: Vec<PathBuf>,
     /// What they can write besides the folders of their session.
     pub writable: Vec<PathBuf>,
+    /// Folders among those that programs of these names need.
+    pub caches: Vec<(&'static str, PathBuf)>,
 }
 
 /// How long things may take.

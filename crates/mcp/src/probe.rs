@@ -36,7 +36,7 @@ pub struct Found {
 /// Says why it cannot be used; the second part is the end of its log.
 pub async fn probe(config: ServerConfig, options: &Options) -> Result<Found, (Error, String)> {
     let server = Arc::new(Server::new(config, vec![options.folder.clone()]));
-    let limit = server.config.start.unwrap_or(options.timing.start);
+    let limit = server.config.start.unwrap_or(options.timing.start) + options.timing.start_most;
     let begun = Instant::now();
     let mut started = Duration::ZERO;
     let starting = async {
@@ -45,8 +45,7 @@ pub async fn probe(config: ServerConfig, options: &Options) -> Result<Found, (Er
         list(live, &server).await
     };
     let outcome = tokio::time::timeout(limit, starting).await;
-    let outcome =
-        outcome.unwrap_or_else(|_| Err(Error::Silent { after: limit, log: String::new() }));
+    let outcome = outcome.unwrap_or_else(|_| Err(server.config.silent(limit, String::new())));
     let (live, offer) = outcome.map_err(|err| (err, server.log_tail(2000)))?;
     let listed = begun.elapsed() - started;
     let begun = Instant::now();

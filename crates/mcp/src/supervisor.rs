@@ -119,13 +119,13 @@ async fn start(server: &Arc<Server>, options: &Options) -> Result<(Live, Offer),
     if let Ok(started) = timeout(patience, &mut starting).await {
         return started;
     }
-    let error = Error::Silent { after: patience, log: server.last_words() };
+    let error = server.config.silent(patience, server.last_words());
     server.set_phase(Phase::Late, Some(error));
     match timeout(timing.start_most, starting).await {
         Ok(started) => started,
         Err(_) => {
             let after = patience + timing.start_most;
-            Err(Error::Silent { after, log: server.last_words() })
+            Err(server.config.silent(after, server.last_words()))
         }
     }
 }
@@ -228,18 +228,20 @@ async fn start_program(
     if !is_there(&spec) {
         return Err(Error::NoProgram(clean_line(&command.program, 200)));
     }
-    let confine = options.confine.as_ref().filter(|_| !server.config.is_free);
-    let confined = match confine {
-        Some(confine) => {
-            let found = confine.sandbox.found().await;
-            Some((Arc::clone(&confine.sandbox), profile(server, &spec, confine), found))
-        }
-        None => None,
-    };
+    let mut sandbox = None;
+    if let Some(confine) = &options.confine {
+        make_caches(command, confine);
+        let restricted = match server.config.is_free {
+            true => None,
+            false => Some((profile(server, &spec, confine), confine.sandbox.found().await)),
+        };
+        sandbox = Some((Arc::clone(&confine.sandbox), restricted));
+    }
     let guard = options.guard.clone();
     let spawned = options.starter.run(move || {
-        let child = match confined {
-            Some((sandbox, profile, found)) => sandbox.spawn(&spec, &profile, &found),
+        let child = match sandbox {
+            Some((sandbox, Some((profile, found)))) => sandbox.spawn(&spec, &profile, &found),
+            Some((sandbox, None)) => sandbox.spawn_free(&spec),
             None => process::spawn(&spec),
         };
         child.map(|child| (guard.watch(&child), child))
@@ -292,6 +294,15 @@ fn is_there(spec: &Spec) -> bool {
     // The last one counts, as it does for the program.
     let path = spec.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value);
     path.is_none_or(|path| std::env::split_paths(path).any(|folder| folder.join(program).is_file()))
+}
+
+/// Makes the folders that a program would make for itself, and could not: only those that are there can be written.
+fn make_caches(command: &Command, confine: &Confine) {
+    for (_, folder) in confine.caches.iter().filter(|(of, _)| command.fetcher() == Some(*of)) {
+        if let Err(err) = std::fs::create_dir_all(folder) {
+            tracing::debug!("{} cannot be made: {err}", folder.display());
+        }
+    }
 }
 
 /// What the program of a server may touch: it writes to the folders of its session, and sees no secrets.

@@ -148,11 +148,22 @@ const CACHES: [&str; 8] = [
     "Library/Caches",
 ];
 
+/// Which of them a program cannot do without.
+const NEEDED: [(&str, &str); 6] = [
+    ("npx", ".npm"),
+    ("npm", ".npm"),
+    ("bunx", ".bun"),
+    ("uvx", ".cache"),
+    ("uvx", ".local/share/uv"),
+    ("pnpm", ".local/share/pnpm"),
+];
+
 /// What holds the programs of servers back: they see no secrets and nothing of ours, and write to their session's
 /// folders, to temporary ones and to caches.
 fn confine(machine: &Machine) -> mcp::Confine {
     let home = env::home();
     let caches = home.iter().flat_map(|home| CACHES.map(|cache| home.join(cache)));
+    let needed = home.iter().flat_map(|home| NEEDED.map(|(of, cache)| (of, home.join(cache))));
     mcp::Confine {
         sandbox: Arc::clone(&machine.sandbox),
         hidden: env::own_folders()
@@ -161,6 +172,7 @@ fn confine(machine: &Machine) -> mcp::Confine {
             .chain(home.as_deref().map_or_else(Vec::new, secret_places))
             .collect(),
         writable: caches.chain([std::env::temp_dir()]).collect(),
+        caches: needed.collect(),
     }
 }
 

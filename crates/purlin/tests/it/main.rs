@@ -47,6 +47,8 @@ mod secrets;
 mod server_sandbox;
 mod slow;
 #[cfg(target_os = "linux")]
+mod survivors;
+#[cfg(target_os = "linux")]
 mod syscalls;
 mod torture;
 mod trace;

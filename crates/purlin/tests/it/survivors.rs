@@ -1,0 +1,86 @@
+//! MCP servers that would outlive us: launchers, deaf ones and daemons, in the sandbox and out of it, however the
+//! program ends.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::agent::{Agent, DEADLINE};
+
+/// What is promised, tripled for a busy machine.
+const SOON: Duration = Duration::from_millis(600);
+
+/// Scripts that never become servers, and how many processes each makes. `WORD` marks them.
+const SCRIPTS: [(&str, usize); 4] = [
+    ("exec sleep WORD", 1),
+    // As `npx` does it: a program that starts a shell that starts a program.
+    ("sh -c 'sh -c \"sleep WORD; :\"; :'; :", 1),
+    ("trap '' TERM HUP INT; sleep WORD & sleep WORD & wait; sleep WORD", 2),
+    ("setsid -f sleep WORD; (setsid sh -c 'trap \"\" TERM; sleep WORD; :' &); exec sleep WORD", 3),
+];
+
+/// Counts the processes that sleep for so long.
+fn sleeping(word: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| *line == format!("sleep\0{word}\0").into_bytes()).count()
+}
+
+fn until(what: &str, most: Duration, holds: impl Fn() -> bool) {
+    let end = Instant::now() + most;
+    while !holds() {
+        assert!(Instant::now() < end, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Opens a session with all of them, in the sandbox and free of it, and ends the program.
+fn check(number: u32, end: impl FnOnce(&mut Agent)) {
+    let word = format!("{number}.{}", std::process::id());
+    let mut servers = serde_json::Map::new();
+    for (index, (script, _)) in SCRIPTS.iter().enumerate() {
+        let command = json!(["sh", "-c", script.replace("WORD", &word)]);
+        for sandbox in [true, false] {
+            let entry = json!({ "type": "local", "command": command, "sandbox": sandbox });
+            servers.insert(format!("s{index}-{sandbox}"), entry);
+        }
+    }
+    let config = json!({ "mcp": Value::Object(servers) });
+    let (mut agent, _session) = Agent::playing("").config(config).session();
+    let all = 2 * SCRIPTS.iter().map(|(_, count)| count).sum::<usize>();
+    until("the servers run", DEADLINE, || sleeping(&word) == all);
+    end(&mut agent);
+    until("all are gone", SOON, || sleeping(&word) == 0);
+}
+
+fn signal(agent: &Agent, signal: Signal) {
+    kill_process(Pid::from_raw(agent.pid().cast_signed()).unwrap(), signal).unwrap();
+}
+
+// R: M2, W23 (M15)
+#[test]
+fn m15_no_process_of_a_server_outlives_the_end_of_input() {
+    check(73401, |agent| {
+        agent.close_input();
+        assert_eq!(agent.wait(DEADLINE).code(), Some(0));
+    });
+}
+
+// R: M2, W23 (M15)
+#[test]
+fn m15_no_process_of_a_server_outlives_a_terminated_program() {
+    check(73402, |agent| {
+        signal(agent, Signal::TERM);
+        assert_eq!(agent.wait(DEADLINE).code(), Some(0));
+    });
+}
+
+// R: M2, W23 (M15)
+#[test]
+fn m15_no_process_of_a_server_outlives_a_killed_program() {
+    check(73403, |agent| {
+        signal(agent, Signal::KILL);
+        agent.wait(DEADLINE);
+    });
+}
