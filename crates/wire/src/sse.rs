@@ -2,10 +2,15 @@
 //!
 //! Does no IO and knows no provider. An event that outgrows its cap is skipped and reported, never held.
 
+use std::time::Duration;
+
 use memchr::memchr2;
 
 /// The longest event that is kept, in bytes of data.
 pub const MAX_EVENT: usize = 4 * 1024 * 1024;
+
+/// The longest id that is kept: it goes back in a header.
+const MAX_ID: usize = 1024;
 
 /// How much longer than an event's data its line may be.
 const FIELD: usize = 64;
@@ -43,6 +48,10 @@ pub struct SseDecoder {
     name: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
+    /// The id that the event in hand brings; it counts when the event is whole.
+    new_id: Option<Vec<u8>>,
+    last_id: Option<Vec<u8>>,
+    retry: Option<Duration>,
     /// Set while an event that is too long passes by.
     skipping: bool,
     /// Set while the rest of a line that is too long passes by.
@@ -71,10 +80,25 @@ impl SseDecoder {
             name: Vec::new(),
             data: Vec::new(),
             has_data: false,
+            new_id: None,
+            last_id: None,
+            retry: None,
             skipping: false,
             skipping_line: false,
             is_handed_out: false,
         }
+    }
+
+    /// Returns the id of the last event that came whole, or of one before it that had an id.
+    #[must_use]
+    pub fn last_id(&self) -> Option<&[u8]> {
+        self.last_id.as_deref()
+    }
+
+    /// Returns how long the other side wants us to wait before we come back.
+    #[must_use]
+    pub fn retry(&self) -> Option<Duration> {
+        self.retry
     }
 
     /// Takes the next bytes. Call [`SseDecoder::next_event`] until it returns `None` before the next feed.
@@ -120,6 +144,9 @@ impl SseDecoder {
                 continue;
             }
             if line.is_empty() {
+                if let Some(id) = self.new_id.take() {
+                    self.last_id = Some(id);
+                }
                 if self.has_data || self.skipping {
                     return Some(self.hand_out());
                 }
@@ -189,7 +216,14 @@ impl SseDecoder {
                 self.name.clear();
                 self.name.extend_from_slice(value);
             }
-            // Comments begin with a colon; `id` and `retry` are of no use to us.
+            b"id" if value.len() <= MAX_ID && !value.contains(&0) => {
+                self.new_id = Some(value.to_vec());
+            }
+            b"retry" if value.len() <= 9 && value.iter().all(u8::is_ascii_digit) => {
+                let digits = std::str::from_utf8(value).unwrap_or_default();
+                self.retry = digits.parse().ok().map(Duration::from_millis);
+            }
+            // Comments begin with a colon.
             _ => {}
         }
     }
@@ -254,6 +288,23 @@ mod tests {
             events(MAX_EVENT, &[stream]),
             [named("a", "1"), named("", "2\n\n3"), named("", "x")]
         );
+    }
+
+    #[test]
+    fn an_id_counts_when_its_event_is_whole() {
+        let mut decoder = SseDecoder::default();
+        let mut after = |bytes: &[u8]| {
+            decoder.feed(bytes);
+            while decoder.next_event().is_some() {}
+            decoder.last_id().map(|id| String::from_utf8_lossy(id).into_owned())
+        };
+        assert_eq!(after(b"data: 1\n\n"), None);
+        assert_eq!(after(b"id: a\nretry: 20\ndata: 2\n"), None);
+        assert_eq!(after(b"\ndata: 3\n\nid: b"), Some("a".to_owned()));
+        assert_eq!(after(b"\n\nid: c\ndata: 4"), Some("b".to_owned()));
+        let long = format!("\n\nid: {}\ndata: 5\nretry: soon\n\n", "x".repeat(2000));
+        assert_eq!(after(long.as_bytes()), Some("c".to_owned()));
+        assert_eq!(decoder.retry(), Some(Duration::from_millis(20)));
     }
 
     #[test]

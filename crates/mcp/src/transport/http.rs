@@ -19,10 +19,13 @@ use crate::oauth::Signer;
 
 const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
+const LAST_EVENT: &str = "last-event-id";
 /// How long the farewell may take.
 const FAREWELL: Duration = Duration::from_millis(300);
-/// The waits before the server's own stream is asked for again: first and longest.
+/// The waits before a stream is asked for again: first and longest.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// How often in a row the rest of an answer is asked for without anything new.
+const RESUMES: u32 = 5;
 
 /// A server that is reached this way. Clones share it.
 #[derive(Clone)]
@@ -38,6 +41,28 @@ struct Place {
     /// What the server calls our connection, and the version that it speaks, once both are known.
     given: Mutex<HeaderMap>,
     agreed: CancellationToken,
+}
+
+/// How far a stream of events was heard, for whoever goes on with it.
+#[derive(Default)]
+struct Mark {
+    /// The last event's id, if the server gives them.
+    last: Option<HeaderValue>,
+    /// How long the server wants us to wait.
+    retry: Option<Duration>,
+}
+
+impl Mark {
+    fn note(&mut self, events: &SseDecoder) {
+        if let Some(id) = events.last_id() {
+            self.last = HeaderValue::from_bytes(id).ok();
+        }
+        self.retry = events.retry().or(self.retry);
+    }
+
+    fn wait(&self, usual: Duration) -> Duration {
+        self.retry.unwrap_or(usual).min(WAITS.1)
+    }
 }
 
 impl Http {
@@ -96,7 +121,11 @@ impl Http {
         if status == StatusCode::UNAUTHORIZED {
             return Err(Error::AuthNeeded(self.0.name.clone()));
         }
-        let heard = self.hear(answer).await;
+        let mut mark = Mark::default();
+        let mut heard = self.hear(answer, &mut mark).await;
+        if let Some(call) = call.filter(|_| status.is_success() && mark.last.is_some()) {
+            heard = self.hear_rest(call, mark).await.and(heard);
+        }
         let is_answered = call.is_none_or(|call| !self.0.inbox.awaits(call));
         if status == StatusCode::NOT_FOUND && self.given().contains_key(SESSION) {
             self.0.inbox.close();
@@ -114,8 +143,43 @@ impl Http {
         }
     }
 
+    /// Goes on with the answer to a call behind the event where its stream broke off, as long as something comes.
+    async fn hear_rest(&self, call: u64, mut mark: Mark) -> Result<(), Error> {
+        let mut tries = 0;
+        while tries < RESUMES && self.0.inbox.awaits(call) {
+            tokio::time::sleep(mark.wait(WAITS.0 * 2_u32.pow(tries))).await;
+            tries += 1;
+            let before = mark.last.clone();
+            // It may be back the next time.
+            let Ok(answer) = self.stream(&mark).await? else {
+                continue;
+            };
+            if !is_stream(&answer) {
+                let status = answer.status();
+                let why = format!("its answer broke off, and to the rest it says HTTP {status}");
+                return Err(Error::Unreachable(why));
+            }
+            if let Err(err) = self.hear(answer, &mut mark).await {
+                tracing::debug!(server = self.0.name, "its answer broke off again: {err}");
+            }
+            if mark.last != before {
+                tries = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for a stream: the server's own, or the one that was marked.
+    async fn stream(&self, mark: &Mark) -> Result<reqwest::Result<Response>, Error> {
+        let mut request = self.request(Method::GET).await?.header(ACCEPT, "text/event-stream");
+        if let Some(last) = &mark.last {
+            request = request.header(LAST_EVENT, last.clone());
+        }
+        Ok(request.send().await)
+    }
+
     /// Takes what an answer holds: events until they end, or one message.
-    async fn hear(&self, mut answer: Response) -> Result<(), Error> {
+    async fn hear(&self, mut answer: Response, mark: &mut Mark) -> Result<(), Error> {
         let inbox = &self.0.inbox;
         let broken = |err: reqwest::Error| unreachable(&err);
         if is_of(&answer, "text/event-stream") {
@@ -125,6 +189,7 @@ impl Http {
                 while let Some(data) = super::sse::next_event(&mut events, "message") {
                     inbox.hear(data.as_bytes());
                 }
+                mark.note(&events);
             }
             return Ok(());
         }
@@ -146,22 +211,21 @@ impl Http {
     pub(crate) async fn listen(self) {
         self.0.agreed.cancelled().await;
         let (mut wait, longest) = WAITS;
+        let mut mark = Mark::default();
         loop {
-            if let Ok(request) = self.request(Method::GET).await
-                && let Ok(answer) = request.header(ACCEPT, "text/event-stream").send().await
-            {
+            if let Ok(Ok(answer)) = self.stream(&mark).await {
                 if answer.status() == StatusCode::NOT_FOUND && self.given().contains_key(SESSION) {
                     return self.0.inbox.close();
                 }
-                if !answer.status().is_success() || !is_of(&answer, "text/event-stream") {
+                if !is_stream(&answer) {
                     return;
                 }
                 wait = WAITS.0;
-                if let Err(err) = self.hear(answer).await {
+                if let Err(err) = self.hear(answer, &mut mark).await {
                     tracing::debug!(server = self.0.name, "its own stream broke: {err}");
                 }
             }
-            tokio::time::sleep(wait).await;
+            tokio::time::sleep(mark.wait(wait)).await;
             wait = longest.min(wait * 2);
         }
     }
@@ -197,6 +261,10 @@ impl Pipe for Http {
 
 fn unreachable(err: &reqwest::Error) -> Error {
     Error::Unreachable(chain(err))
+}
+
+fn is_stream(answer: &Response) -> bool {
+    answer.status().is_success() && is_of(answer, "text/event-stream")
 }
 
 fn is_of(answer: &Response, kind: &str) -> bool {

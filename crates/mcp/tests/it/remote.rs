@@ -207,6 +207,72 @@ async fn m17_a_stream_that_ends_before_its_answer_fails_that_call_alone() {
     bench.until("the farewell", |_| ended.load(Ordering::Relaxed) == 1).await;
 }
 
+/// A server whose streams break off, the answer to a call in the middle of an event. `rest` is what it says to whoever
+/// comes back with the id of the last event.
+fn breaking(rest: fn(&Value) -> Answer, came_back: Arc<Mutex<Vec<String>>>) -> Serve {
+    let reply_to_call = Mutex::new(Value::Null);
+    Arc::new(move |request| {
+        let (sender, events) = mpsc::channel(2);
+        let note = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": {} });
+        if request.method == "GET" {
+            let last = request.header("last-event-id").unwrap_or_default().to_owned();
+            came_back.lock().unwrap().push(last.clone());
+            return match last.as_str() {
+                "" => {
+                    let event = format!("id: own-1\nretry: 10\ndata: {note}\n\n");
+                    sender.try_send(event).unwrap();
+                    Answer::Events(events)
+                }
+                "call-1" => rest(&reply_to_call.lock().unwrap()),
+                _ => Answer::Whole(405, Vec::new(), String::new()),
+            };
+        }
+        let message = request.message();
+        if message["method"] != "tools/call" {
+            return streamable(&request);
+        }
+        *reply_to_call.lock().unwrap() = reply(&message).unwrap();
+        let event = format!("retry: 10\nid: call-1\ndata: {note}\n\nid: call-2\ndata: {{\"half");
+        sender.try_send(event).unwrap();
+        Answer::Events(events)
+    })
+}
+
+// R: M1, M2 (M17)
+#[tokio::test]
+async fn m17_a_stream_that_breaks_off_goes_on_behind_its_last_event() {
+    let came_back = Arc::default();
+    let rest = |reply: &Value| {
+        let (sender, events) = mpsc::channel(1);
+        sender.try_send(format!("id: call-2\ndata: {reply}\n\n")).unwrap();
+        Answer::Events(events)
+    };
+    let (url, _tasks) = listen(breaking(rest, Arc::clone(&came_back))).await;
+    let bench = open(Reach::Http(at(&url)), quick()).await.ready().await;
+    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);
+    bench
+        .until("its own stream is asked for again, too", |_| {
+            came_back.lock().unwrap().contains(&"own-1".to_owned())
+        })
+        .await;
+    let marks = came_back.lock().unwrap().clone();
+    assert!(
+        marks.contains(&"call-1".to_owned()) && !marks.contains(&"call-2".to_owned()),
+        "{marks:?}"
+    );
+}
+
+// R: M1, M2 (M17)
+#[tokio::test]
+async fn m17_a_server_that_does_not_go_on_fails_that_call_alone() {
+    let gone = |_: &Value| Answer::Whole(400, Vec::new(), String::new());
+    let (url, _tasks) = listen(breaking(gone, Arc::default())).await;
+    let bench = open(Reach::Http(at(&url)), quick()).await.ready().await;
+    let turn = bench.prompt("go").await;
+    assert!(turn.calls[0].1.contains("its answer broke off"), "{turn:?}");
+    assert!(bench.state().contains("ready"), "{}", bench.state());
+}
+
 // R: M2, T4 (M16)
 #[tokio::test]
 async fn m16_a_server_that_answers_500_is_told_and_given_up() {
