@@ -50,6 +50,9 @@ pub enum Error {
     /// As many sessions are open as may be.
     #[error("{0} sessions are open; close one first")]
     TooManySessions(usize),
+    /// As much waits for the hub as may.
+    #[error("too many requests are under way; wait for some of them")]
+    Crowded,
     /// No such mode.
     #[error("no mode {0}")]
     NoSuchMode(ModeId),

@@ -141,7 +141,7 @@ pub struct Opened {
     pub branch: Option<String>,
 }
 
-/// How others reach a hub. When its mailbox is full the caller is told that there are too many sessions.
+/// How others reach a hub. When its mailbox is full the caller is told so.
 #[derive(Debug, Clone)]
 pub struct HubHandle {
     mailbox: mpsc::Sender<HubCommand>,
@@ -156,18 +156,18 @@ impl HubHandle {
         else {
             return;
         };
-        let full = Error::TooManySessions(MAILBOX);
         match command {
-            HubCommand::Open { reply, .. } => reply.send(Err(full)),
-            HubCommand::List(_, reply) => reply.send(Err(full)),
-            HubCommand::SetTitle(_, _, reply) => reply.send(Err(full)),
-            HubCommand::Delete(_, reply) => reply.send(Err(full)),
+            HubCommand::Open { reply, .. } => reply.send(Err(Error::Crowded)),
+            HubCommand::List(_, reply) => reply.send(Err(Error::Crowded)),
+            HubCommand::SetTitle(_, _, reply) => reply.send(Err(Error::Crowded)),
+            HubCommand::Delete(_, reply) => reply.send(Err(Error::Crowded)),
         }
     }
 }
 
-/// How many commands may wait.
-const MAILBOX: usize = 64;
+/// How many commands may wait: as many as a client can send before the hub has its turn, for a workspace of sessions
+/// is opened at once.
+const MAILBOX: usize = 1024;
 
 /// The task that knows which sessions live here.
 pub struct Hub {
@@ -183,7 +183,7 @@ impl Hub {
     /// Makes a hub and the handle to reach it.
     #[must_use]
     pub fn new(options: HubOptions) -> (Hub, HubHandle) {
-        // Full: the caller is told that there are too many sessions.
+        // Full: the caller is told to wait for some of its requests.
         let (sender, mailbox) = mpsc::channel(MAILBOX);
         let hub = Hub {
             options: Arc::new(options),

@@ -20,6 +20,7 @@ pub(crate) fn error_out(err: &Error, reference: &str) -> RpcError {
         Error::ReadOnly(_) => (Code::INVALID_REQUEST, "read_only"),
         Error::BadCursor => (Code::INVALID_PARAMS, "bad_cursor"),
         Error::TooManySessions(_) => (Code::RATE_LIMITED, "too_many_sessions"),
+        Error::Crowded => (Code::SESSION_LOCKED, "too_many_requests"),
         Error::NoSuchMode(_) => (Code::INVALID_PARAMS, "no_such_mode"),
         Error::NoSuchModel(_) => (Code::INVALID_PARAMS, "no_such_model"),
         Error::BadPrompt(_) => (Code::INVALID_PARAMS, "bad_prompt"),
@@ -61,6 +62,7 @@ pub(crate) fn error_out(err: &Error, reference: &str) -> RpcError {
             .details("A fault of ours; the log has it under this reference")
             .with("reference", json!(reference)),
         Error::TooManySessions(_)
+        | Error::Crowded
         | Error::TooMuchSteering(_)
         | Error::HistoryFull(_)
         | Error::ReadOnly(_)
@@ -98,6 +100,7 @@ mod tests {
             Error::ReadOnly("the sessions were written by a newer version".to_owned()),
             Error::BadCursor,
             Error::TooManySessions(1000),
+            Error::Crowded,
             Error::NoSuchMode(ModeId::new("sk-secret")),
             Error::NoSuchModel(ModelId::new("sk-secret")),
             Error::BadPrompt("the prompt is empty".to_owned()),
@@ -139,6 +142,7 @@ mod tests {
             -32600 Invalid Request · read_only · the sessions were written by a newer version
             -32602 Invalid params · bad_cursor · the cursor is none that session/list gave
             -32003 Too many requests · too_many_sessions · 1000 sessions are open; close one first
+            -31902 Session locked · too_many_requests · too many requests are under way; wait for some of them
             -32602 Invalid params · no_such_mode · There is no such mode; session/new lists the modes
             -32602 Invalid params · no_such_model · There is no such model; session/new lists the models
             -32602 Invalid params · bad_prompt · the prompt is empty

@@ -7,6 +7,7 @@ use engine::Reply;
 use engine::hub::{Attached, HubCommand, Start};
 use engine::ports::{Editor, Query};
 use engine::session::Command;
+use engine::visible::visible;
 use engine::words::{ModeId, ModelId, SessionId, StopReason, Thinking};
 use engine::{Error, session};
 use futures_util::future::BoxFuture;
@@ -198,6 +199,7 @@ impl Dispatcher {
         let is_here = request.cwd == Path::new(".");
         let cwd = if is_here { self.place.cwd.clone() } else { request.cwd };
         check_folders(Some(&cwd), &request.additional_directories)?;
+        check_is_there("cwd", &cwd)?;
         let mode = dialect::stowed(request.meta.as_ref(), "mode")
             .and_then(serde_json::Value::as_str)
             .map(ModeId::new);
@@ -299,7 +301,10 @@ impl Dispatcher {
             let Wanted { servers, problems } = wanted;
             let (session_id, of) = (session.clone(), folders.clone());
             let tools = tools(Workspace { session: session_id, folders: of, servers, problems });
-            let (policy, notices) = policy(&folders);
+            let (policy, mut notices) = policy(&folders);
+            if !cwd.is_dir() {
+                notices.push(gone(cwd));
+            }
             let primer = primer(&folders);
             let scope = Scope::new(folders).without(&env::own_folders());
             let editor: Arc<dyn Editor> = Arc::new(AcpEditor::new(
@@ -505,6 +510,14 @@ impl Dispatcher {
     }
 }
 
+/// What the user is told of a session whose folder is not there any more.
+fn gone(cwd: &Path) -> String {
+    let cwd = visible(&cwd.to_string_lossy());
+    format!(
+        "The folder {cwd} is not there any more: the history can be read, but no tool can work there."
+    )
+}
+
 /// Answers a call that found the session's mailbox full.
 pub(super) fn crowded() -> RpcError {
     RpcError::of(Code::SESSION_LOCKED)
@@ -526,6 +539,17 @@ fn check_folders(cwd: Option<&Path>, more: &[PathBuf]) -> Result<(), RpcError> {
         }
         None => Ok(()),
     }
+}
+
+/// A new session needs its folder. One that is kept opens without: its history can still be read.
+fn check_is_there(field: &str, folder: &Path) -> Result<(), RpcError> {
+    let wrong = match folder.metadata() {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => "what is at this path is no folder",
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => "there is no folder at this path",
+        Err(_) => "the folder at this path cannot be looked at",
+    };
+    Err(fault::at(field, format!("'{field}' must be a folder: {wrong}")))
 }
 
 pub(super) fn session_in(id: &schema::SessionId) -> SessionId {

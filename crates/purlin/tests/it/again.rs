@@ -52,6 +52,35 @@ fn load(agent: &mut Agent, session: &str) -> (Value, Vec<Value>) {
     (agent.call("session/load", &params, &mut shown).unwrap(), shown)
 }
 
+// R: S2, S9
+#[test]
+fn a_session_whose_folder_is_gone_still_opens_and_says_so() {
+    let folder = folder("gone", "model text \"Hello.\"\nmodel loop\n");
+    let work = folder.0.join("work");
+    std::fs::create_dir(&work).unwrap();
+    let mut one = Agent::start(&folder.0, None);
+    hello(&mut one, false);
+    let session = open(&mut one, &work);
+    ask(&mut one, &session, "go");
+    one.end();
+    std::fs::remove_dir(&work).unwrap();
+    for (method, updates) in [("session/load", true), ("session/resume", false)] {
+        let mut two = Agent::start(&folder.0, None);
+        hello(&mut two, false);
+        let mut shown = Vec::new();
+        let params = json!({ "sessionId": session, "cwd": work, "mcpServers": [] });
+        let loaded = two.call(method, &params, &mut shown).unwrap();
+        assert!(loaded.get("result").is_some(), "{loaded}");
+        let is_shown = shown.iter().any(|update| update["content"]["text"] == "Hello.");
+        assert_eq!(is_shown, updates, "{shown:?}");
+        let (ended, told) = ask(&mut two, &session, "still there?");
+        assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended}");
+        let is_told = |update: &Value| update.to_string().contains("is not there any more");
+        assert!(shown.iter().chain(&told).any(is_told), "{told:?}");
+        two.end();
+    }
+}
+
 /// C23, D17, D18, D19: one process has a session at a time; whoever dies lets go of it at once, however it dies.
 // R: S11, W15
 #[test]

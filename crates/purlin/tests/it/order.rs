@@ -120,6 +120,22 @@ fn sessions_are_limited_and_closing_one_makes_room() {
     agent.open();
 }
 
+// R: S3
+#[test]
+fn hundreds_of_sessions_are_opened_at_once() {
+    let mut agent = Agent::playing("").ready();
+    let new = |id: u64, cwd: &std::path::Path| {
+        line(&json!({ "id": id, "method": "session/new", "params": { "cwd": cwd } }))
+    };
+    let ids: Vec<u64> = (0..500).map(|_| agent.fresh_id()).collect();
+    let burst: String = ids.iter().map(|id| new(*id, agent.folder())).collect();
+    agent.send_bytes(burst.as_bytes());
+    for id in ids {
+        let reply = agent.reply(id);
+        assert!(reply["result"]["sessionId"].is_string(), "{reply}");
+    }
+}
+
 // R: S3, W9
 #[test]
 fn two_thousand_sessions_are_answered_one_by_one() {
