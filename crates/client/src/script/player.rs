@@ -262,6 +262,9 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
                     Err(_) => return Next::Silence,
                 },
             };
+            if self.transcript.has_tag("black-box") && is_about_itself(&message) {
+                continue;
+            }
             if let Some(chunk) = &mut self.swallowing
                 && compare::merge_chunk(chunk, &message)
             {
@@ -323,6 +326,19 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
         self.updated.push(format!("< {}", compare::print(message)));
         self.end_of_talk = self.updated.len();
     }
+}
+
+/// Tells whether an agent says something of itself, which each does in its own way.
+fn is_about_itself(message: &Value) -> bool {
+    const KINDS: [&str; 5] = [
+        "available_commands_update",
+        "current_mode_update",
+        "config_option_update",
+        "session_info_update",
+        "usage_update",
+    ];
+    let kind = message["params"]["update"]["sessionUpdate"].as_str();
+    message["method"] == "session/update" && kind.is_some_and(|kind| KINDS.contains(&kind))
 }
 
 /// The `<` lines from here on that nothing is sent between, with what stands between them.

@@ -80,6 +80,23 @@ async fn against_the_program(name: &str) {
     judge(&path, &transcript, &played);
 }
 
+/// The player is not for Purlin alone: here is an agent on the protocol's official SDK.
+// R: Q1
+#[tokio::test]
+async fn a_foreign_agent_is_played_against() {
+    let (path, transcript) = load("prompt/black_box");
+    let test = std::env::current_exe().unwrap();
+    let agent = test.ancestors().nth(2).unwrap().join("examples/echo_sdk");
+    let agent = agent.with_extension(std::env::consts::EXE_EXTENSION);
+    let played = play_program(&transcript, |stage| process::Spec::new(&agent, &stage.folder));
+    let played = played.await.unwrap();
+    assert!(played.is_as_written(), "{}:\n{}", path.display(), played.report());
+    // And it is not just agreeable: what another agent says is told from what is written.
+    let (_, other) = load("initialize/handshake");
+    let played = play_program(&other, |stage| process::Spec::new(&agent, &stage.folder));
+    assert!(!played.await.unwrap().is_as_written());
+}
+
 async fn in_process(name: &str) {
     let (path, transcript) = load(name);
     let has_files = transcript.lines().iter().any(|line| matches!(line.step, Step::File { .. }));
@@ -255,6 +272,7 @@ transcripts! {
     kept_undo_redo = "kept/undo_redo";
     kept_undo_refused = "kept/undo_refused";
     prompt_answer = "prompt/answer";
+    prompt_black_box = "prompt/black_box";
     prompt_busy = "prompt/busy";
     prompt_cancel = "prompt/cancel";
     prompt_cancel_early = "prompt/cancel_early";
