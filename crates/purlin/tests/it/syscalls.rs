@@ -146,6 +146,28 @@ fn without_a_file_handle_for_the_store_the_session_lives_in_memory() {
     assert_eq!(run.shown.iter().filter(|update| update["content"]["text"] == "Hello.").count(), 1);
 }
 
+/// D20: a folder that knows no locks, as some on the network. Two programs could not be told apart there, so nothing is
+/// kept in it: the session lives in memory, and the user is told.
+// R: S9, S11
+#[test]
+fn d20_where_there_are_no_locks_the_session_lives_in_memory() {
+    expect_in_memory("inject=flock:error=ENOLCK:when=1+");
+}
+
+/// D24: a rename that would lead to another disk.
+// R: S9
+#[test]
+fn d24_where_nothing_can_be_renamed_the_session_lives_in_memory() {
+    expect_in_memory("inject=rename,renameat,renameat2:error=EXDEV:when=1+");
+}
+
+fn expect_in_memory(fault: &str) {
+    let run = play(&SCENARIOS[4], &["-e", fault]);
+    assert!(run.is_whole && run.is_told(), "{:?}", run.shown);
+    assert_eq!(run.errors, 0);
+    assert_eq!(run.shown.iter().filter(|update| update["content"]["text"] == "Hello.").count(), 1);
+}
+
 /// What came of a run.
 struct Run {
     folder: Folder,

@@ -566,3 +566,28 @@ async fn only_the_owner_may_read_the_files() {
         assert_eq!(mode(&entry.path()), expected, "{}", entry.path().display());
     }
 }
+
+/// D16. How long it takes is measured by `examples/cost.rs`.
+// R: S11
+#[tokio::test]
+async fn d16_ten_thousand_sessions_are_listed_once_each() {
+    let folder = Folder::new();
+    let store = Store::new(options(folder.path()));
+    for number in 0..10_000 {
+        store.create(&id(&format!("s{number}")), Path::new("/w")).await.unwrap();
+    }
+    let mut listed = std::collections::HashSet::new();
+    let mut query = Query::default();
+    loop {
+        let listing = store.list(query.clone()).await.unwrap();
+        assert!(listing.sessions.len() <= 1000, "{} at once", listing.sessions.len());
+        for info in listing.sessions {
+            assert!(listed.insert(info.id.clone()), "{} twice", info.id);
+        }
+        query.cursor = listing.next;
+        if query.cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(listed.len(), 10_000);
+}
