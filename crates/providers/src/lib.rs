@@ -20,5 +20,5 @@ pub use http::Timing;
 pub use key::ApiKey;
 pub use options::{Connection, Cost, Limit, Modalities, ModelOptions, ProviderOptions};
 pub use provider::{
-    Listed, Options, Provider, find_local, key_takers, key_variables, known_providers,
+    Listed, OWN_FILE, Options, Provider, find_local, key_takers, key_variables, known_providers,
 };

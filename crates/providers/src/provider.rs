@@ -20,6 +20,9 @@ use crate::options::{ModelOptions, ProviderOptions};
 use crate::pictures::Fitted;
 use crate::rows::{ROWS, Row, format_of_package};
 
+/// What the user's configuration file is called in what is said of a provider.
+pub const OWN_FILE: &str = "purlin.json";
+
 /// Where providers and their keys come from. All of it is the user's own; nothing of it is a project's.
 #[derive(Debug, Default)]
 pub struct Options {
@@ -122,7 +125,7 @@ impl Options {
         let variable = row.and_then(|row| row.variables.first());
         let advice = match variable {
             Some(variable) => format!("Set {variable} or run `purlin auth login {id}`"),
-            None => format!("Set `provider.{id}.options.apiKey` in purlin.json"),
+            None => format!("Set `provider.{id}.options.apiKey` in {OWN_FILE}"),
         };
         let mut headers: Vec<(String, String)> = connection
             .headers
@@ -165,7 +168,7 @@ impl Options {
 
     fn key(&self, row: Option<&Row>, id: &str, given: Option<ApiKey>) -> (Option<ApiKey>, String) {
         if let Some(key) = given.filter(|key| !key.is_empty()) {
-            return (Some(key), "purlin.json".to_owned());
+            return (Some(key), OWN_FILE.to_owned());
         }
         for variable in row.into_iter().flat_map(|row| row.variables) {
             if let Some(key) = self.environment.get(*variable) {

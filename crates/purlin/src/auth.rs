@@ -11,6 +11,7 @@ use anyhow::Context;
 use providers::ApiKey;
 use serde_json::{Value, json};
 
+use crate::cli::say;
 use crate::env;
 
 /// What `purlin auth` was asked to do.
@@ -56,16 +57,20 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
         }
         AuthCommand::Import => opencode::import()?,
         AuthCommand::List => {
-            let mut out = std::io::stdout().lock();
+            let mut text = String::new();
             for provider in load_from(&file)?.keys() {
-                writeln!(out, "{provider}\tkept in {}", file.display())?;
+                text.push_str(&format!("{provider}\tkept in {}\n", file.display()));
             }
             for variable in env::keys().keys() {
-                writeln!(out, "{variable}\tset in the environment")?;
+                text.push_str(&format!("{variable}\tset in the environment\n"));
             }
             for provider in opencode::borrowed().keys() {
-                writeln!(out, "{provider}\tkept by OpenCode")?;
+                text.push_str(&format!("{provider}\tkept by OpenCode\n"));
             }
+            if text.is_empty() {
+                text.push_str("There are no keys. `purlin auth login` keeps one.\n");
+            }
+            say(&text)?;
         }
     }
     Ok(ExitCode::SUCCESS)

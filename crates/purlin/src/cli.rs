@@ -19,15 +19,15 @@ use crate::run::{self, RunOptions};
 use crate::servers::command::McpCommand;
 use crate::sessions::{self, SessionsCommand};
 use crate::trust::{self, TrustCommand};
-use crate::{auth, config, doctor, env, ladder, log, permissions, servers};
+use crate::{auth, config, doctor, ladder, log, permissions, servers};
 
 /// A coding agent that editors drive over the Agent Client Protocol.
 #[derive(Debug, Parser)]
 #[command(name = "purlin", version, about, long_about = None)]
 struct Cli {
     /// How much to log on stderr: error, warn, info, debug or trace
-    #[arg(long, global = true, value_name = "LEVEL")]
-    log: Option<String>,
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = log::level)]
+    log: Option<tracing::Level>,
     #[command(subcommand)]
     command: Command,
 }
@@ -199,15 +199,34 @@ fn parse() -> anyhow::Result<Cli> {
 /// # Errors
 /// Anything that should end it with a message.
 pub fn main() -> anyhow::Result<ExitCode> {
+    match run_command() {
+        // Whoever reads has seen enough, as `head` has.
+        Err(err) if is_reader_gone(&err) => Ok(ExitCode::SUCCESS),
+        done => done,
+    }
+}
+
+fn is_reader_gone(err: &anyhow::Error) -> bool {
+    let cause = err.downcast_ref::<std::io::Error>();
+    cause.is_some_and(|err| err.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// Prints to stdout.
+pub(crate) fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout();
+    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
+}
+
+fn run_command() -> anyhow::Result<ExitCode> {
     // How editors start us. Reading the command line whole would take a tenth of the time to the first answer.
     if std::env::args_os().skip(1).eq(["acp"]) {
-        log::start(env::log_level().as_deref());
+        log::start(None);
         return acp::run(AcpOptions::default());
     }
     // A shell that completes a word asks for it this way.
     CompleteEnv::with_factory(Cli::command).complete();
     let cli = parse()?;
-    log::start(cli.log.or_else(env::log_level).as_deref());
+    log::start(cli.log);
     match cli.command {
         Command::Acp(AcpArgs { login: true, .. }) => auth::run(&AuthCommand::Login(None)),
         Command::Acp(AcpArgs { model, config, forget, dialect, trace, login: false }) => {
@@ -220,10 +239,11 @@ pub fn main() -> anyhow::Result<ExitCode> {
             Auth::List => AuthCommand::List,
         }),
         Command::Mcp(McpArgs { command, config }) => servers::command::run(command, config),
-        Command::Models(ModelsArgs { refresh, config }) => {
-            let (config, problems) = Config::load(config);
+        Command::Models(ModelsArgs { refresh, config: file }) => {
+            config::check_is_there(file.as_deref())?;
+            let (config, problems) = Config::load(file.clone());
             problems.iter().for_each(|problem| eprintln!("{problem}"));
-            ladder::print_models(config, refresh)
+            ladder::print_models(config, file.as_deref(), refresh)
         }
         Command::Doctor { json } => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -16,6 +16,7 @@ mod substitute;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use engine::nearest::nearest;
 use engine::permission::rules::{Rule, Source};
 use providers::{ProviderOptions, known_providers};
@@ -153,6 +154,16 @@ pub(crate) fn problem_of_model(
         None => format!("there are {}", known.join(", ")),
     };
     Some(format!("names the provider `{provider}`, which is not known; {hint}"))
+}
+
+/// Checks that a configuration file that was named is there.
+///
+/// # Errors
+/// Says why it cannot be read.
+pub(crate) fn check_is_there(file: Option<&Path>) -> anyhow::Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    let opened = std::fs::File::open(file);
+    opened.map(drop).with_context(|| format!("{} cannot be read", file.display()))
 }
 
 fn members_of(value: Value) -> Map<String, Value> {

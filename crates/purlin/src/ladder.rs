@@ -6,7 +6,7 @@
 mod listed;
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use futures_util::future::join_all;
 use providers::{ApiKey, Options, Provider, ProviderOptions};
 
 use crate::auth::opencode;
+use crate::cli::say;
 use crate::config::Config;
 use crate::{auth, env, guide};
 
@@ -185,27 +186,42 @@ const ANSWERS: &str = "answers";
 ///
 /// # Errors
 /// Only if stdout cannot be written.
-pub fn print_models(config: Config, refresh: bool) -> anyhow::Result<ExitCode> {
+pub fn print_models(
+    config: Config,
+    file: Option<&Path>,
+    refresh: bool,
+) -> anyhow::Result<ExitCode> {
     let ladder = Ladder::new(config.provider, config.model, Arc::new([]));
     let options = Options { borrowed: opencode::borrowed(), ..ladder.options() };
     let providers = options.providers();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let lists =
         runtime.block_on(join_all(providers.iter().map(|provider| list(provider, refresh))));
-    let mut out = std::io::stdout().lock();
     let is_fresh =
         |provider: &Provider, standing: &str| !provider.is_local() && standing == ANSWERS;
     let fresh = providers.iter().zip(&lists).filter(|(one, (standing, _))| is_fresh(one, standing));
     listed::keep(fresh.map(|(one, (_, models))| (one.id().to_owned(), one.listing(models))));
+    // What is called `purlin.json` everywhere else is the file that was named.
+    let own = file.map(|file| file.display().to_string());
+    let mut text = String::new();
     for (provider, (standing, models)) in providers.iter().zip(lists) {
-        writeln!(out, "{} ({}): {standing}", provider.name(), provider.id())?;
+        let standing = match &own {
+            Some(own) => standing.replace(providers::OWN_FILE, own),
+            None => standing,
+        };
+        text.push_str(&format!("{} ({}): {standing}\n", provider.name(), provider.id()));
         for model in models {
             let price = model.price.map_or_else(String::new, |price| {
                 format!(", ${} in and ${} out for a million tokens", price.input, price.output)
             });
-            writeln!(out, "  {}  {} tokens{price}", model.id, model.context_size)?;
+            text.push_str(&format!("  {}  {} tokens{price}\n", model.id, model.context_size));
         }
     }
+    text.push_str(&format!(
+        "Purlin: built in, no model; answers where there is none\n  {}\n",
+        guide::ID
+    ));
+    say(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -13,14 +13,25 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 
+use crate::env;
+
 /// How many lines may wait. Full: further lines are counted and left out.
 const LINES: usize = 1024;
 
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-/// Starts logging at `level`, or at warnings where that says nothing.
-pub fn start(level: Option<&str>) {
-    let level = level.and_then(|level| level.parse::<Level>().ok()).unwrap_or(Level::WARN);
+/// Reads the name of a level.
+///
+/// # Errors
+/// Says which there are.
+pub(crate) fn level(name: &str) -> Result<Level, String> {
+    name.parse().map_err(|_| "there are error, warn, info, debug and trace".to_owned())
+}
+
+/// Starts logging at `given`, at the level of the environment, or at warnings.
+pub fn start(given: Option<Level>) {
+    let asked = env::log_level().filter(|_| given.is_none()).map(|name| level(&name));
+    let level = given.or_else(|| asked.clone()?.ok()).unwrap_or(Level::WARN);
     // The MCP library repeats what servers say and what they are sent, at every level.
     let ours = Targets::new().with_default(level).with_target("rmcp", LevelFilter::OFF);
     let subscriber = tracing_subscriber::fmt()
@@ -32,6 +43,9 @@ pub fn start(level: Option<&str>) {
         .with(ours);
     if tracing::subscriber::set_global_default(subscriber).is_err() {
         LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+    }
+    if let Some(Err(why)) = asked {
+        tracing::warn!("$PURLIN_LOG is no log level: {why}");
     }
 }
 

@@ -1,6 +1,5 @@
 //! `purlin permissions`: what is kept, what would happen, and how to take an answer back. Also makes each session's policy.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use process::sandbox::Level;
 use serde_json::json;
 use tools::shell::{Part, Place, parts, real};
 
+use crate::cli::say;
 use crate::kept::{self, FolderRules, KeptRule};
 use crate::project::{self, settings};
 use crate::trust::{self, Trust};
@@ -264,13 +264,5 @@ impl Explained {
         });
         let all = json!({ "outcome": self.outcome, "mode": self.mode, "sandbox": self.level.to_string(), "parts": parts.collect::<Vec<_>>() });
         format!("{all}\n")
-    }
-}
-
-fn say(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough, as `head` has.
-        Err(err) if err.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
     }
 }

@@ -6,7 +6,7 @@
 
 mod ask;
 mod output;
-mod render;
+pub(crate) mod render;
 
 use std::path::PathBuf;
 use std::pin::pin;

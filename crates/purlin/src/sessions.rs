@@ -3,7 +3,6 @@
 mod complete;
 mod markdown;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -21,6 +20,7 @@ use store::record::Record;
 use store::replay::Replay;
 
 use crate::assemble;
+use crate::cli::say;
 use crate::limits::Limits;
 
 /// What can be done with the sessions that are kept.
@@ -193,6 +193,9 @@ async fn list(store: &Store, cwd: Option<PathBuf>, json: bool) -> anyhow::Result
             text.push_str(&format!("{}  {updated}  {state:<9}  {title}  ({cwd})\n", info.id));
         }
     }
+    if text.is_empty() && !json {
+        text.push_str("No sessions are kept here.\n");
+    }
     say(&text)
 }
 
@@ -275,12 +278,4 @@ async fn prune(store: &Store, days: Option<u64>, bytes: Option<u64>) -> anyhow::
         }
     }
     say(&format!("{deleted} sessions deleted\n"))
-}
-
-fn say(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough, as `head` has.
-        Err(err) if err.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
 }

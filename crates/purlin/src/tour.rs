@@ -129,7 +129,8 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn new() -> std::io::Result<Scratch> {
         let place = std::env::temp_dir().canonicalize()?;
-        let path = place.join(format!("purlin-tour-{}", assemble::fresh_id()));
+        clear(&place);
+        let path = place.join(format!("{NAME}{}-{}", std::process::id(), assemble::fresh_id()));
         // Fails where something is there already: it would not be ours to remove.
         std::fs::create_dir(&path)?;
         let folder = Scratch(path);
@@ -144,6 +145,39 @@ impl Drop for Scratch {
             tracing::warn!("the folder of the tour is left behind: {}: {err}", self.0.display());
         }
     }
+}
+
+/// What the folders of tours begin with; the number of their process follows.
+const NAME: &str = "purlin-tour-";
+
+/// After how long a folder is left behind for sure.
+const OLD: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Removes the folders of tours whose process was killed.
+fn clear(place: &Path) {
+    for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(NAME)) else { continue };
+        let owner = rest.split('-').next().and_then(|pid| pid.parse().ok());
+        let age = entry.metadata().and_then(|found| found.modified()).map(|time| time.elapsed());
+        let is_old = age.is_ok_and(|age| age.is_ok_and(|age| age > OLD));
+        if is_old || owner.is_some_and(is_dead) {
+            // One of another user's stays, and is theirs.
+            std::fs::remove_dir_all(entry.path()).ok();
+        }
+    }
+}
+
+#[cfg(unix)]
+fn is_dead(process: i32) -> bool {
+    let pid = rustix::process::Pid::from_raw(process);
+    // Refused for those of others, which live.
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+}
+
+#[cfg(not(unix))]
+fn is_dead(_process: i32) -> bool {
+    false
 }
 
 /// Says what [`words`] has for the next step. How far the tour is, the history tells.
@@ -179,4 +213,24 @@ impl Model for Player {
 /// The folder's name differs from tour to tour, so ids made of it do.
 fn name_of(folder: &Path) -> String {
     folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn what_a_killed_tour_left_is_cleared_away_by_the_next() {
+        let place = std::env::temp_dir().join(format!("tours-{}", std::process::id()));
+        let own = format!("{NAME}{}-x", std::process::id());
+        // No process has the highest number there is.
+        let names =
+            [own.as_str(), "purlin-tour-2147483647-x", "purlin-tours", "other-2147483647-x"];
+        names.iter().for_each(|name| std::fs::create_dir_all(place.join(name)).unwrap());
+        clear(&place);
+        let is_there = names.map(|name| place.join(name).exists());
+        assert_eq!(is_there, [true, false, true, true]);
+        std::fs::remove_dir_all(&place).unwrap();
+    }
 }

@@ -3,7 +3,7 @@
 //! Trust is bound to the folder and to the content of what would run, and kept outside the workspace. A change asks again.
 //! Nothing here trusts by itself: only `purlin trust`, on a terminal, after showing the literal commands.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,6 +12,7 @@ use engine::visible::visible;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::cli::say;
 use crate::project::{self, Part};
 use crate::{env, kept};
 
@@ -102,7 +103,8 @@ pub fn run(command: TrustCommand) -> anyhow::Result<ExitCode> {
                 };
                 format!("{}  {state}\n", visible(&trusted.folder.to_string_lossy()))
             });
-            say(&lines.collect::<String>())?;
+            let text: String = lines.collect();
+            say(if text.is_empty() { "No folder is trusted.\n" } else { &text })?;
         }
         TrustCommand::Revoke(folder) => {
             let folder = real(&folder);
@@ -161,11 +163,6 @@ fn ask(data: &Path, folder: &Path) -> anyhow::Result<ExitCode> {
     .map_err(anyhow::Error::msg)?;
     say("Trusted.\n")?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn say(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout();
-    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
 }
 
 #[cfg(test)]

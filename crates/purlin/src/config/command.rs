@@ -1,6 +1,5 @@
 //! `purlin config`: what counts and where it comes from, the schema, and what OpenCode has.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 use super::keys::{self, KEYS, Kind};
 use super::sources::{Origin, Sources};
 use super::{import, schema};
+use crate::cli::say;
 use crate::limits::Limits;
 use crate::project::{self, settings};
 use crate::trust;
@@ -55,6 +55,7 @@ pub enum ConfigCommand {
 pub fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
     match command {
         ConfigCommand::Show { json, config, model, cwd } => {
+            super::check_is_there(config.as_deref())?;
             let mut sources = Sources::gather(config);
             if let Some(model) = model {
                 let flag = keys::find("model").and_then(|top| top.flag).unwrap_or_default();
@@ -193,13 +194,6 @@ fn print(rows: &[Row], as_json: bool) -> anyhow::Result<()> {
 }
 
 /// Writes to stdout. Whoever reads and has seen enough, as `head` has, is no error.
-pub(super) fn say(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(err) if err.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;

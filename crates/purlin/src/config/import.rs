@@ -6,7 +6,8 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 use super::check::check;
-use super::{command, edit};
+use super::edit;
+use crate::cli::say;
 use crate::env;
 
 /// The keys that are taken over.
@@ -57,7 +58,7 @@ pub(super) fn run(from: Option<PathBuf>, file: Option<PathBuf>, write: bool) -> 
     } else {
         shown.push_str("Nothing is written; `purlin config import --write` does that.\n");
     }
-    command::say(&shown)?;
+    say(&shown)?;
     problems.iter().for_each(|problem| eprintln!("{at}:{problem}"));
     Ok(())
 }

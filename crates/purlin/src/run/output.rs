@@ -9,6 +9,9 @@ use wire::acp::schema;
 use super::last_line;
 use super::render::{Piece, Renderer, strip_controls};
 
+/// How much of a line of a command is shown, in characters.
+const WIDTH: usize = 200;
+
 /// Nobody reads our output any more.
 #[derive(Debug, PartialEq)]
 pub(super) struct ReaderGone;
@@ -56,6 +59,7 @@ impl Output {
                 Piece::Answer(text) => self.answer(&text)?,
                 Piece::Thought(text) => self.thought(&text),
                 Piece::Aside(text) => self.aside(&text),
+                Piece::Output(text) => self.output_of_command(&text),
             }
         }
         Ok(())
@@ -96,6 +100,17 @@ impl Output {
     pub(super) fn aside(&mut self, text: &str) {
         self.break_line();
         write_stderr(&format!("{}\n", strip_controls(text)));
+    }
+
+    /// Shows what a command said: indented, and dimmed where that can be seen.
+    fn output_of_command(&mut self, text: &str) {
+        self.break_line();
+        let (dim, plain) =
+            if io::stderr().is_terminal() { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
+        for line in strip_controls(text).lines() {
+            let line: String = line.chars().take(WIDTH).collect();
+            write_stderr(&format!("{dim}    {line}{plain}\n"));
+        }
     }
 
     /// Takes note that the question on the terminal stands in a line that is not ended.

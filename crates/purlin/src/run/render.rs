@@ -11,6 +11,9 @@ use wire::acp::schema;
 /// Lines of a diff that are shown beside a tool call; a question shows more.
 const DIFF_LINES: usize = 20;
 
+/// Lines that are shown of what a command said: its first ones and its last ones.
+const OUTPUT_LINES: (usize, usize) = (4, 8);
+
 /// Unchanged lines around a change.
 const CONTEXT: usize = 3;
 
@@ -23,6 +26,8 @@ pub(super) enum Piece {
     Thought(String),
     /// A line besides.
     Aside(String),
+    /// What a command said.
+    Output(String),
 }
 
 /// Turns updates into text.
@@ -84,6 +89,9 @@ impl Renderer {
             pieces.push(Piece::Aside(call_line(&call)));
         }
         pieces.extend(self.new_diffs(&call));
+        if has_ended && before != Some(call.status) {
+            pieces.extend(output_of(&call).map(Piece::Output));
+        }
         self.calls.insert(call.tool_call_id.clone(), call);
         pieces
     }
@@ -140,6 +148,26 @@ fn reason_of(call: &schema::ToolCall) -> Option<String> {
     })
 }
 
+/// What a command said, shortened; nothing for other tools, whose output is for the model.
+fn output_of(call: &schema::ToolCall) -> Option<String> {
+    if call.kind != schema::ToolKind::Execute {
+        return None;
+    }
+    let texts = call.content.iter().filter_map(|content| match content {
+        schema::ToolCallContent::Content(content) => Some(block_text(&content.content)),
+        _ => None,
+    });
+    let text = texts.collect::<Vec<_>>().join("\n");
+    let lines: Vec<&str> = text.trim_matches('\n').lines().collect();
+    let (first, last) = OUTPUT_LINES;
+    if lines.len() <= first + last + 1 {
+        return (!lines.is_empty()).then(|| lines.join("\n"));
+    }
+    let left_out = lines.len() - first - last;
+    let (head, tail) = (lines[..first].join("\n"), lines[lines.len() - last..].join("\n"));
+    Some(format!("{head}\n… {left_out} lines …\n{tail}"))
+}
+
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -182,7 +210,7 @@ pub(super) fn input_of(call: &schema::ToolCall) -> Option<String> {
 }
 
 /// Shows a change as one hunk: from the first line that differs to the last.
-fn unified(path: &str, old: Option<&str>, new: &str, limit: usize) -> String {
+pub(crate) fn unified(path: &str, old: Option<&str>, new: &str, limit: usize) -> String {
     let old_lines: Vec<&str> = old.unwrap_or_default().lines().collect();
     let new_lines: Vec<&str> = new.lines().collect();
     let pairs = old_lines.iter().zip(&new_lines);
@@ -244,6 +272,26 @@ mod tests {
             [Piece::Aside("✗ Run ls: no such file".into())]
         );
         assert_eq!(rendered(&mut renderer, failed), []);
+    }
+
+    #[test]
+    fn what_a_command_said_is_shown_in_short_when_it_ends() {
+        let ended = |kind: &str, text: &str| {
+            let mut renderer = Renderer::new(false);
+            let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "t", "title": "ls", "kind": kind,
+                "content": [{ "type": "content", "content": { "type": "text", "text": text } }] });
+            rendered(&mut renderer, call);
+            let update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed" });
+            let mut pieces = rendered(&mut renderer, update);
+            assert_eq!(pieces.remove(0), Piece::Aside("✓ ls".into()));
+            pieces
+        };
+        assert_eq!(ended("execute", "a\n b\n"), [Piece::Output("a\n b".into())]);
+        assert_eq!(ended("execute", ""), []);
+        assert_eq!(ended("read", "a"), []);
+        let long: String = (1..=100).map(|line| format!("{line}\n")).collect();
+        let short = "1\n2\n3\n4\n… 88 lines …\n93\n94\n95\n96\n97\n98\n99\n100";
+        assert_eq!(ended("execute", &long), [Piece::Output(short.into())]);
     }
 
     #[test]

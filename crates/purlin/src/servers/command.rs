@@ -13,7 +13,11 @@ use tokio::net::TcpListener;
 
 use crate::assemble::Machine;
 use crate::auth;
-use crate::config::{Config, edit};
+use crate::cli::say;
+use crate::config::{self, Config, edit};
+
+/// Said where there is nothing to list or to test.
+const NONE: &str = "No MCP servers are configured. `purlin mcp add NAME -- COMMAND` adds one.\n";
 
 /// What `purlin mcp` was asked to do.
 #[derive(Debug, Subcommand)]
@@ -74,6 +78,10 @@ fn pair(text: &str) -> Result<(String, String), String> {
 /// # Errors
 /// Says what cannot be read, written or reached.
 pub(crate) fn run(command: McpCommand, file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    // The first server may be what makes the file.
+    if !matches!(command, McpCommand::Add(_)) {
+        config::check_is_there(file.as_deref())?;
+    }
     let (config, problems) = Config::load(file.clone());
     problems.iter().for_each(|problem| eprintln!("{problem}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -144,7 +152,7 @@ fn list(config: &Config) -> anyhow::Result<ExitCode> {
         writeln!(out, "{name}\toff")?;
     }
     if config.mcp.servers.is_empty() && config.mcp.off.is_empty() {
-        eprintln!("There are no servers. `purlin mcp add NAME -- COMMAND` adds one.");
+        write!(out, "{NONE}")?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -170,11 +178,26 @@ async fn test(config: &Config, name: Option<&str>) -> anyhow::Result<ExitCode> {
         Some(name) => vec![find(config, name)?],
         None => config.mcp.servers.iter().collect(),
     };
+    if servers.is_empty() {
+        say(NONE)?;
+    }
     let mut options = super::host_options(&Machine::here());
     options.folder = std::env::current_dir().unwrap_or(options.folder);
     let mut code = ExitCode::SUCCESS;
     for server in servers {
-        match mcp::probe::probe(server.clone(), &options).await {
+        let probe = mcp::probe::probe(server.clone(), &options);
+        tokio::pin!(probe);
+        let soon = server.start.unwrap_or(options.timing.start);
+        let found = match tokio::time::timeout(soon, &mut probe).await {
+            Ok(found) => found,
+            Err(_) => {
+                let most = options.timing.start_most.as_secs();
+                let (name, late) = (&server.name, soon.as_secs());
+                eprintln!("{name}: not ready after {late} s; it has {most} s more");
+                probe.await
+            }
+        };
+        match found {
             Ok(found) => {
                 let mut out = std::io::stdout().lock();
                 writeln!(out, "{}: works", server.name)?;

@@ -5,6 +5,8 @@ use engine::ports::Info;
 use engine::stamp::iso_8601;
 use engine::words::{Block, Contents, PlanStatus, ToolContent, ToolStatus};
 
+use crate::run::render::unified;
+
 /// Prints a session.
 pub(super) fn print(info: &Info, events: &[Event], problems: &[String]) -> String {
     let title = info.title.as_deref().unwrap_or("Session");
@@ -81,7 +83,11 @@ fn content_text(content: &ToolContent) -> String {
     match content {
         ToolContent::Block(Block::Text(text)) => fenced(text),
         ToolContent::Block(block) => format!("\n{}\n", block_text(block)),
-        ToolContent::Diff { path, new, .. } => format!("\n{}:\n{}", path.display(), fenced(new)),
+        ToolContent::Diff { path, old, new } => {
+            let path = path.to_string_lossy();
+            fenced(&unified(&path, old.as_deref(), new, usize::MAX))
+        }
+        // What they held is text by now.
         ToolContent::Terminal(_) | ToolContent::Live { .. } => String::new(),
     }
 }

@@ -45,6 +45,7 @@ mod schema;
 mod secrets;
 #[cfg(target_os = "linux")]
 mod server_sandbox;
+mod shell;
 mod slow;
 #[cfg(target_os = "linux")]
 mod survivors;
