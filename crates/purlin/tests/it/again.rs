@@ -178,7 +178,7 @@ fn a_store_that_is_deleted_stops_nobody() {
 }
 
 /// D15: a session of 100 MB is shown whole, and memory grows by what a model can read, not by what there is.
-// R: S8
+// R: S8, Q3
 #[tokio::test]
 async fn a_session_of_100_mb_loads_in_64_mb() {
     const PIECES: usize = 1700;

@@ -172,7 +172,7 @@ fn flood(
     replies
 }
 
-// R: W9, W17
+// R: W9, W17, Q3
 #[test]
 fn calls_whose_answers_are_not_read_wait_outside() {
     let (mut agent, _) = Agent::playing("").session();
@@ -211,7 +211,7 @@ fn changes_that_are_not_read_wait_outside() {
 }
 
 /// 60 MB of text with characters of one to four bytes.
-// R: W14, W17
+// R: W14, W17, Q3
 #[test]
 fn text_that_is_not_read_waits_in_the_model_and_is_not_lost() {
     const TIMES: usize = 60_000;

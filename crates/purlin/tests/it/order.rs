@@ -120,7 +120,7 @@ fn sessions_are_limited_and_closing_one_makes_room() {
     agent.open();
 }
 
-// R: S3
+// R: S3, Q3
 #[test]
 fn hundreds_of_sessions_are_opened_at_once() {
     let mut agent = Agent::playing("").ready();
@@ -136,7 +136,7 @@ fn hundreds_of_sessions_are_opened_at_once() {
     }
 }
 
-// R: S3, W9
+// R: S3, W9, Q3
 #[test]
 fn two_thousand_sessions_are_answered_one_by_one() {
     let mut agent = Agent::playing("").ready();
