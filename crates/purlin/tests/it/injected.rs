@@ -87,7 +87,7 @@ fn a_model_that_obeys_what_a_server_says_reaches_no_policy_and_nothing_outside()
     assert!(heard, "the server's order did not arrive");
     assert_eq!([tree(&outside), tree(&cwd.join(".git"))], before);
     assert!(!rules.exists() && !data.join("purlin/trust.json").exists());
-    assert_eq!(text(&purlin(&data, &["trust", "--list"])), "");
+    assert_eq!(text(&purlin(&data, &["trust", "--list"])), "No folder is trusted.\n");
     assert_eq!(text(&purlin(&data, &["permissions", "list"])), "No answers are kept.\n");
     // The server's tool, every command, and the two files that are not ours: those are not even asked for.
     assert_eq!(asked.len(), 1 + commands.len() + 2, "{asked:#?}");

@@ -335,7 +335,7 @@ fn a_model_that_obeys_an_injection_reaches_no_policy_and_nothing_outside() {
     }
     assert!(!kept.exists());
     assert!(!top.0.join("outside.txt").exists());
-    assert_eq!(text(&purlin(&data, &["trust", "--list"])), "");
+    assert_eq!(text(&purlin(&data, &["trust", "--list"])), "No folder is trusted.\n");
     let trusted = purlin(&data, &["trust", &cwd.display().to_string()]);
     assert!(text(&trusted).contains("would run by itself"));
     std::fs::write(cwd.join("purlin.json"), payload("purlin.json", "id")).unwrap();
@@ -428,5 +428,5 @@ fn a_user_who_allows_everything_loses_nothing_outside_to_a_model_that_obeys() {
     assert!(!crate::commands::runs("73401"));
     assert_eq!([tree(&outside), tree(&cwd.join(".git")), tree(&cwd.join("sub"))], before);
     assert!(!rules.exists());
-    assert_eq!(text(&purlin(&data, &["trust", "--list"])), "");
+    assert_eq!(text(&purlin(&data, &["trust", "--list"])), "No folder is trusted.\n");
 }
