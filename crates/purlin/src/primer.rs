@@ -160,8 +160,14 @@ fn sources(places: &Places, instructions: &[String]) -> Vec<Source> {
     let project = places.chain.iter().filter_map(|folder| first(folder, &in_project(places)));
     let mut all: Vec<Source> = user.chain(project).collect();
     let theirs = places.given.first().map(|folder| project::instructions(folder));
-    for pattern in instructions.iter().chain(theirs.iter().flatten()) {
+    let users = instructions.iter().map(|pattern| (pattern, false));
+    for (pattern, is_theirs) in users.chain(theirs.iter().flatten().map(|pattern| (pattern, true)))
+    {
         for (path, is_own) in patterns::find(pattern, &places.chain, env::home().as_deref()) {
+            if is_theirs && is_private(&path) {
+                tracing::warn!("a project names {} as instructions: left out", path.display());
+                continue;
+            }
             let read =
                 if is_own { read_own(&path, MAX_SOURCE) } else { places.read(&path, MAX_SOURCE) };
             let origin = path.to_string_lossy().into_owned();
@@ -173,6 +179,14 @@ fn sources(places: &Places, instructions: &[String]) -> Vec<Source> {
         }
     }
     all
+}
+
+/// Tells whether a project may not have the model told what a file holds: the user would be asked before it is read.
+fn is_private(path: &Path) -> bool {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    [path, &real].iter().any(|path| {
+        tools::is_secret(path) || path.components().any(|part| part.as_os_str() == ".git")
+    })
 }
 
 /// Reads the first of the known files that a folder has and that says anything.

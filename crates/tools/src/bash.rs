@@ -109,12 +109,17 @@ impl Bash {
     fn profile(&self, input: &Input) -> Profile {
         let Options { folders, own, hidden, .. } = &self.options;
         let mut protected = own.to_vec();
-        let mut writable = folders.clone();
+        // A session in our own folders has none of them.
+        let is_ours = |folder: &PathBuf| own.iter().any(|own| folder.starts_with(own));
+        let mut writable: Vec<PathBuf> =
+            folders.iter().filter(|folder| !is_ours(folder)).cloned().collect();
         let top = folders.iter().map(|folder| folder.join(".git"));
         for git in top.chain(repositories::inside(folders)) {
             if input.git && git.is_dir() {
-                // What runs by itself, or decides what does, stays as it is.
+                // What runs by itself, or decides what does, stays as it is; mounted by itself, it cannot be moved away with
+                // them.
                 protected.extend(repositories::deciding(&git));
+                writable.push(git);
             } else {
                 protected.push(git);
             }

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use engine::ports::AnyTool;
 
 pub use files::Files;
+pub use secret::is_secret;
 use tool::shaped;
 
 /// Reads a text file that a session may read without asking, up to so many bytes; returns where it is and what it holds.

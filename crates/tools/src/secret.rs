@@ -25,7 +25,8 @@ const ENDINGS: [&str; 6] = ["pem", "key", "p12", "pfx", "jks", "keystore"];
 const SHARED: [&str; 5] = ["example", "sample", "template", "dist", "defaults"];
 
 /// Tells whether a file usually holds secrets, by its name.
-pub(crate) fn is_secret(path: &Path) -> bool {
+#[must_use]
+pub fn is_secret(path: &Path) -> bool {
     let Some(name) = path.file_name() else {
         return false;
     };

@@ -24,6 +24,8 @@ const LAST_EVENT: &str = "last-event-id";
 const FAREWELL: Duration = Duration::from_millis(300);
 /// The waits before a stream is asked for again: first and longest.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// The shortest wait, whatever a server wants.
+const LEAST_WAIT: Duration = Duration::from_millis(250);
 /// How often in a row the rest of an answer is asked for without anything new.
 const RESUMES: u32 = 5;
 
@@ -61,7 +63,7 @@ impl Mark {
     }
 
     fn wait(&self, usual: Duration) -> Duration {
-        self.retry.unwrap_or(usual).min(WAITS.1)
+        self.retry.unwrap_or(usual).clamp(LEAST_WAIT, WAITS.1)
     }
 }
 

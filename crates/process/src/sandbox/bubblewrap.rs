@@ -113,8 +113,11 @@ fn steps(profile: &Profile) -> Result<Vec<(PathBuf, What)>, Error> {
     }
     for path in &profile.protected {
         let Some(path) = real(path)? else { continue };
-        // Elsewhere everything is read-only as it is.
-        if steps.iter().any(|(root, what)| *what == What::Write && path.starts_with(root)) {
+        // Elsewhere everything is read-only as it is, and what is hidden would be back if it were mounted again.
+        let around =
+            steps.iter().filter(|(root, what)| *what != What::Protect && path.starts_with(root));
+        let closest = around.max_by_key(|(root, what)| (root.components().count(), *what));
+        if closest.is_some_and(|(_, what)| *what == What::Write) {
             steps.push((path, What::Protect));
         }
     }
@@ -163,7 +166,13 @@ mod tests {
         let at = |path: &str| root.join(path);
         let mut profile = Profile {
             writable: vec![at("home/ws/.aws/open"), at("home/ws"), at("not-there")],
-            protected: vec![at("home/ws/.git"), at("home/.config"), at("home/ws/.other")],
+            protected: vec![
+                at("home/ws/.git"),
+                at("home/.config"),
+                at("home/ws/.other"),
+                // Hidden, too: it is not mounted again.
+                at("home/ws/.aws"),
+            ],
             hidden: vec![at("home/ws/.aws"), at("home/.ssh"), at("home/.netrc"), at("home/.gone")],
             ..Profile::writing_to(Vec::new())
         };

@@ -52,7 +52,12 @@ fn instructions_are_found_from_the_top_down_and_when_touched() {
     folder.write("repo/docs/more.md", "more");
     folder.write("repo/src/own/rules.md", "rules");
     folder.write("outside.md", "not the project's");
-    let named = r#"{ "instructions": ["own/*.md", "../../outside.md", "~/x.md"] }"#;
+    // What the user would be asked about before it is read is not told to a model because a project names it.
+    folder.write("repo/src/.env", "SECRET=1");
+    folder.write("repo/.git/config", "[remote]");
+    std::os::unix::fs::symlink(".env", folder.0.join("repo/src/own/link.md")).unwrap();
+    let named =
+        r#"{ "instructions": ["own/*.md", "../../outside.md", "~/x.md", ".e*", ".git/config"] }"#;
     folder.write("repo/src/purlin.json", named);
     let places = folder.places("repo/src");
     let instructions = ["docs/s*.md".to_owned(), "**/more.md".to_owned(), "none/*".to_owned()];

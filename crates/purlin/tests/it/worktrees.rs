@@ -97,3 +97,36 @@ fn a_commit_works_in_a_subfolder_and_in_a_worktree_if_it_is_allowed_and_only_the
         assert_eq!(git(&cwd, &["status", "--porcelain"]), "");
     }
 }
+
+/// Leave to change `.git` is leave for history, not for what runs by itself: it cannot be moved away and replaced either.
+// R: T4, T7
+#[test]
+fn with_leave_for_git_its_hooks_cannot_be_replaced_by_moving_it() {
+    let top = Folder::new("moved-git");
+    let (data, main) = (top.0.join("data"), top.0.join("main"));
+    std::fs::create_dir_all(&main).unwrap();
+    git(&main, &["init", "-q", "-b", "main"]);
+    let before = tree(&main.join(".git/hooks"));
+    let attack = "mv .git g2 && cp -r g2 .git && echo id > .git/hooks/pre-commit; echo status $?";
+    let input = json!({ "command": attack, "git": true, "reason": "to commit" });
+    let (said, _) = commit(&data, &main, &[input]);
+    assert!(said.contains("status 1"), "{said}");
+    assert_eq!(tree(&main.join(".git/hooks")), before);
+}
+
+/// A session above our own data, such as in the home folder, has everything there but that.
+// R: T7
+#[test]
+fn our_own_data_is_hidden_also_inside_the_folder_of_a_session() {
+    let top = Folder::new("own-inside");
+    let data = top.0.join("data");
+    std::fs::create_dir_all(data.join("purlin")).unwrap();
+    std::fs::write(data.join("purlin/auth.json"), "{ \"canary\": \"a key\" }").unwrap();
+    std::fs::write(top.0.join("seen"), "a file").unwrap();
+    let read = json!({ "command": "cat seen data/purlin/auth.json; grep -r canary data" });
+    let (said, _) = commit(&data, &top.0, &[read]);
+    assert!(said.contains("a file") && !said.contains("a key"), "{said}");
+    let inside = json!({ "command": "cat auth.json; ls" });
+    let (said, _) = commit(&data, &data.join("purlin"), &[inside]);
+    assert!(!said.contains("a key"), "{said}");
+}
