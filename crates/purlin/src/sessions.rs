@@ -12,6 +12,7 @@ use clap::{Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCandidates;
 use engine::ports::{Info, Journal, JournalError, Query, State};
 use engine::stamp::iso_8601;
+use engine::visible::visible;
 use engine::words::SessionId;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -188,9 +189,12 @@ async fn list(store: &Store, cwd: Option<PathBuf>, json: bool) -> anyhow::Result
             });
             text.push_str(&format!("{line}\n"));
         } else {
+            // An import may bring anything: what would steer the terminal is written out.
             let title = info.title.as_deref().unwrap_or("(no title)");
-            let cwd = info.cwd.display();
-            text.push_str(&format!("{}  {updated}  {state:<9}  {title}  ({cwd})\n", info.id));
+            let line =
+                format!("{}  {updated}  {state:<9}  {title}  ({})", info.id, info.cwd.display());
+            text.push_str(&visible(&line).replace('\n', "\\n"));
+            text.push('\n');
         }
     }
     if text.is_empty() && !json {

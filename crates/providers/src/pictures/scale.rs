@@ -24,6 +24,8 @@ const LONGEST_UNCHANGED: u32 = 8_000;
 pub(super) const MOST_BYTES: usize = 5 * 1024 * 1024;
 /// Pictures of more pixels are not decoded.
 const MOST_PIXELS: u64 = 50_000_000;
+/// No picture that people look at is longer, in pixels; one line of a pixel each takes as long as all the rest.
+const MOST_SIDE: u32 = 32_768;
 /// How well a smaller picture keeps what it shows, of 100.
 const QUALITY: u8 = 85;
 
@@ -95,7 +97,7 @@ pub(super) fn fit(picture: &Media) -> Result<Option<Media>, String> {
         return Ok((!is_right).then(|| Media { data: picture.data.clone(), mime }));
     }
     let rows: Rows = match format {
-        _ if u64::from(width) * u64::from(height) > MOST_PIXELS => {
+        _ if u64::from(width) * u64::from(height) > MOST_PIXELS || longest > MOST_SIDE => {
             return Err(format!("its {width} × {height} pixels are too many"));
         }
         Format::Png => png_rows,
@@ -419,6 +421,9 @@ mod tests {
         let side = 10_000_u32.to_be_bytes();
         let bomb = with_head(png((1, 1), |_| [0; 4]), 16, &[side, side].concat());
         assert_eq!(why(&bomb, "image/png"), "its 10000 × 10000 pixels are too many");
+        let (one, many) = (1_u32.to_be_bytes(), 40_000_u32.to_be_bytes());
+        let thread = with_head(png((1, 1), |_| [0; 4]), 16, &[one, many].concat());
+        assert_eq!(why(&thread, "image/png"), "its 1 × 40000 pixels are too many");
         assert_eq!(why(b"hello", "image/png"), "it is no image/png");
         assert_eq!(why(b"\x89PNG", "image/png"), "it is a broken PNG");
         assert_eq!(why(b"\xff\xd8\xff\xe0", "image/jpeg"), "it is a broken JPEG");
