@@ -24,7 +24,7 @@ usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
        cargo xtask tidy
            check the house rules
        cargo xtask crash [--runs N]
-           kill the program N times (2000 if not given) while it works, and at every write, sync and rename
+           kill the program N times (2000 if not given) while it works, and at every write, sync, rename and start
            of a dozen scenarios; fail those, too; and compare what it still knows
        cargo xtask draw FILE.acp
            print a transcript as a Mermaid sequence diagram

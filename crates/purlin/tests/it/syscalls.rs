@@ -1,5 +1,5 @@
-//! Kills and failures at exact places: `strace` ends the built program, or fails it, at its Nth write, sync or rename, for
-//! every N there is.
+//! Kills and failures at exact places: `strace` ends the built program, or fails it, at its Nth write, sync, rename or start
+//! of a program, for every N there is.
 //!
 //! Afterwards the program is started again: whatever the client had read must be there, in order and once, files are whole,
 //! and the session is free. A test run takes every Nth place of a few scenarios; `cargo xtask crash` takes all of them.
@@ -23,11 +23,16 @@ struct Scenario {
 /// A turn that writes a file, so that there is something to be torn.
 const WRITE: &str = "model text \"I write. \"\nmodel tool write {\"path\":\"FOLDER/a.txt\",\"content\":\"new\"}\nmodel text \"Done.\"\n";
 
-const SCENARIOS: [Scenario; 12] = [
+const SCENARIOS: [Scenario; 13] = [
     Scenario { name: "a tool that writes", script: WRITE, prompts: &["go"] },
     Scenario {
         name: "words one by one",
         script: "model text \"one \"\nmodel wait 1\nmodel text \"two \"\nmodel wait 1\nmodel text \"three\"\n",
+        prompts: &["go"],
+    },
+    Scenario {
+        name: "a command",
+        script: "model text \"I run. \"\nmodel tool bash {\"command\":\"echo ran\"}\nmodel text \"Done.\"\n",
         prompts: &["go"],
     },
     Scenario { name: "taken back", script: WRITE, prompts: &["go", "/undo"] },
@@ -70,13 +75,13 @@ const SCENARIOS: [Scenario; 12] = [
     },
 ];
 
-/// Where the program is ended: a write to the journal, one to the client, a sync, a rename.
-const PLACES: [&str; 4] = ["pwrite64", "write", "fdatasync", "rename"];
+/// Where the program is ended: a write to the journal, one to the client, a sync, a rename, the start of a thread or a program.
+const PLACES: [&str; 5] = ["pwrite64", "write", "fdatasync", "rename", "clone,clone3,vfork"];
 
 // R: S9, W23
 #[test]
 fn a_kill_at_any_step_loses_nothing_that_was_shown() {
-    let (scenarios, stride) = if is_thorough() { (SCENARIOS.len(), 1) } else { (3, 3) };
+    let (scenarios, stride) = if is_thorough() { (SCENARIOS.len(), 1) } else { (4, 3) };
     let (mut kills, mut problems) = (0, Vec::new());
     for scenario in &SCENARIOS[..scenarios] {
         for place in PLACES {
@@ -137,7 +142,7 @@ fn a_disk_that_fails_is_told_and_loses_nothing_that_was_shown() {
 #[test]
 fn without_a_file_handle_for_the_store_the_session_lives_in_memory() {
     let fault = "inject=openat:error=EMFILE:when=1+";
-    let run = play_on(&SCENARIOS[4], |folder| {
+    let run = play_on(one_answer(), |folder| {
         let data = folder.join("data/purlin/sessions.db");
         vec!["-e".into(), fault.into(), "-P".into(), data.to_string_lossy().into_owned()]
     });
@@ -161,8 +166,12 @@ fn d24_where_nothing_can_be_renamed_the_session_lives_in_memory() {
     expect_in_memory("inject=rename,renameat,renameat2:error=EXDEV:when=1+");
 }
 
+fn one_answer() -> &'static Scenario {
+    SCENARIOS.iter().find(|scenario| scenario.name == "one answer").unwrap()
+}
+
 fn expect_in_memory(fault: &str) {
-    let run = play(&SCENARIOS[4], &["-e", fault]);
+    let run = play(one_answer(), &["-e", fault]);
     assert!(run.is_whole && run.is_told(), "{:?}", run.shown);
     assert_eq!(run.errors, 0);
     assert_eq!(run.shown.iter().filter(|update| update["content"]["text"] == "Hello.").count(), 1);
