@@ -19,7 +19,7 @@ use crate::ports::{Clock, Editor, Files, Habits, Journal, Listing, Query, Rememb
 use crate::primer::Primer;
 use crate::reply::Reply;
 use crate::session::{
-    Command, Handles, ModelChoice, Parts, Session, SessionHandle, Settings, warnings,
+    Command, Handles, ModelChoice, Parts, Session, SessionHandle, Settings, UNUSED, warnings,
 };
 use crate::turn::TurnLimits;
 use crate::words::{ModeId, SessionId};
@@ -94,8 +94,8 @@ pub struct Attached {
     pub branch: Option<BoxFuture<'static, Option<String>>>,
     /// What decides about their calls.
     pub policy: Policy,
-    /// What the user should know when it begins.
-    pub notices: Vec<String>,
+    /// What the user should know when it begins: what about, and what.
+    pub notices: Vec<(&'static str, String)>,
 }
 
 /// How a session begins.
@@ -392,10 +392,10 @@ async fn begin(
 }
 
 /// Tells of agents whose model there is not: they work with the session's.
-fn without_their_model(agents: &[Arc<Agent>], settings: &Settings) -> Vec<String> {
+fn without_their_model(agents: &[Arc<Agent>], settings: &Settings) -> Vec<(&'static str, String)> {
     let told = agents.iter().filter_map(|agent| {
         let problem = settings.lacks(agent.model.as_ref()?)?;
-        Some(format!("the agent `{}` wants {problem}", agent.name))
+        Some((UNUSED, format!("the agent `{}` wants {problem}", agent.name)))
     });
     told.collect()
 }

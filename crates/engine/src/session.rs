@@ -121,7 +121,7 @@ pub struct Parts {
     /// What decides about their calls.
     pub policy: Policy,
     /// What the user should know when it begins.
-    pub notices: Vec<String>,
+    pub notices: Vec<(&'static str, String)>,
     /// Its client.
     pub editor: Arc<dyn Editor>,
     /// Its files.
@@ -480,11 +480,16 @@ async fn settle(
     }
 }
 
+/// What a notice is about that says what of the configuration does not count.
+pub const UNUSED: &str = "A part of the configuration is not used";
+
 /// What the user is warned of when a session begins: what about, and what.
-pub(crate) fn warnings(notices: &[String], journal: &dyn Journal) -> Vec<(&'static str, String)> {
-    let notices =
-        notices.iter().map(|notice| ("A part of the configuration is not used", notice.clone()));
-    notices.chain(journal.problem().map(|problem| ("Sessions are not kept", problem))).collect()
+pub(crate) fn warnings(
+    notices: &[(&'static str, String)],
+    journal: &dyn Journal,
+) -> Vec<(&'static str, String)> {
+    let problem = journal.problem().map(|problem| ("Sessions are not kept", problem));
+    notices.iter().cloned().chain(problem).collect()
 }
 
 async fn announce(

@@ -60,8 +60,10 @@ pub fn tools(machine: Arc<Machine>) -> OpenTools {
 pub struct Machine {
     /// What holds commands and MCP servers back.
     pub(crate) sandbox: Arc<Sandbox>,
-    own: Arc<[PathBuf]>,
-    hidden: Arc<[PathBuf]>,
+    /// Our own configuration and data.
+    pub(crate) own: Arc<[PathBuf]>,
+    /// Other places that none of them must see.
+    pub(crate) hidden: Arc<[PathBuf]>,
     search: Arc<[PathBuf]>,
     environment: Arc<[(String, String)]>,
 }

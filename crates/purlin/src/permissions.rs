@@ -221,7 +221,9 @@ fn explain(
     let is_sandboxed = level.confines();
     let roots = [cwd.to_owned()];
     let home = env::home();
-    let at = Place { cwd, roots: &roots, home: home.as_deref(), is_sandboxed, real: &real };
+    let own = env::own_folders();
+    let at =
+        Place { cwd, roots: &roots, own: &own, home: home.as_deref(), is_sandboxed, real: &real };
     let mut parts = parts(command, &at);
     if !is_sandboxed {
         let (access, why) =

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mcp::{Command, Host, Reach, Remote, Secret, ServerConfig, SessionServers};
-use process::sandbox::secret_places;
 use serde_json::Value;
 use wire::acp::schema::{self, McpServer};
 
@@ -166,11 +165,7 @@ fn confine(machine: &Machine) -> mcp::Confine {
     let needed = home.iter().flat_map(|home| NEEDED.map(|(of, cache)| (of, home.join(cache))));
     mcp::Confine {
         sandbox: Arc::clone(&machine.sandbox),
-        hidden: env::own_folders()
-            .into_iter()
-            .chain(env::state_folder().map(|folder| folder.join("output")))
-            .chain(home.as_deref().map_or_else(Vec::new, secret_places))
-            .collect(),
+        hidden: machine.own.iter().chain(&*machine.hidden).cloned().collect(),
         writable: caches.chain([std::env::temp_dir()]).collect(),
         caches: needed.collect(),
     }

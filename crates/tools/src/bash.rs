@@ -148,6 +148,7 @@ impl Bash {
         let at = shell::Place {
             cwd,
             roots: &self.options.folders,
+            own: &self.options.own,
             home: home.map(|(_, home)| Path::new(home)),
             is_sandboxed,
             real: &shell::real,

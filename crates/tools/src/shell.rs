@@ -38,6 +38,8 @@ pub struct Place<'a> {
     pub cwd: &'a Path,
     /// The folders of the session.
     pub roots: &'a [PathBuf],
+    /// Our own configuration and data, which belong to no session, wherever they lie.
+    pub own: &'a [PathBuf],
     /// The user's home folder.
     pub home: Option<&'a Path>,
     /// Whether it runs in the sandbox. Where there is none every command is asked for.
@@ -234,6 +236,9 @@ impl Judge<'_> {
         let mut next = 0;
         while let Some(top) = tops.get(next).cloned() {
             next += 1;
+            for own in self.folders.own_below(&top) {
+                self.outside(&own);
+            }
             let below = walk.look(&top);
             let links = below.links.iter().filter(|link| is_secret(link));
             for secret in below.secrets.iter().chain(links) {

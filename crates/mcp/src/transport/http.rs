@@ -273,3 +273,21 @@ fn is_of(answer: &Response, kind: &str) -> bool {
     let given = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     given.is_some_and(|given| given.trim_start().to_ascii_lowercase().starts_with(kind))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R: M3
+    #[test]
+    fn a_server_says_how_long_to_wait_within_bounds() {
+        let wait = |retry: Option<u64>| {
+            let retry = retry.map(Duration::from_millis);
+            Mark { retry, ..Mark::default() }.wait(WAITS.0)
+        };
+        assert_eq!(wait(Some(0)), LEAST_WAIT);
+        assert_eq!(wait(Some(2000)), Duration::from_secs(2));
+        assert_eq!(wait(Some(999_999_999)), WAITS.1);
+        assert_eq!(wait(None), WAITS.0);
+    }
+}

@@ -301,10 +301,10 @@ impl Dispatcher {
             let Wanted { servers, problems } = wanted;
             let (session_id, of) = (session.clone(), folders.clone());
             let tools = tools(Workspace { session: session_id, folders: of, servers, problems });
-            let (policy, mut notices) = policy(&folders);
-            if !cwd.is_dir() {
-                notices.push(gone(cwd));
-            }
+            let (policy, unused) = policy(&folders);
+            let unused = unused.into_iter().map(|problem| (session::UNUSED, problem));
+            let gone = (!cwd.is_dir()).then(|| gone(cwd));
+            let notices = unused.chain(gone).collect();
             let primer = primer(&folders);
             let scope = Scope::new(folders).without(&env::own_folders());
             let editor: Arc<dyn Editor> = Arc::new(AcpEditor::new(
@@ -511,11 +511,12 @@ impl Dispatcher {
 }
 
 /// What the user is told of a session whose folder is not there any more.
-fn gone(cwd: &Path) -> String {
+fn gone(cwd: &Path) -> (&'static str, String) {
     let cwd = visible(&cwd.to_string_lossy());
-    format!(
-        "The folder {cwd} is not there any more: the history can be read, but no tool can work there."
-    )
+    let words = format!(
+        "{cwd} is not there any more: the history can be read, but no tool can work there."
+    );
+    ("The folder of this session is gone", words)
 }
 
 /// Answers a call that found the session's mailbox full.

@@ -103,10 +103,16 @@ impl<'a> Folders<'a> {
 
     pub(crate) fn is_inside(&self, real: &Path) -> bool {
         // Whole components are compared: `/repo-evil` is not inside `/repo`.
-        self.at.roots.iter().any(|root| match (self.at.real)(root) {
-            Some(root) => real.starts_with(root),
-            None => false,
-        })
+        let is_below = |folder: &PathBuf| {
+            (self.at.real)(folder).is_some_and(|folder| real.starts_with(folder))
+        };
+        self.at.roots.iter().any(is_below) && !self.at.own.iter().any(is_below)
+    }
+
+    /// Our own folders that lie below another.
+    pub(crate) fn own_below(&self, folder: &Path) -> Vec<PathBuf> {
+        let own = self.at.own.iter().filter_map(|own| (self.at.real)(own));
+        own.filter(|own| own.starts_with(folder) && own.exists()).collect()
     }
 
     /// Follows a `cd`. Says why not where it leads out or cannot be told.

@@ -66,7 +66,14 @@ fn needs(command: &str) -> Vec<Access> {
     let home = Path::new("/home/user");
     access(
         command,
-        &Place { cwd: &roots[0], roots: &roots, home: Some(home), is_sandboxed: true, real: &real },
+        &Place {
+            cwd: &roots[0],
+            roots: &roots,
+            own: &[],
+            home: Some(home),
+            is_sandboxed: true,
+            real: &real,
+        },
     )
 }
 

@@ -74,6 +74,7 @@ impl Project {
         let at = Place {
             cwd: &roots[0],
             roots: &roots,
+            own: &[self.0.join("w/clean/ours")],
             home: Some(&home),
             is_sandboxed: true,
             real: &real,
@@ -516,4 +517,21 @@ fn a_folder_is_asked_for_by_the_names_of_the_secrets_in_it() {
     let project = Project::new("secrets-below");
     let secret = project.work().join("src/deep/.env");
     assert_eq!(project.asked("grep -r token src"), [format!("read: {}", secret.display())]);
+}
+
+/// Our own keys and rules belong to no session, also where its folder holds them.
+// R: T7
+#[test]
+fn our_own_folder_is_asked_for_like_one_outside() {
+    let project = Project::new("ours");
+    let ours = project.work().join("clean/ours");
+    assert_eq!(project.asked("grep -r token clean"), [""; 0]);
+    std::fs::create_dir(&ours).unwrap();
+    std::fs::write(ours.join("auth.json"), "token").unwrap();
+    for command in
+        ["cat clean/ours/auth.json", "grep -r token clean", "cd clean/ours && cat auth.json"]
+    {
+        let asked = project.asked(command);
+        assert!(asked.iter().any(|asked| asked.contains("clean/ours")), "{command}: {asked:?}");
+    }
 }

@@ -11,8 +11,14 @@ use crate::commands::plain;
 fn needs(command: &str) -> Vec<Access> {
     let roots = [PathBuf::from("/w")];
     let home = Path::new("/home/user");
-    let at =
-        Place { cwd: &roots[0], roots: &roots, home: Some(home), is_sandboxed: true, real: &plain };
+    let at = Place {
+        cwd: &roots[0],
+        roots: &roots,
+        own: &[],
+        home: Some(home),
+        is_sandboxed: true,
+        real: &plain,
+    };
     access(command, &at)
 }
 
