@@ -33,7 +33,8 @@ pub trait Backend: Send {
         place_of: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Claim, Error>;
 
-    /// Appends records, all or none of them, if epoch and head are still what the caller believes. Returns the new head.
+    /// Appends records and changes facts, all or nothing, if epoch and head are still what the caller believes. Returns
+    /// the new head.
     ///
     /// # Errors
     /// [`Error::Fenced`] if somebody else took the session or wrote to it.
@@ -43,6 +44,7 @@ pub trait Backend: Send {
         epoch: u64,
         expected_head: u64,
         records: &[Encoded],
+        change: Option<&Change>,
     ) -> Result<u64, Error>;
 
     /// Returns records from the number `from` on: at least one if there is one, and then not much more than `bytes`.

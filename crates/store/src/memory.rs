@@ -37,6 +37,16 @@ impl Session {
         let head = self.records.len() as u64;
         Claim { epoch: self.epoch, head, bytes: self.facts.info.bytes, is_fresh }
     }
+
+    fn change(&mut self, change: &Change) {
+        let info = &mut self.facts.info;
+        if let Some(title) = &change.title {
+            info.title = Some(title.clone());
+        }
+        info.state = change.state.unwrap_or(info.state);
+        info.updated = change.updated.unwrap_or(info.updated);
+        info.bytes = change.bytes.unwrap_or(info.bytes);
+    }
 }
 
 impl Backend for Memory {
@@ -87,12 +97,16 @@ impl Backend for Memory {
         epoch: u64,
         expected_head: u64,
         records: &[Encoded],
+        change: Option<&Change>,
     ) -> Result<u64, Error> {
         let session = self.session(session)?;
         if session.epoch != epoch || session.records.len() as u64 != expected_head {
             return Err(Error::Fenced);
         }
         session.records.extend_from_slice(records);
+        if let Some(change) = change {
+            session.change(change);
+        }
         Ok(session.records.len() as u64)
     }
 
@@ -121,13 +135,7 @@ impl Backend for Memory {
     }
 
     fn change(&mut self, session: &str, change: &Change) -> Result<(), Error> {
-        let info = &mut self.session(session)?.facts.info;
-        if let Some(title) = &change.title {
-            info.title = Some(title.clone());
-        }
-        info.state = change.state.unwrap_or(info.state);
-        info.updated = change.updated.unwrap_or(info.updated);
-        info.bytes = change.bytes.unwrap_or(info.bytes);
+        self.session(session)?.change(change);
         Ok(())
     }
 

@@ -228,6 +228,22 @@ fn insert_blob(connection: &Connection, number: i64, content: &Content<'_>) -> R
     Ok(used > 0)
 }
 
+fn update(connection: &Connection, id: &str, change: &Change) -> Result<(), Error> {
+    let changed = connection
+        .prepare_cached(
+            "UPDATE session SET title = coalesce(?2, title), state = coalesce(?3, state),
+             updated = coalesce(?4, updated), bytes = coalesce(?5, bytes) WHERE id = ?1",
+        )?
+        .execute(params![
+            id,
+            change.title,
+            change.state.map(state_in),
+            change.updated.map(|time| time_in(time).cast_signed()),
+            change.bytes.map(u64::cast_signed),
+        ])?;
+    if changed == 0 { Err(Error::NotFound) } else { Ok(()) }
+}
+
 impl Backend for Sqlite {
     fn create(&mut self, info: &Info, owner: &str, own: &Encoded) -> Result<Claim, Error> {
         let begun = self.begin()?;
@@ -295,6 +311,7 @@ impl Backend for Sqlite {
         epoch: u64,
         expected_head: u64,
         records: &[Encoded],
+        change: Option<&Change>,
     ) -> Result<u64, Error> {
         let begun = self.begin()?;
         let (number, current) = session(&begun, id)?;
@@ -306,6 +323,9 @@ impl Backend for Sqlite {
         for record in records {
             head += 1;
             insert(&begun, number, head, record)?;
+        }
+        if let Some(change) = change {
+            update(&begun, id, change)?;
         }
         begun.commit()?;
         Ok(head)
@@ -357,20 +377,7 @@ impl Backend for Sqlite {
 
     fn change(&mut self, id: &str, change: &Change) -> Result<(), Error> {
         self.writable()?;
-        let changed = self
-            .connection
-            .prepare_cached(
-                "UPDATE session SET title = coalesce(?2, title), state = coalesce(?3, state),
-                 updated = coalesce(?4, updated), bytes = coalesce(?5, bytes) WHERE id = ?1",
-            )?
-            .execute(params![
-                id,
-                change.title,
-                change.state.map(state_in),
-                change.updated.map(|time| time_in(time).cast_signed()),
-                change.bytes.map(u64::cast_signed),
-            ])?;
-        if changed == 0 { Err(Error::NotFound) } else { Ok(()) }
+        update(&self.connection, id, change)
     }
 
     fn release(&mut self, id: &str, epoch: u64) -> Result<(), Error> {

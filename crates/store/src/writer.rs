@@ -26,6 +26,8 @@ use crate::sync::{self, Ack, Syncer};
 const AT_ONCE: usize = 512;
 /// Pieces of text that wait together are kept as one record, up to about this many bytes.
 const PIECE: usize = 16 * 1024;
+/// About how many bytes a record takes beside its text.
+const AROUND: u64 = 64;
 /// How much a session is read at once.
 const PAGE: usize = 256 * 1024;
 
@@ -207,35 +209,39 @@ impl Writer {
         if owned.broken.is_some() {
             self.shared.has_failed.store(true, Ordering::Release);
         }
-        let (epoch, head) = (owned.epoch, owned.head);
-        let written = match batch.finish() {
-            Ok(records) if records.is_empty() => Ok((head, 0)),
-            Ok(records) => {
-                let bytes: usize = records.iter().map(|record| record.body.len()).sum();
-                let written = self.backend(session).append(session.as_str(), epoch, head, &records);
-                written.map(|head| (head, bytes as u64)).map_err(JournalError::from)
+        let (epoch, head, kept) = (owned.epoch, owned.head, owned.bytes);
+        let written = batch.finish().and_then(|bytes| {
+            let bytes = kept + bytes;
+            if batch.records.is_empty() {
+                return Ok((head, bytes));
             }
-            Err(err) => Err(err),
-        };
+            let change = batch.state.map(|state| Change {
+                state: Some(state),
+                updated: Some(self.now()),
+                bytes: Some(bytes),
+                ..Change::default()
+            });
+            let (id, records) = (session.as_str(), &batch.records);
+            let head = self.backend(session).append(id, epoch, head, records, change.as_ref())?;
+            Ok((head, bytes))
+        });
         match written {
             Ok((head, bytes)) => self.written(session, batch, head, bytes),
             Err(err) => self.not_written(session, batch, &err),
         }
     }
 
-    fn written(&mut self, session: &SessionId, mut batch: Batch, head: u64, bytes: u64) {
+    fn written(&mut self, session: &SessionId, batch: Batch, head: u64, bytes: u64) {
         let mut turn_failed = None;
-        let mut total = 0;
         if let Some(owned) = self.owned.get_mut(session) {
             owned.head = head;
-            owned.bytes += bytes;
-            total = owned.bytes;
+            owned.bytes = bytes;
             if batch.ends_turn {
                 turn_failed = owned.broken.take();
                 self.shared.has_failed.store(false, Ordering::Release);
             }
         }
-        for append in batch.appends.drain(..) {
+        for append in batch.appends {
             if let Some((event, show)) = append.shown {
                 show(event);
             }
@@ -250,18 +256,6 @@ impl Writer {
                     syncer.request(None);
                 }
                 (_, _) => answer(append.ack, outcome),
-            }
-        }
-        if let Some(state) = batch.state {
-            let now = self.now();
-            let change = Change {
-                state: Some(state),
-                updated: Some(now),
-                bytes: Some(total),
-                ..Change::default()
-            };
-            if let Err(err) = self.backend(session).change(session.as_str(), &change) {
-                tracing::warn!(%session, "the index is behind: {err}");
             }
         }
     }
@@ -448,7 +442,9 @@ impl Writer {
 #[derive(Default)]
 struct Batch {
     appends: Vec<Append>,
-    records: Vec<Record>,
+    records: Vec<Encoded>,
+    /// A piece of text behind the records, that the next may be joined to.
+    piece: Option<Record>,
     bytes: u64,
     state: Option<State>,
     ends_turn: bool,
@@ -457,26 +453,39 @@ struct Batch {
 impl Batch {
     /// Takes an append, or refuses it if the turn cannot be kept any more or the session is full.
     fn take(&mut self, owned: &mut Owned, limit: u64, append: Append) {
-        let Some(record) = &append.record else {
-            match &owned.broken {
-                Some(err) => refuse(append, err),
-                None => self.appends.push(append),
+        match self.admit(owned, limit, append.record.as_ref()) {
+            Ok(()) => self.appends.push(append),
+            Err(err) => {
+                refuse(append, &err);
+                owned.broken = Some(err);
             }
-            return;
-        };
-        let must_be_taken = record.ends_something();
-        if let Some(err) = &owned.broken
-            && !must_be_taken
-        {
-            refuse(append, err);
-            return;
         }
-        let size = size(record);
+    }
+
+    fn admit(
+        &mut self,
+        owned: &Owned,
+        limit: u64,
+        record: Option<&Record>,
+    ) -> Result<(), JournalError> {
+        let must_be_taken = record.is_some_and(Record::ends_something);
+        if let Some(err) = owned.broken.as_ref().filter(|_| !must_be_taken) {
+            return Err(err.clone());
+        }
+        let Some(record) = record else {
+            return Ok(());
+        };
+        let (encoded, size) = match record {
+            Record::Text { text, .. } | Record::Thought { text, .. } => (None, text.len()),
+            _ => {
+                let encoded = encode(record)?;
+                let size = encoded.body.len();
+                (Some(encoded), size)
+            }
+        };
+        let size = size as u64 + AROUND;
         if !must_be_taken && limit > 0 && owned.bytes + self.bytes + size > limit {
-            let full = JournalError::Full(limit);
-            refuse(append, &full);
-            owned.broken = Some(full);
-            return;
+            return Err(JournalError::Full(limit));
         }
         self.bytes += size;
         match record {
@@ -487,24 +496,28 @@ impl Batch {
             }
             _ => {}
         }
-        if !merge(self.records.last_mut(), record) {
-            self.records.push(record.clone());
+        if !merge(self.piece.as_mut(), record) {
+            self.end_piece()?;
+            match encoded {
+                Some(encoded) => self.records.push(encoded),
+                None => self.piece = Some(record.clone()),
+            }
         }
-        self.appends.push(append);
+        Ok(())
     }
 
-    fn finish(&mut self) -> Result<Vec<Encoded>, JournalError> {
-        self.records.drain(..).map(|record| encode(&record)).collect()
+    fn end_piece(&mut self) -> Result<(), JournalError> {
+        if let Some(piece) = self.piece.take() {
+            self.records.push(encode(&piece)?);
+        }
+        Ok(())
     }
-}
 
-/// About how many bytes a record takes: exactly what can be large, and something for the rest.
-fn size(record: &Record) -> u64 {
-    let bytes = match record {
-        Record::Text { text, .. } | Record::Thought { text, .. } => text.len(),
-        _ => encode(record).map_or(0, |encoded| encoded.body.len()),
-    };
-    bytes as u64 + 64
+    /// Ends the last piece of text, and returns how many bytes there are to be written.
+    fn finish(&mut self) -> Result<u64, JournalError> {
+        self.end_piece()?;
+        Ok(self.records.iter().map(|record| record.body.len() as u64).sum())
+    }
 }
 
 /// Joins pieces of the same message.

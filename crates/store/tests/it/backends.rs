@@ -62,8 +62,8 @@ fn what_is_appended_is_read_in_order_and_page_by_page() {
     on_each(|backend| {
         backend.create(&info("s", "/w", 1), "me", &text("own")).unwrap();
         let records: Vec<Encoded> = (0..50).map(|n| text(&"x".repeat(n))).collect();
-        assert_eq!(backend.append("s", 1, 1, &records[..20]), Ok(21));
-        assert_eq!(backend.append("s", 1, 21, &records[20..]), Ok(51));
+        assert_eq!(backend.append("s", 1, 1, &records[..20], None), Ok(21));
+        assert_eq!(backend.append("s", 1, 21, &records[20..], None), Ok(51));
         assert_eq!(texts(backend, "s")[1..], records);
         let page = backend.read("s", 51, 1).unwrap();
         assert_eq!(page.iter().map(|stored| stored.seq).collect::<Vec<_>>(), [51]);
@@ -72,18 +72,33 @@ fn what_is_appended_is_read_in_order_and_page_by_page() {
 }
 
 #[test]
+fn facts_change_with_the_records_or_not_at_all() {
+    on_each(|backend| {
+        backend.create(&info("s", "/w", 1), "one", &text("own")).unwrap();
+        let change = Change { state: Some(State::Error), bytes: Some(7), ..Change::default() };
+        assert_eq!(backend.append("s", 2, 1, &[text("a")], Some(&change)), Err(Error::Fenced));
+        let before = backend.find("s").unwrap().unwrap().info;
+        assert_eq!((before.state, before.bytes), (State::Active, 0));
+        assert_eq!(backend.append("s", 1, 1, &[text("a")], Some(&change)), Ok(2));
+        let after = backend.find("s").unwrap().unwrap().info;
+        assert_eq!((after.state, after.bytes), (State::Error, 7));
+        assert_eq!(texts(backend, "s").len(), 2);
+    });
+}
+
+#[test]
 fn only_the_epoch_and_head_that_are_true_may_append() {
     on_each(|backend| {
         backend.create(&info("s", "/w", 1), "one", &text("own")).unwrap();
-        assert_eq!(backend.append("s", 1, 0, &[text("a")]), Err(Error::Fenced));
-        assert_eq!(backend.append("s", 1, 2, &[text("a")]), Err(Error::Fenced));
-        assert_eq!(backend.append("s", 1, 1, &[text("a")]), Ok(2));
+        assert_eq!(backend.append("s", 1, 0, &[text("a")], None), Err(Error::Fenced));
+        assert_eq!(backend.append("s", 1, 2, &[text("a")], None), Err(Error::Fenced));
+        assert_eq!(backend.append("s", 1, 1, &[text("a")], None), Ok(2));
         let claim = backend.take("s", "two", &text("own"), &nobody_lives).unwrap();
         assert_eq!((claim.epoch, claim.head, claim.is_fresh), (2, 3, true));
         // The first one wakes up and still believes that it owns the session.
-        assert_eq!(backend.append("s", 1, 2, &[text("b")]), Err(Error::Fenced));
-        assert_eq!(backend.append("s", 1, 3, &[text("b")]), Err(Error::Fenced));
-        assert_eq!(backend.append("s", 2, 3, &[text("b")]), Ok(4));
+        assert_eq!(backend.append("s", 1, 2, &[text("b")], None), Err(Error::Fenced));
+        assert_eq!(backend.append("s", 1, 3, &[text("b")], None), Err(Error::Fenced));
+        assert_eq!(backend.append("s", 2, 3, &[text("b")], None), Ok(4));
         assert_eq!(texts(backend, "s").len(), 4);
     });
 }
@@ -163,7 +178,7 @@ fn large_records_come_back_and_go_with_their_last_session() {
     on_each(|backend| {
         let large = text(&"y".repeat(3 * BLOB));
         backend.create(&info("s", "/w", 1), "me", &text("own")).unwrap();
-        backend.append("s", 1, 1, &[large.clone(), text("small"), large.clone()]).unwrap();
+        backend.append("s", 1, 1, &[large.clone(), text("small"), large.clone()], None).unwrap();
         backend.copy("s", "copy", SystemTime::UNIX_EPOCH).unwrap();
         assert_eq!(backend.copy("s", "copy", SystemTime::UNIX_EPOCH), Err(Error::Exists));
         assert_eq!(backend.copy("none", "other", SystemTime::UNIX_EPOCH), Err(Error::NotFound));
@@ -184,9 +199,9 @@ fn two_writers_of_one_file_fence_each_other() {
     let path = folder.path().join("sessions.db");
     let (mut one, mut two) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
     one.create(&info("s", "/w", 1), "one", &text("own")).unwrap();
-    assert_eq!(one.append("s", 1, 1, &[text("a")]), Ok(2));
+    assert_eq!(one.append("s", 1, 1, &[text("a")], None), Ok(2));
     let claim = two.take("s", "two", &text("own"), &nobody_lives).unwrap();
-    assert_eq!(two.append("s", claim.epoch, claim.head, &[text("b")]), Ok(4));
-    assert_eq!(one.append("s", 1, 2, &[text("c")]), Err(Error::Fenced));
+    assert_eq!(two.append("s", claim.epoch, claim.head, &[text("b")], None), Ok(4));
+    assert_eq!(one.append("s", 1, 2, &[text("c")], None), Err(Error::Fenced));
     assert_eq!(texts(&mut one, "s"), texts(&mut two, "s"));
 }

@@ -86,8 +86,9 @@ impl Backend for Disk {
         epoch: u64,
         expected_head: u64,
         records: &[Encoded],
+        change: Option<&Change>,
     ) -> Result<u64, Error> {
-        self.write(|memory| memory.append(session, epoch, expected_head, records))
+        self.write(|memory| memory.append(session, epoch, expected_head, records, change))
     }
 
     fn read(&mut self, session: &str, from: u64, bytes: usize) -> Result<Vec<Stored>, Error> {
