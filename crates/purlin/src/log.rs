@@ -3,15 +3,19 @@
 //! Written by a thread of its own behind a bounded queue; when stderr is full or closed, lines are counted, not waited for.
 //! The thread starts with the first line: most runs say nothing.
 
+use std::fmt::{Debug, Write as _};
 use std::io::Write;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::SystemTime;
 
-use tracing::Level;
+use engine::stamp;
+use engine::visible::visible;
+use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::env;
 
@@ -32,16 +36,7 @@ pub(crate) fn level(name: &str) -> Result<Level, String> {
 pub fn start(given: Option<Level>) {
     let asked = env::log_level().filter(|_| given.is_none()).map(|name| level(&name));
     let level = given.or_else(|| asked.clone()?.ok()).unwrap_or(Level::WARN);
-    // The MCP library repeats what servers say and what they are sent, at every level.
-    let ours = Targets::new().with_default(level).with_target("rmcp", LevelFilter::OFF);
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_target(false)
-        .with_ansi(false)
-        .with_writer(|| Line { text: Vec::new() })
-        .finish()
-        .with(ours);
-    if tracing::subscriber::set_global_default(subscriber).is_err() {
+    if tracing::subscriber::set_global_default(Lines { level }).is_err() {
         LEFT_OUT.fetch_add(1, Ordering::Relaxed);
     }
     if let Some(Err(why)) = asked {
@@ -50,16 +45,16 @@ pub fn start(given: Option<Level>) {
 }
 
 /// The queue to the thread that writes.
-static QUEUE: LazyLock<SyncSender<Vec<u8>>> = LazyLock::new(|| {
+static QUEUE: LazyLock<SyncSender<String>> = LazyLock::new(|| {
     // Full: the line is counted and left out.
-    let (sender, lines) = sync_channel::<Vec<u8>>(LINES);
+    let (sender, lines) = sync_channel::<String>(LINES);
     let thread = std::thread::Builder::new().name("log".to_owned()).stack_size(128 * 1024);
     // Without a thread the queue has no reader, and every line is counted.
     drop(thread.spawn(move || write(lines)));
     sender
 });
 
-fn write(lines: Receiver<Vec<u8>>) {
+fn write(lines: Receiver<String>) {
     let mut stderr = std::io::stderr();
     for line in lines {
         let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
@@ -69,7 +64,11 @@ fn write(lines: Receiver<Vec<u8>>) {
             String::new()
         };
         // Nobody reads stderr: then nobody misses the lines.
-        if stderr.write_all(note.as_bytes()).and_then(|()| stderr.write_all(&line)).is_err() {
+        if stderr
+            .write_all(note.as_bytes())
+            .and_then(|()| stderr.write_all(line.as_bytes()))
+            .is_err()
+        {
             return;
         }
     }
@@ -83,29 +82,68 @@ pub fn log_panics() {
     }));
 }
 
-/// One line, queued when it is whole.
-struct Line {
-    text: Vec<u8>,
+/// Writes each event as a line. Spans are nothing to it.
+struct Lines {
+    level: Level,
 }
 
-impl Write for Line {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.text.extend_from_slice(bytes);
-        Ok(bytes.len())
+impl Subscriber for Lines {
+    fn enabled(&self, about: &Metadata<'_>) -> bool {
+        // The MCP library repeats what servers say and what they are sent, at every level.
+        about.is_event() && *about.level() <= self.level && !about.target().starts_with("rmcp")
     }
 
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.level.into())
     }
-}
 
-impl Drop for Line {
-    fn drop(&mut self) {
-        match QUEUE.try_send(std::mem::take(&mut self.text)) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                LEFT_OUT.fetch_add(1, Ordering::Relaxed);
-            }
+    fn event(&self, event: &Event<'_>) {
+        let now = stamp::iso_8601(SystemTime::now());
+        let mut line = Line(format!("{now} {:>5}", event.metadata().level()));
+        event.record(&mut line);
+        if QUEUE.try_send(one_line(&line.0)).is_err() {
+            LEFT_OUT.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Makes a line of it, whatever it holds: others' words steer no terminal and pose as no line of ours.
+fn one_line(text: &str) -> String {
+    visible(text).replace('\n', "\\n") + "\n"
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let written = match field.name() {
+            "message" => write!(self.0, " {value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
+        if written.is_err() {
+            self.0.push_str(" (cannot be written)");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_words_stay_in_one_line_and_steer_no_terminal() {
+        assert_eq!(one_line("a\nb\u{1b}[2Jc"), "a\\nb\\u{1b}[2Jc\n");
     }
 }
