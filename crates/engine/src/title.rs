@@ -43,14 +43,15 @@ pub(crate) struct Titler {
 impl Titler {
     /// Asks the small model for a title, if there is one. Returns at once.
     pub(crate) fn begin(&self, settings: &Settings, prompt: &Prompt) {
-        let Some(choice) = self.habits.small_model(settings) else {
-            return;
-        };
+        let (habits, settings) = (Arc::clone(&self.habits), settings.clone());
         let text: String = prompt.text().chars().take(ENOUGH).collect();
         let (session, journal) = (self.session.clone(), Arc::clone(&self.journal));
         let (editor, clock) = (Arc::clone(&self.editor), Arc::clone(&self.clock));
         let (is_fixed, meter) = (Arc::clone(&self.is_fixed), Arc::clone(&self.meter));
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(async move {
+            // Which it is may stand in files.
+            let found = tokio::task::spawn_blocking(move || habits.small_model(&settings)).await;
+            let Some(choice) = found.ok().flatten() else { return };
             let mut usage = Usage::default();
             let asked = timeout(PATIENCE, ask(&choice, text, &mut usage)).await;
             let place = (&session, &*journal, &*editor);

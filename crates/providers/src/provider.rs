@@ -257,8 +257,8 @@ impl Provider {
     /// Returns its cheapest model for small work, where we know of one.
     #[must_use]
     pub fn small_model(&self) -> Option<ModelChoice> {
+        let small = self.row?.small;
         let models = self.models();
-        let small = self.row.map_or(&[][..], |row| row.small);
         let begins = |choice: &&ModelChoice, prefix: &str| self.bare(choice).starts_with(prefix);
         small.iter().find_map(|prefix| models.iter().find(|choice| begins(choice, prefix))).cloned()
     }
