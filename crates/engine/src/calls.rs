@@ -91,7 +91,7 @@ mod tests {
     impl AnyTool for Named {
         fn spec(&self) -> Arc<ToolSpec> {
             let (name, description) = (self.0.to_owned(), String::new());
-            Arc::new(ToolSpec { name, description, schema: json!({}) })
+            Arc::new(ToolSpec { name, description, schema: json!({}).into() })
         }
 
         fn kind(&self) -> ToolKind {

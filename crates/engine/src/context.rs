@@ -170,8 +170,7 @@ fn tokens_of_tools(tools: &[Arc<ToolSpec>]) -> u64 {
 }
 
 fn size_of_tool(tool: &ToolSpec) -> usize {
-    let schema = serde_json::to_vec(&tool.schema).map_or(0, |text| text.len());
-    tool.name.len() + tool.description.len() + schema
+    tool.name.len() + tool.description.len() + tool.schema.text().len()
 }
 
 /// A result that is longer than this is not told twice.

@@ -32,7 +32,7 @@ impl AnyTool for ExitPlan {
         let schema =
             json!({ "type": "object", "properties": { "plan": plan }, "required": ["plan"] });
         let (name, description) = (NAME.to_owned(), DESCRIPTION.to_owned());
-        Arc::new(ToolSpec { name, description, schema })
+        Arc::new(ToolSpec { name, description, schema: schema.into() })
     }
 
     fn kind(&self) -> ToolKind {

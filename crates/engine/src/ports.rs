@@ -9,7 +9,9 @@ use std::time::SystemTime;
 
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
+use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::Agent;
@@ -98,14 +100,40 @@ pub enum ModelError {
 }
 
 /// What a model is told of a tool.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct ToolSpec {
     /// Its name.
     pub name: String,
     /// What it does.
     pub description: String,
     /// The JSON schema of its input.
-    pub schema: Value,
+    pub schema: Schema,
+}
+
+/// A JSON schema, written once: every request repeats it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+pub struct Schema(Box<RawValue>);
+
+impl Schema {
+    /// Returns its text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.0.get()
+    }
+}
+
+impl From<&Value> for Schema {
+    fn from(schema: &Value) -> Schema {
+        // A value can always be written.
+        Schema(to_raw_value(schema).unwrap_or_default())
+    }
+}
+
+impl From<Value> for Schema {
+    fn from(schema: Value) -> Schema {
+        Schema::from(&schema)
+    }
 }
 
 /// A tool, built in or from elsewhere.

@@ -38,7 +38,8 @@ impl Task {
             "subagent_type": { "type": "string", "enum": names, "description": "Which agent" },
         });
         let required = ["description", "prompt", "subagent_type"];
-        let schema = json!({ "type": "object", "properties": properties, "required": required });
+        let schema =
+            json!({ "type": "object", "properties": properties, "required": required }).into();
         let mut description = format!("{DESCRIPTION}\n\nAgents:");
         for Helper { agent, .. } in &helpers {
             description.push_str(&format!("\n- {}: {}", agent.name, agent.description));

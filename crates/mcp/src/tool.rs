@@ -70,7 +70,7 @@ impl McpTool {
         let spec = ToolSpec {
             name,
             description: offered.description.clone(),
-            schema: offered.schema.clone(),
+            schema: (&offered.schema).into(),
         };
         McpTool {
             server: Arc::clone(server),

@@ -9,7 +9,7 @@ pub(crate) mod openai_responses;
 
 use std::collections::VecDeque;
 
-use engine::ports::{ModelEvent, Request, ToolSpec};
+use engine::ports::{ModelEvent, Request, Schema, ToolSpec};
 use engine::words::{Block, Contents, Media, Message, Thought, ToolCallId, ToolRequest};
 use serde::Serialize;
 use serde_json::Value;
@@ -97,7 +97,7 @@ fn with_tools(body: &Value, tools: &[impl Serialize]) -> serde_json::Result<Vec<
 struct Declared<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: &'a Value,
+    parameters: &'a Schema,
 }
 
 impl<'a> From<&'a ToolSpec> for Declared<'a> {

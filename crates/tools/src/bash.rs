@@ -249,7 +249,7 @@ fn spec() -> Arc<ToolSpec> {
         "required": ["command"],
     });
     let (name, description) = ("bash".to_owned(), DESCRIPTION.to_owned());
-    Arc::new(ToolSpec { name, description, schema })
+    Arc::new(ToolSpec { name, description, schema: schema.into() })
 }
 
 impl AnyTool for Bash {

@@ -64,10 +64,11 @@ fn spec<T: Tool>() -> Arc<ToolSpec> {
         return Arc::clone(spec);
     }
     let (properties, required) = T::fields();
+    let schema = json!({ "type": "object", "properties": properties, "required": required });
     let spec = Arc::new(ToolSpec {
         name: T::NAME.to_owned(),
         description: T::DESCRIPTION.trim().to_owned(),
-        schema: json!({ "type": "object", "properties": properties, "required": required }),
+        schema: schema.into(),
     });
     made.push(Arc::clone(&spec));
     spec

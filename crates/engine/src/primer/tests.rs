@@ -11,7 +11,11 @@ fn source(origin: &str, text: &str) -> Source {
 }
 
 fn spec(name: &str) -> Arc<ToolSpec> {
-    Arc::new(ToolSpec { name: name.to_owned(), description: String::new(), schema: json!({}) })
+    Arc::new(ToolSpec {
+        name: name.to_owned(),
+        description: String::new(),
+        schema: json!({}).into(),
+    })
 }
 
 fn told(mode: &str, brief: &Brief, tools: &[&str], window: u64) -> String {

@@ -18,7 +18,8 @@ impl AnyTool for OpenPage {
         // Asked for with every call of any tool, and always the same.
         static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| {
             let properties = json!({ "url": { "type": "string" } });
-            let schema = json!({ "type": "object", "properties": properties, "required": ["url"] });
+            let schema =
+                json!({ "type": "object", "properties": properties, "required": ["url"] }).into();
             let description = "Send the user to a page".to_owned();
             Arc::new(ToolSpec { name: "open_page".to_owned(), description, schema })
         });

@@ -168,7 +168,7 @@ async fn m12_a_schema_that_refers_to_itself_does_no_harm() {
     use engine::ports::Tools;
     let bench = with_timing(quick(), &["recursive"]).await.ready().await;
     let tools = bench.tools.now();
-    assert_eq!(tools[0].spec().schema["properties"]["child"]["$ref"], "#");
+    assert!(tools[0].spec().schema.text().contains(r##""$ref":"#""##));
 }
 
 // R: M3 (M13)

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use engine::ports::{ModelEvent, Request};
+use engine::ports::{ModelEvent, Request, Schema};
 use engine::words::{Message, Seal, StopReason, Thinking, Thought, ToolCallId, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Resu
 struct Tool<'a> {
     name: &'a str,
     description: &'a str,
-    input_schema: &'a Value,
+    input_schema: &'a Schema,
     /// Marks the end of what should be cached.
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<Value>,

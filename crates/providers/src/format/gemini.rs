@@ -2,7 +2,7 @@
 //!
 //! Signatures stand on the parts they belong to, most often on a call, and go back on the same part.
 
-use engine::ports::{ModelEvent, Request};
+use engine::ports::{ModelEvent, Request, Schema};
 use engine::words::{Message, Seal, StopReason, Thinking, ToolCallId, ToolRequest, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ struct Tools<'a> {
 struct Declaration<'a> {
     name: &'a str,
     description: &'a str,
-    parameters_json_schema: &'a Value,
+    parameters_json_schema: &'a Schema,
 }
 
 /// The newer models take a level, the older ones a number of tokens.

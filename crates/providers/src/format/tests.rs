@@ -52,7 +52,7 @@ fn request() -> Request {
         tools: vec![Arc::new(ToolSpec {
             name: "read".to_owned(),
             description: "Reads.".to_owned(),
-            schema: json!({ "type": "object" }),
+            schema: json!({ "type": "object" }).into(),
         })],
         thinking: Thinking::High,
     }

@@ -83,8 +83,8 @@ impl SkillTool {
             "required": ["name"],
         });
         let description = "Loads a skill: what it says of a special task. The skills there are were listed to you.";
-        let spec =
-            ToolSpec { name: "skill".to_owned(), description: description.to_owned(), schema };
+        let (name, description) = ("skill".to_owned(), description.to_owned());
+        let spec = ToolSpec { name, description, schema: schema.into() };
         SkillTool { places, spec: Arc::new(spec) }
     }
 
