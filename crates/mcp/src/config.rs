@@ -36,7 +36,7 @@ pub enum Reach {
 }
 
 /// A program. Never a line for a shell: each argument arrives as it stands here.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Command {
     /// A path, or a name to look up in the search path.
     pub program: String,
@@ -48,13 +48,32 @@ pub struct Command {
     pub cwd: Option<PathBuf>,
 }
 
+impl std::fmt::Debug for Command {
+    /// Arguments may hold keys, and stay out.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Command { program, args, env, cwd } = self;
+        let mut fields = out.debug_struct("Command");
+        fields.field("program", program).field("args", &args.len());
+        fields.field("env", env).field("cwd", cwd).finish()
+    }
+}
+
 /// A place on the network.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Remote {
     /// Its address.
     pub url: String,
     /// What is sent along with every request.
     pub headers: Vec<(String, Secret)>,
+}
+
+impl std::fmt::Debug for Remote {
+    /// The address may hold a key, and stays out but for its host.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let url = reqwest::Url::parse(&self.url).ok();
+        let host = url.as_ref().and_then(reqwest::Url::host_str);
+        out.debug_struct("Remote").field("host", &host).field("headers", &self.headers).finish()
+    }
 }
 
 /// A value that is never printed.
@@ -146,11 +165,15 @@ mod tests {
     fn values_are_never_printed() {
         let command = Command {
             program: "node".to_owned(),
-            args: Vec::new(),
+            args: vec!["--token=canary".to_owned()],
             env: vec![("TOKEN".to_owned(), Secret::new("canary"))],
             cwd: None,
         };
         let config = ServerConfig::command("a", command).unwrap();
+        assert!(!format!("{config:?}").contains("canary"));
+        let url = "https://me:canary@h/canary?k=canary".to_owned();
+        let headers = vec![("K".to_owned(), Secret::new("canary"))];
+        let config = ServerConfig::remote("b", Reach::Http(Remote { url, headers })).unwrap();
         assert!(!format!("{config:?}").contains("canary"));
     }
 

@@ -1,5 +1,6 @@
 //! The HTTP client that all remote servers share, and its errors in words.
 
+use std::borrow::Cow;
 use std::error::Error as _;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use reqwest::Client;
 use reqwest::header::HeaderValue;
 
+use crate::clean::clean_line;
 use crate::error::Error;
 
 const CONNECT: Duration = Duration::from_secs(10);
@@ -91,5 +93,37 @@ pub(crate) fn chain(err: &(dyn std::error::Error + 'static)) -> String {
             words.push(text);
         }
     }
-    crate::clean::clean_line(&words.join(": "), 300)
+    let words = words.join(": ");
+    let words: Vec<Cow<'_, str>> = words.split_whitespace().map(without_keys).collect();
+    clean_line(&words.join(" "), 300)
+}
+
+/// Leaves of an address only its scheme and host.
+fn without_keys(word: &str) -> Cow<'_, str> {
+    let Some((front, rest)) = word.split_once("://") else {
+        return Cow::Borrowed(word);
+    };
+    let end = rest.find(|letter| !is_of_host(letter)).unwrap_or(rest.len());
+    let host = rest[..end].rsplit('@').next().unwrap_or_default();
+    Cow::Owned(format!("{front}://{host}"))
+}
+
+fn is_of_host(letter: char) -> bool {
+    letter.is_alphanumeric() || "-._~%!$&'*+;=:@[]".contains(letter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R: O1
+    #[test]
+    fn an_error_says_no_keys_of_an_address() {
+        let told = |text: &str| chain(&std::io::Error::other(text.to_owned()));
+        assert_eq!(
+            told("failed for (https://me:canary@h:1/canary?k=canary) at http://[::1]:2/x."),
+            "failed for (https://h:1 at http://[::1]:2"
+        );
+        assert_eq!(told("no address: a/b?c"), "no address: a/b?c");
+    }
 }

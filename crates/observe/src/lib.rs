@@ -3,7 +3,7 @@
 //! [`tap`] stands at the pipes and never holds them up; `record` makes a line of each message, with secrets masked;
 //! [`show`] prints a trace as a list or as a sequence diagram. Made from what went over the wire alone.
 
-mod mask;
+pub mod mask;
 mod record;
 pub mod show;
 pub mod tap;

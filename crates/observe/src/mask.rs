@@ -1,4 +1,7 @@
-//! Takes secrets out of messages: what stands under a name that says so, and what looks like a key.
+//! Takes secrets out of messages: what stands under a name that says so, in an address or behind an option of a command
+//! line, too, and what looks like a key.
+
+use std::borrow::Cow;
 
 use serde_json::Value;
 
@@ -28,21 +31,86 @@ const PREFIXES: [&str; 9] =
 const SHORTEST: usize = 12;
 
 /// Masks the secrets of a message.
-pub(crate) fn mask(value: &mut Value) {
+pub fn mask(value: &mut Value) {
     match value {
         Value::Object(members) => {
             for (name, value) in members {
-                if is_secret(name) { hide(value) } else { mask(value) }
+                match value {
+                    value if is_secret(name) => hide(value),
+                    // Of the address of a server nobody knows which part of its query is its key.
+                    Value::String(url) if name == "url" => {
+                        *url = mask_text(&mask_addresses(url, |_| true));
+                    }
+                    value => mask(value),
+                }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(mask),
-        Value::String(text) => {
-            if let Some(masked) = masked(text) {
-                *text = masked;
-            }
+        Value::Array(items) => {
+            mask_options(items);
+            items.iter_mut().for_each(mask);
         }
+        Value::String(text) => *text = mask_text(text),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// Masks what follows an option such as `--token` or `-e API_KEY=` in the words of a command line.
+fn mask_options(words: &mut [Value]) {
+    let mut is_next = false;
+    for word in words {
+        let Value::String(word) = word else {
+            is_next = false;
+            continue;
+        };
+        if is_next {
+            *word = MASK.to_owned();
+            is_next = false;
+        } else if let Some((name, _)) = word.split_once('=').filter(|(name, _)| is_secret(name)) {
+            *word = format!("{name}={MASK}");
+        } else {
+            is_next = word.starts_with('-') && is_secret(word);
+        }
+    }
+}
+
+fn mask_text(text: &str) -> String {
+    let text = match text.contains("://") {
+        true => Cow::Owned(mask_addresses(text, is_secret)),
+        false => Cow::Borrowed(text),
+    };
+    masked(&text).unwrap_or_else(|| text.into_owned())
+}
+
+/// Masks in every address the name and password before its host, and the values of its query whose names say so.
+fn mask_addresses(text: &str, is_secret: fn(&str) -> bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((front, behind)) = rest.split_once("://") {
+        out.push_str(front);
+        out.push_str("://");
+        let is_end = |letter: char| letter.is_whitespace() || "\"'`<>".contains(letter);
+        let (address, behind) = behind.split_at(behind.find(is_end).unwrap_or(behind.len()));
+        let host = address.find(['/', '?', '#']).unwrap_or(address.len());
+        let address = match address[..host].rfind('@') {
+            Some(at) => {
+                out.push_str(MASK);
+                &address[at..]
+            }
+            None => address,
+        };
+        let (place, query) = address.split_at(address.find('?').unwrap_or(address.len()));
+        out.push_str(place);
+        for part in query.split_inclusive(['?', '&', '#', ';']) {
+            let value = part.trim_end_matches(['?', '&', '#', ';']);
+            match value.split_once('=').filter(|(name, _)| is_secret(name)) {
+                Some((name, _)) => out.extend([name, "=", MASK, &part[value.len()..]]),
+                None => out.push_str(part),
+            }
+        }
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
 }
 
 fn is_secret(name: &str) -> bool {
@@ -79,11 +147,20 @@ fn masked(text: &str) -> Option<String> {
     while !rest.is_empty() {
         let end = rest.find(|letter| !is_part(letter)).unwrap_or(rest.len());
         let (word, behind) = rest.split_at(end);
-        let is_key = word.len() >= SHORTEST
-            && (last.eq_ignore_ascii_case("bearer")
-                || PREFIXES.iter().any(|prefix| word.starts_with(prefix)));
-        found |= is_key;
-        out.push_str(if is_key { MASK } else { word });
+        // Behind a name, too, as in `KEY=sk-…`.
+        let (name, value) = word.split_at(word.find('=').map_or(0, |at| at + 1));
+        let begins = |word: &str| PREFIXES.iter().any(|prefix| word.starts_with(prefix));
+        let key = match last.eq_ignore_ascii_case("bearer") || begins(word) {
+            true => Some(word),
+            false => Some(value).filter(|value| begins(value)),
+        };
+        match key.filter(|key| key.len() >= SHORTEST) {
+            Some(key) => {
+                found = true;
+                out.extend([if key == value { name } else { "" }, MASK]);
+            }
+            None => out.push_str(word),
+        }
         if !word.is_empty() {
             last = word;
         }
@@ -111,22 +188,39 @@ mod tests {
                 "env": [{ "name": "TOKEN", "value": "canary-3" }],
                 "headers": { "Authorization": "canary-4" },
             }],
-            "text": "my key is sk-canary-5-and-more, or Bearer canary-6-and-more; no key: sk-1",
+            "text": "my key is sk-canary-5-and-more, or Bearer canary-6-and-more; no key: sk-1; A=sk-canary-14-and-more",
             "_meta": { "progressToken": 7 },
             "keyboard": "qwertz",
+            "url": "https://me:canary-7@h/mcp?a=canary-8&b=canary-9#x",
+            "args": ["-y", "x", "--api-key", "canary-10", "--token=canary-11", "-e", "A_TOKEN=canary-12", "--port", "1"],
+            "told": "see http://u@h:1/?token=canary-13&q=1 and https://h/a@b?q=2",
         });
         mask(&mut message);
         let text = message.to_string();
         assert!(!text.contains("canary"), "{text}");
-        assert_eq!(message["text"], "my key is ****, or Bearer ****; no key: sk-1");
+        assert_eq!(message["text"], "my key is ****, or Bearer ****; no key: sk-1; A=****");
         assert_eq!(message["mcpServers"][0]["env"][0], json!({ "name": "TOKEN", "value": "****" }));
         assert_eq!(message["_meta"]["progressToken"], 7);
         assert_eq!(message["keyboard"], "qwertz");
+        assert_eq!(message["url"], "https://****@h/mcp?a=****&b=****#x");
+        let args = json!([
+            "-y",
+            "x",
+            "--api-key",
+            "****",
+            "--token=****",
+            "-e",
+            "A_TOKEN=****",
+            "--port",
+            "1"
+        ]);
+        assert_eq!(message["args"], args);
+        assert_eq!(message["told"], "see http://****@h:1/?token=****&q=1 and https://h/a@b?q=2");
     }
 
     proptest::proptest! {
         #[test]
-        fn a_text_without_keys_is_left_alone(text in "[ a-z,.üß\n]{0,100}") {
+        fn a_text_without_keys_is_left_alone(text in "[ a-z,.:/?=&üß\n]{0,100}") {
             let mut value = Value::String(text.clone());
             mask(&mut value);
             proptest::prop_assert_eq!(value, Value::String(text));

@@ -136,7 +136,10 @@ pub(crate) fn leaves(
 ) {
     let Value::Object(members) = value else {
         let is_secret = matches!(kind, Some(Kind::Secret));
-        visit(path, if is_secret { masked(value) } else { value.clone() });
+        let mut shown = if is_secret { masked(value) } else { value.clone() };
+        // Addresses and command lines may hold keys, too.
+        observe::mask::mask(&mut shown);
+        visit(path, shown);
         return;
     };
     if members.is_empty() {
@@ -207,7 +210,7 @@ mod tests {
             "provider": { "p": { "options": {
                 "apiKey": "sk-very-secret", "headers": { "X": "{env:X}" }, "baseURL": "http://h", "sessionToken": "abc",
             } } },
-            "mcp": { "s": { "command": ["x"], "environment": { "A": "hidden" } } },
+            "mcp": { "s": { "command": ["x", "--token", "hidden"], "environment": { "A": "hidden" } } },
         }"#;
         sources.take_file(text, Path::new("/c/purlin.json"));
         let rows = rows(&sources);
@@ -221,7 +224,7 @@ mod tests {
             r#"provider.p.options.headers.X "{env:X}" /c/purlin.json:3"#,
             r#"provider.p.options.baseURL "http://h" /c/purlin.json:3"#,
             r#"provider.p.options.sessionToken "****" /c/purlin.json:3"#,
-            r#"mcp.s.command ["x"] /c/purlin.json:5"#,
+            r#"mcp.s.command ["x","--token","****"] /c/purlin.json:5"#,
             r#"mcp.s.environment.A "****" /c/purlin.json:5"#,
         ]
         .map(str::to_owned);
