@@ -118,7 +118,14 @@ pub fn parse(prompt: &Prompt, settings: &Settings, more: &[SlashCommand]) -> Opt
             Ok(number) => Asked::Rewind(Some(number)),
             Err(_) => Asked::Say(format!("`{rest}` is not the number of a message.")),
         }),
-        "mode" if rest.is_empty() => Some(Asked::Say(format!("The mode is `{}`.", settings.mode))),
+        "mode" if rest.is_empty() => {
+            let modes = settings.modes.iter().map(|mode| (&*mode.id, &*mode.description));
+            Some(Asked::Say(format!(
+                "The mode is `{}`.\n\n{}",
+                settings.mode,
+                choices(modes, settings.mode.as_str())
+            )))
+        }
         "mode" => Some(match settings.find_mode(rest) {
             Some(mode) => Asked::SetMode(mode.clone()),
             None => Asked::Say(format!(
@@ -127,7 +134,12 @@ pub fn parse(prompt: &Prompt, settings: &Settings, more: &[SlashCommand]) -> Opt
             )),
         }),
         "model" if rest.is_empty() => {
-            Some(Asked::Say(format!("The model is `{}`.", settings.model)))
+            let models = settings.models.iter().map(|model| (model.id.as_str(), &*model.name));
+            Some(Asked::Say(format!(
+                "The model is `{}`.\n\n{}",
+                settings.model,
+                choices(models, settings.model.as_str())
+            )))
         }
         "model" => Some(match settings.models.iter().find(|choice| choice.id.as_str() == rest) {
             Some(choice) => Asked::SetModel(choice.id.clone()),
@@ -189,9 +201,19 @@ pub fn unknown(prompt: &Prompt, more: &[SlashCommand]) -> Option<String> {
         true => "`/help` lists those there are.".to_owned(),
         false => format!("Did you mean {}?", list(near.iter().map(|(_, name)| *name), "/")),
     };
-    Some(format!(
-        "There is no command `/{word}`. {hint} To say it to the model, put a word in front."
-    ))
+    Some(format!("{} {hint} To say it to the model, put a word in front.", no_such(word)))
+}
+
+/// Says that there is no such command: how [`unknown`] begins.
+#[must_use]
+pub fn no_such(name: &str) -> String {
+    format!("There is no command `/{name}`.")
+}
+
+/// Returns the name of the command that a text may be.
+#[must_use]
+pub fn name(text: &str) -> Option<&str> {
+    text.trim().strip_prefix('/')?.split_whitespace().next()
 }
 
 /// Tells whether what stands behind a word makes a sentence of it, rather than being one argument.
@@ -223,6 +245,15 @@ fn help(settings: &Settings, more: &[SlashCommand]) -> String {
     text
 }
 
+/// Lists ids and what they are; the one in use is marked.
+fn choices<'a>(all: impl Iterator<Item = (&'a str, &'a str)>, now: &str) -> String {
+    all.map(|(id, what)| match id == now {
+        true => format!("- **`{id}`: {what}** (in use)\n"),
+        false => format!("- `{id}`: {what}\n"),
+    })
+    .collect()
+}
+
 fn list<'a>(ids: impl Iterator<Item = &'a str>, sign: &str) -> String {
     let quoted: Vec<String> = ids.map(|id| format!("`{sign}{id}`")).collect();
     quoted.join(", ")
@@ -243,6 +274,9 @@ mod tests {
         assert!(
             matches!(ask("/mode nonsense"), Some(Asked::Say(text)) if text.contains("no mode `nonsense`"))
         );
+        let Some(Asked::Say(modes)) = ask("/mode") else { panic!("/mode says what there is") };
+        assert!(modes.contains("\n- **`build`: ") && modes.contains("\n- `plan`: "), "{modes}");
+        assert!(matches!(ask("/model"), Some(Asked::Say(text)) if text.contains("(in use)")));
         assert_eq!(ask("/rewind 3"), Some(Asked::Rewind(Some(3))));
         assert_eq!(ask("/undo what you did"), None);
         assert_eq!(ask("/usr/bin/env is a path"), None);

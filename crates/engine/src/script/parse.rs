@@ -43,6 +43,9 @@ pub(super) enum Failure {
     Full,
 }
 
+/// What starts the other lines of a transcript. They end an answer and say nothing else to a model.
+const OTHERS: [&str; 8] = [">", "<", "tag", "use", "config", "fs", "eof", "exit"];
+
 #[derive(Debug, Default)]
 pub(super) struct Script {
     pub(super) answers: Vec<Answer>,
@@ -59,12 +62,20 @@ pub(super) fn parse(text: &str) -> Result<Script, ScriptError> {
                 script.answers.push(std::mem::take(answer));
             }
         };
-        let Some(words) = line.trim().strip_prefix("model ") else {
-            if !line.trim().is_empty() && !line.trim().starts_with('#') {
-                line_end(&mut answer, &mut script);
-            }
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
             continue;
-        };
+        }
+        let (word, words) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        if OTHERS.contains(&word) || line.starts_with(">!") {
+            line_end(&mut answer, &mut script);
+            continue;
+        }
+        if word != "model" {
+            let problem =
+                format!("`{word}` starts no line of a script; those of a model start with `model`");
+            return Err(ScriptError { line: index + 1, problem });
+        }
         match words.trim() {
             "end" => line_end(&mut answer, &mut script),
             "loop" => script.is_endless = true,
@@ -131,6 +142,7 @@ fn item(words: &str) -> Result<Item, String> {
             "full" => Failure::Full,
             other => return Err(format!("no failure {other}")),
         }),
+        "" => return Err("a model cannot do nothing".to_owned()),
         other => return Err(format!("a model cannot {other}")),
     })
 }
@@ -165,5 +177,10 @@ mod tests {
             "line 2: a model cannot sing"
         );
         assert_eq!(parse("model text a").unwrap_err().line, 1);
+        assert_eq!(
+            parse("# R\n\nmodle text \"a\"").unwrap_err().to_string(),
+            "line 3: `modle` starts no line of a script; those of a model start with `model`"
+        );
+        assert_eq!(parse("model").unwrap_err().to_string(), "line 1: a model cannot do nothing");
     }
 }
