@@ -76,6 +76,8 @@ pub struct Provider {
     is_configured: bool,
     /// Where the key is from, for the user.
     key_source: String,
+    /// Whether the config gives it a key that is empty: a variable or a file that is not there.
+    has_empty_key: bool,
     /// What is wrong with its config.
     problem: Option<String>,
 }
@@ -119,6 +121,7 @@ impl Options {
         if base_url.is_none() {
             problem = Some("`options.baseURL` is missing".to_owned());
         }
+        let has_empty_key = connection.api_key.as_ref().is_some_and(ApiKey::is_empty);
         let (key, key_source) = self.key(row, id, connection.api_key);
         let name = config.and_then(|config| config.name.clone());
         let name = name.unwrap_or_else(|| row.map_or(id, |row| row.name).to_owned());
@@ -162,6 +165,7 @@ impl Options {
             listed: self.listed.get(id).cloned().unwrap_or_default(),
             is_configured: config.is_some(),
             key_source,
+            has_empty_key,
             problem,
         }
     }
@@ -216,6 +220,9 @@ impl Provider {
         match (&self.problem, self.is_usable(), self.key_source.is_empty()) {
             (Some(problem), _, _) => problem.clone(),
             (None, true, false) => format!("key from {}", self.key_source),
+            (None, true, true) if self.has_empty_key => {
+                "no key: `options.apiKey` names a variable or a file that is not there".to_owned()
+            }
             (None, true, true) => "no key needed".to_owned(),
             (None, false, _) if self.is_local() => {
                 format!("nothing answers at {}", self.endpoint.base_url)
@@ -415,8 +422,9 @@ mod tests {
                 "npm": "@ai-sdk/anthropic", "name": "Our gate",
                 "options": {"baseURL": "https://gate.example/v1/", "apiKey": "sk-canary", "headers": {"X-Team": "sk-canary"}, "chunkTimeout": 5000, "headerTimeout": false},
                 "models": {"fast": {"id": "claude-x", "name": "Fast", "limit": {"context": 9000, "output": 100}, "cost": {"input": 1, "output": 2}, "reasoning": true, "tool_call": true}}
-            }, "odd": {"npm": "@ai-sdk/cohere"}}"#,
+            }, "odd": {"npm": "@ai-sdk/cohere"}, "unset": {"options": {"baseURL": "http://h", "apiKey": ""}}}"#,
         );
+        assert!(options.provider("unset").standing().starts_with("no key: `options.apiKey` names"));
         let gate = options.provider("gate");
         assert!(gate.is_usable());
         assert_eq!(gate.endpoint.format, Format::AnthropicMessages);
