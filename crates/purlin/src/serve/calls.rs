@@ -200,6 +200,9 @@ impl Dispatcher {
         let cwd = if is_here { self.place.cwd.clone() } else { request.cwd };
         check_folders(Some(&cwd), &request.additional_directories)?;
         check_is_there("cwd", &cwd)?;
+        for (index, folder) in request.additional_directories.iter().enumerate() {
+            check_is_there(&format!("additionalDirectories[{index}]"), folder)?;
+        }
         let mode = dialect::stowed(request.meta.as_ref(), "mode")
             .and_then(serde_json::Value::as_str)
             .map(ModeId::new);
