@@ -88,7 +88,12 @@ impl Host {
         let files = schema::FileSystemCapabilities::new()
             .read_text_file(self.options.files)
             .write_text_file(self.options.files);
-        schema::ClientCapabilities::new().fs(files).terminal(self.options.terminals)
+        let session =
+            schema::ClientSessionCapabilities::new().notices(schema::NoticeCapabilities::new());
+        schema::ClientCapabilities::new()
+            .fs(files)
+            .terminal(self.options.terminals)
+            .session(session)
     }
 
     /// Starts to serve a call. The future owns all it needs; dropping it gives the call up.

@@ -159,9 +159,11 @@ fn tools(status: &Status) -> String {
     if offer.left_out > 0 {
         text.push_str(&format!("; {} more are left out", offer.left_out));
     }
-    for (count, what) in [(offer.prompts.len(), "prompts"), (offer.resources.len(), "resources")] {
-        if count > 0 {
-            text.push_str(&format!("; {count} {what}"));
+    for (count, what) in [(offer.prompts.len(), "prompt"), (offer.resources.len(), "resource")] {
+        match count {
+            0 => {}
+            1 => text.push_str(&format!("; 1 {what}")),
+            count => text.push_str(&format!("; {count} {what}s")),
         }
     }
     text

@@ -10,6 +10,7 @@ mod bridge;
 mod choices;
 pub mod cli;
 pub mod config;
+mod count;
 pub mod custom;
 pub mod doctor;
 mod env;

@@ -8,6 +8,8 @@ use std::fmt::Write;
 use serde_json::Value;
 use wire::acp::schema;
 
+use crate::count::count;
+
 /// Lines of a diff that are shown beside a tool call; a question shows more.
 const DIFF_LINES: usize = 20;
 
@@ -56,7 +58,10 @@ impl Renderer {
             schema::SessionUpdate::ToolCall(call) => self.render_call(call),
             schema::SessionUpdate::ToolCallUpdate(update) => self.render_call_update(update),
             schema::SessionUpdate::Plan(plan) => vec![Piece::Aside(plan_text(&plan))],
-            schema::SessionUpdate::Notice(notice) => vec![Piece::Aside(notice.title)],
+            schema::SessionUpdate::Notice(notice) => vec![Piece::Aside(match notice.description {
+                Some(more) => format!("{}: {more}", notice.title),
+                None => notice.title,
+            })],
             _ => Vec::new(),
         }
     }
@@ -237,7 +242,7 @@ pub(crate) fn unified(path: &str, old: Option<&str>, new: &str, limit: usize) ->
         write!(text, "\n{line}").ok();
     }
     if body.len() > limit {
-        write!(text, "\n… {} more lines", body.len() - limit).ok();
+        write!(text, "\n… {}", count(body.len() - limit, "more line", "more lines")).ok();
     }
     text
 }
@@ -312,7 +317,7 @@ mod tests {
         assert_eq!(unified("/a", None, "x\n", 9), "--- /dev/null\n+++ /a\n@@ -0,0 +1,1 @@\n+x");
         assert_eq!(
             unified("/a", Some(""), "1\n2\n3\n", 2),
-            "--- /a\n+++ /a\n@@ -0,0 +1,3 @@\n+1\n+2\n… 1 more lines"
+            "--- /a\n+++ /a\n@@ -0,0 +1,3 @@\n+1\n+2\n… 1 more line"
         );
         assert_eq!(unified("/a", Some("x\n"), "", 9), "--- /a\n+++ /a\n@@ -1,1 +0,0 @@\n-x");
     }

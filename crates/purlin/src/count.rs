@@ -1,0 +1,17 @@
+//! Numbers of things, in words: one of them is no plural.
+
+/// Says how many there are.
+pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        let files = [0, 1, 2].map(|number| count(number, "file", "files"));
+        assert_eq!(files, ["0 files", "1 file", "2 files"]);
+    }
+}
