@@ -1,9 +1,12 @@
 //! How the guide answers: which tools it asks for, and what it says of their results. Pure.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::question::{Git, Question};
 use super::{Done, outline, project};
+use crate::count::count;
 
 /// What the guide does next.
 #[derive(Debug, PartialEq)]
@@ -107,7 +110,10 @@ fn folder(path: Option<&str>, rounds: &[Vec<Done>]) -> Next {
     let place = path.map_or("This folder".to_owned(), |path| format!("`{path}`"));
     Next::Say(match names.len() {
         0 => format!("{place} has nothing in it, or nothing that git does not ignore."),
-        count => format!("{place} has {count} entries:\n\n{shown}{more}"),
+        number => {
+            let entries = count(number, "entry", "entries");
+            format!("{place} has {entries}:\n\n{shown}{more}")
+        }
     })
 }
 
@@ -147,8 +153,8 @@ fn show(path: &str, text: &[String], lines: Option<(u32, u32)>) -> String {
     let fence = if shown.contains("```") { "````" } else { "```" };
     let more = match text.len() {
         all if all > LINES => format!(
-            "\n({} lines more; \"show lines {}-{} of {path}\" shows the next.)",
-            all - LINES,
+            "\n({} more; \"show lines {}-{} of {path}\" shows the next.)",
+            count(all - LINES, "line", "lines"),
             first as usize + LINES,
             first as usize + 2 * LINES - 1
         ),
@@ -188,14 +194,9 @@ fn place(what: &str, rounds: &[Vec<Done>]) -> Next {
     section(&mut words, "Defined", &definitions);
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     section(&mut words, "Files of that name", &names);
-    let files = count_files(&mentions);
     let elsewhere: Vec<String> =
         mentions.iter().filter(|place| !definitions.contains(place)).cloned().collect();
-    section(
-        &mut words,
-        &format!("Mentioned {} times in {files} files", mentions.len()),
-        &elsewhere,
-    );
+    section(&mut words, &format!("Mentioned {}", spread(&mentions)), &elsewhere);
     Next::Say(words)
 }
 
@@ -232,8 +233,7 @@ fn find(what: &str, rounds: &[Vec<Done>]) -> Next {
         return Next::Say(format!("`{what}` stands nowhere here. (What git ignores is left out.)"));
     }
     let mut words = String::new();
-    let title = format!("`{what}` stands {} times in {} files", found.len(), count_files(&found));
-    section(&mut words, &title, &found);
+    section(&mut words, &format!("`{what}` stands {}", spread(&found)), &found);
     Next::Say(words)
 }
 
@@ -302,9 +302,10 @@ fn status(output: &str) -> String {
     };
     match changed.len() {
         0 => words.push_str(" Nothing is changed since the last commit.\n\n"),
-        count => {
+        number => {
             words.push('\n');
-            section(&mut words, &format!("{count} files are changed or new"), &changed);
+            let files = count(number, "file is", "files are");
+            section(&mut words, &format!("{files} changed or new"), &changed);
             words.push('\n');
         }
     }
@@ -390,9 +391,11 @@ fn places_in(text: &str) -> Vec<String> {
     places
 }
 
-fn count_files(places: &[String]) -> usize {
-    let file = |place: &String| place.split(':').next().map(str::to_owned);
-    places.iter().filter_map(file).collect::<std::collections::BTreeSet<String>>().len()
+/// Says how often something was found, and in how many files.
+fn spread(places: &[String]) -> String {
+    let files: BTreeSet<&str> = places.iter().filter_map(|place| place.split(':').next()).collect();
+    let (times, files) = (places.len(), files.len());
+    format!("{} in {}", count(times, "time", "times"), count(files, "file", "files"))
 }
 
 /// Makes a text a regular expression that fits it alone.

@@ -1,5 +1,7 @@
 //! The outline of a file: what it says of itself, and the lines that define something. Pure.
 
+use crate::count::count;
+
 /// Definitions that are listed.
 const MOST: usize = 80;
 /// Characters of a line that are shown.
@@ -14,7 +16,7 @@ pub(super) fn words(path: &str, text: &[String]) -> String {
         .filter(|(_, line)| is_definition(ending, line))
         .map(|(at, line)| (at + 1, line.trim_end()))
         .collect();
-    let mut words = format!("`{path}` has {} lines.\n", text.len());
+    let mut words = format!("`{path}` has {}.\n", count(text.len(), "line", "lines"));
     let about = about(text);
     if !about.is_empty() {
         words.push_str(&format!("\nIt says of itself: {about}\n"));

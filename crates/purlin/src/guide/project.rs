@@ -1,5 +1,7 @@
 //! What the guide can tell of a project from its README and its manifests. Pure.
 
+use crate::count::count;
+
 /// A kind of project: the file that shows it, its name, and how it is built, tested and run.
 struct Kind {
     file: &'static str,
@@ -61,6 +63,10 @@ pub(super) fn sources(names: &[String]) -> Vec<String> {
 
 /// Tells what the project is, from the names at its top and its files.
 pub(super) fn words(names: &[String], files: &[(String, String)]) -> String {
+    if names.is_empty() {
+        return "There is nothing in this folder, or nothing that git does not ignore.\n"
+            .to_owned();
+    }
     let mut words = String::new();
     let readme = files.iter().find(|(name, _)| name.to_lowercase().starts_with("readme"));
     match readme.map(|(name, text)| (name, summary(text))) {
@@ -78,8 +84,14 @@ pub(super) fn words(names: &[String], files: &[(String, String)]) -> String {
     }
     let (folders, plain): (Vec<&String>, Vec<&String>) =
         names.iter().partition(|name| name.ends_with('/'));
-    words.push_str(&format!("- {} folders: {}\n", folders.len(), list(&folders)));
-    words.push_str(&format!("- {} files: {}\n", plain.len(), list(&plain)));
+    for (names, one, many) in [(&folders, "folder", "folders"), (&plain, "file", "files")] {
+        match names.len() {
+            0 => words.push_str(&format!("- no {many}\n")),
+            number => {
+                words.push_str(&format!("- {}: {}\n", count(number, one, many), list(names)));
+            }
+        }
+    }
     let next: Vec<String> = NEXT
         .iter()
         .filter(|name| plain.iter().any(|plain| plain == *name))
@@ -232,7 +244,7 @@ mod tests {
         );
         assert_eq!(
             words,
-            "**Ship**\n\nSails the seas.\n\n- Rust (`Cargo.toml`, `ship` 1.2.0)\n- 1 folders: `src/`\n\
+            "**Ship**\n\nSails the seas.\n\n- Rust (`Cargo.toml`, `ship` 1.2.0)\n- 1 folder: `src/`\n\
              - 3 files: `Cargo.toml`, `README.md`, `ARCHITECTURE.md`\n\nWorth reading next: `ARCHITECTURE.md`.\n"
         );
     }

@@ -81,22 +81,19 @@ fn reason(why: &str) -> &str {
         .trim_end_matches('.')
 }
 
-/// The plan behind these results: its own first, then one for each step. What failed is given up.
+/// The plan behind these results: its own first, then one for each step. What failed is said to be skipped: a step that is
+/// given up would vanish from the list.
 fn plan(results: &[Option<String>]) -> Value {
     const STEPS: [&str; 4] =
         ["Read the file", "Correct its greeting", "Run it", "Stop a command that takes too long"];
     let next = results.len().saturating_sub(1);
-    let status = |at: usize| match results.get(at + 1) {
-        Some(None) => "completed",
-        Some(Some(_)) => "cancelled",
-        None if at == next => "in_progress",
-        None => "pending",
+    let entry = |(at, step): (usize, &&str)| match results.get(at + 1) {
+        Some(None) => json!({ "content": step, "status": "completed" }),
+        Some(Some(_)) => json!({ "content": format!("{step} (skipped)"), "status": "completed" }),
+        None if at == next => json!({ "content": step, "status": "in_progress" }),
+        None => json!({ "content": step, "status": "pending" }),
     };
-    let steps: Vec<Value> = STEPS
-        .iter()
-        .enumerate()
-        .map(|(at, step)| json!({ "content": step, "status": status(at) }))
-        .collect();
+    let steps: Vec<Value> = STEPS.iter().enumerate().map(entry).collect();
     json!({ "todos": steps })
 }
 
@@ -115,7 +112,8 @@ mod tests {
         let plan = step(&[None, None, no(), None], folder).call.unwrap().1;
         let status = |at: usize| plan["todos"][at]["status"].as_str().unwrap().to_owned();
         let all = [0, 1, 2, 3].map(status);
-        assert_eq!(all, ["completed", "cancelled", "completed", "in_progress"]);
+        assert_eq!(all, ["completed", "completed", "completed", "in_progress"]);
+        assert_eq!(plan["todos"][1]["content"], "Correct its greeting (skipped)");
         assert!(
             step(&[None, None, None, None, None, no()], folder).text.contains("nothing to stop")
         );
