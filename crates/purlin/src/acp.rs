@@ -45,10 +45,8 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     log::log_panics();
     let (config, problems) = Config::load(options.config);
     problems.iter().for_each(|problem| tracing::warn!("{problem}"));
-    if let Some(model) = &options.model
-        && let Some(problem) = problem_of_model(model, &config.provider)
-    {
-        anyhow::bail!("`--model` {problem}");
+    if let Some(model) = &options.model {
+        check_model(model, &config)?;
     }
     let model = options.model.or(config.model);
     let is_real = |model: &String| !model.starts_with("script:") && model.contains('/');
@@ -120,6 +118,20 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     })?;
     // The reader may still sit in a read that never ends.
     std::process::exit(0)
+}
+
+/// Checks a model of the command line, as far as that can be done without asking for it.
+///
+/// # Errors
+/// Says what is wrong with it.
+pub(crate) fn check_model(model: &str, config: &Config) -> anyhow::Result<()> {
+    if let Some(problem) = problem_of_model(model, &config.provider) {
+        anyhow::bail!("`--model` {problem}");
+    }
+    if model.starts_with("script:") {
+        assemble::hub_options(Some(model))?;
+    }
+    Ok(())
 }
 
 fn open_trace(file: &Path, dialect: Option<Dialect>) -> anyhow::Result<Tap> {

@@ -12,6 +12,7 @@ use providers::ApiKey;
 use serde_json::{Value, json};
 
 use crate::cli::say;
+use crate::config::{Config, problem_of_provider};
 use crate::env;
 
 /// What `purlin auth` was asked to do.
@@ -42,6 +43,12 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
                 }
             };
             anyhow::ensure!(!provider.is_empty(), "no provider was named");
+            let (config, problems) = Config::load(None);
+            if let Some(problem) = problem_of_provider(&provider, &config.provider) {
+                // A provider of the user's own may be what is wrong there.
+                problems.iter().for_each(|problem| eprintln!("{problem}"));
+                anyhow::bail!("no key is kept for {problem}");
+            }
             let key = ApiKey::new(&ask(&format!("Key for {provider}: "), true)?);
             anyhow::ensure!(!key.is_empty(), "no key was given");
             let mut keys = load_from(&file)?;

@@ -14,6 +14,7 @@ use crate::acp::{self, AcpOptions};
 use crate::auth::AuthCommand;
 use crate::config::Config;
 use crate::config::command::ConfigCommand;
+use crate::count::count;
 use crate::permissions::PermissionsCommand;
 use crate::run::{self, RunOptions};
 use crate::servers::command::McpCommand;
@@ -77,8 +78,11 @@ enum Command {
         /// bash, elvish, fish, powershell or zsh
         shell: Shell,
     },
-    /// Print the manual page
-    Man,
+    /// Print the manual page of this program, or of one of its commands
+    Man {
+        /// The command, such as `mcp add`
+        command: Vec<String>,
+    },
 }
 
 // A struct for each: read in one function, they would take more stack than a poor place has.
@@ -164,7 +168,7 @@ struct RunArgs {
     /// Allow whatever is asked for, once each
     #[arg(long)]
     allow: bool,
-    /// The agent to start, instead of this program: a command and its arguments
+    /// The agent to start, instead of this program: a command and its arguments, as the last of the line
     #[arg(long, value_name = "COMMAND", num_args = 1.., allow_hyphen_values = true)]
     agent: Vec<String>,
 }
@@ -256,7 +260,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         }
         Command::Config { command } => config::command::run(command),
         Command::Completions { shell } => completions(shell),
-        Command::Man => manual(),
+        Command::Man { command } => manual(&command),
         Command::Permissions { command } => {
             let (config, problems) = Config::load(None);
             problems.iter().for_each(|problem| eprintln!("{problem}"));
@@ -272,10 +276,14 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Run(RunArgs { prompt, cwd, model, mode, json, allow, agent }) => {
             let cwd =
                 cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;
-            let terminals = !agent.is_empty();
-            let agent = if agent.is_empty() { this_program(model.as_deref())? } else { agent };
-            let options =
-                RunOptions { prompt, agent, cwd, json, model: None, mode, allow, terminals };
+            anyhow::ensure!(
+                !prompt.trim().is_empty(),
+                "there is nothing to ask: the prompt is empty"
+            );
+            let is_own = agent.is_empty();
+            let agent = if is_own { this_program(model.as_deref())? } else { agent };
+            let model = model.filter(|_| !is_own);
+            let options = RunOptions { prompt, agent, cwd, json, model, mode, allow, is_own };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(run::run(options))
         }
@@ -302,14 +310,23 @@ fn show_trace(file: &Path, as_diagram: bool) -> anyhow::Result<ExitCode> {
         if as_diagram { observe::show::mermaid(&records) } else { observe::show::list(&records) };
     std::io::stdout().write_all(text.as_bytes())?;
     if bad > 0 {
-        eprintln!("{bad} lines are no part of a trace");
+        eprintln!("{} no part of a trace", count(bad, "line is", "lines are"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn manual() -> anyhow::Result<ExitCode> {
+/// Prints a page; what it names as `purlin-mcp-add(1)`, `purlin man mcp add` prints.
+fn manual(words: &[String]) -> anyhow::Result<ExitCode> {
+    let more = "purlin man COMMAND prints the page of a command.";
+    let mut command = Cli::command().disable_help_subcommand(true).after_help(more);
+    // Names every command by all its words.
+    command.build();
+    for word in words {
+        let found = command.find_subcommand(word).cloned();
+        command = found.with_context(|| format!("there is no command `{}`", words.join(" ")))?;
+    }
     let mut page = Vec::new();
-    clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+    clap_mangen::Man::new(command).render(&mut page)?;
     std::io::stdout().write_all(&page)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -324,7 +341,14 @@ fn this_program(model: Option<&str>) -> anyhow::Result<Vec<String>> {
     let program = std::env::current_exe()?;
     let mut command = vec![program.to_string_lossy().into_owned(), "acp".to_owned()];
     if let Some(model) = model {
-        command.extend(["--model".to_owned(), model.to_owned()]);
+        // Said here rather than by an agent that ends at once.
+        acp::check_model(model, &Config::load(None).0)?;
+        // The agent runs in another folder than the shell whose path it is.
+        let model = match model.strip_prefix("script:") {
+            Some(file) => format!("script:{}", std::path::absolute(file)?.display()),
+            None => model.to_owned(),
+        };
+        command.extend(["--model".to_owned(), model]);
     }
     Ok(command)
 }

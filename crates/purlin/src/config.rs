@@ -144,8 +144,17 @@ pub(crate) fn problem_of_model(
     let Some((provider, _)) = model.split_once('/') else {
         return Some(format!("is `{model}`, and a model is `provider/model`"));
     };
+    problem_of_provider(provider, configured).map(|problem| format!("names {problem}"))
+}
+
+/// Says what is wrong with a provider that was named.
+pub(crate) fn problem_of_provider(
+    provider: &str,
+    configured: &BTreeMap<String, ProviderOptions>,
+) -> Option<String> {
     let mut known: Vec<&str> = known_providers();
-    known.extend(configured.keys().map(String::as_str));
+    known
+        .extend(configured.keys().map(String::as_str).filter(|id| !known_providers().contains(id)));
     if known.contains(&provider) {
         return None;
     }
@@ -153,7 +162,7 @@ pub(crate) fn problem_of_model(
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("there are {}", known.join(", ")),
     };
-    Some(format!("names the provider `{provider}`, which is not known; {hint}"))
+    Some(format!("the provider `{provider}`, which is not known; {hint}"))
 }
 
 /// Checks that a configuration file that was named is there.

@@ -2,14 +2,20 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use engine::nearest::nearest;
 use engine::ports::Journal;
 use engine::session::ModelChoice;
+use engine::visible::visible;
+use futures_util::future::join_all;
+use mcp::probe::probe;
 use process::sandbox::Level;
 use serde_json::{Value, json};
 
 use crate::config::Config;
+use crate::count::count;
+use crate::servers::host_options;
 use crate::{assemble, env, guide, ladder};
 
 /// One thing that was looked at.
@@ -33,9 +39,13 @@ pub(crate) async fn report() -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-async fn look() -> [Finding; 4] {
+async fn look() -> Vec<Finding> {
     let (config, problems) = Config::load(None);
-    [sandbox().await, sessions(&config), configuration(problems), models(config).await]
+    look_at(&config, problems).await
+}
+
+async fn look_at(config: &Config, problems: Vec<String>) -> Vec<Finding> {
+    vec![sandbox().await, sessions(config), configuration(problems), models(config).await]
 }
 
 /// Looks at everything and prints it; the exit code is 1 if something is not as it should be.
@@ -43,7 +53,10 @@ async fn look() -> [Finding; 4] {
 /// # Errors
 /// Fails if it cannot be printed.
 pub async fn run(json: bool) -> anyhow::Result<ExitCode> {
-    let findings = look().await;
+    let (config, problems) = Config::load(None);
+    let mut findings = look_at(&config, problems).await;
+    // Only here: in a conversation `/mcp` tells, of the servers that run already.
+    findings.push(servers(&config).await);
     let is_well = findings.iter().all(|finding| finding.is_well);
     let mut out = std::io::stdout().lock();
     if json {
@@ -105,9 +118,29 @@ fn configuration(problems: Vec<String>) -> Finding {
     Finding { name: "configuration", is_well: problems.is_empty(), summary, details: problems }
 }
 
-async fn models(config: Config) -> Finding {
+/// Starts every MCP server of the configuration once, side by side, and says which do not work.
+async fn servers(config: &Config) -> Finding {
+    let mut options = host_options(&assemble::Machine::here());
+    options.timing.start_most = Duration::ZERO;
+    let probes = config.mcp.servers.iter().map(|server| probe(server.clone(), &options));
+    let outcomes = join_all(probes).await;
+    let failed = config.mcp.servers.iter().zip(&outcomes).filter_map(|(server, outcome)| {
+        let (error, _) = outcome.as_ref().err()?;
+        Some(format!("{}: {}", server.name, visible(&error.to_string())))
+    });
+    let details: Vec<String> = failed.collect();
+    let (all, bad) = (outcomes.len(), details.len());
+    let summary = match (all, bad) {
+        (0, _) => "no servers are configured".to_owned(),
+        (_, 0) => count(all, "server works", "servers work"),
+        _ => format!("{bad} of {} not work", count(all, "server does", "servers do")),
+    };
+    Finding { name: "mcp", is_well: bad == 0, summary, details }
+}
+
+async fn models(config: &Config) -> Finding {
     let name = "models";
-    let usable = ladder::usable(&config).await;
+    let usable = ladder::usable(config).await;
     let total: usize = usable.iter().map(|(_, models)| models.len()).sum();
     if total == 0 {
         let summary = "none can be used yet, so the built-in guide answers".to_owned();

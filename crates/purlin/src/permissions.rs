@@ -126,7 +126,7 @@ pub async fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Resul
             // One word is a command as it stands; several are the words of one.
             let text = match command.as_slice() {
                 [one] => one.clone(),
-                words => words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" "),
+                words => quote_all(words.iter().map(String::as_str)),
             };
             let (policy, _) =
                 open(&rules, env::data_folder().as_deref(), std::slice::from_ref(&cwd));
@@ -143,6 +143,11 @@ pub async fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Resul
         PermissionsCommand::Revoke { which } => revoke(&which)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes words so that a shell reads them back as they are.
+pub(crate) fn quote_all<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.map(quote).collect::<Vec<_>>().join(" ")
 }
 
 fn quote(word: &str) -> String {

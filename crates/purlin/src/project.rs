@@ -15,6 +15,7 @@ use crate::config::permission;
 use crate::custom::Additions;
 use crate::custom::files::{self, Found, Sort};
 use crate::custom::template;
+use crate::permissions::quote_all;
 use crate::servers::UserServers;
 use crate::trust::{self, Trust};
 
@@ -219,8 +220,8 @@ fn list(name: &str, value: &Value, parts: &mut Vec<Part>) {
     for (member, value) in members {
         let runs = match value.get("command") {
             Some(Value::Array(words)) => {
-                let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-                format!("{}\n{value}", words.join(" "))
+                let line = quote_all(words.iter().filter_map(Value::as_str));
+                format!("{line}\n{value}")
             }
             _ => value.to_string(),
         };
@@ -246,7 +247,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("purlin-project-{}", std::process::id()));
         std::fs::create_dir_all(folder.join(".purlin/command")).unwrap();
         std::fs::write(folder.join(".purlin/command/x.md"), "!`id`").unwrap();
-        let text = r#"{ "mcp": { "x": { "type": "local", "command": ["node", "x.js"] } },
+        let text = r#"{ "mcp": { "x": { "type": "local", "command": ["node", "x y.js"] } },
             "permission": { "bash": { "*": "allow", "git push *": "deny" } }, "model": "a/b" }"#;
         std::fs::write(folder.join("opencode.json"), text).unwrap();
         let (parts, problems) = parts(&folder);
@@ -255,7 +256,7 @@ mod tests {
             names,
             ["`mcp` in opencode.json: x", "`permission` in opencode.json", ".purlin/command/x.md"]
         );
-        assert!(parts[0].runs.starts_with("node x.js\n"), "{}", parts[0].runs);
+        assert!(parts[0].runs.starts_with("node 'x y.js'\n"), "{}", parts[0].runs);
         assert_eq!(problems, [""; 0]);
         let (narrow, _) = rules(&folder, false);
         assert_eq!(narrow.len(), 1);

@@ -13,6 +13,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 
 use client::{Caller, Connection, Grace, Host, HostOptions, Permission, Question, Spec};
+use engine::commands;
 use serde_json::json;
 use tokio::sync::mpsc;
 use wire::acp::models::SetModelRequest;
@@ -38,8 +39,8 @@ pub struct RunOptions {
     pub mode: Option<String>,
     /// Answers every permission with "allow once".
     pub allow: bool,
-    /// Offers terminals to the agent. Our own runs commands in its sandbox where nobody does.
-    pub terminals: bool,
+    /// Whether the agent is our own program. It is offered no terminals: where nobody does, it runs commands in its sandbox.
+    pub is_own: bool,
 }
 
 /// Runs one prompt and returns the code of how it ended: 0 for the end of the turn, 3 out of tokens, 4 out of
@@ -52,6 +53,7 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     let ended = talk(&options, &mut output).await;
     let code = match &ended {
         Ok(Ended::Stopped(reason)) => code_of(*reason),
+        Ok(Ended::NoSuchCommand) => 1,
         Ok(Ended::Killed) => 130,
         // Whoever reads us has enough; that is no failure.
         Ok(Ended::ReaderGone) => return Ok(ExitCode::SUCCESS),
@@ -59,6 +61,7 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     };
     let shown = match ended {
         Ok(Ended::Stopped(reason)) => output.end(reason),
+        Ok(Ended::NoSuchCommand) => output.end(schema::StopReason::EndTurn),
         Ok(Ended::Killed | Ended::ReaderGone) => output.end(schema::StopReason::Cancelled),
         Err(err) => output.error(&err),
     };
@@ -71,6 +74,8 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
 /// How a run ended.
 enum Ended {
     Stopped(schema::StopReason),
+    /// The prompt was a slash command that there is not; the agent has said so.
+    NoSuchCommand,
     /// By a second Ctrl-C.
     Killed,
     /// Our output is closed.
@@ -93,8 +98,7 @@ async fn talk(options: &RunOptions, output: &mut Output) -> anyhow::Result<Ended
     let (questions, asked) = mpsc::channel(8);
     let permission = if options.allow { Permission::AllowOnce } else { Permission::Ask(questions) };
     let cwd = options.cwd.clone();
-    let host =
-        Host::new(HostOptions { files: true, terminals: options.terminals, cwd, permission });
+    let host = Host::new(HostOptions { files: true, terminals: !options.is_own, cwd, permission });
     let mut connection = Connection::start(&spec_of(options)?, host)?;
     let info = schema::Implementation::new("purlin run", env!("CARGO_PKG_VERSION"));
     connection.initialize(info).await?;
@@ -102,10 +106,13 @@ async fn talk(options: &RunOptions, output: &mut Output) -> anyhow::Result<Ended
     let session = caller.new_session(schema::NewSessionRequest::new(&options.cwd)).await?;
     choose(&caller, &session, options).await?;
 
-    let turn = Turn { connection: &mut connection, caller, session: session.session_id, output };
+    // Only of our own agent we know how it says that there is no such command.
+    let answer = (options.is_own && options.prompt.starts_with('/')).then(String::new);
+    let session = session.session_id;
+    let turn = Turn { connection: &mut connection, caller, session, output, answer };
     let ended = turn.run(&options.prompt, asked).await?;
     match ended {
-        Ended::Stopped(_) => {
+        Ended::Stopped(_) | Ended::NoSuchCommand => {
             if let Err(err) = connection.end(Grace::default()).await {
                 tracing::warn!(%err, "the agent did not end well");
             }
@@ -138,10 +145,16 @@ async fn choose(
         caller.call::<serde_json::Value>("session/set_model", &request).await?;
     }
     let Some(mode) = &options.mode else { return Ok(()) };
-    if session.modes.is_some() {
+    if let Some(modes) = &session.modes {
         let session = session.session_id.clone();
         let request = schema::SetSessionModeRequest::new(session, mode.clone());
-        caller.call::<schema::SetSessionModeResponse>("session/set_mode", &request).await?;
+        let set = caller.call::<schema::SetSessionModeResponse>("session/set_mode", &request).await;
+        let ids: Vec<&str> = modes.available_modes.iter().map(|mode| &*mode.id.0).collect();
+        // An agent may know a mode by more names than those it lists, so it is asked first.
+        if matches!(set, Err(client::Error::Refused { .. })) && !ids.contains(&mode.as_str()) {
+            anyhow::bail!("the agent has no mode `{mode}`; there are {}", ids.join(", "));
+        }
+        set?;
     } else if !set_option(caller, session, &Mode, mode).await? {
         anyhow::bail!("the agent has no modes");
     }
@@ -171,6 +184,8 @@ struct Turn<'a> {
     caller: Caller,
     session: schema::SessionId,
     output: &'a mut Output,
+    /// What the agent has said so far, where the prompt may be a command that there is not.
+    answer: Option<String>,
 }
 
 /// Why the turn woke up.
@@ -218,7 +233,7 @@ impl Turn<'_> {
                     self.output.aside("Cancelling; Ctrl-C again kills the agent.");
                     Ok(())
                 }
-                Wake::Update(Some(update)) => self.output.update(&update),
+                Wake::Update(Some(update)) => self.show(&update),
                 Wake::Update(None) => {
                     is_listening = false;
                     Ok(())
@@ -240,7 +255,7 @@ impl Turn<'_> {
                     self.output.aside("The question is no longer asked.");
                     Ok(())
                 }
-                Wake::Reply(reply) => return self.finish(reply),
+                Wake::Reply(reply) => return self.finish(prompt, reply),
             };
             if let Err(ReaderGone) = shown {
                 return Ok(Ended::ReaderGone);
@@ -250,15 +265,30 @@ impl Turn<'_> {
 
     /// Shows what came before the reply and returns how the turn ended.
     fn finish(
-        &mut self,
+        mut self,
+        prompt: &str,
         reply: Result<schema::PromptResponse, client::Error>,
     ) -> anyhow::Result<Ended> {
         while let Some(update) = self.connection.ready_update() {
-            if let Err(ReaderGone) = self.output.update(&update) {
+            if let Err(ReaderGone) = self.show(&update) {
                 return Ok(Ended::ReaderGone);
             }
         }
-        Ok(Ended::Stopped(reply?.stop_reason))
+        let reason = reply?.stop_reason;
+        let refusal = commands::name(prompt).map(commands::no_such);
+        let is_unknown = self.answer.zip(refusal).is_some_and(|(said, no)| said.starts_with(&no));
+        Ok(if is_unknown { Ended::NoSuchCommand } else { Ended::Stopped(reason) })
+    }
+
+    fn show(&mut self, update: &client::Update) -> Result<(), ReaderGone> {
+        if let Some(answer) = &mut self.answer
+            && let Ok(notification) = update.read()
+            && let schema::SessionUpdate::AgentMessageChunk(chunk) = notification.update
+            && let schema::ContentBlock::Text(text) = chunk.content
+        {
+            answer.push_str(&text.text);
+        }
+        self.output.update(update)
     }
 }
 

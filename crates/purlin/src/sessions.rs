@@ -3,7 +3,7 @@
 mod complete;
 mod markdown;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -13,16 +13,20 @@ use clap_complete::engine::ArgValueCandidates;
 use engine::ports::{Info, Journal, JournalError, Query, State};
 use engine::stamp::iso_8601;
 use engine::visible::visible;
-use engine::words::SessionId;
+use engine::words::{Block, Prompt, SessionId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use store::Store;
-use store::record::Record;
+use store::record::{self, Record};
 use store::replay::Replay;
 
 use crate::assemble;
 use crate::cli::say;
+use crate::count::count;
 use crate::limits::Limits;
+
+/// Lines that are shown of each change and each output, unless all are asked for.
+const LINES: usize = 40;
 
 /// What can be done with the sessions that are kept.
 #[derive(Debug, Subcommand)]
@@ -41,6 +45,9 @@ pub enum SessionsCommand {
         /// Its id, or the beginning of it
         #[arg(add = ids())]
         id: String,
+        /// Show long changes and outputs whole
+        #[arg(long)]
+        full: bool,
     },
     /// Write one to a file or to stdout
     Export {
@@ -91,6 +98,12 @@ pub enum Format {
     Json,
 }
 
+/// The version of the form that exported sessions have.
+const FORM: u32 = 1;
+
+/// How long an id may be that comes from a file.
+const MAX_ID: usize = 64;
+
 /// A session in a file.
 #[derive(Serialize, Deserialize)]
 struct Exported {
@@ -99,6 +112,7 @@ struct Exported {
     id: String,
     cwd: PathBuf,
     title: Option<String>,
+    /// For whoever reads the file; an import does not.
     created_at: String,
     updated_at: String,
     /// As they are kept.
@@ -118,14 +132,16 @@ pub async fn run(command: SessionsCommand, limits: &Limits) -> anyhow::Result<Ex
     }
     match command {
         SessionsCommand::List { cwd, json } => list(&store, cwd, json).await?,
-        SessionsCommand::Show { id } => {
+        SessionsCommand::Show { id, full } => {
             let id = find(&store, &id).await?;
-            say(&as_markdown(&store, &id).await?)?;
+            let most = if full { usize::MAX } else { LINES };
+            // What a model or a tool said would steer the terminal.
+            say(&visible(&as_markdown(&store, &id, most).await?))?;
         }
         SessionsCommand::Export { id, format, output } => {
             let id = find(&store, &id).await?;
             let text = match format {
-                Format::Markdown => as_markdown(&store, &id).await?,
+                Format::Markdown => as_markdown(&store, &id, usize::MAX).await?,
                 Format::Json => as_json(&store, &id).await?,
             };
             match output {
@@ -179,7 +195,10 @@ async fn list(store: &Store, cwd: Option<PathBuf>, json: bool) -> anyhow::Result
         None => None,
     };
     let mut text = String::new();
-    for info in all(store, cwd).await? {
+    for mut info in all(store, cwd).await? {
+        if info.title.is_none() {
+            info.title = first_words(store, &info.id).await;
+        }
         let state = store::index::state_in(info.state);
         let updated = iso_8601(info.updated);
         if json {
@@ -203,8 +222,26 @@ async fn list(store: &Store, cwd: Option<PathBuf>, json: bool) -> anyhow::Result
     say(&text)
 }
 
-async fn as_markdown(store: &Store, id: &SessionId) -> anyhow::Result<String> {
-    let info = store.find(id).await?;
+/// The beginning of the first prompt: what a session is called that has no title, since only commands were sent.
+async fn first_words(store: &Store, id: &SessionId) -> Option<String> {
+    let records = store.records(id).await.ok()?;
+    records.iter().find_map(|stored| {
+        let Ok(Record::Prompt { blocks, .. }) = serde_json::from_slice(&stored.record.body) else {
+            return None;
+        };
+        let words = blocks.into_iter().find_map(|block| match block {
+            record::Block::Text(text) => Some(text),
+            _ => None,
+        });
+        Prompt::from(vec![Block::Text(words?)]).title()
+    })
+}
+
+async fn as_markdown(store: &Store, id: &SessionId, most: usize) -> anyhow::Result<String> {
+    let mut info = store.find(id).await?;
+    if info.title.is_none() {
+        info.title = first_words(store, id).await;
+    }
     let mut replay = Replay::default();
     for stored in store.records(id).await? {
         replay.feed(&stored);
@@ -213,7 +250,7 @@ async fn as_markdown(store: &Store, id: &SessionId) -> anyhow::Result<String> {
     let mut events = replay.take_events();
     let replayed = replay.finish();
     events.extend(replayed.events);
-    Ok(markdown::print(&info, &events, &replayed.problems))
+    Ok(markdown::print(&info, &events, &replayed.problems, most))
 }
 
 async fn as_json(store: &Store, id: &SessionId) -> anyhow::Result<String> {
@@ -226,7 +263,7 @@ async fn as_json(store: &Store, id: &SessionId) -> anyhow::Result<String> {
         }
     }
     let exported = Exported {
-        purlin_session: 1,
+        purlin_session: FORM,
         id: info.id.to_string(),
         cwd: info.cwd,
         title: info.title,
@@ -237,12 +274,41 @@ async fn as_json(store: &Store, id: &SessionId) -> anyhow::Result<String> {
     Ok(format!("{}\n", serde_json::to_string_pretty(&exported)?))
 }
 
-/// Takes in a session, under its own id if that is free.
-async fn import(store: &Store, file: PathBuf) -> anyhow::Result<SessionId> {
-    let text = std::fs::read_to_string(&file)
-        .with_context(|| format!("{} cannot be read", file.display()))?;
+/// Reads the file of an exported session. What it says is checked before anything is kept: it may be anybody's.
+fn read_exported(file: &Path) -> anyhow::Result<Exported> {
+    let cannot = || format!("{} cannot be read", file.display());
+    // A pipe or a device would be waited for.
+    let is_file = std::fs::metadata(file).with_context(cannot)?.is_file();
+    anyhow::ensure!(is_file, "{}: it is no regular file", cannot());
+    let text = std::fs::read_to_string(file).with_context(cannot)?;
     let exported: Exported = serde_json::from_str(&text)
         .with_context(|| format!("{} is no exported session", file.display()))?;
+    if let Some(problem) = problem_of(&exported) {
+        bail!("{} cannot be taken in: {problem}", file.display());
+    }
+    Ok(exported)
+}
+
+/// Says what is wrong with a session from a file, if anything is.
+fn problem_of(exported: &Exported) -> Option<String> {
+    // The id becomes the name of a folder.
+    let is_letter = |letter: u8| letter.is_ascii_alphanumeric() || b"-_".contains(&letter);
+    if exported.purlin_session != FORM {
+        let form = exported.purlin_session;
+        return Some(format!("it has the form {form}, and this version reads {FORM}"));
+    }
+    if !(1..=MAX_ID).contains(&exported.id.len()) || !exported.id.bytes().all(is_letter) {
+        return Some(format!("its `id` must be 1 to {MAX_ID} letters, digits, `-` or `_`"));
+    }
+    if !exported.cwd.is_absolute() {
+        return Some("its `cwd` must be an absolute path".to_owned());
+    }
+    None
+}
+
+/// Takes in a session, under its own id if that is free. It counts as used now.
+async fn import(store: &Store, file: PathBuf) -> anyhow::Result<SessionId> {
+    let exported = read_exported(&file)?;
     let mut records = Vec::new();
     for record in &exported.records {
         match serde_json::from_str::<Record>(record.get()) {
@@ -281,5 +347,5 @@ async fn prune(store: &Store, days: Option<u64>, bytes: Option<u64>) -> anyhow::
             kept += info.bytes;
         }
     }
-    say(&format!("{deleted} sessions deleted\n"))
+    say(&format!("{} deleted\n", count(deleted, "session", "sessions")))
 }

@@ -119,7 +119,10 @@ pub fn run(command: TrustCommand) -> anyhow::Result<ExitCode> {
                 bail!("{} was not trusted", folder.display());
             }
         }
-        TrustCommand::Ask(folder) => return ask(&data, &real(&folder)),
+        TrustCommand::Ask(folder) => {
+            anyhow::ensure!(folder.is_dir(), "there is no folder {}", folder.display());
+            return ask(&data, &real(&folder));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,6 +15,8 @@ use crate::assemble::Machine;
 use crate::auth;
 use crate::cli::say;
 use crate::config::{self, Config, edit};
+use crate::count::count;
+use crate::permissions::quote_all;
 
 /// Said where there is nothing to list or to test.
 const NONE: &str = "No MCP servers are configured. `purlin mcp add NAME -- COMMAND` adds one.\n";
@@ -157,18 +159,19 @@ fn list(config: &Config) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where a server is, without anything that may be secret.
+/// Where a server is, as a shell would write it, without what may be secret.
 fn place(server: &ServerConfig) -> String {
     match &server.reach {
         Reach::Command(command) => {
-            let words: Vec<&str> = std::iter::once(&command.program)
-                .chain(&command.args)
-                .map(String::as_str)
-                .collect();
-            words.join(" ")
+            let words = std::iter::once(&command.program).chain(&command.args);
+            let mut words: Value = words.cloned().collect();
+            observe::mask::mask(&mut words);
+            quote_all(words.as_array().into_iter().flatten().filter_map(Value::as_str))
         }
         Reach::Http(remote) | Reach::Sse(remote) => {
-            remote.url.split(['?', '#']).next().unwrap_or_default().to_owned()
+            let mut shown = json!({ "url": remote.url });
+            observe::mask::mask(&mut shown);
+            shown["url"].as_str().unwrap_or_default().to_owned()
         }
     }
 }
@@ -207,10 +210,12 @@ async fn test(config: &Config, name: Option<&str>) -> anyhow::Result<ExitCode> {
                 for (tool, what) in &found.tools {
                     writeln!(out, "  {tool}: {what}")?;
                 }
-                let (prompts, resources) = (found.prompts, found.resources);
-                writeln!(out, "  {prompts} prompts, {resources} resources")?;
+                let prompts = count(found.prompts, "prompt", "prompts");
+                let resources = count(found.resources, "resource", "resources");
+                writeln!(out, "  {prompts}, {resources}")?;
                 if found.left_out > 0 {
-                    writeln!(out, "  {} tools more are left out", found.left_out)?;
+                    let tools = count(found.left_out, "tool more is", "tools more are");
+                    writeln!(out, "  {tools} left out")?;
                 }
             }
             Err((error, log)) => {
@@ -306,7 +311,7 @@ mod tests {
             header: Vec::new(),
             env: vec![("A".to_owned(), "1".to_owned())],
             shared: false,
-            command: vec!["node".to_owned(), "server.js".to_owned()],
+            command: ["node", "my server.js", "--token", "canary"].map(str::to_owned).into(),
         };
         run(McpCommand::Add(add("near")), Some(file.clone())).unwrap();
         run(McpCommand::Add(add("near")), Some(file.clone())).unwrap();
@@ -316,7 +321,7 @@ mod tests {
         assert_eq!(problems, [] as [String; 0]);
         assert_eq!(config.model.as_deref(), Some("openai/b"));
         assert_eq!(config.mcp.servers.len(), 1);
-        assert_eq!(place(&config.mcp.servers[0]), "node server.js");
+        assert_eq!(place(&config.mcp.servers[0]), "node 'my server.js' --token '****'");
         change(Some(file.clone()), |servers| {
             servers.get("near").unwrap().remove();
             Ok(())

@@ -5,10 +5,11 @@ use engine::ports::Info;
 use engine::stamp::iso_8601;
 use engine::words::{Block, Contents, PlanStatus, ToolContent, ToolStatus};
 
+use crate::count::count;
 use crate::run::render::unified;
 
-/// Prints a session.
-pub(super) fn print(info: &Info, events: &[Event], problems: &[String]) -> String {
+/// Prints a session, with so many lines of each change and each output.
+pub(super) fn print(info: &Info, events: &[Event], problems: &[String], most: usize) -> String {
     let title = info.title.as_deref().unwrap_or("Session");
     let updated = iso_8601(info.updated);
     let mut out = format!("# {title}\n\n{} · {} · {updated}\n", info.id, info.cwd.display());
@@ -18,7 +19,7 @@ pub(super) fn print(info: &Info, events: &[Event], problems: &[String]) -> Strin
     let mut speaker = "";
     for event in events {
         let now = if matches!(event, Event::User { .. }) { "You" } else { "Purlin" };
-        let part = part(event);
+        let part = part(event, most);
         if part.is_empty() {
             continue;
         }
@@ -31,18 +32,19 @@ pub(super) fn print(info: &Info, events: &[Event], problems: &[String]) -> Strin
     out
 }
 
-fn part(event: &Event) -> String {
+fn part(event: &Event, most: usize) -> String {
     match event {
         Event::User { block, .. } | Event::Block { block, .. } => block_text(block),
         Event::Text { text, .. } => text.clone(),
         Event::Thought { text, .. } | Event::CompactionSummary { text, .. } => quoted(text),
         Event::ToolCall(call) => {
             let mut text = format!("**{}** (`{}`)\n", call.title, call.name);
-            text.extend(call.content.iter().map(content_text));
+            text.extend(call.content.iter().map(|content| content_text(content, most)));
             text
         }
         Event::ToolUpdate(_, update) => {
-            let shown: String = update.content.iter().flatten().map(content_text).collect();
+            let contents = update.content.iter().flatten();
+            let shown: String = contents.map(|content| content_text(content, most)).collect();
             match update.status {
                 Some(ToolStatus::Failed) => format!("Failed.\n{shown}"),
                 Some(ToolStatus::Completed | ToolStatus::Pending | ToolStatus::InProgress)
@@ -79,17 +81,27 @@ fn block_text(block: &Block) -> String {
     }
 }
 
-fn content_text(content: &ToolContent) -> String {
+fn content_text(content: &ToolContent, most: usize) -> String {
     match content {
-        ToolContent::Block(Block::Text(text)) => fenced(text),
+        ToolContent::Block(Block::Text(text)) => fenced(&cut(text, most)),
         ToolContent::Block(block) => format!("\n{}\n", block_text(block)),
         ToolContent::Diff { path, old, new } => {
             let path = path.to_string_lossy();
-            fenced(&unified(&path, old.as_deref(), new, usize::MAX))
+            fenced(&unified(&path, old.as_deref(), new, most))
         }
         // What they held is text by now.
         ToolContent::Terminal(_) | ToolContent::Live { .. } => String::new(),
     }
+}
+
+/// The first lines of a text, and how many there are besides.
+fn cut(text: &str, most: usize) -> String {
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    if lines.len() <= most {
+        return text.to_owned();
+    }
+    let more = count(lines.len() - most, "more line", "more lines");
+    format!("{}\n… {more}", lines[..most].join("\n"))
 }
 
 fn quoted(text: &str) -> String {

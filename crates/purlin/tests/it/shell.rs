@@ -70,7 +70,19 @@ fn what_is_empty_says_so() {
 #[test]
 fn what_is_not_there_is_refused() {
     let home = Folder::new("refused");
-    let all: [(&[&str], &str); 5] = [
+    let all: [(&[&str], &str); 14] = [
+        (
+            &["auth", "login", "nope"],
+            "the provider `nope`, which is not known; there are anthropic",
+        ),
+        (&["trust", "/nope"], "there is no folder /nope"),
+        (&["run", " "], "the prompt is empty"),
+        (&["run", "--model", "nope/x", "hi"], "the provider `nope`, which is not known"),
+        (&["run", "--model", "script:nope", "hi"], "the script nope cannot be read"),
+        (&["man", "mcp", "nope"], "there is no command `mcp nope`"),
+        (&["sessions", "import", "/nope"], "/nope cannot be read"),
+        (&["sessions", "import", "/dev/null"], "/dev/null cannot be read: it is no regular file"),
+        (&["sessions", "import", "/bin/sh"], "/bin/sh cannot be read"),
         (&["--log", "bogus", "models"], "error, warn, info, debug and trace"),
         (&["models", "--config", "/nope"], "/nope cannot be read"),
         (&["mcp", "test", "--config", "/nope"], "/nope cannot be read"),
@@ -102,6 +114,110 @@ fn models_are_listed_with_the_file_that_was_given_and_the_guide() {
     assert!(text.contains("here/m") && text.contains(&file), "{text}");
     assert!(!text.contains("purlin.json") && !text.contains("canary"), "{text}");
     assert!(text.contains("\n  purlin/guide\n"), "{text}");
+}
+
+/// What an import refuses of a file that says it is a session.
+#[test]
+fn an_import_is_checked_before_anything_is_kept() {
+    let home = Folder::new("checked");
+    let file = home.0.join("session.json");
+    let exported = |form: u32, id: &str, cwd: &str| {
+        json!({
+            "purlin_session": form, "id": id, "cwd": cwd, "created_at": "", "updated_at": "", "records": [],
+        })
+    };
+    let import = |session: Value| {
+        std::fs::write(&file, session.to_string()).unwrap();
+        purlin(&home.0, &["sessions", "import", &file.display().to_string()])
+    };
+    for (session, words) in [
+        (exported(2, "a", "/"), "it has the form 2, and this version reads 1"),
+        (exported(1, "../../up", "/"), "its `id` must be 1 to 64 letters"),
+        (exported(1, "", "/"), "its `id` must be 1 to 64 letters"),
+        (exported(1, "a", "here"), "its `cwd` must be an absolute path"),
+    ] {
+        let output = import(session);
+        assert!(said(&output.stderr).contains(words), "{words}: {output:?}");
+        assert_eq!(output.status.code(), Some(2), "{words}");
+    }
+    let listed = purlin(&home.0, &["sessions", "list"]);
+    assert_eq!(said(&listed.stdout), "No sessions are kept here.\n");
+    assert_eq!(said(&import(exported(1, "a-1_B", "/")).stdout), "a-1_B\n");
+}
+
+/// The agent runs in another folder; a script is found from the shell's.
+#[test]
+fn a_run_finds_its_script_and_names_the_modes_and_the_slip() {
+    let home = Folder::new("slips");
+    std::fs::create_dir(home.0.join("work")).unwrap();
+    std::fs::write(home.0.join("script.acp"), "model text \"Found.\"\n").unwrap();
+    let run = |more: &[&str]| {
+        let front = ["run", "--cwd", "work", "--model", "script:script.acp"];
+        purlin(&home.0, &[&front, more].concat())
+    };
+    let output = run(&["hi"]);
+    assert_eq!((said(&output.stdout), output.status.code()), ("Found.\n", Some(0)), "{output:?}");
+    let output = run(&["--mode", "nope", "hi"]);
+    assert!(said(&output.stderr).contains("no mode `nope`; there are build, plan, ask"));
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(run(&["--mode", "architect", "hi"]).status.code(), Some(0));
+    let output = run(&["/contxt"]);
+    assert!(said(&output.stdout).contains("no command `/contxt`. Did you mean `/context`?"));
+    assert_eq!(output.status.code(), Some(1));
+    for prompt in ["/context", "/mcp", "/tour-guide is what?", "/usr/bin"] {
+        assert_eq!(run(&[prompt]).status.code(), Some(0), "{prompt}");
+    }
+    // What had only commands is called by the first of them.
+    let listed = purlin(&home.0, &["sessions", "list"]);
+    assert!(said(&listed.stdout).contains("  /contxt  ("), "{listed:?}");
+    std::fs::write(home.0.join("script.acp"), "model text \"a\"\nmodle end\n").unwrap();
+    let output = run(&["hi"]);
+    assert!(said(&output.stderr).contains("line 2: `modle` starts no line"), "{output:?}");
+}
+
+#[test]
+fn the_manual_has_a_page_for_every_command_that_it_names() {
+    let home = Folder::new("manual");
+    let page = |words: &[&str]| {
+        let output = purlin(&home.0, &[&["man"], words].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        said(&output.stdout).replace('\\', "")
+    };
+    let named = |page: &str| -> Vec<String> {
+        let names = page.lines().filter_map(|line| line.strip_suffix("(1)"));
+        names
+            .filter_map(|name| name.strip_prefix("purlin-"))
+            .map(|name| name.replace('-', " "))
+            .collect()
+    };
+    let main = page(&[]);
+    assert!(main.contains("purlin man COMMAND"), "{main}");
+    let commands = named(&main);
+    assert!(commands.contains(&"mcp".to_owned()), "{commands:?}");
+    for command in commands {
+        let below = page(&[command.as_str()]);
+        assert!(below.contains(&format!("purlin-{command}")), "{below}");
+        for name in named(&below) {
+            page(&name.split(' ').collect::<Vec<_>>());
+        }
+    }
+}
+
+/// A server that is not there is named with the reason, and nothing else is started twice.
+#[test]
+fn the_doctor_names_an_mcp_server_that_fails() {
+    let home = Folder::new("doctor");
+    let none = purlin(&home.0, &["doctor"]);
+    assert!(said(&none.stdout).contains("✓ mcp: no servers are configured\n"), "{none:?}");
+    purlin(&home.0, &["mcp", "add", "gone", "--", "/no/such program", "--token", "canary"]);
+    let output = purlin(&home.0, &["doctor"]);
+    let text = said(&output.stdout);
+    assert!(
+        text.contains("! mcp: 1 of 1 server does not work\n    gone: there is no program"),
+        "{text}"
+    );
+    let listed = purlin(&home.0, &["mcp", "list"]);
+    assert_eq!(said(&listed.stdout), "gone\t'/no/such program' --token '****'\n");
 }
 
 /// A model that plans, changes a file and runs a command.
