@@ -68,6 +68,7 @@ async fn work(turn: &TurnCx<'_>, call: &ToolCallId, order: Order<'_>) -> Result<
         meter: turn.meter,
         steering: &Steering::default(),
         titler: None,
+        keeping: None,
         waits: 0,
         tools: &ForChildren(turn.tools),
         editor: turn.editor,

@@ -29,8 +29,8 @@ use crate::words::{
 };
 
 pub use journal::{
-    FileChange, Files, Info, Journal, JournalError, Listing, PromptKind, Query, Record, Remembered,
-    Show, State,
+    FileChange, Files, Info, Journal, JournalError, Kept, Listing, PromptKind, Query, Record,
+    Remembered, Show, State,
 };
 
 /// A model that answers requests.

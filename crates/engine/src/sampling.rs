@@ -48,6 +48,7 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
     };
     let request = context::view(cx, &settings, choice).await;
     let mut stream = choice.model.answer(request);
+    cx.settle().await?;
     let message = MessageId::new(cx.clock.fresh_id());
     let mut draft = Draft::new(settings.model.clone());
     let ended = loop {
@@ -321,6 +322,7 @@ mod tests {
             meter: &Meter::default(),
             steering: &Steering::default(),
             titler: None,
+            keeping: None,
             waits: 0,
             tools: &(Arc::new([]) as Arc<[Arc<dyn crate::ports::AnyTool>]>),
             editor: &editor,

@@ -66,6 +66,7 @@ pub(crate) async fn play(
         asking: cx.asking,
         has_title: cx.has_title,
         titler: None,
+        keeping: None,
         waits: 0,
         meter: cx.meter,
         steering: cx.steering,

@@ -17,8 +17,8 @@ use parse::{Answer, Failure, Item};
 
 use crate::event::Event;
 use crate::ports::{
-    Clock, Editor, EditorError, FileChange, Files, Info, Journal, JournalError, Listing, Model,
-    ModelError, ModelEvent, ModelStream, Query, Record, Remembered, Request, Show, State,
+    Clock, Editor, EditorError, FileChange, Files, Info, Journal, JournalError, Kept, Listing,
+    Model, ModelError, ModelEvent, ModelStream, Query, Record, Remembered, Request, Show, State,
 };
 use crate::undo::Turns;
 use crate::words::{ContentId, Message, SessionId, StopReason, ToolCallId, ToolRequest};
@@ -209,12 +209,12 @@ impl Journal for NoJournal {
         self.none()
     }
 
-    fn append<'a>(
+    fn begin<'a>(
         &'a self,
         _: &'a SessionId,
         _: Record<'a>,
-    ) -> BoxFuture<'a, Result<(), JournalError>> {
-        future::ready(Ok(())).boxed()
+    ) -> BoxFuture<'a, Result<Kept, JournalError>> {
+        future::ready(Ok(Kept::already())).boxed()
     }
 
     fn keep<'a>(

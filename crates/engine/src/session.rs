@@ -341,6 +341,7 @@ impl Session {
                 meter: &self.meter,
                 steering: &self.steering,
                 titler: self.titler.as_ref(),
+                keeping: None,
                 waits: 0,
                 tools: &*self.parts.tools,
                 editor: &*self.parts.editor,

@@ -19,7 +19,9 @@ use crate::guard::{Guard, Verdict};
 use crate::meter::Meter;
 use crate::modes::Mode;
 use crate::permission::policy::Policy;
-use crate::ports::{Clock, Editor, Expanded, Files, Guise, Journal, PromptKind, Record, Tools};
+use crate::ports::{
+    Clock, Editor, Expanded, Files, Guise, Journal, Kept, PromptKind, Record, Tools,
+};
 use crate::primer::Primer;
 use crate::sampling::Answer;
 use crate::session::Settings;
@@ -52,6 +54,8 @@ pub(crate) struct TurnCx<'a> {
     pub(crate) meter: &'a Meter,
     pub(crate) steering: &'a Steering,
     pub(crate) titler: Option<&'a Titler>,
+    /// The prompt on its way into the journal.
+    pub(crate) keeping: Option<Kept>,
     /// How often the model has said in this turn that it tries again.
     pub(crate) waits: usize,
     pub(crate) tools: &'a dyn Tools,
@@ -121,7 +125,7 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>, prompt: Prompt) -> Result<Stop
         Some(Asked::Continue) if !cx.history.is_empty() => PromptKind::Continue,
         Some(_) => PromptKind::Command,
     };
-    cx.record(Record::Prompt { message: &message, prompt: &prompt, kind }).await?;
+    cx.keeping = Some(cx.begin(Record::Prompt { message: &message, prompt: &prompt, kind }).await?);
     if kind == PromptKind::Message
         && cx.journal.outlives()
         && !cx.has_title.swap(true, Ordering::Relaxed)
@@ -342,6 +346,22 @@ impl TurnCx<'_> {
         }
         let kept = self.journal.append(self.session, record).await;
         kept.map_err(|err| Error::of_journal(self.session, err).into())
+    }
+
+    /// Begins to journal what is not shown, and does not wait for it.
+    pub(crate) async fn begin(&self, record: Record<'_>) -> Result<Kept, TurnError> {
+        let begun = self.journal.begin(self.session, record).await;
+        begun.map_err(|err| Error::of_journal(self.session, err).into())
+    }
+
+    /// Waits until the prompt is kept: only then is a model asked.
+    pub(crate) async fn settle(&mut self) -> Result<(), TurnError> {
+        match self.keeping.take() {
+            Some(kept) => {
+                kept.wait().await.map_err(|err| Error::of_journal(self.session, err).into())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Changes the mode, and says so.

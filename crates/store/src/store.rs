@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use engine::Event;
 use engine::ports::{
-    Clock, Editor, FileChange, Info, Journal, JournalError, Listing, Query, Record, Remembered,
-    Show, State,
+    Clock, Editor, FileChange, Info, Journal, JournalError, Kept, Listing, Query, Record,
+    Remembered, Show, State,
 };
 use engine::undo::Turns;
 use engine::words::{ContentId, SessionId};
@@ -130,6 +130,15 @@ impl Store {
         record: record::Record,
         sync: Sync,
     ) -> Result<(), JournalError> {
+        self.begin_record(session, record, sync).await?.wait().await
+    }
+
+    async fn begin_record(
+        &self,
+        session: &SessionId,
+        record: record::Record,
+        sync: Sync,
+    ) -> Result<Kept, JournalError> {
         let (sender, done) = oneshot::channel();
         let append = Append {
             session: session.clone(),
@@ -139,7 +148,7 @@ impl Store {
             sync,
         };
         self.send(Job::Append(append)).await?;
-        done.await.map_err(|_| stopped())?
+        Ok(Kept::when(done))
     }
 
     async fn page(&self, session: &SessionId, from: u64) -> Result<Vec<Stored>, JournalError> {
@@ -306,11 +315,11 @@ impl Journal for Store {
         .boxed()
     }
 
-    fn append<'a>(
+    fn begin<'a>(
         &'a self,
         session: &'a SessionId,
         record: Record<'a>,
-    ) -> BoxFuture<'a, Result<(), JournalError>> {
+    ) -> BoxFuture<'a, Result<Kept, JournalError>> {
         let sync = match record {
             Record::ToolIntent(_) => Sync::First,
             Record::Prompt { .. }
@@ -323,7 +332,7 @@ impl Journal for Store {
                 Sync::No
             }
         };
-        self.append_record(session, record_in(record), sync).boxed()
+        self.begin_record(session, record_in(record), sync).boxed()
     }
 
     fn keep<'a>(

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
 
 use super::{Editor, EditorError};
 use crate::context::{Cut, History};
@@ -17,6 +19,34 @@ use crate::words::{
 
 /// Shows an event for which there is room. Never waits; the journal calls it on whatever thread kept the event.
 pub type Show = Box<dyn FnOnce(Event) + Send>;
+
+/// Tells when a record is kept. Whoever does not want to wait drops it.
+#[derive(Debug)]
+pub struct Kept(Option<oneshot::Receiver<Result<(), JournalError>>>);
+
+impl Kept {
+    /// For a journal that is done at once.
+    #[must_use]
+    pub fn already() -> Kept {
+        Kept(None)
+    }
+
+    /// For a journal that tells later.
+    #[must_use]
+    pub fn when(told: oneshot::Receiver<Result<(), JournalError>>) -> Kept {
+        Kept(Some(told))
+    }
+
+    /// Waits until it is kept.
+    ///
+    /// # Errors
+    /// Says why it cannot be.
+    pub async fn wait(self) -> Result<(), JournalError> {
+        let Some(told) = self.0 else { return Ok(()) };
+        told.await
+            .unwrap_or_else(|_| Err(JournalError::Failed("the journal has stopped".to_owned())))
+    }
+}
 
 /// Where sessions are kept. What is not journalled did not happen.
 ///
@@ -46,13 +76,23 @@ pub trait Journal: Send + Sync {
         editor: Option<&'a dyn Editor>,
     ) -> BoxFuture<'a, Result<Remembered, JournalError>>;
 
+    /// Appends a record behind all that came before, and does not wait for it. If it cannot be kept, nothing behind it
+    /// is, to the end of the turn.
+    fn begin<'a>(
+        &'a self,
+        session: &'a SessionId,
+        record: Record<'a>,
+    ) -> BoxFuture<'a, Result<Kept, JournalError>>;
+
     /// Appends a record; returns when a crash of this process can no longer lose it. A tool intent also survives a
     /// crash of the machine.
     fn append<'a>(
         &'a self,
         session: &'a SessionId,
         record: Record<'a>,
-    ) -> BoxFuture<'a, Result<(), JournalError>>;
+    ) -> BoxFuture<'a, Result<(), JournalError>> {
+        async move { self.begin(session, record).await?.wait().await }.boxed()
+    }
 
     /// Appends an event and shows it once it is kept.
     ///
