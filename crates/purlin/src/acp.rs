@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -90,29 +90,34 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         };
         // Started in a folder that is gone by now, `.` stays as it is, and is refused when a client says it.
         let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-        let machine = Machine::here();
-        let host = servers::host(&machine);
-        let tools =
-            tour::with_tour(assemble::tools(Arc::clone(&machine)), config.permission.clone());
+        let host = Arc::new(OnceLock::new());
+        let rules = config.permission.clone();
         let policy =
             permissions::telling(permissions::policies(config.permission, data), &problems);
+        let (of_tools, known) = (Arc::clone(&policy), Arc::clone(&host));
+        // Only sessions need these: who says hello does not wait for them.
+        let tools = LazyLock::new(move || {
+            let machine = Machine::here();
+            let host = known.get_or_init(|| servers::host(&machine));
+            let tools = tour::with_tour(assemble::tools(Arc::clone(&machine)), rules);
+            let tools = with_additions(tools, config.additions, of_tools, machine);
+            servers::with_servers(tools, Arc::clone(host), config.mcp)
+        });
         let options = serve::Options {
             limits: config.limits,
             hub,
             dialect,
             cwd,
             stop,
-            tools: servers::with_servers(
-                with_additions(tools, config.additions, Arc::clone(&policy), machine),
-                Arc::clone(&host),
-                config.mcp,
-            ),
+            tools: Arc::new(move |workspace| tools(workspace)),
             policy,
             primer: primer::primers(config.instructions),
             ladder,
         };
         serve::serve(pipes, options).await;
-        host.end().await;
+        if let Some(host) = host.get() {
+            host.end().await;
+        }
         tap.iter().for_each(Tap::end);
         anyhow::Ok(())
     })?;
