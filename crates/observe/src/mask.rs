@@ -102,10 +102,13 @@ fn mask_addresses(text: &str, is_secret: fn(&str) -> bool) -> String {
         out.push_str(place);
         for part in query.split_inclusive(['?', '&', '#', ';']) {
             let value = part.trim_end_matches(['?', '&', '#', ';']);
-            match value.split_once('=').filter(|(name, _)| is_secret(name)) {
-                Some((name, _)) => out.extend([name, "=", MASK, &part[value.len()..]]),
-                None => out.push_str(part),
+            match value.split_once('=') {
+                Some((name, _)) if is_secret(name) => out.extend([name, "=", MASK]),
+                // Without a name it is masked only where all is.
+                None if !value.is_empty() && is_secret("") => out.push_str(MASK),
+                _ => out.push_str(value),
             }
+            out.push_str(&part[value.len()..]);
         }
         rest = behind;
     }
@@ -191,7 +194,7 @@ mod tests {
             "text": "my key is sk-canary-5-and-more, or Bearer canary-6-and-more; no key: sk-1; A=sk-canary-14-and-more",
             "_meta": { "progressToken": 7 },
             "keyboard": "qwertz",
-            "url": "https://me:canary-7@h/mcp?a=canary-8&b=canary-9#x",
+            "url": "https://me:canary-7@h/mcp?a=canary-8&b=canary-9&canary-15#canary-16",
             "args": ["-y", "x", "--api-key", "canary-10", "--token=canary-11", "-e", "A_TOKEN=canary-12", "--port", "1"],
             "told": "see http://u@h:1/?token=canary-13&q=1 and https://h/a@b?q=2",
         });
@@ -202,7 +205,7 @@ mod tests {
         assert_eq!(message["mcpServers"][0]["env"][0], json!({ "name": "TOKEN", "value": "****" }));
         assert_eq!(message["_meta"]["progressToken"], 7);
         assert_eq!(message["keyboard"], "qwertz");
-        assert_eq!(message["url"], "https://****@h/mcp?a=****&b=****#x");
+        assert_eq!(message["url"], "https://****@h/mcp?a=****&b=****&****#****");
         let args = json!([
             "-y",
             "x",
