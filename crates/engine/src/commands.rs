@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::modes::Mode;
-use crate::nearest::distance;
+use crate::nearest::{distance, nearest};
 use crate::orders;
 use crate::ports::Tools;
 use crate::session::Settings;
@@ -143,10 +143,7 @@ pub fn parse(prompt: &Prompt, settings: &Settings, more: &[SlashCommand]) -> Opt
         }
         "model" => Some(match settings.models.iter().find(|choice| choice.id.as_str() == rest) {
             Some(choice) => Asked::SetModel(choice.id.clone()),
-            None => {
-                let ids = list(settings.models.iter().map(|choice| choice.id.as_str()), "");
-                Asked::Say(format!("There is no model `{rest}`. There are {ids}."))
-            }
+            None => Asked::Say(no_model(rest, settings)),
         }),
         _ => None,
     }
@@ -245,6 +242,24 @@ fn help(settings: &Settings, more: &[SlashCommand]) -> String {
     text
 }
 
+/// How many models are named where none was meant exactly. There may be hundreds.
+const NEAR: usize = 5;
+
+fn no_model(wanted: &str, settings: &Settings) -> String {
+    let ids = || settings.models.iter().map(|choice| choice.id.as_str());
+    let small = wanted.to_ascii_lowercase();
+    let mut near: Vec<&str> =
+        ids().filter(|id| id.to_ascii_lowercase().contains(&small)).take(NEAR).collect();
+    if near.is_empty() {
+        near.extend(nearest(wanted, ids()));
+    }
+    let hint = match near.is_empty() {
+        true => "`/model` lists those there are.".to_owned(),
+        false => format!("Did you mean {}?", list(near.into_iter(), "")),
+    };
+    format!("There is no model `{wanted}`. {hint}")
+}
+
 /// Lists ids and what they are; the one in use is marked.
 fn choices<'a>(all: impl Iterator<Item = (&'a str, &'a str)>, now: &str) -> String {
     all.map(|(id, what)| match id == now {
@@ -277,6 +292,16 @@ mod tests {
         let Some(Asked::Say(modes)) = ask("/mode") else { panic!("/mode says what there is") };
         assert!(modes.contains("\n- **`build`: ") && modes.contains("\n- `plan`: "), "{modes}");
         assert!(matches!(ask("/model"), Some(Asked::Say(text)) if text.contains("(in use)")));
+        let Settings { model, .. } = Settings::for_tests();
+        let (part, slip) = (&model.as_str()[1..], format!("{model}x"));
+        for wanted in [part, &slip] {
+            let Some(Asked::Say(text)) = ask(&format!("/model {wanted}")) else {
+                panic!("{wanted}")
+            };
+            assert!(text.ends_with(&format!("Did you mean `{model}`?")), "{text}");
+        }
+        let Some(Asked::Say(text)) = ask("/model nothing/like-it") else { panic!("no model") };
+        assert!(text.ends_with("`/model` lists those there are."), "{text}");
         assert_eq!(ask("/rewind 3"), Some(Asked::Rewind(Some(3))));
         assert_eq!(ask("/undo what you did"), None);
         assert_eq!(ask("/usr/bin/env is a path"), None);
