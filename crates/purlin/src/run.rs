@@ -233,7 +233,11 @@ impl Turn<'_> {
                     self.output.aside("Cancelling; Ctrl-C again kills the agent.");
                     Ok(())
                 }
-                Wake::Update(Some(update)) => self.show(&update),
+                Wake::Update(Some(update)) => {
+                    let shown = self.show(&update);
+                    asker.remind(self.output);
+                    shown
+                }
                 Wake::Update(None) => {
                     is_listening = false;
                     Ok(())

@@ -15,7 +15,7 @@ use wire::acp::schema;
 
 use super::Wake;
 use super::output::Output;
-use super::render::{diffs_of, input_of};
+use super::render::{diffs_of, input_of, texts_of};
 
 /// Lines of a diff that are shown in a question; more than anyone reads, and the number of the rest is told.
 const DIFF_LINES: usize = 400;
@@ -93,6 +93,15 @@ impl Asker {
         }
     }
 
+    /// Says again what can be chosen, if something was shown behind the question meanwhile.
+    pub(super) fn remind(&mut self, output: &mut Output) {
+        let (Some(question), Some(terminal)) = (&self.open, &mut self.terminal) else { return };
+        if !output.is_mid_line() {
+            terminal.write(&choose_text(question.request.options.len()));
+            output.set_mid_line(true);
+        }
+    }
+
     /// Drops the open question, which answers it as cancelled.
     pub(super) fn withdraw(&mut self) {
         self.open = None;
@@ -162,6 +171,8 @@ fn choice(line: Option<&str>, options: usize) -> Choice {
 fn question_text(call: &schema::ToolCall, options: &[schema::PermissionOption]) -> String {
     let mut parts = vec![format!("Permission is asked for: {}", call.title)];
     parts.extend(input_of(call).map(|input| indent(&input)));
+    // What it needs beyond that, and why.
+    parts.extend(texts_of(call).map(|text| indent(&text)));
     parts.extend(diffs_of(call, DIFF_LINES).iter().map(|diff| indent(diff)));
     let choices = options.iter().enumerate();
     parts.extend(choices.map(|(index, option)| format!("  {}) {}", index + 1, option.name)));
@@ -197,7 +208,10 @@ mod tests {
         let call = serde_json::from_value(json!({
             "toolCallId": "t", "title": "Run a command",
             "rawInput": { "command": "rm -rf \u{1b}[8m/ \u{202e}x" },
-            "content": [{ "type": "diff", "path": "/a", "oldText": "1\n", "newText": "2\n" }],
+            "content": [
+                { "type": "content", "content": { "type": "text", "text": "Needs the network: to ask" } },
+                { "type": "diff", "path": "/a", "oldText": "1\n", "newText": "2\n" },
+            ],
         }))
         .unwrap();
         let options: Vec<schema::PermissionOption> = serde_json::from_value(json!([
@@ -209,6 +223,7 @@ mod tests {
             question_text(&call, &options),
             "Permission is asked for: Run a command\n\
              \u{20}   rm -rf \\u{1b}[8m/ \\u{202e}x\n\
+             \u{20}   Needs the network: to ask\n\
              \u{20}   --- /a\n    +++ /a\n    @@ -1,1 +1,1 @@\n    -1\n    +2\n\
              \u{20} 1) Allow\n  2) Reject\n\
              Choose 1 to 2, or press Enter to reject: "

@@ -118,6 +118,11 @@ impl Output {
         self.is_mid_line = is_mid_line;
     }
 
+    /// Tells whether a line on the terminal is not ended.
+    pub(super) fn is_mid_line(&self) -> bool {
+        self.is_mid_line
+    }
+
     fn thought(&mut self, text: &str) {
         if !self.is_thinking {
             self.break_line();

@@ -153,16 +153,20 @@ fn reason_of(call: &schema::ToolCall) -> Option<String> {
     })
 }
 
+/// The texts that stand with a call.
+pub(super) fn texts_of(call: &schema::ToolCall) -> impl Iterator<Item = String> {
+    call.content.iter().filter_map(|content| match content {
+        schema::ToolCallContent::Content(content) => Some(block_text(&content.content)),
+        _ => None,
+    })
+}
+
 /// What a command said, shortened; nothing for other tools, whose output is for the model.
 fn output_of(call: &schema::ToolCall) -> Option<String> {
     if call.kind != schema::ToolKind::Execute {
         return None;
     }
-    let texts = call.content.iter().filter_map(|content| match content {
-        schema::ToolCallContent::Content(content) => Some(block_text(&content.content)),
-        _ => None,
-    });
-    let text = texts.collect::<Vec<_>>().join("\n");
+    let text = texts_of(call).collect::<Vec<_>>().join("\n");
     let lines: Vec<&str> = text.trim_matches('\n').lines().collect();
     let (first, last) = OUTPUT_LINES;
     if lines.len() <= first + last + 1 {
