@@ -136,10 +136,12 @@ pub(crate) fn leaves(
 ) {
     let Value::Object(members) = value else {
         let is_secret = matches!(kind, Some(Kind::Secret));
-        let mut shown = if is_secret { masked(value) } else { value.clone() };
+        let shown = if is_secret { masked(value) } else { value.clone() };
         // Addresses and command lines may hold keys, too.
+        let name = if path.to_ascii_lowercase().ends_with("url") { "url" } else { "value" };
+        let mut shown = json!({ name: shown });
         observe::mask::mask(&mut shown);
-        visit(path, shown);
+        visit(path, shown[name].take());
         return;
     };
     if members.is_empty() {
@@ -208,7 +210,7 @@ mod tests {
         let mut sources = Sources::default();
         let text = r#"{
             "provider": { "p": { "options": {
-                "apiKey": "sk-very-secret", "headers": { "X": "{env:X}" }, "baseURL": "http://h", "sessionToken": "abc",
+                "apiKey": "sk-very-secret", "headers": { "X": "{env:X}" }, "baseURL": "http://h?k=hidden", "sessionToken": "abc",
             } } },
             "mcp": { "s": { "command": ["x", "--token", "hidden"], "environment": { "A": "hidden" } } },
         }"#;
@@ -222,7 +224,7 @@ mod tests {
         let mut expected = [
             r#"provider.p.options.apiKey "****" /c/purlin.json:3"#,
             r#"provider.p.options.headers.X "{env:X}" /c/purlin.json:3"#,
-            r#"provider.p.options.baseURL "http://h" /c/purlin.json:3"#,
+            r#"provider.p.options.baseURL "http://h?k=****" /c/purlin.json:3"#,
             r#"provider.p.options.sessionToken "****" /c/purlin.json:3"#,
             r#"mcp.s.command ["x","--token","****"] /c/purlin.json:5"#,
             r#"mcp.s.environment.A "****" /c/purlin.json:5"#,
