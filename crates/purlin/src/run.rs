@@ -50,7 +50,11 @@ pub struct RunOptions {
 /// None of its own: what goes wrong is shown and ends with code 1.
 pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     let mut output = Output::new(options.json);
-    let ended = talk(&options, &mut output).await;
+    let ended = tokio::select! {
+        ended = talk(&options, &mut output) => ended,
+        // The agent goes with us: one that does not watch its input would stay.
+        () = terminated() => Ok(Ended::Killed),
+    };
     let code = match &ended {
         Ok(Ended::Stopped(reason)) => code_of(*reason),
         Ok(Ended::NoSuchCommand) => 1,
@@ -76,7 +80,7 @@ enum Ended {
     Stopped(schema::StopReason),
     /// The prompt was a slash command that there is not; the agent has said so.
     NoSuchCommand,
-    /// By a second Ctrl-C.
+    /// By a second Ctrl-C, by one before the turn, or by another signal.
     Killed,
     /// Our output is closed.
     ReaderGone,
@@ -100,15 +104,14 @@ async fn talk(options: &RunOptions, output: &mut Output) -> anyhow::Result<Ended
     let cwd = options.cwd.clone();
     let host = Host::new(HostOptions { files: true, terminals: !options.is_own, cwd, permission });
     let mut connection = Connection::start(&spec_of(options)?, host)?;
-    let info = schema::Implementation::new("purlin run", env!("CARGO_PKG_VERSION"));
-    connection.initialize(info).await?;
-    let caller = connection.caller();
-    let session = caller.new_session(schema::NewSessionRequest::new(&options.cwd)).await?;
-    choose(&caller, &session, options).await?;
+    let session = tokio::select! {
+        session = open(&connection, options) => session?,
+        _ = tokio::signal::ctrl_c() => return Ok(Ended::Killed),
+    };
 
     // Only of our own agent we know how it says that there is no such command.
     let answer = (options.is_own && options.prompt.starts_with('/')).then(String::new);
-    let session = session.session_id;
+    let (caller, session) = (connection.caller(), session.session_id);
     let turn = Turn { connection: &mut connection, caller, session, output, answer };
     let ended = turn.run(&options.prompt, asked).await?;
     match ended {
@@ -121,6 +124,38 @@ async fn talk(options: &RunOptions, output: &mut Output) -> anyhow::Result<Ended
         Ended::Killed | Ended::ReaderGone => drop(connection),
     }
     Ok(ended)
+}
+
+async fn open(
+    connection: &Connection,
+    options: &RunOptions,
+) -> anyhow::Result<schema::NewSessionResponse> {
+    let info = schema::Implementation::new("purlin run", env!("CARGO_PKG_VERSION"));
+    connection.initialize(info).await?;
+    let caller = connection.caller();
+    let session = caller.new_session(schema::NewSessionRequest::new(&options.cwd)).await?;
+    choose(&caller, &session, options).await?;
+    Ok(session)
+}
+
+/// Waits until somebody tells us to end.
+#[cfg(unix)]
+async fn terminated() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut terminate), Ok(mut hangup)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::hangup()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+}
+
+#[cfg(not(unix))]
+async fn terminated() {
+    std::future::pending().await
 }
 
 fn spec_of(options: &RunOptions) -> anyhow::Result<Spec> {

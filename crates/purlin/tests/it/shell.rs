@@ -2,10 +2,12 @@
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
+use crate::commands::runs;
 use crate::crash::Folder;
 
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
@@ -173,6 +175,24 @@ fn a_run_finds_its_script_and_names_the_modes_and_the_slip() {
     std::fs::write(home.0.join("script.acp"), "model text \"a\"\nmodle end\n").unwrap();
     let output = run(&["hi"]);
     assert!(said(&output.stderr).contains("line 2: `modle` starts no line"), "{output:?}");
+}
+
+/// An agent that says nothing and does not watch its input.
+#[cfg(unix)]
+#[test]
+fn an_agent_goes_with_the_run_that_is_told_to_end() {
+    let home = Folder::new("silent");
+    let mark = home.0.join("mark");
+    let agent = format!("touch '{}'; exec sleep 73105", mark.display());
+    let mut child =
+        command(&home.0, &["run", "hi", "--agent", "sh", "-c", &agent]).spawn().unwrap();
+    while !mark.exists() || !runs("73105") {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(!runs("73105"));
 }
 
 #[test]
