@@ -114,7 +114,10 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
             primer: primer::primers(config.instructions),
             ladder,
         };
-        serve::serve(pipes, options).await;
+        // A task of its own: to wake what the runtime itself waits for costs a system call each time.
+        let mut connection = tokio::task::JoinSet::new();
+        connection.spawn(serve::serve(pipes, options));
+        connection.join_next().await.transpose().context("the connection broke down")?;
         if let Some(host) = host.get() {
             host.end().await;
         }
