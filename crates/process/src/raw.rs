@@ -16,19 +16,12 @@ pub(crate) struct BeforeExec {
     pub(crate) ignore_term: bool,
     /// A descriptor that the program gets, although it is closed for all others.
     pub(crate) handed_down: Option<RawFd>,
-    /// Descriptors of `cgroup.procs` files that the child writes itself into.
-    pub(crate) groups: Vec<RawFd>,
 }
 
 /// Makes the child the leader of a session of its own, without a terminal, and does the rest of `before`.
 pub(crate) fn lead_session(command: &mut Command, before: BeforeExec) {
     let prepare = move || {
         rustix::process::setsid()?;
-        for group in &before.groups {
-            // SAFETY: writes two bytes from a constant to a descriptor that the parent holds open meanwhile.
-            // That the group is gone is no reason not to start.
-            unsafe { libc::write(*group, b"0\n".as_ptr().cast(), 2) };
-        }
         if before.ignore_term {
             // SAFETY: sets a disposition, with no handler that could run.
             unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };

@@ -3,7 +3,8 @@
 //! Four levels, the strongest that works is used; [`Sandbox::found`] tries them. [`Profile`] says what a command may
 //! touch. The mechanisms are one file each: `bubblewrap` (a tree, a process table and a network of its own),
 //! `landlock` (which files), `seccomp` (which system calls), `limits` and `cgroup` (how much), `seatbelt` (macOS).
-//! The restricting is done by `helper`, our own program started again. docs/security.md has the whole story.
+//! The restricting is done by `helper`, our own program started again; `spare` is one that waits for its command.
+//! docs/security.md has the whole story.
 
 #[cfg(target_os = "linux")]
 mod bubblewrap;
@@ -11,6 +12,8 @@ mod bubblewrap;
 mod canary;
 #[cfg(target_os = "linux")]
 mod cgroup;
+#[cfg(target_os = "linux")]
+mod errand;
 #[cfg(target_os = "linux")]
 pub mod helper;
 #[cfg(target_os = "linux")]
@@ -29,6 +32,8 @@ mod reserve;
 pub mod seatbelt;
 #[cfg(target_os = "linux")]
 mod seccomp;
+#[cfg(target_os = "linux")]
+mod spare;
 #[cfg(target_os = "linux")]
 mod terminal;
 
@@ -106,13 +111,24 @@ pub struct Sandbox {
     bubblewrap: Option<PathBuf>,
     at_most: Level,
     found: Mutex<Option<Arc<Found>>>,
+    /// What the next command begins as, where that saves time.
+    #[cfg(target_os = "linux")]
+    spare: std::sync::Mutex<Option<spare::Spare>>,
 }
 
 impl Sandbox {
     /// Makes a sandbox whose helper is this program, and which may make folders in `scratch`. Tries nothing yet.
     #[must_use]
     pub fn new(helper: PathBuf, scratch: PathBuf) -> Sandbox {
-        Sandbox { helper, scratch, bubblewrap: None, at_most: Level::Full, found: Mutex::default() }
+        Sandbox {
+            helper,
+            scratch,
+            bubblewrap: None,
+            at_most: Level::Full,
+            found: Mutex::default(),
+            #[cfg(target_os = "linux")]
+            spare: std::sync::Mutex::default(),
+        }
     }
 
     /// Uses no stronger level than this one.

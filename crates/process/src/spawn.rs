@@ -88,9 +88,6 @@ pub(crate) struct Alone {
     pub(crate) handed_down: Option<Handle>,
     /// The other end of it.
     pub(crate) report: Option<io::PipeReader>,
-    /// Groups to join, as descriptors of theirs.
-    #[cfg(target_os = "linux")]
-    pub(crate) groups: Vec<std::os::fd::RawFd>,
     /// What must stay for as long as the program runs.
     #[cfg(target_os = "linux")]
     pub(crate) kept: Option<crate::sandbox::Kept>,
@@ -108,10 +105,6 @@ pub(crate) fn spawn_alone(spec: &Spec, alone: Alone) -> Result<Child, Error> {
         crate::raw::BeforeExec {
             ignore_term: alone.ignore_term,
             handed_down: alone.handed_down.as_ref().map(std::os::fd::AsRawFd::as_raw_fd),
-            #[cfg(target_os = "linux")]
-            groups: alone.groups,
-            #[cfg(not(target_os = "linux"))]
-            groups: Vec::new(),
         },
     );
     let mut child = start(spec, command)?;

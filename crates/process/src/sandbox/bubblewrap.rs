@@ -104,7 +104,9 @@ enum What {
 /// would end elsewhere.
 fn steps(profile: &Profile) -> Result<Vec<(PathBuf, What)>, Error> {
     let mut steps = Vec::new();
-    for path in profile.hidden.iter().filter_map(|path| path.canonicalize().ok()) {
+    // Most of them are not there, and to look for one is much less work than to follow its links.
+    let hidden = profile.hidden.iter().filter(|path| path.symlink_metadata().is_ok());
+    for path in hidden.filter_map(|path| path.canonicalize().ok()) {
         let what = if path.is_dir() { What::HideFolder } else { What::HideFile };
         steps.push((path, what));
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::order::{Order, Then, WORD};
-use super::{canary, landlock, limits, reaper, seccomp, terminal};
+use super::{canary, landlock, limits, reaper, seccomp, spare, terminal};
 use crate::raw;
 
 /// What the helper reports when all restrictions hold.
@@ -28,6 +28,8 @@ pub fn run_if_asked(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode
             .and_then(|order| obey(&order))
     } else if word == terminal::WORD {
         terminal::run(args)
+    } else if word == spare::WORD {
+        spare::run(args)
     } else {
         return None;
     };

@@ -32,8 +32,11 @@ pub(super) fn restrict(limits: &Limits) -> Result<(), String> {
 pub(super) fn drop_privileges() -> Result<(), String> {
     let failed = |what: &str, err| format!("{what} cannot be given up: {err}");
     for bit in 0..u64::BITS {
-        // Fails for numbers that are no capability, and for users who have none to give up.
-        remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)).ok();
+        let capability = CapabilitySet::from_bits_retain(1 << bit);
+        // Fails behind the last capability there is, and for users who have none to give up.
+        if remove_capability_from_bounding_set(capability).is_err() {
+            break;
+        }
     }
     clear_ambient_capability_set().map_err(|err| failed("ambient capabilities", err))?;
     let none = CapabilitySet::empty();

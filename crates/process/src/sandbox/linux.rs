@@ -2,16 +2,18 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-use super::cgroup::Groups;
+use super::cgroup::{self, Groups};
 use super::order::{Files, Order, Sockets, Then};
 use super::profile::{Limits, Network, Profile};
 use super::reserve::Reserved;
+use super::spare::Spare;
 use super::{Found, Level, Sandbox, bubblewrap, canary};
 use crate::error::Error;
 use crate::spawn::{Alone, Child, Spec, spawn_alone};
@@ -23,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     // In this order: the groups kill what is left, only then the rest can go.
-    groups: Groups,
+    pub(super) groups: Option<Groups>,
     _reserved: Vec<Reserved>,
     _temporary: Option<Temporary>,
 }
@@ -132,12 +134,25 @@ impl Sandbox {
             return spawn_alone(spec, Alone::default());
         }
         let failed = |source| Error::Start { program: self.helper.clone(), source };
-        let (report, told) = std::io::pipe().map_err(failed)?;
-        let mut kept = Kept { groups: Groups::make(&profile.limits), ..Kept::default() };
-        let report_to = Some(std::os::fd::AsRawFd::as_raw_fd(&told));
-        let order = Order::new(Some(profile.limits), report_to, then);
+        let mut kept = Kept::default();
+        if !cgroup::are_here() {
+            let (report, told) = std::io::pipe().map_err(failed)?;
+            let report_to = Some(std::os::fd::AsRawFd::as_raw_fd(&told));
+            let order = Order::new(Some(profile.limits), report_to, then);
+            let spec = self.restricted(spec, profile, found, order, &mut kept)?;
+            return spawn_alone(&spec, held(kept, report, told));
+        }
+        let mut waiting = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let spare = match waiting.take_if(|spare| spare.is_waiting()) {
+            Some(spare) => spare,
+            None => Spare::start(&self.helper, &self.scratch)?,
+        };
+        let order = Order::new(Some(profile.limits), Some(spare.report_to), then);
         let spec = self.restricted(spec, profile, found, order, &mut kept)?;
-        spawn_alone(&spec, held(kept, report, told))
+        let child = spare.become_program(&spec, &profile.limits, kept).map_err(failed)?;
+        // The next one gets ready while this one works. That there is none costs time, nothing else.
+        *waiting = Spare::start(&self.helper, &self.scratch).ok();
+        Ok(child)
     }
 
     pub(super) fn spawn_free_on_linux(&self, spec: &Spec) -> Result<Child, Error> {
@@ -164,10 +179,16 @@ impl Sandbox {
         if !self.helper.is_file() {
             return Err(Error::NoHelper { program: self.helper.clone() });
         }
+        if !spec.cwd.is_dir() {
+            return Err(Error::NoSuchFolder { folder: spec.cwd.clone() });
+        }
         let failed = |source| Error::Start { program: self.helper.clone(), source };
         let mut spec = spec.clone();
         match (found.level, &found.bubblewrap) {
             (Level::Full, Some(bubblewrap)) => {
+                if !bubblewrap.is_file() {
+                    return Err(Error::NoSuchProgram { program: bubblewrap.clone() });
+                }
                 let (profile, reserved) = reserve(profile)?;
                 kept._reserved = reserved;
                 let own = profile.private.iter().chain(&profile.writable).cloned();
@@ -226,7 +247,6 @@ fn held(kept: Kept, report: std::io::PipeReader, told: std::io::PipeWriter) -> A
         ignore_term: true,
         handed_down: Some(told.into()),
         report: Some(report),
-        groups: kept.groups.descriptors(),
         kept: Some(kept),
     }
 }

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, set_parent_process_death_signal,
+};
 
 use super::order::Order;
 use crate::raw;
@@ -25,6 +27,9 @@ pub(super) fn run(order: &Order) -> Result<ExitCode, String> {
     rustix::process::set_child_subreaper(Some(getpid()))
         .map_err(|err| format!("what is left behind cannot be held: {err}"))?;
     let agent = std::os::unix::process::parent_id();
+    // A spare dies with its agent; whoever has to end others must not.
+    set_parent_process_death_signal(None)
+        .map_err(|err| format!("the end of the agent cannot be watched: {err}"))?;
     let order = Order { reaps: false, ..order.clone() };
     let mut child = std::env::current_exe()
         .and_then(|helper| std::process::Command::new(helper).args(order.to_args()).spawn())

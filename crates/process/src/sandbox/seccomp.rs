@@ -5,49 +5,68 @@ use std::collections::BTreeMap;
 use libc::{c_int, c_long};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
+    SeccompRule, TargetArch, sock_filter,
 };
 
 use super::order::Sockets;
 
 /// The calls of the other 64-bit table of x86 have this bit, and would pass a filter that does not name them.
 #[cfg(target_arch = "x86_64")]
-const X32: c_long = 0x4000_0000;
+const X32: u32 = 0x4000_0000;
 
 /// An old way to see whole packets, of a name that is not to be used any more.
 const SOCK_PACKET: c_int = 10;
 
 /// Refuses what commands must not do, for this process and all its children, for good.
 pub(super) fn restrict(sockets: Sockets) -> Result<(), seccompiler::Error> {
-    for filter in filters(sockets)? {
-        seccompiler::apply_filter(&filter)?;
-    }
-    Ok(())
+    seccompiler::apply_filter(&filter(sockets)?)
 }
 
-fn filters(sockets: Sockets) -> Result<[BpfProgram; 2], seccompiler::Error> {
-    // The flags of clone3 are behind a pointer that a filter cannot follow; programs fall back to clone.
-    let unknown = filter(libc::ENOSYS, BTreeMap::from([(libc::SYS_clone3, Vec::new())]))?;
-    let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
-        NEVER.iter().chain(NEVER_HERE).map(|call| (*call, Vec::new())).collect();
-    refused.extend(sometimes(sockets)?);
-    #[cfg(target_arch = "x86_64")]
-    {
-        let others: Vec<_> =
-            refused.iter().map(|(call, rules)| (call | X32, rules.clone())).collect();
-        refused.extend(others);
-    }
-    Ok([unknown, filter(libc::EPERM, refused)?])
-}
-
-fn filter(
-    errno: c_int,
-    rules: BTreeMap<i64, Vec<SeccompRule>>,
-) -> Result<BpfProgram, seccompiler::Error> {
+/// The kernel goes through a filter for every call there is, when it is set and again at calls that it cannot decide
+/// ahead. So calls that are never allowed take one instruction each, before those with arguments.
+fn filter(sockets: Sockets) -> Result<BpfProgram, seccompiler::Error> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let refuse = SeccompAction::Errno(errno.unsigned_abs());
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?;
-    Ok(BpfProgram::try_from(filter)?)
+    let rules: BTreeMap<i64, Vec<SeccompRule>> = sometimes(sockets)?.into_iter().collect();
+    let (allow, refuse) = (SeccompAction::Allow, SeccompAction::Errno(libc::EPERM.unsigned_abs()));
+    let mut program = BpfProgram::try_from(SeccompFilter::new(rules, allow, refuse, arch)?)?;
+    program.splice(BEHIND_ARCH..BEHIND_ARCH, never());
+    Ok(program)
+}
+
+/// How many instructions of a program make sure that calls are those of this processor. They come first.
+const BEHIND_ARCH: usize = 3;
+
+/// The part of the filter for calls that are refused whatever the arguments.
+fn never() -> Vec<sock_filter> {
+    let number_of = |call: &c_long| u32::try_from(*call).unwrap_or_default();
+    let mut checks: Vec<(u32, u32)> = Vec::new();
+    #[cfg(target_arch = "x86_64")]
+    checks.push((libc::BPF_JGE, X32));
+    checks.extend(NEVER.iter().chain(NEVER_HERE).map(|call| (libc::BPF_JEQ, number_of(call))));
+    let instruction = |code: u32, to: u8, value: u32| sock_filter {
+        code: u16::try_from(code).unwrap_or_default(),
+        jt: to,
+        jf: 0,
+        k: value,
+    };
+    let refuse = |errno: c_int| {
+        instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | errno.unsigned_abs())
+    };
+    // From the end: how far each is from where it goes.
+    let mut part = vec![
+        refuse(libc::ENOSYS),
+        refuse(libc::EPERM),
+        instruction(libc::BPF_JMP | libc::BPF_JA, 0, 2),
+        // The flags of clone3 are behind a pointer that a filter cannot follow; programs fall back to clone.
+        instruction(libc::BPF_JMP | libc::BPF_JEQ, 2, number_of(&libc::SYS_clone3)),
+    ];
+    for ((operator, value), to) in checks.into_iter().rev().zip(2..) {
+        part.push(instruction(libc::BPF_JMP | operator, to, value));
+    }
+    // The number of the call is the first thing there is to load.
+    part.push(instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0));
+    part.reverse();
+    part
 }
 
 /// Refused whatever the arguments.
@@ -186,11 +205,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_filters_fit_into_the_kernel() {
+    fn a_filter_is_short_and_begins_with_the_check_of_the_processor() {
         for sockets in [Sockets::None, Sockets::Internet] {
-            for filter in filters(sockets).unwrap() {
-                assert!(filter.len() <= 4096, "{}", filter.len());
-            }
+            let program = filter(sockets).unwrap();
+            assert!(program.len() < 300, "{}", program.len());
+            // Loads the processor, goes on where it is this one, and ends the process otherwise.
+            assert_eq!((program[0].code, program[0].k), (0x20, 4));
+            assert_eq!((program[1].code, program[1].jt), (0x15, 1));
+            assert_eq!((program[2].code, program[2].k), (0x06, libc::SECCOMP_RET_KILL_PROCESS));
+            assert_eq!((program[3].code, program[3].k), (0x20, 0));
         }
+    }
+
+    /// Goes through the part by hand: where each call ends.
+    #[test]
+    fn calls_that_are_never_allowed_end_at_a_refusal_and_others_go_on() {
+        let part = never();
+        let end_of = |number: u32| {
+            let mut at = 1;
+            while let Some(now) = part.get(at) {
+                at += 1;
+                match now.code {
+                    0x06 => return Some(now.k & 0xffff),
+                    0x05 => at += usize::try_from(now.k).unwrap(),
+                    0x15 if number == now.k => at += usize::from(now.jt),
+                    0x35 if number >= now.k => at += usize::from(now.jt),
+                    0x15 | 0x35 => at += usize::from(now.jf),
+                    other => panic!("{other:#x}"),
+                }
+            }
+            assert_eq!(at, part.len());
+            None
+        };
+        for call in NEVER.iter().chain(NEVER_HERE) {
+            assert_eq!(end_of(u32::try_from(*call).unwrap()), Some(1), "{call}");
+        }
+        assert_eq!(end_of(u32::try_from(libc::SYS_clone3).unwrap()), Some(38));
+        for call in [libc::SYS_read, libc::SYS_clone, libc::SYS_socket, libc::SYS_execve] {
+            assert_eq!(end_of(u32::try_from(call).unwrap()), None, "{call}");
+        }
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(end_of(X32 | 1), Some(1));
     }
 }

@@ -293,6 +293,76 @@ fn nothing_outlives_a_killed_agent_at_any_level() {
     }
 }
 
+/// As root each command has groups of its own, and so has the process that waits to become the next one.
+// R: T06
+#[tokio::test]
+async fn a_process_that_waits_in_vain_is_replaced_and_no_group_is_left() {
+    let place = Place::new("spare");
+    let mut agent = std::process::Command::new(env!("CARGO_BIN_EXE_escape"))
+        .args(["hold", "L3"])
+        .arg(place.work())
+        .arg("echo started; sleep 100")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = [0; 3];
+    std::io::Read::read_exact(agent.stdout.as_mut().unwrap(), &mut line).unwrap();
+    let maker = format!("confine-{}-", agent.id());
+    assert!(until(|| groups(&maker) > 0 || !has_groups()), "nobody is limited");
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    assert!(until(|| groups(&maker) == 0), "groups of a killed agent are left");
+    // One that is gone when it is needed.
+    let sandbox = place.sandbox();
+    let found = sandbox.found().await;
+    for spare in below_us("__spare") {
+        rustix::process::kill_process(spare, rustix::process::Signal::KILL).unwrap();
+    }
+    assert!(until(|| below_us("__spare").is_empty()));
+    let (said, code) = run_at(&place, &sandbox, &found, Limits::default(), "echo here").await;
+    assert_eq!((said.as_str(), code), ("here\n", Some(0)));
+    // It ends with its sandbox.
+    assert_eq!(below_us("__spare").len(), usize::from(has_groups()));
+    drop(sandbox);
+    assert!(until(|| below_us("__spare").is_empty()), "it waits for nobody");
+}
+
+fn until(mut holds: impl FnMut() -> bool) -> bool {
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    while !holds() && std::time::Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    holds()
+}
+
+/// Whether commands get groups here: as root, where the system has them.
+fn has_groups() -> bool {
+    let controllers = ["pids/cgroup.procs", "cgroup.subtree_control"];
+    rustix::process::geteuid().is_root()
+        && controllers.iter().any(|file| Path::new("/sys/fs/cgroup").join(file).exists())
+}
+
+fn groups(maker: &str) -> usize {
+    let parents = ["/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/memory"];
+    let entries = parents.iter().flat_map(std::fs::read_dir).flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(maker)).count()
+}
+
+/// The children of this process that have a word among their arguments.
+fn below_us(word: &str) -> Vec<rustix::process::Pid> {
+    let us = format!("PPid:\t{}\n", std::process::id());
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let ours = processes.filter(|entry| {
+        let read = |file: &str| std::fs::read(entry.path().join(file)).unwrap_or_default();
+        let line = read("cmdline");
+        String::from_utf8_lossy(&read("status")).contains(&us)
+            && line.split(|byte| *byte == 0).any(|other| other == word.as_bytes())
+    });
+    ours.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(rustix::process::Pid::from_raw)
+        .collect()
+}
+
 fn runs(word: &str) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes
