@@ -13,9 +13,9 @@ use engine::permission::pattern::literal;
 use engine::ports::{Editor, EditorError};
 use sha2::{Digest, Sha256};
 
+use crate::disk;
 use crate::error::Error;
 use crate::scope::{PathError, Scope, Target, folder_rule, is_in_git};
-use crate::{disk, secret};
 
 /// The files of one session.
 #[derive(Debug)]
@@ -292,7 +292,7 @@ pub(crate) fn read_access(target: &Target) -> Vec<Access> {
         return vec![Access::allow("read", target.name())];
     }
     let mut access = outside(target, Use::Edit).into_iter().collect::<Vec<_>>();
-    access.push(if secret::is_secret(target.path()) {
+    access.push(if target.is_secret() {
         Access::ask("read", target.name())
     } else {
         Access::allow("read", target.name())

@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use engine::permission::pattern::literal;
 use engine::ports::EditorError;
 
+use crate::secret::is_secret;
+
 pub(crate) use place::{Kind, Look};
 
 /// The folders of a session.
@@ -27,6 +29,8 @@ pub struct Scope {
     disk: Arc<Root>,
     /// What no tool may touch, whoever agrees: our own configuration, keys and rules.
     own: Arc<[PathBuf]>,
+    /// Where people keep secrets, which commands do not see: read only after a question, whatever the files are called.
+    hidden: Arc<[PathBuf]>,
     /// What commands of the session said at length: read without a question, and changed by no tool.
     outputs: Option<PathBuf>,
 }
@@ -68,6 +72,7 @@ pub struct Target {
     is_output: bool,
     /// What lies below it, perhaps, and is not part of it.
     own: Arc<[PathBuf]>,
+    hidden: Arc<[PathBuf]>,
     /// For people and rules: below the working folder without it, elsewhere in full.
     name: String,
 }
@@ -78,7 +83,7 @@ impl Scope {
     pub fn new(roots: Vec<PathBuf>) -> Scope {
         let roots = roots.iter().map(|root| Arc::new(Root::new(root))).collect();
         let disk = Arc::new(Root::new(Path::new("/")));
-        Scope { roots, disk, own: Arc::new([]), outputs: None }
+        Scope { roots, disk, own: Arc::new([]), hidden: Arc::new([]), outputs: None }
     }
 
     /// Lets tools read what commands said at length, which is kept in this folder.
@@ -92,6 +97,14 @@ impl Scope {
     pub fn without(self, own: &[PathBuf]) -> Scope {
         let own = own.iter().map(|path| real(&clean(path)).unwrap_or_else(|| clean(path)));
         Scope { own: own.collect(), ..self }
+    }
+
+    /// Names the places that are read only after a question. One that a folder of the session lies in is none.
+    #[must_use]
+    pub fn with_hidden(self, hidden: &[PathBuf]) -> Scope {
+        let hidden = hidden.iter().filter_map(|path| real(&clean(path)));
+        let is_opened = |path: &PathBuf| self.roots.iter().any(|root| root.real.starts_with(path));
+        Scope { hidden: hidden.filter(|path| !is_opened(path)).collect(), ..self }
     }
 
     /// Finds the place that a path means. A relative path counts from the working folder.
@@ -161,8 +174,16 @@ impl Scope {
             _ => path.to_string_lossy().into_owned(),
         };
         let is_output = self.outputs.as_ref().is_some_and(|outputs| real.starts_with(outputs));
-        let (root, own) = (Arc::clone(root), Arc::clone(&self.own));
-        Ok(Target { root, relative, path, is_inside: inside.is_some(), is_output, own, name })
+        Ok(Target {
+            root: Arc::clone(root),
+            relative,
+            path,
+            is_inside: inside.is_some(),
+            is_output,
+            own: Arc::clone(&self.own),
+            hidden: Arc::clone(&self.hidden),
+            name,
+        })
     }
 }
 
@@ -184,6 +205,12 @@ impl Target {
         self.is_output
     }
 
+    /// Tells whether what is there usually is secret, by its name or by where it is.
+    pub(crate) fn is_secret(&self) -> bool {
+        let real = self.real();
+        is_secret(&self.path) || self.hidden.iter().any(|hidden| real.starts_with(hidden))
+    }
+
     /// Returns the path for people and rules: below the working folder without it, elsewhere in full.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -197,8 +224,18 @@ impl Target {
 
     /// Returns what lies below this place and no tool may touch, as paths from here.
     pub(crate) fn own_below(&self) -> Vec<PathBuf> {
+        self.below_here(&self.own)
+    }
+
+    /// Returns the places below this one where secrets are, as paths from here.
+    pub(crate) fn hidden_below(&self) -> Vec<PathBuf> {
+        self.below_here(&self.hidden)
+    }
+
+    fn below_here(&self, places: &[PathBuf]) -> Vec<PathBuf> {
         let here = self.real();
-        self.own.iter().filter_map(|own| Some(own.strip_prefix(&here).ok()?.to_owned())).collect()
+        let below = |place: &PathBuf| Some(place.strip_prefix(&here).ok()?.to_owned());
+        places.iter().filter_map(below).collect()
     }
 
     /// Returns the place below this one that a walk found.
@@ -210,6 +247,7 @@ impl Target {
             is_inside: self.is_inside,
             is_output: self.is_output,
             own: Arc::clone(&self.own),
+            hidden: Arc::clone(&self.hidden),
             name: if self.name == "." {
                 relative.to_string_lossy().into_owned()
             } else {

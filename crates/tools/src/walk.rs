@@ -50,7 +50,12 @@ pub(crate) fn search_access(tool: &str, subject: &str, target: &Target, kind: Ki
     let mut access = vec![Access::allow(tool, subject)];
     if kind == Kind::File {
         access.extend(read_access(target));
-    } else if !target.is_inside() {
+        return access;
+    }
+    if target.is_secret() {
+        access.push(Access::ask("read", target.name()));
+    }
+    if !target.is_inside() {
         // All of the folder is asked for, not the folder that it is in.
         let path = target.path().join("*").to_string_lossy().into_owned();
         let always = folder_rule(target.path());

@@ -74,6 +74,7 @@ impl Desk {
         let files = Arc::new(Files::new(
             Scope::new(vec![top.join("w")])
                 .without(&[top.join("w/own")])
+                .with_hidden(&[top.join("w/.kube"), top.join("w/.history"), top.join(".none")])
                 .with_outputs(Some(top.join("outputs/s"))),
         ));
         let tools = tools::all(&files);

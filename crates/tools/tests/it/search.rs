@@ -150,3 +150,29 @@ async fn no_tool_touches_what_is_our_own() {
     let listed = desk.call("glob", json!({ "pattern": "**" })).await.done();
     assert!(listed.contains("a.txt") && !listed.contains("rules"), "{listed}");
 }
+
+/// As in a session whose folder is the home folder: what commands do not see is not read unasked either.
+// R: T2
+#[tokio::test]
+async fn places_that_commands_do_not_see_are_asked_for() {
+    let desk = Desk::new();
+    desk.put(".kube/config", "needle\n");
+    desk.put(".kube/cache/deep", "needle\n");
+    desk.put(".history", "needle\n");
+    desk.put(".kubelet", "needle\n");
+    symlink(".kube/config", desk.at("link")).unwrap();
+    let found = desk.call("grep", json!({ "pattern": "needle" })).await.done();
+    assert_eq!(found, ".kubelet\n  1: needle\n");
+    for (tool, input) in [
+        ("read", json!({ "filePath": ".kube/config" })),
+        ("read", json!({ "filePath": "link" })),
+        ("read", json!({ "filePath": ".kube/../.kube/cache/deep" })),
+        ("read", json!({ "filePath": ".history" })),
+        ("grep", json!({ "pattern": "needle", "path": ".kube" })),
+        ("grep", json!({ "pattern": "needle", "path": ".kube/cache" })),
+        ("grep", json!({ "pattern": "needle", "path": "link" })),
+    ] {
+        let asked = desk.call(tool, input.clone()).await;
+        assert!(matches!(asked, crate::desk::Outcome::Asked(_)), "{tool} {input}: {asked:?}");
+    }
+}
