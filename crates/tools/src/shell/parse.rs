@@ -54,6 +54,8 @@ pub(crate) struct Redirect {
 const LONGEST: usize = 10_000;
 /// More commands than this are not told apart by anybody who is asked.
 const MOST: usize = 50;
+/// More words than braces may become: the shell makes all of them before anything runs.
+const MOST_WORDS: u64 = 10_000;
 /// Nothing that people write is nested deeper.
 const DEEPEST: usize = 60;
 
@@ -311,7 +313,16 @@ impl<'a> Reader<'a> {
     /// Reads an argument, and finds the commands inside it.
     fn word(&mut self, node: Node<'_>, depth: usize) -> Word {
         let raw = self.text(node);
-        if let Some(word) = word::read(raw) {
+        let read = word::read(raw);
+        let count = match &read {
+            Some(Word { means: word::Meaning::Names(names), .. }) => word::brace_count(names),
+            None if node.kind() != "string" => word::brace_count(raw),
+            Some(_) | None => 1,
+        };
+        if count > MOST_WORDS {
+            self.unclear("the shell makes too many words of it");
+        }
+        if let Some(word) = read {
             return word;
         }
         self.expansions(node, depth);

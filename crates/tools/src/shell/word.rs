@@ -130,6 +130,44 @@ fn has_braces(pattern: &str) -> bool {
     })
 }
 
+/// Returns how many words braces make, or more: `{1..9}` is nine, and braces beside or in braces are multiplied.
+pub(crate) fn brace_count(pattern: &str) -> u64 {
+    let mut open: Vec<(usize, u64)> = Vec::new();
+    let mut count: u64 = 1;
+    let mut rest = pattern.char_indices();
+    while let Some((at, character)) = rest.next() {
+        match character {
+            '\\' => drop(rest.next()),
+            '{' => open.push((at + 1, 1)),
+            ',' => open.iter_mut().for_each(|(_, parts)| *parts += 1),
+            '}' => {
+                if let Some((start, parts)) = open.pop() {
+                    count = count.saturating_mul(parts.max(range_count(&pattern[start..at])));
+                }
+            }
+            _ => {}
+        }
+    }
+    count
+}
+
+/// How many words the inside of a brace like `1..9` or `a..z..2` makes; 1 for any other.
+fn range_count(inside: &str) -> u64 {
+    let mut ends = inside.split("..");
+    let (Some(from), Some(to), false) =
+        (ends.next(), ends.next(), inside.contains([',', '{', '}']))
+    else {
+        return 1;
+    };
+    match (from.parse::<i64>(), to.parse::<i64>()) {
+        (Ok(from), Ok(to)) => from.abs_diff(to).saturating_add(1),
+        // Letters are at most as many as there are, numbers that are too large are more than enough.
+        _ if from.chars().count() == 1 && to.chars().count() == 1 => 256,
+        _ if from.contains(|c: char| c.is_ascii_digit()) => u64::MAX,
+        _ => 1,
+    }
+}
+
 fn read_double(
     rest: &mut std::iter::Peekable<std::str::Chars<'_>>,
     text: &mut String,
@@ -205,6 +243,26 @@ mod tests {
         assert_eq!(meaning("'*.rs'"), Some(Meaning::Text("*.rs".to_owned())));
         assert_eq!(meaning("~/x"), Some(Meaning::Home("/x".to_owned())));
         assert_eq!(meaning("'~/x'"), None.or(Some(Meaning::Text("~/x".to_owned()))));
+    }
+
+    #[test]
+    fn what_braces_make_is_counted() {
+        let table = [
+            ("a", 1),
+            ("{a,b}", 2),
+            ("{1..9}", 9),
+            ("{9..-9}", 19),
+            ("{1..999999999}", 999_999_999),
+            ("{1..99}{1..99}x", 9801),
+            ("{a,{1..99}}", 198),
+            ("{a..z}", 256),
+            ("{1..99999999999999999999}", u64::MAX),
+            ("\\{1..999999999\\}", 1),
+            ("HEAD@{1}", 1),
+        ];
+        for (pattern, count) in table {
+            assert_eq!(brace_count(pattern), count, "{pattern}");
+        }
     }
 
     #[test]
