@@ -11,6 +11,7 @@ mod parse;
 mod paths;
 mod prefix;
 mod programs;
+mod repository;
 mod sed;
 mod walks;
 mod word;

@@ -1,12 +1,14 @@
 //! `git`: the commands that only look, with the options of theirs that are known.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::options::{Options, Sorted, sort};
 use super::paths::Folders;
 use super::programs::Known;
+use super::repository::tracked_secrets;
 use super::walks::Walk;
 use super::word::{Meaning, Word};
+use crate::scope::clean;
 use crate::secret::is_secret;
 
 /// A command of git that only looks.
@@ -240,8 +242,7 @@ pub(crate) fn looks(words: &[Word]) -> bool {
 
 /// Judges a call of `git`.
 pub(crate) fn judge(words: &[Word], folders: &Folders<'_>) -> Result<Known, String> {
-    const GLOBAL: [&str; 5] =
-        ["--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--icase-pathspecs"];
+    const GLOBAL: [&str; 4] = ["--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"];
     if folders.has_moved {
         // A folder of the project can pass for a repository, with a configuration that runs something.
         return Err("git runs what the configuration of the folder it is in says".to_owned());
@@ -264,12 +265,13 @@ pub(crate) fn judge(words: &[Word], folders: &Folders<'_>) -> Result<Known, Stri
         return Err("git's command is not known before it runs".to_owned());
     };
     if name == "reflog" && arguments.is_empty() {
-        return Ok(Known::default());
+        return tracked_secrets(folders.start()).map(|_| Known::default());
     }
     let second = arguments.first().and_then(Word::as_text).unwrap_or_default();
     if SECOND.contains(&(name, second)) {
         let options = Options { flags: "pnz#u", valued: "", long: HISTORY, others: false };
-        return known(&sort(&arguments[1..], &options)?);
+        let sorted = sort(&arguments[1..], &options)?;
+        return known(&Call { name: second, arguments, sorted: &sorted }, folders);
     }
     let Some(look) = LOOKS.iter().find(|look| look.names.split(' ').any(|known| known == name))
     else {
@@ -288,11 +290,19 @@ pub(crate) fn judge(words: &[Word], folders: &Folders<'_>) -> Result<Known, Stri
     if !look.needs.is_empty() && !sorted.has(look.needs) {
         return Err(format!("`git {name}` may change something"));
     }
-    known(&sorted)
+    known(&Call { name, arguments, sorted: &sorted }, folders)
+}
+
+/// A call of a command that looks.
+struct Call<'a> {
+    name: &'a str,
+    arguments: &'a [Word],
+    sorted: &'a Sorted<'a>,
 }
 
 /// What it reads: only what could lead out of the folder, or hold secrets, is looked at, since most operands are revisions.
-fn known(sorted: &Sorted<'_>) -> Result<Known, String> {
+fn known(call: &Call<'_>, folders: &Folders<'_>) -> Result<Known, String> {
+    let sorted = call.sorted;
     let mut values = sorted.values.iter().map(|(_, value)| value);
     if values.any(|value| value.contains("%G") || value.contains("%(signature")) {
         return Err("a signature is checked by a program of the user's choice".to_owned());
@@ -311,7 +321,101 @@ fn known(sorted: &Sorted<'_>) -> Result<Known, String> {
     let held = texts.filter_map(|text| Some(text.rsplit_once(':')?.1));
     reads.extend(held.filter(|path| is_secret(Path::new(path))).map(Word::text));
     let walks = if is_free { vec![Walk::of_all(&sorted.operands)] } else { Vec::new() };
+    let tracked = tracked_secrets(folders.start())?;
+    if call.prints() {
+        let reach = call.reach(folders.start());
+        let is_near = |secret: &PathBuf| {
+            reach.as_ref().is_none_or(|reach| reach.iter().any(|near| secret.starts_with(near)))
+        };
+        reads.extend(
+            tracked
+                .iter()
+                .filter(|secret| is_near(secret))
+                .map(|secret| Word::text(&secret.to_string_lossy())),
+        );
+    }
     Ok(Known { reads, walks })
+}
+
+impl Call<'_> {
+    /// Tells whether it prints what files hold, and not only which there are.
+    fn prints(&self) -> bool {
+        const PATCH: [&str; 18] = [
+            "p",
+            "u",
+            "patch",
+            "U",
+            "unified",
+            "c",
+            "cc",
+            "m",
+            "W",
+            "function-context",
+            "L",
+            "word-diff",
+            "color-words",
+            "binary",
+            "check",
+            "submodule",
+            "a",
+            "text",
+        ];
+        const NO_PATCH: [&str; 13] = [
+            "stat",
+            "shortstat",
+            "numstat",
+            "name-only",
+            "name-status",
+            "summary",
+            "raw",
+            "no-patch",
+            "s",
+            "quiet",
+            "q",
+            "dirstat",
+            "compact-summary",
+        ];
+        match self.name {
+            "show" if self.arguments.first().and_then(Word::as_text) == Some("show") => {
+                // Of a stash or a reflog: a summary.
+                self.sorted.has(&PATCH)
+            }
+            // Whatever its options, it prints an object that is a file.
+            "show" | "grep" | "range-diff" => true,
+            "cat-file" => self.sorted.has(&["p"]),
+            "status" => self.sorted.has(&["v", "verbose"]),
+            "diff" => self.sorted.has(&PATCH) || !self.sorted.has(&NO_PATCH),
+            "log" | "whatchanged" | "diff-tree" | "diff-index" | "diff-files" | "list" => {
+                self.sorted.has(&PATCH)
+            }
+            _ => false,
+        }
+    }
+
+    /// The places that it is told to keep to; `None` for all that is tracked.
+    fn reach(&self, folder: &Path) -> Option<Vec<PathBuf>> {
+        if !["diff", "log", "show", "grep", "whatchanged"].contains(&self.name) {
+            return None;
+        }
+        // What could fit more than one name, or says how it is to be read.
+        let is_plain = |word: &&Word| {
+            word.as_text().is_some_and(|text| !text.contains(['*', '?', '[', '\\', ':', '^', '@']))
+        };
+        let pattern = usize::from(self.name == "grep" && !self.sorted.has(&["e"]));
+        let end = self.arguments.iter().position(|word| word.as_text() == Some("--"));
+        let named: Vec<&Word> = match end {
+            Some(end) => self.arguments[end + 1..].iter().collect(),
+            None => self.sorted.operands.iter().skip(pattern).copied().collect(),
+        };
+        if !named.iter().all(is_plain) {
+            return None;
+        }
+        // Without `--` git takes for a place only what is there and is no revision, too.
+        let places = named.iter().filter_map(|word| word.as_text()).map(|text| folder.join(text));
+        let places = places.filter(|place| end.is_some() || place.symlink_metadata().is_ok());
+        let places: Vec<PathBuf> = places.map(|place| clean(&place)).collect();
+        (!places.is_empty()).then_some(places)
+    }
 }
 
 fn leads_out(text: &str) -> bool {

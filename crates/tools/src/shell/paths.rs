@@ -38,6 +38,11 @@ impl<'a> Folders<'a> {
         Folders { at, now: vec![at.cwd.to_owned()], has_moved: false }
     }
 
+    /// The folder that it starts in.
+    pub(crate) fn start(&self) -> &Path {
+        self.at.cwd
+    }
+
     /// How many folders it may be in.
     pub(crate) fn count(&self) -> usize {
         self.now.len()

@@ -16,4 +16,5 @@ mod names;
 mod parser;
 mod paths;
 mod race;
+mod repository;
 mod search;

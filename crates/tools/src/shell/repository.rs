@@ -1,0 +1,283 @@
+//! The repository that git would use in a folder: what its configuration could make git run, and which files it tracks
+//! that usually hold secrets.
+//!
+//! Reads a few files of `.git` and runs nothing. A repository may have come in an archive, with a configuration that
+//! somebody else wrote: only settings that are known to run nothing go without a question.
+
+use std::path::{Path, PathBuf};
+
+use crate::secret::is_secret;
+
+/// Settings that name no program and read no other file, by section: those of a section with a name in quotes, too.
+/// `*` stands for all of a section.
+const HARMLESS: [(&str, &str); 34] = [
+    (
+        "core",
+        "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol \
+         safecrlf abbrev quotepath compression loosecompression bigfilethreshold commentchar commentstring whitespace \
+         sparsecheckout sparsecheckoutcone untrackedcache preloadindex trustctime checkstat protecthfs protectntfs \
+         longpaths fscache multipackindex commitgraph warnambiguousrefs sharedrepository",
+    ),
+    (
+        "remote",
+        "url pushurl fetch push tagopt prune prunetags mirror skipfetchall skipdefaultupdate gh-resolved",
+    ),
+    ("branch", "*"),
+    ("user", "*"),
+    ("author", "*"),
+    ("committer", "*"),
+    ("submodule", "url active branch ignore update recurse fetchrecursesubmodules shallow"),
+    ("pull", "*"),
+    ("push", "*"),
+    ("fetch", "*"),
+    ("rebase", "*"),
+    ("rerere", "*"),
+    ("advice", "*"),
+    ("color", "*"),
+    ("column", "*"),
+    ("init", "*"),
+    ("commit", "*"),
+    ("tag", "*"),
+    ("status", "*"),
+    ("log", "*"),
+    (
+        "diff",
+        "algorithm renames renamelimit colormoved mnemonicprefix noprefix context interhunkcontext wserrorhighlight \
+              indentheuristic ignoresubmodules statgraphwidth",
+    ),
+    ("merge", "conflictstyle ff renames log stat renamelimit"),
+    ("gc", "*"),
+    ("maintenance", "*"),
+    ("pack", "*"),
+    ("index", "*"),
+    ("feature", "*"),
+    ("extensions", "objectformat refstorage noop worktreeconfig relativeworktrees preciousobjects"),
+    ("lfs", "*"),
+    ("url", "*"),
+    ("http", "*"),
+    ("alias", "*"),
+    ("gitflow", "*"),
+    ("gui", "*"),
+];
+
+/// What git takes off the end of a path in a file, and nothing else.
+const LINE_END: [char; 2] = ['\n', '\r'];
+
+/// More repositories inside repositories than are looked at, and a longer list of files.
+const MOST: usize = 200;
+const LONGEST: u64 = 64 << 20;
+
+/// Looks at the repository that git would use in a folder. Returns the files with secrets that it tracks, there or not.
+///
+/// # Errors
+/// Says what could make git run something, or what cannot be understood.
+pub(super) fn tracked_secrets(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut secrets = Vec::new();
+    let mut open: Vec<Repository> = Repository::around(folder)?.into_iter().collect();
+    let mut looked = 0;
+    while let Some(repository) = open.pop() {
+        looked += 1;
+        if looked > MOST {
+            return Err("there are too many repositories in it to look at".to_owned());
+        }
+        let index = repository.look()?;
+        secrets.extend(index.secrets.iter().map(|path| repository.top.join(path)));
+        for path in index.modules {
+            open.extend(Repository::at(&repository.top.join(path))?);
+        }
+    }
+    Ok(secrets)
+}
+
+/// A repository: where its files are, where git keeps what belongs to this tree, and what all its trees share.
+struct Repository {
+    top: PathBuf,
+    git: PathBuf,
+    common: PathBuf,
+}
+
+/// What the list of tracked files holds that matters here.
+#[derive(Debug, Default, PartialEq)]
+struct Index {
+    secrets: Vec<PathBuf>,
+    /// Where other repositories are tracked, into which git looks as well.
+    modules: Vec<PathBuf>,
+}
+
+impl Repository {
+    /// Finds the one that a folder belongs to, as git does: a `.git`, or else the folder itself.
+    fn around(folder: &Path) -> Result<Option<Repository>, String> {
+        for top in folder.ancestors() {
+            let itself = || Repository::new(top, top.to_owned());
+            if let Some(found) = Repository::at(top)?.or_else(itself) {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Finds the one whose `.git` is in this folder.
+    fn at(top: &Path) -> Result<Option<Repository>, String> {
+        let git = top.join(".git");
+        if !git.is_file() {
+            return Ok(Repository::new(top, git));
+        }
+        let text = read(&git)?;
+        let Some(path) = text.trim_end_matches(LINE_END).strip_prefix("gitdir: ") else {
+            return Err("its .git file cannot be understood".to_owned());
+        };
+        Ok(Repository::new(top, top.join(path)))
+    }
+
+    fn new(top: &Path, git: PathBuf) -> Option<Repository> {
+        let shared = std::fs::read_to_string(git.join("commondir"));
+        let common =
+            shared.map_or_else(|_| git.clone(), |path| git.join(path.trim_end_matches(LINE_END)));
+        let is_git = git.join("HEAD").symlink_metadata().is_ok()
+            && common.join("objects").is_dir()
+            && common.join("refs").is_dir();
+        is_git.then(|| Repository { top: top.to_owned(), git, common })
+    }
+
+    fn look(&self) -> Result<Index, String> {
+        let mut has_wide_names = false;
+        for file in [self.common.join("config"), self.git.join("config.worktree")] {
+            if file.symlink_metadata().is_err() {
+                continue;
+            }
+            has_wide_names |= self.check(&read(&file)?)?;
+        }
+        if self.common.join("hooks/post-index-change").exists() {
+            return Err("the repository has a hook that runs when git looks".to_owned());
+        }
+        let file = self.git.join("index");
+        match file.metadata() {
+            Err(_) => Ok(Index::default()),
+            Ok(found) if found.len() > LONGEST => Err("it tracks too many files".to_owned()),
+            Ok(_) => {
+                let bytes = std::fs::read(&file).map_err(|err| err.to_string())?;
+                parse(&bytes, if has_wide_names { 32 } else { 20 })
+                    .ok_or_else(|| "the list of the files it tracks is not understood".to_owned())
+            }
+        }
+    }
+
+    /// Refuses a configuration with a setting that is not known to be harmless. Tells whether names of objects are long.
+    fn check(&self, text: &str) -> Result<bool, String> {
+        let mut has_wide_names = false;
+        let mut section = (String::new(), false);
+        for line in text.lines() {
+            let mut line = line.trim();
+            if line.ends_with('\\') {
+                return Err("the repository's configuration has a line that goes on".to_owned());
+            }
+            if let Some(rest) = line.strip_prefix('[') {
+                let Some((head, behind)) = rest.split_once(']') else {
+                    return Err("the repository's configuration is not understood".to_owned());
+                };
+                let name = head.split([' ', '.', '"', '\t']).next().unwrap_or_default();
+                section = (name.to_ascii_lowercase(), head.len() > name.len());
+                line = behind.trim();
+            }
+            if line.is_empty() || line.starts_with(['#', ';']) {
+                continue;
+            }
+            let key =
+                line.split(|c: char| c == '=' || c.is_whitespace()).next().unwrap_or_default();
+            let key = key.to_ascii_lowercase();
+            let is_own_tree = section.0 == "core" && key == "worktree" && self.is_top(line);
+            if !is_own_tree && !is_harmless(&section, &key) {
+                let name = &section.0;
+                return Err(format!(
+                    "the repository's configuration sets `{name}.{key}`, which may make git run something"
+                ));
+            }
+            if key == "objectformat" {
+                has_wide_names = match line.split_once('=').map(|(_, value)| value.trim()) {
+                    Some("sha1") => false,
+                    Some("sha256") => true,
+                    _ => return Err("the repository's format is not known".to_owned()),
+                };
+            }
+        }
+        Ok(has_wide_names)
+    }
+
+    /// Tells whether a line says that the files are where they are: those of a submodule do.
+    fn is_top(&self, line: &str) -> bool {
+        let path = line.split_once('=').map_or("", |(_, path)| path.trim());
+        let said = self.git.join(path).canonicalize();
+        said.is_ok_and(|said| self.top.canonicalize().is_ok_and(|top| top == said))
+    }
+}
+
+fn is_harmless((section, has_name): &(String, bool), key: &str) -> bool {
+    // With a name in quotes these choose programs.
+    let is_driver = *has_name && ["diff", "merge"].contains(&section.as_str());
+    let known = HARMLESS.iter().find(|(known, _)| known == section);
+    !is_driver
+        && known
+            .is_some_and(|(_, keys)| *keys == "*" || keys.split_whitespace().any(|one| one == key))
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let is_short = path.metadata().is_ok_and(|found| found.is_file() && found.len() < 1 << 20);
+    let text = is_short.then(|| std::fs::read_to_string(path).ok()).flatten();
+    text.ok_or_else(|| format!("{} cannot be read", path.display()))
+}
+
+/// Reads git's list of tracked files. `None` for a list that is not whole, or has a part elsewhere.
+fn parse(bytes: &[u8], hash: usize) -> Option<Index> {
+    let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let version = number(4)?;
+    if !bytes.starts_with(b"DIRC") || !(2..=4).contains(&version) {
+        return None;
+    }
+    let mut index = Index::default();
+    let mut name: Vec<u8> = Vec::new();
+    let mut at = 12;
+    for _ in 0..number(8)? {
+        let mode = number(at + 24)?;
+        let is_extended = *bytes.get(at + 40 + hash)? & 0x40 != 0;
+        let mut start = at + 42 + hash + if is_extended { 2 } else { 0 };
+        if version == 4 {
+            // Only what differs from the name before is written.
+            let (less, behind) = offset(bytes, start)?;
+            name.truncate(name.len().checked_sub(less)?);
+            start = behind;
+        } else {
+            name.clear();
+        }
+        let length = bytes.get(start..)?.iter().position(|byte| *byte == 0)?;
+        name.extend_from_slice(&bytes[start..start + length]);
+        let end = start + length;
+        at = if version == 4 { end + 1 } else { at + ((end - at + 8) & !7) };
+        let path = PathBuf::from(String::from_utf8_lossy(&name).into_owned());
+        match mode & 0o170_000 {
+            0o160_000 => index.modules.push(path),
+            0o040_000 => return None,
+            _ if is_secret(&path) => index.secrets.push(path),
+            _ => {}
+        }
+    }
+    while at + 8 + hash <= bytes.len() {
+        // The rest of the list is in another file.
+        if bytes[at..].starts_with(b"link") {
+            return None;
+        }
+        at += 8 + usize::try_from(number(at + 4)?).ok()?;
+    }
+    Some(index)
+}
+
+/// Reads a number as git writes those of any size; returns what is behind it, too.
+fn offset(bytes: &[u8], mut at: usize) -> Option<(usize, usize)> {
+    let mut byte = *bytes.get(at)?;
+    let mut value = usize::from(byte & 127);
+    while byte & 128 != 0 {
+        at += 1;
+        byte = *bytes.get(at)?;
+        value = (value + 1).checked_mul(128)? + usize::from(byte & 127);
+    }
+    Some((value, at + 1))
+}

@@ -1,0 +1,233 @@
+//! Repositories that came from elsewhere, made with a real git: whatever their configuration makes git run is asked for, and
+//! so is what git prints of files with secrets that it tracks.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use engine::permission::Decision;
+use tools::shell::{Place, parts, real};
+
+/// A repository beside a file that a program would make.
+struct Repository(PathBuf);
+
+impl Repository {
+    fn new(name: &str, init: &str) -> Repository {
+        let top = std::env::temp_dir().join(format!("tools-git-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(top.join("w/src")).unwrap();
+        let repository = Repository(top.canonicalize().unwrap());
+        repository.put("w/src/lib.rs", "fn one() {}\n");
+        repository.git(&format!(
+            "{init} && git config user.name u && git config user.email u@example.com && git add . && git commit -qm one"
+        ));
+        repository
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        std::fs::write(self.0.join(path), text).unwrap();
+    }
+
+    /// Runs a script in the repository.
+    #[expect(clippy::disallowed_methods, reason = "a real git is what the rules are compared with")]
+    fn git(&self, script: &str) {
+        let mut command = Command::new("bash");
+        command.args(["--noprofile", "--norc", "-c", script]).current_dir(self.0.join("w"));
+        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", &self.0);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().unwrap();
+    }
+
+    /// Tells whether a command needs a question, and for what.
+    fn asked(&self, command: &str) -> Vec<String> {
+        let (cwd, roots) = (self.0.join("w"), [self.0.join("w")]);
+        let at = Place {
+            cwd: &cwd,
+            roots: &roots,
+            own: &[],
+            home: None,
+            is_sandboxed: true,
+            real: &real,
+        };
+        let asked =
+            parts(command, &at).into_iter().filter(|part| part.access.default == Decision::Ask);
+        asked
+            .map(|part| format!("{} {}: {}", part.access.key, part.access.subject, part.why))
+            .collect()
+    }
+}
+
+impl Drop for Repository {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// What is in the configuration, and a command that runs it. Only some of them run everywhere; all must be asked for.
+const HOSTILE: [(&str, &str); 17] = [
+    ("[core]\n fsmonitor = PROGRAM", "git status"),
+    ("[CORE] FsMonitor=PROGRAM", "git status --short"),
+    ("[core]\n\tfsmonitor = \"PROGRAM\" # fine", "git diff"),
+    ("[core]\n fsmonitor = \\\nPROGRAM", "git diff --stat"),
+    ("[include]\n path = more", "git status"),
+    ("[includeIf \"gitdir:**\"]\n path = more", "git status"),
+    ("[extensions]\n worktreeConfig = true", "git status"),
+    ("[diff]\n external = PROGRAM", "git diff"),
+    ("[diff \"x\"]\n command = PROGRAM", "git diff"),
+    ("[diff \"x\"]\n textconv = PROGRAM", "git log -p -1"),
+    ("[diff \"x\"]\n textconv = PROGRAM", "git blame src/lib.rs"),
+    ("[diff.x]\n textconv = PROGRAM", "git show"),
+    ("[filter \"x\"]\n clean = PROGRAM", "git status"),
+    ("[filter \"x\"]\n process = PROGRAM", "git diff"),
+    ("[gpg]\n program = PROGRAM\n[log]\n showSignature = true", "git log"),
+    ("[core]\n worktree = /etc", "git status"),
+    ("[remote \"o\"]\n uploadpack = PROGRAM\n promisor = true", "git show"),
+];
+
+// R: T7
+#[test]
+fn whatever_a_configuration_makes_git_run_is_asked_for() {
+    for (index, (config, command)) in HOSTILE.iter().enumerate() {
+        let it = Repository::new(&format!("hostile-{index}"), "git init -q .");
+        assert_eq!(it.asked(command), Vec::<String>::new(), "{command} without it");
+        let program = it.0.join("program");
+        it.put("program", &format!("#!/bin/sh\ntouch {}\ncat\n", it.0.join("ran").display()));
+        it.git("chmod +x ../program; echo '*.rs diff=x filter=x' > .git/info/attributes; echo 'fn two() {}' > src/lib.rs");
+        let config = config.replace("PROGRAM", &program.to_string_lossy());
+        let more = format!("[core]\n fsmonitor = {}\n", program.display());
+        it.put("w/.git/more", &more);
+        it.put("w/.git/config.worktree", &more);
+        let before = std::fs::read_to_string(it.0.join("w/.git/config")).unwrap();
+        it.put("w/.git/config", &format!("{before}{config}\n"));
+        assert_ne!(it.asked(command), Vec::<String>::new(), "{command} with {config}");
+        // Those that are sure to run with every git that there is show that the others are worth it.
+        it.git(command);
+        let is_sure =
+            config.contains("onitor") || config.contains("diff") || config.contains("clean");
+        assert!(!is_sure || it.0.join("ran").exists(), "{command} with {config} runs nothing");
+    }
+}
+
+#[test]
+fn repositories_in_repositories_and_folders_that_pass_for_one_count() {
+    let it = Repository::new("inside", "git init -q .");
+    it.git("git init -q sub; cd sub; git -c user.name=u -c user.email=u commit -q --allow-empty -m x; cd ..; git add sub; git commit -qm sub");
+    for harmless in ["git status", "git diff", "git log", "git branch -a"] {
+        assert_eq!(it.asked(harmless), Vec::<String>::new(), "{harmless}");
+    }
+    it.git("git -C sub config core.fsmonitor /bin/true");
+    assert!(it.asked("git status")[0].contains("core.fsmonitor"), "{:?}", it.asked("git status"));
+    let bare = Repository::new("bare", "true");
+    assert_eq!(bare.asked("git status"), Vec::<String>::new());
+    bare.git("mkdir objects refs; echo 'ref: refs/heads/x' > HEAD; printf '[core]\\nbare = false\\nworktree = /\\n' > config");
+    assert!(
+        bare.asked("git status")[0].contains("core.worktree"),
+        "{:?}",
+        bare.asked("git status")
+    );
+}
+
+/// What programs that people use write into a configuration is no reason to ask.
+#[test]
+fn a_usual_configuration_is_not_asked_for() {
+    let it = Repository::new("usual", "git init -q .");
+    it.git("git remote add origin https://example.com/x.git; git config branch.main.remote origin; git config pull.rebase true; git config core.autocrlf input; git config alias.st status; git config remote.origin.gh-resolved base");
+    it.git("git worktree add -q ../other 2>/dev/null; git submodule init");
+    for command in [
+        "git status",
+        "git log --oneline",
+        "git diff",
+        "git show --stat HEAD",
+        "git blame src/lib.rs",
+        "git reflog",
+    ] {
+        assert_eq!(it.asked(command), Vec::<String>::new(), "{command}");
+    }
+}
+
+// R: T2
+#[test]
+fn secrets_that_git_tracks_are_asked_for_where_it_prints_them() {
+    for (name, init) in [
+        ("tracked", "git init -q ."),
+        ("tracked-v4", "git init -q . && git config index.version 4"),
+        ("tracked-wide", "git init -q --object-format=sha256 ."),
+    ] {
+        let it = Repository::new(name, init);
+        it.put("w/.env", "TOKEN=1\n");
+        it.put("w/src/server.pem", "key\n");
+        for harmless in ["git diff", "git show", "git grep TOKEN", "git log -p"] {
+            assert_eq!(
+                it.asked(harmless),
+                Vec::<String>::new(),
+                "{name}: {harmless}, not tracked yet"
+            );
+        }
+        it.git("git add -f . && git commit -qm two");
+        for command in [
+            "git grep TOKEN",
+            "git grep src",
+            "git grep -e TOKEN",
+            "git grep TOKEN HEAD",
+            "git diff",
+            "git diff HEAD~1",
+            "git diff HEAD~1 --",
+            "git diff src --",
+            "git diff -- src :/",
+            "git diff -- '*'",
+            "git diff --stat -p",
+            "git show",
+            "git show --stat HEAD",
+            "git show HEAD~1",
+            "git log -p",
+            "git log -1 -u",
+            "git log --patch --stat",
+            "git whatchanged -p",
+            "git diff-tree -p HEAD",
+            "git diff-index --patch HEAD",
+            "git cat-file -p 0123456789",
+            "git status -v",
+            "git stash show -p",
+            "git stash list -p",
+            "git range-diff HEAD~1 HEAD HEAD",
+            "git --no-pager diff",
+        ] {
+            let asked = it.asked(command);
+            assert!(
+                asked.iter().any(|asked| asked.starts_with("read ") && asked.contains(".env")),
+                "{name}: {command}: {asked:?}"
+            );
+        }
+        for harmless in [
+            "git status",
+            "git log",
+            "git log --oneline --stat -5",
+            "git diff --stat",
+            "git diff --name-only HEAD~1",
+            "git diff -- src/lib.rs",
+            "git diff HEAD src/lib.rs",
+            "git log -p src/lib.rs",
+            "git grep one -- src/lib.rs",
+            "git blame src/lib.rs",
+            "git ls-files",
+            "git stash list",
+            "git branch",
+        ] {
+            assert_eq!(it.asked(harmless), Vec::<String>::new(), "{name}: {harmless}");
+        }
+        let asked = it.asked("git diff -- src");
+        assert!(asked.len() == 1 && asked[0].contains("src/server.pem"), "{asked:?}");
+    }
+}
+
+#[test]
+fn a_list_of_files_that_is_not_whole_is_asked_for() {
+    let it = Repository::new("split", "git init -q .");
+    it.git("git update-index --split-index");
+    assert_eq!(it.asked("git diff").len(), 1);
+    it.git("git update-index --no-split-index");
+    assert_eq!(it.asked("git diff"), Vec::<String>::new());
+    let index = std::fs::read(it.0.join("w/.git/index")).unwrap();
+    for length in [3, 11, 40, 80] {
+        std::fs::write(it.0.join("w/.git/index"), &index[..length]).unwrap();
+        assert_eq!(it.asked("git diff").len(), 1, "{length} bytes");
+    }
+}
