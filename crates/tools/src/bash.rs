@@ -115,13 +115,21 @@ impl Bash {
             folders.iter().filter(|folder| !is_ours(folder)).cloned().collect();
         let top = folders.iter().map(|folder| folder.join(".git"));
         for git in top.chain(repositories::inside(folders)) {
-            if input.git && git.is_dir() {
+            // A `.git` file stays as it is, and what it names is as good as a folder in its place.
+            let real = match repositories::named_by(&git, folders) {
+                Some(named) => {
+                    protected.push(git);
+                    named
+                }
+                None => git,
+            };
+            if input.git && real.is_dir() {
                 // What runs by itself, or decides what does, stays as it is; mounted by itself, it cannot be moved away with
                 // them.
-                protected.extend(repositories::deciding(&git));
-                writable.push(git);
+                protected.extend(repositories::deciding(&real));
+                writable.push(real);
             } else {
-                protected.push(git);
+                protected.push(real);
             }
         }
         for git in self.around(input) {

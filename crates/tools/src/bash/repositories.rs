@@ -50,6 +50,16 @@ pub(super) fn around(folders: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
+/// Returns the folder that a `.git` file names, if it lies in one of these and in no `.git`, where it is protected anyway.
+pub(super) fn named_by(git: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
+    let text = git.is_file().then(|| std::fs::read_to_string(git).ok()).flatten()?;
+    let named = git.parent()?.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
+    let is_inside =
+        |folder: &PathBuf| folder.canonicalize().is_ok_and(|top| named.starts_with(top));
+    let is_protected = named.components().any(|part| part.as_os_str() == ".git");
+    (folders.iter().any(is_inside) && !is_protected).then_some(named)
+}
+
 /// Tells whether this is a file of a worktree or a repository, as git does: an empty folder is none.
 fn is_git(path: &Path) -> bool {
     path.is_file() || path.join("HEAD").exists()
@@ -127,6 +137,31 @@ mod tests {
         assert_eq!(of("evil"), Vec::<PathBuf>::new());
         let parts = ["hooks", "config", "modules/a/b/hooks", "modules/a/b/config"];
         assert_eq!(deciding(&git), parts.map(|part| git.join(part)));
+        std::fs::remove_dir_all(&top).unwrap();
+    }
+
+    // R: T7
+    #[test]
+    fn a_file_names_a_repository_in_the_folder_or_none() {
+        let top = std::env::temp_dir().join(format!("bash-named-{}", std::process::id()));
+        for folder in ["w/repo", "w/sub", "w/.git/modules/sub", "out"] {
+            std::fs::create_dir_all(top.join(folder)).unwrap();
+        }
+        let top = top.canonicalize().unwrap();
+        let file = top.join("w/sub/.git");
+        for (text, expected) in [
+            ("gitdir: ../repo\n", Some("w/repo")),
+            ("gitdir:../repo/../repo", Some("w/repo")),
+            ("gitdir: ../.git/modules/sub", None),
+            ("gitdir: ../../out", None),
+            ("gitdir: nowhere", None),
+            ("repo", None),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            let found = named_by(&file, &[top.join("w")]);
+            assert_eq!(found, expected.map(|path| top.join(path)), "{text}");
+        }
+        assert_eq!(named_by(&top.join("w/.git"), &[top.join("w")]), None);
         std::fs::remove_dir_all(&top).unwrap();
     }
 
