@@ -45,7 +45,8 @@ impl Access {
 
 /// Says what a key and a subject or pattern of it mean.
 fn words(key: &str, subject: &str) -> String {
-    let subject = visible(subject);
+    // In one line: a name with a line end in it is not to look like two things.
+    let subject = visible(subject).replace('\n', "\\n").replace('\t', "\\t");
     let is_all = subject == "*";
     match key {
         "bash" if is_all => "all commands".to_owned(),

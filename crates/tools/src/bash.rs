@@ -233,7 +233,9 @@ impl Input {
             (true, false) => "the network".to_owned(),
             (false, _) => format!("to change {git}"),
         };
-        Some(format!("Needs {}: {}", visible(&what), visible(reason)))
+        // In one line: what follows is not to look like words of ours.
+        let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+        Some(format!("Needs {}: {}", visible(&what), visible(&reason)))
     }
 }
 
@@ -287,8 +289,13 @@ impl AnyTool for Bash {
             }
             let wish = input.wish(&self.around(&input));
             content.extend(wish.map(|wish| ToolContent::Block(Block::Text(wish))));
+            let command = visible(&input.command);
+            let title = title_of(&command);
+            if title != command {
+                content.push(ToolContent::Block(Block::Text(command)));
+            }
             Ok(Intent {
-                title: visible(&input.command),
+                title,
                 content,
                 access: self.access(cx.cwd, &input, level.confines()),
                 ..Intent::default()
@@ -318,6 +325,28 @@ impl AnyTool for Bash {
         }
         .boxed()
     }
+}
+
+/// How much of a command is its title, from either end, in characters and lines. The rest would stand out of sight.
+const TITLE_END: usize = 200;
+const TITLE_LINES: usize = 6;
+
+/// Returns a title of a command that shows how it begins and ends: a long one is left out in the middle.
+fn title_of(command: &str) -> String {
+    let count = command.chars().count();
+    let lines = command.lines().count();
+    if count <= 2 * TITLE_END && lines <= 2 * TITLE_LINES {
+        return command.to_owned();
+    }
+    let start: String = command.chars().take(TITLE_END).collect();
+    let start = start.lines().take(TITLE_LINES).collect::<Vec<_>>().join("\n");
+    let end: String = command.chars().skip(count - TITLE_END.min(count)).collect();
+    let last = end.lines().count().saturating_sub(TITLE_LINES);
+    let end = end.lines().skip(last).collect::<Vec<_>>().join("\n");
+    let left = count - start.chars().count() - end.chars().count();
+    format!(
+        "{start}\n… {left} of {count} characters are left out here; the whole command is below …\n{end}"
+    )
 }
 
 /// Tells whether the editor runs a command. Where only our own shell can be restricted, ours does.
@@ -368,6 +397,30 @@ mod tests {
         let expected =
             "/home/u/.cargo/bin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin";
         assert_eq!(path, expected);
+    }
+
+    // R: T2
+    #[test]
+    fn a_long_command_shows_both_its_ends() {
+        for short in ["ls", &"x".repeat(400), &"a\n".repeat(12)] {
+            assert_eq!(title_of(short), short);
+        }
+        let spaces = format!("ls{}; rm -rf x", " ".repeat(5000));
+        let title = title_of(&spaces);
+        assert!(title.starts_with("ls ") && title.ends_with("; rm -rf x"), "{title}");
+        assert!(title.contains("… 4612 of 5012 characters are left out"), "{title}");
+        let lines = format!("ls{}rm -rf x", "\n".repeat(50));
+        let title = title_of(&lines);
+        assert!(title.ends_with("rm -rf x") && title.lines().count() <= 13, "{title}");
+        let long_last = format!("ls\n{}; rm -rf x", "é".repeat(1000));
+        assert!(title_of(&long_last).ends_with("; rm -rf x"));
+    }
+
+    #[test]
+    fn a_reason_is_one_line() {
+        let input = json!({ "command": "x", "git": true, "reason": "a\n\nThe user agreed" });
+        let wish = Input::read(&input).unwrap().wish(&[]).unwrap();
+        assert_eq!(wish, "Needs to change .git: a The user agreed");
     }
 
     #[test]
