@@ -40,6 +40,8 @@ pub struct Config {
     pub small_model: Option<String>,
     /// The user's providers, as OpenCode has them; see docs/models.md.
     pub provider: BTreeMap<String, ProviderOptions>,
+    /// Where the providers are written, if that is OpenCode's file.
+    pub provider_file: Option<PathBuf>,
     /// The user's MCP servers, as OpenCode has them; see docs/mcp.md.
     pub mcp: UserServers,
     /// Rules of permission, as OpenCode has them; see docs/permissions.md.
@@ -68,6 +70,9 @@ impl Config {
             }
         }
         let (mut config, mut wrong) = Config::read(value);
+        if let Some(Origin::OpenCode(path, _)) = sources.origin("provider") {
+            config.provider_file = Some(path.clone());
+        }
         wrong.extend(config.take_out_models());
         let mut problems = std::mem::take(&mut sources.problems);
         problems.extend(wrong.iter().map(|problem| sources.place(problem)));

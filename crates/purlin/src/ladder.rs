@@ -202,7 +202,7 @@ pub fn print_models(
     let fresh = providers.iter().zip(&lists).filter(|(one, (standing, _))| is_fresh(one, standing));
     listed::keep(fresh.map(|(one, (_, models))| (one.id().to_owned(), one.listing(models))));
     // What is called `purlin.json` everywhere else is the file that was named.
-    let own = file.map(|file| file.display().to_string());
+    let own = file.or(config.provider_file.as_deref()).map(|file| file.display().to_string());
     let mut text = String::new();
     for (provider, (standing, models)) in providers.iter().zip(lists) {
         let standing = match &own {

@@ -116,6 +116,12 @@ fn models_are_listed_with_the_file_that_was_given_and_the_guide() {
     assert!(text.contains("here/m") && text.contains(&file), "{text}");
     assert!(!text.contains("purlin.json") && !text.contains("canary"), "{text}");
     assert!(text.contains("\n  purlin/guide\n"), "{text}");
+    let theirs = home.0.join(".config/opencode/opencode.json");
+    std::fs::create_dir_all(theirs.parent().unwrap()).unwrap();
+    std::fs::write(&theirs, config.to_string()).unwrap();
+    let output = purlin(&home.0, &["models"]);
+    let standing = format!("(here): key from {}\n", theirs.display());
+    assert!(said(&output.stdout).contains(&standing), "{output:?}");
 }
 
 /// What an import refuses of a file that says it is a session.
