@@ -5,10 +5,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use rmcp::model::{
-    ListPromptsResult, ListResourcesResult, ListToolsResult, Prompt, Resource, ServerCapabilities,
-    Tool,
-};
+use rmcp::model::{Prompt, Resource, ServerCapabilities, Tool};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -34,7 +33,7 @@ pub(crate) struct Offer {
     pub(crate) tools: Vec<Arc<Offered>>,
     pub(crate) prompts: Vec<Prompt>,
     pub(crate) resources: Vec<Resource>,
-    /// How many tools were left out because there are too many.
+    /// How many tools were left out: there are too many, or they do not fit the protocol.
     pub(crate) left_out: usize,
 }
 
@@ -56,9 +55,12 @@ pub(crate) async fn list(peer: &Peer, announced: &ServerCapabilities) -> Result<
     if announced.tools.is_some() {
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
-            let page: ListToolsResult = peer.call("tools/list", &page(cursor)).await?;
-            take_tools(&mut offer, page.tools);
-            cursor = page.next_cursor;
+            let page: Page<Tool> = peer.call("tools/list", &page(cursor)).await?;
+            cursor = page.next_cursor.clone();
+            let listed = page.items.len();
+            let tools = page.fitting();
+            offer.left_out += listed - tools.len();
+            take_tools(&mut offer, tools);
             if cursor.is_none() {
                 break;
             }
@@ -67,9 +69,9 @@ pub(crate) async fn list(peer: &Peer, announced: &ServerCapabilities) -> Result<
     if announced.prompts.is_some() {
         let mut cursor = None;
         while offer.prompts.len() < MAX_OTHERS {
-            let page: ListPromptsResult = peer.call("prompts/list", &page(cursor)).await?;
-            cursor = page.next_cursor.filter(|_| !page.prompts.is_empty());
-            offer.prompts.extend(page.prompts);
+            let page: Page<Prompt> = peer.call("prompts/list", &page(cursor)).await?;
+            cursor = page.next_cursor.clone().filter(|_| !page.items.is_empty());
+            offer.prompts.extend(page.fitting());
             if cursor.is_none() {
                 break;
             }
@@ -79,9 +81,9 @@ pub(crate) async fn list(peer: &Peer, announced: &ServerCapabilities) -> Result<
     if announced.resources.is_some() {
         let mut cursor = None;
         while offer.resources.len() < MAX_OTHERS {
-            let page: ListResourcesResult = peer.call("resources/list", &page(cursor)).await?;
-            cursor = page.next_cursor.filter(|_| !page.resources.is_empty());
-            offer.resources.extend(page.resources);
+            let page: Page<Resource> = peer.call("resources/list", &page(cursor)).await?;
+            cursor = page.next_cursor.clone().filter(|_| !page.items.is_empty());
+            offer.resources.extend(page.fitting());
             if cursor.is_none() {
                 break;
             }
@@ -89,6 +91,33 @@ pub(crate) async fn list(peer: &Peer, announced: &ServerCapabilities) -> Result<
         offer.resources.truncate(MAX_OTHERS);
     }
     Ok(offer)
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page<T> {
+    #[serde(alias = "tools", alias = "prompts", alias = "resources")]
+    items: Vec<Entry<T>>,
+    next_cursor: Option<String>,
+}
+
+/// An entry of a list. One that does not fit the protocol is passed over and takes no other with it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Entry<T> {
+    Fits(T),
+    Misfit(IgnoredAny),
+}
+
+impl<T> Page<T> {
+    fn fitting(self) -> Vec<T> {
+        let fitting = |entry| match entry {
+            Entry::Fits(item) => Some(item),
+            Entry::Misfit(_) => None,
+        };
+        self.items.into_iter().filter_map(fitting).collect()
+    }
 }
 
 fn page(cursor: Option<String>) -> Value {
@@ -174,6 +203,19 @@ mod tests {
         let long = name("s", &"x".repeat(300));
         assert_eq!(long.len(), MAX_NAME);
         assert_ne!(long, name("s", &"x".repeat(301)));
+    }
+
+    // R: M3
+    #[test]
+    fn an_entry_that_does_not_fit_takes_no_other_with_it() {
+        let listed = json!({ "nextCursor": "2", "tools": [
+            { "name": "a", "inputSchema": { "type": "object" } }, { "name": "no schema" }, 7, null,
+            { "name": "b", "inputSchema": {}, "description": null },
+        ] });
+        let page: Page<Tool> = serde_json::from_value(listed).unwrap();
+        assert_eq!((page.items.len(), page.next_cursor.as_deref()), (5, Some("2")));
+        let names: Vec<String> = page.fitting().iter().map(|tool| tool.name.to_string()).collect();
+        assert_eq!(names, ["a", "b"]);
     }
 
     fn tool(value: Value) -> Offered {

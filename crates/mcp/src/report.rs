@@ -156,8 +156,10 @@ fn tools(status: &Status) -> String {
         1 => format!("1 tool: {}", names[0]),
         count => format!("{count} tools: {}", names.join(", ")),
     };
-    if offer.left_out > 0 {
-        text.push_str(&format!("; {} more are left out", offer.left_out));
+    match offer.left_out {
+        0 => {}
+        1 => text.push_str("; 1 more is left out"),
+        more => text.push_str(&format!("; {more} more are left out")),
     }
     for (count, what) in [(offer.prompts.len(), "prompt"), (offer.resources.len(), "resource")] {
         match count {
