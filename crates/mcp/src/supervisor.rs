@@ -358,6 +358,7 @@ impl Program {
 async fn watch(server: &Arc<Server>, live: Live, timing: &Timing) -> Option<Error> {
     let Live { peer, _tasks, mut program, announced } = live;
     let mut listing: Option<BoxFuture<'_, Result<Offer, Failure>>> = None;
+    let mut listed_at = Instant::now();
     let error = loop {
         tokio::select! {
             biased;
@@ -366,7 +367,9 @@ async fn watch(server: &Arc<Server>, live: Live, timing: &Timing) -> Option<Erro
             () = exit_of(&mut program) => break Some(broken(&mut program, server).await),
             () = peer.closed() => break Some(broken(&mut program, server).await),
             () = server.relist.notified(), if listing.is_none() => {
-                let (peer, announced, pause) = (&peer, &announced, RELIST.min(timing.start));
+                // At once after a quiet time: a tool may have been made for the very next request.
+                let pause = RELIST.min(timing.start).saturating_sub(listed_at.elapsed());
+                let (peer, announced) = (&peer, &announced);
                 listing = Some(Box::pin(async move {
                     sleep(pause).await;
                     offer::list(peer, announced).await
@@ -374,6 +377,7 @@ async fn watch(server: &Arc<Server>, live: Live, timing: &Timing) -> Option<Erro
             }
             listed = listed(&mut listing) => {
                 listing = None;
+                listed_at = Instant::now();
                 match listed {
                     Ok(offer) => server.set_ready(peer.clone(), offer),
                     Err(failure) => {
