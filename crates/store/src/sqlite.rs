@@ -26,6 +26,7 @@ const BUSY: Duration = Duration::from_secs(5);
 /// A record's key is its session's number and its own, so that a session is one stretch of the table.
 const SEQ_BITS: u32 = 32;
 
+/// Content has row ids: in a table without, a search for a hash would read the whole bodies that it passes.
 const TABLES: &str = "
 CREATE TABLE session(
     number INTEGER PRIMARY KEY,
@@ -48,7 +49,7 @@ CREATE TABLE journal(
     body BLOB,
     blob BLOB
 );
-CREATE TABLE blob(hash BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE blob(hash BLOB PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE blob_use(
     session INTEGER NOT NULL,
     hash BLOB NOT NULL,
