@@ -1,8 +1,9 @@
 //! The bridge: ACP's types to the engine's words and back. Plain functions, no IO.
 //!
-//! `bridge::update` turns events into updates; `bridge::editor` is the client as the engine sees it;
-//! `bridge::recap` gathers a history into one list. `wire::acp::dialect` prints in the client's dialect.
+//! `bridge::update` turns events into updates, `bridge::call` those of tool calls; `bridge::editor` is the client as the
+//! engine sees it; `bridge::recap` gathers a history into one list. `wire::acp::dialect` prints in the client's dialect.
 
+mod call;
 pub(crate) mod editor;
 pub(crate) mod files;
 mod live;

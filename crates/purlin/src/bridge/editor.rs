@@ -22,7 +22,8 @@ use tools::scope::Scope;
 use wire::acp::schema;
 use wire::{Code, RpcError, rpc};
 
-use super::{size, update};
+use super::call::CallOut;
+use super::size;
 use crate::limits::{Limits, lasting};
 use crate::rate::Window;
 use crate::serve::outbox::SESSION_BUDGET;
@@ -213,6 +214,14 @@ impl Drop for Abandon {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
+struct PermissionParams<'a> {
+    session_id: &'a str,
+    tool_call: CallOut<'a>,
+    options: Vec<schema::PermissionOption>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct TerminalParams {
     session_id: schema::SessionId,
     terminal_id: schema::TerminalId,
@@ -284,11 +293,11 @@ impl Editor for AcpEditor {
                 };
                 schema::PermissionOption::new(choice.id, choice.name.clone(), kind)
             });
-            let params = schema::RequestPermissionRequest::new(
-                self.session_id(),
-                update::call_as_update(question.call.clone()),
-                options.collect(),
-            );
+            let params = PermissionParams {
+                session_id: self.session.as_str(),
+                tool_call: CallOut::asked(&question.call),
+                options: options.collect(),
+            };
             let answer = self.call("session/request_permission", &params);
             let answer: schema::RequestPermissionResponse = match self.patience {
                 None => answer.await,

@@ -16,7 +16,7 @@ pub(super) fn begin(call: &ToolCallId, content: &ToolContent) -> Option<Meta> {
 }
 
 /// Appends to the terminal, or ends it.
-pub(super) fn go_on(call: &ToolCallId, live: Live) -> Meta {
+pub(super) fn go_on(call: &ToolCallId, live: &Live) -> Meta {
     match live {
         Live::Output(text) => {
             member("terminal_output", json!({ "terminal_id": call.as_str(), "data": text }))

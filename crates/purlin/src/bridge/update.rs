@@ -2,17 +2,13 @@
 
 use engine::Event;
 use engine::event::{CompactionStatus, Severity};
-use engine::words::{
-    Block, Location, PlanEntry, PlanStatus, Priority, SessionId, ToolCall, ToolCallId, ToolContent,
-    ToolKind, ToolStatus, ToolUpdate,
-};
+use engine::words::{Block, PlanEntry, PlanStatus, Priority, SessionId};
 use serde::Serialize;
-use serde_json::Value;
 use wire::acp::dialect::Dialect;
 use wire::acp::dialect::print::print_note;
 use wire::acp::schema;
 
-use super::live;
+use super::call::CallOut;
 use super::size::shorten;
 use super::{block_out, block_with, options_out};
 
@@ -27,26 +23,34 @@ pub(crate) fn print(
     most: usize,
 ) {
     let start = out.len();
-    let shortened =
-        matches!(event, Event::ToolCall(_) | Event::ToolUpdate(..)).then(|| event.clone());
-    print_whole(out, dialect, session, event);
-    if out.len() - start > most
-        && let Some(event) = shortened
-    {
+    let is_tool = print_tool(out, dialect, session, &event);
+    if is_tool && out.len() - start > most {
         out.truncate(start);
-        print_whole(out, dialect, session, shorten(event, most));
+        print_tool(out, dialect, session, &shorten(event, most));
+    } else if let Some(update) = event_out(event) {
+        print_note_of(out, dialect, session, &update);
     }
 }
 
-fn print_whole(out: &mut Vec<u8>, dialect: Dialect, session: &SessionId, event: Event) {
-    let session_id = schema::SessionId::new(session.to_shared());
-    let printed = match event {
-        Event::ToolCall(call) => {
-            print_note(out, dialect, UPDATE, &Note { session_id, update: &call_out(*call) })
-        }
-        event => print_note(out, dialect, UPDATE, &Note { session_id, update: &event_out(event) }),
+/// Appends what is shown of a tool call; false for an event that is none.
+fn print_tool(out: &mut Vec<u8>, dialect: Dialect, session: &SessionId, event: &Event) -> bool {
+    let call = match event {
+        Event::ToolCall(call) => CallOut::first(call),
+        Event::ToolUpdate(id, update) => CallOut::update(id, update),
+        _ => return false,
     };
-    if let Err(err) = printed {
+    print_note_of(out, dialect, session, &call);
+    true
+}
+
+fn print_note_of(
+    out: &mut Vec<u8>,
+    dialect: Dialect,
+    session: &SessionId,
+    update: &impl Serialize,
+) {
+    let note = Note { session_id: session.as_str(), update };
+    if let Err(err) = print_note(out, dialect, UPDATE, &note) {
         tracing::error!(%session, "an update could not be written: {err}");
     }
 }
@@ -55,50 +59,15 @@ fn print_whole(out: &mut Vec<u8>, dialect: Dialect, session: &SessionId, event: 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Note<'a, T> {
-    session_id: schema::SessionId,
+    session_id: &'a str,
     update: &'a T,
 }
 
-/// A first tool call that always says its status and kind: the schema's own type leaves defaults out, and some
-/// clients look for them.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct CallOut {
-    session_update: &'static str,
-    tool_call_id: schema::ToolCallId,
-    title: String,
-    name: String,
-    kind: schema::ToolKind,
-    status: schema::ToolCallStatus,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    content: Vec<schema::ToolCallContent>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    locations: Vec<schema::ToolCallLocation>,
-    #[serde(skip_serializing_if = "Value::is_null")]
-    raw_input: Value,
-    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    meta: Option<schema::Meta>,
-}
-
-fn call_out(call: ToolCall) -> CallOut {
-    let meta = call.content.iter().find_map(|content| live::begin(&call.id, content));
-    CallOut {
-        session_update: "tool_call",
-        tool_call_id: schema::ToolCallId::new(call.id.to_shared()),
-        title: call.title,
-        name: call.name,
-        kind: kind_out(call.kind),
-        status: status_out(call.status),
-        content: contents_out(&call.id, call.content),
-        locations: call.locations.into_iter().map(location_out).collect(),
-        raw_input: call.raw_input,
-        meta,
-    }
-}
-
-fn event_out(event: Event) -> schema::SessionUpdate {
+/// Writes an event; `None` for a tool call, which is printed as it is.
+fn event_out(event: Event) -> Option<schema::SessionUpdate> {
     use schema::SessionUpdate;
-    match event {
+    Some(match event {
+        Event::ToolCall(_) | Event::ToolUpdate(..) => return None,
         Event::User { message, block, aside } => {
             let content = schema::ContentChunk::new(block_with(block, aside));
             let message = schema::MessageId::new(message.to_shared());
@@ -112,13 +81,6 @@ fn event_out(event: Event) -> schema::SessionUpdate {
         }
         Event::Block { message, block } => {
             SessionUpdate::AgentMessageChunk(chunk(message.to_shared(), block))
-        }
-        Event::ToolCall(call) => SessionUpdate::ToolCallUpdate(call_as_update(*call)),
-        Event::ToolUpdate(id, mut update) => {
-            let meta = update.live.take().map(|live| live::go_on(&id, live));
-            let call = schema::ToolCallId::new(id.to_shared());
-            let update = schema::ToolCallUpdate::new(call, update_fields(&id, *update));
-            SessionUpdate::ToolCallUpdate(update.meta(meta))
         }
         Event::Plan(entries) => SessionUpdate::Plan(schema::Plan::new(
             entries.into_iter().map(plan_entry_out).collect(),
@@ -183,80 +145,11 @@ fn event_out(event: Event) -> schema::SessionUpdate {
                 block_out(Block::Text(text)),
             ))
         }
-    }
+    })
 }
 
 fn chunk(message: std::sync::Arc<str>, block: Block) -> schema::ContentChunk {
     schema::ContentChunk::new(block_out(block)).message_id(schema::MessageId::new(message))
-}
-
-/// Writes a call in the form that a permission request carries.
-pub(crate) fn call_as_update(call: ToolCall) -> schema::ToolCallUpdate {
-    let fields = schema::ToolCallUpdateFields::new()
-        .title(call.title)
-        .name(call.name)
-        .kind(kind_out(call.kind))
-        .status(status_out(call.status))
-        .content(contents_out(&call.id, call.content))
-        .locations(call.locations.into_iter().map(location_out).collect::<Vec<_>>())
-        .raw_input(call.raw_input);
-    schema::ToolCallUpdate::new(schema::ToolCallId::new(call.id.to_shared()), fields)
-}
-
-fn update_fields(id: &ToolCallId, update: ToolUpdate) -> schema::ToolCallUpdateFields {
-    schema::ToolCallUpdateFields::new()
-        .status(update.status.map(status_out))
-        .content(update.content.map(|content| contents_out(id, content)))
-        .raw_output(update.raw_output)
-}
-
-fn contents_out(id: &ToolCallId, contents: Vec<ToolContent>) -> Vec<schema::ToolCallContent> {
-    contents.into_iter().map(|content| content_out(id, content)).collect()
-}
-
-fn content_out(id: &ToolCallId, content: ToolContent) -> schema::ToolCallContent {
-    match content {
-        ToolContent::Block(block) => {
-            schema::ToolCallContent::Content(schema::Content::new(block_out(block)))
-        }
-        ToolContent::Diff { path, old, new } => {
-            schema::ToolCallContent::Diff(schema::Diff::new(path, new).old_text(old))
-        }
-        ToolContent::Terminal(id) => schema::ToolCallContent::Terminal(schema::Terminal::new(
-            schema::TerminalId::new(id.to_shared()),
-        )),
-        ToolContent::Live { .. } => schema::ToolCallContent::Terminal(schema::Terminal::new(
-            schema::TerminalId::new(id.to_shared()),
-        )),
-    }
-}
-
-fn location_out(location: Location) -> schema::ToolCallLocation {
-    schema::ToolCallLocation::new(location.path).line(location.line)
-}
-
-fn kind_out(kind: ToolKind) -> schema::ToolKind {
-    match kind {
-        ToolKind::Read => schema::ToolKind::Read,
-        ToolKind::Edit => schema::ToolKind::Edit,
-        ToolKind::Delete => schema::ToolKind::Delete,
-        ToolKind::Move => schema::ToolKind::Move,
-        ToolKind::Search => schema::ToolKind::Search,
-        ToolKind::Execute => schema::ToolKind::Execute,
-        ToolKind::Think => schema::ToolKind::Think,
-        ToolKind::Fetch => schema::ToolKind::Fetch,
-        ToolKind::SwitchMode => schema::ToolKind::SwitchMode,
-        ToolKind::Other => schema::ToolKind::Other,
-    }
-}
-
-fn status_out(status: ToolStatus) -> schema::ToolCallStatus {
-    match status {
-        ToolStatus::Pending => schema::ToolCallStatus::Pending,
-        ToolStatus::InProgress => schema::ToolCallStatus::InProgress,
-        ToolStatus::Completed => schema::ToolCallStatus::Completed,
-        ToolStatus::Failed => schema::ToolCallStatus::Failed,
-    }
 }
 
 fn plan_entry_out(entry: PlanEntry) -> schema::PlanEntry {
@@ -275,8 +168,12 @@ fn plan_entry_out(entry: PlanEntry) -> schema::PlanEntry {
 
 #[cfg(test)]
 mod tests {
-    use engine::words::{Contents, Media, MessageId, TerminalId};
+    use engine::words::{
+        Contents, Location, Media, MessageId, TerminalId, ToolCall, ToolCallId, ToolContent,
+        ToolKind, ToolStatus, ToolUpdate,
+    };
     use proptest::prelude::*;
+    use serde_json::Value;
 
     use super::*;
 
