@@ -2,7 +2,7 @@
 //!
 //! Offered in plan mode alone; see `Mode::offers`. The conversation and the plan stay as they are.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -28,11 +28,15 @@ pub(crate) struct ExitPlan;
 
 impl AnyTool for ExitPlan {
     fn spec(&self) -> Arc<ToolSpec> {
-        let plan = json!({ "type": "string", "description": "The plan, in Markdown" });
-        let schema =
-            json!({ "type": "object", "properties": { "plan": plan }, "required": ["plan"] });
-        let (name, description) = (NAME.to_owned(), DESCRIPTION.to_owned());
-        Arc::new(ToolSpec { name, description, schema: schema.into() })
+        // Asked for with every call of any tool, and always the same.
+        static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| {
+            let plan = json!({ "type": "string", "description": "The plan, in Markdown" });
+            let schema =
+                json!({ "type": "object", "properties": { "plan": plan }, "required": ["plan"] });
+            let (name, description) = (NAME.to_owned(), DESCRIPTION.to_owned());
+            Arc::new(ToolSpec { name, description, schema: schema.into() })
+        });
+        Arc::clone(&SPEC)
     }
 
     fn kind(&self) -> ToolKind {

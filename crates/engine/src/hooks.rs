@@ -3,6 +3,8 @@
 //! A hook can object, and it can add words for the model. It never allows: a rule, a mode and the user are asked all the
 //! same. What runs is the outside's business; see [`crate::ports::Tools::hook`].
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::event::{Event, Severity};
@@ -78,8 +80,8 @@ pub(crate) async fn after_tool(
     mut outcome: Result<Output, ToolError>,
 ) -> Result<Result<Output, ToolError>, TurnError> {
     let (output, failed) = match &outcome {
-        Ok(output) => (output.text.clone(), false),
-        Err(err) => (err.to_string(), true),
+        Ok(output) => (Cow::Borrowed(output.text.as_str()), false),
+        Err(err) => (Cow::Owned(err.to_string()), true),
     };
     let (tool, input) = (request.name.as_str(), &request.input);
     let ruling = ask(cx, Moment::AfterTool { tool, input, output: &output, failed }).await?;

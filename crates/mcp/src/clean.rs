@@ -2,7 +2,13 @@
 
 /// Takes out control and invisible characters, and cuts the text at a whole character.
 pub(crate) fn clean(text: &str, limit: usize) -> String {
-    let mut kept: String = text.chars().filter(|character| is_plain(*character)).collect();
+    // Nearly every text is all of these, and is taken as it is.
+    let is_known = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
+    let mut kept: String = if text.bytes().all(is_known) {
+        text.to_owned()
+    } else {
+        text.chars().filter(|character| is_plain(*character)).collect()
+    };
     if kept.len() > limit {
         kept.truncate(kept.floor_char_boundary(limit));
         kept.push('…');

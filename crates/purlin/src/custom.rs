@@ -201,7 +201,7 @@ impl Tools for Custom {
     }
 
     fn hook<'a>(&'a self, moment: Moment<'a>) -> BoxFuture<'a, Ruling> {
-        hooks::ask(&self.found.hooks, moment, &self.bash, &self.workspace).boxed()
+        hooks::ask(&self.found.hooks, moment, &self.bash, &self.workspace)
     }
 }
 

@@ -185,7 +185,12 @@ impl History {
                 Message::Agent { calls, .. } => {
                     open.extend(calls.iter().map(|call| call.id.clone()))
                 }
-                Message::ToolResult { id, .. } => open.retain(|call| call != id),
+                // Results come in the order of their calls, so the first is nearly always the one.
+                Message::ToolResult { id, .. } => {
+                    if let Some(at) = open.iter().position(|call| call == id) {
+                        open.remove(at);
+                    }
+                }
                 Message::User(_) => {}
             }
         }

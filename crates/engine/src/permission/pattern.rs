@@ -4,6 +4,9 @@
 /// `git status *` fits `git status`.
 #[must_use]
 pub fn fits(pattern: &str, text: &str) -> bool {
+    if !pattern.contains(['*', '?', '\\']) {
+        return pattern == text;
+    }
     let text: Vec<char> = text.chars().collect();
     let whole = pieces(pattern);
     if fits_pieces(&whole, &text) {

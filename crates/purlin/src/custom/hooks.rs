@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use engine::hooks::{Moment, Ruling};
 use engine::permission::pattern::fits;
+use futures_util::FutureExt;
+use futures_util::future::{self, BoxFuture};
 use serde_json::{Value, json};
 use tools::bash::{Aside, Bash, Ran};
 
@@ -83,21 +85,34 @@ fn name_of(moment: &Moment<'_>) -> &'static str {
 }
 
 /// Asks the hooks of a moment, one after the other, until one objects.
-pub(crate) async fn ask(
-    hooks: &[Hook],
+pub(crate) fn ask<'a>(
+    hooks: &'a [Hook],
+    moment: Moment<'a>,
+    bash: &'a Bash,
+    workspace: &'a Workspace,
+) -> BoxFuture<'a, Ruling> {
+    let asked: Vec<&Hook> = hooks.iter().filter(|hook| hook.is_for(&moment)).collect();
+    if asked.is_empty() {
+        return future::ready(Ruling::default()).boxed();
+    }
+    ask_all(asked, moment, bash, workspace).boxed()
+}
+
+async fn ask_all(
+    asked: Vec<&Hook>,
     moment: Moment<'_>,
     bash: &Bash,
     workspace: &Workspace,
 ) -> Ruling {
     let mut ruling = Ruling::default();
-    let told = told(&moment, workspace);
-    for hook in hooks.iter().filter(|hook| hook.is_for(&moment)) {
+    let told = told(&moment, workspace).to_string().into_bytes();
+    for hook in asked {
         let aside = Aside {
             command: hook.command.clone(),
             args: Vec::new(),
             environment: Vec::new(),
             cwd: workspace.folders.first().cloned().unwrap_or_default(),
-            input: told.to_string().into_bytes(),
+            input: told.clone(),
             timeout: hook.timeout,
             limit: MOST_HEARD,
             must_be_confined: hook.is_project,
