@@ -102,7 +102,7 @@ fn last_step(messages: &[Arc<Message>]) -> Vec<(&ToolRequest, &str, bool)> {
 
 fn key(call: &ToolRequest, result: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (&call.name, call.input.to_string(), result).hash(&mut hasher);
+    (&call.name, &call.input, result).hash(&mut hasher);
     hasher.finish()
 }
 

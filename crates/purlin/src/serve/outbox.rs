@@ -296,7 +296,12 @@ impl Queue {
             What::Line(line) => {
                 self.solid -= 1;
                 written.answer_bytes = if item.cost == 0 { line.len() } else { 0 };
-                batch.extend_from_slice(&line);
+                if batch.is_empty() && line.len() > BATCH {
+                    // A whole file is not copied once more.
+                    *batch = line;
+                } else {
+                    batch.extend_from_slice(&line);
+                }
             }
             What::Event(event) => {
                 self.solid -= 1;

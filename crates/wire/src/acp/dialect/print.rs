@@ -10,6 +10,9 @@ use super::{Dialect, Part};
 use crate::code::{Code, RpcError};
 use crate::rpc::{self, RequestId};
 
+/// About what a call has around its parameters.
+const ENVELOPE: usize = 128;
+
 /// Appends a note. A note that the dialect has no words for is left out.
 ///
 /// # Errors
@@ -41,6 +44,8 @@ pub fn print_call(
     params: &RawValue,
 ) -> serde_json::Result<()> {
     if dialect == Dialect::V1 {
+        // A whole file may be in it: room is made once.
+        out.reserve(params.get().len() + ENVELOPE);
         return rpc::print_call(out, id, method, &params);
     }
     match dialect.from_v1(method, Part::Params, serde_json::from_str(params.get())?) {
