@@ -3,7 +3,7 @@
 
 use engine::ports::{ToolCx, ToolError};
 
-use crate::files::Files;
+use crate::files::{Files, hash};
 use crate::scope::Target;
 
 /// A change of one file; `None` stands for no file.
@@ -19,11 +19,11 @@ pub(crate) struct Change {
 /// Makes a change, and notes that the model knows what the file holds now.
 pub(crate) async fn make(files: &Files, cx: &ToolCx<'_>, change: Change) -> Result<(), ToolError> {
     let Change { target, old, new } = change;
-    let known = new.clone();
+    let known = new.as_deref().map(hash);
     cx.keep_change(target.path(), old.clone(), new.clone()).await?;
     cx.or_cancelled(files.write(cx.editor, &target, old, new)).await??;
     match known {
-        Some(known) => files.note(&target, None, &known),
+        Some(known) => files.note_whole(&target, known),
         None => files.forget(&target),
     }
     Ok(())

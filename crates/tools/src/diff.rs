@@ -21,7 +21,8 @@ pub(crate) fn diff(path: &Path, old: Option<&str>, new: &str) -> Vec<ToolContent
     let content =
         |old: Option<String>, new: String| ToolContent::Diff { path: path.to_owned(), old, new };
     let Some(old) = old else {
-        return capped(vec![content(None, new.to_owned())]);
+        let (start, left_out) = beginning(new);
+        return noted(vec![content(None, start.to_owned())], left_out);
     };
     if old.len() + new.len() <= WHOLE {
         return vec![content(Some(old.to_owned()), new.to_owned())];
@@ -43,12 +44,10 @@ pub(crate) fn diff(path: &Path, old: Option<&str>, new: &str) -> Vec<ToolContent
 fn capped(mut shown: Vec<ToolContent>) -> Vec<ToolContent> {
     let mut left_out = 0;
     let mut cut = |text: &mut String| {
-        if text.len() > LONGEST {
-            let end = text.floor_char_boundary(LONGEST);
-            let end = text[..end].rfind('\n').map_or(end, |line| line + 1);
-            left_out += text.len() - end;
-            text.truncate(end);
-        }
+        let (start, rest) = beginning(text);
+        let end = start.len();
+        left_out += rest;
+        text.truncate(end);
     };
     for content in &mut shown {
         if let ToolContent::Diff { old, new, .. } = content {
@@ -56,6 +55,20 @@ fn capped(mut shown: Vec<ToolContent>) -> Vec<ToolContent> {
             old.iter_mut().for_each(&mut cut);
         }
     }
+    noted(shown, left_out)
+}
+
+/// Returns as much of a text as is shown, in whole lines, and how many bytes are left out.
+fn beginning(text: &str) -> (&str, usize) {
+    if text.len() <= LONGEST {
+        return (text, 0);
+    }
+    let start = &text[..text.floor_char_boundary(LONGEST)];
+    let start = &start[..start.rfind('\n').map_or(start.len(), |line| line + 1)];
+    (start, text.len() - start.len())
+}
+
+fn noted(mut shown: Vec<ToolContent>, left_out: usize) -> Vec<ToolContent> {
     if left_out > 0 {
         let text = format!("The change goes on: {left_out} bytes of it are not shown.");
         shown.push(ToolContent::Block(Block::Text(text)));

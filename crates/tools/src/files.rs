@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 use crate::disk;
 use crate::error::Error;
 use crate::scope::{PathError, Scope, Target, folder_rule, is_in_git};
+use crate::text::count_lines;
 
 /// The files of one session.
 #[derive(Debug)]
@@ -69,7 +70,7 @@ impl Part {
 impl Part {
     /// Returns the part, or nothing if what came of it is shorter than it could be: then it is the whole file.
     pub(crate) fn unless_whole(self, text: &str) -> Option<Part> {
-        let lines = u32::try_from(text.lines().count()).unwrap_or(u32::MAX);
+        let lines = u32::try_from(count_lines(text)).unwrap_or(u32::MAX);
         let is_whole = self.line == 1 && self.limit.is_none_or(|limit| lines < limit);
         (!is_whole).then_some(self)
     }
@@ -227,6 +228,12 @@ impl Files {
         entry.push(Seen { part, hash: hash_of(part, shown) });
     }
 
+    /// Notes that the model knows all of a file, by its hash.
+    pub(crate) fn note_whole(&self, target: &Target, hash: [u8; 32]) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.insert(target.real(), vec![Seen { part: None, hash }]);
+    }
+
     /// Forgets a file that is gone.
     pub(crate) fn forget(&self, target: &Target) {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(&target.real());
@@ -272,7 +279,8 @@ fn hash_of(part: Option<Part>, shown: &[u8]) -> [u8; 32] {
     hash(end)
 }
 
-fn hash(bytes: &[u8]) -> [u8; 32] {
+/// Returns what a text is known by.
+pub(crate) fn hash(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 

@@ -38,13 +38,15 @@ const LEADERS: [&str; 8] = ["//", "/*", "<!--", "{/*", "--", "#", ";", "%"];
 
 /// Finds a line of `new` that stands for other text and was not in the file before.
 pub(crate) fn find<'a>(new: &'a str, before: &str) -> Option<&'a str> {
-    let mut lines = new.lines().filter(|line| stands_for_text(line));
+    // Most texts have no dots at all, and then none of their lines is searched for them.
+    let has_dots = memchr::memmem::find(new.as_bytes(), b"...").is_some() || new.contains('…');
+    let mut lines = new.lines().filter(|line| stands_for_text(line, has_dots));
     lines.find(|line| !before.lines().any(|old| old.trim() == line.trim())).map(str::trim)
 }
 
-fn stands_for_text(line: &str) -> bool {
+fn stands_for_text(line: &str, may_have_dots: bool) -> bool {
     let line = line.trim();
-    if !may_stand(line) {
+    if !may_stand(line, may_have_dots) {
         return false;
     }
     let leader = LEADERS.iter().find(|leader| line.starts_with(**leader));
@@ -63,10 +65,10 @@ fn stands_for_text(line: &str) -> bool {
 }
 
 /// Most lines need no closer look.
-fn may_stand(line: &str) -> bool {
-    LEADERS.iter().any(|leader| line.starts_with(leader))
-        || line.contains("...")
-        || line.contains('…')
+fn may_stand(line: &str, may_have_dots: bool) -> bool {
+    line.starts_with(|first: char| first.is_ascii_punctuation())
+        && LEADERS.iter().any(|leader| line.starts_with(leader))
+        || may_have_dots && (line.contains("...") || line.contains('…'))
 }
 
 fn is_about_code(words: &str) -> bool {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::files::{Files, Part, read_access};
 use crate::scope::Target;
-use crate::text::{Text, escape};
+use crate::text::{Text, count_lines, escape};
 use crate::tool::{Tool, fenced, number};
 
 /// Lines shown where no limit is given.
@@ -99,7 +99,7 @@ the user's editor are seen. A file must be read before it is changed.";
             Ok(text) => (text.body, None),
             Err((bytes, why)) => (escape(&bytes), Some(why)),
         };
-        let lines = u32::try_from(body.lines().count()).unwrap_or(u32::MAX);
+        let lines = u32::try_from(count_lines(&body)).unwrap_or(u32::MAX);
         if part.line > lines.max(1) {
             let why =
                 format!("{} has {lines} lines, so there is no line {}", target.name(), part.line);
@@ -124,12 +124,13 @@ fn show(part: &str, first: u32, all: Option<u32>) -> Output {
         if text.len() > MAX_SHOWN {
             break;
         }
-        let cut = line.char_indices().nth(MAX_LINE).map_or(line, |(at, _)| &line[..at]);
-        let more = if cut.len() < line.len() { " …" } else { "" };
+        // Only a line of more bytes can have more characters.
+        let end = if line.len() > MAX_LINE { line.char_indices().nth(MAX_LINE) } else { None };
+        let (cut, more) = end.map_or((line, ""), |(at, _)| (&line[..at], " …"));
         text.push_str(&format!("{next:>6}\t{cut}{more}\n"));
         next = next.saturating_add(1);
     }
-    let was_cut = usize::try_from(next - first).unwrap_or(usize::MAX) < part.lines().count();
+    let was_cut = || usize::try_from(next - first).unwrap_or(usize::MAX) < count_lines(part);
     match all {
         _ if part.is_empty() && first == 1 => text.push_str("(the file is empty)"),
         Some(all) if next <= all => {
@@ -138,7 +139,7 @@ fn show(part: &str, first: u32, all: Option<u32>) -> Output {
                 next - 1
             ));
         }
-        None if was_cut => text.push_str(&format!("(cut after line {})", next - 1)),
+        None if was_cut() => text.push_str(&format!("(cut after line {})", next - 1)),
         Some(_) | None => {}
     }
     let shown = &part[..part.floor_char_boundary(MAX_SHOWN)];

@@ -85,9 +85,15 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     out
 }
 
+/// Returns how many lines a text has.
+pub(crate) fn count_lines(body: &str) -> usize {
+    let ends = memchr::memchr_iter(b'\n', body.as_bytes()).count();
+    ends + usize::from(!body.is_empty() && !body.ends_with('\n'))
+}
+
 /// How the lines of a text end, mostly.
 pub(crate) fn usual_ending(body: &str) -> &'static str {
-    let all = body.matches('\n').count();
+    let all = memchr::memchr_iter(b'\n', body.as_bytes()).count();
     let with_return = body.matches("\r\n").count();
     if with_return * 2 > all { "\r\n" } else { "\n" }
 }
@@ -130,6 +136,11 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn lines_are_counted_as_they_are_cut(body in "[a\r\n]*") {
+            prop_assert_eq!(count_lines(&body), body.lines().count());
+        }
+
         #[test]
         fn bytes_that_are_text_come_back(bytes in any::<Vec<u8>>()) {
             if let Ok(text) = Text::decode(bytes.clone()) {

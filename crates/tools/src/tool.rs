@@ -179,8 +179,8 @@ pub(crate) fn shown(text: String) -> Output {
 pub(crate) fn fenced(text: &str) -> String {
     let mut longest = 2;
     let mut run = 0;
-    for character in text.chars() {
-        run = if character == '`' { run + 1 } else { 0 };
+    for byte in text.bytes() {
+        run = if byte == b'`' { run + 1 } else { 0 };
         longest = longest.max(run);
     }
     let fence = "`".repeat(longest + 1);

@@ -47,24 +47,28 @@ file, use `edit`. The content is all of the file: nothing such as \"rest of the 
     async fn plan(&self, cx: &ToolCx<'_>, input: Input) -> Result<(Intent, Change), ToolError> {
         let target = self.0.locate(&input.path)?;
         let old = cx.or_cancelled(self.0.read_for_change(cx.editor, &target)).await??;
-        let (before, body, new) = match &old {
-            None => (None, input.content.clone(), input.content.into_bytes()),
+        let (text, body) = match &old {
+            None => (None, input.content),
             Some(bytes) => {
                 self.0.check_seen(&target, bytes, Use::Overwrite)?;
                 let text = Text::decode(bytes.clone())
                     .map_err(|(_, why)| Error::NotText { name: target.name().to_owned(), why })?;
                 // The lines go on ending as they did; models write plain ones.
                 let body = with_ending(&input.content, usual_ending(&text.body));
-                let new = text.encode(&body);
-                (Some(text.body), body, new)
+                (Some(text), body)
             }
         };
-        check_placeholder(&body, before.as_deref().unwrap_or(""))?;
+        let before = text.as_ref().map(|text| text.body.as_str());
+        check_placeholder(&body, before.unwrap_or(""))?;
         let intent = Intent {
             title: format!("Write {}", target.name()),
-            content: diff(target.path(), before.as_deref(), &body),
+            content: diff(target.path(), before, &body),
             locations: vec![Location { path: target.path().to_owned(), line: None }],
             access: edit_access(&target),
+        };
+        let new = match text {
+            None => body.into_bytes(),
+            Some(text) => text.encode(&body),
         };
         Ok((intent, Change { target, old, new: Some(new) }))
     }
