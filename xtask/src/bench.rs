@@ -132,6 +132,8 @@ pub(crate) struct Programs {
     pub(crate) faulty_server: PathBuf,
     /// A client of it on the MCP library alone.
     pub(crate) bare_client: PathBuf,
+    /// A client of it on our own crate, built as Purlin is.
+    pub(crate) own_client: PathBuf,
 }
 
 impl Programs {
@@ -141,6 +143,8 @@ impl Programs {
         program::must_succeed(&[&build[..], &["--bin", "purlin"]].concat())?;
         if with_examples {
             program::must_succeed(&[&build[..], &["--example", "in_process"]].concat())?;
+            let build = ["cargo", "build", "--quiet", "--release", "--package", "mcp"];
+            program::must_succeed(&[&build[..], &["--example", "own_client"]].concat())?;
             for (package, example) in LIMITS {
                 let build = ["cargo", "rustc", "--quiet", "--release", "--package", package];
                 let fast = ["--example", example, "--", "-C", "opt-level=3"];
@@ -158,6 +162,7 @@ impl Programs {
             in_process: examples.join("in_process"),
             faulty_server: examples.join("faulty_server"),
             bare_client: examples.join("bare_client"),
+            own_client: examples.join("own_client"),
         })
     }
 }

@@ -16,9 +16,11 @@ const ROUNDS: usize = 15;
 /// How many calls one round makes.
 const CALLS: usize = 200;
 
-/// Measures both.
+/// Measures all of it.
 pub(crate) fn mcp(programs: &Programs) -> Result<Vec<Row>> {
-    Ok(vec![open(programs)?, call(programs)?])
+    let mut rows = vec![open(programs)?];
+    rows.extend(call(programs)?);
+    Ok(rows)
 }
 
 /// Measures the answer of `session/new` with three servers that never answer, beside one without servers.
@@ -50,8 +52,9 @@ fn open_once(agent: &mut Agent, servers: &Value) -> Result<f64> {
     Ok(took.as_secs_f64() * 1000.0)
 }
 
-/// Measures the processor time of one call of a tool, with all that is shown of it, beside a bare client.
-fn call(programs: &Programs) -> Result<Row> {
+/// Measures the processor time of one call of a tool beside a bare client: in our crate alone, and in a turn, with all that
+/// is decided about it and shown of it.
+fn call(programs: &Programs) -> Result<Vec<Row>> {
     let call = "model tool good_echo {\"text\":\"hi\"}\n".repeat(CALLS);
     let script = Script::write(&format!("{call}model end\nmodel text \"\"\nmodel loop\n"))?;
     let mut agent = Agent::purlin(programs, &script, Sessions::Forgotten)?;
@@ -64,21 +67,34 @@ fn call(programs: &Programs) -> Result<Row> {
     anyhow::ensure!(seen.iter().filter(is_done).count() == CALLS, "not every call was made");
     let mut bare = Child::start(&programs.bare_client, &[&server], &script.folder)?;
     bare.read()?;
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let mut own = Child::start(&programs.own_client, &[&server], &script.folder)?;
+    own.read()?;
+    let (mut in_turns, mut alone, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let before = agent.child.cpu()?;
         agent.allow(&session, "go")?;
-        ours.push(each(agent.child.cpu()? - before));
-        let before = bare.cpu()?;
-        bare.write(&CALLS.to_string())?;
-        bare.read()?;
-        theirs.push(each(bare.cpu()? - before));
+        in_turns.push(each(agent.child.cpu()? - before));
+        alone.push(calls(&mut own)?);
+        theirs.push(calls(&mut bare)?);
     }
     agent.child.end()?;
+    own.end()?;
     bare.end()?;
-    Ok(Row::new("processor time of a call of a tool", "µs", ours)
-        .beside("bare client", theirs)
-        .goal(Goal::Times(1.5)))
+    Ok(vec![
+        Row::new("processor time of a call of a tool", "µs", alone)
+            .beside("bare client", theirs.clone())
+            .goal(Goal::Times(1.5)),
+        Row::new("the same in a turn, shown and decided about", "µs", in_turns)
+            .beside("bare client", theirs),
+    ])
+}
+
+/// Lets a client make its calls, and returns what one of them took.
+fn calls(client: &mut Child) -> Result<f64> {
+    let before = client.cpu()?;
+    client.write(&CALLS.to_string())?;
+    client.read()?;
+    Ok(each(client.cpu()? - before))
 }
 
 fn each(time: Duration) -> f64 {
