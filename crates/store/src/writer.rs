@@ -84,6 +84,7 @@ pub(crate) fn run(
                 }
                 Job::Do(work) => {
                     writer.append_all(&mut appends);
+                    writer.catch_up();
                     work(&mut writer);
                 }
             }
@@ -113,6 +114,10 @@ struct Owned {
     bytes: u64,
     /// Why the turn that runs cannot be kept any more. Cleared when it ends.
     broken: Option<JournalError>,
+    /// The state that is not in the index yet. It waits until the first answer is shown, which would wait for it.
+    late: Option<State>,
+    /// Whether something was written since.
+    is_answered: bool,
 }
 
 /// A session that was taken.
@@ -210,17 +215,17 @@ impl Writer {
             self.shared.has_failed.store(true, Ordering::Release);
         }
         let (epoch, head, kept) = (owned.epoch, owned.head, owned.bytes);
+        let now = match batch.state {
+            Some(state) if batch.ends_turn => Some(state),
+            None if owned.is_answered => owned.late,
+            _ => None,
+        };
         let written = batch.finish().and_then(|bytes| {
             let bytes = kept + bytes;
             if batch.records.is_empty() {
                 return Ok((head, bytes));
             }
-            let change = batch.state.map(|state| Change {
-                state: Some(state),
-                updated: Some(self.now()),
-                bytes: Some(bytes),
-                ..Change::default()
-            });
+            let change = now.map(|state| self.used(state, bytes));
             let (id, records) = (session.as_str(), &batch.records);
             let head = self.backend(session).append(id, epoch, head, records, change.as_ref())?;
             Ok((head, bytes))
@@ -236,6 +241,12 @@ impl Writer {
         if let Some(owned) = self.owned.get_mut(session) {
             owned.head = head;
             owned.bytes = bytes;
+            owned.late = match batch.state {
+                Some(_) if batch.ends_turn => None,
+                None if owned.is_answered => None,
+                state => state.or(owned.late),
+            };
+            owned.is_answered = batch.state.is_none();
             if batch.ends_turn {
                 turn_failed = owned.broken.take();
                 self.shared.has_failed.store(false, Ordering::Release);
@@ -256,6 +267,26 @@ impl Writer {
                     syncer.request(None);
                 }
                 (_, _) => answer(append.ack, outcome),
+            }
+        }
+    }
+
+    /// A session that is used now.
+    fn used(&self, state: State, bytes: u64) -> Change {
+        let (state, updated, bytes) = (Some(state), Some(self.now()), Some(bytes));
+        Change { state, updated, bytes, ..Change::default() }
+    }
+
+    /// Brings into the index what is late: somebody may look.
+    fn catch_up(&mut self) {
+        let take = |(session, owned): (&SessionId, &mut Owned)| {
+            Some((session.clone(), owned.late.take()?, owned.bytes))
+        };
+        let late: Vec<_> = self.owned.iter_mut().filter_map(take).collect();
+        for (session, state, bytes) in late {
+            let change = self.used(state, bytes);
+            if let Err(err) = self.backend(&session).change(session.as_str(), &change) {
+                tracing::warn!(%session, "the index is behind: {err}");
             }
         }
     }
@@ -292,7 +323,10 @@ impl Writer {
 
     fn hold(&mut self, session: &SessionId, claim: Claim) {
         let Claim { epoch, head, bytes, .. } = claim;
-        self.owned.insert(session.clone(), Owned { epoch, head, bytes, broken: None });
+        self.owned.insert(
+            session.clone(),
+            Owned { epoch, head, bytes, broken: None, late: None, is_answered: false },
+        );
     }
 
     pub(crate) fn find(&mut self, session: &SessionId) -> Result<Info, JournalError> {

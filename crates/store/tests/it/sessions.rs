@@ -512,6 +512,36 @@ async fn an_old_session_expires_only_if_asked_for() {
     assert!(Store::new(options(0)).load(&id("s"), None).await.is_ok());
 }
 
+/// In the index it may come a little later than in the journal, but nobody who looks can tell.
+#[tokio::test]
+async fn a_session_is_used_from_its_prompt_on() {
+    let folder = Folder::new();
+    let clock = Arc::new(TestClock::default());
+    let store = Store::new(Options {
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        ..options(folder.path())
+    });
+    store.create(&id("s"), Path::new("/w")).await.unwrap();
+    let used = async |store: &Store| {
+        let found = store.find(&id("s")).await.unwrap();
+        let since = found.updated.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        since.as_secs() - 1_000_000_000
+    };
+    let at = |seconds| *clock.0.lock().unwrap() = Duration::from_secs(seconds);
+    at(10);
+    prompt(&store, &id("s"), "Hello").await.unwrap();
+    assert_eq!(used(&store).await, 10);
+    at(20);
+    prompt(&store, &id("s"), "Hello").await.unwrap();
+    store.keep(&id("s"), call("t1"), None).await.unwrap();
+    store.keep(&id("s"), call("t2"), None).await.unwrap();
+    // What another process sees: the second thing behind the prompt has brought it along.
+    assert_eq!(used(&Store::new(options(folder.path()))).await, 20);
+    at(30);
+    end(&store, &id("s")).await.unwrap();
+    assert_eq!(used(&Store::new(options(folder.path()))).await, 30);
+}
+
 #[tokio::test]
 async fn a_fork_goes_its_own_way() {
     let folder = Folder::new();
