@@ -399,6 +399,32 @@ mod tests {
         assert_eq!(path, expected);
     }
 
+    // R: T7
+    #[test]
+    fn a_repository_beside_its_git_file_is_protected_with_it() {
+        let top = std::env::temp_dir().join(format!("bash-beside-{}", std::process::id()));
+        std::fs::create_dir_all(top.join("repo")).unwrap();
+        std::fs::write(top.join(".git"), "gitdir: repo\n").unwrap();
+        let top = top.canonicalize().unwrap();
+        let options = Options {
+            folders: vec![top.clone()],
+            own: Arc::new([]),
+            hidden: Arc::new([]),
+            search: Arc::new([]),
+            environment: Arc::new([]),
+            outputs: None,
+        };
+        let sandbox = Sandbox::new(top.join("helper"), top.join("scratch"));
+        let bash = Bash::new(Arc::new(sandbox), options);
+        let at = |paths: &[&str]| paths.iter().map(|path| top.join(path)).collect::<Vec<_>>();
+        let plain = bash.profile(&Input::plain("ls", TIMEOUT));
+        assert_eq!(plain.protected, at(&[".git", "repo"]));
+        let git = bash.profile(&Input { git: true, ..Input::plain("ls", TIMEOUT) });
+        assert_eq!(git.protected, at(&[".git", "repo/hooks", "repo/config"]));
+        assert!(git.writable.contains(&top.join("repo")));
+        std::fs::remove_dir_all(&top).unwrap();
+    }
+
     // R: T2
     #[test]
     fn a_long_command_shows_both_its_ends() {
