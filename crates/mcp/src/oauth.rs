@@ -11,16 +11,31 @@ use crate::clean::clean_line;
 use crate::error::Error;
 use crate::http::{chain, choose_cryptography, client_for, is_plain_loopback};
 
-/// Where log-ins are kept: a text for each server, with secrets in it.
+/// Where log-ins are kept: a text for each, with secrets in it, under the name that [`entry`] makes.
 pub trait Vault: Send + Sync {
-    /// Returns what is kept for a server.
-    fn load(&self, server: &str) -> Option<String>;
+    /// Returns what is kept.
+    fn load(&self, entry: &str) -> Option<String>;
 
-    /// Keeps a text for a server, or forgets it.
+    /// Keeps a text, or forgets it.
     ///
     /// # Errors
     /// Says why it cannot be kept.
-    fn save(&self, server: &str, text: Option<&str>) -> Result<(), String>;
+    fn save(&self, entry: &str, text: Option<&str>) -> Result<(), String>;
+}
+
+/// Returns what the log-in to a server is kept under: its name and its place. Another server that is given the same name,
+/// by a project or an editor, must not be sent the token.
+#[must_use]
+pub fn entry(server: &str, url: &str) -> String {
+    let Ok(mut place) = reqwest::Url::parse(url) else {
+        return server.to_owned();
+    };
+    // An address without a host has no name and password to take out.
+    place.set_username("").ok();
+    place.set_password(None).ok();
+    place.set_query(None);
+    place.set_fragment(None);
+    format!("{server} {place}")
 }
 
 /// The log-ins that are kept.
@@ -44,7 +59,7 @@ impl Login {
 
     /// Returns what signs requests to a server, if there is a log-in for it.
     pub(crate) async fn signer(&self, server: &str, url: &str) -> Result<Option<Signer>, Error> {
-        if self.vault.load(server).is_none() {
+        if self.vault.load(&entry(server, url)).is_none() {
             return Ok(None);
         }
         let mut manager = self.new_manager(server, url).await?;
@@ -72,7 +87,7 @@ impl Login {
         if is_plain_loopback(url) {
             manager.with_client(client_for(url)?).map_err(failed)?;
         }
-        let store = Store { vault: Arc::clone(&self.vault), server: server.to_owned() };
+        let store = Store { vault: Arc::clone(&self.vault), entry: entry(server, url) };
         manager.set_credential_store(store);
         Ok(manager)
     }
@@ -143,13 +158,13 @@ fn auth_error(server: &str, err: &AuthError) -> Error {
 /// The log-in of one server in the vault.
 struct Store {
     vault: Arc<dyn Vault>,
-    server: String,
+    entry: String,
 }
 
 impl Store {
     fn keep(&self, text: Option<&str>) -> Result<(), AuthError> {
         self.vault
-            .save(&self.server, text)
+            .save(&self.entry, text)
             .map_err(|why| AuthError::InternalError(clean_line(&why, 300)))
     }
 }
@@ -157,7 +172,7 @@ impl Store {
 #[async_trait::async_trait]
 impl CredentialStore for Store {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        let text = self.vault.load(&self.server);
+        let text = self.vault.load(&self.entry);
         // A text that does not fit counts as none; the user logs in anew.
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }

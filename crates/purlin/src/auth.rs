@@ -119,22 +119,22 @@ fn entries_of(file: &Path) -> anyhow::Result<serde_json::Map<String, Value>> {
 pub(crate) struct McpVault;
 
 impl mcp::oauth::Vault for McpVault {
-    fn load(&self, server: &str) -> Option<String> {
+    fn load(&self, entry: &str) -> Option<String> {
         let entries = file().and_then(|file| entries_of(&file)).ok()?;
-        let login = entries.get(&mcp_entry(server))?.get("login")?;
+        let login = entries.get(&mcp_entry(entry))?.get("login")?;
         Some(login.to_string())
     }
 
-    fn save(&self, server: &str, text: Option<&str>) -> Result<(), String> {
+    fn save(&self, entry: &str, text: Option<&str>) -> Result<(), String> {
         let save = || {
             let file = file()?;
             let mut entries = entries_of(&file)?;
             match text {
                 Some(text) => {
                     let login: Value = serde_json::from_str(text)?;
-                    entries.insert(mcp_entry(server), json!({ "type": "mcp", "login": login }));
+                    entries.insert(mcp_entry(entry), json!({ "type": "mcp", "login": login }));
                 }
-                None => drop(entries.remove(&mcp_entry(server))),
+                None => drop(entries.remove(&mcp_entry(entry))),
             }
             save_entries(&file, entries)
         };
@@ -142,8 +142,8 @@ impl mcp::oauth::Vault for McpVault {
     }
 }
 
-fn mcp_entry(server: &str) -> String {
-    format!("mcp:{server}")
+fn mcp_entry(login: &str) -> String {
+    format!("mcp:{login}")
 }
 
 /// Writes the file anew, beside the old one, and puts it in its place: it is whole at any time.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use engine::words::ToolStatus;
-use mcp::oauth::{Login, Vault};
+use mcp::oauth::{Login, Vault, entry};
 use mcp::{Host, Options, Reach, Remote, ServerConfig};
 use serde_json::json;
 
@@ -101,12 +101,20 @@ async fn a_server_that_wants_a_log_in_says_how_and_works_after_it() {
     let state = page.split(['?', '&']).find_map(|part| part.strip_prefix("state=")).unwrap();
     let callback = format!("http://127.0.0.1:1/callback?code=yes&state={state}&iss={home}");
     attempt.finish(&callback).await.unwrap();
-    assert!(vault.load("far").unwrap().contains("token-1"));
+    let kept = || vault.load(&entry("far", &url)).unwrap();
+    assert!(kept().contains("token-1"));
+
+    // Another server of that name is not sent the token.
+    let (other, _tasks) = listen(Arc::new(|request| protected(&request))).await;
+    let remote = Remote { url: format!("{other}/mcp"), headers: Vec::new() };
+    let other = ServerConfig::remote("far", Reach::Http(remote)).unwrap();
+    let bench = Bench::on(&host, "model tool far_echo {}", vec![other], Noting::default()).await;
+    bench.told("`far` is not available (-31601)").await;
 
     let bench = open().await.ready().await;
     assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);
     // It was renewed on the way, and the new one is kept.
-    assert!(vault.load("far").unwrap().contains("token-2"));
+    assert!(kept().contains("token-2"));
 }
 
 // R: I4
@@ -118,5 +126,5 @@ async fn a_callback_that_nobody_asked_for_is_refused() {
     let attempt =
         login.begin("far", &format!("{home}/mcp"), "http://127.0.0.1:1/callback").await.unwrap();
     assert!(attempt.finish("http://127.0.0.1:1/callback?code=yes&state=forged").await.is_err());
-    assert_eq!(vault.load("far"), None);
+    assert_eq!(vault.load(&entry("far", &format!("{home}/mcp"))), None);
 }

@@ -107,12 +107,21 @@ pub(crate) fn run(command: McpCommand, file: Option<PathBuf>) -> anyhow::Result<
                 known.with_context(|| format!("there is no server `{name}`"))?.remove();
                 Ok(())
             })?;
-            mcp::oauth::Vault::save(&auth::McpVault, &name, None).map_err(anyhow::Error::msg)?;
+            if let Some(entry) = login_of(&config, &name) {
+                mcp::oauth::Vault::save(&auth::McpVault, &entry, None)
+                    .map_err(anyhow::Error::msg)?;
+            }
             eprintln!("`{name}` is gone from {}.", file.display());
             Ok(ExitCode::SUCCESS)
         }
         McpCommand::Test { name } => runtime.block_on(test(&config, name.as_deref())),
-        McpCommand::Login { name } => runtime.block_on(login(find(&config, &name)?)),
+        McpCommand::Login { name } => {
+            let server = find(&config, &name).map_err(|err| {
+                let add = format!("`purlin mcp add {name} --url URL`");
+                anyhow::anyhow!("{err}. One that an editor names is added first: {add}")
+            })?;
+            runtime.block_on(login(server))
+        }
     }
 }
 
@@ -143,10 +152,21 @@ impl Add {
     }
 }
 
+/// What the log-in to a server of the configuration is kept under.
+fn login_of(config: &Config, name: &str) -> Option<String> {
+    let server = config.mcp.servers.iter().find(|server| server.name == name)?;
+    match &server.reach {
+        Reach::Http(remote) | Reach::Sse(remote) => Some(mcp::oauth::entry(name, &remote.url)),
+        Reach::Command(_) => None,
+    }
+}
+
 fn list(config: &Config) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     for server in &config.mcp.servers {
-        let is_in = mcp::oauth::Vault::load(&auth::McpVault, &server.name).is_some();
+        let login = login_of(config, &server.name);
+        let is_in =
+            login.is_some_and(|entry| mcp::oauth::Vault::load(&auth::McpVault, &entry).is_some());
         let note = if is_in { "\tlogged in" } else { "" };
         writeln!(out, "{}\t{}{note}", server.name, place(server))?;
     }
