@@ -2,9 +2,8 @@
 
 /// Takes out control and invisible characters, and cuts the text at a whole character.
 pub(crate) fn clean(text: &str, limit: usize) -> String {
-    // Nearly every text is all of these, and is taken as it is.
-    let is_known = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
-    let mut kept: String = if text.bytes().all(is_known) {
+    // Nearly every text is taken as it is.
+    let mut kept: String = if text.chars().all(is_plain) {
         text.to_owned()
     } else {
         text.chars().filter(|character| is_plain(*character)).collect()
