@@ -46,7 +46,7 @@ pub fn tools(machine: Arc<Machine>) -> OpenTools {
         let skill = primer::skill_tool(&workspace.folders);
         let outputs = outputs(&workspace.session);
         let scope = Scope::new(workspace.folders).without(&env::own_folders());
-        let scope = scope.with_hidden(&machine.hidden);
+        let scope = scope.with_hidden(Arc::clone(&machine.hidden));
         let files = Arc::new(Files::new(scope.with_outputs(outputs)));
         let mut all = ::tools::all(&files);
         all.push(Arc::new(bash));

@@ -76,7 +76,7 @@ pub fn with_additions(
     Arc::new(move |workspace: Workspace| {
         let bash = machine.bash(&workspace);
         let scope = Scope::new(workspace.folders.clone()).without(&env::own_folders());
-        let scope = scope.with_hidden(&machine.hidden);
+        let scope = scope.with_hidden(Arc::clone(&machine.hidden));
         let (found, problems) = gather(&additions, workspace.folders.first());
         let inner = tools(workspace.clone());
         problems.iter().for_each(|problem| tracing::warn!("{problem}"));

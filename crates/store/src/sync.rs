@@ -6,6 +6,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use engine::ports::JournalError;
 use tokio::sync::oneshot;
@@ -17,6 +18,9 @@ pub(crate) type Ack = oneshot::Sender<Result<(), JournalError>>;
 
 /// How many may wait for a sync. Full: whoever asks for one waits, too.
 const WAITING: usize = 1024;
+
+/// How long a sync that nobody waits for gathers others. Meanwhile the disk, and a core, are free for the answer.
+const SOON: Duration = Duration::from_millis(20);
 
 /// The way to the thread.
 #[derive(Debug)]
@@ -43,7 +47,8 @@ impl Syncer {
             Err(TrySendError::Full(ack) | TrySendError::Disconnected(ack)) => ack,
         };
         if let Err(err) = self.requests.send(request) {
-            answer(err.0, &Err(JournalError::Failed("the disk is not synced any more".to_owned())));
+            let why = "the disk is not synced any more".to_owned();
+            err.0.into_iter().for_each(|ack| answer(ack, Err(JournalError::Failed(why.clone()))));
         }
     }
 }
@@ -59,9 +64,15 @@ pub(crate) fn of_log(log: PathBuf) -> SyncAll {
 
 fn run(mut sync: SyncAll, waiting: &Receiver<Option<Ack>>, shared: &Shared) {
     while let Ok(first) = waiting.recv() {
+        let begun = Instant::now();
+        let mut acks: Vec<Ack> = first.into_iter().collect();
+        while acks.is_empty()
+            && let Ok(next) = waiting.recv_timeout(SOON.saturating_sub(begun.elapsed()))
+        {
+            acks.extend(next);
+        }
         // One sync does for all that asked before it began.
-        let mut acks = vec![first];
-        acks.extend(waiting.try_iter());
+        acks.extend(waiting.try_iter().flatten());
         let synced = sync().map_err(|err| {
             // What the disk refused once it may claim to have later; it is never asked about the same writes again.
             tracing::error!("the disk does not sync: {err}");
@@ -70,11 +81,11 @@ fn run(mut sync: SyncAll, waiting: &Receiver<Option<Ack>>, shared: &Shared) {
             *shared.unsynced.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
             JournalError::Failed(why)
         });
-        acks.into_iter().for_each(|ack| answer(ack, &synced));
+        acks.into_iter().for_each(|ack| answer(ack, synced.clone()));
     }
 }
 
-fn answer(ack: Option<Ack>, synced: &Result<(), JournalError>) {
+fn answer(ack: Ack, synced: Result<(), JournalError>) {
     // Whoever stopped waiting was cancelled.
-    drop(ack.map(|ack| ack.send(synced.clone())));
+    drop(ack.send(synced));
 }

@@ -11,7 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use engine::permission::pattern::literal;
 use engine::ports::EditorError;
@@ -30,7 +30,7 @@ pub struct Scope {
     /// What no tool may touch, whoever agrees: our own configuration, keys and rules.
     own: Arc<[PathBuf]>,
     /// Where people keep secrets, which commands do not see: read only after a question, whatever the files are called.
-    hidden: Arc<[PathBuf]>,
+    hidden: Hidden,
     /// What commands of the session said at length: read without a question, and changed by no tool.
     outputs: Option<PathBuf>,
 }
@@ -60,6 +60,13 @@ pub enum PathError {
     Own(PathBuf),
 }
 
+/// Places that are looked up when a path is first asked for: they are many, and not every session asks.
+type Hidden = Arc<LazyLock<Vec<PathBuf>, Box<dyn FnOnce() -> Vec<PathBuf> + Send + Sync>>>;
+
+fn nothing() -> Hidden {
+    Arc::new(LazyLock::new(Box::new(Vec::new)))
+}
+
 /// A place on the disk: what a path means, decided once.
 #[derive(Debug, Clone)]
 pub struct Target {
@@ -72,7 +79,7 @@ pub struct Target {
     is_output: bool,
     /// What lies below it, perhaps, and is not part of it.
     own: Arc<[PathBuf]>,
-    hidden: Arc<[PathBuf]>,
+    hidden: Hidden,
     /// For people and rules: below the working folder without it, elsewhere in full.
     name: String,
 }
@@ -83,7 +90,7 @@ impl Scope {
     pub fn new(roots: Vec<PathBuf>) -> Scope {
         let roots = roots.iter().map(|root| Arc::new(Root::new(root))).collect();
         let disk = Arc::new(Root::new(Path::new("/")));
-        Scope { roots, disk, own: Arc::new([]), hidden: Arc::new([]), outputs: None }
+        Scope { roots, disk, own: Arc::new([]), hidden: nothing(), outputs: None }
     }
 
     /// Lets tools read what commands said at length, which is kept in this folder.
@@ -101,10 +108,14 @@ impl Scope {
 
     /// Names the places that are read only after a question. One that a folder of the session lies in is none.
     #[must_use]
-    pub fn with_hidden(self, hidden: &[PathBuf]) -> Scope {
-        let hidden = hidden.iter().filter_map(|path| real(&clean(path)));
-        let is_opened = |path: &PathBuf| self.roots.iter().any(|root| root.real.starts_with(path));
-        Scope { hidden: hidden.filter(|path| !is_opened(path)).collect(), ..self }
+    pub fn with_hidden(self, hidden: Arc<[PathBuf]>) -> Scope {
+        let roots = self.roots.clone();
+        let find = move || {
+            let hidden = hidden.iter().filter_map(|path| real(&clean(path)));
+            let is_opened = |path: &PathBuf| roots.iter().any(|root| root.real.starts_with(path));
+            hidden.filter(|path| !is_opened(path)).collect()
+        };
+        Scope { hidden: Arc::new(LazyLock::new(Box::new(find))), ..self }
     }
 
     /// Finds the place that a path means. A relative path counts from the working folder.

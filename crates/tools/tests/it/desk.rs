@@ -74,7 +74,11 @@ impl Desk {
         let files = Arc::new(Files::new(
             Scope::new(vec![top.join("w")])
                 .without(&[top.join("w/own")])
-                .with_hidden(&[top.join("w/.kube"), top.join("w/.history"), top.join(".none")])
+                .with_hidden(Arc::new([
+                    top.join("w/.kube"),
+                    top.join("w/.history"),
+                    top.join(".none"),
+                ]))
                 .with_outputs(Some(top.join("outputs/s"))),
         ));
         let tools = tools::all(&files);

@@ -1,6 +1,7 @@
 //! Searching: what git ignores, binary files, encodings, secrets and links, and how much is shown.
 
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
 
 use serde_json::json;
 
@@ -176,7 +177,8 @@ async fn places_that_commands_do_not_see_are_asked_for() {
         assert!(matches!(asked, crate::desk::Outcome::Asked(_)), "{tool} {input}: {asked:?}");
     }
     // Nor is it put into a prompt by a command of the project.
-    let scope = tools::scope::Scope::new(vec![desk.at("")]).with_hidden(&[desk.at(".kube")]);
+    let scope =
+        tools::scope::Scope::new(vec![desk.at("")]).with_hidden(Arc::new([desk.at(".kube")]));
     for (path, is_free) in [(".kube/config", false), ("link", false), (".kubelet", true)] {
         assert_eq!(tools::read_freely(&scope, path, 100).await.is_some(), is_free, "{path}");
     }
