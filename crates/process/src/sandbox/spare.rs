@@ -50,6 +50,8 @@ impl Spare {
         let (file, name) = (errand::file(scratch), cgroup::fresh_name());
         let words = [OsString::from(WORD), file.clone().into(), name.clone().into()];
         let mut spec = Spec::new(helper, "/").args(words).args(cgroup::take_left());
+        // Whatever it becomes brings its own; ours holds keys.
+        spec.clear_env = true;
         spec.keep_input = true;
         let alone = Alone {
             ignore_term: true,

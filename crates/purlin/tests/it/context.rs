@@ -28,8 +28,8 @@ fn instructions_and_skills_reach_the_model_when_they_are_due() {
     let mut agent = fake.agent(CHAT).ready();
     write(&agent, "AGENTS.md", "Top says hello.");
     write(&agent, "sub/CLAUDE.md", "Sub says hello.");
-    write(&agent, "docs/rules.md", "The rules say hello.");
-    write(&agent, "purlin.json", "{ \"instructions\": [\"docs/*.md\"] }");
+    write(&agent, "house/rules.md", "The rules say hello.");
+    write(&agent, "purlin.json", "{ \"instructions\": [\"house/*.md\"] }");
     write(&agent, "sub/a.txt", "a");
     write(&agent, "sub/b.txt", "b");
     write(&agent, ".config/purlin/CLAUDE.md", "The user says hello.");
@@ -56,7 +56,7 @@ fn instructions_and_skills_reach_the_model_when_they_are_due() {
     assert!(all.contains("Push the button."), "{all}");
     let (_, seen) = ask(&mut agent, &session, "/context");
     let shown = text_of(&session, &seen);
-    let origin = format!("| instructions | {}/docs/rules.md |", agent.folder().display());
+    let origin = format!("| instructions | {}/house/rules.md |", agent.folder().display());
     assert!(shown.contains(&origin), "{shown}");
 }
 
