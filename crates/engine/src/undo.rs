@@ -93,7 +93,7 @@ pub(crate) async fn redo(cx: &mut TurnCx<'_>) -> Result<String, TurnError> {
     cx.record(Record::BroughtBack(&turn.message)).await?;
     remember(cx).await?;
     let mut said = format!("Brought back “{}”.{}", turn.title, files(&steps));
-    said.push_str(&commands(std::slice::from_ref(turn), "were not run again"));
+    said.push_str(&commands(std::slice::from_ref(turn), ", and were not run again"));
     Ok(said)
 }
 
@@ -124,7 +124,7 @@ async fn take_back(cx: &mut TurnCx<'_>, turns: &[Turn]) -> Result<String, TurnEr
         "{what}. The model no longer knows of it, though it is still shown above.{}",
         files(&steps)
     );
-    said.push_str(&commands(turns, "was not taken back"));
+    said.push_str(&commands(turns, ". What they changed was not seen and was not taken back"));
     said.push_str("\n\n`/redo` brings it back.");
     Ok(said)
 }
@@ -296,7 +296,7 @@ fn commands(turns: &[Turn], what: &str) -> String {
     if names.is_empty() {
         return String::new();
     }
-    format!("\n\nCommands ran, too. What they changed was not seen and {what}:\n{}", some(&names))
+    format!("\n\nCommands ran, too{what}:\n{}", some(&names))
 }
 
 /// Joins lines, but not too many.

@@ -298,6 +298,20 @@ pub enum StopReason {
     Cancelled,
 }
 
+impl StopReason {
+    /// Returns the word that the protocol has for it.
+    #[must_use]
+    pub fn id(self) -> &'static str {
+        match self {
+            StopReason::EndTurn => "end_turn",
+            StopReason::MaxTokens => "max_tokens",
+            StopReason::MaxTurnRequests => "max_turn_requests",
+            StopReason::Refusal => "refusal",
+            StopReason::Cancelled => "cancelled",
+        }
+    }
+}
+
 /// Tokens of one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {

@@ -105,7 +105,8 @@ fn without_keys(word: &str) -> Cow<'_, str> {
     };
     let end = rest.find(|letter| !is_of_host(letter)).unwrap_or(rest.len());
     let host = rest[..end].rsplit('@').next().unwrap_or_default();
-    Cow::Owned(format!("{front}://{host}"))
+    let closes = if front.starts_with('(') { ")" } else { "" };
+    Cow::Owned(format!("{front}://{host}{closes}"))
 }
 
 fn is_of_host(letter: char) -> bool {
@@ -122,7 +123,7 @@ mod tests {
         let told = |text: &str| chain(&std::io::Error::other(text.to_owned()));
         assert_eq!(
             told("failed for (https://me:canary@h:1/canary?k=canary) at http://[::1]:2/x."),
-            "failed for (https://h:1 at http://[::1]:2"
+            "failed for (https://h:1) at http://[::1]:2"
         );
         assert_eq!(told("no address: a/b?c"), "no address: a/b?c");
     }

@@ -171,7 +171,7 @@ fn speaker(pieces: usize) -> anyhow::Result<serve::Options> {
         dialect: None,
         cwd: std::env::temp_dir(),
         stop: Default::default(),
-        tools: assemble::tools(assemble::Machine::here()),
+        tools: assemble::tools(assemble::Machine::here(), true),
         policy: purlin::permissions::policies(Vec::new(), None),
         primer: purlin::primer::primers(Vec::new()),
         ladder: None,

@@ -91,7 +91,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         // Started in a folder that is gone by now, `.` stays as it is, and is refused when a client says it.
         let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
         let host = Arc::new(OnceLock::new());
-        let rules = config.permission.clone();
+        let (rules, is_scripted) = (config.permission.clone(), scripted.is_some());
         let policy =
             permissions::telling(permissions::policies(config.permission, data), &problems);
         let (of_tools, known) = (Arc::clone(&policy), Arc::clone(&host));
@@ -99,7 +99,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         let tools = LazyLock::new(move || {
             let machine = Machine::here();
             let host = known.get_or_init(|| servers::host(&machine));
-            let tools = tour::with_tour(assemble::tools(Arc::clone(&machine)), rules);
+            let tools = tour::with_tour(assemble::tools(Arc::clone(&machine), is_scripted), rules);
             let tools = with_additions(tools, config.additions, of_tools, machine);
             servers::with_servers(tools, Arc::clone(host), config.mcp)
         });

@@ -38,9 +38,9 @@ pub struct Workspace {
 /// Makes the tools of a session.
 pub type OpenTools = Arc<dyn Fn(Workspace) -> Arc<dyn Tools> + Send + Sync>;
 
-/// Makes the tools that every session gets.
+/// Makes the tools that every session gets. What only scripts use is for scripts.
 #[must_use]
-pub fn tools(machine: Arc<Machine>) -> OpenTools {
+pub fn tools(machine: Arc<Machine>, is_scripted: bool) -> OpenTools {
     Arc::new(move |workspace| {
         let bash = machine.bash(&workspace);
         let skill = primer::skill_tool(&workspace.folders);
@@ -51,7 +51,9 @@ pub fn tools(machine: Arc<Machine>) -> OpenTools {
         let mut all = ::tools::all(&files);
         all.push(Arc::new(bash));
         all.extend(skill);
-        all.push(Arc::new(script::tools::OpenPage));
+        if is_scripted {
+            all.push(Arc::new(script::tools::OpenPage));
+        }
         Arc::new(Arc::<[Arc<dyn AnyTool>]>::from(all))
     })
 }

@@ -143,7 +143,12 @@ async fn models(config: &Config) -> Finding {
     let usable = ladder::usable(config).await;
     let total: usize = usable.iter().map(|(_, models)| models.len()).sum();
     if total == 0 {
-        let summary = "none can be used yet, so the built-in guide answers".to_owned();
+        let summary = match config.model.as_deref().filter(|model| model.contains('/')) {
+            Some(model) => {
+                format!("none can be used yet; `model` is {model}, so prompts are refused")
+            }
+            None => "none can be used yet, so the built-in guide answers".to_owned(),
+        };
         let details = vec![
             "`purlin auth login anthropic` keeps a key; so do openai, google and openrouter"
                 .to_owned(),

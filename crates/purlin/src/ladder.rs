@@ -225,7 +225,7 @@ pub fn print_models(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists the models that can be used without asking anybody far away, for each provider that has some.
+/// Lists the models that can be used, for each provider that has some. Who is far away is asked only if nothing is known.
 pub(crate) async fn usable(config: &Config) -> Vec<(String, Vec<ModelChoice>)> {
     let ladder = Ladder::new(config.provider.clone(), config.model.clone(), Arc::new([]));
     let providers = ladder.options().providers();
@@ -239,15 +239,16 @@ pub(crate) async fn usable(config: &Config) -> Vec<(String, Vec<ModelChoice>)> {
 
 /// What can be said of a provider: its standing and its models.
 async fn list(provider: &Provider, refresh: bool) -> (String, Vec<ModelChoice>) {
-    let asks = provider.is_local() || (refresh && provider.is_usable());
+    let known = if provider.is_usable() { provider.models() } else { Vec::new() };
+    // One that has a list nowhere is asked for it, as a session does.
+    let asks = provider.is_local() || (provider.is_usable() && (refresh || known.is_empty()));
     if !asks {
-        let models = if provider.is_usable() { provider.models() } else { Vec::new() };
-        return (provider.standing(), models);
+        return (provider.standing(), known);
     }
     let limit = if provider.is_local() { LOOK_AROUND } else { LIST };
     match provider.ask_models(limit).await {
         Ok(models) => (ANSWERS.to_owned(), models),
-        Err(err) if provider.is_usable() => (err.to_string(), provider.models()),
+        Err(err) if provider.is_usable() => (err.to_string(), known),
         Err(_) => (provider.standing(), Vec::new()),
     }
 }

@@ -74,9 +74,10 @@ pub enum SessionsCommand {
         ids: Vec<String>,
     },
     /// Delete those that are old, or the oldest until the rest is small enough
+    #[command(group = clap::ArgGroup::new("which").args(["days", "bytes"]).required(true).multiple(true))]
     Prune {
         /// Delete what was not used for so many days
-        #[arg(long, value_name = "DAYS", required_unless_present = "bytes")]
+        #[arg(long, value_name = "DAYS")]
         days: Option<u64>,
         /// Delete the oldest until the rest has at most so many bytes
         #[arg(long, value_name = "BYTES")]

@@ -225,7 +225,11 @@ const MODEL: &[Key] = &[
     key("limit", Object(TOKENS), "How many tokens it can hold."),
     key("cost", Open(COST), "What it costs, in US dollars for a million tokens."),
     key("reasoning", Switch, "Whether it thinks."),
+    key("modalities", Open(MODALITIES), "What it takes."),
 ];
+
+const MODALITIES: &[Key] =
+    &[key("input", List(&Text), "`text`, and `image` if it takes pictures.")];
 
 const TOKENS: &[Key] = &[
     key("context", Whole, "All together."),
@@ -246,16 +250,25 @@ const SERVER: &[Key] = &[
         Word(&["local", "remote", "stdio", "http", "sse"]),
         "How it is reached; told from `command` and `url` where it is missing.",
     ),
-    key("command", Either(&[List(&Text), Text]), "The program and its arguments."),
+    key(
+        "command",
+        Either(&[List(&Text), Text]),
+        "The program and its arguments; a text is the program alone.",
+    ),
     key("args", List(&Text), "More arguments."),
-    key("environment", Map(&Secret), "Variables of its environment; it gets no others of ours."),
+    key(
+        "environment",
+        Map(&Secret),
+        "Variables of its environment; of ours it gets `PATH`, `HOME` and `LANG`.",
+    ),
     key("env", Map(&Secret), "The same as `environment`."),
     key("cwd", Text, "The folder it runs in."),
     key("url", Text, "Where it is."),
     key("headers", Map(&Secret), "Headers for every request."),
     key("enabled", Switch, "`false` keeps it away from every session, whoever asks for it."),
-    key("timeout", Whole, "Milliseconds it has to start."),
+    key("timeout", Whole, "Milliseconds it has to start before it is called late."),
     key("shared", Switch, "One for all sessions, instead of one for each."),
+    key("sandbox", Switch, "`false` lets it run without the sandbox."),
 ];
 
 const AGENT: &[Key] = &[

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use engine::hooks::{Moment, Ruling};
 use engine::permission::pattern::fits;
+use engine::words::StopReason;
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use serde_json::{Value, json};
@@ -144,7 +145,7 @@ fn told(moment: &Moment<'_>, workspace: &Workspace) -> Value {
             told["output"] = json!(&output[..output.floor_char_boundary(MOST_OUTPUT)]);
             told["failed"] = json!(failed);
         }
-        Moment::AfterTurn(stop) => told["stop"] = json!(stop.map(|stop| format!("{stop:?}"))),
+        Moment::AfterTurn(stop) => told["stop"] = json!(stop.map(StopReason::id)),
     }
     told
 }
@@ -242,6 +243,15 @@ mod tests {
                 assert_eq!(ruling.objection.is_some(), objects, "{ran:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_hook_is_told_how_a_turn_ended_in_the_words_of_the_protocol() {
+        let (session, folders) = (engine::words::SessionId::new("s"), Vec::new());
+        let workspace = Workspace { session, folders, servers: Vec::new(), problems: Vec::new() };
+        let stop = |stop| told(&Moment::AfterTurn(stop), &workspace)["stop"].clone();
+        assert_eq!(stop(Some(StopReason::MaxTurnRequests)), "max_turn_requests");
+        assert_eq!(stop(None), Value::Null);
     }
 
     #[test]

@@ -131,7 +131,7 @@ async fn in_process(name: &str) {
         is_kept(name, &transcript).then_some(data.clone()),
     );
     let policy = purlin::permissions::telling(policy, &problems);
-    let tools = purlin::assemble::tools(Arc::clone(&machine));
+    let tools = purlin::assemble::tools(Arc::clone(&machine), true);
     let tools = purlin::tour::with_tour(tools, rules);
     let tools = purlin::custom::with_additions(tools, additions, Arc::clone(&policy), machine);
     let options = serve::Options {
