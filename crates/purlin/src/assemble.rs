@@ -82,7 +82,9 @@ impl Machine {
     /// This machine, with a sandbox whose helper is another copy of this program.
     #[must_use]
     pub fn helped_by(helper: PathBuf) -> Arc<Machine> {
-        let scratch = env::state_folder().unwrap_or_else(std::env::temp_dir);
+        // Among our own: what a command is to become lies there for a moment, and no other command may touch it.
+        let scratch = env::data_folder().map(|folder| folder.join("scratch"));
+        let scratch = scratch.unwrap_or_else(std::env::temp_dir);
         let outputs = env::state_folder().map(|folder| folder.join("output"));
         let secret = env::home().as_deref().map_or_else(Vec::new, secret_places);
         Arc::new(Machine {

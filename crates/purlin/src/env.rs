@@ -88,12 +88,16 @@ const KEPT: [&str; 22] = [
 ];
 
 /// What commands find whatever ours says: no colours, no pager, nobody to ask.
-const SET: [(&str, &str); 6] = [
+const SET: [(&str, &str); 9] = [
     ("TERM", "dumb"),
     ("NO_COLOR", "1"),
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),
     ("GIT_TERMINAL_PROMPT", "0"),
+    // Whatever a repository says, looking at it runs no program that watches files.
+    ("GIT_CONFIG_COUNT", "1"),
+    ("GIT_CONFIG_KEY_0", "core.fsmonitor"),
+    ("GIT_CONFIG_VALUE_0", "false"),
     ("SHELL", "/bin/sh"),
 ];
 

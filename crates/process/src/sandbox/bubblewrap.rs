@@ -123,9 +123,25 @@ fn steps(profile: &Profile) -> Result<Vec<(PathBuf, What)>, Error> {
             steps.push((path, What::Protect));
         }
     }
+    steps.extend(pins(&steps));
     steps.sort_by_key(|(path, what)| (path.components().count(), *what, path.clone()));
     steps.dedup();
     Ok(steps)
+}
+
+/// Returns the folders between a folder that may be written and a place in it that is hidden. Each is mounted on itself,
+/// for what is a mount cannot be moved: moved away, the place would be there under another name for the next command.
+fn pins(steps: &[(PathBuf, What)]) -> Vec<(PathBuf, What)> {
+    let mut pins = Vec::new();
+    let is_hidden = |what: &What| matches!(what, What::HideFolder | What::HideFile);
+    for (hidden, _) in steps.iter().filter(|(_, what)| is_hidden(what)) {
+        let around = steps.iter().filter(|(root, _)| hidden != root && hidden.starts_with(root));
+        let closest = around.max_by_key(|(root, what)| (root.components().count(), *what));
+        let Some((root, What::Write)) = closest else { continue };
+        let between = hidden.ancestors().skip(1).take_while(|folder| *folder != root);
+        pins.extend(between.map(|folder| (folder.to_owned(), What::Write)));
+    }
+    pins
 }
 
 /// Returns the real path of something that is there and no link itself.
@@ -155,6 +171,26 @@ mod tests {
             .skip_while(|word| word != "/run")
             .collect();
         words.join(" ")
+    }
+
+    #[test]
+    fn what_is_around_a_hidden_place_cannot_be_moved() {
+        let root = std::env::temp_dir().join(format!("process-pins-{}", std::process::id()));
+        for folder in ["home/.config/a/gh", "home/.ssh", "home/ws"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        let root = root.canonicalize().unwrap();
+        let at = |path: &str| root.join(path);
+        let hidden = vec![at("home/.config/a/gh"), at("home/.ssh")];
+        let profile = Profile { hidden, ..Profile::writing_to(vec![at("home")]) };
+        let all = words(&profile, &root);
+        let mounts = "--bind W/home W/home --tmpfs W/home/.ssh --bind W/home/.config W/home/.config \
+                      --bind W/home/.config/a W/home/.config/a --tmpfs W/home/.config/a/gh";
+        assert!(all.contains(mounts), "{all}");
+        let hidden = profile.hidden.clone();
+        let beside = Profile { hidden, ..Profile::writing_to(vec![at("home/ws")]) };
+        assert!(!words(&beside, &root).contains("--bind W/home/.config "));
+        std::fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,7 +37,7 @@ pub(super) fn write(path: &Path, spec: &Spec) -> std::io::Result<()> {
     parts.extend(spec.args.iter().cloned());
     let bytes = parts.join(OsStr::new("\0"));
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     let mut file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes.as_bytes())

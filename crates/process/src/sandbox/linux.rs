@@ -1,6 +1,7 @@
 //! How the levels are tried and used on Linux.
 
 use std::ffi::OsString;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +40,7 @@ impl Temporary {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = parent.join(format!("{name}-{}-{count}", std::process::id()));
-        std::fs::create_dir_all(&folder)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         // Links on the way would not be followed the same way inside.
         Ok(Temporary(folder.canonicalize()?))
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::env;
 
 /// The keys that tools of ours use. A key may also be the name of any tool, so others are kept, too.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 16] = [
     "read",
     "edit",
     "bash",
@@ -22,6 +22,10 @@ const KEYS: [&str; 12] = [
     "task",
     "todowrite",
     "skill",
+    "network",
+    "git",
+    "unsandboxed",
+    "webfetch_private",
 ];
 
 /// Reads the rules. What is wrong is reported and asked for: a mistake must never allow.

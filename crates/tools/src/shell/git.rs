@@ -407,7 +407,13 @@ impl Call<'_> {
             Some(end) => self.arguments[end + 1..].iter().collect(),
             None => self.sorted.operands.iter().skip(pattern).copied().collect(),
         };
-        if !named.iter().all(is_plain) {
+        // What is named by its hash is shown whatever the places are.
+        let is_hash = |word: &Word| {
+            word.as_text().is_none_or(|text| {
+                text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+            })
+        };
+        if !named.iter().all(is_plain) || self.arguments.iter().any(is_hash) {
             return None;
         }
         // Without `--` git takes for a place only what is there and is no revision, too.

@@ -39,7 +39,7 @@ const HARMLESS: [(&str, &str); 34] = [
     ("commit", "*"),
     ("tag", "*"),
     ("status", "*"),
-    ("log", "*"),
+    ("log", "date decorate follow abbrevcommit"),
     (
         "diff",
         "algorithm renames renamelimit colormoved mnemonicprefix noprefix context interhunkcontext wserrorhighlight \
@@ -108,9 +108,12 @@ impl Repository {
     /// Finds the one that a folder belongs to, as git does: a `.git`, or else the folder itself.
     fn around(folder: &Path) -> Result<Option<Repository>, String> {
         for top in folder.ancestors() {
-            let itself = || Repository::new(top, top.to_owned());
-            if let Some(found) = Repository::at(top)?.or_else(itself) {
-                return Ok(Some(found));
+            let found = match Repository::at(top)? {
+                None => Repository::new(top, top.to_owned())?,
+                found => found,
+            };
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
@@ -120,23 +123,40 @@ impl Repository {
     fn at(top: &Path) -> Result<Option<Repository>, String> {
         let git = top.join(".git");
         if !git.is_file() {
-            return Ok(Repository::new(top, git));
+            return Repository::new(top, git);
         }
         let text = read(&git)?;
         let Some(path) = text.trim_end_matches(LINE_END).strip_prefix("gitdir: ") else {
             return Err("its .git file cannot be understood".to_owned());
         };
-        Ok(Repository::new(top, top.join(path)))
+        Repository::new(top, top.join(path))
     }
 
-    fn new(top: &Path, git: PathBuf) -> Option<Repository> {
-        let shared = std::fs::read_to_string(git.join("commondir"));
-        let common =
-            shared.map_or_else(|_| git.clone(), |path| git.join(path.trim_end_matches(LINE_END)));
-        let is_git = git.join("HEAD").symlink_metadata().is_ok()
-            && common.join("objects").is_dir()
-            && common.join("refs").is_dir();
-        is_git.then(|| Repository { top: top.to_owned(), git, common })
+    /// What is half a repository is an error: git may take it for one, or look further up, and we cannot tell which.
+    fn new(top: &Path, git: PathBuf) -> Result<Option<Repository>, String> {
+        let is_there = |path: &Path| path.symlink_metadata().is_ok();
+        let (head, shared) = (git.join("HEAD"), git.join("commondir"));
+        if !is_there(&head) {
+            return Ok(None);
+        }
+        let common = match is_there(&shared) {
+            true => git.join(read(&shared)?.trim_end_matches(LINE_END)),
+            false => git.clone(),
+        };
+        let (objects, refs) = (common.join("objects"), common.join("refs"));
+        // A folder may have a file of that name and be none.
+        if !is_there(&objects) && !is_there(&refs) {
+            return Ok(None);
+        }
+        let text = read(&head)?;
+        let is_name = |text: &str| {
+            [40, 64].contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
+        let is_head = text.starts_with("ref: refs/") || is_name(text.trim_end_matches(LINE_END));
+        if !is_head || !objects.is_dir() || !refs.is_dir() {
+            return Err(format!("{} is not understood", git.display()));
+        }
+        Ok(Some(Repository { top: top.to_owned(), git, common }))
     }
 
     fn look(&self) -> Result<Index, String> {
@@ -178,6 +198,10 @@ impl Repository {
                 let name = head.split([' ', '.', '"', '\t']).next().unwrap_or_default();
                 section = (name.to_ascii_lowercase(), head.len() > name.len());
                 line = behind.trim();
+                // Git reads on there, another section, too.
+                if !line.is_empty() && !line.starts_with(['#', ';']) {
+                    return Err("the repository's configuration is not understood".to_owned());
+                }
             }
             if line.is_empty() || line.starts_with(['#', ';']) {
                 continue;
@@ -223,7 +247,9 @@ fn is_harmless((section, has_name): &(String, bool), key: &str) -> bool {
 fn read(path: &Path) -> Result<String, String> {
     let is_short = path.metadata().is_ok_and(|found| found.is_file() && found.len() < 1 << 20);
     let text = is_short.then(|| std::fs::read_to_string(path).ok()).flatten();
-    text.ok_or_else(|| format!("{} cannot be read", path.display()))
+    // To git a text ends at a zero.
+    text.filter(|text| !text.contains('\0'))
+        .ok_or_else(|| format!("{} cannot be read", path.display()))
 }
 
 /// Reads git's list of tracked files. `None` for a list that is not whole, or has a part elsewhere.
@@ -238,7 +264,8 @@ fn parse(bytes: &[u8], hash: usize) -> Option<Index> {
     let mut at = 12;
     for _ in 0..number(8)? {
         let mode = number(at + 24)?;
-        let is_extended = *bytes.get(at + 40 + hash)? & 0x40 != 0;
+        let flags = u16::from_be_bytes(bytes.get(at + 40 + hash..at + 42 + hash)?.try_into().ok()?);
+        let is_extended = flags & 0x4000 != 0;
         let mut start = at + 42 + hash + if is_extended { 2 } else { 0 };
         if version == 4 {
             // Only what differs from the name before is written.
@@ -250,9 +277,13 @@ fn parse(bytes: &[u8], hash: usize) -> Option<Index> {
         }
         let length = bytes.get(start..)?.iter().position(|byte| *byte == 0)?;
         name.extend_from_slice(&bytes[start..start + length]);
+        // Git goes by the length that stands there, as far as it can.
+        if usize::from(flags & 0xfff) != name.len().min(0xfff) {
+            return None;
+        }
         let end = start + length;
         at = if version == 4 { end + 1 } else { at + ((end - at + 8) & !7) };
-        let path = PathBuf::from(String::from_utf8_lossy(&name).into_owned());
+        let path = PathBuf::from(String::from_utf8(name.clone()).ok()?);
         match mode & 0o170_000 {
             0o160_000 => index.modules.push(path),
             0o040_000 => return None,

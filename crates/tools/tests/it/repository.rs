@@ -125,6 +125,27 @@ fn repositories_in_repositories_and_folders_that_pass_for_one_count() {
     );
 }
 
+/// Where we and git could read a repository differently, the user is asked.
+#[test]
+fn a_repository_that_is_not_understood_is_asked_for() {
+    let odd = [
+        ("two-heads", "printf '[branch \"x\"] [core]\\nfsmonitor = /bin/true\\n' >> .git/config"),
+        ("quoted", "printf '[branch \"a]\"] [core]\\nfsmonitor = /bin/true\\n' >> .git/config"),
+        ("signed", "git config log.showSignature true"),
+        ("junk-head", "echo junk > .git/HEAD"),
+        ("commondir", "printf '\\377' > .git/commondir"),
+        ("zero-commondir", "printf '.\\0z' > .git/commondir"),
+        ("zero-file", "mv .git real; printf 'gitdir: real\\0zz' > .git"),
+        ("refs-file", "rm -r .git/refs; echo > .git/refs; chmod +x .git/refs"),
+        ("bytes", "touch $'\\377s'; git add .; git commit -qm bytes"),
+    ];
+    for (name, script) in odd {
+        let it = Repository::new(&format!("odd-{name}"), "git init -q .");
+        it.git(script);
+        assert_ne!(it.asked("git status"), Vec::<String>::new(), "{name}");
+    }
+}
+
 /// What programs that people use write into a configuration is no reason to ask.
 #[test]
 fn a_usual_configuration_is_not_asked_for() {
@@ -184,6 +205,9 @@ fn secrets_that_git_tracks_are_asked_for_where_it_prints_them() {
             "git diff-tree -p HEAD",
             "git diff-index --patch HEAD",
             "git cat-file -p 0123456789",
+            "git show 0123456789 -- src",
+            "git diff 0123456789 src",
+            "git grep -e . 0123abcd -- src",
             "git status -v",
             "git stash show -p",
             "git stash list -p",
