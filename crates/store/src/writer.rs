@@ -2,6 +2,8 @@
 //!
 //! Nothing waits for a timer: while one write is under way the next batch gathers by itself.
 
+mod batch;
+
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -21,13 +23,10 @@ use crate::record::{Encoded, Record};
 use crate::sqlite::Sqlite;
 use crate::store::{Options, Place, Shared};
 use crate::sync::{self, Ack, Syncer};
+use batch::Batch;
 
 /// How many jobs are taken at once.
 const AT_ONCE: usize = 512;
-/// Pieces of text that wait together are kept as one record, up to about this many bytes.
-const PIECE: usize = 16 * 1024;
-/// About how many bytes a record takes beside its text.
-const AROUND: u64 = 64;
 /// How much a session is read at once.
 const PAGE: usize = 256 * 1024;
 
@@ -469,103 +468,6 @@ impl Writer {
         self.backend(session).delete(session.as_str())?;
         self.in_spare.remove(session);
         Ok(())
-    }
-}
-
-/// What is written together.
-#[derive(Default)]
-struct Batch {
-    appends: Vec<Append>,
-    records: Vec<Encoded>,
-    /// A piece of text behind the records, that the next may be joined to.
-    piece: Option<Record>,
-    bytes: u64,
-    state: Option<State>,
-    ends_turn: bool,
-}
-
-impl Batch {
-    /// Takes an append, or refuses it if the turn cannot be kept any more or the session is full.
-    fn take(&mut self, owned: &mut Owned, limit: u64, append: Append) {
-        match self.admit(owned, limit, append.record.as_ref()) {
-            Ok(()) => self.appends.push(append),
-            Err(err) => {
-                refuse(append, &err);
-                owned.broken = Some(err);
-            }
-        }
-    }
-
-    fn admit(
-        &mut self,
-        owned: &Owned,
-        limit: u64,
-        record: Option<&Record>,
-    ) -> Result<(), JournalError> {
-        let must_be_taken = record.is_some_and(Record::ends_something);
-        if let Some(err) = owned.broken.as_ref().filter(|_| !must_be_taken) {
-            return Err(err.clone());
-        }
-        let Some(record) = record else {
-            return Ok(());
-        };
-        let (encoded, size) = match record {
-            Record::Text { text, .. } | Record::Thought { text, .. } => (None, text.len()),
-            _ => {
-                let encoded = encode(record)?;
-                let size = encoded.body.len();
-                (Some(encoded), size)
-            }
-        };
-        let size = size as u64 + AROUND;
-        if !must_be_taken && limit > 0 && owned.bytes + self.bytes + size > limit {
-            return Err(JournalError::Full(limit));
-        }
-        self.bytes += size;
-        match record {
-            Record::Prompt { .. } => self.state = Some(State::Active),
-            Record::TurnEnd { stop } => {
-                self.ends_turn = true;
-                self.state = Some(if stop.is_some() { State::Active } else { State::Error });
-            }
-            _ => {}
-        }
-        if !merge(self.piece.as_mut(), record) {
-            self.end_piece()?;
-            match encoded {
-                Some(encoded) => self.records.push(encoded),
-                None => self.piece = Some(record.clone()),
-            }
-        }
-        Ok(())
-    }
-
-    fn end_piece(&mut self) -> Result<(), JournalError> {
-        if let Some(piece) = self.piece.take() {
-            self.records.push(encode(&piece)?);
-        }
-        Ok(())
-    }
-
-    /// Ends the last piece of text, and returns how many bytes there are to be written.
-    fn finish(&mut self) -> Result<u64, JournalError> {
-        self.end_piece()?;
-        Ok(self.records.iter().map(|record| record.body.len() as u64).sum())
-    }
-}
-
-/// Joins pieces of the same message.
-fn merge(last: Option<&mut Record>, next: &Record) -> bool {
-    match (last, next) {
-        (Some(Record::Text { message, text }), Record::Text { message: other, text: more })
-        | (
-            Some(Record::Thought { message, text }),
-            Record::Thought { message: other, text: more },
-        ) if message == other && text.len() < PIECE => {
-            text.push_str(more);
-            true
-        }
-        _ => false,
     }
 }
 
