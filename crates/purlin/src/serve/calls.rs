@@ -389,11 +389,11 @@ impl Dispatcher {
         };
         if let Err(wait) = entry.prompts.take(Instant::now()) {
             reply.forget();
+            let limit = self.limits.prompts_per_minute;
             return Err(RpcError::of(Code::RATE_LIMITED)
-                .details(format!(
-                    "A session takes {} prompts a minute",
-                    self.limits.prompts_per_minute
-                ))
+                .with("kind", json!("too_many_prompts"))
+                .details(format!("A session takes {limit} prompts a minute"))
+                .with("limit", json!(limit))
                 .with("retryAfterMs", json!(wait.as_millis() as u64)));
         }
         let cancel = CancellationToken::new();
@@ -504,6 +504,7 @@ impl Dispatcher {
         let permit: mpsc::OwnedPermit<FromSession> =
             self.outlet.to_dispatcher.clone().try_reserve_owned().map_err(|_| {
                 RpcError::of(Code::SESSION_LOCKED)
+                    .with("kind", json!("too_many_requests"))
                     .details("Too many requests are under way; wait for some of them")
             })?;
         let id = id.clone();
