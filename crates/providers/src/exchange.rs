@@ -166,8 +166,9 @@ impl Exchange {
                     (Fault::Auth(words), None) => Fault::Auth(format!("none is set; {words}")),
                     (fault, _) => fault,
                 };
+                let advice = fault.advice(self.was_shown);
                 let error = fault.into_error(who, self.was_shown);
-                self.ready.push_back(Err(self.endpoint.with_advice(error)));
+                self.ready.push_back(Err(self.endpoint.with_advice(error, advice)));
                 self.phase = Phase::Over;
             }
         }

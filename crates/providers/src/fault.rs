@@ -85,7 +85,7 @@ impl Fault {
                 words,
             ),
             Fault::Limited { wait: None, words } => {
-                with(&format!("{who} takes no more requests now; try again later"), words)
+                with(&format!("{who} takes no more requests now"), words)
             }
             Fault::NoMoney(words) => with(&format!("the account at {who} is used up"), words),
             Fault::Auth(words) => with(&format!("{who} refused the key"), words),
@@ -94,6 +94,25 @@ impl Fault {
             Fault::Garbled(words) => with(&format!("{who} answered something unreadable"), words),
             Fault::Cut => format!("the answer of {who} broke off"),
             Fault::Empty => format!("{who} answered nothing"),
+        }
+    }
+
+    /// Says what the user can do about it.
+    pub(crate) fn advice(&self, was_shown: bool) -> &'static str {
+        match self {
+            Fault::NoMoney(_) => "Add credit there or choose another model",
+            Fault::Limited { wait: Some(_), .. } => "Try again then or choose another model",
+            Fault::Limited { wait: None, .. } => "Try again later or choose another model",
+            Fault::ContextFull(_) => "Begin a new session or choose a model that holds more",
+            // The endpoint knows how to set a key; what was refused says why.
+            Fault::Auth(_) | Fault::Refused(_) => "",
+            _ if was_shown => "What was shown is kept; a further message goes on from there",
+            Fault::Unreachable(_) => "Check the network and the base URL",
+            Fault::Silent(_) => {
+                "Try again later; `headerTimeout` and `chunkTimeout` say how long to wait"
+            }
+            Fault::Server(_) => "Try again later or choose another model",
+            Fault::Garbled(_) | Fault::Cut | Fault::Empty => "Try again or choose another model",
         }
     }
 
@@ -130,7 +149,7 @@ impl Fault {
                 None => Fault::Server(words_of(fault, status)),
             },
             (_, Some(fault)) => fault,
-            (_, None) => Fault::Refused(format!("HTTP status {status}")),
+            (_, None) => Fault::Refused(format!("HTTP status {status}; check the base URL")),
         }
     }
 

@@ -263,21 +263,29 @@ fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
 
 fn network(err: &reqwest::Error) -> Fault {
     if err.is_timeout() {
-        return Fault::Silent(CONNECT);
+        return Fault::Unreachable(format!("no connection within {} s", CONNECT.as_secs()));
     }
     if err.is_body() || err.is_decode() {
         return Fault::Cut;
     }
-    Fault::Unreachable(printable(&chain(err)))
+    let words = chain(err);
+    if words.contains("InvalidContentType") {
+        return Fault::Unreachable(
+            "there is no TLS; it may be http:// instead of https://".to_owned(),
+        );
+    }
+    Fault::Unreachable(printable(&words))
 }
 
-/// The causes of an error in one line, innermost last. The URL stays out: it may hold anything.
+/// The causes of an error in one line, innermost last. The URL stays out: it may hold anything; so does the layer of
+/// HTTP, which says only that there is a cause.
 fn chain(err: &reqwest::Error) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut cause = err.source();
     while let Some(err) = cause {
         let text = err.to_string();
-        if !words.last().is_some_and(|last| last.contains(&text)) {
+        let is_news = !words.last().is_some_and(|last| last.contains(&text));
+        if is_news && !text.starts_with("client error (") {
             words.push(text);
         }
         cause = err.source();

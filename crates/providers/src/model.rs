@@ -56,16 +56,21 @@ impl Endpoint {
     }
 
     /// Adds to a failure what the user can do about it, where we know; and takes our key out of it.
-    pub(crate) fn with_advice(&self, error: ModelError) -> ModelError {
-        match error {
-            ModelError::AuthNeeded(words) => {
-                ModelError::AuthNeeded(format!("{}. {}", self.hide_key(&words), self.advice))
+    pub(crate) fn with_advice(&self, error: ModelError, advice: &str) -> ModelError {
+        let say = |words: String, advice: &str| {
+            let words = self.hide_key(&words);
+            match advice {
+                "" => words,
+                advice => format!("{}. {advice}", words.trim_end_matches('.')),
             }
-            ModelError::ContextFull(words) => ModelError::ContextFull(self.hide_key(&words)),
-            ModelError::RateLimited(words) => ModelError::RateLimited(self.hide_key(&words)),
-            ModelError::Unavailable(words) => ModelError::Unavailable(self.hide_key(&words)),
-            ModelError::Incomplete(words) => ModelError::Incomplete(self.hide_key(&words)),
-            ModelError::Failed(words) => ModelError::Failed(self.hide_key(&words)),
+        };
+        match error {
+            ModelError::AuthNeeded(words) => ModelError::AuthNeeded(say(words, &self.advice)),
+            ModelError::ContextFull(words) => ModelError::ContextFull(say(words, advice)),
+            ModelError::RateLimited(words) => ModelError::RateLimited(say(words, advice)),
+            ModelError::Unavailable(words) => ModelError::Unavailable(say(words, advice)),
+            ModelError::Incomplete(words) => ModelError::Incomplete(say(words, advice)),
+            ModelError::Failed(words) => ModelError::Failed(say(words, advice)),
         }
     }
 }
@@ -89,7 +94,7 @@ impl Model for RemoteModel {
         let endpoint = &self.endpoint;
         if endpoint.needs_key && endpoint.key.as_ref().is_none_or(ApiKey::is_empty) {
             let words = format!("{} needs a key and none is set", endpoint.name);
-            let error = endpoint.with_advice(ModelError::AuthNeeded(words));
+            let error = endpoint.with_advice(ModelError::AuthNeeded(words), "");
             return stream::iter([Err(error)]).boxed();
         }
         if !pictures::are_in(&request) {
