@@ -81,7 +81,10 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
                 continue;
             }
             Some(Ok(ModelEvent::Tool(call))) => {
-                draft.calls.push(call);
+                // An event may come twice; what it asks for is done once.
+                if !draft.calls.contains(&call) {
+                    draft.calls.push(call);
+                }
                 continue;
             }
             Some(Ok(ModelEvent::Usage(now))) => {

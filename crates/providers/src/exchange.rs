@@ -29,6 +29,8 @@ pub(crate) struct Exchange {
     phase: Phase,
     /// Decoded and not yet taken.
     ready: VecDeque<Result<ModelEvent, ModelError>>,
+    /// Calls and ends of thoughts that came before anything was shown. A further try brings them anew.
+    held: Vec<ModelEvent>,
     /// How often it failed.
     tried: u32,
     /// Whether anything was shown that a second try would show again.
@@ -65,6 +67,7 @@ impl Exchange {
             url,
             phase: Phase::Send,
             ready: VecDeque::new(),
+            held: Vec::new(),
             tried: 0,
             was_shown: false,
         }
@@ -112,23 +115,44 @@ impl Exchange {
     /// Takes over what was decoded, and what became of the reading.
     fn take(&mut self, events: Events, read: Result<(), Fault>) {
         for event in events {
-            let is_stop = matches!(event, ModelEvent::Stop(_));
-            if !self.was_shown && event == ModelEvent::Stop(StopReason::EndTurn) {
-                self.fail(Fault::Empty);
-                return;
-            }
-            self.was_shown |=
-                matches!(event, ModelEvent::Text(_) | ModelEvent::Thought(_) | ModelEvent::Tool(_));
-            self.push(event);
-            if is_stop {
-                // Whatever comes behind the end does not count.
-                self.phase = Phase::Over;
-                return;
+            match event {
+                ModelEvent::Tool(_) | ModelEvent::ThoughtEnd(_) if !self.was_shown => {
+                    self.held.push(event);
+                }
+                ModelEvent::Text(_) | ModelEvent::Thought(_) => {
+                    self.was_shown = true;
+                    self.release();
+                    self.push(event);
+                }
+                ModelEvent::Stop(stop) => {
+                    if stop == StopReason::EndTurn && self.is_empty() {
+                        self.fail(Fault::Empty);
+                        return;
+                    }
+                    self.release();
+                    self.push(event);
+                    // Whatever comes behind the end does not count.
+                    self.phase = Phase::Over;
+                    return;
+                }
+                ModelEvent::Tool(_)
+                | ModelEvent::ThoughtEnd(_)
+                | ModelEvent::Usage(_)
+                | ModelEvent::Waiting(_) => self.push(event),
             }
         }
         if let Err(fault) = read {
             self.fail(fault);
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.was_shown && !self.held.iter().any(|event| matches!(event, ModelEvent::Tool(_)))
+    }
+
+    /// Lets out what was held: no further try will bring it again.
+    fn release(&mut self) {
+        self.ready.extend(self.held.drain(..).map(Ok));
     }
 
     /// Queues an event. Text that came in one read is one piece: each costs a record and a message.
@@ -147,6 +171,7 @@ impl Exchange {
     /// Tries again if that is safe and of use; else ends the answer with the reason.
     fn fail(&mut self, fault: Fault) {
         self.tried += 1;
+        self.held.clear();
         let who = &self.endpoint.name;
         let again = fault
             .retry_after(self.tried, self.endpoint.timing.first_wait, chance())
