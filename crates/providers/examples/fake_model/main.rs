@@ -31,8 +31,8 @@ fn serve(address: &str, file: &str) -> Result<(), Box<dyn std::error::Error>> {
     let script = script::parse(&std::fs::read_to_string(file)?)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let (listener, address) = server::listen(address).await?;
-        println!("http://{address}");
+        let listener = tokio::net::TcpListener::bind(address).await?;
+        println!("http://{}", listener.local_addr()?);
         server::serve(listener, server::Shared::new(script)).await;
         Ok(())
     })

@@ -16,6 +16,8 @@ pub(crate) enum Step {
     Body(String),
     /// Says a piece of text.
     Text(String),
+    /// Begins an event that says a piece of text, and leaves it inside that.
+    Torn(String),
     /// Says the same piece of text so many times.
     Chunks(usize, String),
     /// Thinks aloud.
@@ -36,9 +38,9 @@ pub(crate) enum Step {
     Error { kind: String, message: String },
     /// Sends nothing for so many milliseconds.
     Wait(u64),
-    /// Sends nothing ever again and keeps the connection.
+    /// Sends nothing ever again and keeps the connection. As a first step, not even headers are sent.
     Hang,
-    /// Closes the connection here.
+    /// Closes the connection here. As a first step, not even headers are sent.
     Cut,
     /// Ends the body here, as if it were whole.
     End,
@@ -98,6 +100,7 @@ fn step(line: &str) -> Result<Step, String> {
         }
         "body" => Step::Body(text(rest)?),
         "text" => Step::Text(text(rest)?),
+        "torn" => Step::Torn(text(rest)?),
         "chunks" => {
             let (count, piece) = rest.split_once(' ').ok_or("chunks COUNT \"text\"")?;
             Step::Chunks(number(count)? as usize, text(piece)?)

@@ -1,8 +1,7 @@
 //! The server: a plain HTTP/1.1 listener that plays a script, and keeps what it was asked.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,6 +20,8 @@ pub(crate) struct Asked {
     pub(crate) body: String,
     /// Which connection it came on, counting from 0.
     pub(crate) connection: usize,
+    /// When it had come.
+    pub(crate) at: Instant,
 }
 
 /// What all connections share.
@@ -65,13 +66,6 @@ impl Shared {
         let beyond = || vec![Step::Status(500), Step::Body("the script is over".to_owned())];
         (at, self.script.answers.get(index).cloned().unwrap_or_else(beyond))
     }
-}
-
-/// Listens; port 0 takes a free one.
-pub(crate) async fn listen(address: &str) -> std::io::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(address).await?;
-    let address = listener.local_addr()?;
-    Ok((listener, address))
 }
 
 /// Serves until it is dropped.
@@ -123,6 +117,11 @@ async fn read_request(
         if let Some(at) = held.windows(4).position(|window| window == b"\r\n\r\n") {
             break at;
         }
+        if held.first().is_some_and(|byte| !byte.is_ascii_alphabetic()) {
+            // TLS, most likely. Servers of plain HTTP say so in plain HTTP.
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n").await?;
+            return Ok(None);
+        }
         if stream.read_buf(held).await? == 0 {
             return Ok(None);
         }
@@ -143,7 +142,7 @@ async fn read_request(
     }
     let body = String::from_utf8_lossy(&held[head + 4..head + 4 + length]).into_owned();
     held.drain(..head + 4 + length);
-    Ok(Some(Asked { path, headers, body, connection }))
+    Ok(Some(Asked { path, headers, body, connection, at: Instant::now() }))
 }
 
 async fn write_whole(
@@ -199,14 +198,21 @@ async fn play(
             speaker.stop(reason);
         }
     }
-    for step in answer {
-        let is_talk = !matches!(step, Step::Wait(_) | Step::Hang | Step::Cut | Step::Header(..));
+    for (at, step) in answer.into_iter().enumerate() {
+        let is_talk = !matches!(
+            step,
+            Step::Wait(_) | Step::Hang | Step::Cut | Step::Header(..) | Step::Bomb(_)
+        );
         if is_talk && !out.is_begun {
             let begin = speaker.begin();
             out.say(begin.as_bytes()).await?;
         }
         match step {
             Step::Text(text) => out.say(speaker.text(&text).as_bytes()).await?,
+            Step::Torn(text) => {
+                let event = speaker.text(&text);
+                out.say(&event.as_bytes()[..tear(&event, &text)]).await?;
+            }
             Step::Chunks(count, text) => {
                 // Many events a write, as a busy server has them.
                 let piece = speaker.text(&text);
@@ -236,11 +242,15 @@ async fn play(
             }
             Step::Wait(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
             Step::Hang => {
-                out.flush().await?;
+                if at > 0 {
+                    out.flush().await?;
+                }
                 std::future::pending::<()>().await;
             }
             Step::Cut => {
-                out.flush().await?;
+                if at > 0 {
+                    out.flush().await?;
+                }
                 return Ok(false);
             }
             Step::End => {
@@ -272,6 +282,14 @@ async fn play(
     out.say(speaker.end().as_bytes()).await?;
     out.end().await?;
     Ok(true)
+}
+
+/// Where to leave an event: inside its first character that takes several bytes, else half-way through the text.
+fn tear(event: &str, text: &str) -> usize {
+    match event.char_indices().find(|(_, character)| !character.is_ascii()) {
+        Some((at, _)) => at + 1,
+        None => event.rfind(text).unwrap_or(0) + text.len() / 2,
+    }
 }
 
 /// A body on its way, in chunks of HTTP.

@@ -1,6 +1,6 @@
-//! Models against the fake server, over real HTTP: each format's good path, and the faults P01 to P36.
+//! Models against the fake server, over real HTTP: each format's good path.
 //!
-//! Faults of a turn (P29 to P32) are tested with the built program, in the crate `purlin`.
+//! What goes wrong, P01 to P36, is tested with the built program: `crates/purlin/tests/it/faults.rs`.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,7 +14,6 @@ mod server;
 #[path = "../../examples/fake_model/speak.rs"]
 mod speak;
 
-mod faults;
 mod good;
 
 use std::sync::Arc;
@@ -42,14 +41,29 @@ struct Fake {
 impl Fake {
     async fn new(text: &str) -> Fake {
         let shared = server::Shared::new(script::parse(text).unwrap());
-        let (listener, address) = server::listen("127.0.0.1:0").await.unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
         let mut task = JoinSet::new();
         task.spawn(server::serve(listener, Arc::clone(&shared)));
         Fake { url: format!("http://{address}/v1"), shared, _task: task }
     }
 
+    /// Asks, and hears the answer to its end.
     async fn ask(&self, package: &str) -> Heard {
-        ask_at(&self.url, package, request()).await
+        let config = json!({ "fake": {
+            "npm": package,
+            "options": { "baseURL": self.url, "apiKey": CANARY },
+        }});
+        let options = providers::Options {
+            configured: serde_json::from_value(config).unwrap(),
+            ..providers::Options::default()
+        };
+        let mut stream = options.provider("fake").model("fake").model.answer(request());
+        let mut heard = Heard::default();
+        while let Some(event) = stream.next().await {
+            heard.take(event);
+        }
+        heard
     }
 }
 
@@ -67,15 +81,29 @@ impl Heard {
         texts.collect::<Vec<_>>().join("")
     }
 
-    fn waits(&self) -> usize {
-        self.lines.iter().filter(|line| line.starts_with("waiting ")).count()
-    }
-
-    /// The words of the failure, checked for the key.
-    fn words(&self) -> String {
-        let words = self.error.as_ref().map(ToString::to_string).unwrap_or_default();
-        assert!(!format!("{words} {:?} {:?}", self.error, self.lines).contains(CANARY));
-        words
+    fn take(&mut self, event: Result<ModelEvent, ModelError>) {
+        let lines = &mut self.lines;
+        match event {
+            Ok(ModelEvent::Text(text)) => match lines.last_mut() {
+                Some(last) if last.starts_with("text ") => last.push_str(&text),
+                _ => lines.push(format!("text {text}")),
+            },
+            Ok(ModelEvent::Thought(text)) => lines.push(format!("thought {text}")),
+            Ok(ModelEvent::ThoughtEnd(seal)) => {
+                lines.push(format!("end {}", seal.map(|seal| seal.data).unwrap_or_default()));
+            }
+            Ok(ModelEvent::Waiting(why)) => lines.push(format!("waiting {why}")),
+            Ok(ModelEvent::Tool(call)) => lines.push(format!("tool {} {}", call.name, call.input)),
+            Ok(ModelEvent::Usage(usage)) => {
+                lines.retain(|line| !line.starts_with("usage "));
+                lines.push(format!(
+                    "usage {} {} {} {}",
+                    usage.input, usage.output, usage.cache_read, usage.cache_write
+                ));
+            }
+            Ok(ModelEvent::Stop(stop)) => lines.push(format!("stop {stop:?}")),
+            Err(error) => self.error = Some(error),
+        }
     }
 }
 
@@ -88,45 +116,4 @@ fn request() -> Request {
         tools: Vec::new(),
         thinking: Thinking::Default,
     }
-}
-
-async fn ask_at(url: &str, package: &str, request: Request) -> Heard {
-    let config = json!({ "fake": {
-        "npm": package,
-        "options": {
-            "baseURL": url, "apiKey": CANARY, "headerTimeout": 400, "chunkTimeout": 300, "retryDelay": 10,
-        },
-    }});
-    let options = providers::Options {
-        configured: serde_json::from_value(config).unwrap(),
-        ..providers::Options::default()
-    };
-    let mut stream = options.provider("fake").model("fake").model.answer(request);
-    let mut heard = Heard::default();
-    while let Some(event) = stream.next().await {
-        match event {
-            Ok(ModelEvent::Text(text)) => match heard.lines.last_mut() {
-                Some(last) if last.starts_with("text ") => last.push_str(&text),
-                _ => heard.lines.push(format!("text {text}")),
-            },
-            Ok(ModelEvent::Thought(text)) => heard.lines.push(format!("thought {text}")),
-            Ok(ModelEvent::ThoughtEnd(seal)) => {
-                heard.lines.push(format!("end {}", seal.map(|seal| seal.data).unwrap_or_default()));
-            }
-            Ok(ModelEvent::Waiting(why)) => heard.lines.push(format!("waiting {why}")),
-            Ok(ModelEvent::Tool(call)) => {
-                heard.lines.push(format!("tool {} {}", call.name, call.input));
-            }
-            Ok(ModelEvent::Usage(usage)) => {
-                heard.lines.retain(|line| !line.starts_with("usage "));
-                heard.lines.push(format!(
-                    "usage {} {} {} {}",
-                    usage.input, usage.output, usage.cache_read, usage.cache_write
-                ));
-            }
-            Ok(ModelEvent::Stop(stop)) => heard.lines.push(format!("stop {stop:?}")),
-            Err(error) => heard.error = Some(error),
-        }
-    }
-    heard
 }

@@ -107,7 +107,7 @@ impl Start {
         self
     }
 
-    /// Keeps sessions and answers in a folder.
+    /// Keeps sessions and answers in a folder; a relative one is in its own folder and goes with it.
     pub(crate) fn keeping(mut self, data: &Path) -> Start {
         self.data = Some(data.to_owned());
         self
@@ -137,10 +137,6 @@ impl Start {
             None => std::process::Command::new(program),
         };
         command.arg("acp");
-        match &self.data {
-            Some(data) => command.env("XDG_DATA_HOME", data),
-            None => command.arg("--forget"),
-        };
         command.arg("--config").arg(&config);
         if let Some(text) = &self.script {
             let text = text.replace("\"/w", &format!("\"{}", folder.display()));
@@ -153,6 +149,10 @@ impl Start {
             }
             command.env("HOME", &folder).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
         }
+        match &self.data {
+            Some(data) => command.env("XDG_DATA_HOME", folder.join(data)),
+            None => command.arg("--forget"),
+        };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Some(level) = self.log {
             command.args(["--log", level]);

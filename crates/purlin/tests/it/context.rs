@@ -103,7 +103,7 @@ fn jpeg_size(data: &str) -> (u16, u16) {
 fn a_large_picture_reaches_the_model_smaller_and_is_kept_as_it_was() {
     let fake = Fake::new("text \"Seen.\"\n---\nloop");
     let data = std::env::temp_dir().join(format!("purlin-pictures-{}", std::process::id()));
-    let start = fake.agent(CHAT).keeping(&data).env("XDG_DATA_HOME", data.to_str().unwrap());
+    let start = fake.agent(CHAT).keeping(&data);
     let (mut agent, session) = start.session();
     let (large, broken) = (png(4000), "iVBORw0KGgo=");
     let prompt = json!([
@@ -153,10 +153,7 @@ fn a_conversation_of_five_hundred_turns_stays_inside_a_small_window() {
     config["provider"]["fake"]["models"]["fake"]["limit"] =
         json!({ "context": WINDOW, "output": 4_000 });
     let data = std::env::temp_dir().join(format!("purlin-long-{}", std::process::id()));
-    let (mut agent, session) = Agent::configured(config.clone())
-        .keeping(&data)
-        .env("XDG_DATA_HOME", data.to_str().unwrap())
-        .session();
+    let (mut agent, session) = Agent::configured(config.clone()).keeping(&data).session();
     write(&agent, "notes.txt", &"A line of notes.\n".repeat(400));
     let words = "Some words that fill the window, as people's words do. ".repeat(30);
     for turn in 0..500 {
@@ -175,10 +172,7 @@ fn a_conversation_of_five_hundred_turns_stays_inside_a_small_window() {
     agent.wait(crate::agent::DEADLINE);
 
     // After a restart the model still sees the summary, not all of it.
-    let mut agent = Agent::configured(config)
-        .keeping(&data)
-        .env("XDG_DATA_HOME", data.to_str().unwrap())
-        .ready();
+    let mut agent = Agent::configured(config).keeping(&data).ready();
     let params = json!({ "sessionId": session, "cwd": folder, "mcpServers": [] });
     agent.result("session/resume", params);
     ask(&mut agent, &session, "Once more.");
@@ -188,34 +182,12 @@ fn a_conversation_of_five_hundred_turns_stays_inside_a_small_window() {
     std::fs::remove_dir_all(&data).unwrap();
 }
 
-/// P34: the provider says that the conversation is too long.
-#[test]
-fn p34_an_overflow_is_mended_once() {
-    let full = "status 400\nbody \"{\\\"error\\\":{\\\"code\\\":\\\"context_length_exceeded\\\",\\\"message\\\":\\\"too long\\\"}}\"";
-    let script = format!(
-        "text \"One.\"\n---\n{full}\n---\ntext \"What was.\"\n---\ntext \"Two.\"\n---\n{full}\n---\ntext \"What was.\"\n---\n{full}"
-    );
-    let fake = Fake::new(&script);
-    let (mut agent, session) = fake.agent(CHAT).session();
-    ask(&mut agent, &session, "First.");
-    let (reply, seen) = ask(&mut agent, &session, "Second.");
-    assert_eq!(reply["result"]["stopReason"], "end_turn", "{reply}");
-    assert_eq!(text_of(&session, &seen), "Two.");
-    let last = fake.body(3)["messages"].to_string();
-    assert!(last.contains("What was.") && last.contains("Second."), "{last}");
-    let (reply, _) = ask(&mut agent, &session, "Third.");
-    assert_eq!(reply["error"]["data"]["kind"], "context_full", "{reply}");
-}
-
 #[test]
 fn cost_and_context_are_shown_and_outlive_a_restart() {
     let fake = Fake::new("text \"Hi.\"\nusage 100 10 0 0\n---\nloop");
     let data = std::env::temp_dir().join(format!("purlin-cost-{}", std::process::id()));
     let config = fake.config(CHAT);
-    let (mut agent, session) = Agent::configured(config.clone())
-        .keeping(&data)
-        .env("XDG_DATA_HOME", data.to_str().unwrap())
-        .session();
+    let (mut agent, session) = Agent::configured(config.clone()).keeping(&data).session();
     write(&agent, "AGENTS.md", "Be kind.");
     ask(&mut agent, &session, "Hello.");
     let (_, seen) = ask(&mut agent, &session, "/context");
@@ -226,10 +198,7 @@ fn cost_and_context_are_shown_and_outlive_a_restart() {
     }
     agent.close_input();
     agent.wait(crate::agent::DEADLINE);
-    let mut agent = Agent::configured(config)
-        .keeping(&data)
-        .env("XDG_DATA_HOME", data.to_str().unwrap())
-        .ready();
+    let mut agent = Agent::configured(config).keeping(&data).ready();
     let cwd = agent.folder().to_owned();
     agent.result("session/resume", json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] }));
     let (_, seen) = ask(&mut agent, &session, "/cost");

@@ -26,6 +26,7 @@ mod crash;
 mod dialects;
 mod ends;
 mod examples;
+mod faults;
 mod guide;
 mod hostile;
 #[cfg(target_os = "linux")]

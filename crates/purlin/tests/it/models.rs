@@ -12,8 +12,8 @@ use crate::{script, server};
 
 pub(crate) const ANTHROPIC: &str = "@ai-sdk/anthropic";
 pub(crate) const CHAT: &str = "@ai-sdk/openai-compatible";
-const PACKAGES: [&str; 4] = [ANTHROPIC, "@ai-sdk/openai", CHAT, "@ai-sdk/google"];
-const CANARY: &str = "sk-ant-canary-0123456789";
+pub(crate) const PACKAGES: [&str; 4] = [ANTHROPIC, "@ai-sdk/openai", CHAT, "@ai-sdk/google"];
+pub(crate) const CANARY: &str = "sk-ant-canary-0123456789";
 
 /// A fake server on a thread of its own, for as long as the test runs.
 pub(crate) struct Fake {
@@ -23,37 +23,28 @@ pub(crate) struct Fake {
 
 impl Fake {
     pub(crate) fn new(text: &str) -> Fake {
+        Fake::at(std::net::TcpListener::bind("127.0.0.1:0").unwrap(), text)
+    }
+
+    /// Serves at a place that is there already.
+    pub(crate) fn at(listener: std::net::TcpListener, text: &str) -> Fake {
         let shared = server::Shared::new(script::parse(text).unwrap());
-        let (sender, address) = std::sync::mpsc::channel();
         let serving = Arc::clone(&shared);
+        let address = listener.local_addr().unwrap();
+        listener.set_nonblocking(true).unwrap();
         std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let (listener, address) = server::listen("127.0.0.1:0").await.unwrap();
-                sender.send(address).unwrap();
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
                 server::serve(listener, serving).await;
             });
         });
-        Fake { url: format!("http://{}/v1", address.recv().unwrap()), shared }
+        Fake { url: format!("http://{address}/v1"), shared }
     }
 
     pub(crate) fn config(&self, package: &str) -> Value {
-        json!({
-            "limits": { "prompts_per_minute": 0, "updates_per_minute": 0, "max_requests_per_turn": 5 },
-            "model": "fake/fake",
-            "provider": { "fake": {
-                "npm": package,
-                "options": {
-                    "baseURL": self.url, "apiKey": "{env:FAKE_KEY}",
-                    "headerTimeout": 5000, "chunkTimeout": 500, "retryDelay": 10,
-                },
-                "models": { "fake": {
-                    "limit": { "context": 200_000, "output": 100 },
-                    "cost": { "input": 1_000_000, "output": 2_000_000, "cache_read": 100_000 },
-                } },
-            } },
-        })
+        config_at(&self.url, package)
     }
 
     pub(crate) fn agent(&self, package: &str) -> Start {
@@ -64,6 +55,25 @@ impl Fake {
     pub(crate) fn body(&self, index: usize) -> Value {
         serde_json::from_str(&self.shared.asked()[index].body).unwrap()
     }
+}
+
+/// The configuration of a user whose model is at `url`.
+pub(crate) fn config_at(url: &str, package: &str) -> Value {
+    json!({
+        "limits": { "prompts_per_minute": 0, "updates_per_minute": 0, "max_requests_per_turn": 5 },
+        "model": "fake/fake",
+        "provider": { "fake": {
+            "npm": package,
+            "options": {
+                "baseURL": url, "apiKey": "{env:FAKE_KEY}",
+                "headerTimeout": 5000, "chunkTimeout": 500, "retryDelay": 10,
+            },
+            "models": { "fake": {
+                "limit": { "context": 200_000, "output": 100 },
+                "cost": { "input": 1_000_000, "output": 2_000_000, "cache_read": 100_000 },
+            } },
+        } },
+    })
 }
 
 /// Prompts, and returns the reply with every update before it.
@@ -116,74 +126,6 @@ fn tools_are_called_and_thoughts_go_back_with_their_signatures() {
         assert!(second.contains("SIG"), "{package}: {second}");
         assert!(second.contains("Look"), "{package}: {second}");
     }
-}
-
-#[test]
-fn p29_an_unknown_tool_is_told_to_the_model() {
-    let fake = Fake::new("tool fly {}\n---\ntext \"Then not.\"");
-    let (mut agent, session) = fake.agent(CHAT).session();
-    let (reply, seen) = ask(&mut agent, &session, "Fly.");
-    assert_eq!(reply["result"]["stopReason"], "end_turn");
-    assert_eq!(text_of(&session, &seen), "Then not.");
-    assert!(fake.body(1).to_string().contains("there is no tool `fly`"));
-}
-
-#[test]
-fn p30_arguments_that_are_no_json_are_told_to_the_model() {
-    for package in [ANTHROPIC, "@ai-sdk/openai", CHAT] {
-        let fake = Fake::new("raw-tool read \"{\\\"path\\\": \"\n---\ntext \"Sorry.\"");
-        let (mut agent, session) = fake.agent(package).session();
-        let (reply, seen) = ask(&mut agent, &session, "Read.");
-        assert_eq!(reply["result"]["stopReason"], "end_turn", "{package}: {reply}");
-        assert_eq!(text_of(&session, &seen), "Sorry.", "{package}");
-        let second = fake.body(1).to_string();
-        assert!(second.contains("is not a JSON object"), "{package}: {second}");
-    }
-}
-
-#[test]
-fn p31_two_hundred_tool_calls_at_once() {
-    let script = "tool plan {\"entries\":[\"x\"]}\n".repeat(200) + "---\ntext \"All.\"";
-    let fake = Fake::new(&script);
-    let (mut agent, session) = fake.agent(ANTHROPIC).session();
-    let (reply, seen) = ask(&mut agent, &session, "Go.");
-    assert_eq!(reply["result"]["stopReason"], "end_turn");
-    assert_eq!(updates(&seen, "tool_call").len(), 200);
-    assert_eq!(text_of(&session, &seen), "All.");
-}
-
-#[test]
-fn p32_an_endless_loop_of_tools_ends() {
-    let fake = Fake::new("tool plan {\"entries\":[\"x\"]}\n---\nloop");
-    let (mut agent, session) = fake.agent(CHAT).session();
-    let (reply, _) = ask(&mut agent, &session, "Go.");
-    assert_eq!(reply["result"]["stopReason"], "max_turn_requests");
-    assert_eq!(fake.shared.asked().len(), 5);
-}
-
-#[test]
-fn what_was_shown_stays_in_the_history() {
-    for package in PACKAGES {
-        let fake = Fake::new("text \"half an answer\"\ncut\n---\ntext \"Now whole.\"");
-        let (mut agent, session) = fake.agent(package).session();
-        let (reply, seen) = ask(&mut agent, &session, "Go.");
-        assert_eq!(reply["error"]["data"]["kind"], "answer_incomplete", "{package}: {reply}");
-        assert_eq!(text_of(&session, &seen), "half an answer", "{package}");
-        let (_, seen) = ask(&mut agent, &session, "Go on.");
-        assert_eq!(text_of(&session, &seen), "Now whole.", "{package}");
-        assert!(fake.body(1).to_string().contains("half an answer"), "{package}");
-    }
-}
-
-#[test]
-fn the_user_is_told_why_nothing_comes() {
-    let fake = Fake::new("status 503\n---\ntext \"hi\"");
-    let (mut agent, session) = fake.agent(CHAT).session();
-    let (_, seen) = ask(&mut agent, &session, "Go.");
-    let thoughts = updates(&seen, "agent_thought_chunk");
-    let said = thoughts[0]["content"]["text"].as_str().unwrap();
-    assert!(said.contains("trying again"), "{said}");
-    assert_eq!(text_of(&session, &seen), "hi");
 }
 
 #[test]

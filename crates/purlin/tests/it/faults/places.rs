@@ -1,0 +1,361 @@
+//! Faults of the network and of HTTP: P01 to P17 and P35.
+
+use std::io::Read;
+#[cfg(target_os = "linux")]
+use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::net::TcpSocket;
+
+use super::{
+    Case, Client, Ends, SHORT, check, check_elsewhere, check_history, check_long_silence,
+    check_silence, times,
+};
+use crate::agent::{text_of, update_kind};
+use crate::models::{ANTHROPIC, CANARY, CHAT, Fake, PACKAGES, ask, updates};
+
+/// A place where nobody listens yet.
+fn bind() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+/// Listens with room for so many that wait.
+fn listen(socket: TcpSocket, backlog: u32) -> TcpListener {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let _inside = runtime.enter();
+    socket.listen(backlog).unwrap().into_std().unwrap()
+}
+
+// R: P6
+#[test]
+fn p01_a_name_that_does_not_resolve() {
+    let case = Case {
+        requests: 4,
+        told: "fake cannot be reached",
+        ends: Ends::unavailable(&["cannot be reached", "Check the network and the base URL"]),
+        ..Case::default()
+    };
+    check_elsewhere("http://no-such-host.invalid/v1", &case);
+}
+
+// R: P6
+#[test]
+fn p02_a_refused_connection() {
+    let (socket, address) = bind();
+    let case = Case {
+        requests: 4,
+        told: "fake cannot be reached",
+        ends: Ends::unavailable(&["Connection refused", "Check the network and the base URL"]),
+        ..Case::default()
+    };
+    let mut client = Client::new(case.config(&format!("http://{address}/v1")));
+    client.meet(&case);
+    let fake = Fake::at(listen(socket, 16), "text \"Back.\"");
+    client.go_on();
+    check_history(&case, &fake.shared.asked()[0]);
+    client.end();
+}
+
+/// A place that answers no packet, as behind a firewall: its queue is full. Gives back what fills it.
+#[cfg(target_os = "linux")]
+fn black_hole() -> (TcpListener, Vec<TcpStream>) {
+    let (socket, address) = bind();
+    let listener = listen(socket, 0);
+    let mut full = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(SHORT)) {
+        full.push(stream);
+    }
+    (listener, full)
+}
+
+// R: P6
+#[cfg(target_os = "linux")]
+#[test]
+fn p03_a_black_hole() {
+    let (listener, full) = black_hole();
+    let case = Case {
+        requests: 4,
+        told: "fake sent nothing for 1.0 s",
+        ends: Ends::unavailable(&["sent nothing for 1.0 s", "`headerTimeout`"]),
+        header_timeout: SHORT,
+        ..Case::default()
+    };
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let mut client = Client::new(case.config(&url));
+    client.meet(&case);
+    drop(full);
+    let fake = Fake::at(listener, "text \"Back.\"");
+    client.go_on();
+    check_history(&case, &fake.shared.asked()[0]);
+    client.end();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn p03_a_black_hole_is_given_up_after_ten_seconds_and_can_be_cancelled() {
+    let (listener, full) = black_hole();
+    let case = Case::default();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let mut client = Client::new(case.config(&url));
+    let turn = client.agent.prompt(&client.session, "Go.");
+    let told = client.agent.find(|message| update_kind(message) == "agent_thought_chunk");
+    let told = told["params"]["update"]["content"]["text"].to_string();
+    assert!(told.contains("cannot be reached: no connection within 10 s"), "{told}");
+    client.agent.note("session/cancel", json!({ "sessionId": client.session }));
+    assert_eq!(client.agent.reply(turn)["result"]["stopReason"], "cancelled");
+    drop(full);
+    let fake = Fake::at(listener, "text \"Back.\"");
+    client.go_on();
+    check_history(&case, &fake.shared.asked()[0]);
+    client.end();
+}
+
+// R: P6
+#[test]
+fn p04_no_tls_where_tls_should_be() {
+    let plain = Fake::new("text \"Hello.\"");
+    let case = Case {
+        requests: 4,
+        told: "there is no TLS",
+        ends: Ends::unavailable(&["it may be http:// instead of https://", "the base URL"]),
+        ..Case::default()
+    };
+    check_elsewhere(&plain.url.replace("http:", "https:"), &case);
+    assert!(plain.shared.asked().is_empty());
+}
+
+#[test]
+fn p04_a_certificate_that_nobody_vouches_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/v1", listener.local_addr().unwrap());
+    let met = Arc::new(AtomicUsize::new(0));
+    let (tls, count) = (tls_config(), Arc::clone(&met));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let tls = rustls::ServerConnection::new(Arc::clone(&tls)).unwrap();
+            count.fetch_add(1, Ordering::Relaxed);
+            let mut request = Vec::new();
+            let read = rustls::StreamOwned::new(tls, stream.unwrap()).read_to_end(&mut request);
+            assert!(read.is_err() && request.is_empty(), "the program trusts anybody");
+        }
+    });
+    let case = Case {
+        requests: 4,
+        told: "invalid peer certificate",
+        ends: Ends::unavailable(&[
+            "fake cannot be reached: invalid peer certificate",
+            "Check the network and the base URL",
+        ]),
+        ..Case::default()
+    };
+    check_elsewhere(&url, &case);
+    assert_eq!(met.load(Ordering::Relaxed), 4);
+}
+
+fn tls_config() -> Arc<rustls::ServerConfig> {
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+    let pem = include_bytes!("nobody.pem");
+    let certificate = CertificateDer::from_pem_slice(pem).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(pem).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider);
+    let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    Arc::new(config.with_single_cert(vec![certificate], key).unwrap())
+}
+
+/// The provider repeats the key; nobody else may.
+fn check_refused_key(status: u16) {
+    let body = format!(r#"{{"error":{{"message":"Incorrect API key provided: {CANARY}"}}}}"#);
+    let script = format!("status {status}\nbody {}", Value::from(body));
+    for package in PACKAGES {
+        let words = [
+            "fake refused the key: Incorrect API key provided: ****",
+            "Set `provider.fake.options.apiKey`",
+        ];
+        let ends = Ends::Badly(-32000, "auth_required", &words);
+        check(&Case { package, script: &script, ends, ..Case::default() });
+    }
+}
+
+// R: P6, I4, O1
+#[test]
+fn p05_a_refused_key_is_not_tried_again() {
+    check_refused_key(401);
+}
+
+// R: P6, I4, O1
+#[test]
+fn p06_a_key_that_may_not_is_not_tried_again() {
+    check_refused_key(403);
+}
+
+#[test]
+fn p07_a_wait_that_is_asked_for_is_kept() {
+    let asked = check(&Case {
+        script: "status 429\nheader retry-after: 2\n---\ntext \"Hello.\"",
+        requests: 2,
+        told: "says to wait 2.0 s",
+        shown: "Hello.",
+        ..Case::default()
+    });
+    assert!(asked[1].at - asked[0].at >= Duration::from_secs(2));
+    let words = ["says to wait 0.1 s", "Try again then or choose another model"];
+    check(&Case {
+        script: &times(4, "status 429\nheader retry-after-ms: 100"),
+        requests: 4,
+        told: "says to wait 0.1 s",
+        ends: Ends::Badly(-32603, "model_rate_limited", &words),
+        ..Case::default()
+    });
+}
+
+#[test]
+fn p08_a_wait_that_is_too_long_ends_it_and_says_when() {
+    let words = ["says to wait 10000 s", "Try again then or choose another model"];
+    check(&Case {
+        script: "status 429\nheader retry-after: 10000",
+        ends: Ends::Badly(-32603, "model_rate_limited", &words),
+        ..Case::default()
+    });
+}
+
+#[test]
+fn p09_too_many_requests_without_a_time_or_without_money() {
+    let words = ["takes no more requests now", "Try again later or choose another model"];
+    let ends = Ends::Badly(-32603, "model_rate_limited", &words);
+    check(&Case { script: "status 429", ends, ..Case::default() });
+    let spent =
+        r#"{"error":{"code":"insufficient_quota","message":"You exceeded your current quota"}}"#;
+    let words = ["the account at fake is used up", "Add credit there or choose another model"];
+    check(&Case {
+        script: &format!("status 429\nheader retry-after: 1\nbody {}", Value::from(spent)),
+        ends: Ends::Badly(-32603, "model_rate_limited", &words),
+        ..Case::default()
+    });
+}
+
+/// A server error is tried twice again, and no more.
+fn check_server_error(answer: &str, package: &str) {
+    check(&Case {
+        package,
+        script: &format!("{}\n---\ntext \"Hello.\"", times(2, answer)),
+        requests: 3,
+        told: "fake is in trouble or overloaded",
+        shown: "Hello.",
+        ..Case::default()
+    });
+    check(&Case {
+        package,
+        script: &times(3, answer),
+        requests: 3,
+        told: "fake is in trouble or overloaded",
+        ends: Ends::unavailable(&["in trouble or overloaded", "Try again later"]),
+        ..Case::default()
+    });
+}
+
+// R: P6
+#[test]
+fn p10_internal_error() {
+    check_server_error("status 500", CHAT);
+}
+
+// R: P6
+#[test]
+fn p11_bad_gateway() {
+    check_server_error("status 502\nbody \"<html>Bad gateway</html>\"", CHAT);
+}
+
+// R: P6
+#[test]
+fn p12_unavailable() {
+    check_server_error("status 503", CHAT);
+}
+
+// R: P6
+#[test]
+fn p13_gateway_timeout() {
+    check_server_error("status 504", CHAT);
+}
+
+// R: P6
+#[test]
+fn p14_overloaded() {
+    let body = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    check_server_error(&format!("status 529\nbody {}", Value::from(body)), ANTHROPIC);
+}
+
+// R: P6
+#[test]
+fn p15_an_error_event_after_200_has_the_class_of_its_status() {
+    for package in PACKAGES {
+        check_server_error("error overloaded_error \"Overloaded\"", package);
+        // Behind the first text it is too late to try again.
+        check(&Case {
+            package,
+            script: "text \"half\"\nerror overloaded_error \"Overloaded\"",
+            shown: "half",
+            ends: Ends::incomplete(&["Overloaded", "What was shown is kept"]),
+            ..Case::default()
+        });
+    }
+}
+
+// R: P6
+#[test]
+fn a_client_that_shows_notices_is_told_of_further_tries_by_them() {
+    let fake = Fake::new("status 503\n---\ntext \"Hello.\"");
+    let mut agent = fake.agent(CHAT).start();
+    let offers = json!({ "session": { "notices": {} } });
+    agent.result("initialize", json!({ "protocolVersion": 1, "clientCapabilities": offers }));
+    let session = agent.open();
+    let (_, seen) = ask(&mut agent, &session, "Go.");
+    assert_eq!(text_of(&session, &seen), "Hello.");
+    let notice = updates(&seen, "notice").remove(0);
+    assert!(notice.to_string().contains("trying again"), "{notice}");
+    assert!(updates(&seen, "agent_thought_chunk").is_empty());
+}
+
+// R: P6
+#[test]
+fn p16_silence_before_the_headers() {
+    check_silence("hang", CHAT);
+    check_long_silence("hang");
+}
+
+// R: P6
+#[test]
+fn p17_silence_behind_the_headers() {
+    check_long_silence("header content-type: text/event-stream\nhang");
+    check_silence("raw \": ping\\n\\n\"\nhang", CHAT);
+}
+
+#[test]
+fn p35_a_redirect_to_another_place_is_refused_and_the_key_stays() {
+    let thief = Fake::new("text \"thanks\"");
+    for status in [301, 302, 307, 308] {
+        let place = format!("{}/chat/completions", thief.url);
+        check(&Case {
+            script: &format!("status {status}\nheader location: {place}"),
+            ends: Ends::failed(&["sends us on to 127.0.0.1", "not followed", "base URL"]),
+            ..Case::default()
+        });
+    }
+    assert!(thief.shared.asked().is_empty());
+    // Within the same place it is followed.
+    check(&Case {
+        script: "status 307\nheader location: /v2/chat/completions\n---\ntext \"Hello.\"",
+        requests: 2,
+        shown: "Hello.",
+        ..Case::default()
+    });
+}
