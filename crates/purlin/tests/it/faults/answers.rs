@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::{Case, Client, Ends, SHORT, check, check_long_silence, check_silence, times};
 #[cfg(target_os = "linux")]
 use crate::agent::linux::MIB;
-use crate::models::{ANTHROPIC, CHAT, Fake, PACKAGES};
+use crate::agent::{Agent, DEADLINE, text_of};
+use crate::models::{ANTHROPIC, CHAT, Fake, PACKAGES, ask};
 
 const RESPONSES: &str = "@ai-sdk/openai";
 const GEMINI: &str = "@ai-sdk/google";
@@ -31,6 +32,35 @@ fn p18_silence_in_the_text() {
             chunk_timeout: SHORT,
             ..Case::default()
         });
+    }
+}
+
+// R: P6
+#[test]
+fn p18_what_was_shown_outlives_a_restart() {
+    for package in PACKAGES {
+        let fake = Fake::new("text \"half an answer\"\nhang\n---\ntext \"Back.\"");
+        let mut case = Case { package, ..Case::default() };
+        case.chunk_timeout = SHORT;
+        let config = case.config(&fake.url);
+        let data = std::env::temp_dir().join(format!("purlin-half-{}", std::process::id()));
+        let (mut agent, session) = Agent::configured(config.clone()).keeping(&data).session();
+        let (reply, _) = ask(&mut agent, &session, "Go.");
+        assert_eq!(reply["error"]["data"]["kind"], "answer_incomplete", "{package}: {reply}");
+        let cwd = agent.folder().to_owned();
+        agent.close_input();
+        agent.wait(DEADLINE);
+
+        let mut agent = Agent::configured(config).keeping(&data).ready();
+        let params = json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] });
+        agent.result("session/load", params);
+        assert_eq!(text_of(&session, &agent.take_seen()), "half an answer", "{package}");
+        let (_, seen) = ask(&mut agent, &session, "Go on.");
+        assert_eq!(text_of(&session, &seen), "Back.", "{package}");
+        let next = &fake.shared.asked()[1].body;
+        assert_eq!(next.matches("half an answer").count(), 1, "{package}: {next}");
+        drop(agent);
+        std::fs::remove_dir_all(&data).unwrap();
     }
 }
 
