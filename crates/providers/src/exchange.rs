@@ -178,7 +178,7 @@ impl Exchange {
             .filter(|_| !self.was_shown);
         match again {
             Some(wait) => {
-                let why = self.endpoint.hide_key(&fault.explain(who));
+                let why = self.endpoint.hide_keys(&fault.explain(who));
                 let wait_words = match wait.as_secs() {
                     0 => "trying again".to_owned(),
                     seconds => format!("trying again in {seconds} s"),

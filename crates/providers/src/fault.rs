@@ -304,13 +304,15 @@ const SERVER_KINDS: [&str; 11] = [
 
 /// The longest words of a provider that are passed on.
 const MAX_WORDS: usize = 300;
+/// What stands behind words that were cut short.
+pub(crate) const CUT: char = '…';
 
 /// Words of a provider, without anything that could steer a terminal, and not too many.
 pub(crate) fn printable(text: &str) -> String {
     let clean = |character: char| if character.is_control() { ' ' } else { character };
     let mut words: String = text.trim().chars().map(clean).take(MAX_WORDS).collect();
     if text.trim().chars().count() > MAX_WORDS {
-        words.push('…');
+        words.push(CUT);
     }
     words
 }

@@ -67,8 +67,7 @@ pub(crate) async fn post(post: Post<'_>, timing: Timing) -> Result<Body, Fault> 
     let sent = timeout(timing.first_byte, request.send()).await;
     let response =
         sent.map_err(|_| Fault::Silent(timing.first_byte))?.map_err(|err| network(&err))?;
-    let key = post.key.map(|(key, _)| key);
-    accept(response, timing, key).await
+    accept(response, timing).await
 }
 
 /// Gets a small document within `limit`.
@@ -85,7 +84,7 @@ pub(crate) async fn get(
     let work = async {
         let response = request.send().await.map_err(|err| network(&err))?;
         let timing = Timing { first_byte: limit, idle: limit, ..Timing::default() };
-        let mut body = accept(response, timing, key.map(|(key, _)| key)).await?;
+        let mut body = accept(response, timing).await?;
         let mut document = Vec::new();
         while let Some(piece) = body.next().await? {
             document.extend_from_slice(&piece);
@@ -127,7 +126,7 @@ impl Body {
 }
 
 /// Tells answers from errors. An error's body is read as far as it is worth reading.
-async fn accept(response: Response, timing: Timing, key: Option<&ApiKey>) -> Result<Body, Fault> {
+async fn accept(response: Response, timing: Timing) -> Result<Body, Fault> {
     let status = response.status();
     let wait = retry_after(response.headers(), SystemTime::now());
     let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -155,7 +154,6 @@ async fn accept(response: Response, timing: Timing, key: Option<&ApiKey>) -> Res
     }
     text.truncate(MAX_ERROR_BODY);
     let text = String::from_utf8_lossy(&text);
-    let text = key.map_or_else(|| text.to_string(), |key| key.hide_in(&text));
     if status.is_success() {
         return Err(Fault::Garbled(
             "a web page came instead of an answer; check the base URL and the proxy".to_owned(),

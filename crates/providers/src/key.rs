@@ -3,6 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::fault::CUT;
+
+const STARS: &str = "****";
+/// Less than this is no secret, in bytes.
+const LEAST: usize = 4;
+
 /// A key of a provider. Only `http` reads it; printing shows stars.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(Arc<str>);
@@ -28,7 +34,19 @@ impl ApiKey {
 
     /// Takes the key out of words that a provider said: some repeat it when they refuse it.
     pub(crate) fn hide_in(&self, words: &str) -> String {
-        if self.0.len() < 4 { words.to_owned() } else { words.replace(&*self.0, "****") }
+        if self.0.len() < LEAST {
+            return words.to_owned();
+        }
+        let words = words.replace(&*self.0, STARS);
+        // Words that were cut short may end inside the key.
+        let Some(front) = words.strip_suffix(CUT) else {
+            return words;
+        };
+        let parts = (LEAST..self.0.len()).rev().filter_map(|length| self.0.get(..length));
+        match parts.filter_map(|part| front.strip_suffix(part)).next() {
+            Some(front) => format!("{front}{STARS}{CUT}"),
+            None => words,
+        }
     }
 }
 
@@ -49,5 +67,8 @@ mod tests {
         assert_eq!(format!("{key:?}"), "ApiKey(****)");
         assert_eq!(key.reveal(), "sk-canary-123");
         assert_eq!(key.hide_in("wrong key: sk-canary-123."), "wrong key: ****.");
+        assert_eq!(key.hide_in("wrong key: sk-canary…"), "wrong key: ****…");
+        assert_eq!(key.hide_in("wrong key: sk-canary-123…"), "wrong key: ****…");
+        assert_eq!(key.hide_in("a risk-…"), "a risk-…");
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Endpoint {
     pub(crate) key: Option<ApiKey>,
     pub(crate) needs_key: bool,
     pub(crate) headers: Headers,
+    /// What the user's headers hold, word by word: a key may be among it.
+    pub(crate) secrets: Vec<ApiKey>,
     pub(crate) timing: Timing,
     /// How to set the key, for the user.
     pub(crate) advice: String,
@@ -50,15 +52,16 @@ impl Endpoint {
         format!("{}{path}", self.base_url.trim_end_matches('/'))
     }
 
-    /// Takes our key out of words that the provider said.
-    pub(crate) fn hide_key(&self, words: &str) -> String {
-        self.key.as_ref().map_or_else(|| words.to_owned(), |key| key.hide_in(words))
+    /// Takes our keys out of words that the provider said.
+    pub(crate) fn hide_keys(&self, words: &str) -> String {
+        let keys = self.key.iter().chain(&self.secrets);
+        keys.fold(words.to_owned(), |words, key| key.hide_in(&words))
     }
 
-    /// Adds to a failure what the user can do about it, where we know; and takes our key out of it.
+    /// Adds to a failure what the user can do about it, where we know; and takes our keys out of it.
     pub(crate) fn with_advice(&self, error: ModelError, advice: &str) -> ModelError {
         let say = |words: String, advice: &str| {
-            let words = self.hide_key(&words);
+            let words = self.hide_keys(&words);
             match advice {
                 "" => words,
                 advice => format!("{}. {advice}", words.trim_end_matches('.')),

@@ -130,6 +130,9 @@ impl Options {
             Some(variable) => format!("Set {variable} or run `purlin auth login {id}`"),
             None => format!("Set `provider.{id}.options.apiKey` in {OWN_FILE}"),
         };
+        // Shorter words are the likes of `Bearer` and `true`.
+        let words = connection.headers.values().flat_map(|value| value.reveal().split_whitespace());
+        let secrets = words.filter(|word| word.len() >= 8).map(ApiKey::new).collect();
         let mut headers: Vec<(String, String)> = connection
             .headers
             .iter()
@@ -153,6 +156,7 @@ impl Options {
             key,
             needs_key: row.is_some_and(|row| !row.is_local()) && !has_own_place,
             headers: Headers(headers),
+            secrets,
             timing,
             advice,
             is_openrouter: id == "openrouter",

@@ -198,6 +198,34 @@ fn p06_a_key_that_may_not_is_not_tried_again() {
     check_refused_key(403);
 }
 
+/// A provider repeats what it was sent; nobody else may, also where its words are cut short inside the key.
+// R: O1
+#[test]
+fn what_a_provider_repeats_of_keys_is_hidden() {
+    const GATE: &str = "gate-canary-0123456789";
+    let long = format!("{}{CANARY}", "x".repeat(290));
+    for said in [long, format!("no {GATE} here")] {
+        let body = json!({ "error": { "message": said } }).to_string();
+        let fake = Fake::new(&format!(
+            "status 400\nbody {}\n---\nerror bad {}\n---\ntext \"Back.\"",
+            Value::from(body),
+            Value::from(said)
+        ));
+        let mut config = Case::default().config(&fake.url);
+        let headers = json!({ "X-Gate": format!("Bearer {GATE}") });
+        config["provider"]["fake"]["options"]["headers"] = headers;
+        let mut client = Client::new(config);
+        for _ in 0..2 {
+            let (reply, _) = client.ask("Go.");
+            assert_eq!(reply["error"]["data"]["kind"], "model_failed", "{reply}");
+            assert!(reply.to_string().contains("****"), "{reply}");
+        }
+        client.go_on();
+        assert!(!client.heard.contains(&CANARY[..6]) && !client.heard.contains(GATE));
+        client.end();
+    }
+}
+
 #[test]
 fn p07_a_wait_that_is_asked_for_is_kept() {
     let asked = check(&Case {
