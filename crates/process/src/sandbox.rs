@@ -1,8 +1,8 @@
 //! The sandbox: what a command can reach, enforced by the system and not by asking nicely.
 //!
 //! Four levels, the strongest that works is used; [`Sandbox::found`] tries them. [`Profile`] says what a command may
-//! touch. The mechanisms are one file each: `bubblewrap` (a tree, a process table and a network of its own),
-//! `landlock` (which files), `seccomp` (which system calls), `limits` and `cgroup` (how much), `seatbelt` (macOS).
+//! touch. The mechanisms are one file each: `space` (a tree, a process table and a network of its own; `bubblewrap` makes
+//! one where we may not), `landlock` (which files), `seccomp` (which system calls), `limits` and `cgroup` (how much), `seatbelt` (macOS).
 //! The restricting is done by `helper`, our own program started again; `spare` is one that waits for its command.
 //! docs/security.md has the whole story.
 
@@ -33,9 +33,13 @@ pub mod seatbelt;
 #[cfg(target_os = "linux")]
 mod seccomp;
 #[cfg(target_os = "linux")]
+mod space;
+#[cfg(target_os = "linux")]
 mod spare;
 #[cfg(target_os = "linux")]
 mod terminal;
+#[cfg(target_os = "linux")]
+mod tree;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -97,7 +101,7 @@ pub struct Found {
     pub level: Level,
     /// For each stronger level, why it does not work.
     pub missing: Vec<(Level, String)>,
-    /// The bubblewrap that works.
+    /// The bubblewrap that the strongest level needs here, if it needs one.
     pub bubblewrap: Option<PathBuf>,
 }
 

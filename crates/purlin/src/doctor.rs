@@ -93,8 +93,9 @@ async fn sandbox() -> Finding {
         .iter()
         .map(|(level, why)| format!("{level} does not work here: {why}"))
         .collect();
-    if found.level < Level::Full && cfg!(target_os = "linux") && found.bubblewrap.is_none() {
-        details.push("for the strongest level install bubblewrap (package bubblewrap)".to_owned());
+    if found.level < Level::Full && cfg!(target_os = "linux") {
+        let what = "for the strongest level allow user namespaces, or install bubblewrap (package bubblewrap)";
+        details.push(what.to_owned());
     }
     let summary = format!("{}, {words}", found.level);
     Finding { name: "sandbox", is_well: found.level.confines(), summary, details }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::order::{Order, Then, WORD};
+use super::space::{self, Place};
 use super::{canary, landlock, limits, reaper, seccomp, spare, terminal};
 use crate::raw;
 
@@ -47,6 +48,12 @@ fn obey(order: &Order) -> Result<ExitCode, String> {
     raw::close_at_exec().map_err(|err| format!("open files cannot be kept back: {err}"))?;
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|err| format!("the end of the agent cannot be watched: {err}"))?;
+    if let Some(space) = &order.space {
+        limits::go_first();
+        if let Place::Watching(code) = space::enter(space)? {
+            return Ok(code);
+        }
+    }
     if let Some(limits) = &order.limits {
         limits::restrict(limits)?;
         limits::drop_privileges()?;

@@ -23,9 +23,13 @@ pub(super) fn restrict(limits: &Limits) -> Result<(), String> {
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
             .map_err(|err| format!("the limit of {name} cannot be set: {err}"))?;
     }
-    // When memory runs out, the command is to go before anything else of the user's. That this fails costs nothing else.
-    std::fs::write("/proc/self/oom_score_adj", "500").ok();
+    go_first();
     Ok(())
+}
+
+/// When memory runs out, the command is to go before anything else of the user's. That this fails costs nothing else.
+pub(super) fn go_first() {
+    std::fs::write("/proc/self/oom_score_adj", "500").ok();
 }
 
 /// Gives up every privilege, and the way to get one.

@@ -11,11 +11,11 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use super::cgroup::{self, Groups};
-use super::order::{Files, Order, Sockets, Then};
+use super::order::{Files, Order, Sockets, Space, Then};
 use super::profile::{Limits, Network, Profile};
 use super::reserve::Reserved;
 use super::spare::Spare;
-use super::{Found, Level, Sandbox, bubblewrap, canary};
+use super::{Found, Level, Sandbox, bubblewrap, canary, tree};
 use crate::error::Error;
 use crate::spawn::{Alone, Child, Spec, spawn_alone};
 
@@ -58,19 +58,32 @@ impl Sandbox {
     pub(super) async fn attempt(&self, level: Level) -> Result<Option<PathBuf>, String> {
         match level {
             Level::None => Ok(None),
-            Level::Full => {
-                let mut why = "bubblewrap is not installed".to_owned();
-                let given = self.bubblewrap.clone().map(|program| vec![program]);
-                for program in given.unwrap_or_else(bubblewrap::trusted_places) {
-                    match self.try_canary(level, Some(&program)).await {
-                        Ok(()) => return Ok(Some(program)),
-                        Err(failed) => why = failed,
-                    }
-                }
-                Err(why)
-            }
+            Level::Full => self.attempt_full().await,
             Level::Kernel | Level::Limits => self.try_canary(level, None).await.map(|()| None),
         }
+    }
+
+    /// Tries namespaces that we make ourselves, then each bubblewrap: some systems let only that make them.
+    async fn attempt_full(&self) -> Result<Option<PathBuf>, String> {
+        let mut why = Vec::new();
+        if self.bubblewrap.is_none() {
+            match self.try_canary(Level::Full, None).await {
+                Ok(()) => return Ok(None),
+                Err(failed) => why.push(failed),
+            }
+        }
+        let given = self.bubblewrap.clone().map(|program| vec![program]);
+        let places = given.unwrap_or_else(bubblewrap::trusted_places);
+        if places.is_empty() {
+            why.push("bubblewrap is not installed".to_owned());
+        }
+        for program in places {
+            match self.try_canary(Level::Full, Some(&program)).await {
+                Ok(()) => return Ok(Some(program)),
+                Err(failed) => why.push(format!("with {}: {failed}", program.display())),
+            }
+        }
+        Err(why.join("; "))
     }
 
     async fn try_canary(&self, level: Level, bubblewrap: Option<&PathBuf>) -> Result<(), String> {
@@ -185,11 +198,8 @@ impl Sandbox {
         }
         let failed = |source| Error::Start { program: self.helper.clone(), source };
         let mut spec = spec.clone();
-        match (found.level, &found.bubblewrap) {
-            (Level::Full, Some(bubblewrap)) => {
-                if !bubblewrap.is_file() {
-                    return Err(Error::NoSuchProgram { program: bubblewrap.clone() });
-                }
+        match found.level {
+            Level::Full => {
                 let (profile, reserved) = reserve(profile)?;
                 kept._reserved = reserved;
                 let own = profile.private.iter().chain(&profile.writable).cloned();
@@ -197,12 +207,29 @@ impl Sandbox {
                 order.files = Some(Files { writable, ..Files::default() });
                 // A network of its own leads nowhere, so its loopback can be used.
                 order.sockets = Some(Sockets::Internet);
-                spec.args = bubblewrap::arguments(&profile, &spec.cwd, &self.helper)?;
+                match &found.bubblewrap {
+                    Some(program) if !program.is_file() => {
+                        return Err(Error::NoSuchProgram { program: program.clone() });
+                    }
+                    Some(program) => {
+                        spec.args = bubblewrap::arguments(&profile, &spec.cwd, &self.helper)?;
+                        spec.program.clone_from(program);
+                    }
+                    None => {
+                        order.space = Some(Space {
+                            cwd: spec.cwd.clone(),
+                            own_network: profile.network == Network::Off,
+                            size: tree::size(&profile.limits),
+                            mounts: tree::mounts(&profile)?,
+                        });
+                        spec.args = Vec::new();
+                        spec.program.clone_from(&self.helper);
+                    }
+                }
                 spec.args.extend(order.to_args());
-                spec.program.clone_from(bubblewrap);
                 return Ok(spec);
             }
-            (Level::Kernel, _) => {
+            Level::Kernel => {
                 let temporary = Temporary::make(&self.scratch, "tmp").map_err(failed)?;
                 order.files = Some(Files {
                     writable: profile.writable.iter().chain([&temporary.0]).cloned().collect(),

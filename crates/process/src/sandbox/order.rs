@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use super::profile::Limits;
+use super::tree::What;
 
 /// The first argument of a run that is the helper's.
 pub(super) const WORD: &str = "__confine";
@@ -12,6 +13,8 @@ pub(super) const WORD: &str = "__confine";
 /// What the helper does to itself before it becomes the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Order {
+    /// Which namespaces it makes for itself; `None` leaves it in those of the machine, or of whoever made some.
+    pub(super) space: Option<Space>,
     /// Which files it may reach; `None` leaves that as it is.
     pub(super) files: Option<Files>,
     /// Which sockets it may make; `None` leaves all system calls as they are.
@@ -23,6 +26,19 @@ pub(super) struct Order {
     /// Where it says that all restrictions hold, just before it becomes the command.
     pub(super) report: Option<RawFd>,
     pub(super) then: Then,
+}
+
+/// A file tree, a process table and, if wanted, a network of the command's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Space {
+    /// Where the command stands in the tree.
+    pub(super) cwd: PathBuf,
+    /// Has a network of its own, which leads nowhere.
+    pub(super) own_network: bool,
+    /// How many bytes an empty folder can take.
+    pub(super) size: u64,
+    /// What differs from a tree that can only be read, in this order.
+    pub(super) mounts: Vec<(PathBuf, What)>,
 }
 
 /// Which files the command may reach.
@@ -66,7 +82,7 @@ pub(super) enum Then {
 impl Order {
     /// Makes an order that restricts nothing but how much is used, if that.
     pub(super) fn new(limits: Option<Limits>, report: Option<RawFd>, then: Then) -> Order {
-        Order { files: None, sockets: None, limits, reaps: false, report, then }
+        Order { space: None, files: None, sockets: None, limits, reaps: false, report, then }
     }
 
     /// Writes the arguments, the helper's word first.
@@ -82,6 +98,12 @@ impl Order {
         }
         if let Some(fd) = self.report {
             pair("report", fd.to_string().as_ref());
+        }
+        if let Some(Space { cwd, own_network, size, mounts }) = &self.space {
+            pair("space", cwd.as_ref());
+            pair("network", if *own_network { "own" } else { "all" }.as_ref());
+            pair("size", size.to_string().as_ref());
+            mounts.iter().for_each(|(path, what)| pair(name_of(*what), path.as_ref()));
         }
         if let Some(files) = &self.files {
             pair("files", if files.is_only_layer { "strict" } else { "layer" }.as_ref());
@@ -129,7 +151,18 @@ impl Order {
     }
 
     fn take(&mut self, name: &str, value: OsString) -> Option<()> {
+        if let Some(what) = MOUNTS.into_iter().find(|what| name_of(*what) == name) {
+            self.space.as_mut()?.mounts.push((value.into(), what));
+            return Some(());
+        }
         match (name, value.to_str()) {
+            ("space", _) => {
+                let (cwd, mounts) = (value.into(), Vec::new());
+                self.space = Some(Space { cwd, own_network: true, size: 0, mounts });
+            }
+            ("network", Some("own")) => self.space.as_mut()?.own_network = true,
+            ("network", Some("all")) => self.space.as_mut()?.own_network = false,
+            ("size", Some(text)) => self.space.as_mut()?.size = text.parse().ok()?,
             ("write", _) => self.files.as_mut()?.writable.push(value.into()),
             ("hide", _) => self.files.as_mut()?.hidden.push(value.into()),
             ("limits", Some(text)) => self.limits = Some(limits(text)?),
@@ -147,6 +180,19 @@ impl Order {
     }
 }
 
+const MOUNTS: [What; 5] =
+    [What::Private, What::HideFolder, What::HideFile, What::Write, What::Protect];
+
+fn name_of(what: What) -> &'static str {
+    match what {
+        What::Private => "mount-private",
+        What::HideFolder => "mount-empty",
+        What::HideFile => "mount-nothing",
+        What::Write => "mount-writable",
+        What::Protect => "mount-readable",
+    }
+}
+
 fn limits(text: &str) -> Option<Limits> {
     let mut numbers = text.split(',').map(str::parse);
     let mut next = || numbers.next()?.ok();
@@ -159,7 +205,9 @@ mod tests {
 
     #[test]
     fn an_order_reads_back_as_it_was_written() {
+        let mounts = MOUNTS.map(|what| (PathBuf::from("/a b\nc"), what)).to_vec();
         let exec = Order {
+            space: Some(Space { cwd: "/c d".into(), own_network: false, size: 5, mounts }),
             files: Some(Files {
                 writable: vec!["/w".into(), "/a b\nc".into()],
                 hidden: vec!["/home/u/.ssh".into()],
@@ -184,9 +232,13 @@ mod tests {
             assert_eq!(args[0], WORD);
             assert_eq!(Order::from_args(args.into_iter().skip(1)), Some(order));
         }
-        for broken in
-            [vec!["exac"], vec!["report", "x", "exec"], vec!["write", "/w", "exec"], vec![]]
-        {
+        for broken in [
+            vec!["exac"],
+            vec!["report", "x", "exec"],
+            vec!["write", "/w", "exec"],
+            vec!["mount-private", "/w", "exec"],
+            vec![],
+        ] {
             let args = broken.iter().map(OsString::from);
             assert_eq!(Order::from_args(args), None, "{broken:?}");
         }

@@ -19,6 +19,9 @@ use tokio::io::AsyncReadExt;
 
 use crate::system::{say, works};
 
+/// What a level ends with whose namespaces are to be made by bubblewrap.
+const BY_BUBBLEWRAP: &str = "-bubblewrap";
+
 /// Runs all attempts at a level, prints their verdicts and then a line for each thing that changed outside.
 pub(crate) fn drive(level: &str, folder: &Path) -> ExitCode {
     match run(level, folder) {
@@ -58,7 +61,6 @@ fn level_of(name: &str) -> Result<Level, &'static str> {
 }
 
 fn run(level: &str, folder: &Path) -> Result<(), String> {
-    let level = level_of(level)?;
     let text = |err: std::io::Error| err.to_string();
     let place = Place::make(folder).map_err(text)?;
     let visitors = Arc::new(AtomicUsize::new(0));
@@ -85,9 +87,14 @@ fn run(level: &str, folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-async fn attempts(level: Level, place: &Place, facts: &[String]) -> Result<String, String> {
+async fn attempts(level: &str, place: &Place, facts: &[String]) -> Result<String, String> {
     let program = std::env::current_exe().map_err(|err| err.to_string())?;
-    let sandbox = Sandbox::new(program, place.at("scratch")).at_most(level);
+    let sandbox = Sandbox::new(program, place.at("scratch"));
+    let (sandbox, level) = match level.strip_suffix(BY_BUBBLEWRAP) {
+        Some(level) => (sandbox.with_bubblewrap("/usr/bin/bwrap".into()), level_of(level)?),
+        None => (sandbox, level_of(level)?),
+    };
+    let sandbox = sandbox.at_most(level);
     let found = sandbox.found().await;
     if found.level != level {
         return Err(format!("only {} works here: {:?}", found.level, found.missing));

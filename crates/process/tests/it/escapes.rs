@@ -124,6 +124,26 @@ fn table(runs: &[(String, &str, Run)]) -> String {
     out
 }
 
+/// Asserts that nothing gets out of the strongest level.
+fn assert_holds(name: &str, run: &Run) {
+    assert_eq!(run.changed, Vec::<String>::new(), "{name}: something outside changed");
+    assert_eq!(run.visitors, "0", "{name}: somebody was reached");
+    let open = run.verdicts.iter().filter(|(_, (_, verdict))| verdict == "open");
+    let open: Vec<&str> = open.map(|(id, _)| id.as_str()).collect();
+    let inside = INSIDE.map(|(id, _)| id);
+    assert_eq!(open, inside, "{name}: other attempts work than those that stay inside");
+    assert!(run.verdicts.len() >= 80, "{name}");
+}
+
+// R: R9, T7
+#[test]
+fn nothing_gets_out_of_what_bubblewrap_makes() {
+    assert_holds("user", &run("L3-bubblewrap", false));
+    if am_root() {
+        assert_holds("root", &run("L3-bubblewrap", true));
+    }
+}
+
 // R: R9, T7, T22
 #[test]
 fn every_attempt_ends_as_the_table_says() {
@@ -136,15 +156,7 @@ fn every_attempt_ends_as_the_table_says() {
         }
     }
     for (name, _, run) in runs.iter().filter(|(_, level, _)| *level == "L3") {
-        assert_eq!(run.changed, Vec::<String>::new(), "{name}: something outside changed");
-        assert_eq!(run.visitors, "0", "{name}: somebody was reached");
-        let open = run.verdicts.iter().filter(|(_, (_, verdict))| verdict == "open");
-        let open: Vec<&str> = open.map(|(id, _)| id.as_str()).collect();
-        assert_eq!(
-            open,
-            INSIDE.map(|(id, _)| id),
-            "{name}: other attempts work than those that stay inside"
-        );
+        assert_holds(name, run);
     }
     assert!(runs.iter().all(|(_, _, run)| run.verdicts.len() >= 80));
     let text = std::fs::read_to_string(docs()).unwrap();

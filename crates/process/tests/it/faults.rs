@@ -4,51 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use process::sandbox::{Found, Level, Limits, Profile, Sandbox};
+use process::sandbox::{Found, Level, Limits, Sandbox};
 use process::{Error, Spec};
 use tokio::io::AsyncReadExt;
 
-/// A workspace beside a folder for the sandbox.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let folder = std::env::temp_dir().join(format!("process-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(folder.join("work")).unwrap();
-        Place(folder.canonicalize().unwrap())
-    }
-
-    fn work(&self) -> PathBuf {
-        self.0.join("work")
-    }
-
-    fn sandbox(&self) -> Sandbox {
-        Sandbox::new(env!("CARGO_BIN_EXE_escape").into(), self.0.join("scratch"))
-    }
-
-    fn copy(&self, program: &str) -> PathBuf {
-        let copy = self.0.join(Path::new(program).file_name().unwrap());
-        std::fs::copy(program, &copy).unwrap();
-        copy
-    }
-
-    fn profile(&self, limits: Limits) -> Profile {
-        Profile { limits, ..Profile::writing_to(vec![self.work()]) }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
-
-fn shell(cwd: &Path, script: &str) -> Spec {
-    let mut spec = Spec::new("/bin/sh", cwd).args(["-c", script]).env("PATH", "/usr/bin:/bin");
-    spec.clear_env = true;
-    spec.merge_stderr = true;
-    spec
-}
+use crate::place::{Place, run_at, shell};
 
 /// Runs a script to its end at the strongest level, which must be the strongest there is.
 async fn run(name: &str, limits: Limits, script: &str) -> (String, Option<i32>) {
@@ -57,23 +17,6 @@ async fn run(name: &str, limits: Limits, script: &str) -> (String, Option<i32>) 
     let found = sandbox.found().await;
     assert_eq!(found.level, Level::Full, "{:?}", found.missing);
     run_at(&place, &sandbox, &found, limits, script).await
-}
-
-async fn run_at(
-    place: &Place,
-    sandbox: &Sandbox,
-    found: &Found,
-    limits: Limits,
-    script: &str,
-) -> (String, Option<i32>) {
-    let spec = shell(&place.work(), script);
-    let mut child = sandbox.spawn(&spec, &place.profile(limits), found).unwrap();
-    let mut pipe = child.stdout.take().unwrap();
-    let mut said = Vec::new();
-    let both = async { tokio::join!(pipe.read_to_end(&mut said), child.wait()) };
-    let (read, ended) = tokio::time::timeout(Duration::from_secs(100), both).await.unwrap();
-    read.unwrap();
-    (String::from_utf8_lossy(&said).into_owned(), ended.unwrap().code())
 }
 
 // R: T06, T24

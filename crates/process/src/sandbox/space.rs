@@ -1,0 +1,245 @@
+//! A file tree, a process table and a network of the command's own, made by the helper itself.
+//!
+//! The tree stays where it is and is made read-only in a mount namespace, and what differs is mounted over it. All that is
+//! to be seen again (the workspace, devices) is taken as a copy first, while it is as the machine has it. Three processes
+//! come of it: the helper, which stays outside and waits; the first process of the table, with which all others end;
+//! and the one that becomes the command. None of the three has a privilege left when the command begins.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, symlink};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags as Attr, MountFlags, MoveMountFlags, OpenTreeFlags,
+    fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount, move_mount, open_tree,
+};
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, getgid, getuid, set_dumpable_behavior,
+    set_parent_process_death_signal, wait,
+};
+use rustix::thread::UnshareFlags;
+
+use super::limits;
+use super::order::Space;
+use super::tree::What;
+use crate::raw;
+
+/// The devices that a command has, besides terminals of its own.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("/proc/self/fd", "/dev/fd"),
+    ("/proc/self/fd/0", "/dev/stdin"),
+    ("/proc/self/fd/1", "/dev/stdout"),
+    ("/proc/self/fd/2", "/dev/stderr"),
+    ("pts/ptmx", "/dev/ptmx"),
+];
+
+/// Which of the three processes this is.
+pub(super) enum Place {
+    /// The one that becomes the command.
+    Inside,
+    /// One that has waited for it, and ends as it did.
+    Watching(ExitCode),
+}
+
+/// Makes the space and goes into it.
+///
+/// # Errors
+/// Fails where the system lets nobody make one, or a part of the tree cannot be made.
+pub(super) fn enter(space: &Space) -> Result<Place, String> {
+    make_namespaces(space)?;
+    make_tree(space).map_err(|(path, err)| format!("{} cannot be made: {err}", path.display()))?;
+    // What it stood in so far is below the new mounts.
+    std::env::set_current_dir(&space.cwd)
+        .map_err(|err| format!("{} cannot be entered: {err}", space.cwd.display()))?;
+    if let Some(first) = fork()? {
+        limits::drop_privileges()?;
+        return Ok(Place::Watching(end_of(first)?));
+    }
+    let readable = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", readable, None)
+        .map_err(|err| format!("a process table cannot be mounted: {err}"))?;
+    limits::drop_privileges()?;
+    // The first process ends with the helper, and all others with the first one. None can look into it.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable))
+        .map_err(|err| format!("the first process cannot be guarded: {err}"))?;
+    Ok(match fork()? {
+        Some(command) => Place::Watching(end_of(command)?),
+        None => Place::Inside,
+    })
+}
+
+fn fork() -> Result<Option<Pid>, String> {
+    raw::fork().map_err(|err| format!("a process cannot be made: {err}"))
+}
+
+/// Waits for a child, and meanwhile for all who lost their parents; returns how it ended.
+fn end_of(child: Pid) -> Result<ExitCode, String> {
+    loop {
+        let ended = match wait(WaitOptions::empty()) {
+            Err(rustix::io::Errno::INTR) => continue,
+            ended => ended.map_err(|err| format!("how it ended cannot be told: {err}"))?,
+        };
+        if let Some((_, status)) = ended.filter(|(pid, _)| *pid == child) {
+            return Ok(ExitCode::from(code_of(status)));
+        }
+    }
+}
+
+/// The exit code as shells tell it.
+fn code_of(status: WaitStatus) -> u8 {
+    let signal = status.terminating_signal().map(|signal| 128 + signal);
+    status.exit_status().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// Leaves the namespaces of the machine. Who it is stays the same.
+fn make_namespaces(space: &Space) -> Result<(), String> {
+    let failed = |err| format!("namespaces cannot be made: {err}");
+    let (user, group) = (getuid().as_raw(), getgid().as_raw());
+    let mut flags = UnshareFlags::NEWUSER
+        | UnshareFlags::NEWNS
+        | UnshareFlags::NEWPID
+        | UnshareFlags::NEWIPC
+        | UnshareFlags::NEWUTS
+        | UnshareFlags::NEWCGROUP;
+    flags.set(UnshareFlags::NEWNET, space.own_network);
+    raw::unshare(flags).map_err(|err| failed(err.into()))?;
+    let files = [
+        ("/proc/self/setgroups", "deny".to_owned()),
+        ("/proc/self/uid_map", format!("{user} {user} 1")),
+        ("/proc/self/gid_map", format!("{group} {group} 1")),
+    ];
+    for (path, text) in files {
+        std::fs::write(path, text).map_err(failed)?;
+    }
+    // Nobody inside makes more of them. Where this cannot be said, it still is a system call that is refused.
+    std::fs::write("/proc/sys/user/max_user_namespaces", "0").ok();
+    if space.own_network {
+        raw::raise_loopback().map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// What failed, and where.
+type Failed = (PathBuf, std::io::Error);
+
+fn make_tree(space: &Space) -> Result<(), Failed> {
+    let at = |path: &str| {
+        let path = PathBuf::from(path);
+        move |err: rustix::io::Errno| (path, err.into())
+    };
+    raw::set_mount(CWD, "/", Attr::empty(), raw::PRIVATE).map_err(at("/"))?;
+    let guarded = Attr::MOUNT_ATTR_NOSUID | Attr::MOUNT_ATTR_NODEV;
+    let read_only = guarded | Attr::MOUNT_ATTR_RDONLY;
+    // The whole tree has no place to be mounted on: it is as it should be, or not.
+    let is_all = |path: &Path| path == Path::new("/");
+    let mut parts = Vec::new();
+    for (path, what) in space.mounts.iter().filter(|(path, _)| !is_all(path)) {
+        let part = match what {
+            What::Private => empty(space.size, "1777"),
+            What::HideFolder => empty(space.size, "755"),
+            What::HideFile => copy(Path::new("/dev/null"), read_only),
+            What::Write => copy(path, guarded),
+            What::Protect => copy(path, read_only),
+        };
+        parts.push((path, part.map_err(|err| (path.clone(), err.into()))?));
+    }
+    let devices = DEVICES.map(|name| {
+        let path = Path::new("/dev").join(name);
+        let device = copy(&path, Attr::MOUNT_ATTR_NOSUID | Attr::MOUNT_ATTR_NOEXEC);
+        (path, device)
+    });
+    let is_writable = space.mounts.iter().any(|(path, what)| is_all(path) && *what == What::Write);
+    let rest = if is_writable { guarded } else { read_only };
+    raw::set_mount(CWD, "/", rest, 0).map_err(at("/"))?;
+    make_devices(space, devices)?;
+    for (path, part) in parts {
+        attach(&part, path).map_err(|err| (path.clone(), err))?;
+    }
+    Ok(())
+}
+
+fn make_devices(
+    space: &Space,
+    devices: [(PathBuf, rustix::io::Result<OwnedFd>); 6],
+) -> Result<(), Failed> {
+    let folder = PathBuf::from("/dev");
+    let failed = |err: rustix::io::Errno| (folder.clone(), err.into());
+    let tree = empty(space.size, "755").map_err(failed)?;
+    attach(&tree, &folder).map_err(|err| (folder.clone(), err))?;
+    for (path, device) in devices {
+        let attached = device.map_err(Into::into).and_then(|device| attach(&device, &path));
+        attached.map_err(|err| (path, err))?;
+    }
+    for (target, link) in DEVICE_LINKS {
+        symlink(target, link).map_err(failed)?;
+    }
+    for name in ["shm", "pts"] {
+        std::fs::create_dir(folder.join(name)).map_err(|err| (folder.clone(), err))?;
+    }
+    let terminals = CString::new("newinstance,ptmxmode=0666,mode=620").ok();
+    mount(
+        "devpts",
+        "/dev/pts",
+        "devpts",
+        MountFlags::NOSUID | MountFlags::NOEXEC,
+        terminals.as_deref(),
+    )
+    .map_err(failed)
+}
+
+/// Returns an empty folder of its own.
+fn empty(size: u64, mode: &str) -> rustix::io::Result<OwnedFd> {
+    let made = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(made.as_fd(), "size", size.to_string())?;
+    fsconfig_set_string(made.as_fd(), "mode", mode)?;
+    fsconfig_create(made.as_fd())?;
+    let guarded = Attr::MOUNT_ATTR_NOSUID | Attr::MOUNT_ATTR_NODEV;
+    fsmount(made.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, guarded)
+}
+
+/// Returns a place as it is now, with all that is mounted in it. No link is followed on the way: somebody may have put one
+/// there since the path was looked at.
+fn copy(path: &Path, attributes: Attr) -> rustix::io::Result<OwnedFd> {
+    let place = open(path)?;
+    let tree = open_tree(
+        place,
+        "",
+        OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH
+            | OpenTreeFlags::AT_RECURSIVE,
+    )?;
+    raw::set_mount(tree.as_fd(), "", attributes, 0)?;
+    Ok(tree)
+}
+
+/// Mounts a tree at a path. In a folder that is empty now the path is made.
+fn attach(tree: &OwnedFd, path: &Path) -> std::io::Result<()> {
+    let place = match open(path) {
+        Err(rustix::io::Errno::NOENT) => {
+            if is_folder(tree) {
+                std::fs::create_dir_all(path)?;
+            } else {
+                path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+                std::fs::File::create_new(path)?;
+            }
+            open(path)?
+        }
+        place => place?,
+    };
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(tree, "", place, "", flags)?)
+}
+
+fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+}
+
+fn is_folder(tree: &OwnedFd) -> bool {
+    fstat(tree).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory)
+}

@@ -1,0 +1,176 @@
+//! What of the file tree a command sees, and what it can do there: a list of mounts, in their order.
+//!
+//! Decides; mounts nothing. Deeper paths come later, so that the more exact wish wins: a secret inside the workspace is
+//! hidden, a workspace inside a hidden folder is there.
+
+use std::path::{Path, PathBuf};
+
+use super::profile::{Limits, Network, Profile};
+use crate::error::Error;
+
+/// Parts of `/run` that programs need to be found or to find others.
+const RUN: [&str; 1] = ["/run/current-system"];
+const RUN_FOR_NETWORK: [&str; 2] = ["/run/systemd/resolve", "/run/resolvconf"];
+
+/// What is done at one place of the tree. In this order where two are wanted at the same place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum What {
+    /// An empty folder of the command's own, for everybody in it.
+    Private,
+    /// An empty folder in its place.
+    HideFolder,
+    /// An empty file in its place.
+    HideFile,
+    /// The place itself, which can be written.
+    Write,
+    /// The place itself, which cannot.
+    Protect,
+}
+
+/// Returns the places that differ from a tree that can only be read.
+///
+/// # Errors
+/// Fails for a protected path that is a symbolic link: what a link is mounted on can be replaced.
+pub(super) fn mounts(profile: &Profile) -> Result<Vec<(PathBuf, What)>, Error> {
+    let private = profile.private.iter().filter(|folder| is_plain_folder(folder)).cloned();
+    let network = if profile.network == Network::On { &RUN_FOR_NETWORK[..] } else { &[] };
+    let shown = RUN.iter().chain(network).map(PathBuf::from).filter(|part| part.exists());
+    let mut mounts: Vec<(PathBuf, What)> = private.map(|folder| (folder, What::Private)).collect();
+    mounts.push(("/run".into(), What::HideFolder));
+    mounts.extend(shown.map(|part| (part, What::Protect)));
+    mounts.extend(steps(profile)?);
+    Ok(mounts)
+}
+
+/// Returns how many bytes an empty folder can take.
+pub(super) fn size(limits: &Limits) -> u64 {
+    limits.file_size.min(1 << 30)
+}
+
+/// Returns the places that the profile names, parents first. Only real paths: a mount through a link
+/// would end elsewhere.
+fn steps(profile: &Profile) -> Result<Vec<(PathBuf, What)>, Error> {
+    let mut steps = Vec::new();
+    // Most of them are not there, and to look for one is much less work than to follow its links.
+    let hidden = profile.hidden.iter().filter(|path| path.symlink_metadata().is_ok());
+    for path in hidden.filter_map(|path| path.canonicalize().ok()) {
+        let what = if path.is_dir() { What::HideFolder } else { What::HideFile };
+        steps.push((path, what));
+    }
+    for path in profile.writable.iter().filter_map(|path| path.canonicalize().ok()) {
+        steps.push((path, What::Write));
+    }
+    for path in &profile.protected {
+        let Some(path) = real(path)? else { continue };
+        // Elsewhere everything is read-only as it is, and what is hidden would be back if it were mounted again.
+        let around =
+            steps.iter().filter(|(root, what)| *what != What::Protect && path.starts_with(root));
+        let closest = around.max_by_key(|(root, what)| (root.components().count(), *what));
+        if closest.is_some_and(|(_, what)| *what == What::Write) {
+            steps.push((path, What::Protect));
+        }
+    }
+    steps.extend(pins(&steps));
+    steps.sort_by_key(|(path, what)| (path.components().count(), *what, path.clone()));
+    steps.dedup();
+    Ok(steps)
+}
+
+/// Returns the folders between a folder that may be written and a place in it that is hidden. Each is mounted on itself,
+/// for what is a mount cannot be moved: moved away, the place would be there under another name for the next command.
+fn pins(steps: &[(PathBuf, What)]) -> Vec<(PathBuf, What)> {
+    let mut pins = Vec::new();
+    let is_hidden = |what: &What| matches!(what, What::HideFolder | What::HideFile);
+    for (hidden, _) in steps.iter().filter(|(_, what)| is_hidden(what)) {
+        let around = steps.iter().filter(|(root, _)| hidden != root && hidden.starts_with(root));
+        let closest = around.max_by_key(|(root, what)| (root.components().count(), *what));
+        let Some((root, What::Write)) = closest else { continue };
+        let between = hidden.ancestors().skip(1).take_while(|folder| *folder != root);
+        pins.extend(between.map(|folder| (folder.to_owned(), What::Write)));
+    }
+    pins
+}
+
+/// Returns the real path of something that is there and no link itself.
+fn real(path: &Path) -> Result<Option<PathBuf>, Error> {
+    match path.symlink_metadata() {
+        Err(_) => Ok(None),
+        Ok(found) if found.is_symlink() => Err(Error::Unprotected { path: path.to_owned() }),
+        Ok(_) => Ok(path.canonicalize().ok()),
+    }
+}
+
+fn is_plain_folder(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// The mounts in words, without those that every command has.
+    fn words(profile: &Profile, root: &Path) -> String {
+        let mounts = mounts(profile).unwrap().into_iter();
+        let words: Vec<String> = mounts
+            .filter(|(path, _)| path.starts_with(root))
+            .map(|(path, what)| format!("{what:?} {}", path.strip_prefix(root).unwrap().display()))
+            .collect();
+        words.join(", ")
+    }
+
+    #[test]
+    fn what_is_around_a_hidden_place_cannot_be_moved() {
+        let root = std::env::temp_dir().join(format!("process-pins-{}", std::process::id()));
+        for folder in ["home/.config/a/gh", "home/.ssh", "home/ws"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        let root = root.canonicalize().unwrap();
+        let at = |path: &str| root.join(path);
+        let hidden = vec![at("home/.config/a/gh"), at("home/.ssh")];
+        let profile = Profile { hidden, ..Profile::writing_to(vec![at("home")]) };
+        assert_eq!(
+            words(&profile, &root),
+            "Write home, HideFolder home/.ssh, Write home/.config, Write home/.config/a, \
+             HideFolder home/.config/a/gh"
+        );
+        let hidden = profile.hidden.clone();
+        let beside = Profile { hidden, ..Profile::writing_to(vec![at("home/ws")]) };
+        assert!(!words(&beside, &root).contains("Write home/.config"));
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn the_more_exact_wish_comes_later() {
+        let root = std::env::temp_dir().join(format!("process-mounts-{}", std::process::id()));
+        for folder in ["home/.ssh", "home/ws/.git", "home/ws/.aws/open"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        std::fs::write(root.join("home/.netrc"), "").unwrap();
+        let root = root.canonicalize().unwrap();
+        let at = |path: &str| root.join(path);
+        let mut profile = Profile {
+            writable: vec![at("home/ws/.aws/open"), at("home/ws"), at("not-there")],
+            protected: vec![
+                at("home/ws/.git"),
+                at("home/.config"),
+                at("home/ws/.other"),
+                // Hidden, too: it is not mounted again.
+                at("home/ws/.aws"),
+            ],
+            hidden: vec![at("home/ws/.aws"), at("home/.ssh"), at("home/.netrc"), at("home/.gone")],
+            ..Profile::writing_to(Vec::new())
+        };
+        assert_eq!(
+            words(&profile, &root),
+            "HideFolder home/.ssh, HideFile home/.netrc, Write home/ws, HideFolder home/ws/.aws, \
+             Protect home/ws/.git, Write home/ws/.aws/open"
+        );
+        symlink(at("home/.ssh"), at("home/ws/link")).unwrap();
+        profile.protected.push(at("home/ws/link"));
+        let refused = mounts(&profile);
+        assert!(matches!(refused, Err(Error::Unprotected { .. })), "{refused:?}");
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}

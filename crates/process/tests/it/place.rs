@@ -1,0 +1,76 @@
+//! Where commands are run in these tests, and how.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use process::Spec;
+use process::sandbox::{Found, Limits, Profile, Sandbox};
+use tokio::io::AsyncReadExt;
+
+/// A workspace beside a folder for the sandbox.
+pub(crate) struct Place(pub(crate) PathBuf);
+
+impl Place {
+    pub(crate) fn new(name: &str) -> Place {
+        let folder = std::env::temp_dir().join(format!("process-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(folder.join("work")).unwrap();
+        Place(folder.canonicalize().unwrap())
+    }
+
+    pub(crate) fn work(&self) -> PathBuf {
+        self.0.join("work")
+    }
+
+    pub(crate) fn sandbox(&self) -> Sandbox {
+        Sandbox::new(env!("CARGO_BIN_EXE_escape").into(), self.0.join("scratch"))
+    }
+
+    pub(crate) fn copy(&self, program: &str) -> PathBuf {
+        let copy = self.0.join(Path::new(program).file_name().unwrap());
+        std::fs::copy(program, &copy).unwrap();
+        copy
+    }
+
+    pub(crate) fn profile(&self, limits: Limits) -> Profile {
+        Profile { limits, ..Profile::writing_to(vec![self.work()]) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+pub(crate) fn shell(cwd: &Path, script: &str) -> Spec {
+    let mut spec = Spec::new("/bin/sh", cwd).args(["-c", script]).env("PATH", "/usr/bin:/bin");
+    spec.clear_env = true;
+    spec.merge_stderr = true;
+    spec
+}
+
+/// Runs a script to its end; returns what it said and its exit code.
+pub(crate) async fn run_with(
+    sandbox: &Sandbox,
+    found: &Found,
+    spec: &Spec,
+    profile: &Profile,
+) -> (String, Option<i32>) {
+    let mut child = sandbox.spawn(spec, profile, found).unwrap();
+    let mut pipe = child.stdout.take().unwrap();
+    let mut said = Vec::new();
+    let both = async { tokio::join!(pipe.read_to_end(&mut said), child.wait()) };
+    let (read, ended) = tokio::time::timeout(Duration::from_secs(100), both).await.unwrap();
+    read.unwrap();
+    (String::from_utf8_lossy(&said).into_owned(), ended.unwrap().code())
+}
+
+pub(crate) async fn run_at(
+    place: &Place,
+    sandbox: &Sandbox,
+    found: &Found,
+    limits: Limits,
+    script: &str,
+) -> (String, Option<i32>) {
+    run_with(sandbox, found, &shell(&place.work(), script), &place.profile(limits)).await
+}
