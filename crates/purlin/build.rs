@@ -3,7 +3,8 @@
 //! - The kernel maps 64 KiB around each page of a program that is touched. Where the few functions that run are spread over
 //!   all of it, most of the program ends up in memory. `link-order.txt` names them in the order of their first use;
 //!   `cargo xtask order` renews it. Names that are not there any more are passed over, so an old list costs memory and nothing else.
-//! - The places that the loader must adjust are listed as bits, not as 24 bytes each, where the C library can read that.
+//! - The program stands at a fixed address: at any other the loader would have to write to a hundred pages of it, a quarter of
+//!   the whole start. docs/adr/007-fixed-address.md has what that costs and what is done about it.
 //! - What unwinds the stack is linked in: a library of its own would be found, mapped and adjusted at every start.
 
 use std::path::{Path, PathBuf};
@@ -11,9 +12,6 @@ use std::process::Command;
 
 /// The target whose linker is LLVM's by default, which alone knows the option.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-
-/// The first GNU C library that reads the list of places as bits.
-const FIRST_WITH_BITS: (u32, u32) = (2, 36);
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -27,9 +25,7 @@ fn main() {
         let list = list.display();
         println!("cargo:rustc-link-arg-bin=purlin=-Wl,--symbol-ordering-file={list}");
         println!("cargo:rustc-link-arg-bin=purlin=-Wl,--no-warn-symbol-ordering");
-        if libc_version().is_some_and(|version| version >= FIRST_WITH_BITS) {
-            println!("cargo:rustc-link-arg-bin=purlin=-Wl,-z,pack-relative-relocs");
-        }
+        println!("cargo:rustc-link-arg-bin=purlin=-no-pie");
         link_in_the_unwinder();
     }
 }
@@ -40,13 +36,6 @@ fn link_in_the_unwinder() {
     if std::fs::write(Path::new(&folder).join("libgcc_s.so"), "INPUT(-lgcc_eh)\n").is_ok() {
         println!("cargo:rustc-link-search=native={folder}");
     }
-}
-
-/// The version of the C library here, which is the oldest that the program will run with.
-fn libc_version() -> Option<(u32, u32)> {
-    let said = said("getconf", "GNU_LIBC_VERSION")?;
-    let (major, minor) = said.trim().strip_prefix("glibc ")?.split_once('.')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Tells whether the compiler brings its own LLVM linker and nobody chose another.
