@@ -426,11 +426,11 @@ pub trait Editor: Send + Sync {
     ) -> BoxFuture<'_, Result<String, EditorError>>;
 
     /// Writes a text file.
-    fn write_text_file(
-        &self,
-        path: PathBuf,
-        content: String,
-    ) -> BoxFuture<'_, Result<(), EditorError>>;
+    fn write_text_file<'a>(
+        &'a self,
+        path: &'a Path,
+        content: &'a str,
+    ) -> BoxFuture<'a, Result<(), EditorError>>;
 
     /// Starts a command in a terminal of the client.
     fn create_terminal(

@@ -203,7 +203,7 @@ pub(crate) async fn add_cost(
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
@@ -262,7 +262,7 @@ mod tests {
             future::pending().boxed()
         }
 
-        fn write_text_file(&self, _: PathBuf, _: String) -> Asked<'_, ()> {
+        fn write_text_file<'a>(&'a self, _: &'a Path, _: &'a str) -> Asked<'a, ()> {
             future::pending().boxed()
         }
 

@@ -2,7 +2,7 @@
 //!
 //! What it shows is journalled and shown like any turn, but the session's own model never sees it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -127,11 +127,11 @@ impl Editor for OnDisk<'_> {
         self.0.read_text_file(path, line, limit)
     }
 
-    fn write_text_file(
-        &self,
-        path: PathBuf,
-        content: String,
-    ) -> BoxFuture<'_, Result<(), EditorError>> {
+    fn write_text_file<'a>(
+        &'a self,
+        path: &'a Path,
+        content: &'a str,
+    ) -> BoxFuture<'a, Result<(), EditorError>> {
         self.0.write_text_file(path, content)
     }
 

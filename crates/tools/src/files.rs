@@ -198,7 +198,7 @@ impl Files {
             && self.writes_through(editor, target)
             && let Ok(text) = std::str::from_utf8(bytes)
         {
-            match editor.write_text_file(target.path().to_owned(), text.to_owned()).await {
+            match editor.write_text_file(target.path(), text).await {
                 Err(EditorError::NotOffered(_)) => {
                     self.has_no_writes.store(true, Ordering::Relaxed);
                 }

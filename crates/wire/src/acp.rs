@@ -8,6 +8,7 @@ pub mod authenticate;
 pub mod dialect;
 pub mod fault;
 pub mod file_uri;
+pub mod files;
 pub mod mcp_servers;
 pub mod models;
 pub mod steer;

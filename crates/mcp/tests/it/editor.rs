@@ -1,6 +1,6 @@
 //! A client that notes what it is shown, and answers as it was told to.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use engine::Event;
@@ -50,7 +50,11 @@ impl Editor for Noting {
         no()
     }
 
-    fn write_text_file(&self, _: PathBuf, _: String) -> BoxFuture<'_, Result<(), EditorError>> {
+    fn write_text_file<'a>(
+        &'a self,
+        _: &'a Path,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<(), EditorError>> {
         no()
     }
 

@@ -16,10 +16,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tools::scope::Scope;
-use wire::acp::schema;
+use wire::acp::{files, schema};
 use wire::{Code, RpcError, rpc};
 
 use super::call::CallOut;
@@ -105,9 +106,18 @@ impl AcpEditor {
         method: &'static str,
         params: &(impl Serialize + Sync),
     ) -> Result<T, RpcError> {
+        self.call_raw(method, to_raw_value(params), |raw| wire::acp::read(Some(raw))).await
+    }
+
+    /// Calls the client with parameters that are written already; `read` makes a value of its answer.
+    async fn call_raw<T: Send + 'static>(
+        &self,
+        method: &'static str,
+        params: serde_json::Result<Box<RawValue>>,
+        read: Read<T>,
+    ) -> Result<T, RpcError> {
         let gone = || RpcError::new(Code::TIMEOUT, GONE);
-        let params = serde_json::value::to_raw_value(params)
-            .map_err(|_| RpcError::of(Code::INTERNAL_ERROR))?;
+        let params = params.map_err(|_| RpcError::of(Code::INTERNAL_ERROR))?;
         let room = self.take_room(params.get().len() + 64).await.ok_or_else(gone)?;
         let permit = self.outlet.abandoned.clone().reserve_owned().await.map_err(|_| gone())?;
         let number = self.outlet.numbers.fetch_add(1, Ordering::Relaxed);
@@ -117,9 +127,7 @@ impl AcpEditor {
             method,
             params,
             // A caller that has gone away needs no answer.
-            answer: Box::new(move |outcome| {
-                drop(sender.send(outcome.and_then(|raw| wire::acp::read(Some(raw)))))
-            }),
+            answer: Box::new(move |outcome| drop(sender.send(outcome.and_then(read)))),
         };
         let place = self.outlet.to_dispatcher.reserve().await.map_err(|_| gone())?;
         place.send(FromSession::Call { session: self.session.clone(), call, cost: room.spend() });
@@ -142,15 +150,17 @@ impl AcpEditor {
     }
 
     /// Calls with a time-out and once more if it runs out, for calls that may be repeated.
-    async fn call_twice<T: DeserializeOwned + Send + 'static>(
+    async fn call_twice<T: Send + 'static>(
         &self,
         method: &'static str,
-        params: &(impl Serialize + Sync),
+        params: impl Fn() -> serde_json::Result<Box<RawValue>>,
+        read: Read<T>,
         seconds: u64,
         path: &Path,
     ) -> Result<T, EditorError> {
         for _ in 0..2 {
-            if let Ok(outcome) = timeout(lasting(seconds), self.call(method, params)).await {
+            let call = self.call_raw(method, params(), read);
+            if let Ok(outcome) = timeout(lasting(seconds), call).await {
                 return outcome.map_err(|err| refused(&err, Some(path)));
             }
             tracing::warn!(session = %self.session, method, "the client did not answer in time");
@@ -179,6 +189,9 @@ fn how_to_answer(patience: Duration) -> String {
         patience.as_secs()
     )
 }
+
+/// Makes a value of the client's answer.
+type Read<T> = fn(&RawValue) -> Result<T, RpcError>;
 
 const GONE: &str = "the client is gone";
 
@@ -330,30 +343,29 @@ impl Editor for AcpEditor {
             wait_for(&self.reads).await;
             let params =
                 schema::ReadTextFileRequest::new(self.session_id(), &path).line(line).limit(limit);
+            let (params, read) = (|| to_raw_value(&params), files::read_answer);
             let seconds = self.limits.read_timeout_seconds;
-            let answer: schema::ReadTextFileResponse =
-                self.call_twice("fs/read_text_file", &params, seconds, &path).await?;
+            let answer = self.call_twice("fs/read_text_file", params, read, seconds, &path).await?;
             Ok(answer.content)
         }
         .boxed()
     }
 
-    fn write_text_file(
-        &self,
-        path: PathBuf,
-        content: String,
-    ) -> BoxFuture<'_, Result<(), EditorError>> {
+    fn write_text_file<'a>(
+        &'a self,
+        path: &'a Path,
+        content: &'a str,
+    ) -> BoxFuture<'a, Result<(), EditorError>> {
         async move {
             if !self.offers.write {
                 return Err(EditorError::NotOffered("file writes"));
             }
-            let path = self.scope.check(&path)?;
+            let path = self.scope.check(path)?;
             wait_for(&self.writes).await;
-            let params = schema::WriteTextFileRequest::new(self.session_id(), &path, content);
+            let params = || files::write_params(self.session.as_str(), &path, content);
+            let read = |raw: &RawValue| wire::acp::read::<schema::WriteTextFileResponse>(Some(raw));
             let seconds = self.limits.write_timeout_seconds;
-            let _: schema::WriteTextFileResponse =
-                self.call_twice("fs/write_text_file", &params, seconds, &path).await?;
-            Ok(())
+            self.call_twice("fs/write_text_file", params, read, seconds, &path).await.map(drop)
         }
         .boxed()
     }

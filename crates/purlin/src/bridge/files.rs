@@ -61,7 +61,7 @@ impl Files for SessionFiles {
             };
             match String::from_utf8(content) {
                 Ok(text) if self.editor.offers().write => {
-                    self.editor.write_text_file(path, text).await
+                    self.editor.write_text_file(&path, &text).await
                 }
                 Ok(text) => on_disk(path, move |path| replace(path, text.as_bytes())).await,
                 Err(err) => on_disk(path, move |path| replace(path, err.as_bytes())).await,

@@ -76,7 +76,11 @@ impl Editor for Watcher {
         no()
     }
 
-    fn write_text_file(&self, _: PathBuf, _: String) -> BoxFuture<'_, Result<(), EditorError>> {
+    fn write_text_file<'a>(
+        &'a self,
+        _: &'a Path,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<(), EditorError>> {
         no()
     }
 

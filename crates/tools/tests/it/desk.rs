@@ -213,16 +213,16 @@ impl Editor for Client {
         ready(text.ok_or(EditorError::FileNotFound(path))).boxed()
     }
 
-    fn write_text_file(
-        &self,
-        path: PathBuf,
-        content: String,
-    ) -> BoxFuture<'_, Result<(), EditorError>> {
+    fn write_text_file<'a>(
+        &'a self,
+        path: &'a Path,
+        content: &'a str,
+    ) -> BoxFuture<'a, Result<(), EditorError>> {
         self.writes.fetch_add(1, Ordering::Relaxed);
         if self.lacks {
             return not_here();
         }
-        self.buffers.lock().unwrap().insert(path, content);
+        self.buffers.lock().unwrap().insert(path.to_owned(), content.to_owned());
         ready(Ok(())).boxed()
     }
 
