@@ -39,16 +39,23 @@ const LEADERS: [&str; 8] = ["//", "/*", "<!--", "{/*", "--", "#", ";", "%"];
 /// Finds a line of `new` that stands for other text and was not in the file before.
 pub(crate) fn find<'a>(new: &'a str, before: &str) -> Option<&'a str> {
     // Most texts have no dots at all, and then none of their lines is searched for them.
-    let has_dots = memchr::memmem::find(new.as_bytes(), b"...").is_some() || new.contains('…');
-    let mut lines = new.lines().filter(|line| stands_for_text(line, has_dots));
-    lines.find(|line| !before.lines().any(|old| old.trim() == line.trim())).map(str::trim)
+    let has = |dots: &str| memchr::memmem::find(new.as_bytes(), dots.as_bytes()).is_some();
+    let has_dots = has("...") || has("…");
+    let mut lines = lines(new).filter(|line| may_stand(line, has_dots)).map(str::trim);
+    lines.find(|line| stands_for_text(line) && !before.lines().any(|old| old.trim() == *line))
 }
 
-fn stands_for_text(line: &str, may_have_dots: bool) -> bool {
-    let line = line.trim();
-    if !may_stand(line, may_have_dots) {
-        return false;
-    }
+/// Cuts a text into lines, faster than [`str::lines`]: a file may have many.
+fn lines(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let end = memchr::memchr(b'\n', text.as_bytes()).unwrap_or(text.len());
+        let line = &text[..end];
+        text = text.get(end + 1..).unwrap_or_default();
+        (!(line.is_empty() && text.is_empty())).then_some(line)
+    })
+}
+
+fn stands_for_text(line: &str) -> bool {
     let leader = LEADERS.iter().find(|leader| line.starts_with(**leader));
     let body = leader.map_or(line, |leader| &line[leader.len()..]);
     let body = body.trim_matches(|c: char| c.is_whitespace() || "*/-}>#(){[]".contains(c));
@@ -66,8 +73,10 @@ fn stands_for_text(line: &str, may_have_dots: bool) -> bool {
 
 /// Most lines need no closer look.
 fn may_stand(line: &str, may_have_dots: bool) -> bool {
-    line.starts_with(|first: char| first.is_ascii_punctuation())
-        && LEADERS.iter().any(|leader| line.starts_with(leader))
+    // What begins with a letter or a digit is no comment.
+    let mut bytes = line.bytes().skip_while(u8::is_ascii_whitespace);
+    let may_lead = bytes.next().is_some_and(|first| !first.is_ascii_alphanumeric());
+    may_lead && LEADERS.iter().any(|leader| line.trim_start().starts_with(leader))
         || may_have_dots && (line.contains("...") || line.contains('…'))
 }
 
