@@ -3,6 +3,7 @@
 //! [`Store`] is the engine's journal. Behind it a thread of its own owns a [`journal::Backend`]: SQLite, or memory where
 //! nothing can be written. What a record looks like is in [`record`], how a session comes back in [`replay`].
 
+mod apart;
 pub mod index;
 pub mod journal;
 pub mod memory;

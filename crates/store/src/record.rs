@@ -73,6 +73,8 @@ pub enum Record {
     Thoughts(Vec<Thought>),
     /// The model's answer ended and asks for these tools.
     Answer(Vec<ToolRequest>),
+    /// The same, with long texts of the inputs kept apart.
+    AnswerApart { calls: Vec<ToolRequest>, texts: Vec<Apart> },
     /// A tool is about to run.
     ToolIntent(ToolRequest),
     /// What the model was told of a call.
@@ -274,6 +276,14 @@ pub struct ToolRequest {
     pub id: Name,
     pub name: String,
     pub input: Value,
+}
+
+/// A field of a call's input whose text is kept apart, by its hash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Apart {
+    pub call: usize,
+    pub field: String,
+    pub text: Name,
 }
 
 /// Why a turn ended.

@@ -146,7 +146,8 @@ impl Replay {
     /// Takes the next record.
     pub fn feed_record(&mut self, record: Record) {
         match record {
-            Record::Own { .. } => {}
+            // An answer gets its texts back before it comes here.
+            Record::Own { .. } | Record::AnswerApart { .. } => {}
             Record::Prompt { message, kind, blocks, asides } => {
                 self.prompt(&message, kind, blocks, asides);
             }

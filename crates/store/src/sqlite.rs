@@ -220,9 +220,12 @@ fn insert(connection: &Connection, number: i64, seq: u64, record: &Encoded) -> R
 
 /// Tells whether it was new to the session.
 fn insert_blob(connection: &Connection, number: i64, content: &Content<'_>) -> Result<bool, Error> {
-    connection
-        .prepare_cached("INSERT OR IGNORE INTO blob(hash, body) VALUES (?1, ?2)")?
-        .execute(params![content.hash, content.body])?;
+    // Looked for first: to be ignored, it would be copied.
+    if !connection.prepare_cached("SELECT 1 FROM blob WHERE hash = ?1")?.exists([content.hash])? {
+        connection
+            .prepare_cached("INSERT INTO blob(hash, body) VALUES (?1, ?2)")?
+            .execute(params![content.hash, content.body])?;
+    }
     let used = connection
         .prepare_cached("INSERT OR IGNORE INTO blob_use(session, hash) VALUES (?1, ?2)")?
         .execute(params![number, content.hash])?;

@@ -18,6 +18,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::apart::{hash_of, name_of};
 use crate::journal::{Backend, Hash, Stored};
 use crate::record::{self, event_in, record_in};
 use crate::replay::{Replay, Replayed};
@@ -228,22 +229,6 @@ impl Store {
     }
 }
 
-/// A hash as records have it.
-fn name_of(hash: &Hash) -> record::Name {
-    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    record::Name(digits.into())
-}
-
-/// The hash of a name; `None` for what is none, as a damaged record may have it.
-fn hash_of(content: &ContentId) -> Option<Hash> {
-    let text = content.as_str();
-    let digits = text
-        .as_bytes()
-        .chunks(2)
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
-    digits.collect::<Option<Vec<u8>>>()?.try_into().ok()
-}
-
 async fn show_all(editor: Option<&dyn Editor>, events: Vec<Event>) {
     let Some(editor) = editor else { return };
     for event in events {
@@ -409,7 +394,7 @@ impl Journal for Store {
         content: &'a ContentId,
     ) -> BoxFuture<'a, Result<Option<Vec<u8>>, JournalError>> {
         async move {
-            let Some(hash) = hash_of(content) else { return Ok(None) };
+            let Some(hash) = hash_of(content.as_str()) else { return Ok(None) };
             let session = session.clone();
             self.ask(move |writer| writer.get(&session, &hash)).await
         }

@@ -15,6 +15,7 @@ use engine::ports::{Info, JournalError, Listing, Query, Show, State};
 use engine::words::SessionId;
 use tokio::sync::mpsc;
 
+use crate::apart;
 use crate::index::filter_in;
 use crate::journal::{Backend, Change, Claim, Content, Facts, Hash, Stored};
 use crate::memory::Memory;
@@ -191,7 +192,11 @@ impl Writer {
     }
 
     /// Writes what came for one session, then shows it. Nothing is shown that is not written.
-    fn append(&mut self, session: &SessionId, appends: Vec<Append>) {
+    fn append(&mut self, session: &SessionId, mut appends: Vec<Append>) {
+        for record in appends.iter_mut().filter_map(|append| append.record.as_mut()) {
+            let keep = |text: &str| self.put(session, text.as_bytes(), usize::MAX).ok();
+            apart::take_out(record, keep);
+        }
         let mut batch = Batch::default();
         let Some(owned) = self.owned.get_mut(session) else {
             let why = match &self.read_only {
@@ -377,7 +382,19 @@ impl Writer {
         session: &SessionId,
         from: u64,
     ) -> Result<Vec<Stored>, JournalError> {
-        Ok(self.backend(session).read(session.as_str(), from, PAGE)?)
+        let (id, backend) = (session.as_str(), self.backend(session));
+        let mut page = backend.read(id, from, PAGE)?;
+        let (mut count, mut size) = (0, 0);
+        for stored in page.iter_mut() {
+            apart::put_back(&mut stored.record, |hash| backend.get(id, hash))?;
+            count += 1;
+            size += stored.record.body.len();
+            if size >= PAGE {
+                break;
+            }
+        }
+        page.truncate(count);
+        Ok(page)
     }
 
     /// Keeps what a file holds, and returns its hash. What is too large is known by its hash alone.

@@ -147,6 +147,7 @@ pub fn event_out(record: Record) -> Option<Event> {
         | Record::Settings { .. }
         | Record::Thoughts(_)
         | Record::Answer(_)
+        | Record::AnswerApart { .. }
         | Record::ToolIntent(_)
         | Record::ToolResult { .. }
         | Record::Change { .. }

@@ -5,6 +5,7 @@
     reason = "helpers of tests are tests, too, which clippy does not see"
 )]
 
+mod apart;
 mod backends;
 mod disk;
 mod faults;

@@ -1,0 +1,102 @@
+//! Long texts that a model asks with: kept once with the file they are written to, and back in their place for whoever looks.
+
+use std::path::{Path, PathBuf};
+
+use engine::ports::{FileChange, Journal, Query, Record, Remembered, State};
+use engine::words::{Message, SessionId, ToolCallId, ToolRequest};
+use serde_json::{Value, json};
+use store::record::Decoded;
+use store::sqlite::BLOB;
+use store::{Store, record};
+
+use crate::folder::Folder;
+use crate::sessions::{end, id, load, options, prompt, wait_for_end_of};
+
+fn long(letter: &str) -> String {
+    format!("\"{letter}\"\n").repeat(BLOB)
+}
+
+fn inputs() -> [Value; 2] {
+    let edit =
+        json!({ "filePath": "b", "oldString": long("b"), "newString": long("c"), "all": true });
+    [json!({ "filePath": "a", "content": long("a") }), edit]
+}
+
+/// Keeps an answer with two calls, and the file that the first of them writes.
+async fn write(store: &Store, session: &SessionId) {
+    store.create(session, Path::new("/w")).await.unwrap();
+    prompt(store, session, "go").await.unwrap();
+    let calls = inputs().map(|input| ToolRequest {
+        id: ToolCallId::new("t"),
+        name: "write".to_owned(),
+        input,
+    });
+    store.append(session, Record::Answer(&calls)).await.unwrap();
+    let after = Some(long("a").into_bytes());
+    let change = FileChange { path: PathBuf::from("/w/a"), before: None, after };
+    store.keep_change(session, change).await.unwrap();
+    end(store, session).await.unwrap();
+}
+
+fn asked(remembered: &Remembered) -> Vec<Value> {
+    let calls = remembered.history.messages().iter().flat_map(|message| match &**message {
+        Message::Agent { calls, .. } => calls.clone(),
+        Message::User(_) | Message::ToolResult { .. } => Vec::new(),
+    });
+    calls.map(|call| call.input).collect()
+}
+
+// R: S1, S2
+#[tokio::test]
+async fn a_file_that_is_written_as_it_was_asked_for_is_kept_once() {
+    let folder = Folder::new();
+    let (one, two) = (id("one"), id("two"));
+    let store = Store::new(options(folder.path()));
+    write(&store, &one).await;
+    let bytes = store.list(Query::default()).await.unwrap().sessions[0].bytes;
+    let texts = 3 * long("a").len() as u64;
+    assert!((texts..texts + 2_000).contains(&bytes), "{bytes} for {texts}");
+    store.fork(&one, &two).await.unwrap();
+    store.delete(&one).await.unwrap();
+    let (remembered, _) = load(&store, &two).await;
+    assert_eq!(asked(&remembered), inputs());
+    assert_eq!(remembered.problems, [""; 0]);
+    let after = store.turns(&two).await.unwrap().done[0].changes[0].after.clone().unwrap();
+    assert_eq!(store.content(&two, &after).await.unwrap(), Some(long("a").into_bytes()));
+}
+
+#[tokio::test]
+async fn whoever_reads_records_sees_answers_whole() {
+    let folder = Folder::new();
+    let store = Store::new(options(folder.path()));
+    write(&store, &id("s")).await;
+    let records = store.records(&id("s")).await.unwrap();
+    let answers = records.iter().filter_map(|stored| match stored.record.decode() {
+        Decoded::Record(record::Record::Answer(calls)) => Some(calls),
+        _ => None,
+    });
+    let answers: Vec<_> = answers.collect();
+    assert_eq!(answers[0].iter().map(|call| call.input.clone()).collect::<Vec<_>>(), inputs());
+    store.create(&id("copy"), Path::new("/w")).await.unwrap();
+    store.import(&id("copy"), vec![record::Record::Answer(answers[0].clone())]).await.unwrap();
+    assert_eq!(asked(&load(&store, &id("copy")).await.0), inputs());
+}
+
+/// An answer without its text must not come back as another.
+#[tokio::test]
+async fn an_answer_whose_text_is_damaged_is_left_out_and_reported() {
+    for damage in ["UPDATE blob SET body = zeroblob(9)", "DELETE FROM blob"] {
+        let folder = Folder::new();
+        let store = Store::new(options(folder.path()));
+        write(&store, &id("s")).await;
+        store.leave(&id("s"), State::Paused).await.unwrap();
+        drop(store);
+        wait_for_end_of(&folder).await;
+        let file = folder.path().join("sessions.db");
+        rusqlite::Connection::open(file).unwrap().execute(damage, []).unwrap();
+        let store = Store::new(options(folder.path()));
+        let (remembered, events) = load(&store, &id("s")).await;
+        assert_eq!((asked(&remembered), events.len()), (vec![], 1));
+        assert!(remembered.problems[0].contains("damaged"), "{:?}", remembered.problems);
+    }
+}
