@@ -124,7 +124,7 @@ mod tests {
         let call = |name: &&str| ToolRequest {
             id: ToolCallId::new("t"),
             name: (*name).to_owned(),
-            input: json!({}),
+            input: json!({}).into(),
         };
         let groups = groups(names.iter().map(call).collect(), &tools);
         let names = |group: Vec<ToolRequest>| -> Vec<String> {

@@ -330,7 +330,7 @@ impl Child<'_> {
             open.filter(|open| open.is_shown || is_command(open)).map(|open| ToolRequest {
                 id: request.id.clone(),
                 name: open.call.title.clone(),
-                input: serde_json::Value::Null,
+                input: serde_json::Value::Null.into(),
             })
         };
         match kept {

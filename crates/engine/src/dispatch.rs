@@ -129,7 +129,7 @@ async fn make_ready(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Step, TurnE
     // The intent is on record before anything happens: after a crash an intent without a result is told as such.
     // What is long in its input stands in the answer that asked for it, and is not kept a second time.
     let (id, name) = (request.id.clone(), request.name.clone());
-    let intent = ToolRequest { id, name, input: call.raw_input.clone() };
+    let intent = ToolRequest { id, name, input: call.raw_input.clone().into() };
     cx.record(Record::ToolIntent(&intent)).await?;
     let update = ToolUpdate { status: Some(ToolStatus::InProgress), ..ToolUpdate::default() };
     cx.emit(Event::ToolUpdate(request.id.clone(), Box::new(update))).await?;

@@ -123,7 +123,7 @@ mod tests {
             let call = |(at, (name, _, _)): (usize, &(&str, &str, bool))| ToolRequest {
                 id: id(at),
                 name: (*name).to_owned(),
-                input: json!({}),
+                input: json!({}).into(),
             };
             let calls = step.iter().enumerate().map(call).collect();
             let (thoughts, text) = (Vec::new(), String::new());

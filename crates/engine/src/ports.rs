@@ -29,8 +29,8 @@ use crate::words::{
 };
 
 pub use journal::{
-    FileChange, Files, Info, Journal, JournalError, Kept, Listing, PromptKind, Query, Record,
-    Remembered, Show, State,
+    Content, FileChange, Files, Info, Journal, JournalError, Kept, Listing, PromptKind, Query,
+    Record, Remembered, Show, State,
 };
 
 /// A model that answers requests.
@@ -373,8 +373,8 @@ impl ToolCx<'_> {
     pub async fn keep_change(
         &self,
         path: &Path,
-        before: Option<Vec<u8>>,
-        after: Option<Vec<u8>>,
+        before: Option<Content>,
+        after: Option<Content>,
     ) -> Result<(), ToolError> {
         let change = FileChange { path: path.to_owned(), before, after };
         let kept = self.journal.keep_change(self.session, change).await;

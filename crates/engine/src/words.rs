@@ -259,8 +259,8 @@ pub struct ToolRequest {
     pub id: ToolCallId,
     /// The tool's name.
     pub name: String,
-    /// Its input, not yet checked. Text stands for input that was not JSON.
-    pub input: Value,
+    /// Its input, not yet checked. Text stands for input that was not JSON. Shared, as a whole file may be in it.
+    pub input: Arc<Value>,
 }
 
 impl ToolRequest {

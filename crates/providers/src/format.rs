@@ -173,7 +173,7 @@ impl ToolDraft {
                 .unwrap_or_else(|_| Value::String(self.arguments.clone()))
         };
         let id = self.id.filter(|id| !id.is_empty()).unwrap_or_else(|| ids.next());
-        ToolRequest { id: ToolCallId::new(id), name: self.name, input }
+        ToolRequest { id: ToolCallId::new(id), name: self.name, input: input.into() }
     }
 }
 

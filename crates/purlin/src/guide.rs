@@ -69,7 +69,7 @@ struct Guide {
 #[derive(Debug, Clone, PartialEq)]
 struct Done {
     name: String,
-    input: Value,
+    input: Arc<Value>,
     text: String,
     failed: bool,
 }
@@ -94,7 +94,11 @@ impl Model for Guide {
                 for (name, input) in calls {
                     // Never used before, whatever was taken back or summed up since.
                     let id = ToolCallId::new(format!("guide-{}", SystemClock.fresh_id()));
-                    events.push(ModelEvent::Tool(ToolRequest { id, name: name.to_owned(), input }));
+                    events.push(ModelEvent::Tool(ToolRequest {
+                        id,
+                        name: name.to_owned(),
+                        input: input.into(),
+                    }));
                 }
             }
             Next::Say(words) => {
@@ -144,7 +148,12 @@ fn given(question: &Question, prompt: &Prompt) -> Option<Done> {
     })?;
     let numbered = (1..).zip(text.lines()).filter(|(at, _)| (lines.0..=lines.1).contains(at));
     let text = numbered.map(|(at, line)| format!("{at}\t{line}\n")).collect();
-    Some(Done { name: "read".to_owned(), input: json!({ "filePath": path }), text, failed: false })
+    Some(Done {
+        name: "read".to_owned(),
+        input: json!({ "filePath": path }).into(),
+        text,
+        failed: false,
+    })
 }
 
 /// What the guide calls a file that was attached.

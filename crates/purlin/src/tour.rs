@@ -203,7 +203,11 @@ impl Model for Player {
                 self.last_command.notify_one();
             }
             let id = ToolCallId::new(format!("{}-{}", name_of(&self.cwd), results.len() + 1));
-            events.push(ModelEvent::Tool(ToolRequest { id, name: name.to_owned(), input }));
+            events.push(ModelEvent::Tool(ToolRequest {
+                id,
+                name: name.to_owned(),
+                input: input.into(),
+            }));
         }
         events.push(ModelEvent::Stop(StopReason::EndTurn));
         stream::iter(events.into_iter().map(Ok)).boxed()

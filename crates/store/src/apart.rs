@@ -1,6 +1,9 @@
 //! Long texts that a model asks with, such as files to write: kept apart from the record of its answer, under their hash,
 //! where what files hold is kept, too. So a file that is written as the model gave it is kept once.
 
+use std::sync::Arc;
+
+use engine::ports::JournalError;
 use serde_json::Value;
 
 use crate::journal::{Content, Error, Hash};
@@ -10,18 +13,32 @@ use crate::sqlite::BLOB;
 /// How the body of an answer begins whose texts are kept apart.
 const HEAD: &[u8] = b"{\"answer_apart\":";
 
-/// Takes long texts out of an answer. `keep` keeps one and returns its hash; one that cannot be kept stays.
-pub(crate) fn take_out(record: &mut Record, mut keep: impl FnMut(&str) -> Option<Hash>) {
+/// Takes long texts out of an answer. One that cannot be kept stays, and whoever writes the record finds out why.
+pub(crate) fn take_out(
+    record: &mut Record,
+    mut keep: impl FnMut(Content<'_>) -> Result<(), JournalError>,
+) {
     let Record::Answer(calls) = record else { return };
     let mut texts = Vec::new();
     for (call, request) in calls.iter_mut().enumerate() {
-        for (field, value) in request.input.as_object_mut().into_iter().flatten() {
-            let text = value.as_str().filter(|text| text.len() > BLOB);
-            if let Some(hash) = text.and_then(&mut keep) {
-                *value = Value::Null;
-                texts.push(Apart { call, field: field.clone(), text: name_of(&hash) });
-            }
+        let Some(fields) = request.input.as_object() else { continue };
+        let long = fields.iter().filter_map(|(field, value)| {
+            let text = value.as_str().filter(|text| text.len() > BLOB)?;
+            let content = Content::of(text.as_bytes());
+            keep(content).ok()?;
+            Some(Apart { call, field: field.clone(), text: name_of(&content.hash) })
+        });
+        let long: Vec<Apart> = long.collect();
+        if long.is_empty() {
+            continue;
         }
+        // Nothing stands where a text was, so that fields keep their order.
+        let rest = fields.iter().map(|(field, value)| {
+            let is_out = long.iter().any(|text| text.field == *field);
+            (field.clone(), if is_out { Value::Null } else { value.clone() })
+        });
+        request.input = Arc::new(rest.collect());
+        texts.extend(long);
     }
     if !texts.is_empty() {
         *record = Record::AnswerApart { calls: std::mem::take(calls), texts };
@@ -54,7 +71,8 @@ fn join(
         let Some(body) = get(&hash)?.filter(|body| Content::of(body).hash == hash) else {
             return Ok(None);
         };
-        let place = calls.get_mut(*call).and_then(|call| call.input.get_mut(field.as_str()));
+        let input = calls.get_mut(*call).map(|call| Arc::make_mut(&mut call.input));
+        let place = input.and_then(|input| input.get_mut(field.as_str()));
         let (Some(place), Ok(text)) = (place, String::from_utf8(body)) else { return Ok(None) };
         *place = text.into();
     }

@@ -275,7 +275,8 @@ pub struct Seal {
 pub struct ToolRequest {
     pub id: Name,
     pub name: String,
-    pub input: Value,
+    #[serde(with = "shared")]
+    pub input: Arc<Value>,
 }
 
 /// A field of a call's input whose text is kept apart, by its hash.
@@ -284,6 +285,19 @@ pub struct Apart {
     pub call: usize,
     pub field: String,
     pub text: Name,
+}
+
+/// The input of a call, which may be long and is not copied to be kept.
+mod shared {
+    use super::{Arc, Deserialize, Deserializer, Serialize, Serializer, Value};
+
+    pub(super) fn serialize<S: Serializer>(value: &Arc<Value>, to: S) -> Result<S::Ok, S::Error> {
+        value.as_ref().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<Value>, D::Error> {
+        Value::deserialize(from).map(Arc::new)
+    }
 }
 
 /// Why a turn ended.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use engine::Event;
 use engine::ports::{
-    Clock, Editor, FileChange, Info, Journal, JournalError, Kept, Listing, Query, Record,
+    Clock, Content, Editor, FileChange, Info, Journal, JournalError, Kept, Listing, Query, Record,
     Remembered, Show, State,
 };
 use engine::undo::Turns;
@@ -19,7 +19,7 @@ use futures_util::future::{BoxFuture, join};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::apart::{hash_of, name_of};
-use crate::journal::{Backend, Hash, Stored};
+use crate::journal::{self, Backend, Stored};
 use crate::record::{self, event_in, record_in};
 use crate::replay::{Replay, Replayed};
 use crate::writer::{self, Append, Job, Sync, Writer};
@@ -368,17 +368,20 @@ impl Journal for Store {
                 let why = format!("the path {} is no text", path.display());
                 return Err(JournalError::Failed(why));
             };
+            let name = |content: &Option<Content>| content.as_ref().map(|of| name_of(&of.hash));
+            let names = (name(&before), name(&after));
             let id = session.clone();
             let put = move |writer: &mut Writer| {
-                let mut keep = |content: Option<Vec<u8>>| {
-                    content.map(|body| writer.put(&id, &body, LARGEST)).transpose()
-                };
-                Ok((keep(before)?, keep(after)?))
+                for Content { bytes, hash } in [before, after].into_iter().flatten() {
+                    // What is too large is known by its hash alone.
+                    if bytes.len() <= LARGEST {
+                        writer.put(&id, journal::Content { hash, body: &bytes })?;
+                    }
+                }
+                Ok(())
             };
-            let (before, after) = self.ask(put).await?;
-            let name = |hash: Option<Hash>| hash.as_ref().map(name_of);
-            let (before, after) = (name(before), name(after));
-            let record = record::Record::Change { path, before, after };
+            self.ask(put).await?;
+            let record = record::Record::Change { path, before: names.0, after: names.1 };
             self.append_record(session, record, Sync::Soon).await
         }
         .boxed()

@@ -194,8 +194,7 @@ impl Writer {
     /// Writes what came for one session, then shows it. Nothing is shown that is not written.
     fn append(&mut self, session: &SessionId, mut appends: Vec<Append>) {
         for record in appends.iter_mut().filter_map(|append| append.record.as_mut()) {
-            let keep = |text: &str| self.put(session, text.as_bytes(), usize::MAX).ok();
-            apart::take_out(record, keep);
+            apart::take_out(record, |text| self.put(session, text));
         }
         let mut batch = Batch::default();
         let Some(owned) = self.owned.get_mut(session) else {
@@ -397,19 +396,14 @@ impl Writer {
         Ok(page)
     }
 
-    /// Keeps what a file holds, and returns its hash. What is too large is known by its hash alone.
+    /// Keeps content, such as what a file holds.
     pub(crate) fn put(
         &mut self,
         session: &SessionId,
-        body: &[u8],
-        largest: usize,
-    ) -> Result<Hash, JournalError> {
-        let content = Content::of(body);
-        if body.len() > largest {
-            return Ok(content.hash);
-        }
+        content: Content<'_>,
+    ) -> Result<(), JournalError> {
         let limit = self.options.max_history_bytes;
-        let size = body.len() as u64;
+        let size = content.body.len() as u64;
         let Some(owned) = self.owned.get(session) else {
             return Err(JournalError::Failed("the session is not open here".to_owned()));
         };
@@ -420,7 +414,7 @@ impl Writer {
         if let Some(owned) = self.owned.get_mut(session).filter(|_| is_new) {
             owned.bytes += size;
         }
-        Ok(content.hash)
+        Ok(())
     }
 
     pub(crate) fn get(

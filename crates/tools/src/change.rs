@@ -1,7 +1,9 @@
 //! Changes of files. Every change that a tool makes goes through [`make`], with all that the file held and will hold,
 //! which is kept first, so that the turn can be taken back.
 
-use engine::ports::{ToolCx, ToolError};
+use std::sync::Arc;
+
+use engine::ports::{Content, ToolCx, ToolError};
 
 use crate::files::{Files, hash};
 use crate::scope::Target;
@@ -19,11 +21,12 @@ pub(crate) struct Change {
 /// Makes a change, and notes that the model knows what the file holds now.
 pub(crate) async fn make(files: &Files, cx: &ToolCx<'_>, change: Change) -> Result<(), ToolError> {
     let Change { target, old, new } = change;
-    let known = new.as_deref().map(hash);
+    let content = |bytes: Vec<u8>| Content { hash: hash(&bytes), bytes: Arc::new(bytes) };
+    let (old, new) = (old.map(content), new.map(content));
     cx.keep_change(target.path(), old.clone(), new.clone()).await?;
-    cx.or_cancelled(files.write(cx.editor, &target, old, new)).await??;
-    match known {
-        Some(known) => files.note_whole(&target, known),
+    cx.or_cancelled(files.write(cx.editor, &target, old.as_ref(), new.as_ref())).await??;
+    match new {
+        Some(new) => files.note_whole(&target, new.hash),
         None => files.forget(&target),
     }
     Ok(())

@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::permission::Access;
 use engine::permission::pattern::literal;
-use engine::ports::{Editor, EditorError};
+use engine::ports::{Content, Editor, EditorError};
 use sha2::{Digest, Sha256};
 
 use crate::disk;
@@ -187,11 +187,13 @@ impl Files {
         &self,
         editor: &dyn Editor,
         target: &Target,
-        old: Option<Vec<u8>>,
-        new: Option<Vec<u8>>,
+        old: Option<&Content>,
+        new: Option<&Content>,
     ) -> Result<(), Error> {
         let changed = || Error::Changed(target.name().to_owned());
-        if self.read_for_change(editor, target).await? != old {
+        let bytes = |content: &Content| Arc::clone(&content.bytes);
+        let (old, new) = (old.map(bytes), new.map(bytes));
+        if self.read_for_change(editor, target).await?.as_ref() != old.as_deref() {
             return Err(changed());
         }
         if let Some(bytes) = &new
@@ -207,13 +209,15 @@ impl Files {
         }
         let is_buffer = self.reads_through(editor, target);
         let place = target.clone();
-        on_a_thread(move || disk::replace(&place, old.as_deref(), new.as_deref())).await.map_err(
-            |err| match err {
-                // The client's text is the one that was compared, and the disk has another.
-                Error::Changed(name) if is_buffer => Error::Unsaved(name),
-                err => err,
-            },
-        )
+        let replace = move || {
+            let (old, new) = (old.as_deref(), new.as_deref());
+            disk::replace(&place, old.map(Vec::as_slice), new.map(Vec::as_slice))
+        };
+        on_a_thread(replace).await.map_err(|err| match err {
+            // The client's text is the one that was compared, and the disk has another.
+            Error::Changed(name) if is_buffer => Error::Unsaved(name),
+            err => err,
+        })
     }
 
     /// Notes what the model was shown of a file.

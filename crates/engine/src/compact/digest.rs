@@ -188,7 +188,8 @@ mod tests {
 
     fn call(name: &str, input: Value, result: &str, failed: bool) -> [Arc<Message>; 2] {
         let id = ToolCallId::new(format!("{name}{input}"));
-        let calls = vec![ToolRequest { id: id.clone(), name: name.to_owned(), input }];
+        let calls =
+            vec![ToolRequest { id: id.clone(), name: name.to_owned(), input: input.into() }];
         let (thoughts, text) = (Vec::new(), String::new());
         let asked = Message::Agent { thoughts, text, calls };
         [Arc::new(asked), Arc::new(Message::ToolResult { id, text: result.to_owned(), failed })]

@@ -107,7 +107,7 @@ mod tests {
                 let calls = results.iter().map(|_| {
                     next += 1;
                     let id = ToolCallId::new(format!("t{next}"));
-                    ToolRequest { id, name: "read".to_owned(), input: json!({}) }
+                    ToolRequest { id, name: "read".to_owned(), input: json!({}).into() }
                 });
                 let (calls, text) = (calls.collect(), "a".repeat(*text));
                 history.push(Message::Agent { thoughts: Vec::new(), text, calls });
@@ -125,7 +125,7 @@ mod tests {
             let call = |at| ToolRequest {
                 id: ToolCallId::new(format!("open{at}")),
                 name: "read".to_owned(),
-                input: json!({}),
+                input: json!({}).into(),
             };
             let (thoughts, text) = (Vec::new(), String::new());
             history.push(Message::Agent { thoughts, text, calls: (0..open).map(call).collect() });

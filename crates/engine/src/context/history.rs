@@ -268,8 +268,11 @@ mod tests {
 
     #[test]
     fn open_calls_get_a_result() {
-        let call =
-            |id: &str| ToolRequest { id: ToolCallId::new(id), name: "t".into(), input: json!({}) };
+        let call = |id: &str| ToolRequest {
+            id: ToolCallId::new(id),
+            name: "t".into(),
+            input: json!({}).into(),
+        };
         let mut history = History::default();
         history.push(Message::Agent {
             thoughts: Vec::new(),

@@ -1,6 +1,7 @@
 //! Where sessions are kept, and the files whose changes can be taken back.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::FutureExt;
@@ -211,9 +212,18 @@ pub struct FileChange {
     /// The file.
     pub path: PathBuf,
     /// What it holds.
-    pub before: Option<Vec<u8>>,
+    pub before: Option<Content>,
     /// What it will hold.
-    pub after: Option<Vec<u8>>,
+    pub after: Option<Content>,
+}
+
+/// What a file holds. Shared, for it may be long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    /// The bytes.
+    pub bytes: Arc<Vec<u8>>,
+    /// Their SHA-256, which the content is known by.
+    pub hash: [u8; 32],
 }
 
 /// The files of a session's folders, as a turn that is taken back needs them.

@@ -1,5 +1,6 @@
 //! The lines of a script, read into answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -25,7 +26,7 @@ pub(super) enum Item {
     Thought(String),
     Chunks(usize, String),
     Echo,
-    Tool { name: String, input: Value },
+    Tool { name: String, input: Arc<Value> },
     Usage(Usage),
     Wait(Duration),
     Hang,
@@ -114,7 +115,7 @@ fn item(words: &str) -> Result<Item, String> {
         "echo" => Item::Echo,
         "tool" => {
             let (name, input) = rest.split_once(' ').unwrap_or((rest, "{}"));
-            Item::Tool { name: name.to_owned(), input: json(input.trim())? }
+            Item::Tool { name: name.to_owned(), input: Arc::new(json(input.trim())?) }
         }
         "usage" => {
             let usage: Value = json(rest)?;

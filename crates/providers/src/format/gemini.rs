@@ -247,7 +247,7 @@ impl Decoder {
                 call.id.filter(|id| !id.is_empty()).unwrap_or_else(|| self.ids.next()),
             ),
             name: call.name,
-            input: call.args.unwrap_or_else(|| json!({})),
+            input: call.args.unwrap_or_else(|| json!({})).into(),
         });
         if let Some(data) = part.thought_signature {
             self.is_thinking = false;

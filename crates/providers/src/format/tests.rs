@@ -18,7 +18,7 @@ fn request() -> Request {
     let call = |id: &str, name: &str, input: Value| ToolRequest {
         id: ToolCallId::new(id),
         name: name.to_owned(),
-        input,
+        input: input.into(),
     };
     let image = Media { data: "aGk=".to_owned(), mime: "image/png".to_owned() };
     let ask = Prompt::from(vec![Block::Text("Look.".to_owned()), Block::Image(image)]);
@@ -243,7 +243,7 @@ fn responses_requests_are_stateless() {
         calls: vec![ToolRequest {
             id: ToolCallId::new("c1"),
             name: "read".to_owned(),
-            input: json!({"path":"/a"}),
+            input: json!({"path":"/a"}).into(),
         }],
     });
     request.messages.remove(3);
@@ -370,7 +370,7 @@ fn chat_requests_keep_text_plain() {
         calls: vec![ToolRequest {
             id: ToolCallId::new("c1"),
             name: "read".to_owned(),
-            input: json!({}),
+            input: json!({}).into(),
         }],
     });
     request.messages.remove(3);

@@ -424,7 +424,7 @@ mod tests {
     fn done(name: &str, text: &str, failed: bool) -> Done {
         Done {
             name: name.to_owned(),
-            input: json!({ "filePath": "a.rs" }),
+            input: json!({ "filePath": "a.rs" }).into(),
             text: text.to_owned(),
             failed,
         }

@@ -109,7 +109,12 @@ fn record() -> impl Strategy<Value = Record> {
             }
         ),
         (name(), value()).prop_map(|(id, input)| {
-            Record::ToolIntent(ToolRequest { id, name: "tool".to_owned(), input })
+            Record::ToolIntent(ToolRequest { id, name: "tool".to_owned(), input: input.into() })
+        }),
+        (name(), value(), any::<String>(), name()).prop_map(|(id, input, field, text)| {
+            let call = ToolRequest { id, name: "tool".to_owned(), input: input.into() };
+            let texts = vec![Apart { call: 0, field, text }];
+            Record::AnswerApart { calls: vec![call], texts }
         }),
         (name(), any::<String>(), any::<bool>())
             .prop_map(|(id, text, failed)| Record::ToolResult { id, text, failed }),

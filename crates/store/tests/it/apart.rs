@@ -10,7 +10,7 @@ use store::sqlite::BLOB;
 use store::{Store, record};
 
 use crate::folder::Folder;
-use crate::sessions::{end, id, load, options, prompt, wait_for_end_of};
+use crate::sessions::{content, end, id, load, options, prompt, wait_for_end_of};
 
 fn long(letter: &str) -> String {
     format!("\"{letter}\"\n").repeat(BLOB)
@@ -29,10 +29,10 @@ async fn write(store: &Store, session: &SessionId) {
     let calls = inputs().map(|input| ToolRequest {
         id: ToolCallId::new("t"),
         name: "write".to_owned(),
-        input,
+        input: input.into(),
     });
     store.append(session, Record::Answer(&calls)).await.unwrap();
-    let after = Some(long("a").into_bytes());
+    let after = Some(content(long("a").into_bytes()));
     let change = FileChange { path: PathBuf::from("/w/a"), before: None, after };
     store.keep_change(session, change).await.unwrap();
     end(store, session).await.unwrap();
@@ -43,7 +43,7 @@ fn asked(remembered: &Remembered) -> Vec<Value> {
         Message::Agent { calls, .. } => calls.clone(),
         Message::User(_) | Message::ToolResult { .. } => Vec::new(),
     });
-    calls.map(|call| call.input).collect()
+    calls.map(|call| (*call.input).clone()).collect()
 }
 
 // R: S1, S2
@@ -76,7 +76,7 @@ async fn whoever_reads_records_sees_answers_whole() {
         _ => None,
     });
     let answers: Vec<_> = answers.collect();
-    assert_eq!(answers[0].iter().map(|call| call.input.clone()).collect::<Vec<_>>(), inputs());
+    assert_eq!(answers[0].iter().map(|call| (*call.input).clone()).collect::<Vec<_>>(), inputs());
     store.create(&id("copy"), Path::new("/w")).await.unwrap();
     store.import(&id("copy"), vec![record::Record::Answer(answers[0].clone())]).await.unwrap();
     assert_eq!(asked(&load(&store, &id("copy")).await.0), inputs());

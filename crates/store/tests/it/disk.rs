@@ -20,7 +20,7 @@ use store::record::Encoded;
 use store::{Options, Place, Store, SyncAll};
 
 use crate::folder::Folder;
-use crate::sessions::{TestClock, Watcher, end, id, options, prompt_as};
+use crate::sessions::{TestClock, Watcher, content, end, id, options, prompt_as};
 
 /// A disk that outlives the stores over it, and fails where it is told to.
 #[derive(Clone, Default)]
@@ -192,11 +192,12 @@ async fn one_turn(
     let request = ToolRequest {
         id: ToolCallId::new(format!("t{turn}")),
         name: "write".to_owned(),
-        input: serde_json::json!({}),
+        input: serde_json::json!({}).into(),
     };
     store.append(session, Record::Answer(std::slice::from_ref(&request))).await?;
     store.append(session, Record::ToolIntent(&request)).await?;
-    let (before, after) = (Some(vec![turn as u8]), Some(vec![turn as u8 + 1]));
+    let held = |turn: usize| Some(content(vec![turn as u8]));
+    let (before, after) = (held(turn), held(turn + 1));
     let change = FileChange { path: PathBuf::from("/w/a"), before, after };
     store.keep_change(session, change).await?;
     let result = Record::ToolResult { id: &request.id, text: "done", failed: false };
@@ -296,7 +297,7 @@ async fn no_tool_runs_on_an_intent_that_was_not_synced() {
     let session = id("s");
     store.create(&session, Path::new("/w")).await.unwrap();
     let (id_of, name) = (ToolCallId::new("t"), "write".to_owned());
-    let request = ToolRequest { id: id_of, name, input: serde_json::json!({}) };
+    let request = ToolRequest { id: id_of, name, input: serde_json::json!({}).into() };
     assert!(store.append(&session, Record::ToolIntent(&request)).await.is_err());
 }
 
@@ -340,7 +341,7 @@ async fn text_flows_while_the_disk_syncs() {
     end(&store, &session).await.unwrap();
     assert_eq!(shown.words().len(), 100);
     let (id_of, name) = (ToolCallId::new("t"), "write".to_owned());
-    let request = ToolRequest { id: id_of, name, input: serde_json::json!({}) };
+    let request = ToolRequest { id: id_of, name, input: serde_json::json!({}).into() };
     let intent = store.append(&session, Record::ToolIntent(&request));
     tokio::pin!(intent);
     assert!(futures_util::FutureExt::now_or_never(&mut intent).is_none());

@@ -152,8 +152,16 @@ pub(crate) async fn end(store: &Store, session: &SessionId) -> Result<(), Journa
     store.append(session, Record::TurnEnd(Some(StopReason::EndTurn))).await
 }
 
+pub(crate) fn content(bytes: Vec<u8>) -> Content {
+    Content { hash: store::journal::Content::of(&bytes).hash, bytes: bytes.into() }
+}
+
 fn request(id: &str) -> ToolRequest {
-    ToolRequest { id: ToolCallId::new(id), name: "tool".to_owned(), input: json!({ "a": 1.5 }) }
+    ToolRequest {
+        id: ToolCallId::new(id),
+        name: "tool".to_owned(),
+        input: json!({ "a": 1.5 }).into(),
+    }
 }
 
 fn call(id: &str) -> Event {

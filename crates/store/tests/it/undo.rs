@@ -9,7 +9,7 @@ use engine::words::{ContentId, Message, MessageId, ModelId, SessionId, Usage};
 use store::{Options, Store};
 
 use crate::folder::Folder;
-use crate::sessions::{end, id, load, options, prompt_as, say, wait_for_end_of};
+use crate::sessions::{content, end, id, load, options, prompt_as, say, wait_for_end_of};
 
 async fn turn(store: &Store, session: &SessionId, name: &str) {
     prompt_as(store, session, name, &format!("{name}, please")).await.unwrap();
@@ -18,7 +18,7 @@ async fn turn(store: &Store, session: &SessionId, name: &str) {
 }
 
 async fn change(store: &Store, session: &SessionId, before: Option<&str>, after: Option<&str>) {
-    let bytes = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
+    let bytes = |text: Option<&str>| text.map(|text| content(text.as_bytes().to_vec()));
     let path = PathBuf::from("/w/a.txt");
     let change = FileChange { path, before: bytes(before), after: bytes(after) };
     store.keep_change(session, change).await.unwrap();
@@ -123,18 +123,18 @@ async fn a_file_counts_against_the_session_once_and_not_if_it_is_too_large_to_ke
     let store = Store::new(Options { max_history_bytes: 10_000, ..options(folder.path()) });
     store.create(&session, Path::new("/w")).await.unwrap();
     prompt_as(&store, &session, "m", "go").await.unwrap();
-    let file = |size: usize, after: Option<Vec<u8>>| FileChange {
+    let file = |size: usize| FileChange {
         path: PathBuf::from("/w/a"),
-        before: Some(vec![b'x'; size]),
-        after,
+        before: Some(content(vec![b'x'; size])),
+        after: None,
     };
     for _ in 0..3 {
-        store.keep_change(&session, file(4000, None)).await.unwrap();
+        store.keep_change(&session, file(4000)).await.unwrap();
     }
-    let refused = store.keep_change(&session, file(7000, None)).await;
+    let refused = store.keep_change(&session, file(7000)).await;
     assert_eq!(refused, Err(JournalError::Full(10_000)));
     let huge = 17 * 1024 * 1024;
-    store.keep_change(&session, file(huge, None)).await.unwrap();
+    store.keep_change(&session, file(huge)).await.unwrap();
     let turns = store.turns(&session).await.unwrap();
     let last = turns.done[0].changes.last().unwrap().before.clone().unwrap();
     assert_eq!(store.content(&session, &last).await.unwrap(), None);
