@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Programs;
 use super::agent::{Agent, Script, Sessions};
@@ -21,9 +21,17 @@ const SEARCHES: usize = 15;
 /// Measures the processor time of a file that goes through the client, the agent and its model.
 pub(crate) fn files(programs: &Programs) -> Result<Vec<Row>> {
     let text = "A line of a file, as long as lines are.\n".repeat(MEGABYTE / 40);
-    let read = format!("model tool read {}\n", json!({ "filePath": "/tmp/purlin-bench-none" }));
-    let write = json!({ "filePath": "/tmp/purlin-bench-none", "content": text });
-    let write = format!("model tool write {write}\n");
+    let path = "/tmp/purlin-bench-none";
+    let turn = |tool: &str, input: Value| {
+        format!("model tool {tool} {input}\nmodel text \"Done.\"\nmodel end\n")
+    };
+    let read = turn("read", json!({ "filePath": path }));
+    // Each round writes something else: what is kept already is not kept again.
+    let write = |round: usize| {
+        let content = format!("{round}\n{}", &text[40..]);
+        turn("write", json!({ "filePath": path, "content": content }))
+    };
+    let write: String = (0..=ROUNDS).map(write).collect();
     Ok(vec![
         Row::new("read of 1 MB, processor time", "ms", cost(programs, &read, Some(&text))?)
             .goal(Goal::AtMost(10.0)),
@@ -33,8 +41,8 @@ pub(crate) fn files(programs: &Programs) -> Result<Vec<Row>> {
 }
 
 /// Milliseconds that each of some turns takes, in an agent that is warm.
-fn cost(programs: &Programs, call: &str, file: Option<&str>) -> Result<Vec<f64>> {
-    let script = Script::write(&format!("{call}model text \"Done.\"\nmodel loop\n"))?;
+fn cost(programs: &Programs, turns: &str, file: Option<&str>) -> Result<Vec<f64>> {
+    let script = Script::write(&format!("{turns}model loop\n"))?;
     let mut agent = Agent::purlin(programs, &script, Sessions::Kept)?;
     let mut rounds = Vec::new();
     for round in 0..=ROUNDS {
