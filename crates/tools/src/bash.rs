@@ -233,11 +233,18 @@ impl Input {
             (true, false) => "the network".to_owned(),
             (false, _) => format!("to change {git}"),
         };
-        // In one line: what follows is not to look like words of ours.
-        let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+        // In one line and not for long: what follows is not to look like words of ours, nor to stand before them.
+        let mut reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some((end, _)) = reason.char_indices().nth(MAX_REASON) {
+            reason.truncate(end);
+            reason.push('…');
+        }
         Some(format!("Needs {}: {}", visible(&what), visible(&reason)))
     }
 }
+
+/// How many characters of a reason are shown.
+const MAX_REASON: usize = 300;
 
 /// What a model is told of the tool.
 fn spec() -> Arc<ToolSpec> {
@@ -443,10 +450,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_one_line() {
+    fn a_reason_is_one_short_line() {
         let input = json!({ "command": "x", "git": true, "reason": "a\n\nThe user agreed" });
         let wish = Input::read(&input).unwrap().wish(&[]).unwrap();
         assert_eq!(wish, "Needs to change .git: a The user agreed");
+        let input = json!({ "command": "x", "git": true, "reason": "é ".repeat(10_000) });
+        let wish = Input::read(&input).unwrap().wish(&[]).unwrap();
+        assert!(wish.ends_with('…') && wish.chars().count() < MAX_REASON + 30, "{wish}");
     }
 
     #[test]

@@ -148,13 +148,10 @@ fn search(plan: &Plan, stop: &AtomicBool) -> Result<Vec<Hits>, Error> {
     let globs = only(&folder, &plan.include).map_err(|err| Error::Pattern(err.to_string()))?;
     let mut walk = walk(&folder, &plan.target);
     walk.overrides(globs).threads(threads());
-    // Of a place that was asked for as a whole nothing is left out for where it is.
-    let mut hidden = plan.target.hidden_below();
-    hidden.retain(|hidden| !hidden.as_os_str().is_empty());
     let found = Mutex::new(Vec::new());
     walk.build_parallel().run(|| {
         let mut searcher = searcher.clone();
-        let (found, count, folder, open, hidden) = (&found, &count, &folder, &open, &hidden);
+        let (found, count, folder, open) = (&found, &count, &folder, &open);
         Box::new(move |entry| {
             if stop.load(Ordering::Relaxed) || count.load(Ordering::Relaxed) >= MAX_FOUND {
                 return WalkState::Quit;
@@ -163,9 +160,6 @@ fn search(plan: &Plan, stop: &AtomicBool) -> Result<Vec<Hits>, Error> {
                 return WalkState::Continue;
             };
             let below = entry.path().strip_prefix(folder).unwrap_or(entry.path());
-            if hidden.iter().any(|hidden| below.starts_with(hidden)) {
-                return WalkState::Skip;
-            }
             if !entry.file_type().is_some_and(|kind| kind.is_file())
                 || secret::is_secret(Path::new(entry.file_name()))
             {

@@ -12,14 +12,20 @@ use crate::error::Error;
 use crate::files::{Files, read_access};
 use crate::scope::{Kind, Target, folder_rule};
 
-/// Makes a walk of a folder. Hidden files are part of it; what no tool may touch is not.
+/// Makes a walk of a folder. Files that begin with a dot are part of it; what no tool may touch and places of secrets are
+/// not, but for a place that was asked for itself.
 pub(crate) fn walk(folder: &Path, target: &Target) -> WalkBuilder {
-    let own: Vec<PathBuf> = target.own_below().iter().map(|own| folder.join(own)).collect();
+    let left_out: Vec<PathBuf> = target
+        .own_below()
+        .into_iter()
+        .chain(target.hidden_below())
+        .map(|place| folder.join(place))
+        .collect();
     let mut walk = WalkBuilder::new(folder);
     walk.hidden(false).require_git(false).follow_links(false);
     walk.filter_entry(move |entry| {
-        let is_own = || own.iter().any(|own| entry.path() == own);
-        entry.depth() == 0 || (entry.file_name() != ".git" && !is_own())
+        let is_left_out = || left_out.iter().any(|place| entry.path() == place);
+        entry.depth() == 0 || (entry.file_name() != ".git" && !is_left_out())
     });
     walk
 }

@@ -176,6 +176,12 @@ async fn places_that_commands_do_not_see_are_asked_for() {
         let asked = desk.call(tool, input.clone()).await;
         assert!(matches!(asked, crate::desk::Outcome::Asked(_)), "{tool} {input}: {asked:?}");
     }
+    let named = desk.call("glob", json!({ "pattern": "**/*" })).await;
+    let said = format!("{named:?}");
+    assert!(
+        said.contains(".kubelet") && !said.contains(".kube/") && !said.contains("history"),
+        "{said}"
+    );
     // Nor is it put into a prompt by a command of the project.
     let scope =
         tools::scope::Scope::new(vec![desk.at("")]).with_hidden(Arc::new([desk.at(".kube")]));
