@@ -76,16 +76,16 @@ fn steps(profile: &Profile) -> Result<Vec<(PathBuf, What)>, Error> {
     Ok(steps)
 }
 
-/// Returns the folders between a folder that may be written and a place in it that is hidden. Each is mounted on itself,
-/// for what is a mount cannot be moved: moved away, the place would be there under another name for the next command.
+/// Returns the folders between a folder that may be written and a place in it that is hidden or protected. Each is mounted
+/// on itself, for what is a mount cannot be moved: moved away, the place would be there under another name for the next
+/// command, and a copy in its stead that can be changed.
 fn pins(steps: &[(PathBuf, What)]) -> Vec<(PathBuf, What)> {
     let mut pins = Vec::new();
-    let is_hidden = |what: &What| matches!(what, What::HideFolder | What::HideFile);
-    for (hidden, _) in steps.iter().filter(|(_, what)| is_hidden(what)) {
-        let around = steps.iter().filter(|(root, _)| hidden != root && hidden.starts_with(root));
+    for (place, _) in steps.iter().filter(|(_, what)| *what != What::Write) {
+        let around = steps.iter().filter(|(root, _)| place != root && place.starts_with(root));
         let closest = around.max_by_key(|(root, what)| (root.components().count(), *what));
         let Some((root, What::Write)) = closest else { continue };
-        let between = hidden.ancestors().skip(1).take_while(|folder| *folder != root);
+        let between = place.ancestors().skip(1).take_while(|folder| *folder != root);
         pins.extend(between.map(|folder| (folder.to_owned(), What::Write)));
     }
     pins
@@ -121,19 +121,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_around_a_hidden_place_cannot_be_moved() {
+    fn what_is_around_a_place_that_must_stay_cannot_be_moved() {
         let root = std::env::temp_dir().join(format!("process-pins-{}", std::process::id()));
-        for folder in ["home/.config/a/gh", "home/.ssh", "home/ws"] {
+        for folder in ["home/.config/a/gh", "home/.ssh", "home/ws", "home/deep/repo/.git"] {
             std::fs::create_dir_all(root.join(folder)).unwrap();
         }
         let root = root.canonicalize().unwrap();
         let at = |path: &str| root.join(path);
         let hidden = vec![at("home/.config/a/gh"), at("home/.ssh")];
-        let profile = Profile { hidden, ..Profile::writing_to(vec![at("home")]) };
+        let protected = vec![at("home/deep/repo/.git")];
+        let profile = Profile { hidden, protected, ..Profile::writing_to(vec![at("home")]) };
         assert_eq!(
             words(&profile, &root),
-            "Write home, HideFolder home/.ssh, Write home/.config, Write home/.config/a, \
-             HideFolder home/.config/a/gh"
+            "Write home, HideFolder home/.ssh, Write home/.config, Write home/deep, Write home/.config/a, \
+             Write home/deep/repo, HideFolder home/.config/a/gh, Protect home/deep/repo/.git"
         );
         let hidden = profile.hidden.clone();
         let beside = Profile { hidden, ..Profile::writing_to(vec![at("home/ws")]) };

@@ -39,6 +39,20 @@ async fn what_is_around_a_hidden_place_cannot_be_moved_away() {
     assert_eq!(std::fs::read(place.work().join(".config/new")).unwrap(), b"new\n");
 }
 
+/// A copy in its place would be a repository whose configuration the command can change.
+// R: T7
+#[tokio::test]
+async fn what_is_around_a_protected_place_cannot_be_moved_away() {
+    let place = Place::new("around");
+    std::fs::create_dir_all(place.work().join("vendor/repo/.git")).unwrap();
+    let protected = vec![place.work().join("vendor/repo/.git")];
+    let profile = Profile { protected, ..Profile::writing_to(vec![place.work()]) };
+    let script = "mv vendor other; mv vendor/repo other; ls -d vendor/repo/.git; rm -r other";
+    let says = "mv: cannot move 'vendor' to 'other': Device or resource busy\n\
+                mv: cannot remove 'vendor/repo/.git': Device or resource busy\nvendor/repo/.git\n";
+    assert_says(&place, "work", &profile, script, says).await;
+}
+
 // R: T7
 #[tokio::test]
 async fn a_workspace_in_a_hidden_folder_is_there_and_its_neighbours_are_not() {
