@@ -249,7 +249,7 @@ mod ends {
         let cmdline = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).ok();
         let lines = std::fs::read_dir("/proc").unwrap().filter_map(|entry| cmdline(entry.ok()?));
         let has = |line: &[u8], word: &[u8]| line.split(|byte| *byte == 0).any(|part| part == word);
-        lines.filter(|line| has(line, word.as_bytes()) && !has(line, b"--unshare-pid")).count()
+        lines.filter(|line| has(line, word.as_bytes()) && !has(line, b"__confine")).count()
     }
 
     fn until(what: &str, holds: impl Fn() -> bool) {
