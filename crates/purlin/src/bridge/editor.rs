@@ -20,7 +20,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tools::scope::Scope;
-use wire::acp::{files, schema};
+use wire::acp::files::write_params;
+use wire::acp::schema;
 use wire::{Code, RpcError, rpc};
 
 use super::call::CallOut;
@@ -106,15 +107,14 @@ impl AcpEditor {
         method: &'static str,
         params: &(impl Serialize + Sync),
     ) -> Result<T, RpcError> {
-        self.call_raw(method, to_raw_value(params), |raw| wire::acp::read(Some(raw))).await
+        self.call_raw(method, to_raw_value(params)).await
     }
 
-    /// Calls the client with parameters that are written already; `read` makes a value of its answer.
-    async fn call_raw<T: Send + 'static>(
+    /// Calls the client with parameters that are written already.
+    async fn call_raw<T: DeserializeOwned + Send + 'static>(
         &self,
         method: &'static str,
         params: serde_json::Result<Box<RawValue>>,
-        read: Read<T>,
     ) -> Result<T, RpcError> {
         let gone = || RpcError::new(Code::TIMEOUT, GONE);
         let params = params.map_err(|_| RpcError::of(Code::INTERNAL_ERROR))?;
@@ -127,7 +127,9 @@ impl AcpEditor {
             method,
             params,
             // A caller that has gone away needs no answer.
-            answer: Box::new(move |outcome| drop(sender.send(outcome.and_then(read)))),
+            answer: Box::new(move |outcome| {
+                drop(sender.send(outcome.and_then(|raw| wire::acp::read(Some(raw)))))
+            }),
         };
         let place = self.outlet.to_dispatcher.reserve().await.map_err(|_| gone())?;
         place.send(FromSession::Call { session: self.session.clone(), call, cost: room.spend() });
@@ -150,16 +152,15 @@ impl AcpEditor {
     }
 
     /// Calls with a time-out and once more if it runs out, for calls that may be repeated.
-    async fn call_twice<T: Send + 'static>(
+    async fn call_twice<T: DeserializeOwned + Send + 'static>(
         &self,
         method: &'static str,
         params: impl Fn() -> serde_json::Result<Box<RawValue>>,
-        read: Read<T>,
         seconds: u64,
         path: &Path,
     ) -> Result<T, EditorError> {
         for _ in 0..2 {
-            let call = self.call_raw(method, params(), read);
+            let call = self.call_raw(method, params());
             if let Ok(outcome) = timeout(lasting(seconds), call).await {
                 return outcome.map_err(|err| refused(&err, Some(path)));
             }
@@ -189,9 +190,6 @@ fn how_to_answer(patience: Duration) -> String {
         patience.as_secs()
     )
 }
-
-/// Makes a value of the client's answer.
-type Read<T> = fn(&RawValue) -> Result<T, RpcError>;
 
 const GONE: &str = "the client is gone";
 
@@ -343,9 +341,10 @@ impl Editor for AcpEditor {
             wait_for(&self.reads).await;
             let params =
                 schema::ReadTextFileRequest::new(self.session_id(), &path).line(line).limit(limit);
-            let (params, read) = (|| to_raw_value(&params), files::read_answer);
+            let params = || to_raw_value(&params);
             let seconds = self.limits.read_timeout_seconds;
-            let answer = self.call_twice("fs/read_text_file", params, read, seconds, &path).await?;
+            let answer: schema::ReadTextFileResponse =
+                self.call_twice("fs/read_text_file", params, seconds, &path).await?;
             Ok(answer.content)
         }
         .boxed()
@@ -362,10 +361,11 @@ impl Editor for AcpEditor {
             }
             let path = self.scope.check(path)?;
             wait_for(&self.writes).await;
-            let params = || files::write_params(self.session.as_str(), &path, content);
-            let read = |raw: &RawValue| wire::acp::read::<schema::WriteTextFileResponse>(Some(raw));
+            let params = || write_params(self.session.as_str(), &path, content);
             let seconds = self.limits.write_timeout_seconds;
-            self.call_twice("fs/write_text_file", params, read, seconds, &path).await.map(drop)
+            let _: schema::WriteTextFileResponse =
+                self.call_twice("fs/write_text_file", params, seconds, &path).await?;
+            Ok(())
         }
         .boxed()
     }

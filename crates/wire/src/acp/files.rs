@@ -1,13 +1,10 @@
-//! Whole files on their way through the client. Written and read here, once: this crate is built for speed, and what
-//! its callers make of generic code is built for size, which is several times slower for a long text.
+//! Whole files on their way to the client. Written here: this crate is built for speed, and what its callers make of
+//! generic code is built for size, which is several times slower for a long text.
 
 use std::path::Path;
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-
-use super::{read, schema};
-use crate::code::RpcError;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -27,12 +24,4 @@ pub fn write_params(
     content: &str,
 ) -> serde_json::Result<Box<RawValue>> {
     to_raw_value(&WriteParams { session_id, path, content })
-}
-
-/// Reads the answer to `fs/read_text_file`.
-///
-/// # Errors
-/// Says what is wrong with it.
-pub fn read_answer(answer: &RawValue) -> Result<schema::ReadTextFileResponse, RpcError> {
-    read(Some(answer))
 }
