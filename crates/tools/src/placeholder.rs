@@ -41,18 +41,18 @@ pub(crate) fn find<'a>(new: &'a str, before: &str) -> Option<&'a str> {
     // Most texts have no dots at all, and then none of their lines is searched for them.
     let has = |dots: &str| memchr::memmem::find(new.as_bytes(), dots.as_bytes()).is_some();
     let has_dots = has("...") || has("…");
-    let mut lines = lines(new).filter(|line| may_stand(line, has_dots)).map(str::trim);
-    lines.find(|line| stands_for_text(line) && !before.lines().any(|old| old.trim() == *line))
-}
-
-/// Cuts a text into lines, faster than [`str::lines`]: a file may have many.
-fn lines(mut text: &str) -> impl Iterator<Item = &str> {
-    std::iter::from_fn(move || {
-        let end = memchr::memchr(b'\n', text.as_bytes()).unwrap_or(text.len());
-        let line = &text[..end];
-        text = text.get(end + 1..).unwrap_or_default();
-        (!(line.is_empty() && text.is_empty())).then_some(line)
-    })
+    let is_new = |line: &str| !before.lines().any(|old| old.trim() == line);
+    let mut rest = new;
+    // Faster than `lines`: a file may have many.
+    while !rest.is_empty() {
+        let end = memchr::memchr(b'\n', rest.as_bytes()).unwrap_or(rest.len());
+        let line = &rest[..end];
+        rest = rest.get(end + 1..).unwrap_or_default();
+        if may_stand(line, has_dots) && stands_for_text(line.trim()) && is_new(line.trim()) {
+            return Some(line.trim());
+        }
+    }
+    None
 }
 
 fn stands_for_text(line: &str) -> bool {
