@@ -120,7 +120,7 @@ fn last_words(history: &History) -> String {
 
 fn report(text: String) -> Output {
     let text = capped(text);
-    Output { content: Some(vec![ToolContent::Block(Block::Text(text.clone()))]), text }
+    Output { content: Some(vec![ToolContent::Block(Block::Text(text.clone()))]), text, raw: None }
 }
 
 /// What of a text is listed: its first line, cut.

@@ -310,21 +310,22 @@ async fn finish(
     outcome: Result<Output, ToolError>,
 ) -> Result<Done, TurnError> {
     let mut pictures = Vec::new();
-    let (status, content, text) = match outcome {
+    let (status, output) = match outcome {
         Ok(output) => {
             pictures = output.content.as_deref().map(pictures_in).unwrap_or_default();
-            (ToolStatus::Completed, output.content, output.text)
+            (ToolStatus::Completed, output)
         }
         Err(err) => {
             let text = explain(&err);
-            let shown = vec![ToolContent::Block(Block::Text(text.clone()))];
-            (ToolStatus::Failed, Some(shown), text)
+            let content = Some(vec![ToolContent::Block(Block::Text(text.clone()))]);
+            (ToolStatus::Failed, Output { text, content, raw: None })
         }
     };
+    let Output { text, content, raw: raw_output } = output;
     let text = context::fit_result(cx, text);
     let failed = status == ToolStatus::Failed;
     cx.record(Record::ToolResult { id: &id, text: &text, failed }).await?;
-    let update = ToolUpdate { status: Some(status), content, ..ToolUpdate::default() };
+    let update = ToolUpdate { status: Some(status), content, raw_output, live: None };
     cx.emit(Event::ToolUpdate(id.clone(), Box::new(update))).await?;
     Ok(Done { id, text, failed, pictures })
 }

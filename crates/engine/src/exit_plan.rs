@@ -95,7 +95,7 @@ impl AnyTool for ExitPlan {
             })?;
             let text =
                 "the user agreed, and the mode is now `build`: carry out the plan".to_owned();
-            Ok(Output { text, content: None })
+            Ok(Output { text, ..Output::default() })
         }
         .boxed()
     }

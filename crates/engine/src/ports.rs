@@ -286,6 +286,8 @@ pub struct Output {
     pub text: String,
     /// What the user is shown; `None` keeps what the call showed before.
     pub content: Option<Vec<ToolContent>>,
+    /// What came out, for programs.
+    pub raw: Option<Value>,
 }
 
 /// Why a tool could not do its work.

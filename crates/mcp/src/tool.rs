@@ -246,7 +246,7 @@ fn output(result: CallToolResult) -> Output {
         text.push(told);
     }
     let text = text.join("\n");
-    Output { text: cut(&clean(&text, usize::MAX)), content: Some(shown) }
+    Output { text: cut(&clean(&text, usize::MAX)), content: Some(shown), raw: None }
 }
 
 /// Reads a block: what the model is told of it, and the block itself.

@@ -114,7 +114,7 @@ Changes files by a patch, all of it or nothing. Files that are changed or delete
             }
             done.push(format!("{name} is {what}"));
         }
-        Ok(Output { text: done.join("\n"), content: None })
+        Ok(Output { text: done.join("\n"), ..Output::default() })
     }
 }
 

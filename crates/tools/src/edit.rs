@@ -109,7 +109,7 @@ Write all of the new text: nothing such as \"rest of the code\". An empty `oldSt
 
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         change::make(&self.0, cx, plan.change).await?;
-        Ok(Output { text: plan.done, content: None })
+        Ok(Output { text: plan.done, ..Output::default() })
     }
 }
 

@@ -77,7 +77,7 @@ Shows the user your plan for work of several steps. Send all steps every time, w
         let open = steps.iter().filter(|step| step.status != PlanStatus::Completed).count();
         cx.show(Event::Plan(steps)).await?;
         let text = format!("the user sees the plan; {open} steps are open");
-        Ok(Output { text, content: Some(Vec::new()) })
+        Ok(Output { text, content: Some(Vec::new()), raw: None })
     }
 }
 

@@ -144,5 +144,5 @@ fn show(part: &str, first: u32, all: Option<u32>) -> Output {
     }
     let shown = &part[..part.floor_char_boundary(MAX_SHOWN)];
     let content = Some(vec![ToolContent::Block(Block::Text(fenced(shown)))]);
-    Output { text, content }
+    Output { text, content, raw: None }
 }

@@ -172,7 +172,7 @@ fn parse<T: Tool>(input: &Value) -> Result<T::Input, ToolError> {
 
 /// Makes an output that shows the user what the model is told.
 pub(crate) fn shown(text: String) -> Output {
-    Output { content: Some(vec![ToolContent::Block(Block::Text(text.clone()))]), text }
+    Output { content: Some(vec![ToolContent::Block(Block::Text(text.clone()))]), text, raw: None }
 }
 
 /// Fences code, so that clients that read Markdown show it as it is.

@@ -80,6 +80,6 @@ file, use `edit`. The content is all of the file: nothing such as \"rest of the 
             Some(_) => format!("{name} is replaced"),
         };
         change::make(&self.0, cx, plan).await?;
-        Ok(Output { text, content: None })
+        Ok(Output { text, ..Output::default() })
     }
 }

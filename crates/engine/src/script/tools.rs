@@ -67,7 +67,7 @@ impl AnyTool for OpenPage {
 }
 
 fn show(text: String) -> Output {
-    Output { content: Some(vec![ToolContent::Block(Block::Text(text.clone()))]), text }
+    Output { content: Some(vec![ToolContent::Block(Block::Text(text.clone()))]), text, raw: None }
 }
 
 fn url(input: &Value) -> Result<&str, ToolError> {

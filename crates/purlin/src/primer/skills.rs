@@ -170,8 +170,11 @@ impl AnyTool for SkillTool {
     ) -> BoxFuture<'a, Result<Output, ToolError>> {
         let name = input["name"].as_str().unwrap_or_default();
         let loaded = self.load(name, file_of(input));
-        async { Ok(Output { text: loaded.map_err(ToolError::Model)?, content: Some(Vec::new()) }) }
-            .boxed()
+        async {
+            let text = loaded.map_err(ToolError::Model)?;
+            Ok(Output { text, content: Some(Vec::new()), raw: None })
+        }
+        .boxed()
     }
 }
 

@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 
 use engine::Event;
-use engine::ports::{ExitStatus, Output, TerminalCommand, ToolCx, ToolError};
+use engine::ports::{Output, TerminalCommand, ToolCx, ToolError};
 use engine::words::{TerminalId, ToolContent, ToolUpdate};
 use process::sandbox::Found;
 use tokio::time::timeout;
 
-use super::output::{Plain, ended};
+use super::output::{Plain, ended, raw_of};
 use super::{Bash, Input, took_too_long};
 
 /// How much of its output the terminal keeps.
@@ -68,9 +68,9 @@ async fn watch(cx: &ToolCx<'_>, input: &Input, terminal: &TerminalId) -> Result<
         let output = said(cx, terminal).await?;
         return Err(took_too_long(input, &output));
     };
-    let ExitStatus { code, signal } = status?;
+    let status = status?;
     let output = said(cx, terminal).await?;
-    Ok(Output { text: ended(&output, code, signal.as_deref()), content: None })
+    Ok(Output { text: ended(&output, &status), content: None, raw: Some(raw_of(&status)) })
 }
 
 async fn said(cx: &ToolCx<'_>, terminal: &TerminalId) -> Result<String, ToolError> {

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use engine::ports::ExitStatus;
 use process::Tail;
+use serde_json::{Value, json};
 
 /// How much of the beginning and of the end is kept in memory.
 const HEAD: usize = 16 * 1024;
@@ -103,9 +105,9 @@ impl Spill {
 }
 
 /// Adds how a command ended to what it said.
-pub(super) fn ended(output: &str, code: Option<u32>, signal: Option<&str>) -> String {
+pub(super) fn ended(output: &str, status: &ExitStatus) -> String {
     let output = if output.is_empty() { "(no output)" } else { output.trim_end() };
-    match (code, signal) {
+    match (status.code, status.signal.as_deref()) {
         // Whoever uses more memory than there is, or than a command may, is ended so.
         (_, Some("SIGKILL")) => {
             format!("{output}\n(ended by SIGKILL, perhaps because it used too much memory)")
@@ -114,6 +116,11 @@ pub(super) fn ended(output: &str, code: Option<u32>, signal: Option<&str>) -> St
         (Some(code), None) => format!("{output}\n(exit code {code})"),
         (None, None) => format!("{output}\n(ended)"),
     }
+}
+
+/// Says how a command ended, for programs, as the protocol does for terminals.
+pub(super) fn raw_of(status: &ExitStatus) -> Value {
+    json!({ "exitCode": status.code, "signal": status.signal })
 }
 
 /// Turns bytes into text that steers no terminal: escape sequences and control characters are left out, also when

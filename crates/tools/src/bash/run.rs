@@ -12,7 +12,7 @@ use process::{Child, ChildStdout, Spec};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::output::{Capture, Plain, ended};
+use super::output::{Capture, Plain, ended, raw_of};
 use super::{Bash, Input, search_path, took_too_long};
 
 /// How long a command may clean up after it was told to end. Less than a cancelled tool gets.
@@ -65,10 +65,10 @@ impl Bash {
             Why::Cancelled => Err(ToolError::Cancelled),
             Why::Timeout => Err(took_too_long(input, &output)),
             Why::Itself => {
-                let text = ended(&output, status.code, status.signal.as_deref());
+                let text = ended(&output, &status);
                 let shown = || vec![ToolContent::Block(Block::Text(text.clone()))];
                 let content = (!running.live.is_on).then(shown);
-                Ok(Output { text, content })
+                Ok(Output { text, content, raw: Some(raw_of(&status)) })
             }
         }
     }
