@@ -364,10 +364,11 @@ fn uses_terminal(cx: &ToolCx<'_>, level: Level) -> bool {
 /// What the model is told when a command did not end by itself.
 fn took_too_long(input: &Input, output: &str) -> ToolError {
     let seconds = input.timeout.as_secs_f64();
-    ToolError::Model(format!(
-        "{output}\n(error -31802: the command was ended because it still ran after {seconds} seconds. It had no input and \
-         no terminal, so a command that asks or never ends cannot work; give a longer `timeout` if it only needs time)"
-    ))
+    let text = format!(
+        "error -31802: the command was ended because it still ran after {seconds} seconds. It had no input and no \
+         terminal, so a command that asks or never ends cannot work; give a longer `timeout` if it only needs time\n{output}"
+    );
+    ToolError::Model(text.trim_end().to_owned())
 }
 
 /// Joins a search path for commands in these folders.

@@ -9,9 +9,6 @@ use wire::acp::schema;
 use super::last_line;
 use super::render::{Piece, Renderer, strip_controls};
 
-/// How much of a line of a command is shown, in characters.
-const WIDTH: usize = 200;
-
 /// Nobody reads our output any more.
 #[derive(Debug, PartialEq)]
 pub(super) struct ReaderGone;
@@ -108,7 +105,6 @@ impl Output {
         let (dim, plain) =
             if io::stderr().is_terminal() { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
         for line in strip_controls(text).lines() {
-            let line: String = line.chars().take(WIDTH).collect();
             write_stderr(&format!("{dim}    {line}{plain}\n"));
         }
     }

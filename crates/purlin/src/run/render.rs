@@ -16,6 +16,9 @@ const DIFF_LINES: usize = 20;
 /// Lines that are shown of what a command said: its first ones and its last ones.
 const OUTPUT_LINES: (usize, usize) = (4, 8);
 
+/// How much of a line of a command is shown, in characters.
+const WIDTH: usize = 200;
+
 /// Unchanged lines around a change.
 const CONTEXT: usize = 3;
 
@@ -132,13 +135,25 @@ fn block_text(block: &schema::ContentBlock) -> String {
 fn call_line(call: &schema::ToolCall) -> String {
     let title = one_line(&call.title);
     match call.status {
-        schema::ToolCallStatus::Completed => format!("✓ {title}"),
+        schema::ToolCallStatus::Completed => match failure_of(call) {
+            Some(how) => format!("✗ {title} ({how})"),
+            None => format!("✓ {title}"),
+        },
         schema::ToolCallStatus::Failed => match reason_of(call) {
             Some(reason) => format!("✗ {title}: {reason}"),
             None => format!("✗ {title}"),
         },
         schema::ToolCallStatus::InProgress => format!("… {title}"),
         _ => format!("· {title}"),
+    }
+}
+
+/// How a command ended, if not well: the tool did its work all the same.
+fn failure_of(call: &schema::ToolCall) -> Option<String> {
+    let raw = call.raw_output.as_ref().filter(|_| call.kind == schema::ToolKind::Execute)?;
+    match (raw["signal"].as_str(), raw["exitCode"].as_u64()) {
+        (Some(signal), _) => Some(format!("ended by {}", one_line(signal))),
+        (None, code) => code.filter(|code| *code != 0).map(|code| format!("exit code {code}")),
     }
 }
 
@@ -167,14 +182,32 @@ fn output_of(call: &schema::ToolCall) -> Option<String> {
         return None;
     }
     let text = texts_of(call).collect::<Vec<_>>().join("\n");
-    let lines: Vec<&str> = text.trim_matches('\n').lines().collect();
+    let mut lines: Vec<&str> = text.trim_matches('\n').lines().collect();
+    if call.status == schema::ToolCallStatus::Failed && !lines.is_empty() {
+        // The reason stands beside the title.
+        lines.remove(0);
+    }
     let (first, last) = OUTPUT_LINES;
     if lines.len() <= first + last + 1 {
-        return (!lines.is_empty()).then(|| lines.join("\n"));
+        return (!lines.is_empty()).then(|| narrow(&lines));
     }
-    let left_out = lines.len() - first - last;
-    let (head, tail) = (lines[..first].join("\n"), lines[lines.len() - last..].join("\n"));
-    Some(format!("{head}\n… {left_out} lines …\n{tail}"))
+    let (head, rest) = lines.split_at(first);
+    let (middle, tail) = rest.split_at(rest.len() - last);
+    // Where the agent left something out, its line stays, whole: it may say where all of it is.
+    let is_mark = |line: &&str| line.starts_with("… ") && line.ends_with(" …");
+    let left_out = match middle.iter().position(is_mark) {
+        Some(at) => {
+            format!("… {at} lines …\n{}\n… {} lines …", middle[at], middle.len() - at - 1)
+        }
+        None => format!("… {} lines …", middle.len()),
+    };
+    Some(format!("{}\n{left_out}\n{}", narrow(head), narrow(tail)))
+}
+
+/// Joins lines, none longer than is shown.
+fn narrow(lines: &[&str]) -> String {
+    let cut = |line: &&str| line.chars().take(WIDTH).collect::<String>();
+    lines.iter().map(cut).collect::<Vec<_>>().join("\n")
 }
 
 fn one_line(text: &str) -> String {
@@ -301,6 +334,42 @@ mod tests {
         let long: String = (1..=100).map(|line| format!("{line}\n")).collect();
         let short = "1\n2\n3\n4\n… 88 lines …\n93\n94\n95\n96\n97\n98\n99\n100";
         assert_eq!(ended("execute", &long), [Piece::Output(short.into())]);
+        assert_eq!(ended("execute", &"x".repeat(300)), [Piece::Output("x".repeat(200))]);
+        let place = format!("… 9 bytes left out; all of it is in /{} …", "p".repeat(300));
+        let cut = long.replace("\n50\n", &format!("\n50\n{place}\n"));
+        let short = short.replace("88 lines …", &format!("46 lines …\n{place}\n… 42 lines …"));
+        assert_eq!(ended("execute", &cut), [Piece::Output(short)]);
+    }
+
+    fn command_ended(status: &str, raw: Value, text: &str) -> Vec<Piece> {
+        let mut renderer = Renderer::new(false);
+        let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "t", "title": "make", "kind": "execute" });
+        rendered(&mut renderer, call);
+        let update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "status": status, "rawOutput": raw,
+            "content": [{ "type": "content", "content": { "type": "text", "text": text } }] });
+        rendered(&mut renderer, update)
+    }
+
+    #[test]
+    fn a_command_that_did_not_end_well_is_no_success() {
+        let line = |raw: Value| command_ended("completed", raw, "").remove(0);
+        let aside = |text: &str| Piece::Aside(text.to_owned());
+        assert_eq!(line(json!({ "exitCode": 0, "signal": null })), aside("✓ make"));
+        assert_eq!(line(json!({ "exitCode": 2, "signal": null })), aside("✗ make (exit code 2)"));
+        let killed = json!({ "exitCode": null, "signal": "SIGKILL" });
+        assert_eq!(line(killed), aside("✗ make (ended by SIGKILL)"));
+        assert_eq!(line(json!("of another agent")), aside("✓ make"));
+    }
+
+    #[test]
+    fn the_reason_of_a_failure_is_whole_and_told_once() {
+        let reason = "r".repeat(300);
+        let pieces = command_ended("failed", Value::Null, &format!("{reason}\nsaid"));
+        assert_eq!(
+            pieces,
+            [Piece::Aside(format!("✗ make: {reason}")), Piece::Output("said".into())]
+        );
+        assert_eq!(command_ended("failed", Value::Null, "no"), [Piece::Aside("✗ make: no".into())]);
     }
 
     #[test]
