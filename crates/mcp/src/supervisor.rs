@@ -315,7 +315,7 @@ fn profile(server: &Server, spec: &Spec, confine: &Confine) -> Profile {
         hidden: confine.hidden.clone(),
         private: Vec::new(),
         network: Network::On,
-        ..Profile::writing_to(folders.cloned().collect())
+        ..Profile::writing_to(folders.filter_map(|folder| folder.canonicalize().ok()).collect())
     }
 }
 

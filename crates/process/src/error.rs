@@ -39,6 +39,12 @@ pub enum Error {
         /// Which path.
         path: PathBuf,
     },
+    /// A folder that may be written is behind a link now, which may lead anywhere.
+    #[error("{} is not where it was: a symbolic link has taken its place", path.display())]
+    Moved {
+        /// Which folder.
+        path: PathBuf,
+    },
     /// A path that must not be made cannot be kept free.
     #[error("the sandbox cannot protect {}", path.display())]
     Reserve {

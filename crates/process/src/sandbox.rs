@@ -115,6 +115,9 @@ pub struct Sandbox {
     bubblewrap: Option<PathBuf>,
     at_most: Level,
     found: Mutex<Option<Arc<Found>>>,
+    /// Where hidden places were seen so far: they stay hidden when a link that led there is gone.
+    #[cfg(target_os = "linux")]
+    hidden: std::sync::Mutex<std::collections::BTreeSet<PathBuf>>,
     /// What the next command begins as, where that saves time.
     #[cfg(target_os = "linux")]
     spare: std::sync::Mutex<Option<spare::Spare>>,
@@ -130,6 +133,8 @@ impl Sandbox {
             bubblewrap: None,
             at_most: Level::Full,
             found: Mutex::default(),
+            #[cfg(target_os = "linux")]
+            hidden: std::sync::Mutex::default(),
             #[cfg(target_os = "linux")]
             spare: std::sync::Mutex::default(),
         }

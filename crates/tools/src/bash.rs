@@ -61,6 +61,8 @@ pub struct Options {
 pub struct Bash {
     sandbox: Arc<Sandbox>,
     options: Options,
+    /// The session's folders, where they really were when it was opened.
+    folders: Vec<PathBuf>,
     /// The level that each announced call was judged for; the oldest go when there are too many, such as refused ones.
     judged: Mutex<Vec<(ToolCallId, Level)>>,
 }
@@ -72,7 +74,10 @@ impl Bash {
     /// Makes the tool of one session.
     #[must_use]
     pub fn new(sandbox: Arc<Sandbox>, options: Options) -> Bash {
-        Bash { sandbox, options, judged: Mutex::default() }
+        // Once: what a link leads to later is not what the session was opened for.
+        let real = |folder: &PathBuf| folder.canonicalize().unwrap_or_else(|_| folder.clone());
+        let folders = options.folders.iter().map(real).collect();
+        Bash { sandbox, options, folders, judged: Mutex::default() }
     }
 
     /// Notes for which level a call is judged.
@@ -107,10 +112,11 @@ impl Bash {
 
     /// What a command may touch.
     fn profile(&self, input: &Input) -> Profile {
-        let Options { folders, own, hidden, .. } = &self.options;
+        let (folders, Options { own, hidden, .. }) = (&self.folders, &self.options);
         let mut protected = own.to_vec();
         // A session in our own folders has none of them.
-        let is_ours = |folder: &PathBuf| own.iter().any(|own| folder.starts_with(own));
+        let own_real: Vec<PathBuf> = own.iter().filter_map(|own| own.canonicalize().ok()).collect();
+        let is_ours = |folder: &PathBuf| own_real.iter().any(|own| folder.starts_with(own));
         let mut writable: Vec<PathBuf> =
             folders.iter().filter(|folder| !is_ours(folder)).cloned().collect();
         let top = folders.iter().map(|folder| folder.join(".git"));
@@ -127,14 +133,14 @@ impl Bash {
                 // What runs by itself, or decides what does, stays as it is; mounted by itself, it cannot be moved away with
                 // them.
                 protected.extend(repositories::deciding(&real));
-                writable.push(real);
+                writable.push(real.canonicalize().unwrap_or(real));
             } else {
                 protected.push(real);
             }
         }
         for git in self.around(input) {
             protected.extend(repositories::deciding(&git));
-            writable.push(git);
+            writable.push(git.canonicalize().unwrap_or(git));
         }
         Profile {
             protected,

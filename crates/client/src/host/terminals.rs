@@ -147,6 +147,7 @@ fn refuse(err: process::Error) -> RpcError {
         process::Error::Start { .. }
         | process::Error::NoHelper { .. }
         | process::Error::Unprotected { .. }
+        | process::Error::Moved { .. }
         | process::Error::Reserve { .. }
         | process::Error::NotConfined
         | process::Error::Wait(_) => Code::INTERNAL_ERROR,

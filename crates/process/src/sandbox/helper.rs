@@ -48,6 +48,9 @@ fn obey(order: &Order) -> Result<ExitCode, String> {
     raw::close_at_exec().map_err(|err| format!("open files cannot be kept back: {err}"))?;
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|err| format!("the end of the agent cannot be watched: {err}"))?;
+    if order.parent.is_some_and(|parent| std::os::unix::process::parent_id() != parent) {
+        return Err("the agent is gone".to_owned());
+    }
     if let Some(space) = &order.space {
         limits::go_first();
         if let Place::Watching(code) = space::enter(space)? {

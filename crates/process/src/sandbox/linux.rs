@@ -200,7 +200,8 @@ impl Sandbox {
         let mut spec = spec.clone();
         match found.level {
             Level::Full => {
-                let (profile, reserved) = reserve(profile)?;
+                let (mut profile, reserved) = reserve(profile)?;
+                profile.hidden = self.hidden(&profile.hidden);
                 kept._reserved = reserved;
                 let own = profile.private.iter().chain(&profile.writable).cloned();
                 let writable = own.chain([PathBuf::from("/dev")]).collect();
@@ -214,6 +215,8 @@ impl Sandbox {
                     Some(program) => {
                         spec.args = bubblewrap::arguments(&profile, &spec.cwd, &self.helper)?;
                         spec.program.clone_from(program);
+                        // Inside, the helper is a child of bubblewrap, which watches the agent.
+                        order.parent = None;
                     }
                     None => {
                         order.space = Some(Space {
@@ -233,7 +236,7 @@ impl Sandbox {
                 let temporary = Temporary::make(&self.scratch, "tmp").map_err(failed)?;
                 order.files = Some(Files {
                     writable: profile.writable.iter().chain([&temporary.0]).cloned().collect(),
-                    hidden: real_paths(&profile.hidden),
+                    hidden: self.hidden(&profile.hidden),
                     is_only_layer: true,
                 });
                 order.sockets = Some(match profile.network {
@@ -249,6 +252,15 @@ impl Sandbox {
         spec.args = order.to_args();
         spec.program.clone_from(&self.helper);
         Ok(spec)
+    }
+
+    /// Returns where these places really are, and where they and others were before.
+    fn hidden(&self, places: &[PathBuf]) -> Vec<PathBuf> {
+        let mut seen = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+        // Most of them are not there, and to look for one is much less work than to follow its links.
+        let there = places.iter().filter(|path| path.symlink_metadata().is_ok());
+        seen.extend(there.filter_map(|path| path.canonicalize().ok()));
+        seen.iter().filter(|path| path.exists()).cloned().collect()
     }
 
     /// A folder of ours.
@@ -289,13 +301,8 @@ fn reserve(profile: &Profile) -> Result<(Profile, Vec<Reserved>), Error> {
         // Outside the writable folders nothing can be made anyway, and a folder that is gone is not made again.
         let mut roots = profile.writable.iter().chain(&roots).filter(|root| root.is_dir());
         let is_inside = roots.any(|root| path.starts_with(root));
-        if !is_inside || path.symlink_metadata().is_ok() && !is_reserved_folder(&path) {
-            profile.protected.push(path);
-            continue;
-        }
-        let made = Reserved::make(&path)
-            .map_err(|source| Error::Reserve { path: path.clone(), source })?;
-        match made {
+        let made = if is_inside { Reserved::make(&path) } else { Ok(None) };
+        match made.map_err(|source| Error::Reserve { path: path.clone(), source })? {
             Some(place) => {
                 profile.protected.push(place.path().to_owned());
                 reserved.push(place);
@@ -304,11 +311,6 @@ fn reserve(profile: &Profile) -> Result<(Profile, Vec<Reserved>), Error> {
         }
     }
     Ok((profile, reserved))
-}
-
-/// An empty folder may be the place of another command's, which must not go while this one needs it.
-fn is_reserved_folder(path: &Path) -> bool {
-    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 fn real_paths(paths: &[PathBuf]) -> Vec<PathBuf> {

@@ -13,6 +13,8 @@ pub(super) const WORD: &str = "__confine";
 /// What the helper does to itself before it becomes the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Order {
+    /// Who must be its parent still: whoever dies before the helper can watch that is not told of later.
+    pub(super) parent: Option<u32>,
     /// Which namespaces it makes for itself; `None` leaves it in those of the machine, or of whoever made some.
     pub(super) space: Option<Space>,
     /// Which files it may reach; `None` leaves that as it is.
@@ -80,15 +82,28 @@ pub(super) enum Then {
 }
 
 impl Order {
-    /// Makes an order that restricts nothing but how much is used, if that.
+    /// Makes an order for a child of this process that restricts nothing but how much is used, if that.
     pub(super) fn new(limits: Option<Limits>, report: Option<RawFd>, then: Then) -> Order {
-        Order { space: None, files: None, sockets: None, limits, reaps: false, report, then }
+        let parent = Some(std::process::id());
+        Order {
+            parent,
+            space: None,
+            files: None,
+            sockets: None,
+            limits,
+            reaps: false,
+            report,
+            then,
+        }
     }
 
     /// Writes the arguments, the helper's word first.
     pub(super) fn to_args(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> = vec![WORD.into()];
         let mut pair = |name: &str, value: &OsStr| args.extend([name.into(), value.to_owned()]);
+        if let Some(parent) = self.parent {
+            pair("parent", parent.to_string().as_ref());
+        }
         if let Some(Limits { memory, processes, file_size, open_files }) = self.limits {
             let limits = format!("{memory},{processes},{file_size},{open_files}");
             pair("limits", limits.as_ref());
@@ -131,7 +146,7 @@ impl Order {
     /// Reads the arguments after the helper's word.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has a helper"))]
     pub(super) fn from_args(mut args: impl Iterator<Item = OsString>) -> Option<Order> {
-        let mut order = Order::new(None, None, Then::Exec(Vec::new()));
+        let mut order = Order { parent: None, ..Order::new(None, None, Then::Exec(Vec::new())) };
         loop {
             let name = args.next()?;
             match name.to_str()? {
@@ -165,6 +180,7 @@ impl Order {
             ("size", Some(text)) => self.space.as_mut()?.size = text.parse().ok()?,
             ("write", _) => self.files.as_mut()?.writable.push(value.into()),
             ("hide", _) => self.files.as_mut()?.hidden.push(value.into()),
+            ("parent", Some(text)) => self.parent = Some(text.parse().ok()?),
             ("limits", Some(text)) => self.limits = Some(limits(text)?),
             ("report", Some(text)) => self.report = Some(text.parse().ok()?),
             ("left", Some("end")) => self.reaps = true,
@@ -207,6 +223,7 @@ mod tests {
     fn an_order_reads_back_as_it_was_written() {
         let mounts = MOUNTS.map(|what| (PathBuf::from("/a b\nc"), what)).to_vec();
         let exec = Order {
+            parent: Some(6),
             space: Some(Space { cwd: "/c d".into(), own_network: false, size: 5, mounts }),
             files: Some(Files {
                 writable: vec!["/w".into(), "/a b\nc".into()],

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// What a command may touch. What is not named can be read and not written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// Folders that can be written.
+    /// Folders that can be written, by their real paths: what has become a link since is refused.
     pub writable: Vec<PathBuf>,
     /// Paths inside them that cannot, whether they exist or not.
     pub protected: Vec<PathBuf>,

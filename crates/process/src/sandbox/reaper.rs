@@ -27,10 +27,13 @@ pub(super) fn run(order: &Order) -> Result<ExitCode, String> {
     rustix::process::set_child_subreaper(Some(getpid()))
         .map_err(|err| format!("what is left behind cannot be held: {err}"))?;
     let agent = std::os::unix::process::parent_id();
+    if order.parent.is_some_and(|parent| parent != agent) {
+        return Err("the agent is gone".to_owned());
+    }
     // A spare dies with its agent; whoever has to end others must not.
     set_parent_process_death_signal(None)
         .map_err(|err| format!("the end of the agent cannot be watched: {err}"))?;
-    let order = Order { reaps: false, ..order.clone() };
+    let order = Order { reaps: false, parent: Some(std::process::id()), ..order.clone() };
     let mut child = std::env::current_exe()
         .and_then(|helper| std::process::Command::new(helper).args(order.to_args()).spawn())
         .map_err(|err| format!("the helper cannot be started again: {err}"))?;

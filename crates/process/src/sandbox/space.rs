@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, symlink};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags as Attr, MountFlags, MoveMountFlags, OpenTreeFlags,
@@ -36,6 +37,9 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("pts/ptmx", "/dev/ptmx"),
 ];
 
+/// How many files an empty folder can take. Each takes memory that no limit of a process counts.
+const MAX_FILES: &str = "262144";
+
 /// Which of the three processes this is.
 pub(super) enum Place {
     /// The one that becomes the command.
@@ -51,21 +55,30 @@ pub(super) enum Place {
 pub(super) fn enter(space: &Space) -> Result<Place, String> {
     make_namespaces(space)?;
     make_tree(space).map_err(|(path, err)| format!("{} cannot be made: {err}", path.display()))?;
-    // What it stood in so far is below the new mounts.
-    std::env::set_current_dir(&space.cwd)
-        .map_err(|err| format!("{} cannot be entered: {err}", space.cwd.display()))?;
+    let (watched, watching) = std::io::pipe().map_err(|err| err.to_string())?;
     if let Some(first) = fork()? {
         limits::drop_privileges()?;
-        return Ok(Place::Watching(end_of(first)?));
+        let code = end_of(first)?;
+        // Held until here: that it is closed is how the first process knows if this one died too early.
+        drop(watching);
+        return Ok(Place::Watching(code));
     }
+    drop(watching);
     let readable = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", readable, None)
         .map_err(|err| format!("a process table cannot be mounted: {err}"))?;
+    // What it stood in so far is below the new mounts.
+    std::env::set_current_dir(&space.cwd)
+        .map_err(|err| format!("{} cannot be entered: {err}", space.cwd.display()))?;
     limits::drop_privileges()?;
     // The first process ends with the helper, and all others with the first one. None can look into it.
     set_parent_process_death_signal(Some(Signal::KILL))
         .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable))
         .map_err(|err| format!("the first process cannot be guarded: {err}"))?;
+    let no_time = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if poll(&mut [PollFd::new(&watched, PollFlags::IN)], Some(&no_time)) != Ok(0) {
+        return Err("the helper is gone".to_owned());
+    }
     Ok(match fork()? {
         Some(command) => Place::Watching(end_of(command)?),
         None => Place::Inside,
@@ -149,7 +162,9 @@ fn make_tree(space: &Space) -> Result<(), Failed> {
     }
     let devices = DEVICES.map(|name| {
         let path = Path::new("/dev").join(name);
-        let device = copy(&path, Attr::MOUNT_ATTR_NOSUID | Attr::MOUNT_ATTR_NOEXEC);
+        // Who writes to a device changes nothing of the place where it stands.
+        let still = Attr::MOUNT_ATTR_NOSUID | Attr::MOUNT_ATTR_NOEXEC | Attr::MOUNT_ATTR_RDONLY;
+        let device = copy(&path, still);
         (path, device)
     });
     let is_writable = space.mounts.iter().any(|(path, what)| is_all(path) && *what == What::Write);
@@ -157,9 +172,16 @@ fn make_tree(space: &Space) -> Result<(), Failed> {
     raw::set_mount(CWD, "/", rest, 0).map_err(at("/"))?;
     make_devices(space, devices)?;
     for (path, part) in parts {
-        attach(&part, path).map_err(|err| (path.clone(), err))?;
+        attach(&part, path, is_in_empty(path, &space.mounts)).map_err(|err| (path.clone(), err))?;
     }
     Ok(())
+}
+
+/// Tells whether a place lies in a folder that is empty and ours, so that it can be made there.
+fn is_in_empty(path: &Path, mounts: &[(PathBuf, What)]) -> bool {
+    let around = mounts.iter().filter(|(folder, _)| path != folder && path.starts_with(folder));
+    let closest = around.max_by_key(|(folder, _)| folder.components().count());
+    closest.is_some_and(|(_, what)| matches!(what, What::Private | What::HideFolder))
 }
 
 fn make_devices(
@@ -169,9 +191,9 @@ fn make_devices(
     let folder = PathBuf::from("/dev");
     let failed = |err: rustix::io::Errno| (folder.clone(), err.into());
     let tree = empty(space.size, "755").map_err(failed)?;
-    attach(&tree, &folder).map_err(|err| (folder.clone(), err))?;
+    attach(&tree, &folder, false).map_err(|err| (folder.clone(), err))?;
     for (path, device) in devices {
-        let attached = device.map_err(Into::into).and_then(|device| attach(&device, &path));
+        let attached = device.map_err(Into::into).and_then(|device| attach(&device, &path, true));
         attached.map_err(|err| (path, err))?;
     }
     for (target, link) in DEVICE_LINKS {
@@ -195,6 +217,7 @@ fn make_devices(
 fn empty(size: u64, mode: &str) -> rustix::io::Result<OwnedFd> {
     let made = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(made.as_fd(), "size", size.to_string())?;
+    fsconfig_set_string(made.as_fd(), "nr_inodes", MAX_FILES)?;
     fsconfig_set_string(made.as_fd(), "mode", mode)?;
     fsconfig_create(made.as_fd())?;
     let guarded = Attr::MOUNT_ATTR_NOSUID | Attr::MOUNT_ATTR_NODEV;
@@ -217,10 +240,10 @@ fn copy(path: &Path, attributes: Attr) -> rustix::io::Result<OwnedFd> {
     Ok(tree)
 }
 
-/// Mounts a tree at a path. In a folder that is empty now the path is made.
-fn attach(tree: &OwnedFd, path: &Path) -> std::io::Result<()> {
+/// Mounts a tree at a path, which is made first where that changes nothing of the machine's.
+fn attach(tree: &OwnedFd, path: &Path, may_make: bool) -> std::io::Result<()> {
     let place = match open(path) {
-        Err(rustix::io::Errno::NOENT) => {
+        Err(rustix::io::Errno::NOENT) if may_make => {
             if is_folder(tree) {
                 std::fs::create_dir_all(path)?;
             } else {

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use super::errand;
 use super::linux::Kept;
-use super::order::{Order, Then};
+use super::order::{self, Order, Then};
 use super::profile::Profile;
 use super::{Found, Sandbox};
 use crate::error::Error;
@@ -56,6 +56,8 @@ impl Sandbox {
         let command =
             std::iter::once(OsString::from(&spec.program)).chain(spec.args.iter().cloned());
         let order = Order::new(Some(profile.limits), None, Then::Exec(command.collect()));
+        // The terminal starts what starts it.
+        let order = Order { parent: None, ..order };
         let mut kept = Kept::default();
         let spec = self.restricted(spec, profile, found, order, &mut kept)?;
         let failed = |source| Error::Start { program: self.helper().to_owned(), source };
@@ -70,7 +72,11 @@ impl Sandbox {
 #[expect(clippy::disallowed_methods, reason = "the one program that the helper is for")]
 pub(super) fn run(mut args: impl Iterator<Item = OsString>) -> Result<ExitCode, String> {
     let file = args.next().ok_or("there are no orders")?;
-    let spec = errand::read(Path::new(&file))?;
+    let mut spec = errand::read(Path::new(&file))?;
+    if spec.args.first().is_some_and(|word| word == order::WORD) {
+        // The helper is to know whose child it was from the beginning.
+        spec.args.splice(1..1, ["parent".into(), std::process::id().to_string().into()]);
+    }
     let mut command = std::process::Command::new(&spec.program);
     command.args(&spec.args).current_dir(&spec.cwd).env_clear();
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));

@@ -51,17 +51,20 @@ pub(super) fn size(limits: &Limits) -> u64 {
 /// would end elsewhere.
 fn steps(profile: &Profile) -> Result<Vec<(PathBuf, What)>, Error> {
     let mut steps = Vec::new();
-    // Most of them are not there, and to look for one is much less work than to follow its links.
-    let hidden = profile.hidden.iter().filter(|path| path.symlink_metadata().is_ok());
-    for path in hidden.filter_map(|path| path.canonicalize().ok()) {
+    for path in profile.hidden.iter().filter_map(|path| path.canonicalize().ok()) {
         let what = if path.is_dir() { What::HideFolder } else { What::HideFile };
         steps.push((path, what));
     }
-    for path in profile.writable.iter().filter_map(|path| path.canonicalize().ok()) {
-        steps.push((path, What::Write));
+    for path in &profile.writable {
+        match path.canonicalize() {
+            Ok(real) if real != *path => return Err(Error::Moved { path: path.clone() }),
+            Ok(real) => steps.push((real, What::Write)),
+            // A folder that is gone needs no mount.
+            Err(_) => {}
+        }
     }
     for path in &profile.protected {
-        let Some(path) = real(path)? else { continue };
+        let Some(path) = real(path, &profile.writable)? else { continue };
         // Elsewhere everything is read-only as it is, and what is hidden would be back if it were mounted again.
         let around =
             steps.iter().filter(|(root, what)| *what != What::Protect && path.starts_with(root));
@@ -91,13 +94,21 @@ fn pins(steps: &[(PathBuf, What)]) -> Vec<(PathBuf, What)> {
     pins
 }
 
-/// Returns the real path of something that is there and no link itself.
-fn real(path: &Path) -> Result<Option<PathBuf>, Error> {
-    match path.symlink_metadata() {
-        Err(_) => Ok(None),
-        Ok(found) if found.is_symlink() => Err(Error::Unprotected { path: path.to_owned() }),
-        Ok(_) => Ok(path.canonicalize().ok()),
+/// Returns the real path of something that is there, if no link is on the way that a command could replace.
+fn real(path: &Path, writable: &[PathBuf]) -> Result<Option<PathBuf>, Error> {
+    if path.symlink_metadata().is_err() {
+        return Ok(None);
     }
+    let is_in_writable = |link: &Path| {
+        let folder = link.parent().and_then(|folder| folder.canonicalize().ok());
+        folder.is_some_and(|folder| writable.iter().any(|root| folder.starts_with(root)))
+    };
+    for (above, part) in path.ancestors().enumerate().filter(|(_, part)| part.is_symlink()) {
+        if above == 0 || is_in_writable(part) {
+            return Err(Error::Unprotected { path: part.to_owned() });
+        }
+    }
+    Ok(path.canonicalize().ok())
 }
 
 fn is_plain_folder(path: &Path) -> bool {
@@ -172,6 +183,18 @@ mod tests {
         profile.protected.push(at("home/ws/link"));
         let refused = mounts(&profile);
         assert!(matches!(refused, Err(Error::Unprotected { .. })), "{refused:?}");
+        // A link on the way, too, where a command could replace it; and what may be written is no link at all.
+        std::fs::create_dir_all(at("home/dots/purlin")).unwrap();
+        symlink(at("home/dots"), at("home/ws/.config")).unwrap();
+        profile.protected = vec![at("home/ws/.config/purlin")];
+        let refused = mounts(&profile);
+        assert!(
+            matches!(&refused, Err(Error::Unprotected { path }) if *path == at("home/ws/.config")),
+            "{refused:?}"
+        );
+        profile.writable = vec![at("home/ws/link")];
+        let refused = mounts(&profile);
+        assert!(matches!(refused, Err(Error::Moved { .. })), "{refused:?}");
         std::fs::remove_dir_all(&root).unwrap();
     }
 }

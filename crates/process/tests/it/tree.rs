@@ -93,3 +93,87 @@ async fn where_everything_may_be_written_the_rest_of_the_profile_holds() {
     assert_eq!(run_with(&sandbox, &found, &spec, &profile).await.0, says);
     assert_eq!(std::fs::read(place.0.join("beside")).unwrap(), b"out\n");
 }
+
+/// A command as root must not break a device for everybody else.
+// R: T7
+#[tokio::test]
+async fn devices_can_be_used_and_not_changed() {
+    let place = Place::new("devices");
+    let profile = Profile::writing_to(vec![place.work()]);
+    let script = "echo x > /dev/null && head -c 2 /dev/zero | wc -c; chmod 600 /dev/full 2>&1 | grep -c 'Read-only file system'; \
+                  touch -c /dev/null 2>&1 | grep -c 'Read-only file system'; echo in > /dev/shm/file && cat /dev/shm/file";
+    // Bubblewrap mounts its devices so that root can.
+    let sandbox = place.sandbox();
+    let found = sandbox.found().await;
+    let (said, _) = run_with(&sandbox, &found, &shell(&place.work(), script), &profile).await;
+    assert_eq!(said, "2\n1\n1\nin\n");
+}
+
+/// Two commands: the first takes away the link that led to a secret, the second looks for what it led to.
+// R: T7
+#[tokio::test]
+async fn what_a_link_led_to_stays_hidden_when_the_link_is_gone() {
+    let place = Place::new("dots");
+    std::fs::create_dir_all(place.work().join("dots/ssh")).unwrap();
+    std::fs::write(place.work().join("dots/ssh/key"), "secret").unwrap();
+    std::os::unix::fs::symlink("dots/ssh", place.work().join(".ssh")).unwrap();
+    let hidden = vec![place.work().join(".ssh")];
+    let profile = Profile { hidden, ..Profile::writing_to(vec![place.work()]) };
+    let sandbox = place.sandbox();
+    let found = sandbox.found().await;
+    for (script, says) in [
+        ("rm .ssh && echo gone", "gone\n"),
+        ("cat dots/ssh/key", "cat: dots/ssh/key: No such file or directory\n"),
+    ] {
+        let spec = shell(&place.work(), script);
+        assert_eq!(run_with(&sandbox, &found, &spec, &profile).await.0, says);
+    }
+}
+
+// R: T7
+#[tokio::test]
+async fn a_folder_that_has_become_a_link_is_refused() {
+    let place = Place::new("became");
+    let profile = Profile::writing_to(vec![place.work()]);
+    let sandbox = place.sandbox();
+    let found = sandbox.found().await;
+    std::fs::create_dir(place.0.join("elsewhere")).unwrap();
+    std::fs::remove_dir(place.work()).unwrap();
+    std::os::unix::fs::symlink("elsewhere", place.work()).unwrap();
+    let refused = sandbox.spawn(&shell(&place.work(), "touch file"), &profile, &found);
+    assert!(matches!(refused, Err(process::Error::Moved { .. })), "{refused:?}");
+}
+
+/// The helper may be killed at any moment of its start: nothing goes on without it.
+// R: T4
+#[tokio::test]
+async fn no_command_outlives_a_helper_that_is_killed_while_it_starts() {
+    let place = Place::new("early");
+    let work = place.work();
+    let marker = format!("{}.{}", 3_000 + std::process::id(), std::process::id());
+    let helper = env!("CARGO_BIN_EXE_escape");
+    let space = ["space", work.to_str().unwrap(), "network", "own", "size", "1000000"];
+    for delay in 0..80 {
+        let mut child = std::process::Command::new(helper)
+            .args(["__confine"])
+            .args(space)
+            .args(["exec", "/bin/sleep", &marker])
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_micros(150 * delay));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let is_left = || {
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+        lines
+            .filter(|line| line.windows(marker.len()).any(|part| part == marker.as_bytes()))
+            .count()
+    };
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while is_left() > 0 {
+        assert!(std::time::Instant::now() < end, "{} are left", is_left());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
