@@ -30,9 +30,10 @@ pub use output::Plain;
 const DESCRIPTION: &str = "\
 Runs a command with bash and returns what it printed and its exit code. Every command starts in the working folder with \
 a fresh environment; nothing carries over from one to the next, and there is no input and no terminal. Commands run in a \
-sandbox: they can write to the folders of the session only, cannot change .git, and have no network. If a command needs \
-more, say so with `network` or `git` and give the `reason`; the user is asked. Long output is cut in the middle and kept \
-in a file that is named. Use the other tools to read, search and change files.";
+sandbox: they can write to the folders of the session only, cannot change .git, and have no network, no Unix sockets and \
+no ptrace; /tmp and /var/tmp are theirs alone and empty each time. If a command needs the network or .git, say so with \
+`network` or `git` and give the `reason`; the user is asked. Nothing else can be allowed. Long output is cut in the middle \
+and kept in a file that is named. Use the other tools to read, search and change files, and for changes elsewhere.";
 
 /// How long a command may run if the model does not say.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -464,6 +465,15 @@ mod tests {
         let input = json!({ "command": "x", "git": true, "reason": "é ".repeat(10_000) });
         let wish = Input::read(&input).unwrap().wish(&[]).unwrap();
         assert!(wish.ends_with('…') && wish.chars().count() < MAX_REASON + 30, "{wish}");
+    }
+
+    #[test]
+    fn the_model_is_told_how_long_a_command_may_run() {
+        let schema: Value = serde_json::from_str(spec().schema.text()).unwrap();
+        let told = schema["properties"]["timeout"]["description"].as_str().unwrap();
+        for time in [TIMEOUT, MAX_TIMEOUT] {
+            assert!(told.contains(&time.as_millis().to_string()), "{told}");
+        }
     }
 
     #[test]
