@@ -172,7 +172,7 @@ impl Exchange {
     fn fail(&mut self, fault: Fault) {
         self.tried += 1;
         self.held.clear();
-        let who = &self.endpoint.name;
+        let who = &self.endpoint;
         let again = fault
             .retry_after(self.tried, self.endpoint.timing.first_wait, chance())
             .filter(|_| !self.was_shown);

@@ -8,6 +8,9 @@ use engine::ports::ModelError;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::http::place_of;
+use crate::model::Endpoint;
+
 /// A failure of one attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
@@ -71,13 +74,17 @@ impl Fault {
         Some(most.mul_f64(chance.clamp(0.0, 1.0)))
     }
 
-    /// Says what happened, for the user. `who` is the provider's name.
-    pub(crate) fn explain(&self, who: &str) -> String {
+    /// Says what happened, for the user.
+    pub(crate) fn explain(&self, endpoint: &Endpoint) -> String {
+        let who = &endpoint.name;
         let with = |text: &str, words: &str| {
             if words.is_empty() { text.to_owned() } else { format!("{text}: {words}") }
         };
         match self {
-            Fault::Unreachable(words) => with(&format!("{who} cannot be reached"), words),
+            Fault::Unreachable(words) => {
+                let place = place_of(&endpoint.base_url).map(|place| format!(" at {place}"));
+                with(&format!("{who} cannot be reached{}", place.unwrap_or_default()), words)
+            }
             Fault::Silent(time) => format!("{who} sent nothing for {}", seconds(*time)),
             Fault::Server(words) => with(&format!("{who} is in trouble or overloaded"), words),
             Fault::Limited { wait: Some(wait), words } => with(
@@ -117,8 +124,8 @@ impl Fault {
     }
 
     /// Turns the failure into the engine's. `was_shown` tells whether a part of the answer was.
-    pub(crate) fn into_error(self, who: &str, was_shown: bool) -> ModelError {
-        let words = self.explain(who);
+    pub(crate) fn into_error(self, endpoint: &Endpoint, was_shown: bool) -> ModelError {
+        let words = self.explain(endpoint);
         match self {
             Fault::Auth(_) => ModelError::AuthNeeded(words),
             Fault::ContextFull(_) => ModelError::ContextFull(words),

@@ -187,12 +187,24 @@ fn headers(post: &Post<'_>) -> Result<HeaderMap, Fault> {
 }
 
 fn parse_url(url: &str) -> Result<Url, Fault> {
-    let url = Url::parse(url)
-        .map_err(|err| Fault::Refused(format!("the base URL cannot be used: {err}")))?;
-    match url.scheme() {
-        "http" | "https" => Ok(url),
-        _ => Err(Fault::Refused("the base URL must begin with http:// or https://".to_owned())),
-    }
+    let words = match Url::parse(url) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => return Ok(url),
+        Err(err) if url.contains("://") => format!("the base URL cannot be used: {err}"),
+        Ok(_) | Err(_) => {
+            "the base URL must begin with http:// or https://; put one in front".to_owned()
+        }
+    };
+    Err(Fault::Refused(words))
+}
+
+/// Returns a base URL as it can be shown: without what may be a secret in it.
+pub(crate) fn place_of(url: &str) -> Option<String> {
+    let mut url = Url::parse(url).ok()?;
+    url.set_username("").ok()?;
+    url.set_password(None).ok()?;
+    url.set_query(None);
+    url.set_fragment(None);
+    Some(url.to_string())
 }
 
 /// Returns the client for a place: one for the network, one for this machine. Made when first needed; each keeps
@@ -345,6 +357,23 @@ mod tests {
         assert_eq!(wait("retry-after", "soon"), None);
         assert_eq!(wait("retry-after", "-5"), None);
         assert_eq!(wait("retry-after", "1e300"), None);
+    }
+
+    // R: O1
+    #[test]
+    fn a_place_is_shown_without_its_secrets() {
+        let place = place_of("https://me:sk-canary@host:8/v1?key=sk-canary#sk-canary").unwrap();
+        assert_eq!(place, "https://host:8/v1");
+        assert_eq!(place_of("host"), None);
+    }
+
+    #[test]
+    fn a_base_url_without_a_scheme_says_what_to_add() {
+        for url in ["127.0.0.1:8080/v1", "localhost:8080/v1", "host/v1", "ftp://host/v1"] {
+            let Err(Fault::Refused(words)) = parse_url(url) else { panic!("{url}") };
+            assert!(words.contains("put one in front"), "{url}: {words}");
+        }
+        assert!(parse_url("HTTP://host/v1").is_ok());
     }
 
     #[test]

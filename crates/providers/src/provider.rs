@@ -341,8 +341,8 @@ impl Provider {
             serde_json::from_slice::<ModelList>(&document)
                 .map_err(|err| Fault::Garbled(format!("its list of models: {err}")))
         });
-        let list = list
-            .map_err(|fault| endpoint.with_advice(fault.into_error(&endpoint.name, false), ""))?;
+        let list =
+            list.map_err(|fault| endpoint.with_advice(fault.into_error(endpoint, false), ""))?;
         let catalogue = catalogue::models_of(&self.id);
         let mut seen = BTreeSet::new();
         let choices = list.data.into_iter().chain(list.models).filter_map(|named| {

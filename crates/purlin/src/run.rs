@@ -331,6 +331,28 @@ impl Turn<'_> {
     }
 }
 
+/// The kinds of a model's faults; see `error_table`.
+const MODEL_FAULTS: [&str; 6] = [
+    "auth_required",
+    "context_full",
+    "model_rate_limited",
+    "model_unavailable",
+    "answer_incomplete",
+    "model_failed",
+];
+
+/// Says what went wrong. Of a model's fault the details say everything: nothing of ours was refused.
+fn words_of(err: &anyhow::Error) -> String {
+    if let Some(client::Error::Refused { method: "session/prompt", error }) = err.downcast_ref()
+        && let Some(data) = &error.data
+        && data["kind"].as_str().is_some_and(|kind| MODEL_FAULTS.contains(&kind))
+        && let Some(details) = data["details"].as_str()
+    {
+        return details.to_owned();
+    }
+    format!("{err:#}")
+}
+
 /// The last line in JSON mode.
 fn last_line(ended: Result<schema::StopReason, &anyhow::Error>) -> String {
     let line = match ended {
@@ -358,6 +380,21 @@ mod tests {
         );
         let other = anyhow::anyhow!("no agent");
         assert_eq!(last_line(Err(&other)), r#"{"error":{"message":"no agent"}}"#);
+    }
+
+    #[test]
+    fn a_fault_of_a_model_is_told_in_its_own_words() {
+        use engine::ports::ModelError::{
+            AuthNeeded, ContextFull, Failed, Incomplete, RateLimited, Unavailable,
+        };
+        let refused = |err| {
+            let error = crate::error_table::error_out(&err, "REF");
+            words_of(&client::Error::Refused { method: "session/prompt", error }.into())
+        };
+        for kind in [AuthNeeded, ContextFull, RateLimited, Unavailable, Incomplete, Failed] {
+            assert_eq!(refused(engine::Error::Model(kind("x is away".to_owned()))), "x is away");
+        }
+        assert!(refused(engine::Error::Broken).starts_with("session/prompt was refused: "));
     }
 
     #[test]

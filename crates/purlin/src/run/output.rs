@@ -6,8 +6,8 @@ use std::io::{self, IsTerminal, Write};
 
 use wire::acp::schema;
 
-use super::last_line;
 use super::render::{Piece, Renderer, strip_controls};
+use super::{last_line, words_of};
 
 /// Nobody reads our output any more.
 #[derive(Debug, PartialEq)]
@@ -89,7 +89,7 @@ impl Output {
         if self.json {
             return self.answer(&format!("{}\n", last_line(Err(err))));
         }
-        self.aside(&format!("purlin: {err:#}"));
+        self.aside(&format!("purlin: {}", words_of(err)));
         Ok(())
     }
 

@@ -107,7 +107,8 @@ fn p03_a_black_hole_is_given_up_after_ten_seconds_and_can_be_cancelled() {
     let turn = client.agent.prompt(&client.session, "Go.");
     let told = client.agent.find(|message| update_kind(message) == "agent_thought_chunk");
     let told = told["params"]["update"]["content"]["text"].to_string();
-    assert!(told.contains("cannot be reached: no connection within 10 s"), "{told}");
+    let words = format!("cannot be reached at {url}: no connection within 10 s");
+    assert!(told.contains(&words), "{told}");
     client.agent.note("session/cancel", json!({ "sessionId": client.session }));
     assert_eq!(client.agent.reply(turn)["result"]["stopReason"], "cancelled");
     drop(full);
@@ -150,7 +151,8 @@ fn p04_a_certificate_that_nobody_vouches_for() {
         requests: 4,
         told: "invalid peer certificate",
         ends: Ends::unavailable(&[
-            "fake cannot be reached: invalid peer certificate",
+            "fake cannot be reached at https://127.0.0.1:",
+            ": invalid peer certificate",
             "Check the network and the base URL",
         ]),
         ..Case::default()
