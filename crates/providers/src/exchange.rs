@@ -188,7 +188,9 @@ impl Exchange {
             }
             None => {
                 let fault = match (fault, &self.endpoint.key) {
-                    (Fault::Auth(words), None) => Fault::Auth(format!("none is set; {words}")),
+                    (Fault::Auth(words), None) => {
+                        Fault::Auth(format!("{}; {words}", self.endpoint.no_key()))
+                    }
                     (fault, _) => fault,
                 };
                 let advice = fault.advice(self.was_shown);

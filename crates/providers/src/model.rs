@@ -19,6 +19,8 @@ pub(crate) struct Endpoint {
     pub(crate) format: Format,
     pub(crate) base_url: String,
     pub(crate) key: Option<ApiKey>,
+    /// Why the config's key is empty, if it is and should not be.
+    pub(crate) missing_key: Option<String>,
     pub(crate) needs_key: bool,
     pub(crate) headers: Headers,
     /// What the user's headers hold, word by word: a key may be among it.
@@ -50,6 +52,11 @@ impl Endpoint {
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base_url.trim_end_matches('/'))
+    }
+
+    /// Says why there is no key.
+    pub(crate) fn no_key(&self) -> &str {
+        self.missing_key.as_deref().unwrap_or("none is set")
     }
 
     /// Takes our keys out of words that the provider said.
@@ -96,7 +103,7 @@ impl Model for RemoteModel {
     fn answer(&self, mut request: Request) -> ModelStream {
         let endpoint = &self.endpoint;
         if endpoint.needs_key && endpoint.key.as_ref().is_none_or(ApiKey::is_empty) {
-            let words = format!("{} needs a key and none is set", endpoint.name);
+            let words = format!("{} needs a key: {}", endpoint.name, endpoint.no_key());
             let error = endpoint.with_advice(ModelError::AuthNeeded(words), "");
             return stream::iter([Err(error)]).boxed();
         }

@@ -29,6 +29,9 @@ pub struct Connection {
     pub base_url: Option<String>,
     /// Its key.
     pub api_key: Option<ApiKey>,
+    /// Why there is nothing in the key: what it names is not there.
+    #[serde(skip)]
+    pub missing_key: Option<String>,
     /// Headers for every request. They may hold keys.
     pub headers: BTreeMap<String, ApiKey>,
     /// Milliseconds until the first byte.

@@ -76,8 +76,6 @@ pub struct Provider {
     is_configured: bool,
     /// Where the key is from, for the user.
     key_source: String,
-    /// Whether the config gives it a key that is empty: a variable or a file that is not there.
-    has_empty_key: bool,
     /// What is wrong with its config.
     problem: Option<String>,
 }
@@ -121,14 +119,19 @@ impl Options {
         if base_url.is_none() {
             problem = Some("`options.baseURL` is missing".to_owned());
         }
-        let has_empty_key = connection.api_key.as_ref().is_some_and(ApiKey::is_empty);
+        let is_empty = connection.api_key.as_ref().is_some_and(ApiKey::is_empty);
+        let missing_key = is_empty.then(|| {
+            connection.missing_key.unwrap_or_else(|| "`options.apiKey` is empty".to_owned())
+        });
         let (key, key_source) = self.key(row, id, connection.api_key);
         let name = config.and_then(|config| config.name.clone());
         let name = name.unwrap_or_else(|| row.map_or(id, |row| row.name).to_owned());
         let variable = row.and_then(|row| row.variables.first());
         let advice = match variable {
             Some(variable) => format!("Set {variable} or run `purlin auth login {id}`"),
-            None => format!("Set `provider.{id}.options.apiKey` in {OWN_FILE}"),
+            None => format!(
+                "Set `provider.{id}.options.apiKey` in {OWN_FILE} or run `purlin auth login {id}`"
+            ),
         };
         // Shorter words are the likes of `Bearer` and `true`.
         let words = connection.headers.values().flat_map(|value| value.reveal().split_whitespace());
@@ -154,6 +157,7 @@ impl Options {
             format: format.unwrap_or(Format::OpenAiChat),
             base_url: base_url.unwrap_or_default(),
             key,
+            missing_key,
             needs_key: row.is_some_and(|row| !row.is_local()) && !has_own_place,
             headers: Headers(headers),
             secrets,
@@ -169,7 +173,6 @@ impl Options {
             listed: self.listed.get(id).cloned().unwrap_or_default(),
             is_configured: config.is_some(),
             key_source,
-            has_empty_key,
             problem,
         }
     }
@@ -224,10 +227,10 @@ impl Provider {
         match (&self.problem, self.is_usable(), self.key_source.is_empty()) {
             (Some(problem), _, _) => problem.clone(),
             (None, true, false) => format!("key from {}", self.key_source),
-            (None, true, true) if self.has_empty_key => {
-                "no key: `options.apiKey` names a variable or a file that is not there".to_owned()
-            }
-            (None, true, true) => "no key needed".to_owned(),
+            (None, true, true) => match &self.endpoint.missing_key {
+                Some(missing) => format!("no key: {missing}"),
+                None => "no key needed".to_owned(),
+            },
             (None, false, _) if self.is_local() => {
                 format!("nothing answers at {}", self.endpoint.base_url)
             }
@@ -428,7 +431,7 @@ mod tests {
                 "models": {"fast": {"id": "claude-x", "name": "Fast", "limit": {"context": 9000, "output": 100}, "cost": {"input": 1, "output": 2}, "reasoning": true, "tool_call": true}}
             }, "odd": {"npm": "@ai-sdk/cohere"}, "unset": {"options": {"baseURL": "http://h", "apiKey": ""}}}"#,
         );
-        assert!(options.provider("unset").standing().starts_with("no key: `options.apiKey` names"));
+        assert_eq!(options.provider("unset").standing(), "no key: `options.apiKey` is empty");
         let gate = options.provider("gate");
         assert!(gate.is_usable());
         assert_eq!(gate.endpoint.format, Format::AnthropicMessages);

@@ -64,12 +64,22 @@ impl Config {
     pub fn load(file: Option<PathBuf>) -> (Config, Vec<String>) {
         let mut sources = Sources::gather(file);
         let mut value = std::mem::take(&mut sources.value);
+        let mut missing_keys = Vec::new();
         for (key, value) in &mut value {
             if let Some(Origin::File(path, _) | Origin::OpenCode(path, _)) = sources.origin(key) {
-                substitute::substitute(value, path.parent().unwrap_or(Path::new("/")));
+                let folder = path.parent().unwrap_or(Path::new("/"));
+                if key == "provider" {
+                    missing_keys = missing_keys_of(value, folder);
+                }
+                substitute::substitute(value, folder);
             }
         }
         let (mut config, mut wrong) = Config::read(value);
+        for (id, missing) in missing_keys {
+            if let Some(provider) = config.provider.get_mut(&id) {
+                provider.options.missing_key = Some(missing);
+            }
+        }
         if let Some(Origin::OpenCode(path, _)) = sources.origin("provider") {
             config.provider_file = Some(path.clone());
         }
@@ -178,6 +188,15 @@ pub(crate) fn check_is_there(file: Option<&Path>) -> anyhow::Result<()> {
     let Some(file) = file else { return Ok(()) };
     let opened = std::fs::File::open(file);
     opened.map(drop).with_context(|| format!("{} cannot be read", file.display()))
+}
+
+/// Says for which providers the key names something that is not there.
+fn missing_keys_of(providers: &Value, folder: &Path) -> Vec<(String, String)> {
+    let missing = |(id, provider): (&String, &Value)| {
+        let key = provider["options"]["apiKey"].as_str()?;
+        Some((id.clone(), substitute::missing_in(key, folder)?))
+    };
+    providers.as_object().into_iter().flatten().filter_map(missing).collect()
 }
 
 fn members_of(value: Value) -> Map<String, Value> {

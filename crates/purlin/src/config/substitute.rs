@@ -11,7 +11,7 @@ use crate::env;
 /// Replaces them everywhere in `value`. What is not set or cannot be read becomes nothing.
 pub(super) fn substitute(value: &mut Value, folder: &Path) {
     match value {
-        Value::String(text) if text.contains('{') => *text = replaced(text, folder),
+        Value::String(text) if text.contains('{') => *text = replaced(text, folder).0,
         Value::Array(items) => items.iter_mut().for_each(|item| substitute(item, folder)),
         Value::Object(members) => {
             members.values_mut().for_each(|member| substitute(member, folder));
@@ -20,8 +20,16 @@ pub(super) fn substitute(value: &mut Value, folder: &Path) {
     }
 }
 
-fn replaced(text: &str, folder: &Path) -> String {
+/// Says what a text names that is not there.
+pub(super) fn missing_in(text: &str, folder: &Path) -> Option<String> {
+    let (_, missing) = replaced(text, folder);
+    (!missing.is_empty()).then(|| missing.join(" and "))
+}
+
+/// Returns a text with what it names put in, and what is missing of that.
+fn replaced(text: &str, folder: &Path) -> (String, Vec<String>) {
     let mut out = String::new();
+    let mut missing = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find('{') {
         let (front, back) = rest.split_at(at);
@@ -31,8 +39,14 @@ fn replaced(text: &str, folder: &Path) -> String {
             break;
         };
         match inside.split_once(':') {
-            Some(("env", name)) => out.push_str(&env::for_config(name.trim()).unwrap_or_default()),
-            Some(("file", path)) => out.push_str(&read(path.trim(), folder)),
+            Some(("env", name)) => match env::for_config(name.trim()) {
+                Some(value) => out.push_str(&value),
+                None => missing.push(format!("the variable {} is not set", name.trim())),
+            },
+            Some(("file", path)) => match read(path.trim(), folder) {
+                Ok(text) => out.push_str(&text),
+                Err(why) => missing.push(why),
+            },
             _ => {
                 out.push('{');
                 rest = &back[1..];
@@ -42,20 +56,20 @@ fn replaced(text: &str, folder: &Path) -> String {
         rest = behind;
     }
     out.push_str(rest);
-    out
+    (out, missing)
 }
 
 /// The text of a file, without blanks around it. Paths are relative to the configuration.
-fn read(path: &str, folder: &Path) -> String {
+fn read(path: &str, folder: &Path) -> Result<String, String> {
     let path = match (path.strip_prefix("~/"), env::home()) {
         (Some(path), Some(home)) => home.join(path),
         _ => folder.join(PathBuf::from(path)),
     };
     match std::fs::read_to_string(&path) {
-        Ok(text) => text.trim().to_owned(),
+        Ok(text) => Ok(text.trim().to_owned()),
         Err(err) => {
             tracing::warn!("{} of the configuration cannot be read: {err}", path.display());
-            String::new()
+            Err(format!("the file {} cannot be read: {err}", path.display()))
         }
     }
 }
@@ -80,5 +94,13 @@ mod tests {
             value,
             json!({ "a": [format!("x {home}"), "from a file!"], "b": "", "c": "{a} {env:HOME", "d": 1 })
         );
+        let missing = |text: &str| missing_in(text, Path::new("/no"));
+        assert_eq!(missing("{env:HOME}"), None);
+        assert_eq!(
+            missing("{env:PURLIN_NOT_SET}").unwrap(),
+            "the variable PURLIN_NOT_SET is not set"
+        );
+        let file = missing("{file:key}").unwrap();
+        assert!(file.starts_with("the file /no/key cannot be read: "), "{file}");
     }
 }

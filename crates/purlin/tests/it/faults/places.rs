@@ -200,6 +200,25 @@ fn p06_a_key_that_may_not_is_not_tried_again() {
     check_refused_key(403);
 }
 
+#[test]
+fn a_key_that_names_what_is_not_there_is_told_as_that() {
+    for (key, words) in [
+        ("{env:PURLIN_NO_SUCH_KEY}", "the variable PURLIN_NO_SUCH_KEY is not set"),
+        ("{file:/no/such/key}", "the file /no/such/key cannot be read"),
+    ] {
+        let fake = Fake::new("status 401\n---\ntext \"Back.\"");
+        let mut config = Case::default().config(&fake.url);
+        config["provider"]["fake"]["options"]["apiKey"] = json!(key);
+        let mut client = Client::new(config);
+        let (reply, _) = client.ask("Go.");
+        let details = reply["error"]["data"]["details"].as_str().unwrap();
+        assert!(details.starts_with(&format!("fake refused the key: {words}")), "{details}");
+        assert!(details.ends_with("or run `purlin auth login fake`"), "{details}");
+        client.go_on();
+        client.end();
+    }
+}
+
 /// A provider repeats what it was sent; nobody else may, also where its words are cut short inside the key.
 // R: O1
 #[test]
