@@ -55,7 +55,7 @@ fn words(key: &str, subject: &str) -> String {
         "edit" => format!("edits of `{subject}`"),
         "read" if is_all => "all reads".to_owned(),
         "read" => format!("reads of `{subject}`"),
-        "external_directory" => format!("work outside the folder, in `{subject}`"),
+        "external_directory" => format!("access to `{subject}`"),
         "webfetch" => format!("fetching `{subject}`"),
         "network" => format!("the network for `{subject}`"),
         "git" => format!("changes of .git: `{subject}`"),
@@ -216,7 +216,7 @@ mod tests {
             locations: Vec::new(),
             raw_input: json!({}),
         };
-        Question::new(call, asked, "in this folder")
+        Question::new(call, asked, "for this folder")
     }
 
     fn names(question: &Question) -> Vec<&str> {
@@ -233,9 +233,9 @@ mod tests {
             names(&asked),
             [
                 "Allow once",
-                "Always allow `cargo test *` in this folder",
+                "Always allow `cargo test *` for this folder",
                 "Reject",
-                "Always reject `cargo test *` in this folder"
+                "Always reject `cargo test *` for this folder"
             ]
         );
         assert!(asked.call.content.is_empty());

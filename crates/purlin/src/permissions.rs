@@ -176,15 +176,16 @@ fn list(rules: &[KeptRule], as_json: bool) -> String {
             let line = json!({ "number": number, "folder": folder, "key": key, "pattern": pattern, "action": action });
             text.push_str(&format!("{line}\n"));
         } else {
-            let folder = visible(&rule.folder.to_string_lossy());
-            let pattern = visible(&rule.pattern);
-            text.push_str(&format!(
-                "{number}  {:<5}  {}: {pattern}  in {folder}\n",
-                rule.action, rule.key
-            ));
+            text.push_str(&format!("{number}  {}\n", shown(rule)));
         }
     }
     if text.is_empty() && !as_json { "No answers are kept.\n".to_owned() } else { text }
+}
+
+fn shown(rule: &KeptRule) -> String {
+    let folder = visible(&rule.folder.to_string_lossy());
+    let pattern = visible(&rule.pattern);
+    format!("{:<5}  {}: {pattern}  in {folder}", rule.action, rule.key)
 }
 
 fn revoke(which: &str) -> anyhow::Result<()> {
@@ -195,17 +196,21 @@ fn revoke(which: &str) -> anyhow::Result<()> {
             visible(which)
         );
     }
-    let mut found = true;
+    let mut taken = Vec::new();
     kept::change::<Vec<KeptRule>>(&kept_file()?, |rules| match number {
-        None => rules.clear(),
-        Some(number) if number <= rules.len() => drop(rules.remove(number - 1)),
-        Some(_) => found = false,
+        None => taken = std::mem::take(rules),
+        Some(number) if number <= rules.len() => taken.push(rules.remove(number - 1)),
+        Some(_) => {}
     })
     .map_err(anyhow::Error::msg)?;
-    if !found {
+    if number.is_some() && taken.is_empty() {
         bail!("there is no answer {which}");
     }
-    Ok(())
+    if taken.is_empty() {
+        return say("No answers are kept.\n");
+    }
+    let lines: String = taken.iter().map(|rule| format!("Taken back: {}\n", shown(rule))).collect();
+    say(&lines)
 }
 
 /// What would happen to a command.

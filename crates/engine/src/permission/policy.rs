@@ -140,7 +140,7 @@ impl Policy {
     /// Says how long an answer for good holds.
     #[must_use]
     pub fn reach(&self) -> &'static str {
-        if self.kept.is_some() { "in this folder" } else { "in this session" }
+        if self.kept.is_some() { "for this folder" } else { "in this session" }
     }
 
     /// Keeps an answer as it was meant. Returns what it means for the call in hand, and what went wrong with keeping it.

@@ -81,7 +81,8 @@ fn an_answer_for_good_counts_in_the_next_process_until_it_is_taken_back() {
     let listed = text(&purlin(&data, &["permissions", "list"]));
     assert_eq!(listed, format!("1  allow  edit: a.txt  in {}\n", cwd.display()));
     assert!(!purlin(&data, &["permissions", "revoke", "2"]).status.success());
-    assert!(purlin(&data, &["permissions", "revoke", "1"]).status.success());
+    let revoked = text(&purlin(&data, &["permissions", "revoke", "1"]));
+    assert_eq!(revoked, format!("Taken back: allow  edit: a.txt  in {}\n", cwd.display()));
     assert_eq!(text(&purlin(&data, &["permissions", "list"])), "No answers are kept.\n");
     assert_eq!(write_once(&data, &cwd, "once"), 1);
 }
