@@ -131,7 +131,7 @@ pub struct LineDecoder {
 }
 
 /// A buffer that grew for one long line is given back above this size.
-const KEEP_CAPACITY: usize = 256 * 1024;
+const KEEP_CAPACITY: usize = 2 * 1024 * 1024;
 
 impl LineDecoder {
     /// Makes a decoder that holds at most what `limits` allow.

@@ -8,7 +8,7 @@ use super::Programs;
 use super::agent::{Agent, Script, Sessions};
 use super::table::{Goal, Row};
 
-const STARTS: usize = 40;
+const STARTS: usize = 300;
 const CANCELS: usize = 40;
 const SESSIONS: u64 = 500;
 /// How many lines of a stream are read before it is cancelled.
