@@ -1,5 +1,6 @@
 //! The traits that the outside implements: model, tool, editor, files, journal, clock.
 
+mod form;
 mod journal;
 
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ use crate::words::{
     ToolCallId, ToolContent, ToolKind, ToolRequest, Usage,
 };
 
+pub use form::{Form, FormAnswer, Page};
 pub use journal::{
     Content, FileChange, Files, Info, Journal, JournalError, Kept, Listing, PromptKind, Query,
     Record, Remembered, Show, State,
@@ -539,41 +541,6 @@ pub struct ExitStatus {
     pub code: Option<u32>,
     /// The signal that ended it.
     pub signal: Option<String>,
-}
-
-/// A question to the user: one answer in text, several fields, or something to do on a page.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Form {
-    /// What is asked.
-    pub message: String,
-    /// The tool call it belongs to.
-    pub call: Option<ToolCallId>,
-    /// The page to open instead of asking for text.
-    pub page: Option<Page>,
-    /// The fields to ask for instead of one text: an object of JSON schema with plain properties.
-    pub fields: Option<Value>,
-}
-
-/// A page that the client opens for the user.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
-    /// What [`Editor::page_done`] names it by.
-    pub id: String,
-    /// Where it is.
-    pub url: String,
-}
-
-/// What the user did with a form.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FormAnswer {
-    /// Answered; for a page, agreed to open it.
-    Text(String),
-    /// Filled in the fields that were asked for.
-    Fields(serde_json::Map<String, Value>),
-    /// Declined to answer.
-    Declined,
-    /// Closed it.
-    Cancelled,
 }
 
 /// What the user is used to: the last choices, and who does small work.

@@ -1,0 +1,40 @@
+//! What the user can be asked through the client.
+
+use serde_json::Value;
+
+use crate::words::ToolCallId;
+
+/// A question to the user: one answer in text, several fields, or something to do on a page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Form {
+    /// What is asked.
+    pub message: String,
+    /// The tool call it belongs to.
+    pub call: Option<ToolCallId>,
+    /// The page to open instead of asking for text.
+    pub page: Option<Page>,
+    /// The fields to ask for instead of one text: an object of JSON schema with plain properties.
+    pub fields: Option<Value>,
+}
+
+/// A page that the client opens for the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// What [`Editor::page_done`](super::Editor::page_done) names it by.
+    pub id: String,
+    /// Where it is.
+    pub url: String,
+}
+
+/// What the user did with a form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FormAnswer {
+    /// Answered; for a page, agreed to open it.
+    Text(String),
+    /// Filled in the fields that were asked for.
+    Fields(serde_json::Map<String, Value>),
+    /// Declined to answer.
+    Declined,
+    /// Closed it.
+    Cancelled,
+}
