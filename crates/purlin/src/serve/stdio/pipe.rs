@@ -11,6 +11,11 @@ use tokio::task::JoinSet;
 
 use super::{Pipes, READ, READS, WRITE, emptied};
 
+/// What a pipe holds unless it is told otherwise. Whatever is longer goes through it in as many turns.
+const USUAL: usize = 64 * 1024;
+/// What it holds once something was longer; more than this takes rights.
+const WIDE: usize = 1024 * 1024;
+
 /// Our ends of the two pipes.
 pub(super) struct Ends {
     input: Receiver,
@@ -63,12 +68,25 @@ async fn write(
     to_ack: mpsc::Sender<io::Result<Vec<u8>>>,
     progress: Arc<AtomicU64>,
 ) {
+    let mut is_wide = false;
     while let Some(batch) = batches.recv().await {
+        if batch.len() > 2 * USUAL && !is_wide {
+            widen(&output);
+            is_wide = true;
+        }
         let written = write_out(&mut output, &batch, &progress).await;
         let has_failed = written.is_err();
         if to_ack.send(written.map(|()| emptied(batch))).await.is_err() || has_failed {
             return;
         }
+    }
+}
+
+/// Lets the pipe hold more, so that a long message does not wake both sides for each piece of it. One that stays as it is
+/// does as well.
+fn widen(output: &Sender) {
+    if let Err(err) = rustix::pipe::fcntl_setpipe_size(output, WIDE) {
+        tracing::debug!("the pipe stays as it is: {err}");
     }
 }
 
