@@ -13,36 +13,58 @@ use crate::sqlite::BLOB;
 /// How the body of an answer begins whose texts are kept apart.
 const HEAD: &[u8] = b"{\"answer_apart\":";
 
-/// Takes long texts out of an answer. One that cannot be kept stays, and whoever writes the record finds out why.
+/// A text that was taken out: often the next file that is written.
+#[derive(Debug)]
+pub(crate) struct TakenOut {
+    input: Arc<Value>,
+    field: String,
+    hash: Hash,
+}
+
+impl TakenOut {
+    /// Returns the hash of `body` if it is this text, which is compared sooner than hashed.
+    pub(crate) fn hash_of(&self, body: &[u8]) -> Option<Hash> {
+        let text = self.input.get(&self.field)?.as_str()?;
+        (text.as_bytes() == body).then_some(self.hash)
+    }
+}
+
+/// Takes long texts out of an answer, and returns them. One that cannot be kept stays, and whoever writes the record finds
+/// out why.
 pub(crate) fn take_out(
     record: &mut Record,
     mut keep: impl FnMut(Content<'_>) -> Result<(), JournalError>,
-) {
-    let Record::Answer(calls) = record else { return };
-    let mut texts = Vec::new();
+) -> Vec<TakenOut> {
+    let Record::Answer(calls) = record else { return Vec::new() };
+    let (mut texts, mut taken) = (Vec::new(), Vec::new());
     for (call, request) in calls.iter_mut().enumerate() {
         let Some(fields) = request.input.as_object() else { continue };
         let long = fields.iter().filter_map(|(field, value)| {
             let text = value.as_str().filter(|text| text.len() > BLOB)?;
             let content = Content::of(text.as_bytes());
             keep(content).ok()?;
-            Some(Apart { call, field: field.clone(), text: name_of(&content.hash) })
+            Some((field.clone(), content.hash))
         });
-        let long: Vec<Apart> = long.collect();
+        let long: Vec<(String, Hash)> = long.collect();
         if long.is_empty() {
             continue;
         }
         // Nothing stands where a text was, so that fields keep their order.
         let rest = fields.iter().map(|(field, value)| {
-            let is_out = long.iter().any(|text| text.field == *field);
+            let is_out = long.iter().any(|(out, _)| out == field);
             (field.clone(), if is_out { Value::Null } else { value.clone() })
         });
-        request.input = Arc::new(rest.collect());
-        texts.extend(long);
+        let rest = Arc::new(rest.collect());
+        let input = std::mem::replace(&mut request.input, rest);
+        for (field, hash) in long {
+            texts.push(Apart { call, field: field.clone(), text: name_of(&hash) });
+            taken.push(TakenOut { input: Arc::clone(&input), field, hash });
+        }
     }
     if !texts.is_empty() {
         *record = Record::AnswerApart { calls: std::mem::take(calls), texts };
     }
+    taken
 }
 
 /// Puts the texts of an answer back. Without one of them the record is damaged, as one that lost a part of its own.

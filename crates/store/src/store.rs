@@ -18,17 +18,14 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::apart::{hash_of, name_of};
-use crate::journal::{self, Backend, Stored};
+use crate::apart::hash_of;
+use crate::journal::{Backend, Stored};
 use crate::record::{self, event_in, record_in};
 use crate::replay::{Replay, Replayed};
 use crate::writer::{self, Append, Job, Sync, Writer};
 
 /// How many jobs may wait. Full: the session that has one more waits.
 const JOBS: usize = 1024;
-
-/// A file larger than this is not kept for undo.
-const LARGEST: usize = 16 * 1024 * 1024;
 
 /// What a store is made with.
 #[derive(Clone)]
@@ -368,20 +365,13 @@ impl Journal for Store {
                 let why = format!("the path {} is no text", path.display());
                 return Err(JournalError::Failed(why));
             };
-            let name = |content: &Option<Content>| content.as_ref().map(|of| name_of(&of.hash));
-            let names = (name(&before), name(&after));
             let id = session.clone();
             let put = move |writer: &mut Writer| {
-                for Content { bytes, hash } in [before, after].into_iter().flatten() {
-                    // What is too large is known by its hash alone.
-                    if bytes.len() <= LARGEST {
-                        writer.put(&id, journal::Content { hash, body: &bytes })?;
-                    }
-                }
-                Ok(())
+                let mut put = |content: Content| writer.put_file(&id, &content);
+                Ok((before.map(&mut put).transpose()?, after.map(&mut put).transpose()?))
             };
-            self.ask(put).await?;
-            let record = record::Record::Change { path, before: names.0, after: names.1 };
+            let (before, after) = self.ask(put).await?;
+            let record = record::Record::Change { path, before, after };
             self.append_record(session, record, Sync::Soon).await
         }
         .boxed()

@@ -11,16 +11,16 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use engine::Event;
-use engine::ports::{Info, JournalError, Listing, Query, Show, State};
+use engine::ports::{self, Info, JournalError, Listing, Query, Show, State};
 use engine::words::SessionId;
 use tokio::sync::mpsc;
 
-use crate::apart;
+use crate::apart::{self, TakenOut, name_of};
 use crate::index::filter_in;
 use crate::journal::{Backend, Change, Claim, Content, Facts, Hash, Stored};
 use crate::memory::Memory;
 use crate::owner::{self, Owner};
-use crate::record::{Encoded, Record};
+use crate::record::{Encoded, Name, Record};
 use crate::sqlite::Sqlite;
 use crate::store::{Options, Place, Shared};
 use crate::sync::{self, Ack, Syncer};
@@ -28,6 +28,8 @@ use batch::Batch;
 
 /// How many jobs are taken at once.
 const AT_ONCE: usize = 512;
+/// A file larger than this is not kept for undo.
+const LARGEST: usize = 16 * 1024 * 1024;
 /// How much a session is read at once.
 const PAGE: usize = 256 * 1024;
 
@@ -105,6 +107,8 @@ pub(crate) struct Writer {
     owner: Option<Owner>,
     syncer: Option<Syncer>,
     owned: HashMap<SessionId, Owned>,
+    /// The long texts of the last answer that had any.
+    taken_out: Vec<TakenOut>,
 }
 
 /// A session that this process has.
@@ -145,6 +149,7 @@ impl Writer {
             owner: None,
             syncer: None,
             owned: HashMap::new(),
+            taken_out: Vec::new(),
         };
         match opened {
             Ok(opened) => {
@@ -194,7 +199,10 @@ impl Writer {
     /// Writes what came for one session, then shows it. Nothing is shown that is not written.
     fn append(&mut self, session: &SessionId, mut appends: Vec<Append>) {
         for record in appends.iter_mut().filter_map(|append| append.record.as_mut()) {
-            apart::take_out(record, |text| self.put(session, text));
+            let taken = apart::take_out(record, |text| self.put(session, text));
+            if !taken.is_empty() {
+                self.taken_out = taken;
+            }
         }
         let mut batch = Batch::default();
         let Some(owned) = self.owned.get_mut(session) else {
@@ -396,12 +404,26 @@ impl Writer {
         Ok(page)
     }
 
-    /// Keeps content, such as what a file holds.
-    pub(crate) fn put(
+    /// Keeps what a file holds, and returns what it is known by.
+    pub(crate) fn put_file(
         &mut self,
         session: &SessionId,
-        content: Content<'_>,
-    ) -> Result<(), JournalError> {
+        content: &ports::Content,
+    ) -> Result<Name, JournalError> {
+        let body = content.bytes();
+        if let Some(hash) = self.taken_out.iter().find_map(|text| text.hash_of(body)) {
+            content.has_hash(hash);
+        }
+        let hash = content.hash();
+        // What is too large is known by its hash alone.
+        if body.len() <= LARGEST {
+            self.put(session, Content { hash, body })?;
+        }
+        Ok(name_of(&hash))
+    }
+
+    /// Keeps content under its hash.
+    fn put(&mut self, session: &SessionId, content: Content<'_>) -> Result<(), JournalError> {
         let limit = self.options.max_history_bytes;
         let size = content.body.len() as u64;
         let Some(owned) = self.owned.get(session) else {

@@ -1,11 +1,9 @@
 //! Changes of files. Every change that a tool makes goes through [`make`], with all that the file held and will hold,
 //! which is kept first, so that the turn can be taken back.
 
-use std::sync::Arc;
-
 use engine::ports::{Content, ToolCx, ToolError};
 
-use crate::files::{Files, hash};
+use crate::files::Files;
 use crate::scope::Target;
 
 /// A change of one file; `None` stands for no file.
@@ -21,12 +19,11 @@ pub(crate) struct Change {
 /// Makes a change, and notes that the model knows what the file holds now.
 pub(crate) async fn make(files: &Files, cx: &ToolCx<'_>, change: Change) -> Result<(), ToolError> {
     let Change { target, old, new } = change;
-    let content = |bytes: Vec<u8>| Content { hash: hash(&bytes), bytes: Arc::new(bytes) };
-    let (old, new) = (old.map(content), new.map(content));
+    let (old, new) = (old.map(Content::new), new.map(Content::new));
     cx.keep_change(target.path(), old.clone(), new.clone()).await?;
     cx.or_cancelled(files.write(cx.editor, &target, old.as_ref(), new.as_ref())).await??;
     match new {
-        Some(new) => files.note_whole(&target, new.hash),
+        Some(new) => files.note_whole(&target, new.hash()),
         None => files.forget(&target),
     }
     Ok(())

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use engine::permission::Access;
 use engine::permission::pattern::literal;
@@ -191,14 +191,12 @@ impl Files {
         new: Option<&Content>,
     ) -> Result<(), Error> {
         let changed = || Error::Changed(target.name().to_owned());
-        let bytes = |content: &Content| Arc::clone(&content.bytes);
-        let (old, new) = (old.map(bytes), new.map(bytes));
-        if self.read_for_change(editor, target).await?.as_ref() != old.as_deref() {
+        if self.read_for_change(editor, target).await?.as_deref() != old.map(Content::bytes) {
             return Err(changed());
         }
-        if let Some(bytes) = &new
+        if let Some(content) = new
             && self.writes_through(editor, target)
-            && let Ok(text) = std::str::from_utf8(bytes)
+            && let Ok(text) = std::str::from_utf8(content.bytes())
         {
             match editor.write_text_file(target.path(), text).await {
                 Err(EditorError::NotOffered(_)) => {
@@ -208,10 +206,10 @@ impl Files {
             }
         }
         let is_buffer = self.reads_through(editor, target);
-        let place = target.clone();
+        let (place, old, new) = (target.clone(), old.cloned(), new.cloned());
         let replace = move || {
-            let (old, new) = (old.as_deref(), new.as_deref());
-            disk::replace(&place, old.map(Vec::as_slice), new.map(Vec::as_slice))
+            let (old, new) = (old.as_ref(), new.as_ref());
+            disk::replace(&place, old.map(Content::bytes), new.map(Content::bytes))
         };
         on_a_thread(replace).await.map_err(|err| match err {
             // The client's text is the one that was compared, and the disk has another.

@@ -1,11 +1,12 @@
 //! Where sessions are kept, and the files whose changes can be taken back.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
 use super::{Editor, EditorError};
@@ -207,7 +208,7 @@ pub enum Record<'a> {
 }
 
 /// A change of a file, with all that it held and will hold; `None` stands for no file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct FileChange {
     /// The file.
     pub path: PathBuf,
@@ -218,12 +219,38 @@ pub struct FileChange {
 }
 
 /// What a file holds. Shared, for it may be long.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Content {
-    /// The bytes.
-    pub bytes: Arc<Vec<u8>>,
-    /// Their SHA-256, which the content is known by.
-    pub hash: [u8; 32],
+#[derive(Debug, Clone)]
+pub struct Content(Arc<Hashed>);
+
+#[derive(Debug)]
+struct Hashed {
+    bytes: Vec<u8>,
+    hash: OnceLock<[u8; 32]>,
+}
+
+impl Content {
+    /// Takes the bytes.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Content {
+        Content(Arc::new(Hashed { bytes, hash: OnceLock::new() }))
+    }
+
+    /// Returns the bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0.bytes
+    }
+
+    /// Returns their SHA-256, which the content is known by. To find it takes a while, but only the first time.
+    #[must_use]
+    pub fn hash(&self) -> [u8; 32] {
+        *self.0.hash.get_or_init(|| Sha256::digest(&self.0.bytes).into())
+    }
+
+    /// Tells the hash of the content, for somebody who found it already.
+    pub fn has_hash(&self, hash: [u8; 32]) {
+        self.0.hash.get_or_init(|| hash);
+    }
 }
 
 /// The files of a session's folders, as a turn that is taken back needs them.

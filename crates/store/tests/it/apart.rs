@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::ports::{FileChange, Journal, Query, Record, Remembered, State};
+use engine::ports::{Content, FileChange, Journal, Query, Record, Remembered, State};
 use engine::words::{Message, SessionId, ToolCallId, ToolRequest};
 use serde_json::{Value, json};
 use store::record::Decoded;
@@ -10,7 +10,7 @@ use store::sqlite::BLOB;
 use store::{Store, record};
 
 use crate::folder::Folder;
-use crate::sessions::{content, end, id, load, options, prompt, wait_for_end_of};
+use crate::sessions::{end, id, load, options, prompt, wait_for_end_of};
 
 fn long(letter: &str) -> String {
     format!("\"{letter}\"\n").repeat(BLOB)
@@ -32,7 +32,7 @@ async fn write(store: &Store, session: &SessionId) {
         input: input.into(),
     });
     store.append(session, Record::Answer(&calls)).await.unwrap();
-    let after = Some(content(long("a").into_bytes()));
+    let after = Some(Content::new(long("a").into_bytes()));
     let change = FileChange { path: PathBuf::from("/w/a"), before: None, after };
     store.keep_change(session, change).await.unwrap();
     end(store, session).await.unwrap();
@@ -63,6 +63,26 @@ async fn a_file_that_is_written_as_it_was_asked_for_is_kept_once() {
     assert_eq!(remembered.problems, [""; 0]);
     let after = store.turns(&two).await.unwrap().done[0].changes[0].after.clone().unwrap();
     assert_eq!(store.content(&two, &after).await.unwrap(), Some(long("a").into_bytes()));
+}
+
+#[tokio::test]
+async fn a_file_that_is_nearly_what_was_asked_for_is_kept_by_itself() {
+    let folder = Folder::new();
+    let session = id("s");
+    let store = Store::new(options(folder.path()));
+    write(&store, &session).await;
+    let nearly = long("a").replace('\n', "\r");
+    prompt(&store, &session, "again").await.unwrap();
+    let (before, after) = (long("a"), nearly.clone());
+    let [before, after] = [before, after].map(|text| Some(Content::new(text.into_bytes())));
+    let change = FileChange { path: PathBuf::from("/w/a"), before, after };
+    store.keep_change(&session, change).await.unwrap();
+    end(&store, &session).await.unwrap();
+    let turns = store.turns(&session).await.unwrap();
+    let (first, second) = (&turns.done[0].changes[0], &turns.done[1].changes[0]);
+    assert_eq!(second.before, first.after);
+    let after = store.content(&session, second.after.as_ref().unwrap()).await.unwrap();
+    assert_eq!(after, Some(nearly.into_bytes()));
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use store::record::Encoded;
 use store::{Options, Place, Store, SyncAll};
 
 use crate::folder::Folder;
-use crate::sessions::{TestClock, Watcher, content, end, id, options, prompt_as};
+use crate::sessions::{TestClock, Watcher, end, id, options, prompt_as};
 
 /// A disk that outlives the stores over it, and fails where it is told to.
 #[derive(Clone, Default)]
@@ -196,7 +196,7 @@ async fn one_turn(
     };
     store.append(session, Record::Answer(std::slice::from_ref(&request))).await?;
     store.append(session, Record::ToolIntent(&request)).await?;
-    let held = |turn: usize| Some(content(vec![turn as u8]));
+    let held = |turn: usize| Some(engine::ports::Content::new(vec![turn as u8]));
     let (before, after) = (held(turn), held(turn + 1));
     let change = FileChange { path: PathBuf::from("/w/a"), before, after };
     store.keep_change(session, change).await?;

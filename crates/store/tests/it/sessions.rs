@@ -152,10 +152,6 @@ pub(crate) async fn end(store: &Store, session: &SessionId) -> Result<(), Journa
     store.append(session, Record::TurnEnd(Some(StopReason::EndTurn))).await
 }
 
-pub(crate) fn content(bytes: Vec<u8>) -> Content {
-    Content { hash: store::journal::Content::of(&bytes).hash, bytes: bytes.into() }
-}
-
 fn request(id: &str) -> ToolRequest {
     ToolRequest {
         id: ToolCallId::new(id),

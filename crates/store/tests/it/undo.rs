@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use engine::context::Cut;
-use engine::ports::{FileChange, Journal, JournalError, Record, Remembered, State};
+use engine::ports::{Content, FileChange, Journal, JournalError, Record, Remembered, State};
 use engine::undo::Turn;
 use engine::words::{ContentId, Message, MessageId, ModelId, SessionId, Usage};
 use store::{Options, Store};
 
 use crate::folder::Folder;
-use crate::sessions::{content, end, id, load, options, prompt_as, say, wait_for_end_of};
+use crate::sessions::{end, id, load, options, prompt_as, say, wait_for_end_of};
 
 async fn turn(store: &Store, session: &SessionId, name: &str) {
     prompt_as(store, session, name, &format!("{name}, please")).await.unwrap();
@@ -18,7 +18,7 @@ async fn turn(store: &Store, session: &SessionId, name: &str) {
 }
 
 async fn change(store: &Store, session: &SessionId, before: Option<&str>, after: Option<&str>) {
-    let bytes = |text: Option<&str>| text.map(|text| content(text.as_bytes().to_vec()));
+    let bytes = |text: Option<&str>| text.map(|text| Content::new(text.as_bytes().to_vec()));
     let path = PathBuf::from("/w/a.txt");
     let change = FileChange { path, before: bytes(before), after: bytes(after) };
     store.keep_change(session, change).await.unwrap();
@@ -125,7 +125,7 @@ async fn a_file_counts_against_the_session_once_and_not_if_it_is_too_large_to_ke
     prompt_as(&store, &session, "m", "go").await.unwrap();
     let file = |size: usize| FileChange {
         path: PathBuf::from("/w/a"),
-        before: Some(content(vec![b'x'; size])),
+        before: Some(Content::new(vec![b'x'; size])),
         after: None,
     };
     for _ in 0..3 {
