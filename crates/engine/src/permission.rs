@@ -41,6 +41,35 @@ impl Access {
     pub fn words(&self) -> String {
         words(&self.key, &self.subject)
     }
+
+    /// Says what an answer for good would keep of it, in words.
+    #[must_use]
+    pub fn always_words(&self) -> Option<String> {
+        self.always.as_deref().map(|pattern| words(&self.key, pattern))
+    }
+}
+
+/// What a command may be given beyond the sandbox: the key, and how it is named behind the command.
+const WISHES: [(&str, &str); 3] =
+    [("network", "the network"), ("git", "changes of .git"), ("unsandboxed", "no sandbox")];
+
+/// Says what keys and subjects or patterns mean, each with what it is given: a command and its wish are one thing.
+fn things<'a>(all: &[(&'a str, &'a str)]) -> Vec<(String, String)> {
+    let mut things = Vec::new();
+    for (key, subject) in all {
+        let has = |key: &str| all.contains(&(key, subject));
+        let is_wish = WISHES.iter().any(|(wish, _)| wish == key);
+        if is_wish && has("bash") {
+            continue;
+        }
+        let given = WISHES.iter().filter(|(wish, _)| *key == "bash" && has(wish));
+        let given: Vec<&str> = given.map(|(_, name)| *name).collect();
+        let thing = (words(key, subject), given.join(" and "));
+        if !things.contains(&thing) {
+            things.push(thing);
+        }
+    }
+    things
 }
 
 /// Says what a key and a subject or pattern of it mean.
@@ -92,26 +121,28 @@ impl Question {
     /// Makes the question about what must be asked of a call. `reach` says how long an answer for good holds.
     #[must_use]
     pub fn new(mut call: ToolCall, asked: &[Access], reach: &str) -> Question {
-        let mut untold: Vec<String> = Vec::new();
-        for access in asked.iter().filter(|access| !tells(&call.title, &visible(&access.subject))) {
-            let line = format!("- {}", access.words());
-            if !untold.contains(&line) {
-                untold.push(line);
-            }
-        }
+        let untold = asked.iter().filter(|access| !tells(&call.title, &visible(&access.subject)));
+        let untold: Vec<(&str, &str)> =
+            untold.map(|access| (access.key.as_str(), access.subject.as_str())).collect();
         if !untold.is_empty() {
-            let text = format!("This needs leave for:\n{}", untold.join("\n"));
+            let mut text = "This needs leave for:".to_owned();
+            for (thing, given) in things(&untold) {
+                text.push_str(&format!("\n- {thing}"));
+                if !given.is_empty() {
+                    text.push_str(&format!(" with {given}"));
+                }
+            }
             call.content.push(ToolContent::Block(Block::Text(text)));
         }
         let choice = |answer, id, name| Choice { answer, id, name };
         let mut choices = vec![choice(Answer::AllowOnce, "once", "Allow once".to_owned())];
         let kept = kept_words(asked);
-        if let Some(kept) = &kept {
+        if let Some([kept, _]) = &kept {
             let name = format!("Always allow {kept} {reach}");
             choices.push(choice(Answer::AllowAlways, "always", name));
         }
         choices.push(choice(Answer::RejectOnce, "reject", "Reject".to_owned()));
-        if let Some(kept) = kept {
+        if let Some([_, kept]) = kept {
             let name = format!("Always reject {kept} {reach}");
             choices.push(choice(Answer::RejectAlways, "never", name));
         }
@@ -137,17 +168,28 @@ fn tells(title: &str, subject: &str) -> bool {
         })
 }
 
-/// Says what an answer for good would keep; `None` where it cannot be kept, or not be read.
-fn kept_words(asked: &[Access]) -> Option<String> {
-    let mut all: Vec<String> = Vec::new();
-    for access in asked {
-        let one = words(&access.key, access.always.as_deref()?);
-        if !all.contains(&one) {
-            all.push(one);
+/// Says what an answer for good would keep, one that allows and one that rejects; `None` where it cannot be kept, or not be
+/// read. A command that is rejected is so whatever it is given.
+#[must_use]
+pub fn kept_words(asked: &[Access]) -> Option<[String; 2]> {
+    let kept = asked.iter().map(|access| Some((access.key.as_str(), access.always.as_deref()?)));
+    let things = things(&kept.collect::<Option<Vec<_>>>()?);
+    let rejected: Vec<&str> = things.iter().map(|(thing, _)| thing.as_str()).collect();
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (thing, given) in &things {
+        match groups.iter_mut().find(|group| group.0 == given) {
+            Some((_, group)) => group.push(thing),
+            None => groups.push((given, vec![thing])),
         }
     }
-    let text = all.join(" and ");
-    (!text.is_empty() && text.len() <= LONGEST_RULE).then_some(text)
+    let group_words = |(given, group): &(&str, Vec<&str>)| match (*given, group.join(" and ")) {
+        ("", names) => names,
+        (given, names) if group.len() == 1 => format!("{names} with {given}"),
+        (given, names) => format!("{names}, each with {given},"),
+    };
+    let allowed = groups.iter().map(group_words).collect::<Vec<_>>().join(" and ");
+    let can_be_read = !allowed.is_empty() && allowed.len() <= LONGEST_RULE;
+    can_be_read.then(|| [allowed, rejected.join(" and ")])
 }
 
 /// What the user answered.
@@ -241,6 +283,37 @@ mod tests {
         assert!(asked.call.content.is_empty());
         assert_eq!(asked.answer("always"), Answer::AllowAlways);
         assert_eq!(asked.answer("root"), Answer::Cancelled);
+    }
+
+    /// A command and what it is given beyond the sandbox are one thing, said once.
+    // R: T2
+    #[test]
+    fn a_wish_is_told_with_its_command() {
+        let of = |key: &str, subject: &str, always: &str| Access {
+            always: Some(always.to_owned()),
+            ..Access::ask(key, subject)
+        };
+        let kept = |asked: &[Access]| kept_words(asked).unwrap()[0].clone();
+        let (bash, git) = ("git commit -m x", "git commit *");
+        let commit = [of("bash", bash, git), of("git", bash, git)];
+        assert_eq!(kept(&commit), "`git commit *` with changes of .git");
+        assert_eq!(kept_words(&commit).unwrap()[1], "`git commit *`");
+        assert_eq!(kept(&commit[1..]), "changes of .git: `git commit *`");
+        let asked = question("git  commit  -m x", &commit);
+        let text = "This needs leave for:\n- `git commit -m x` with changes of .git";
+        assert_eq!(asked.call.content, [ToolContent::Block(Block::Text(text.to_owned()))]);
+        assert!(question(bash, &commit).call.content.is_empty());
+        let make = |key: &str| Access::ask(key, "make");
+        let all = [make("bash"), make("network"), make("unsandboxed")];
+        assert_eq!(kept(&all), "`make` with the network and no sandbox");
+        let add = |key: &str| of(key, "git add .", "git add *");
+        let edit = Access::ask("edit", "log");
+        let [commit, to_git] = commit;
+        let chain = [add("bash"), commit, edit, add("git"), to_git];
+        assert_eq!(
+            kept(&chain),
+            "`git add *` and `git commit *`, each with changes of .git, and edits of `log`"
+        );
     }
 
     #[test]

@@ -9,12 +9,13 @@ use clap::Subcommand;
 use engine::modes::{MODES, Mode};
 use engine::permission::policy::{Kept, Policy};
 use engine::permission::rules::Rule;
-use engine::permission::{Access, Decision};
+use engine::permission::{Access, Decision, kept_words};
 use engine::visible::visible;
-use engine::words::ToolKind;
+use engine::words::{SessionId, ToolKind};
 use process::sandbox::Level;
 use serde_json::json;
-use tools::shell::{Part, Place, parts, real};
+use tools::bash::Wishes;
+use tools::shell::Part;
 
 use crate::cli::say;
 use crate::kept::{self, FolderRules, KeptRule};
@@ -92,6 +93,12 @@ pub enum PermissionsCommand {
         /// Think of a machine without a sandbox, whatever this one has
         #[arg(long)]
         no_sandbox: bool,
+        /// Think of a command that wants the network
+        #[arg(long)]
+        network: bool,
+        /// Think of a command that wants to change .git
+        #[arg(long)]
+        git: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -118,7 +125,7 @@ pub enum PermissionsCommand {
 /// Says what could not be done.
 pub async fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Result<ExitCode> {
     match command {
-        PermissionsCommand::Explain { mode, cwd, no_sandbox, json, command } => {
+        PermissionsCommand::Explain { mode, cwd, no_sandbox, network, git, json, command } => {
             let cwd = cwd.canonicalize().with_context(|| cwd.display().to_string())?;
             let Some(mode) = Mode::find(&mode) else {
                 bail!("there are {}", MODES.each_ref().map(|mode| &*mode.id).join(", "));
@@ -131,12 +138,19 @@ pub async fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Resul
             let (policy, _) =
                 open(&rules, env::data_folder().as_deref(), std::slice::from_ref(&cwd));
             // What this machine can do is tried, not assumed.
-            let level = if no_sandbox {
-                Level::None
-            } else {
-                assemble::Machine::here().sandbox.found().await.level
+            let machine = assemble::Machine::here();
+            let level = match no_sandbox {
+                true => Level::None,
+                false => machine.sandbox.found().await.level,
             };
-            let explained = explain(&text, &cwd, mode, level, &policy);
+            let bash = machine.bash(&assemble::Workspace {
+                session: SessionId::new("explain"),
+                folders: vec![cwd.clone()],
+                servers: Vec::new(),
+                problems: Vec::new(),
+            });
+            let parts = bash.parts(&cwd, &text, &Wishes { network, git }, level);
+            let explained = explain(parts, mode, level, &policy);
             say(&if json { explained.as_json() } else { explained.as_text() })?;
         }
         PermissionsCommand::List { json } => say(&list(&kept_rules()?, json))?,
@@ -218,31 +232,17 @@ struct Explained {
     outcome: &'static str,
     mode: &'static str,
     level: Level,
+    /// Whether an answer for good would be offered.
+    can_be_kept: bool,
     parts: Vec<(Part, Decision, Option<Rule>)>,
 }
 
-fn explain(
-    command: &str,
-    cwd: &Path,
-    mode: &'static Mode,
-    level: Level,
-    policy: &Policy,
-) -> Explained {
-    let is_sandboxed = level.confines();
-    let roots = [cwd.to_owned()];
-    let home = env::home();
-    let own = env::own_folders();
-    let at =
-        Place { cwd, roots: &roots, own: &own, home: home.as_deref(), is_sandboxed, real: &real };
-    let mut parts = parts(command, &at);
-    if !is_sandboxed {
-        let (access, why) =
-            (Access::ask("unsandboxed", command), format!("the sandbox is {level}"));
-        parts.push(Part { access, why });
-    }
+fn explain(parts: Vec<Part>, mode: &'static Mode, level: Level, policy: &Policy) -> Explained {
     let access: Vec<Access> = parts.iter().map(|part| part.access.clone()).collect();
-    let outcome = match policy.judge(&access).decision {
-        _ if !mode.permits(ToolKind::Execute, &access) => "The mode does not allow it.",
+    let judgement = policy.judge(&access);
+    let is_permitted = mode.permits(ToolKind::Execute, &access);
+    let outcome = match judgement.decision {
+        _ if !is_permitted => "The mode does not allow it.",
         Decision::Allow => "It would run.",
         Decision::Ask => "You would be asked.",
         Decision::Reject => "It would be refused.",
@@ -251,10 +251,17 @@ fn explain(
         let verdict = policy.explain(&part.access);
         (part, verdict.decision, verdict.by)
     });
-    Explained { outcome, mode: &mode.id, level, parts: explained.collect() }
+    let is_asked = is_permitted && judgement.decision == Decision::Ask;
+    let can_be_kept = is_asked && kept_words(&judgement.asked).is_some();
+    Explained { outcome, mode: &mode.id, level, can_be_kept, parts: explained.collect() }
 }
 
 impl Explained {
+    /// Tells whether "always" would keep something of a part with this decision.
+    fn is_kept(&self, decision: Decision) -> bool {
+        decision == Decision::Ask && self.can_be_kept
+    }
+
     fn as_text(&self) -> String {
         let mut text = format!("{}\n", self.outcome);
         for (part, decision, rule) in &self.parts {
@@ -263,15 +270,18 @@ impl Explained {
                 None => visible(&part.why),
             };
             text.push_str(&format!("  {:<5}  {}: {why}\n", decision.word(), part.access.words()));
+            let always = part.access.always_words().filter(|_| self.is_kept(*decision));
+            text.extend(always.map(|always| format!("         always: {always}\n")));
         }
         text
     }
 
     fn as_json(&self) -> String {
         let parts = self.parts.iter().map(|(part, decision, rule)| {
+            let always = part.access.always.as_ref().filter(|_| self.is_kept(*decision));
             json!({
                 "key": part.access.key, "subject": part.access.subject, "decision": decision.word(),
-                "why": part.why, "rule": rule.as_ref().map(Rule::to_string), "always": part.access.always,
+                "why": part.why, "rule": rule.as_ref().map(Rule::to_string), "always": always,
             })
         });
         let all = json!({ "outcome": self.outcome, "mode": self.mode, "sandbox": self.level.to_string(), "parts": parts.collect::<Vec<_>>() });

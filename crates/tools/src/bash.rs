@@ -1,13 +1,14 @@
 //! `bash`: runs a command in the sandbox, in the editor's terminal if it has one, else in a shell of ours.
 //!
 //! This file says what a command needs leave for; `run` runs it here, `client` lets the editor run it, `output` keeps
-//! what it says, `repositories` finds what git would run. What the sandbox holds back is in `process::sandbox`.
+//! what it says, `repositories` finds what git would run, `wish` is what it may be given beyond the sandbox. What the sandbox holds back is in `process::sandbox`.
 
 mod aside;
 mod client;
 mod output;
 mod repositories;
 mod run;
+mod wish;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -22,10 +23,11 @@ use futures_util::future::BoxFuture;
 use process::sandbox::{Found, Level, Limits, Network, Profile, Sandbox};
 use serde_json::{Value, json};
 
-use crate::shell;
+use crate::shell::{self, Part};
 
 pub use aside::{Aside, Ran};
 pub use output::Plain;
+pub use wish::Wishes;
 
 const DESCRIPTION: &str = "\
 Runs a command with bash and returns what it printed and its exit code. Every command starts in the working folder with \
@@ -107,8 +109,36 @@ impl Bash {
 
     /// Says what a command needs leave for, in this sandbox.
     pub async fn access_of(&self, cwd: &Path, command: &str) -> Vec<Access> {
-        let is_confined = self.sandbox.found().await.level.confines();
-        self.access(cwd, &Input::plain(command, TIMEOUT), is_confined)
+        let level = self.sandbox.found().await.level;
+        let parts = self.parts(cwd, command, &Wishes::default(), level);
+        parts.into_iter().map(|part| part.access).collect()
+    }
+
+    /// Says what a command needs leave for at a level of the sandbox, and why. Where nothing holds it back, nothing goes
+    /// without asking.
+    #[must_use]
+    pub fn parts(&self, cwd: &Path, command: &str, wishes: &Wishes, level: Level) -> Vec<Part> {
+        let home = self.options.environment.iter().find(|(name, _)| name == "HOME");
+        let is_sandboxed = level.confines();
+        let at = shell::Place {
+            cwd,
+            roots: &self.options.folders,
+            own: &self.options.own,
+            home: home.map(|(_, home)| Path::new(home)),
+            is_sandboxed,
+            real: &shell::real,
+        };
+        let mut parts = shell::parts(command, &at);
+        for (is_wished, key, why) in [
+            (wishes.network, "network", "the command is to have the network"),
+            (wishes.git, "git", "the command is to change .git"),
+            (!is_sandboxed, "unsandboxed", "there is no sandbox"),
+        ] {
+            if is_wished {
+                shell::wish(&mut parts, command, key, why);
+            }
+        }
+        parts
     }
 
     /// What a command may touch.
@@ -130,7 +160,7 @@ impl Bash {
                 }
                 None => git,
             };
-            if input.git && real.is_dir() {
+            if input.wishes.git && real.is_dir() {
                 // What runs by itself, or decides what does, stays as it is; mounted by itself, it cannot be moved away with
                 // them.
                 protected.extend(repositories::deciding(&real));
@@ -146,7 +176,7 @@ impl Bash {
         Profile {
             protected,
             hidden: hidden.iter().chain(&**own).cloned().collect(),
-            network: if input.network { Network::On } else { Network::Off },
+            network: if input.wishes.network { Network::On } else { Network::Off },
             limits: Limits::default(),
             ..Profile::writing_to(writable)
         }
@@ -154,29 +184,7 @@ impl Bash {
 
     /// The repositories outside the session's folders that a command may change, if it asks for that.
     fn around(&self, input: &Input) -> Vec<PathBuf> {
-        if input.git { repositories::around(&self.options.folders) } else { Vec::new() }
-    }
-
-    /// What the call needs leave for. Where nothing holds a command back, nothing goes without asking.
-    fn access(&self, cwd: &Path, input: &Input, is_sandboxed: bool) -> Vec<Access> {
-        let home = self.options.environment.iter().find(|(name, _)| name == "HOME");
-        let at = shell::Place {
-            cwd,
-            roots: &self.options.folders,
-            own: &self.options.own,
-            home: home.map(|(_, home)| Path::new(home)),
-            is_sandboxed,
-            real: &shell::real,
-        };
-        let mut access = shell::access(&input.command, &at);
-        let wishes =
-            [(input.network, "network"), (input.git, "git"), (!is_sandboxed, "unsandboxed")];
-        for (wanted, key) in wishes {
-            if wanted {
-                access.push(Access::ask(key, input.command.clone()));
-            }
-        }
-        access
+        if input.wishes.git { repositories::around(&self.options.folders) } else { Vec::new() }
     }
 }
 
@@ -185,8 +193,8 @@ impl Bash {
 struct Input {
     command: String,
     timeout: Duration,
-    network: bool,
-    git: bool,
+    wishes: Wishes,
+    /// Why it wants more than the sandbox gives.
     reason: Option<String>,
 }
 
@@ -194,7 +202,7 @@ impl Input {
     /// A command that wants nothing beyond the sandbox.
     fn plain(command: &str, timeout: Duration) -> Input {
         let command = command.to_owned();
-        Input { command, timeout, network: false, git: false, reason: None }
+        Input { command, timeout, wishes: Wishes::default(), reason: None }
     }
 
     fn read(input: &Value) -> Result<Input, ToolError> {
@@ -214,44 +222,17 @@ impl Input {
         let input = Input {
             command: command.to_owned(),
             timeout,
-            network: flag("network"),
-            git: flag("git"),
+            wishes: Wishes { network: flag("network"), git: flag("git") },
             reason: text("reason").map(str::to_owned),
         };
-        if (input.network || input.git) && input.reason.is_none() {
+        if input.wishes != Wishes::default() && input.reason.is_none() {
             return Err(refuse(
                 "say in `reason` why the command needs more than the sandbox gives",
             ));
         }
         Ok(input)
     }
-
-    /// Says what more than usual is wanted, for the user.
-    fn wish(&self, around: &[PathBuf]) -> Option<String> {
-        let reason = self.reason.as_deref().filter(|_| self.network || self.git)?;
-        let git = match around {
-            [] => ".git".to_owned(),
-            [_, ..] => {
-                around.iter().map(|git| git.display().to_string()).collect::<Vec<_>>().join(" and ")
-            }
-        };
-        let what = match (self.network, self.git) {
-            (true, true) => format!("the network, and to change {git}"),
-            (true, false) => "the network".to_owned(),
-            (false, _) => format!("to change {git}"),
-        };
-        // In one line and not for long: what follows is not to look like words of ours, nor to stand before them.
-        let mut reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
-        if let Some((end, _)) = reason.char_indices().nth(MAX_REASON) {
-            reason.truncate(end);
-            reason.push('…');
-        }
-        Some(format!("Needs {}: {}", visible(&what), visible(&reason)))
-    }
 }
-
-/// How many characters of a reason are shown.
-const MAX_REASON: usize = 300;
 
 /// What a model is told of the tool.
 fn spec() -> Arc<ToolSpec> {
@@ -301,19 +282,16 @@ impl AnyTool for Bash {
             if offers.live && !uses_terminal(cx, level) {
                 content.push(ToolContent::Live { cwd: cx.cwd.to_owned() });
             }
-            let wish = input.wish(&self.around(&input));
+            let wish = input.wishes.words(&self.around(&input), input.reason.as_deref());
             content.extend(wish.map(|wish| ToolContent::Block(Block::Text(wish))));
             let command = visible(&input.command);
             let title = title_of(&command);
             if title != command {
                 content.push(ToolContent::Block(Block::Text(command)));
             }
-            Ok(Intent {
-                title,
-                content,
-                access: self.access(cx.cwd, &input, level.confines()),
-                ..Intent::default()
-            })
+            let parts = self.parts(cx.cwd, &input.command, &input.wishes, level);
+            let access = parts.into_iter().map(|part| part.access).collect();
+            Ok(Intent { title, content, access, ..Intent::default() })
         }
         .boxed()
     }
@@ -434,7 +412,8 @@ mod tests {
         let at = |paths: &[&str]| paths.iter().map(|path| top.join(path)).collect::<Vec<_>>();
         let plain = bash.profile(&Input::plain("ls", TIMEOUT));
         assert_eq!(plain.protected, at(&[".git", "repo"]));
-        let git = bash.profile(&Input { git: true, ..Input::plain("ls", TIMEOUT) });
+        let wishes = Wishes { git: true, ..Wishes::default() };
+        let git = bash.profile(&Input { wishes, ..Input::plain("ls", TIMEOUT) });
         assert_eq!(git.protected, at(&[".git", "repo/hooks", "repo/config"]));
         assert!(git.writable.contains(&top.join("repo")));
         std::fs::remove_dir_all(&top).unwrap();
@@ -458,16 +437,6 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_one_short_line() {
-        let input = json!({ "command": "x", "git": true, "reason": "a\n\nThe user agreed" });
-        let wish = Input::read(&input).unwrap().wish(&[]).unwrap();
-        assert_eq!(wish, "Needs to change .git: a The user agreed");
-        let input = json!({ "command": "x", "git": true, "reason": "é ".repeat(10_000) });
-        let wish = Input::read(&input).unwrap().wish(&[]).unwrap();
-        assert!(wish.ends_with('…') && wish.chars().count() < MAX_REASON + 30, "{wish}");
-    }
-
-    #[test]
     fn the_model_is_told_how_long_a_command_may_run() {
         let schema: Value = serde_json::from_str(spec().schema.text()).unwrap();
         let told = schema["properties"]["timeout"]["description"].as_str().unwrap();
@@ -481,7 +450,7 @@ mod tests {
         let read = |input: Value| Input::read(&input);
         let plain = read(json!({ "command": " make ", "timeout": 5000 })).unwrap();
         assert_eq!((plain.command.as_str(), plain.timeout), ("make", Duration::from_secs(5)));
-        assert!(!plain.network && !plain.git);
+        assert_eq!(plain.wishes, Wishes::default());
         let long = read(json!({ "command": "make", "timeout": 99_999_999 })).unwrap();
         assert_eq!(long.timeout, MAX_TIMEOUT);
         for wrong in [
@@ -493,6 +462,7 @@ mod tests {
             assert!(matches!(read(wrong.clone()), Err(ToolError::Model(_))), "{wrong}");
         }
         let asks = read(json!({ "command": "cargo fetch", "network": true, "reason": "crates" }));
-        assert_eq!(asks.unwrap().wish(&[]).unwrap(), "Needs the network: crates");
+        let asks = asks.unwrap();
+        assert_eq!((asks.wishes.network, asks.reason.as_deref()), (true, Some("crates")));
     }
 }

@@ -64,6 +64,29 @@ pub fn access(command: &str, at: &Place<'_>) -> Vec<Access> {
     parts(command, at).into_iter().map(|part| part.access).collect()
 }
 
+/// Adds the leave that a command needs for something beyond the sandbox: for each simple command in it the same as to run
+/// that. What only reads needs none beside others that are asked for; alone it does: no wish is granted by itself.
+pub fn wish(parts: &mut Vec<Part>, command: &str, key: &str, why: &str) {
+    let commands = parts.iter().filter(|part| part.access.key == "bash");
+    let mut wished: Vec<Part> = commands.cloned().collect();
+    if wished.is_empty() {
+        let access = Access { always: None, ..Access::ask("bash", command) };
+        wished.push(Part { access, why: String::new() });
+    }
+    let asks = |part: &Part| part.access.default != Decision::Allow;
+    let is_asked = wished.iter().any(asks);
+    for part in &mut wished {
+        key.clone_into(&mut part.access.key);
+        if !is_asked {
+            part.access.default = Decision::Ask;
+        }
+        if asks(part) {
+            why.clone_into(&mut part.why);
+        }
+    }
+    parts.extend(wished);
+}
+
 /// Returns what a command needs leave for, with reasons.
 #[must_use]
 pub fn parts(command: &str, at: &Place<'_>) -> Vec<Part> {

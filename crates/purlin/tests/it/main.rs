@@ -56,4 +56,6 @@ mod torture;
 mod trace;
 mod transcripts;
 #[cfg(target_os = "linux")]
+mod wishes;
+#[cfg(target_os = "linux")]
 mod worktrees;

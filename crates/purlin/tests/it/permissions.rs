@@ -114,6 +114,25 @@ fn explain_says_which_rule_decides() {
     );
     let json: Value = serde_json::from_str(&explain(&["--json"], "rm x")).unwrap();
     assert_eq!(json["parts"][0]["decision"], "deny");
+    // What a command wants beyond the sandbox is judged by its simple commands, and what would be kept is said.
+    assert_eq!(
+        explain(&["--git"], "cd . && git commit -m x").lines().collect::<Vec<_>>(),
+        [
+            "You would be asked.",
+            "  allow  `cd .`: it only reads",
+            "  ask    `git commit -m x`: `git commit` may change something",
+            "         always: `git commit *`",
+            "  allow  changes of .git: `cd .`: it only reads",
+            "  ask    changes of .git: `git commit -m x`: the command is to change .git",
+            "         always: changes of .git: `git commit *`",
+        ]
+    );
+    let json: Value = serde_json::from_str(&explain(&["--json", "--network"], "ls")).unwrap();
+    let always: Vec<&Value> =
+        json["parts"].as_array().unwrap().iter().map(|part| &part["always"]).collect();
+    assert_eq!(always, [&Value::Null, &json!("ls")]);
+    let unclear = explain(&["--network"], "npm install $x; $y");
+    assert!(!unclear.contains("always:"), "{unclear}");
 }
 
 /// What a pattern means is judged name by name, as if each were written; what braces make is asked for.

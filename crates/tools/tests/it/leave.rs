@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use engine::permission::pattern::fits;
 use engine::permission::{Access, Decision};
 use serde_json::json;
-use tools::shell::{Place, access, real};
+use tools::shell::{Place, parts, real, wish};
 
 use crate::desk::{Desk, Outcome};
 
@@ -62,19 +62,67 @@ async fn an_answer_for_good_outside_holds_for_that_folder_and_no_more() {
 }
 
 fn needs(command: &str) -> Vec<Access> {
+    wishes(command, "")
+}
+
+/// What a command needs leave for with a wish beyond the sandbox.
+fn wishes(command: &str, key: &str) -> Vec<Access> {
     let roots = [PathBuf::from("/no/such/work")];
     let home = Path::new("/home/user");
-    access(
-        command,
-        &Place {
-            cwd: &roots[0],
-            roots: &roots,
-            own: &[],
-            home: Some(home),
-            is_sandboxed: true,
-            real: &real,
-        },
-    )
+    let at = Place {
+        cwd: &roots[0],
+        roots: &roots,
+        own: &[],
+        home: Some(home),
+        is_sandboxed: true,
+        real: &real,
+    };
+    let mut parts = parts(command, &at);
+    if !key.is_empty() {
+        wish(&mut parts, command, key, "it was wished for");
+    }
+    parts.into_iter().map(|part| part.access).collect()
+}
+
+/// What a command may have beyond the sandbox is decided by its simple commands, as it is whether they run.
+// R: T2, T7
+#[test]
+fn a_wish_needs_leave_for_each_simple_command() {
+    type Needs<'a> = &'a [(&'a str, Decision, Option<&'a str>)];
+    let table: [(&str, Needs<'_>); 7] = [
+        ("git commit -m x", &[("git commit -m x", Decision::Ask, Some("git commit *"))]),
+        (
+            "cd sub && curl y",
+            &[
+                ("cd sub", Decision::Allow, Some("cd sub")),
+                ("curl y", Decision::Ask, Some("curl y")),
+            ],
+        ),
+        (
+            "npm install; curl evil",
+            &[
+                ("npm install", Decision::Ask, Some("npm install")),
+                ("curl evil", Decision::Ask, Some("curl evil")),
+            ],
+        ),
+        // Nothing else asks for it, so what reads does.
+        (
+            "ls | wc -l",
+            &[("ls", Decision::Ask, Some("ls")), ("wc -l", Decision::Ask, Some("wc -l"))],
+        ),
+        ("curl $x", &[("curl $x", Decision::Ask, None)]),
+        ("a=(", &[("(not understood) a=(", Decision::Ask, None)]),
+        ("> file", &[("> file", Decision::Ask, None)]),
+    ];
+    for (command, expected) in table {
+        let needs = wishes(command, "network").into_iter().filter(|need| need.key == "network");
+        let needs: Vec<_> = needs.map(|need| (need.subject, need.default, need.always)).collect();
+        let needs: Vec<_> = needs.iter().map(|(a, b, c)| (a.as_str(), *b, c.as_deref())).collect();
+        assert_eq!(needs, expected, "{command}");
+    }
+    // The rule that an answer to the whole text was kept as still fits, where that was one simple command.
+    let need = wishes("cargo  fetch", "network").pop().unwrap();
+    assert!(fits("cargo fetch", &need.subject));
 }
 
 // R: T2
