@@ -88,6 +88,7 @@ fn words(key: &str, subject: &str) -> String {
         "webfetch" => format!("fetching `{subject}`"),
         "network" => format!("the network for `{subject}`"),
         "git" => format!("changes of .git: `{subject}`"),
+        "write_outside" => format!("writing to `{subject}`"),
         "unsandboxed" => format!("running `{subject}` without a sandbox"),
         other if is_all => format!("`{}`", visible(other)),
         other => format!("`{}` with `{subject}`", visible(other)),
@@ -121,7 +122,12 @@ impl Question {
     /// Makes the question about what must be asked of a call. `reach` says how long an answer for good holds.
     #[must_use]
     pub fn new(mut call: ToolCall, asked: &[Access], reach: &str) -> Question {
-        let untold = asked.iter().filter(|access| !tells(&call.title, &visible(&access.subject)));
+        // The tool's own words name the folders of `write_outside`.
+        let is_told = |access: &Access| {
+            (call.name == "bash" && access.key == "write_outside")
+                || tells(&call.title, &visible(&access.subject))
+        };
+        let untold = asked.iter().filter(|access| !is_told(access));
         let untold: Vec<(&str, &str)> =
             untold.map(|access| (access.key.as_str(), access.subject.as_str())).collect();
         if !untold.is_empty() {

@@ -154,6 +154,12 @@ impl Sandbox {
         self
     }
 
+    /// Returns the program that restricts, which a command must not replace.
+    #[must_use]
+    pub fn helper(&self) -> &Path {
+        &self.helper
+    }
+
     /// Returns the strongest level that works. Tried once, and again when what it relies on is gone.
     pub async fn found(&self) -> Arc<Found> {
         let mut found = self.found.lock().await;

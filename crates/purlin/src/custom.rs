@@ -269,6 +269,7 @@ impl Custom {
         }
         let cwd = self.workspace.folders.first().cloned().unwrap_or_default();
         let access = self.bash.access_of(&cwd, shell).await;
+        let access = access.map_err(|why| format!("`{shown}` did not run: {why}"))?;
         let (policy, _) = (self.policy)(&self.workspace.folders);
         if policy.judge(&access).decision == Decision::Reject {
             return Err(format!("a rule of yours forbids `{shown}`"));

@@ -99,6 +99,9 @@ pub enum PermissionsCommand {
         /// Think of a command that wants to change .git
         #[arg(long)]
         git: bool,
+        /// Think of a command that wants to write to a folder outside; may be given several times
+        #[arg(long, value_name = "FOLDER")]
+        write_outside: Vec<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -125,7 +128,16 @@ pub enum PermissionsCommand {
 /// Says what could not be done.
 pub async fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Result<ExitCode> {
     match command {
-        PermissionsCommand::Explain { mode, cwd, no_sandbox, network, git, json, command } => {
+        PermissionsCommand::Explain {
+            mode,
+            cwd,
+            no_sandbox,
+            network,
+            git,
+            write_outside,
+            json,
+            command,
+        } => {
             let cwd = cwd.canonicalize().with_context(|| cwd.display().to_string())?;
             let Some(mode) = Mode::find(&mode) else {
                 bail!("there are {}", MODES.each_ref().map(|mode| &*mode.id).join(", "));
@@ -149,8 +161,17 @@ pub async fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Resul
                 servers: Vec::new(),
                 problems: Vec::new(),
             });
-            let parts = bash.parts(&cwd, &text, &Wishes { network, git }, level);
-            let explained = explain(parts, mode, level, &policy);
+            let wishes = Wishes { network, git, write_outside };
+            let explained = match bash.parts(&cwd, &text, &wishes, level) {
+                Ok(parts) => explain(parts, mode, level, &policy),
+                Err(why) => Explained {
+                    outcome: format!("It would be refused: {}.", visible(&why)),
+                    mode: &mode.id,
+                    level,
+                    can_be_kept: false,
+                    parts: Vec::new(),
+                },
+            };
             say(&if json { explained.as_json() } else { explained.as_text() })?;
         }
         PermissionsCommand::List { json } => say(&list(&kept_rules()?, json))?,
@@ -229,7 +250,7 @@ fn revoke(which: &str) -> anyhow::Result<()> {
 
 /// What would happen to a command.
 struct Explained {
-    outcome: &'static str,
+    outcome: String,
     mode: &'static str,
     level: Level,
     /// Whether an answer for good would be offered.
@@ -253,6 +274,7 @@ fn explain(parts: Vec<Part>, mode: &'static Mode, level: Level, policy: &Policy)
     });
     let is_asked = is_permitted && judgement.decision == Decision::Ask;
     let can_be_kept = is_asked && kept_words(&judgement.asked).is_some();
+    let outcome = outcome.to_owned();
     Explained { outcome, mode: &mode.id, level, can_be_kept, parts: explained.collect() }
 }
 

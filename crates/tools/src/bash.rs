@@ -1,20 +1,23 @@
 //! `bash`: runs a command in the sandbox, in the editor's terminal if it has one, else in a shell of ours.
 //!
 //! This file says what a command needs leave for; `run` runs it here, `client` lets the editor run it, `output` keeps
-//! what it says, `repositories` finds what git would run, `wish` is what it may be given beyond the sandbox. What the sandbox holds back is in `process::sandbox`.
+//! what it says, `repositories` finds what git would run, `wish` is what it may be given beyond the sandbox, `outside` the
+//! folders among that. What the sandbox holds back is in `process::sandbox`.
 
 mod aside;
 mod client;
 mod output;
+mod outside;
 mod repositories;
 mod run;
 mod wish;
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use engine::permission::Access;
+use engine::permission::{Access, Decision};
 use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
 use engine::visible::visible;
 use engine::words::{Block, ToolCallId, ToolContent, ToolKind};
@@ -33,8 +36,9 @@ const DESCRIPTION: &str = "\
 Runs a command with bash and returns what it printed and its exit code. Every command starts in the working folder with \
 a fresh environment; nothing carries over from one to the next, and there is no input and no terminal. Commands run in a \
 sandbox: they can write to the folders of the session only, cannot change .git, and have no network, no Unix sockets and \
-no ptrace; /tmp and /var/tmp are theirs alone and empty each time. If a command needs the network or .git, say so with \
-`network` or `git` and give the `reason`; the user is asked. Nothing else can be allowed. Long output is cut in the middle \
+no ptrace; /tmp and /var/tmp are theirs alone and empty each time. If a command needs the network, .git or to write to a \
+folder elsewhere (such as ~/.cargo), say so with `network`, `git` or `write_outside` and give the `reason`; the user is \
+asked. Nothing else can be allowed. Long output is cut in the middle \
 and kept in a file that is named. Use the other tools to read, search and change files, and for changes elsewhere.";
 
 /// How long a command may run if the model does not say.
@@ -66,8 +70,16 @@ pub struct Bash {
     options: Options,
     /// The session's folders, where they really were when it was opened.
     folders: Vec<PathBuf>,
-    /// The level that each announced call was judged for; the oldest go when there are too many, such as refused ones.
-    judged: Mutex<Vec<(ToolCallId, Level)>>,
+    /// What each announced call was judged for; the oldest go when there are too many, such as refused ones.
+    judged: Mutex<Vec<(ToolCallId, Judged)>>,
+}
+
+/// What a call was judged for.
+#[derive(Debug)]
+struct Judged {
+    level: Level,
+    /// The folders outside that the user was asked for.
+    outside: Vec<PathBuf>,
 }
 
 /// How many announced calls are remembered.
@@ -83,52 +95,84 @@ impl Bash {
         Bash { sandbox, options, folders, judged: Mutex::default() }
     }
 
-    /// Notes for which level a call is judged.
-    fn note(&self, id: &ToolCallId, level: Level) {
+    /// Notes what a call is judged for.
+    fn note(&self, id: &ToolCallId, now: Judged) {
         let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        // A model may use an id again.
+        judged.retain(|(known, _)| known != id);
         if judged.len() >= MAX_JUDGED {
             drop(judged.remove(0));
         }
-        judged.push((id.clone(), level));
+        judged.push((id.clone(), now));
     }
 
-    /// Finds the sandbox for a call. There must not be less of it than when the call was judged.
-    async fn found_for(&self, id: &ToolCallId) -> Result<Arc<Found>, ToolError> {
+    /// Finds the sandbox for a call, and its folders outside. There must not be less of the one, and no other of those,
+    /// than when the call was judged.
+    async fn found_for(&self, id: &ToolCallId, input: &mut Input) -> Result<Arc<Found>, ToolError> {
         let found = self.sandbox.found().await;
-        let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = judged.iter().position(|(known, _)| known == id);
-        let was = at.map_or(Level::Full, |at| judged.swap_remove(at).1);
-        if was.confines() && !found.level.confines() {
-            return Err(ToolError::Model(
-                "the command was not run: the sandbox it was to run in is gone. Call it again, and the user is asked"
-                    .to_owned(),
+        let was = {
+            let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = judged.iter().position(|(known, _)| known == id);
+            let unknown = Judged { level: Level::Full, outside: Vec::new() };
+            at.map_or(unknown, |at| judged.swap_remove(at).1)
+        };
+        if was.level.confines() && !found.level.confines() {
+            return Err(not_run(
+                "the sandbox it was to run in is gone. Call it again, and the user is asked",
+            ));
+        }
+        input.outside = self.outside(&input.wishes.write_outside, found.level).map_err(not_run)?;
+        if input.outside != was.outside {
+            return Err(not_run(
+                "a folder of `write_outside` is not where it was when the user was asked",
             ));
         }
         Ok(found)
     }
 
     /// Says what a command needs leave for, in this sandbox.
-    pub async fn access_of(&self, cwd: &Path, command: &str) -> Vec<Access> {
+    ///
+    /// # Errors
+    /// Says why it cannot be run, whoever agrees.
+    pub async fn access_of(&self, cwd: &Path, command: &str) -> Result<Vec<Access>, String> {
         let level = self.sandbox.found().await.level;
-        let parts = self.parts(cwd, command, &Wishes::default(), level);
-        parts.into_iter().map(|part| part.access).collect()
+        let parts = self.parts(cwd, command, &Wishes::default(), level)?;
+        Ok(parts.into_iter().map(|part| part.access).collect())
     }
 
     /// Says what a command needs leave for at a level of the sandbox, and why. Where nothing holds it back, nothing goes
     /// without asking.
-    #[must_use]
-    pub fn parts(&self, cwd: &Path, command: &str, wishes: &Wishes, level: Level) -> Vec<Part> {
-        let home = self.options.environment.iter().find(|(name, _)| name == "HOME");
+    ///
+    /// # Errors
+    /// Says why it cannot be run, whoever agrees.
+    pub fn parts(
+        &self,
+        cwd: &Path,
+        command: &str,
+        wishes: &Wishes,
+        level: Level,
+    ) -> Result<Vec<Part>, String> {
+        let outside = self.outside(&wishes.write_outside, level)?;
+        let mut writable = outside::own_places(level);
+        writable.extend_from_slice(&outside);
         let is_sandboxed = level.confines();
         let at = shell::Place {
             cwd,
             roots: &self.options.folders,
             own: &self.options.own,
-            home: home.map(|(_, home)| Path::new(home)),
+            home: self.home(),
             is_sandboxed,
+            writable: &writable,
             real: &shell::real,
         };
         let mut parts = shell::parts(command, &at);
+        if let Some(part) = parts.iter().find(|part| part.access.default == Decision::Reject) {
+            return Err(format!(
+                "it cannot write to {}, which is outside the session's folders: name the folder in `write_outside`, or \
+                 use `write`",
+                part.access.subject
+            ));
+        }
         for (is_wished, key, why) in [
             (wishes.network, "network", "the command is to have the network"),
             (wishes.git, "git", "the command is to change .git"),
@@ -138,7 +182,16 @@ impl Bash {
                 shell::wish(&mut parts, command, key, why);
             }
         }
-        parts
+        parts.extend(outside.iter().map(|folder| Part {
+            access: Access::ask("write_outside", folder.to_string_lossy()),
+            why: "the command is to write there".to_owned(),
+        }));
+        Ok(parts)
+    }
+
+    fn home(&self) -> Option<&Path> {
+        let home = self.options.environment.iter().find(|(name, _)| name == "HOME");
+        home.map(|(_, home)| Path::new(home))
     }
 
     /// What a command may touch.
@@ -150,10 +203,15 @@ impl Bash {
         let is_ours = |folder: &PathBuf| own_real.iter().any(|own| folder.starts_with(own));
         let mut writable: Vec<PathBuf> =
             folders.iter().filter(|folder| !is_ours(folder)).cloned().collect();
-        let top = folders.iter().map(|folder| folder.join(".git"));
-        for git in top.chain(repositories::inside(folders)) {
+        writable.extend_from_slice(&input.outside);
+        protected.extend(self.program_in(&input.outside));
+        let all: Vec<PathBuf> = folders.iter().chain(&input.outside).cloned().collect();
+        let top = all.iter().map(|folder| folder.join(".git"));
+        // Those outside by themselves: a large one is not to use up how much is looked into.
+        let inside = [folders, &input.outside].map(|folders| repositories::inside(folders));
+        for git in top.chain(inside.into_iter().flatten()) {
             // A `.git` file stays as it is, and what it names is as good as a folder in its place.
-            let real = match repositories::named_by(&git, folders) {
+            let real = match repositories::named_by(&git, &all) {
                 Some(named) => {
                     protected.push(git);
                     named
@@ -196,13 +254,15 @@ struct Input {
     wishes: Wishes,
     /// Why it wants more than the sandbox gives.
     reason: Option<String>,
+    /// The folders outside that it may write to, which are found before it runs.
+    outside: Vec<PathBuf>,
 }
 
 impl Input {
     /// A command that wants nothing beyond the sandbox.
     fn plain(command: &str, timeout: Duration) -> Input {
         let command = command.to_owned();
-        Input { command, timeout, wishes: Wishes::default(), reason: None }
+        Input { command, timeout, wishes: Wishes::default(), reason: None, outside: Vec::new() }
     }
 
     fn read(input: &Value) -> Result<Input, ToolError> {
@@ -219,11 +279,20 @@ impl Input {
             None => TIMEOUT,
         };
         let flag = |name: &str| input[name] == true;
+        let write_outside = match &input["write_outside"] {
+            Value::Null => Some(Vec::new()),
+            Value::Array(all) => {
+                all.iter().map(|folder| folder.as_str().map(str::to_owned)).collect()
+            }
+            other => other.as_str().map(|folder| vec![folder.to_owned()]),
+        };
+        let Some(write_outside) = write_outside else {
+            return Err(refuse("`write_outside` is a list of folders"));
+        };
         let input = Input {
-            command: command.to_owned(),
-            timeout,
-            wishes: Wishes { network: flag("network"), git: flag("git") },
+            wishes: Wishes { network: flag("network"), git: flag("git"), write_outside },
             reason: text("reason").map(str::to_owned),
+            ..Input::plain(command, timeout)
         };
         if input.wishes != Wishes::default() && input.reason.is_none() {
             return Err(refuse(
@@ -249,7 +318,13 @@ fn spec() -> Arc<ToolSpec> {
             "description": text("What it does, in five to ten words"),
             "network": flag("Ask the user to let this command use the network"),
             "git": flag("Ask the user to let this command change .git, as git commit does"),
-            "reason": text("Why it needs the network or .git"),
+            "write_outside": {
+                "type": "array",
+                "items": { "type": "string" },
+                "description": "Ask the user to let this command write to these folders, which exist outside the session's: \
+                                absolute, or from ~/",
+            },
+            "reason": text("Why it needs the network, .git or those folders"),
         },
         "required": ["command"],
     });
@@ -277,20 +352,25 @@ impl AnyTool for Bash {
             let input = Input::read(input)?;
             let offers = cx.editor.offers();
             let level = self.sandbox.found().await.level;
-            self.note(cx.id, level);
+            let parts = self.parts(cx.cwd, &input.command, &input.wishes, level);
+            let access: Vec<Access> =
+                parts.map_err(not_run)?.into_iter().map(|part| part.access).collect();
+            let outside = access.iter().filter(|access| access.key == "write_outside");
+            let outside: Vec<PathBuf> =
+                outside.map(|access| PathBuf::from(&access.subject)).collect();
             let mut content = Vec::new();
             if offers.live && !uses_terminal(cx, level) {
                 content.push(ToolContent::Live { cwd: cx.cwd.to_owned() });
             }
-            let wish = input.wishes.words(&self.around(&input), input.reason.as_deref());
+            let reason = input.reason.as_deref();
+            let wish = input.wishes.words(&self.around(&input), &outside, reason);
             content.extend(wish.map(|wish| ToolContent::Block(Block::Text(wish))));
+            self.note(cx.id, Judged { level, outside });
             let command = visible(&input.command);
             let title = title_of(&command);
             if title != command {
                 content.push(ToolContent::Block(Block::Text(command)));
             }
-            let parts = self.parts(cx.cwd, &input.command, &input.wishes, level);
-            let access = parts.into_iter().map(|part| part.access).collect();
             Ok(Intent { title, content, access, ..Intent::default() })
         }
         .boxed()
@@ -302,8 +382,8 @@ impl AnyTool for Bash {
         input: &'a Value,
     ) -> BoxFuture<'a, Result<Output, ToolError>> {
         async move {
-            let input = Input::read(input)?;
-            let found = self.found_for(cx.id).await?;
+            let mut input = Input::read(input)?;
+            let found = self.found_for(cx.id, &mut input).await?;
             let before = repositories::inside(&self.options.folders);
             let mut output = if uses_terminal(cx, found.level) {
                 self.run_in_terminal(cx, &input, &found).await?
@@ -317,6 +397,11 @@ impl AnyTool for Bash {
         }
         .boxed()
     }
+}
+
+/// Says why a command is not run.
+fn not_run(why: impl Display) -> ToolError {
+    ToolError::Model(format!("the command was not run: {why}"))
 }
 
 /// How much of a command is its title, from either end, in characters and lines. The rest would stand out of sight.
@@ -381,6 +466,22 @@ const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 mod tests {
     use super::*;
 
+    /// The tool of a session in these folders. Hidden is `secret` in the home folder, our own is `own` in it.
+    pub(super) fn bash(top: &Path, folders: &[&Path], home: Option<&Path>) -> Bash {
+        let in_home = |name: &str| home.map(|home| home.join(name)).into_iter().collect();
+        let home = home.map(|home| ("HOME".to_owned(), home.display().to_string()));
+        let options = Options {
+            folders: folders.iter().map(|folder| (*folder).to_owned()).collect(),
+            own: in_home("own"),
+            hidden: in_home("secret"),
+            search: Arc::new([]),
+            environment: home.into_iter().collect(),
+            outputs: None,
+        };
+        let sandbox = Sandbox::new(top.join("helper"), top.join("scratch"));
+        Bash::new(Arc::new(sandbox), options)
+    }
+
     // R: T12
     #[test]
     fn a_project_cannot_put_itself_on_the_search_path() {
@@ -399,16 +500,7 @@ mod tests {
         std::fs::create_dir_all(top.join("repo")).unwrap();
         std::fs::write(top.join(".git"), "gitdir: repo\n").unwrap();
         let top = top.canonicalize().unwrap();
-        let options = Options {
-            folders: vec![top.clone()],
-            own: Arc::new([]),
-            hidden: Arc::new([]),
-            search: Arc::new([]),
-            environment: Arc::new([]),
-            outputs: None,
-        };
-        let sandbox = Sandbox::new(top.join("helper"), top.join("scratch"));
-        let bash = Bash::new(Arc::new(sandbox), options);
+        let bash = bash(&top, &[&top], None);
         let at = |paths: &[&str]| paths.iter().map(|path| top.join(path)).collect::<Vec<_>>();
         let plain = bash.profile(&Input::plain("ls", TIMEOUT));
         assert_eq!(plain.protected, at(&[".git", "repo"]));

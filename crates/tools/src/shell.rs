@@ -45,6 +45,8 @@ pub struct Place<'a> {
     pub home: Option<&'a Path>,
     /// Whether it runs in the sandbox. Where there is none every command is asked for.
     pub is_sandboxed: bool,
+    /// The real places outside those folders that the sandbox lets it write to.
+    pub writable: &'a [PathBuf],
     /// Follows the links of a path, also of one whose end does not exist yet; `None` where that cannot be told.
     pub real: &'a dyn Fn(&Path) -> Option<PathBuf>,
 }
@@ -90,8 +92,14 @@ pub fn wish(parts: &mut Vec<Part>, command: &str, key: &str, why: &str) {
 /// Returns what a command needs leave for, with reasons.
 #[must_use]
 pub fn parts(command: &str, at: &Place<'_>) -> Vec<Part> {
-    let mut judge =
-        Judge { at, folders: Folders::new(at), parts: Vec::new(), seen: HashSet::new(), depth: 0 };
+    let mut judge = Judge {
+        at,
+        folders: Folders::new(at),
+        is_lost: false,
+        parts: Vec::new(),
+        seen: HashSet::new(),
+        depth: 0,
+    };
     judge.command(command);
     // The next round of a loop begins where the last one ended.
     let mut places = 1;
@@ -107,12 +115,16 @@ pub fn parts(command: &str, at: &Place<'_>) -> Vec<Part> {
 
 /// What stands before the text of a command that is not understood, so that no rule for a program fits it.
 const UNCLEAR: &str = "(not understood) ";
+/// What can take the shell to another folder.
+const MOVING: [&str; 8] = ["cd", "pushd", "popd", "source", ".", "eval", "builtin", "command"];
 /// How deep a command may stand inside the text of another.
 const DEEPEST: usize = 4;
 
 struct Judge<'a> {
     at: &'a Place<'a>,
     folders: Folders<'a>,
+    /// Whether it may be in a folder that nobody can tell.
+    is_lost: bool,
     parts: Vec<Part>,
     seen: HashSet<(String, String, Decision)>,
     depth: usize,
@@ -125,7 +137,10 @@ impl Judge<'_> {
                 Item::Simple(simple) => self.simple(&simple),
                 Item::Set(assignment) => self.assignment(&assignment),
                 Item::Redirect(redirect) => self.redirect(&redirect),
-                Item::Unclear(why) => self.unclear(command, &why),
+                Item::Unclear(why) => {
+                    self.is_lost = true;
+                    self.unclear(command, &why);
+                }
             }
         }
     }
@@ -211,6 +226,8 @@ impl Judge<'_> {
         let subject = normal(words);
         let always =
             if self.at.is_sandboxed { prefix::always(words) } else { prefix::exact(words) };
+        let moves = |name: &str| MOVING.contains(&name);
+        self.is_lost |= known.is_err() && words.first().and_then(Word::as_text).is_none_or(moves);
         let (default, why) = match known {
             Ok(()) if self.at.is_sandboxed => (Decision::Allow, "it only reads".to_owned()),
             Ok(()) => (Decision::Ask, "there is no sandbox".to_owned()),
@@ -303,6 +320,16 @@ impl Judge<'_> {
             (paths::Found::Inside(_), false) => {
                 self.places(Known::reading([redirect.target.clone()]));
             }
+            (paths::Found::Outside(path), true)
+                if self.is_out_of_reach(&redirect.target, &path) =>
+            {
+                let access = Access {
+                    default: Decision::Reject,
+                    always: None,
+                    ..Access::ask("edit", path.to_string_lossy())
+                };
+                self.push(access, "the sandbox lets no command write there");
+            }
             (paths::Found::Outside(path), writes) => {
                 self.outside(&path);
                 if writes {
@@ -313,6 +340,20 @@ impl Judge<'_> {
                 self.unclear(raw, "nobody can tell which file is opened");
             }
         }
+    }
+
+    /// Tells whether the sandbox certainly refuses to write where a word leads. From a folder that is not certain it may
+    /// lead elsewhere.
+    fn is_out_of_reach(&self, word: &Word, path: &Path) -> bool {
+        let is_certain = match &word.means {
+            Meaning::Text(text) => {
+                text.starts_with('/') || (self.folders.count() == 1 && !self.is_lost)
+            }
+            Meaning::Home(_) => true,
+            Meaning::Names(_) | Meaning::Unknown => false,
+        };
+        let is_writable = self.at.writable.iter().any(|folder| path.starts_with(folder));
+        self.at.is_sandboxed && is_certain && !is_writable
     }
 
     fn written(&mut self, path: &Path) {

@@ -267,11 +267,6 @@ impl Sandbox {
     pub(super) fn scratch(&self) -> &Path {
         &self.scratch
     }
-
-    /// The program that restricts.
-    pub(super) fn helper(&self) -> &Path {
-        &self.helper
-    }
 }
 
 /// The program of a spec, for the helper to become.

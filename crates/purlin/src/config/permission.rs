@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::env;
 
 /// The keys that tools of ours use. A key may also be the name of any tool, so others are kept, too.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "read",
     "edit",
     "bash",
@@ -24,6 +24,7 @@ const KEYS: [&str; 16] = [
     "skill",
     "network",
     "git",
+    "write_outside",
     "unsandboxed",
     "webfetch_private",
 ];

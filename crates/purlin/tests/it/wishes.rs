@@ -22,6 +22,15 @@ impl Desk {
         Desk::in_folder(Folder::new(name))
     }
 
+    /// Not below `/tmp`: commands have that to themselves, and folders there cannot be asked for.
+    fn apart(name: &str) -> Desk {
+        let places = [Some(env!("CARGO_TARGET_TMPDIR").into()), std::env::home_dir()];
+        let is_seen =
+            |place: &PathBuf| !place.starts_with("/tmp") && !place.starts_with("/var/tmp");
+        let place = places.into_iter().flatten().find(is_seen).unwrap();
+        Desk::in_folder(Folder::below(&place, name))
+    }
+
     fn in_folder(top: Folder) -> Desk {
         for folder in ["w", "home", "data"] {
             std::fs::create_dir_all(top.0.join(folder)).unwrap();
@@ -35,18 +44,16 @@ impl Desk {
 
     /// Runs commands in a process of their own, and answers each question with this option.
     fn run(&self, option: &str, inputs: &[Value]) -> Came {
-        self.run_with(json!({}), option, inputs)
+        self.run_with(json!({}), &|| option, inputs)
     }
 
-    fn run_with(&self, config: Value, option: &str, inputs: &[Value]) -> Came {
+    /// The same with a configuration, and something that happens before each answer.
+    fn run_with<'a>(&self, config: Value, answer: &dyn Fn() -> &'a str, inputs: &[Value]) -> Came {
         let line = |input: &Value| format!("model tool bash {input}\nmodel end\n");
         let script: String = inputs.iter().map(line).collect();
         let home = self.at("home").display().to_string();
-        let mut agent = Agent::playing(&script)
-            .env("HOME", &home)
-            .keeping(&self.at("data"))
-            .config(config)
-            .ready();
+        let start = Agent::playing(&script).env("HOME", &home).keeping(&self.at("data"));
+        let mut agent = start.config(config).ready();
         let params = json!({ "cwd": self.at("w"), "mcpServers": [] });
         let session = agent.result("session/new", params)["sessionId"].as_str().unwrap().to_owned();
         let turn = agent.prompt(&session, "go");
@@ -55,7 +62,7 @@ impl Desk {
             let message = agent.next();
             if message["method"] == "session/request_permission" {
                 came.asked.push(message["params"].clone());
-                let outcome = json!({ "outcome": "selected", "optionId": option });
+                let outcome = json!({ "outcome": "selected", "optionId": answer() });
                 agent.answer(&message["id"], json!({ "outcome": outcome }));
             } else if message["id"] == turn {
                 return came;
@@ -140,11 +147,124 @@ fn a_rule_for_the_network_is_held_against_each_simple_command() {
         "true && /usr/bin/curl y",
         "true; touch z",
     ];
-    let came = desk.run_with(config, "reject", &inputs.map(wanting));
+    let came = desk.run_with(config, &|| "reject", &inputs.map(wanting));
     let is_denied = |said: &String| said.contains("curl") && said.contains("deny");
     let denied: Vec<bool> = came.said.iter().map(is_denied).collect();
     assert_eq!(denied, [false, true, true, true, false], "{came:?}");
     assert!(came.said[0].contains("exit code 0"), "{came:?}");
     assert_eq!(came.asked.len(), 1, "{came:?}");
     assert_eq!(came.asked[0]["toolCall"]["title"], "true; touch z");
+}
+
+fn writing_to(folders: &[&str], command: &str) -> Value {
+    json!({ "command": command, "write_outside": folders, "reason": "fills the cache" })
+}
+
+// R: T4, T7
+#[test]
+fn leave_to_write_outside_opens_that_folder_and_no_other() {
+    let desk = Desk::apart("wish-outside");
+    for folder in [".cargo/sub/.git", ".cargo2", ".ssh"] {
+        std::fs::create_dir_all(desk.at("home").join(folder)).unwrap();
+    }
+    std::fs::write(desk.at("home/.cargo/credentials.toml"), "a key").unwrap();
+    let cargo = desk.at("home/.cargo").display().to_string();
+    let fill = "mkdir -p ~/.cargo/registry && echo crate > ~/.cargo/registry/x; touch in-session";
+    let attack = "cat ~/.cargo/credentials.toml; touch ~/.cargo2/f ~/f ~/.cargo/../g; mkdir ~/.cargo/.git/hooks; \
+                  touch ~/.cargo/sub/.git/config; mv ~/.cargo/sub ~/.cargo/sub2; mv ~/.cargo ~/.cargo3; \
+                  rm -f ~/.cargo/credentials.toml; ln -s ~/.ssh ~/.cargo/link; touch ~/.cargo/link/key; echo attacked";
+    let came =
+        desk.run("once", &[writing_to(&["~/.cargo"], fill), writing_to(&["~/.cargo"], attack)]);
+    let (shown, always) = question(&came.asked[0]);
+    assert!(shown.starts_with(&format!("Needs to write to {cargo}: fills the cache")), "{shown}");
+    assert!(always.ends_with(&format!(" and writing to `{cargo}` for this folder")), "{always}");
+    let read = |path: &str| std::fs::read_to_string(desk.at(path)).unwrap_or_default();
+    assert_eq!(read("home/.cargo/registry/x"), "crate\n", "{came:?}");
+    assert!(desk.at("w/in-session").exists());
+    assert!(came.said[1].contains("attacked") && !came.said[1].contains("a key"), "{came:?}");
+    assert_eq!(read("home/.cargo/credentials.toml"), "a key");
+    for path in [
+        ".cargo2/f",
+        "f",
+        "g",
+        ".cargo/.git",
+        ".cargo/sub/.git/config",
+        ".cargo/sub2",
+        ".cargo3",
+        ".ssh/key",
+    ] {
+        assert!(!desk.at("home").join(path).exists(), "{path}: {came:?}");
+    }
+    // Without the wish nothing there opens, and what is refused is not asked for.
+    let plain = |command: &str| json!({ "command": command });
+    let inputs = [
+        plain("touch ~/.cargo/later"),
+        plain("echo x > ~/.cargo/later"),
+        writing_to(&["~/.ssh"], "touch ~/.ssh/key"),
+        writing_to(&["~/"], "touch ~/key"),
+        writing_to(&["~/.cargo/new"], "true"),
+    ];
+    let came = desk.run("once", &inputs);
+    assert_eq!(came.asked.len(), 1, "{came:?}");
+    assert!(!desk.at("home/.cargo/later").exists());
+    let place = format!("it cannot write to {cargo}/later, which is outside");
+    for (said, why) in came.said[1..].iter().zip([&*place, "hidden", "a whole home", "nearest"]) {
+        assert!(said.contains(why), "{said}");
+    }
+    let args = [
+        "permissions",
+        "explain",
+        "--cwd",
+        &desk.at("w").display().to_string(),
+        "--",
+        "ls > /opt/f",
+    ];
+    let said = text(&purlin(&desk.at("data"), &args));
+    assert!(said.starts_with("It would be refused: it cannot write to /opt/f, "), "{said}");
+}
+
+// R: T2, T7
+#[test]
+fn an_answer_for_good_to_a_folder_outside_is_for_that_folder() {
+    let desk = Desk::apart("wish-kept");
+    for folder in ["home/a*/in", "home/ab"] {
+        std::fs::create_dir_all(desk.at(folder)).unwrap();
+    }
+    std::os::unix::fs::symlink(desk.at("home/a*"), desk.at("link")).unwrap();
+    let link = desk.at("link").display().to_string();
+    let came = desk.run("always", &[writing_to(&["~/a*"], "touch ~/'a*'/one")]);
+    assert_eq!(came.asked.len(), 1, "{came:?}");
+    let touch = "touch ~/'a*'/one";
+    let inputs = [&*link, "~/a*", "~/ab", "~/a*/in"].map(|folder| writing_to(&[folder], touch));
+    let came = desk.run("reject", &inputs);
+    assert_eq!(came.asked.len(), 2, "{came:?}");
+    let listed = text(&purlin(&desk.at("data"), &["permissions", "list"]));
+    let pattern = format!("write_outside: {}/a\\*  in", desk.at("home").display());
+    assert!(listed.contains(&pattern), "{listed}");
+}
+
+// R: T4, T7
+#[test]
+fn a_folder_that_moves_between_the_question_and_the_run_is_not_written() {
+    let desk = Desk::apart("wish-moved");
+    for folder in ["home/a", "home/b"] {
+        std::fs::create_dir_all(desk.at(folder)).unwrap();
+    }
+    let link = desk.at("link");
+    std::os::unix::fs::symlink(desk.at("home/a"), &link).unwrap();
+    let input = writing_to(&[link.to_str().unwrap()], &format!("touch {}/f", link.display()));
+    let swap = || {
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(desk.at("home/b"), &link).unwrap();
+        "once"
+    };
+    let came = desk.run_with(json!({}), &swap, &[input]);
+    assert!(came.said[0].contains("is not where it was"), "{came:?}");
+    let gone = || {
+        std::fs::remove_dir(desk.at("home/a")).unwrap();
+        "once"
+    };
+    let came = desk.run_with(json!({}), &gone, &[writing_to(&["~/a"], "touch ~/a/f")]);
+    assert!(came.said[0].contains("was not run"), "{came:?}");
+    assert!(!desk.at("home/b/f").exists() && !desk.at("home/a").exists());
 }

@@ -11,21 +11,30 @@ pub struct Wishes {
     pub network: bool,
     /// To change `.git`.
     pub git: bool,
+    /// To write to these folders, which may begin with `~/`.
+    pub write_outside: Vec<String>,
 }
 
 impl Wishes {
-    /// Says what is wanted and why. `around` are the repositories outside the session's folders that it is about.
-    pub(super) fn words(&self, around: &[PathBuf], reason: Option<&str>) -> Option<String> {
-        let reason = reason.filter(|_| *self != Wishes::default())?;
-        let git = match around {
-            [] => ".git".to_owned(),
-            [_, ..] => {
-                around.iter().map(|git| git.display().to_string()).collect::<Vec<_>>().join(" and ")
-            }
+    /// Says what is wanted and why. `around` are the repositories outside the session's folders that it is about, `outside`
+    /// the folders.
+    pub(super) fn words(
+        &self,
+        around: &[PathBuf],
+        outside: &[PathBuf],
+        reason: Option<&str>,
+    ) -> Option<String> {
+        let list = |paths: &[PathBuf]| {
+            paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
         };
-        let network = self.network.then(|| "the network".to_owned());
-        let git = self.git.then(|| format!("to change {git}"));
-        let what = network.into_iter().chain(git).collect::<Vec<_>>().join(", and ");
+        let git = if around.is_empty() { ".git".to_owned() } else { list(around) };
+        let what = [
+            self.network.then(|| "the network".to_owned()),
+            self.git.then(|| format!("to change {git}")),
+            (!outside.is_empty()).then(|| format!("to write to {}", list(outside))),
+        ];
+        let what = what.into_iter().flatten().collect::<Vec<_>>().join(", and ");
+        let reason = reason.filter(|_| !what.is_empty())?;
         // In one line and not for long: what follows is not to look like words of ours, nor to stand before them.
         let mut reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
         if let Some((end, _)) = reason.char_indices().nth(MAX_REASON) {
@@ -46,13 +55,16 @@ mod tests {
     #[test]
     fn a_reason_is_one_short_line() {
         let git = Wishes { git: true, ..Wishes::default() };
-        let words = |reason: &str| git.words(&[], Some(reason)).unwrap();
+        let words = |reason: &str| git.words(&[], &[], Some(reason)).unwrap();
         assert_eq!(words("a\n\nThe user agreed"), "Needs to change .git: a The user agreed");
         let long = words(&"é ".repeat(10_000));
         assert!(long.ends_with('…') && long.chars().count() < MAX_REASON + 30, "{long}");
-        assert_eq!(Wishes::default().words(&[], Some("x")), None);
-        let both = Wishes { network: true, ..git };
-        let words = both.words(&["/r/.git".into()], Some("x")).unwrap();
-        assert_eq!(words, "Needs the network, and to change /r/.git: x");
+        let none = Wishes::default();
+        assert_eq!(none.words(&[], &[], Some("x")), None);
+        let cache = none.words(&[], &["/home/u/.cargo".into()], Some("fills the cache")).unwrap();
+        assert_eq!(cache, "Needs to write to /home/u/.cargo: fills the cache");
+        let all = Wishes { network: true, ..git };
+        let words = all.words(&["/r/.git".into()], &["/a".into(), "/b".into()], Some("x")).unwrap();
+        assert_eq!(words, "Needs the network, and to change /r/.git, and to write to /a and /b: x");
     }
 }

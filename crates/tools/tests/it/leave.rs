@@ -69,12 +69,14 @@ fn needs(command: &str) -> Vec<Access> {
 fn wishes(command: &str, key: &str) -> Vec<Access> {
     let roots = [PathBuf::from("/no/such/work")];
     let home = Path::new("/home/user");
+    let writable = ["/tmp", "/dev", "/home/user/.cargo"].map(PathBuf::from);
     let at = Place {
         cwd: &roots[0],
         roots: &roots,
         own: &[],
         home: Some(home),
         is_sandboxed: true,
+        writable: &writable,
         real: &real,
     };
     let mut parts = parts(command, &at);
@@ -123,6 +125,41 @@ fn a_wish_needs_leave_for_each_simple_command() {
     // The rule that an answer to the whole text was kept as still fits, where that was one simple command.
     let need = wishes("cargo  fetch", "network").pop().unwrap();
     assert!(fits("cargo fetch", &need.subject));
+}
+
+/// Nobody is asked for what the sandbox refuses all the same; where that is not certain, it is asked for.
+// R: T2, T7
+#[test]
+fn what_the_shell_cannot_write_is_not_asked_for() {
+    let decision =
+        |command: &str| needs(command).into_iter().map(|need| need.default).max().unwrap();
+    for command in [
+        "echo x > /opt/f",
+        "echo x >> ~/f",
+        "echo x > ../f",
+        "make 2> /opt/log",
+        "cd sub && echo x > /opt/f",
+        "echo x > /home/user/.cargo-evil/f",
+        "echo x > /home/user/.cargo/../f",
+        "echo $(ls > /opt/f)",
+        "bash -c 'ls > /opt/f'",
+    ] {
+        assert_eq!(decision(command), Decision::Reject, "{command}");
+    }
+    for command in [
+        "echo x > /tmp/f",
+        "echo x > /dev/full",
+        "echo x > ~/.cargo/f",
+        "cat < /opt/f",
+        "cd sub && echo x > ../f",
+        "cd $x; echo x > ../f",
+        "pushd sub; echo x > ../f",
+        "eval \"$x\"; echo x > ../f",
+        "echo x > $f",
+        "echo x > /op*/f",
+    ] {
+        assert_eq!(decision(command), Decision::Ask, "{command}");
+    }
 }
 
 // R: T2

@@ -77,6 +77,7 @@ impl Project {
             own: &[self.0.join("w/clean/ours")],
             home: Some(&home),
             is_sandboxed: true,
+            writable: &[],
             real: &real,
         };
         parts(command, &at)

@@ -17,6 +17,7 @@ fn needs(command: &str) -> Vec<Access> {
         own: &[],
         home: Some(home),
         is_sandboxed: true,
+        writable: &[],
         real: &plain,
     };
     access(command, &at)

@@ -45,6 +45,7 @@ impl Repository {
             own: &[],
             home: None,
             is_sandboxed: true,
+            writable: &[],
             real: &real,
         };
         let asked =
