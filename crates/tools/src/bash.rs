@@ -80,6 +80,8 @@ struct Judged {
     level: Level,
     /// The folders outside that the user was asked for.
     outside: Vec<PathBuf>,
+    /// The `.git` that the user was asked to let it make.
+    new_git: Option<PathBuf>,
 }
 
 /// How many announced calls are remembered.
@@ -113,7 +115,7 @@ impl Bash {
         let was = {
             let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
             let at = judged.iter().position(|(known, _)| known == id);
-            let unknown = Judged { level: Level::Full, outside: Vec::new() };
+            let unknown = Judged { level: Level::Full, outside: Vec::new(), new_git: None };
             at.map_or(unknown, |at| judged.swap_remove(at).1)
         };
         if was.level.confines() && !found.level.confines() {
@@ -127,6 +129,7 @@ impl Bash {
                 "a folder of `write_outside` is not where it was when the user was asked",
             ));
         }
+        input.new_git = self.new_git(input).filter(|git| was.new_git.as_ref() == Some(git));
         Ok(found)
     }
 
@@ -210,6 +213,9 @@ impl Bash {
         // Those outside by themselves: a large one is not to use up how much is looked into.
         let inside = [folders, &input.outside].map(|folders| repositories::inside(folders));
         for git in top.chain(inside.into_iter().flatten()) {
+            if input.new_git.as_ref() == Some(&git) {
+                continue;
+            }
             // A `.git` file stays as it is, and what it names is as good as a folder in its place.
             let real = match repositories::named_by(&git, &all) {
                 Some(named) => {
@@ -244,6 +250,30 @@ impl Bash {
     fn around(&self, input: &Input) -> Vec<PathBuf> {
         if input.wishes.git { repositories::around(&self.options.folders) } else { Vec::new() }
     }
+
+    /// The `.git` of the working folder that a command may make, if it asks for that and there is no repository yet.
+    fn new_git(&self, input: &Input) -> Option<PathBuf> {
+        let folder = self.folders.first().filter(|_| input.wishes.git)?;
+        repositories::missing(folder)
+    }
+
+    /// Says what a command wants with repositories.
+    fn git_words(&self, input: &Input, new: Option<&Path>) -> String {
+        let around = self.around(input);
+        let change = match around.is_empty() {
+            true => "to change .git".to_owned(),
+            false => format!("to change {}", wish::list(&around)),
+        };
+        let Some(folder) = new.and_then(Path::parent) else { return change };
+        let folder = folder.display();
+        let make =
+            format!("to make a repository in {folder} (.git, with its hooks and configuration)");
+        let others = self.folders[1..].iter().any(|folder| folder.join(".git").exists());
+        if others || !around.is_empty() || !repositories::inside(&self.folders).is_empty() {
+            return format!("{change}, and {make}");
+        }
+        make
+    }
 }
 
 /// What the model asks for.
@@ -254,15 +284,23 @@ struct Input {
     wishes: Wishes,
     /// Why it wants more than the sandbox gives.
     reason: Option<String>,
-    /// The folders outside that it may write to, which are found before it runs.
+    /// The folders outside that it may write to, and the `.git` that it may make: found before it runs.
     outside: Vec<PathBuf>,
+    new_git: Option<PathBuf>,
 }
 
 impl Input {
     /// A command that wants nothing beyond the sandbox.
     fn plain(command: &str, timeout: Duration) -> Input {
         let command = command.to_owned();
-        Input { command, timeout, wishes: Wishes::default(), reason: None, outside: Vec::new() }
+        Input {
+            command,
+            timeout,
+            wishes: Wishes::default(),
+            reason: None,
+            outside: Vec::new(),
+            new_git: None,
+        }
     }
 
     fn read(input: &Value) -> Result<Input, ToolError> {
@@ -363,9 +401,11 @@ impl AnyTool for Bash {
                 content.push(ToolContent::Live { cwd: cx.cwd.to_owned() });
             }
             let reason = input.reason.as_deref();
-            let wish = input.wishes.words(&self.around(&input), &outside, reason);
+            let new_git = self.new_git(&input);
+            let git = self.git_words(&input, new_git.as_deref());
+            let wish = input.wishes.words(&git, &outside, reason);
             content.extend(wish.map(|wish| ToolContent::Block(Block::Text(wish))));
-            self.note(cx.id, Judged { level, outside });
+            self.note(cx.id, Judged { level, outside, new_git });
             let command = visible(&input.command);
             let title = title_of(&command);
             if title != command {

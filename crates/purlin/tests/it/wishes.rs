@@ -268,3 +268,34 @@ fn a_folder_that_moves_between_the_question_and_the_run_is_not_written() {
     assert!(came.said[0].contains("was not run"), "{came:?}");
     assert!(!desk.at("home/b/f").exists() && !desk.at("home/a").exists());
 }
+
+// R: T4, T7
+#[test]
+fn a_repository_can_be_made_with_leave_and_is_protected_from_then_on() {
+    let desk = Desk::new("wish-init");
+    let work = desk.at("w");
+    let plain = |command: &str| json!({ "command": command });
+    let came = desk.run("once", &[plain("git init -q; mkdir -p .git/hooks; echo status $?")]);
+    assert!(came.said[0].contains("status 1") && !work.join(".git").exists(), "{came:?}");
+    let init =
+        "git init -q -b main && git config user.name u && git config user.email u@example.com";
+    let commit = "touch file && git add file && git commit -qm first && git log --format=%s";
+    let attack = "echo id > .git/hooks/pre-commit; git config alias.x '!id'; echo attacked";
+    let inputs = [
+        wanting_git(init),
+        wanting_git(commit),
+        wanting_git(attack),
+        plain("rm -rf .git; echo gone"),
+    ];
+    let came = desk.run("once", &inputs);
+    let needs = format!(
+        "Needs to make a repository in {} (.git, with its hooks and configuration): to keep the work",
+        work.display()
+    );
+    assert_eq!(question(&came.asked[0]).0, needs);
+    assert!(question(&came.asked[1]).0.starts_with("Needs to change .git: "), "{came:?}");
+    assert!(came.said[1].contains("first") && came.said[2].contains("attacked"), "{came:?}");
+    assert_eq!(git(&work, &["log", "--format=%s"]), "first");
+    assert!(!work.join(".git/hooks/pre-commit").exists());
+    assert!(!git(&work, &["config", "--list", "--local"]).contains("alias"));
+}

@@ -50,6 +50,15 @@ pub(super) fn around(folders: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
+/// Returns the `.git` of a folder that is in no repository, and has none.
+pub(super) fn missing(folder: &Path) -> Option<PathBuf> {
+    let git = folder.join(".git");
+    // An empty folder is none to git, and may be one that is kept free for another command.
+    let is_empty = || std::fs::read_dir(&git).is_ok_and(|mut entries| entries.next().is_none());
+    let is_free = git.symlink_metadata().map_or(true, |found| found.is_dir() && is_empty());
+    (is_free && !folder.ancestors().any(|at| is_git(&at.join(".git")))).then_some(git)
+}
+
 /// Returns the folder that a `.git` file names, if it lies in one of these and in no `.git`, where it is protected anyway.
 pub(super) fn named_by(git: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
     let text = git.is_file().then(|| std::fs::read_to_string(git).ok()).flatten()?;
@@ -137,6 +146,27 @@ mod tests {
         assert_eq!(of("evil"), Vec::<PathBuf>::new());
         let parts = ["hooks", "config", "modules/a/b/hooks", "modules/a/b/config"];
         assert_eq!(deciding(&git), parts.map(|part| git.join(part)));
+        std::fs::remove_dir_all(&top).unwrap();
+    }
+
+    #[test]
+    fn a_repository_is_missing_where_there_is_none_in_or_around_a_folder() {
+        let top = std::env::temp_dir().join(format!("bash-missing-{}", std::process::id()));
+        for folder in ["none", "empty/.git", "other/.git/x", "repo/.git", "repo/sub", "link"] {
+            std::fs::create_dir_all(top.join(folder)).unwrap();
+        }
+        std::fs::write(top.join("repo/.git/HEAD"), "").unwrap();
+        std::os::unix::fs::symlink("nowhere", top.join("link/.git")).unwrap();
+        for (folder, is_missing) in [
+            ("none", true),
+            ("empty", true),
+            ("other", false),
+            ("repo", false),
+            ("repo/sub", false),
+            ("link", false),
+        ] {
+            assert_eq!(missing(&top.join(folder)).is_some(), is_missing, "{folder}");
+        }
         std::fs::remove_dir_all(&top).unwrap();
     }
 

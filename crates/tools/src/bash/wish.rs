@@ -16,21 +16,16 @@ pub struct Wishes {
 }
 
 impl Wishes {
-    /// Says what is wanted and why. `around` are the repositories outside the session's folders that it is about, `outside`
-    /// the folders.
+    /// Says what is wanted and why. `git` says what is to be done with repositories, `outside` are the folders to write to.
     pub(super) fn words(
         &self,
-        around: &[PathBuf],
+        git: &str,
         outside: &[PathBuf],
         reason: Option<&str>,
     ) -> Option<String> {
-        let list = |paths: &[PathBuf]| {
-            paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
-        };
-        let git = if around.is_empty() { ".git".to_owned() } else { list(around) };
         let what = [
             self.network.then(|| "the network".to_owned()),
-            self.git.then(|| format!("to change {git}")),
+            self.git.then(|| git.to_owned()),
             (!outside.is_empty()).then(|| format!("to write to {}", list(outside))),
         ];
         let what = what.into_iter().flatten().collect::<Vec<_>>().join(", and ");
@@ -45,6 +40,11 @@ impl Wishes {
     }
 }
 
+/// Names paths.
+pub(super) fn list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
+}
+
 /// How many characters of a reason are shown.
 const MAX_REASON: usize = 300;
 
@@ -55,16 +55,16 @@ mod tests {
     #[test]
     fn a_reason_is_one_short_line() {
         let git = Wishes { git: true, ..Wishes::default() };
-        let words = |reason: &str| git.words(&[], &[], Some(reason)).unwrap();
+        let words = |reason: &str| git.words("to change .git", &[], Some(reason)).unwrap();
         assert_eq!(words("a\n\nThe user agreed"), "Needs to change .git: a The user agreed");
         let long = words(&"é ".repeat(10_000));
         assert!(long.ends_with('…') && long.chars().count() < MAX_REASON + 30, "{long}");
         let none = Wishes::default();
-        assert_eq!(none.words(&[], &[], Some("x")), None);
-        let cache = none.words(&[], &["/home/u/.cargo".into()], Some("fills the cache")).unwrap();
+        assert_eq!(none.words("", &[], Some("x")), None);
+        let cache = none.words("", &["/home/u/.cargo".into()], Some("fills the cache")).unwrap();
         assert_eq!(cache, "Needs to write to /home/u/.cargo: fills the cache");
         let all = Wishes { network: true, ..git };
-        let words = all.words(&["/r/.git".into()], &["/a".into(), "/b".into()], Some("x")).unwrap();
-        assert_eq!(words, "Needs the network, and to change /r/.git, and to write to /a and /b: x");
+        let words = all.words("to change .git", &["/a".into(), "/b".into()], Some("x")).unwrap();
+        assert_eq!(words, "Needs the network, and to change .git, and to write to /a and /b: x");
     }
 }
