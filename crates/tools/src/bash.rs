@@ -1,11 +1,12 @@
 //! `bash`: runs a command in the sandbox, in the editor's terminal if it has one, else in a shell of ours.
 //!
-//! This file says what a command needs leave for; `run` runs it here, `client` lets the editor run it, `output` keeps
-//! what it says, `repositories` finds what git would run, `wish` is what it may be given beyond the sandbox, `outside` the
-//! folders among that. What the sandbox holds back is in `process::sandbox`.
+//! This file says what a command needs leave for. `input` is what the model says of it, `run` runs it here, `client` lets
+//! the editor run it, `output` keeps what it says; `repositories` finds what git would run, `wish` is what it may be given
+//! beyond the sandbox, `outside` the folders among that. What the sandbox holds back is in `process::sandbox`.
 
 mod aside;
 mod client;
+mod input;
 mod output;
 mod outside;
 mod repositories;
@@ -15,7 +16,6 @@ mod wish;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::Duration;
 
 use engine::permission::{Access, Decision};
 use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
@@ -24,27 +24,14 @@ use engine::words::{Block, ToolCallId, ToolContent, ToolKind};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use process::sandbox::{Found, Level, Limits, Network, Profile, Sandbox};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::shell::{self, Part};
+use input::{Input, spec};
 
 pub use aside::{Aside, Ran};
 pub use output::Plain;
 pub use wish::Wishes;
-
-const DESCRIPTION: &str = "\
-Runs a command with bash and returns what it printed and its exit code. Every command starts in the working folder with \
-a fresh environment; nothing carries over from one to the next, and there is no input and no terminal. Commands run in a \
-sandbox: they can write to the folders of the session only, cannot change .git, and have no network, no Unix sockets and \
-no ptrace; /tmp and /var/tmp are theirs alone and empty each time. If a command needs the network, .git or to write to a \
-folder elsewhere (such as ~/.cargo), say so with `network`, `git` or `write_outside` and give the `reason`; the user is \
-asked. Nothing else can be allowed. Long output is cut in the middle \
-and kept in a file that is named. Use the other tools to read, search and change files, and for changes elsewhere.";
-
-/// How long a command may run if the model does not say.
-const TIMEOUT: Duration = Duration::from_secs(120);
-/// How long it may run if the model does.
-const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// What the commands of one session get.
 #[derive(Debug, Clone)]
@@ -276,100 +263,6 @@ impl Bash {
     }
 }
 
-/// What the model asks for.
-#[derive(Debug)]
-struct Input {
-    command: String,
-    timeout: Duration,
-    wishes: Wishes,
-    /// Why it wants more than the sandbox gives.
-    reason: Option<String>,
-    /// The folders outside that it may write to, and the `.git` that it may make: found before it runs.
-    outside: Vec<PathBuf>,
-    new_git: Option<PathBuf>,
-}
-
-impl Input {
-    /// A command that wants nothing beyond the sandbox.
-    fn plain(command: &str, timeout: Duration) -> Input {
-        let command = command.to_owned();
-        Input {
-            command,
-            timeout,
-            wishes: Wishes::default(),
-            reason: None,
-            outside: Vec::new(),
-            new_git: None,
-        }
-    }
-
-    fn read(input: &Value) -> Result<Input, ToolError> {
-        let refuse = |why: &str| ToolError::Model(why.to_owned());
-        let text = |name: &str| input[name].as_str().map(str::trim).filter(|text| !text.is_empty());
-        let Some(command) = text("command") else {
-            return Err(refuse("the input needs a text `command`"));
-        };
-        if command.contains('\0') {
-            return Err(refuse("a command cannot contain a NUL character"));
-        }
-        let timeout = match input["timeout"].as_u64() {
-            Some(milliseconds) => Duration::from_millis(milliseconds).min(MAX_TIMEOUT),
-            None => TIMEOUT,
-        };
-        let flag = |name: &str| input[name] == true;
-        let write_outside = match &input["write_outside"] {
-            Value::Null => Some(Vec::new()),
-            Value::Array(all) => {
-                all.iter().map(|folder| folder.as_str().map(str::to_owned)).collect()
-            }
-            other => other.as_str().map(|folder| vec![folder.to_owned()]),
-        };
-        let Some(write_outside) = write_outside else {
-            return Err(refuse("`write_outside` is a list of folders"));
-        };
-        let input = Input {
-            wishes: Wishes { network: flag("network"), git: flag("git"), write_outside },
-            reason: text("reason").map(str::to_owned),
-            ..Input::plain(command, timeout)
-        };
-        if input.wishes != Wishes::default() && input.reason.is_none() {
-            return Err(refuse(
-                "say in `reason` why the command needs more than the sandbox gives",
-            ));
-        }
-        Ok(input)
-    }
-}
-
-/// What a model is told of the tool.
-fn spec() -> Arc<ToolSpec> {
-    let text = |description: &str| json!({ "type": "string", "description": description });
-    let flag = |description: &str| json!({ "type": "boolean", "description": description });
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "command": text("The command to run"),
-            "timeout": {
-                "type": "number",
-                "description": "Milliseconds it may run: 120000 if not given, at most 600000",
-            },
-            "description": text("What it does, in five to ten words"),
-            "network": flag("Ask the user to let this command use the network"),
-            "git": flag("Ask the user to let this command change .git, as git commit does"),
-            "write_outside": {
-                "type": "array",
-                "items": { "type": "string" },
-                "description": "Ask the user to let this command write to these folders, which exist outside the session's: \
-                                absolute, or from ~/",
-            },
-            "reason": text("Why it needs the network, .git or those folders"),
-        },
-        "required": ["command"],
-    });
-    let (name, description) = ("bash".to_owned(), DESCRIPTION.to_owned());
-    Arc::new(ToolSpec { name, description, schema: schema.into() })
-}
-
 impl AnyTool for Bash {
     fn spec(&self) -> Arc<ToolSpec> {
         // Asked for with every call of any tool, and always the same.
@@ -504,6 +397,8 @@ const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// The tool of a session in these folders. Hidden is `secret` in the home folder, our own is `own` in it.
@@ -542,10 +437,10 @@ mod tests {
         let top = top.canonicalize().unwrap();
         let bash = bash(&top, &[&top], None);
         let at = |paths: &[&str]| paths.iter().map(|path| top.join(path)).collect::<Vec<_>>();
-        let plain = bash.profile(&Input::plain("ls", TIMEOUT));
+        let plain = bash.profile(&Input::plain("ls", Duration::ZERO));
         assert_eq!(plain.protected, at(&[".git", "repo"]));
         let wishes = Wishes { git: true, ..Wishes::default() };
-        let git = bash.profile(&Input { wishes, ..Input::plain("ls", TIMEOUT) });
+        let git = bash.profile(&Input { wishes, ..Input::plain("ls", Duration::ZERO) });
         assert_eq!(git.protected, at(&[".git", "repo/hooks", "repo/config"]));
         assert!(git.writable.contains(&top.join("repo")));
         std::fs::remove_dir_all(&top).unwrap();
@@ -566,35 +461,5 @@ mod tests {
         assert!(title.ends_with("rm -rf x") && title.lines().count() <= 13, "{title}");
         let long_last = format!("ls\n{}; rm -rf x", "é".repeat(1000));
         assert!(title_of(&long_last).ends_with("; rm -rf x"));
-    }
-
-    #[test]
-    fn the_model_is_told_how_long_a_command_may_run() {
-        let schema: Value = serde_json::from_str(spec().schema.text()).unwrap();
-        let told = schema["properties"]["timeout"]["description"].as_str().unwrap();
-        for time in [TIMEOUT, MAX_TIMEOUT] {
-            assert!(told.contains(&time.as_millis().to_string()), "{told}");
-        }
-    }
-
-    #[test]
-    fn an_input_is_understood_or_explained() {
-        let read = |input: Value| Input::read(&input);
-        let plain = read(json!({ "command": " make ", "timeout": 5000 })).unwrap();
-        assert_eq!((plain.command.as_str(), plain.timeout), ("make", Duration::from_secs(5)));
-        assert_eq!(plain.wishes, Wishes::default());
-        let long = read(json!({ "command": "make", "timeout": 99_999_999 })).unwrap();
-        assert_eq!(long.timeout, MAX_TIMEOUT);
-        for wrong in [
-            json!({}),
-            json!({ "command": "  " }),
-            json!({ "command": "a\0b" }),
-            json!({ "command": "curl x", "network": true }),
-        ] {
-            assert!(matches!(read(wrong.clone()), Err(ToolError::Model(_))), "{wrong}");
-        }
-        let asks = read(json!({ "command": "cargo fetch", "network": true, "reason": "crates" }));
-        let asks = asks.unwrap();
-        assert_eq!((asks.wishes.network, asks.reason.as_deref()), (true, Some("crates")));
     }
 }
