@@ -4,6 +4,7 @@
 //! nothing can be written. What a record looks like is in [`record`], how a session comes back in [`replay`].
 
 mod apart;
+mod contents;
 pub mod index;
 pub mod journal;
 pub mod memory;

@@ -1,4 +1,4 @@
-//! The backend on disk: one SQLite file for all sessions, with a write-ahead log.
+//! The backend on disk: one SQLite file for all sessions, with a write-ahead log, and beside it a file for each long content.
 //!
 //! A commit is a plain write: it survives the death of this process, and the thread in `sync` makes it survive that of
 //! the machine. Several processes may use the file; epochs keep them out of each other's sessions.
@@ -8,16 +8,21 @@ use std::time::{Duration, SystemTime};
 
 use engine::ports::{Info, State};
 use engine::words::SessionId;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
 
+use crate::contents::{self, Contents};
 use crate::index::{Cursor, Filter, PAGE, Page, state_in, state_out, time_in, time_out};
 use crate::journal::{Backend, Change, Claim, Content, Error, Facts, Hash, Stored};
 use crate::record::Encoded;
+use crate::store::SyncAll;
+use crate::sync;
 
 /// The version of the tables that this program writes.
-pub const SCHEMA: i64 = 1;
+pub const SCHEMA: i64 = 2;
 
-/// A record longer than this is kept apart, under the hash of its content.
+/// A record longer than this is kept apart, under the hash of its content, and content longer than this in a file of its own.
+/// The first version of the tables had all of it.
 pub const BLOB: usize = 64 * 1024;
 
 /// How long a write waits for another process.
@@ -62,6 +67,7 @@ CREATE INDEX blob_use_by_hash ON blob_use(hash);
 #[derive(Debug)]
 pub struct Sqlite {
     connection: Connection,
+    contents: Contents,
     /// Why nothing may be written.
     read_only: Option<String>,
 }
@@ -92,7 +98,8 @@ impl Sqlite {
             connection.busy_timeout(BUSY)?;
             let why =
                 "the sessions were written by a newer version of Purlin; this one reads them only";
-            return Ok(Sqlite { connection, read_only: Some(why.to_owned()) });
+            let contents = Contents::of(path);
+            return Ok(Sqlite { connection, contents, read_only: Some(why.to_owned()) });
         }
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "synchronous", "normal")?;
@@ -103,19 +110,31 @@ impl Sqlite {
         if version < SCHEMA {
             let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let version: i64 = begun.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-            if version < SCHEMA {
+            if version == 0 {
                 begun.execute_batch(TABLES)?;
+            }
+            if version < SCHEMA {
                 begun.pragma_update(None, "user_version", SCHEMA)?;
             }
             begun.commit()?;
         }
-        Ok(Sqlite { connection, read_only: None })
+        Ok(Sqlite { connection, contents: Contents::of(path), read_only: None })
     }
 
     /// Returns why nothing may be written, if so.
     #[must_use]
     pub fn read_only(&self) -> Option<&str> {
         self.read_only.as_deref()
+    }
+
+    /// Returns what makes all that was written survive the death of the machine.
+    pub(crate) fn sync(&self, path: &Path) -> SyncAll {
+        let (unsynced, mut sync_log) =
+            (self.contents.unsynced(), sync::of_log(Sqlite::log_path(path)));
+        Box::new(move || {
+            contents::sync(&unsynced)?;
+            sync_log()
+        })
     }
 
     /// Returns the path of the write-ahead log.
@@ -133,16 +152,18 @@ impl Sqlite {
         }
     }
 
-    fn begin(&mut self) -> Result<rusqlite::Transaction<'_>, Error> {
+    /// Begins to write: nobody else does meanwhile, neither to the tables nor to the contents.
+    fn begin(&mut self) -> Result<(rusqlite::Transaction<'_>, &Contents), Error> {
         self.writable()?;
-        Ok(self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
+        let begun = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        Ok((begun, &self.contents))
     }
 }
 
 /// Moves a file that is no database out of the way; its owner may want to look at it.
 fn set_aside(path: &Path) -> Result<(), Error> {
     let stamp = time_in(SystemTime::now());
-    for file in [path.to_owned(), Sqlite::log_path(path)] {
+    for file in [path.to_owned(), Sqlite::log_path(path), Contents::folder(path)] {
         let mut aside = file.clone().into_os_string();
         aside.push(format!(".damaged-{stamp}"));
         match std::fs::rename(&file, &aside) {
@@ -152,6 +173,12 @@ fn set_aside(path: &Path) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+impl From<std::io::Error> for Error {
+    fn from(err: std::io::Error) -> Error {
+        Error::Failed(err.to_string())
+    }
 }
 
 impl From<rusqlite::Error> for Error {
@@ -196,10 +223,15 @@ fn head(connection: &Connection, number: i64) -> Result<u64, Error> {
     Ok(last.map_or(0, |last| last.unsigned_abs() & u64::from(u32::MAX)))
 }
 
-fn insert(connection: &Connection, number: i64, seq: u64, record: &Encoded) -> Result<(), Error> {
+fn insert(
+    (connection, contents): (&Connection, &Contents),
+    number: i64,
+    seq: u64,
+    record: &Encoded,
+) -> Result<(), Error> {
     let (body, hash) = if record.body.len() > BLOB {
         let content = Content::of(&record.body);
-        insert_blob(connection, number, &content)?;
+        insert_blob((connection, contents), number, &content)?;
         (None, Some(content.hash))
     } else {
         (Some(record.body.as_slice()), None)
@@ -219,16 +251,21 @@ fn insert(connection: &Connection, number: i64, seq: u64, record: &Encoded) -> R
 }
 
 /// Tells whether it was new to the session.
-fn insert_blob(connection: &Connection, number: i64, content: &Content<'_>) -> Result<bool, Error> {
-    // Looked for first: to be ignored, it would be copied.
-    if !connection.prepare_cached("SELECT 1 FROM blob WHERE hash = ?1")?.exists([content.hash])? {
-        connection
-            .prepare_cached("INSERT INTO blob(hash, body) VALUES (?1, ?2)")?
-            .execute(params![content.hash, content.body])?;
-    }
+fn insert_blob(
+    (connection, contents): (&Connection, &Contents),
+    number: i64,
+    content: &Content<'_>,
+) -> Result<bool, Error> {
     let used = connection
         .prepare_cached("INSERT OR IGNORE INTO blob_use(session, hash) VALUES (?1, ?2)")?
         .execute(params![number, content.hash])?;
+    if used > 0 && content.body.len() > BLOB {
+        contents.put(content)?;
+    } else if used > 0 {
+        connection
+            .prepare_cached("INSERT OR IGNORE INTO blob(hash, body) VALUES (?1, ?2)")?
+            .execute(params![content.hash, content.body])?;
+    }
     Ok(used > 0)
 }
 
@@ -250,7 +287,7 @@ fn update(connection: &Connection, id: &str, change: &Change) -> Result<(), Erro
 
 impl Backend for Sqlite {
     fn create(&mut self, info: &Info, owner: &str, own: &Encoded) -> Result<Claim, Error> {
-        let begun = self.begin()?;
+        let (begun, contents) = self.begin()?;
         let made = begun
             .prepare_cached(
                 "INSERT OR IGNORE INTO session(id, cwd, title, state, created, updated, bytes, epoch, owner)
@@ -268,7 +305,7 @@ impl Backend for Sqlite {
         if made == 0 {
             return Err(Error::Exists);
         }
-        insert(&begun, begun.last_insert_rowid(), 1, own)?;
+        insert((&begun, contents), begun.last_insert_rowid(), 1, own)?;
         begun.commit()?;
         Ok(Claim { epoch: 1, head: 1, bytes: 0, is_fresh: true })
     }
@@ -280,7 +317,7 @@ impl Backend for Sqlite {
         own: &Encoded,
         place_of: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Claim, Error> {
-        let begun = self.begin()?;
+        let (begun, contents) = self.begin()?;
         let (number, epoch) = session(&begun, id)?;
         let (holder, bytes): (Option<String>, i64) = begun.query_row(
             "SELECT owner, bytes FROM session WHERE number = ?1",
@@ -304,7 +341,7 @@ impl Backend for Sqlite {
             "UPDATE session SET owner = ?2, epoch = epoch + 1, state = 'active' WHERE number = ?1",
             params![number, owner],
         )?;
-        insert(&begun, number, head + 1, own)?;
+        insert((&begun, contents), number, head + 1, own)?;
         begun.commit()?;
         Ok(Claim { epoch: epoch + 1, head: head + 1, bytes, is_fresh: true })
     }
@@ -317,7 +354,7 @@ impl Backend for Sqlite {
         records: &[Encoded],
         change: Option<&Change>,
     ) -> Result<u64, Error> {
-        let begun = self.begin()?;
+        let (begun, contents) = self.begin()?;
         let (number, current) = session(&begun, id)?;
         // That the records' numbers are free is seen when they are written; that none is left out, here.
         if current != epoch || head(&begun, number)? != expected_head {
@@ -326,7 +363,7 @@ impl Backend for Sqlite {
         let mut head = expected_head;
         for record in records {
             head += 1;
-            insert(&begun, number, head, record)?;
+            insert((&begun, contents), number, head, record)?;
         }
         if let Some(change) = change {
             update(&begun, id, change)?;
@@ -338,7 +375,7 @@ impl Backend for Sqlite {
     fn read(&mut self, id: &str, from: u64, bytes: usize) -> Result<Vec<Stored>, Error> {
         let (number, _) = session(&self.connection, id)?;
         let mut query = self.connection.prepare_cached(
-            "SELECT key, version, checksum, coalesce(journal.body, blob.body) FROM journal
+            "SELECT key, version, checksum, coalesce(journal.body, blob.body), journal.blob FROM journal
              LEFT JOIN blob ON blob.hash = journal.blob
              WHERE key BETWEEN ?1 AND ?2 ORDER BY key",
         )?;
@@ -348,7 +385,10 @@ impl Backend for Sqlite {
         while let Some(row) = rows.next()? {
             let seq = row.get::<_, i64>(0)?.unsigned_abs() & u64::from(u32::MAX);
             // A body that is gone, or has another type, fails its checksum like any other damage.
-            let body = row.get_ref(3)?.as_blob().unwrap_or_default().to_vec();
+            let body = match (row.get_ref(3)?, row.get_ref(4)?.as_blob().map(Hash::try_from)) {
+                (ValueRef::Null, Ok(Ok(hash))) => self.contents.get(&hash).unwrap_or_default(),
+                (body, _) => body.as_blob().unwrap_or_default().to_vec(),
+            };
             size += body.len();
             let record = Encoded {
                 version: u32::try_from(row.get::<_, i64>(1)?).unwrap_or(u32::MAX),
@@ -364,9 +404,9 @@ impl Backend for Sqlite {
     }
 
     fn put(&mut self, id: &str, content: &Content<'_>) -> Result<bool, Error> {
-        let begun = self.begin()?;
+        let (begun, contents) = self.begin()?;
         let (number, _) = session(&begun, id)?;
-        let is_new = insert_blob(&begun, number, content)?;
+        let is_new = insert_blob((&begun, contents), number, content)?;
         begun.commit()?;
         Ok(is_new)
     }
@@ -374,9 +414,12 @@ impl Backend for Sqlite {
     fn get(&mut self, id: &str, hash: &Hash) -> Result<Option<Vec<u8>>, Error> {
         let (number, _) = session(&self.connection, id)?;
         let mut query = self.connection.prepare_cached(
-            "SELECT body FROM blob JOIN blob_use USING (hash) WHERE session = ?1 AND hash = ?2",
+            "SELECT body FROM blob_use LEFT JOIN blob USING (hash) WHERE session = ?1 AND hash = ?2",
         )?;
-        Ok(query.query_row(params![number, hash], |row| row.get(0)).optional()?)
+        match query.query_row(params![number, hash], |row| row.get(0)).optional()? {
+            Some(None) => Ok(self.contents.get(hash)),
+            body => Ok(body.flatten()),
+        }
     }
 
     fn change(&mut self, id: &str, change: &Change) -> Result<(), Error> {
@@ -423,7 +466,7 @@ impl Backend for Sqlite {
     }
 
     fn copy(&mut self, from: &str, to: &str, now: SystemTime) -> Result<(), Error> {
-        let begun = self.begin()?;
+        let (begun, _) = self.begin()?;
         let (number, _) = session(&begun, from)?;
         let made = begun.execute(
             "INSERT OR IGNORE INTO session(id, cwd, title, state, created, updated, bytes, epoch)
@@ -449,7 +492,7 @@ impl Backend for Sqlite {
     }
 
     fn delete(&mut self, id: &str) -> Result<(), Error> {
-        let begun = self.begin()?;
+        let (begun, contents) = self.begin()?;
         let number = match session(&begun, id) {
             Ok((number, _)) => number,
             Err(Error::NotFound) => return Ok(()),
@@ -466,6 +509,11 @@ impl Backend for Sqlite {
         )?;
         begun.execute("DELETE FROM blob_use WHERE session = ?1", [number])?;
         begun.execute("DELETE FROM session WHERE number = ?1", [number])?;
+        // Before the lock is given up: from then on somebody may use it again.
+        contents.sweep(|hash| {
+            let mut query = begun.prepare_cached("SELECT 1 FROM blob_use WHERE hash = ?1")?;
+            Ok::<_, Error>(query.exists([hash])?)
+        })?;
         begun.commit()?;
         // The log still has the text; another process that reads may keep it from being emptied until later.
         let emptied: rusqlite::Result<i64> =

@@ -23,7 +23,7 @@ use crate::owner::{self, Owner};
 use crate::record::{Encoded, Name, Record};
 use crate::sqlite::Sqlite;
 use crate::store::{Options, Place, Shared};
-use crate::sync::{self, Ack, Syncer};
+use crate::sync::{Ack, Syncer};
 use batch::Batch;
 
 /// How many jobs are taken at once.
@@ -541,8 +541,7 @@ fn open_disk(folder: &Path, shared: &Arc<Shared>) -> Result<Opened, String> {
     let path = folder.join("sessions.db");
     crate::store::make_file(&path).map_err(said(&path))?;
     let sqlite = Sqlite::open(&path).map_err(|err| format!("{}: {err}", path.display()))?;
-    let sync = sync::of_log(Sqlite::log_path(&path));
-    let syncer = Syncer::start(sync, shared).map_err(said(&path))?;
+    let syncer = Syncer::start(sqlite.sync(&path), shared).map_err(said(&path))?;
     let read_only = sqlite.read_only().map(str::to_owned);
     Ok(Opened { backend: Box::new(sqlite), owner: Some(owner), syncer, read_only })
 }

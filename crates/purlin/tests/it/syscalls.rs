@@ -23,8 +23,16 @@ struct Scenario {
 /// A turn that writes a file, so that there is something to be torn.
 const WRITE: &str = "model text \"I write. \"\nmodel tool write {\"path\":\"FOLDER/a.txt\",\"content\":\"new\"}\nmodel text \"Done.\"\n";
 
-const SCENARIOS: [Scenario; 13] = [
+/// As much as a file of its own is made for, in the store.
+const LONG: usize = 70_000;
+
+const SCENARIOS: [Scenario; 14] = [
     Scenario { name: "a tool that writes", script: WRITE, prompts: &["go"] },
+    Scenario {
+        name: "a tool that writes much",
+        script: "model tool write {\"path\":\"FOLDER/a.txt\",\"content\":\"LONG\"}\nmodel text \"Done.\"\n",
+        prompts: &["go"],
+    },
     Scenario {
         name: "words one by one",
         script: "model text \"one \"\nmodel wait 1\nmodel text \"two \"\nmodel wait 1\nmodel text \"three\"\n",
@@ -81,7 +89,7 @@ const PLACES: [&str; 5] = ["pwrite64", "write", "fdatasync", "rename", "clone,cl
 // R: S9, W23
 #[test]
 fn a_kill_at_any_step_loses_nothing_that_was_shown() {
-    let (scenarios, stride) = if is_thorough() { (SCENARIOS.len(), 1) } else { (4, 3) };
+    let (scenarios, stride) = if is_thorough() { (SCENARIOS.len(), 1) } else { (5, 3) };
     let (mut kills, mut problems) = (0, Vec::new());
     for scenario in &SCENARIOS[..scenarios] {
         for place in PLACES {
@@ -196,6 +204,7 @@ fn play(scenario: &Scenario, strace: &[&str]) -> Run {
 fn play_on(scenario: &Scenario, strace: impl FnOnce(&Path) -> Vec<String>) -> Run {
     let folder = Folder::new("syscalls");
     let script = scenario.script.replace("FOLDER", &folder.0.to_string_lossy());
+    let script = script.replace("LONG", &"x".repeat(LONG));
     std::fs::write(folder.0.join("script.acp"), script).unwrap();
     std::fs::write(folder.0.join("a.txt"), "old").unwrap();
     let words = strace(&folder.0);

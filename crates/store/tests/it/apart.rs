@@ -9,6 +9,7 @@ use store::record::Decoded;
 use store::sqlite::BLOB;
 use store::{Store, record};
 
+use crate::contents::kept;
 use crate::folder::Folder;
 use crate::sessions::{end, id, load, options, prompt, wait_for_end_of};
 
@@ -105,15 +106,16 @@ async fn whoever_reads_records_sees_answers_whole() {
 /// An answer without its text must not come back as another.
 #[tokio::test]
 async fn an_answer_whose_text_is_damaged_is_left_out_and_reported() {
-    for damage in ["UPDATE blob SET body = zeroblob(9)", "DELETE FROM blob"] {
+    let shorten = |path: &Path| std::fs::write(path, "short");
+    let remove = |path: &Path| std::fs::remove_file(path);
+    for damage in [&shorten as &dyn Fn(&Path) -> std::io::Result<()>, &remove] {
         let folder = Folder::new();
         let store = Store::new(options(folder.path()));
         write(&store, &id("s")).await;
         store.leave(&id("s"), State::Paused).await.unwrap();
         drop(store);
         wait_for_end_of(&folder).await;
-        let file = folder.path().join("sessions.db");
-        rusqlite::Connection::open(file).unwrap().execute(damage, []).unwrap();
+        kept(&folder).iter().for_each(|path| damage(path).unwrap());
         let store = Store::new(options(folder.path()));
         let (remembered, events) = load(&store, &id("s")).await;
         assert_eq!((asked(&remembered), events.len()), (vec![], 1));

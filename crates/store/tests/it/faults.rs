@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use engine::Event;
 use engine::ports::{Journal, JournalError, Query, State};
-use engine::words::Block;
 use store::Store;
 
 use crate::folder::Folder;
@@ -76,23 +74,6 @@ async fn a_newer_store_is_read_and_not_written() {
     assert_eq!(store.list(Query::default()).await.unwrap().sessions.len(), 1);
     drop(store);
     assert_eq!(std::fs::read(folder.path().join("sessions.db")).unwrap(), before);
-}
-
-/// Contents had no row ids once: such a store is read and written as it is.
-#[tokio::test]
-async fn a_store_whose_contents_have_no_row_ids_goes_on() {
-    let folder = Folder::new();
-    one_session(&folder).await;
-    change(folder.path(), "DROP TABLE blob");
-    let table = "CREATE TABLE blob(hash BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID";
-    change(folder.path(), table);
-    let store = Store::new(options(folder.path()));
-    load(&store, &id("s")).await;
-    let long = "long ".repeat(store::sqlite::BLOB);
-    prompt(&store, &id("s"), &long).await.unwrap();
-    let (_, events) = load(&store, &id("s")).await;
-    let is_long = |event: &Event| matches!(event, Event::User { block: Block::Text(text), .. } if *text == long);
-    assert!(events.iter().any(is_long));
 }
 
 /// D25: no folder at all, or one that cannot be made.

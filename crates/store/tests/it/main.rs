@@ -7,6 +7,7 @@
 
 mod apart;
 mod backends;
+mod contents;
 mod disk;
 mod faults;
 mod folder;

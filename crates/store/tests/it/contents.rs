@@ -1,0 +1,147 @@
+//! Long content: a file each, for as long as a session uses it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use engine::Event;
+use engine::ports::{Journal, JournalError, State};
+use engine::words::{Block, SessionId};
+use store::Store;
+use store::sqlite::{BLOB, SCHEMA};
+
+use crate::folder::Folder;
+use crate::sessions::{id, load, options, prompt, wait_for_end_of};
+
+fn place(folder: &Folder) -> PathBuf {
+    folder.path().join("sessions.contents")
+}
+
+/// The files of long content.
+pub(crate) fn kept(folder: &Folder) -> Vec<PathBuf> {
+    let entries = place(folder).read_dir().into_iter().flatten();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+fn long(letter: &str) -> String {
+    letter.repeat(2 * BLOB)
+}
+
+async fn keep(store: &Store, session: &SessionId, text: &str) {
+    store.create(session, Path::new("/w")).await.unwrap();
+    prompt(store, session, text).await.unwrap();
+}
+
+async fn texts(store: &Store, session: &SessionId) -> Vec<String> {
+    let (_, events) = load(store, session).await;
+    let texts = events.into_iter().filter_map(|event| match event {
+        Event::User { block: Block::Text(text), .. } => Some(text),
+        _ => None,
+    });
+    texts.collect()
+}
+
+async fn end(store: Store, folder: &Folder) {
+    drop(store);
+    wait_for_end_of(folder).await;
+}
+
+// R: S1, S10
+#[tokio::test]
+async fn it_is_kept_once_seen_by_its_owner_alone_and_gone_with_the_last_that_uses_it() {
+    let folder = Folder::new();
+    let store = Store::new(options(folder.path()));
+    let (one, two, other) = (id("one"), id("two"), id("other"));
+    keep(&store, &one, &long("a")).await;
+    keep(&store, &two, &long("a")).await;
+    keep(&store, &other, &long("b")).await;
+    assert_eq!(kept(&folder).len(), 2);
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&place(&folder)), 0o700);
+    assert!(kept(&folder).iter().all(|path| mode(path) == 0o600));
+    store.delete(&one).await.unwrap();
+    assert_eq!(texts(&store, &two).await, [long("a")]);
+    store.delete(&two).await.unwrap();
+    assert_eq!(kept(&folder).len(), 1);
+    assert_eq!(texts(&store, &other).await, [long("b")]);
+}
+
+/// A process may die, or a disk be full, between a file and the record that names it.
+#[tokio::test]
+async fn what_no_session_uses_goes_when_one_is_deleted() {
+    let folder = Folder::new();
+    let store = Store::new(options(folder.path()));
+    keep(&store, &id("s"), &long("a")).await;
+    keep(&store, &id("gone"), "short").await;
+    let stray = [place(&folder).join("new"), place(&folder).join("0f".repeat(32))];
+    stray.iter().for_each(|path| std::fs::write(path, "stray").unwrap());
+    store.delete(&id("gone")).await.unwrap();
+    assert_eq!(kept(&folder).len(), 1);
+    assert_eq!(texts(&store, &id("s")).await, [long("a")]);
+}
+
+/// D10: a file whose bytes never reached the disk has its name all the same.
+#[tokio::test]
+async fn what_the_death_of_a_machine_left_is_written_again() {
+    let folder = Folder::new();
+    let store = Store::new(options(folder.path()));
+    keep(&store, &id("one"), &long("a")).await;
+    let zeros = vec![0; kept(&folder)[0].metadata().unwrap().len() as usize];
+    std::fs::write(&kept(&folder)[0], zeros).unwrap();
+    assert_eq!(texts(&store, &id("one")).await, [""; 0]);
+    keep(&store, &id("two"), &long("a")).await;
+    assert_eq!(texts(&store, &id("two")).await, [long("a")]);
+    assert_eq!(texts(&store, &id("one")).await, [long("a")]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_is_refused_and_the_session_goes_on() {
+    let folder = Folder::new();
+    let store = Store::new(options(folder.path()));
+    keep(&store, &id("s"), "short").await;
+    std::fs::write(place(&folder), "in the way").unwrap();
+    let refused = prompt(&store, &id("s"), &long("a")).await;
+    assert!(matches!(refused, Err(JournalError::Failed(_))), "{refused:?}");
+    std::fs::remove_file(place(&folder)).unwrap();
+    crate::sessions::end(&store, &id("s")).await.ok();
+    prompt(&store, &id("s"), &long("a")).await.unwrap();
+    assert_eq!(texts(&store, &id("s")).await, ["short".to_owned(), long("a")]);
+}
+
+/// The first version had long content in a table: it is read there, and new content goes into files.
+#[tokio::test]
+async fn a_store_that_has_them_in_its_tables_goes_on() {
+    let folder = Folder::new();
+    let store = Store::new(options(folder.path()));
+    keep(&store, &id("s"), &long("a")).await;
+    store.leave(&id("s"), State::Paused).await.unwrap();
+    end(store, &folder).await;
+    let body = std::fs::read(&kept(&folder)[0]).unwrap();
+    std::fs::remove_dir_all(place(&folder)).unwrap();
+    let database = rusqlite::Connection::open(folder.path().join("sessions.db")).unwrap();
+    let insert = "INSERT INTO blob(hash, body) SELECT hash, ?1 FROM blob_use";
+    assert_eq!(database.execute(insert, [body]).unwrap(), 1);
+    database.pragma_update(None, "user_version", 1).unwrap();
+    let store = Store::new(options(folder.path()));
+    assert_eq!(texts(&store, &id("s")).await, [long("a")]);
+    prompt(&store, &id("s"), &long("b")).await.unwrap();
+    assert_eq!(texts(&store, &id("s")).await, [long("a"), long("b")]);
+    assert_eq!(kept(&folder).len(), 1);
+    let version: i64 = database.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    assert_eq!(version, SCHEMA);
+}
+
+#[tokio::test]
+async fn they_are_set_aside_with_a_file_that_is_no_database() {
+    let folder = Folder::new();
+    let store = Store::new(options(folder.path()));
+    keep(&store, &id("s"), &long("a")).await;
+    end(store, &folder).await;
+    std::fs::write(folder.path().join("sessions.db"), "no database at all, as it seems").unwrap();
+    let store = Store::new(options(folder.path()));
+    keep(&store, &id("new"), "short").await;
+    let entries = folder.path().read_dir().unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let aside = names.filter(|name| name.starts_with("sessions.contents.damaged-"));
+    assert_eq!(aside.count(), 1);
+    assert!(!place(&folder).exists());
+}
