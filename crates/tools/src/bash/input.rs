@@ -143,11 +143,19 @@ mod tests {
             json!({ "command": "  " }),
             json!({ "command": "a\0b" }),
             json!({ "command": "curl x", "network": true }),
+            json!({ "command": "cargo fetch", "write_outside": ["~/.cargo"] }),
+            json!({ "command": "cargo fetch", "write_outside": ["~/.cargo", 1], "reason": "crates" }),
+            json!({ "command": "cargo fetch", "write_outside": true, "reason": "crates" }),
         ] {
             assert!(matches!(read(wrong.clone()), Err(ToolError::Model(_))), "{wrong}");
         }
         let asks = read(json!({ "command": "cargo fetch", "network": true, "reason": "crates" }));
         let asks = asks.unwrap();
         assert_eq!((asks.wishes.network, asks.reason.as_deref()), (true, Some("crates")));
+        // One folder need not be a list.
+        for folders in [json!("~/.cargo"), json!(["~/.cargo"])] {
+            let asks = json!({ "command": "x", "write_outside": folders, "reason": "crates" });
+            assert_eq!(read(asks).unwrap().wishes.write_outside, ["~/.cargo"]);
+        }
     }
 }
