@@ -107,7 +107,10 @@ impl Bash {
             return Some("what lies in a .git decides what git runs; ask for `git` instead");
         }
         if level == Level::Full && below_any(&TEMPORARY) {
-            return Some("commands have /tmp and /var/tmp to themselves; leave it out");
+            return Some(
+                "commands have /tmp and /var/tmp to themselves, empty each time; leave it out, and write what is to stay to the \
+                 session's folders",
+            );
         }
         // There a part of a folder that can be written cannot be protected.
         let is_bare = level == Level::Kernel && cfg!(target_os = "linux");
