@@ -172,10 +172,13 @@ impl Bash {
                 shell::wish(&mut parts, command, key, why);
             }
         }
-        parts.extend(outside.iter().map(|folder| Part {
-            access: Access::ask("write_outside", folder.to_string_lossy()),
-            why: "the command is to write there".to_owned(),
-        }));
+        for folder in outside.iter().map(|folder| folder.to_string_lossy()) {
+            // Rules that forbid what is outside hold for it, too.
+            let around = Access::allow("external_directory", folder.clone());
+            parts.push(Part { access: around, why: "it is asked for by itself".to_owned() });
+            let access = Access::ask("write_outside", folder);
+            parts.push(Part { access, why: "the command is to write there".to_owned() });
+        }
         Ok(parts)
     }
 

@@ -211,6 +211,11 @@ fn leave_to_write_outside_opens_that_folder_and_no_other() {
     for (said, why) in came.said[1..].iter().zip([&*place, "hidden", "a whole home", "nearest"]) {
         assert!(said.contains(why), "{said}");
     }
+    // Whoever forbids what is outside has forbidden this.
+    let rules = json!({ "permission": { "external_directory": "deny", "write_outside": "allow" } });
+    let denied = [writing_to(&["~/.cargo"], "touch ~/.cargo/later")];
+    let came = desk.run_with(rules, &|| "once", &denied);
+    assert!(came.asked.is_empty() && came.said[0].contains("external_directory"), "{came:?}");
     let args = [
         "permissions",
         "explain",
