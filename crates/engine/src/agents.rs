@@ -125,6 +125,12 @@ mod tests {
         };
         let decide = |access: Access| agent.decide(&[], &access).decision;
         assert_eq!(decide(Access::ask("edit", "/w/a")), Decision::Reject);
+        let unclear = Access { is_unclear: true, ..Access::ask("edit", "/w/a b") };
+        let forbids = Narrowing {
+            rules: vec![Rule { pattern: "x".to_owned(), ..rule("edit", Decision::Reject) }],
+            ..Narrowing::default()
+        };
+        assert_eq!(forbids.decide(&[], &unclear).decision, Decision::Ask);
         assert_eq!(decide(Access::ask("bash", "make")), Decision::Allow);
         assert_eq!(decide(Access::ask("webfetch", "http://h")), Decision::Allow);
     }

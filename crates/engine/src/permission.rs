@@ -21,6 +21,9 @@ pub struct Access {
     pub default: Decision,
     /// The pattern that an answer for good is kept as; `None` where it can be given for this call alone.
     pub always: Option<String>,
+    /// Whether it may be more than its subject says. Then it is asked for where a rule of its key forbids anything,
+    /// whatever allows it.
+    pub is_unclear: bool,
 }
 
 impl Access {
@@ -28,7 +31,7 @@ impl Access {
     pub fn ask(key: impl Into<String>, subject: impl Into<String>) -> Access {
         let subject = subject.into();
         let always = Some(pattern::literal(&subject));
-        Access { key: key.into(), always, subject, default: Decision::Ask }
+        Access { key: key.into(), always, subject, default: Decision::Ask, is_unclear: false }
     }
 
     /// Makes an access that goes through unless a rule says otherwise.

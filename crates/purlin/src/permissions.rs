@@ -288,6 +288,9 @@ impl Explained {
         let mut text = format!("{}\n", self.outcome);
         for (part, decision, rule) in &self.parts {
             let why = match rule {
+                Some(rule) if rule.decision > *decision => {
+                    format!("it may be what the rule {} forbids", visible(&rule.to_string()))
+                }
                 Some(rule) => format!("by the rule {}", visible(&rule.to_string())),
                 None => visible(&part.why),
             };

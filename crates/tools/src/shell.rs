@@ -155,7 +155,8 @@ impl Judge<'_> {
     /// Asks for the whole text. The answer cannot be kept: nobody knows what else it would fit.
     fn unclear(&mut self, command: &str, why: &str) {
         let subject = format!("{UNCLEAR}{}", command.trim());
-        self.push(Access { always: None, ..Access::ask("bash", subject) }, why);
+        let access = Access { always: None, is_unclear: true, ..Access::ask("bash", subject) };
+        self.push(access, why);
     }
 
     fn simple(&mut self, simple: &Simple) {
@@ -233,7 +234,7 @@ impl Judge<'_> {
             Ok(()) => (Decision::Ask, "there is no sandbox".to_owned()),
             Err(why) => (Decision::Ask, why),
         };
-        self.push(Access { key: "bash".to_owned(), subject, default, always }, why);
+        self.push(Access { default, always, ..Access::ask("bash", subject) }, why);
     }
 
     fn places(&mut self, known: Known) {

@@ -7,6 +7,7 @@
 //!    themselves, the more specific.
 //! 3. Between equals what the user answered counts before what a file says, and the stricter before the laxer.
 //! 4. Where no rule fits, the default of the access counts.
+//! 5. What is not understood may be what a rule forbids, so where there is such a rule it is asked for, whatever allows it.
 //!
 //! A project that is not trusted can only make things stricter: its rules never allow, and never soften a default.
 
@@ -77,7 +78,7 @@ impl fmt::Display for Rule {
 pub struct Verdict {
     /// What happens.
     pub decision: Decision,
-    /// The rule that decided.
+    /// The rule that decided. One that is stricter than the decision forbids what an unclear access may be.
     pub by: Option<Rule>,
 }
 
@@ -85,6 +86,24 @@ pub struct Verdict {
 /// patterns as a path from there, so `src/*` fits.
 #[must_use]
 pub fn decide<'a>(
+    rules: impl Iterator<Item = &'a Rule> + Clone,
+    roots: &[PathBuf],
+    access: &Access,
+) -> Verdict {
+    let verdict = by_subject(rules.clone(), roots, access);
+    if !access.is_unclear || verdict.decision != Decision::Allow {
+        return verdict;
+    }
+    let mut rules = rules;
+    let forbids = |rule: &&Rule| rule.decision == Decision::Reject && fits(&rule.key, &access.key);
+    match rules.find(forbids) {
+        Some(rule) => Verdict { decision: Decision::Ask, by: Some(rule.clone()) },
+        None => verdict,
+    }
+}
+
+/// Decides by what the subject says.
+fn by_subject<'a>(
     rules: impl Iterator<Item = &'a Rule> + Clone,
     roots: &[PathBuf],
     access: &Access,
@@ -103,7 +122,7 @@ pub fn decide<'a>(
     if rule.source == Source::Project {
         let without = fitting.filter(|rule| rule.source != Source::Project);
         let others: Vec<Rule> = without.cloned().collect();
-        let laxer = decide(others.iter(), roots, access);
+        let laxer = by_subject(others.iter(), roots, access);
         if laxer.decision >= rule.decision {
             return laxer;
         }
@@ -213,6 +232,37 @@ mod tests {
             let verdict = decide(rules.iter(), &[PathBuf::from("/w")], access);
             assert_eq!(verdict.decision, expected, "{name}");
         }
+    }
+
+    // R: T2
+    #[test]
+    fn what_is_not_understood_is_asked_where_anything_is_forbidden() {
+        use Source::{Kept, Project, User};
+        let unclear = |key: &str| Access {
+            is_unclear: true,
+            ..Access::ask(key, "(not understood) $(echo rm) x")
+        };
+        type Row<'a> = (&'a [(Source, &'a str)], &'a str, Decision);
+        let table: [Row<'_>; 9] = [
+            (&[(User, "allow bash *")], "bash", Allow),
+            (&[(User, "allow bash *"), (User, "deny bash rm *")], "bash", Ask),
+            (&[(User, "allow bash (not *"), (Kept, "deny bash rm *")], "bash", Ask),
+            (&[(User, "allow * *"), (Project, "deny b* rm *")], "bash", Ask),
+            (&[(User, "allow bash *"), (User, "ask bash rm *")], "bash", Allow),
+            (&[(User, "allow bash *"), (User, "deny edit *")], "bash", Allow),
+            (&[(User, "allow bash *"), (User, "deny bash *")], "bash", Reject),
+            (&[(User, "allow network *"), (User, "deny network curl *")], "network", Ask),
+            (&[(User, "allow network *"), (User, "deny bash curl *")], "network", Allow),
+        ];
+        for (rules, key, expected) in table {
+            let list: Vec<Rule> = rules.iter().map(|(source, text)| rule(*source, text)).collect();
+            let verdict = decide(list.iter(), &[], &unclear(key));
+            assert_eq!(verdict.decision, expected, "{rules:?}");
+        }
+        let rules = [rule(User, "allow bash *"), rule(User, "deny bash rm *")];
+        let clear = Access::ask("bash", "make");
+        assert_eq!(decide(rules.iter(), &[], &clear).decision, Allow);
+        assert_eq!(decide(rules.iter(), &[], &unclear("bash")).by.as_ref(), Some(&rules[1]));
     }
 
     #[test]

@@ -135,6 +135,31 @@ fn explain_says_which_rule_decides() {
     assert!(!unclear.contains("always:"), "{unclear}");
 }
 
+/// A command that is not understood may be the one that is forbidden; where none is, leave for all commands is leave for it.
+// R: T2
+#[test]
+fn what_is_not_understood_does_not_pass_a_deny() {
+    let top = Folder::new("unclear");
+    let cwd = top.0.display().to_string();
+    std::fs::create_dir_all(top.0.join("purlin")).unwrap();
+    let explain = |rules: Value, command: &str| {
+        let config = json!({ "permission": { "bash": rules } });
+        std::fs::write(top.0.join("purlin/purlin.json"), config.to_string()).unwrap();
+        text(&purlin(&top.0, &["permissions", "explain", "--cwd", &cwd, "--", command]))
+    };
+    let forbids = json!({ "*": "allow", "rm *": "deny" });
+    let long = format!("{}rm x", "true;".repeat(5000));
+    for command in [&long, "$(echo rm) x", "{rm,x}", "if then"] {
+        let said = explain(forbids.clone(), command);
+        assert!(said.starts_with("You would be asked.\n"), "{said}");
+        let why = "it may be what the rule bash: rm * = deny (your configuration) forbids";
+        assert!(said.contains(why), "{said}");
+        let said = explain(json!("allow"), command);
+        assert!(said.starts_with("It would run.\n"), "{said}");
+    }
+    assert!(explain(forbids, "make").starts_with("It would run.\n"));
+}
+
 /// What a pattern means is judged name by name, as if each were written; what braces make is asked for.
 // R: T2, P8
 #[test]
