@@ -6,6 +6,7 @@
 
 mod awk;
 mod git;
+mod hidden;
 mod options;
 mod parse;
 mod paths;
@@ -126,7 +127,7 @@ struct Judge<'a> {
     /// Whether it may be in a folder that nobody can tell.
     is_lost: bool,
     parts: Vec<Part>,
-    seen: HashSet<(String, String, Decision)>,
+    seen: HashSet<(String, String, Decision, bool)>,
     depth: usize,
 }
 
@@ -146,7 +147,8 @@ impl Judge<'_> {
     }
 
     fn push(&mut self, access: Access, why: impl Into<String>) {
-        let key = (access.key.clone(), access.subject.clone(), access.default);
+        let Access { key, subject, default, always, .. } = &access;
+        let key = (key.clone(), subject.clone(), *default, always.is_some());
         if self.seen.insert(key) {
             self.parts.push(Part { access, why: why.into() });
         }
@@ -160,47 +162,53 @@ impl Judge<'_> {
     }
 
     fn simple(&mut self, simple: &Simple) {
-        let words = &simple.words;
+        let Simple { words, is_fed, .. } = simple;
         let Some(name) = words.first().and_then(Word::as_text) else {
             // The parser said so already; the words still count for rules that forbid.
-            return self.push_command(words, Err("the program is not known".to_owned()));
+            return self.push_command(simple, Err("the program is not known".to_owned()));
         };
+        let mut plain = words.clone();
         if let Some((_, base)) = name.rsplit_once('/') {
             // A rule that forbids `rm` also forbids `/bin/rm`, but one that allows it does not allow `./rm`.
-            let mut plain = words.clone();
             plain[0] = Word::text(base);
             let subject = normal(&plain);
             self.push(
                 Access { always: None, ..Access::allow("bash", subject) },
                 "the same program",
             );
-            self.inside(&plain);
-            return self.push_command(words, Err("the program is named by a path".to_owned()));
+            self.inside(&plain, *is_fed);
+            return self.push_command(simple, Err("the program is named by a path".to_owned()));
         }
         // A test that the parser took apart stands here with its whole text.
         let is_test = name == "[" && words.len() == 1 && words[0].raw.starts_with('[');
         if words[0].raw != name && !is_test {
-            return self.push_command(words, Err("the program's name is written oddly".to_owned()));
+            plain[0] = Word::text(name);
+            self.inside(&plain, *is_fed);
+            return self
+                .push_command(simple, Err("the program's name is written oddly".to_owned()));
         }
         if let Some(inner) = wrappers::unwrap(words) {
             for (name, value) in inner.variables {
                 self.assignment(&Assignment { name, value, is_environment: true });
             }
-            return self.simple(&Simple { words: inner.words, fed_by: simple.fed_by.clone() });
+            return self.simple(&Simple { words: inner.words, ..simple.clone() });
         }
-        self.inside(words);
+        self.inside(words, *is_fed);
         let known = programs::judge(simple, &mut self.folders);
         match known {
             Ok(known) => {
-                self.push_command(words, Ok(()));
+                self.push_command(simple, Ok(()));
                 self.places(known);
             }
-            Err(why) => self.push_command(words, Err(why)),
+            Err(why) => self.push_command(simple, Err(why)),
         }
     }
 
     /// Finds commands in the arguments of programs that run them, so that what is forbidden stays so in there.
-    fn inside(&mut self, words: &[Word]) {
+    fn inside(&mut self, words: &[Word], is_fed: bool) {
+        if let Some(why) = hidden::why(words, is_fed) {
+            self.unclear(&normal(words), why);
+        }
         if self.depth >= DEEPEST {
             return self.unclear(&normal(words), "commands stand inside commands too deep");
         }
@@ -223,10 +231,15 @@ impl Judge<'_> {
         self.depth -= 1;
     }
 
-    fn push_command(&mut self, words: &[Word], known: Result<(), String>) {
+    fn push_command(&mut self, simple: &Simple, known: Result<(), String>) {
+        let words = &simple.words;
         let subject = normal(words);
-        let always =
-            if self.at.is_sandboxed { prefix::always(words) } else { prefix::exact(words) };
+        let always = match &known {
+            // What it is given is not in its words, so nobody can tell what else a rule for them would fit.
+            Err(_) if simple.is_fed => None,
+            _ if self.at.is_sandboxed => prefix::always(words),
+            _ => prefix::exact(words),
+        };
         let moves = |name: &str| MOVING.contains(&name);
         self.is_lost |= known.is_err() && words.first().and_then(Word::as_text).is_none_or(moves);
         let (default, why) = match known {

@@ -149,7 +149,7 @@ fn what_is_not_understood_does_not_pass_a_deny() {
     };
     let forbids = json!({ "*": "allow", "rm *": "deny" });
     let long = format!("{}rm x", "true;".repeat(5000));
-    for command in [&long, "$(echo rm) x", "{rm,x}", "if then"] {
+    for command in [&long, "$(echo rm) x", "{rm,x}", "if then", "eval \"$X\"", "echo 'rm x' | sh"] {
         let said = explain(forbids.clone(), command);
         assert!(said.starts_with("You would be asked.\n"), "{said}");
         let why = "it may be what the rule bash: rm * = deny (your configuration) forbids";

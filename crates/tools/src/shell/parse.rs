@@ -28,6 +28,14 @@ pub(crate) struct Simple {
     pub(crate) words: Vec<Word>,
     /// The command whose output it reads, as a pipe: its words.
     pub(crate) fed_by: Option<Vec<Word>>,
+    /// Whether it is given input: by a pipe, a file or a text that follows it.
+    pub(crate) is_fed: bool,
+}
+
+impl Simple {
+    fn new(words: Vec<Word>) -> Simple {
+        Simple { words, fed_by: None, is_fed: false }
+    }
 }
 
 /// A variable that is set.
@@ -184,10 +192,14 @@ impl<'a> Reader<'a> {
             | "while_statement"
             | "do_group"
             | "negated_command"
-            | "redirected_statement"
             | "case_statement"
             | "case_item"
             | "variable_assignments" => self.children(node, depth),
+            "redirected_statement" => {
+                let first = self.items.len();
+                self.children(node, depth);
+                self.feed(node, first);
+            }
             "command_substitution" | "process_substitution" => self.substitution(node, depth),
             "compound_statement" => {
                 if !self.text(node).starts_with('{') {
@@ -244,12 +256,13 @@ impl<'a> Reader<'a> {
         let mut cursor = node.walk();
         let children: Vec<Node<'_>> = node.named_children(&mut cursor).collect();
         let mut before: Option<Vec<Word>> = None;
-        for child in children {
+        for (index, child) in children.into_iter().enumerate() {
             let first = self.items.len();
             self.statement(child, depth + 1);
             let mut last = None;
             for item in &mut self.items[first..] {
                 if let Item::Simple(simple) = item {
+                    simple.is_fed |= index > 0;
                     if simple.fed_by.is_none() && child.kind() != "pipeline" {
                         simple.fed_by.clone_from(&before);
                     }
@@ -260,7 +273,28 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Notes that the commands from an item on are given input, if the node opens something to read for them.
+    fn feed(&mut self, node: Node<'_>, first: usize) {
+        let mut cursor = node.walk();
+        let opens = |child: Node<'_>| match child.kind() {
+            "heredoc_redirect" | "herestring_redirect" => true,
+            "file_redirect" => {
+                let text = self.text(child).trim_start_matches(|c: char| c.is_ascii_digit());
+                let from = text.strip_prefix('<').map(str::trim);
+                from.is_some_and(|from| !matches!(from, "&-" | "/dev/null"))
+            }
+            _ => false,
+        };
+        let is_fed = node.children(&mut cursor).any(opens);
+        for item in &mut self.items[first..] {
+            if let Item::Simple(simple) = item {
+                simple.is_fed |= is_fed;
+            }
+        }
+    }
+
     fn command(&mut self, node: Node<'_>, depth: usize) {
+        let first = self.items.len();
         let mut cursor = node.walk();
         let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
         let mut words = Vec::new();
@@ -270,7 +304,7 @@ impl<'a> Reader<'a> {
                 // The grammar sometimes passes over the end of a line; for the shell the next command begins.
                 self.unclear("it is not clear where a command ends");
                 let words = std::mem::take(&mut words);
-                self.items.push(Item::Simple(Simple { words, fed_by: None }));
+                self.items.push(Item::Simple(Simple::new(words)));
             }
             end = child.end_byte();
             match child.kind() {
@@ -289,7 +323,8 @@ impl<'a> Reader<'a> {
         if words.is_empty() {
             return;
         }
-        self.items.push(Item::Simple(Simple { words, fed_by: None }));
+        self.items.push(Item::Simple(Simple::new(words)));
+        self.feed(node, first);
     }
 
     /// Tells whether a line ends between two places.
@@ -445,7 +480,7 @@ impl<'a> Reader<'a> {
                 words.push(self.word(child, depth + 1));
             }
         }
-        self.items.push(Item::Simple(Simple { words, fed_by: None }));
+        self.items.push(Item::Simple(Simple::new(words)));
     }
 
     fn for_statement(&mut self, node: Node<'_>, depth: usize) {
@@ -511,7 +546,7 @@ impl<'a> Reader<'a> {
             self.unclear("what a variable holds may become a part of the test");
         }
         let words = vec![Word { raw: raw.to_owned(), means: word::Meaning::Text("[".to_owned()) }];
-        self.items.push(Item::Simple(Simple { words, fed_by: None }));
+        self.items.push(Item::Simple(Simple::new(words)));
     }
 
     fn file_redirect(&mut self, node: Node<'_>, depth: usize) {

@@ -217,16 +217,20 @@ const VERSIONS: [(&str, &[&str]); 20] = [
     ("xargs", &["--version"]),
 ];
 
+/// Tells whether a program is only asked for its version.
+pub(crate) fn asks_version(name: &str, words: &[Word]) -> bool {
+    let [word] = words else { return false };
+    let text = word.as_text().unwrap_or_default();
+    VERSIONS.iter().any(|(known, options)| *known == name && options.contains(&text))
+}
+
 /// Judges a simple command: what it reads if it only reads, else why that is not known.
 pub(crate) fn judge(simple: &Simple, folders: &mut Folders<'_>) -> Result<Known, String> {
     let Some((first, words)) = simple.words.split_first() else {
         return Err("there is no program".to_owned());
     };
     let name = first.as_text().unwrap_or_default();
-    if let [word] = words
-        && let Some(text) = word.as_text()
-        && VERSIONS.iter().any(|(known, options)| *known == name && options.contains(&text))
-    {
+    if asks_version(name, words) {
         return Ok(Known::default());
     }
     match name {
@@ -449,17 +453,7 @@ fn xargs(words: &[Word], fed_by: Option<&[Word]>) -> Result<Known, String> {
         long: "null no-run-if-empty max-args= max-procs= delimiter= verbose",
         others: false,
     };
-    let is_option_value = |index: usize| {
-        index > 0
-            && words[index - 1]
-                .as_text()
-                .is_some_and(|text| matches!(text, "-n" | "-L" | "-P" | "-d" | "-I" | "-s"))
-    };
-    let start = (0..words.len()).find(|index| {
-        !is_option_value(*index)
-            && words[*index].as_text().is_none_or(|text| !text.starts_with('-'))
-    });
-    let Some(start) = start else {
+    let Some(start) = xargs_program(words) else {
         return Err("it runs what it reads".to_owned());
     };
     sort(&words[..start], &OPTIONS)?;
@@ -479,6 +473,20 @@ fn xargs(words: &[Word], fed_by: Option<&[Word]>) -> Result<Known, String> {
     let goes_on = !known.walks.is_empty();
     known.walks.extend(Walk::of_names(fed_by, goes_on));
     Ok(known)
+}
+
+/// Returns where the program stands that `xargs` runs, in the words behind it.
+pub(crate) fn xargs_program(words: &[Word]) -> Option<usize> {
+    let is_option_value = |index: usize| {
+        index > 0
+            && words[index - 1]
+                .as_text()
+                .is_some_and(|text| matches!(text, "-n" | "-L" | "-P" | "-d" | "-I" | "-s"))
+    };
+    (0..words.len()).find(|index| {
+        !is_option_value(*index)
+            && words[*index].as_text().is_none_or(|text| !text.starts_with('-'))
+    })
 }
 
 /// Tells whether a command prints the names of files of the folders it is given, and nothing else.

@@ -87,31 +87,50 @@ const RUNNERS: &str = "sudo doas su env timeout time nice ionice nohup setsid xa
     at batch runuser pkexec socat nc ncat tmux screen";
 
 /// More words than this are not looked at one by one.
-const MOST: usize = 200;
+pub(crate) const MOST: usize = 200;
 
-/// Finds the commands in the arguments of a program that runs others. Which word is the command depends on the program's
-/// options, so every word is tried: what is found here only serves rules that forbid.
-pub(crate) fn inside(words: &[Word]) -> Vec<Inside> {
-    let name = words.first().and_then(Word::as_text).unwrap_or_default();
-    if !RUNNERS.split_whitespace().any(|known| known == name) {
-        return Vec::new();
-    }
-    let mut found = Vec::new();
-    let is_finder = matches!(name, "find" | "fd" | "fdfind");
+/// Tells whether the arguments of a program are, or may hold, a command.
+pub(crate) fn is_runner(name: &str) -> bool {
+    RUNNERS.split_whitespace().any(|known| known == name)
+}
+
+/// Returns where the command that `find` or `fd` runs begins; `None` for other programs, and where there is none.
+pub(crate) fn run_by_find(words: &[Word]) -> Option<usize> {
     let runs = |word: &Word| {
         let text = word.as_text().unwrap_or_default();
         text.starts_with("-exec")
             || text.starts_with("-ok")
             || matches!(text, "-x" | "-X" | "--exec" | "--exec-batch")
     };
-    let first = match words.iter().position(runs) {
-        Some(at) if is_finder => at + 1,
-        None if is_finder => return found,
-        Some(_) | None => 1,
+    words.iter().position(runs).filter(|_| is_finder(words)).map(|at| at + 1)
+}
+
+/// Tells whether the command is a search for files, which runs others only where an option says so.
+pub(crate) fn is_finder(words: &[Word]) -> bool {
+    matches!(words.first().and_then(Word::as_text), Some("find" | "fd" | "fdfind"))
+}
+
+/// Finds the commands in the arguments of a program that runs others. Which word is the command depends on the program's
+/// options, so every word is tried: what is found here only serves rules that forbid.
+pub(crate) fn inside(words: &[Word]) -> Vec<Inside> {
+    let name = words.first().and_then(Word::as_text).unwrap_or_default();
+    if !is_runner(name) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let first = match run_by_find(words) {
+        Some(first) => first,
+        None if is_finder(words) => return found,
+        None => 1,
     };
+    // What is one word for us may be more for a shell that reads it.
+    let reads_on =
+        matches!(name, "sh" | "bash" | "dash" | "zsh" | "ksh" | "fish" | "ash" | "rbash" | "su");
     for start in first..words.len().min(MOST) {
         let Some(text) = words[start].as_text() else { continue };
-        let is_script = text.contains(|c: char| c.is_whitespace() || ";|&$`<>".contains(c));
+        let is_script = text.contains(|c: char| {
+            c.is_whitespace() || ";|&$`<>".contains(c) || reads_on && "\\'\"{*?[~".contains(c)
+        });
         if is_script {
             found.push(Inside::Script(text.to_owned()));
         } else if !text.starts_with('-') && !text.is_empty() {

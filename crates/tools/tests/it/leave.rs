@@ -127,6 +127,144 @@ fn a_wish_needs_leave_for_each_simple_command() {
     assert!(fits("cargo fetch", &need.subject));
 }
 
+/// A command that hides what it runs is not understood, so that it does not pass a rule that forbids.
+// R: T2
+#[test]
+fn what_hides_in_variables_and_input_is_not_understood() {
+    let is_unclear = |command: &str| needs(command).iter().any(|need| need.is_unclear);
+    for command in [
+        "eval \"$X\"",
+        "eval $X",
+        "bash -c \"$X\"",
+        "bash -c \"echo $X\"",
+        "sudo bash -c \"$X\"",
+        "/bin/bash -c \"$X\"",
+        "\\bash -c \"$X\"",
+        "sh -c '{rm,x}'",
+        "sudo $X",
+        "sudo -u bob \"$X\"",
+        "env $X",
+        "timeout 5 \"$X\"",
+        "nohup r?",
+        "find . -exec $X ;",
+        "find . -exec sh -c \"$X\" ;",
+        "ssh host \"$X\"",
+        "trap \"$X\" EXIT",
+        "poetry run $X",
+        "source <(echo rm x)",
+        "bash <(echo rm x)",
+        "alias l=rm",
+        "xargs⟨0⟩",
+        "echo rm x | xargs -I% %",
+        "echo rm x | xargs env",
+        "echo rm x | xargs sudo -u bob",
+        "echo x | xargs -I{} sh -c 'echo {}'",
+        "echo rm x | parallel",
+        "sh",
+        "bash -x",
+        "bash -o pipefail",
+        "bash -s x",
+        "echo 'rm x' | sh",
+        "echo 'rm x' | sh -",
+        "echo 'rm x' | /bin/sh",
+        "echo 'rm x' | sudo sh",
+        "echo 'rm x' | env -i sh",
+        "echo 'rm x' | bash /dev/stdin",
+        "echo 'rm x' | source /dev/stdin",
+        "cat <<E | sh\nrm x\nE",
+        "sh <<'E'\nrm x\nE",
+        "{ sh; } <<'E'\nrm x\nE",
+        "bash <<< 'rm x'",
+        "bash < script",
+        "(x=1) | sh",
+        "python3 <<'E'\nprint()\nE",
+        "python3.12 -u <<< x",
+        "python3 -W ignore < x",
+        "python3 -i x.py < y",
+        "node < x.js",
+        "node -r ./y < x.js",
+        "perl -Mstrict < x",
+        "php < x",
+        "lua5.4 < x",
+        "R --no-save < x",
+        "Rscript - < x",
+        "deno run - < x",
+        "echo x | at now",
+    ] {
+        let command = command.replace("⟨0⟩", &format!("{} rm", " -0".repeat(300)));
+        assert!(is_unclear(&command), "{command}");
+    }
+    for command in [
+        "make",
+        "sudo cat \"$f\"",
+        "bash script.sh \"$x\"",
+        "bash -x script.sh",
+        "bash -lc 'make all'",
+        "bash -o pipefail -c 'make all'",
+        "npx eslint src/*.ts",
+        "uv run pytest $x",
+        "docker run -v \"$x:/w\" image",
+        "find . -name \"$x\"",
+        "find . -exec rm {} ;",
+        "find . -name '*.rs' | xargs rm",
+        "find . | xargs -I{} cp {} dir",
+        "ls | xargs sudo rm",
+        "python3 -c 'print()' < x",
+        "python3 -m json.tool < x",
+        "cat x | python3 -u x.py",
+        "cat x | python3 x.py -i",
+        "cat x | node -e 'x'",
+        "cat x | node --eval=x",
+        "cat x | perl -ne 'print'",
+        "cat x | perl -Mstrict -e 'print'",
+        "cat x | ruby -ne 'print'",
+        "cat x | jq .",
+        "ruby --version",
+        "sudo apt install python3",
+    ] {
+        assert!(!is_unclear(command), "{command}");
+    }
+}
+
+/// What a program is given is not in its words, so no rule for them is kept.
+// R: T2
+#[test]
+fn a_program_that_is_fed_gets_no_answer_for_good() {
+    let kept = |command: &str| {
+        let asked = needs(command).into_iter().filter(|need| need.default == Decision::Ask);
+        let kept: Vec<Option<String>> = asked.map(|need| need.always).collect();
+        assert!(!kept.is_empty(), "{command}");
+        kept.iter().all(Option::is_some)
+    };
+    for command in [
+        "cat x | sh",
+        "cat <<E | tee y\nx\nE",
+        "psql <<'E'\nx\nE",
+        "psql <<< x",
+        "psql < x",
+        "psql 0< x",
+        "ls | xargs rm",
+        "ls | (psql)",
+        "ls | while true; do psql; done",
+        "{ psql; } < x",
+        "psql; ls | psql",
+        "ls |& psql",
+    ] {
+        assert!(!kept(command), "{command}");
+    }
+    for command in [
+        "psql",
+        "psql > x",
+        "psql 2>&1",
+        "psql | cat",
+        "cargo test | tail",
+        "psql <&-",
+        "psql < /dev/null",
+    ] {
+        assert!(kept(command), "{command}");
+    }
+}
+
 /// Nobody is asked for what the sandbox refuses all the same; where that is not certain, it is asked for.
 // R: T2, T7
 #[test]

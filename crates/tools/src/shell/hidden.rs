@@ -1,0 +1,233 @@
+//! Commands that hide what they run: in a variable, or in what they are given as input. A rule that forbids a program
+//! cannot see it in there, so such a command is not understood.
+
+use super::programs::{asks_version, xargs_program};
+use super::word::Word;
+use super::wrappers::{MOST, is_runner, run_by_find};
+
+/// Says why nobody can tell what a command runs; `None` where its words say it, as far as they can.
+pub(crate) fn why(words: &[Word], is_fed: bool) -> Option<&'static str> {
+    const INPUT: &str = "it runs what it is given as input";
+    let name = name_of(words);
+    if matches!(name, "alias" | "hash") {
+        return Some("it gives programs other names");
+    }
+    if reads_script(words, is_fed) {
+        return Some(INPUT);
+    }
+    if !is_runner(name) {
+        return None;
+    }
+    if words.len() > MOST {
+        return Some("it runs another command, and has too many words to find that");
+    }
+    // Which word is the command depends on the program's options, so every word is tried.
+    for start in 0..words.len() {
+        let inner = &words[start..];
+        let is_hidden = match name_of(inner) {
+            "xargs" => xargs_hides(inner),
+            "parallel" if is_fed => true,
+            name if is_runner(name) => runs(inner) == Runs::Unknown,
+            _ => false,
+        };
+        if is_hidden {
+            return Some("the command that it runs is not known before it runs");
+        }
+        if is_fed && reads_script(inner, is_fed) {
+            return Some(INPUT);
+        }
+    }
+    None
+}
+
+/// The name of a program, without the folder that it is in.
+fn name_of(words: &[Word]) -> &str {
+    let name = words.first().and_then(Word::as_text).unwrap_or_default();
+    name.rsplit_once('/').map_or(name, |(_, base)| base)
+}
+
+/// What a program that runs others runs.
+#[derive(PartialEq)]
+enum Runs {
+    /// A program that is named.
+    Known,
+    /// What is known only when it runs.
+    Unknown,
+    /// Nothing that stands there.
+    Nothing,
+}
+
+fn runs(words: &[Word]) -> Runs {
+    /// Any word of these may be, or be a part of, the command.
+    const ANY: &str = "eval trap ssh watch parallel su runuser flock chroot taskset chrt script coproc tmux screen at batch";
+    /// What these run is run elsewhere.
+    const ELSEWHERE: [&str; 3] = ["docker", "podman", "kubectl"];
+    let name = name_of(words);
+    let is_unknown = |word: &Word| word.as_text().is_none();
+    if ELSEWHERE.contains(&name) {
+        return Runs::Known;
+    }
+    if ANY.split(' ').any(|known| known == name) && words.iter().any(is_unknown) {
+        return Runs::Unknown;
+    }
+    let rest = run_by_find(words).unwrap_or(1);
+    // What stands directly behind an option may be its value.
+    let mut is_value = false;
+    for word in words.get(rest..).unwrap_or_default() {
+        let Some(text) = word.as_text() else { return Runs::Unknown };
+        let is_option = text.starts_with('-');
+        let is_number = text.starts_with(|c: char| c.is_ascii_digit());
+        if !is_option && !is_value && !is_number && !text.contains('=') {
+            if !matches!(text, "run" | "exec") {
+                return Runs::Known;
+            }
+        }
+        is_value = is_option && text != "--" && !text.contains('=');
+    }
+    Runs::Nothing
+}
+
+/// `xargs` puts what it reads behind its words, or in the place of one of them.
+fn xargs_hides(words: &[Word]) -> bool {
+    let Some(start) = xargs_program(&words[1..]).map(|start| start + 1) else {
+        return false;
+    };
+    let inner = &words[start..];
+    let Some(program) = inner[0].as_text() else { return true };
+    let text = |word: &Word| word.as_text().unwrap_or_default().to_owned();
+    let replaces = words[1..start].iter().map(text).any(|option| {
+        option.starts_with("-I") || option.starts_with("-i") || option.starts_with("--replace")
+    });
+    let is_replaced =
+        program.contains("{}") || words[1..start].iter().any(|word| text(word).ends_with(program));
+    let is_runner = is_runner(name_of(inner));
+    replaces && (is_replaced || is_runner) || is_runner && runs(inner) != Runs::Known
+}
+
+/// A program that runs a script: what its options mean for where the script is.
+struct Interpreter {
+    /// Without the number of a version.
+    names: &'static str,
+    /// Letters behind which the script, or its name, stands.
+    script: &'static str,
+    /// Letters with another value.
+    valued: &'static str,
+    /// Letters that make it read its input in any case.
+    input: &'static str,
+    /// Long options: `name` behind which a script stands, `name=` with another value.
+    long: &'static str,
+}
+
+const INTERPRETERS: &[Interpreter] = &[
+    Interpreter {
+        names: "sh bash dash zsh ksh mksh ash rbash fish csh tcsh",
+        script: "c",
+        valued: "oO",
+        input: "s",
+        long: "command rcfile= init-file= init-command=",
+    },
+    Interpreter {
+        names: "python pypy ipython",
+        script: "cm",
+        valued: "WX",
+        input: "i",
+        long: "check-hash-based-pycs=",
+    },
+    Interpreter {
+        names: "node nodejs bun deno tsx ts-node",
+        script: "ep",
+        valued: "rC",
+        input: "i",
+        long: "eval print require= import= loader= experimental-loader= conditions= env-file= preload= config=",
+    },
+    Interpreter { names: "ruby jruby irb", script: "e", valued: "IrCEFKTWx", input: "", long: "" },
+    Interpreter { names: "perl", script: "eE", valued: "IMm", input: "", long: "" },
+    Interpreter {
+        names: "php",
+        script: "rfBRFE",
+        valued: "dcz",
+        input: "a",
+        long: "run file process-begin process-code process-file process-end define= php-ini= zend-extension=",
+    },
+    Interpreter { names: "lua luajit", script: "e", valued: "l", input: "i", long: "" },
+    Interpreter {
+        names: "R Rscript",
+        script: "ef",
+        valued: "gd",
+        input: "",
+        long: "file expr gui= debugger=",
+    },
+    Interpreter { names: "osascript", script: "e", valued: "ls", input: "i", long: "" },
+    Interpreter {
+        names: "julia elixir iex guile",
+        script: "eEc",
+        valued: "pLJtSr",
+        input: "i",
+        long: "eval print",
+    },
+    Interpreter { names: "tclsh wish expect", script: "c", valued: "", input: "", long: "" },
+    Interpreter { names: "source .", script: "", valued: "", input: "", long: "" },
+];
+
+/// Tells whether a program runs what it reads from its input.
+fn reads_script(words: &[Word], is_fed: bool) -> bool {
+    let name = name_of(words);
+    if matches!(name, "at" | "batch" | "ed" | "ex") {
+        return is_fed;
+    }
+    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let bare = if bare.is_empty() { name } else { bare };
+    let is_named = |row: &&Interpreter| row.names.split(' ').any(|known| known == bare);
+    let Some(row) = INTERPRETERS.iter().find(is_named) else {
+        return false;
+    };
+    let is_input = |text: &str| {
+        matches!(text, "-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0") || text.is_empty()
+    };
+    let is_version = |word: &Word| matches!(word.as_text(), Some("--version" | "--help"));
+    if words.len() == 2 && is_version(&words[1]) || asks_version(name, &words[1..]) {
+        return false;
+    }
+    let mut rest = words[1..].iter();
+    while let Some(word) = rest.next() {
+        // It may be the script or an option; what `source` gets may be a pipe.
+        let Some(text) = word.as_text() else { return is_fed || row.script.is_empty() };
+        if is_input(text) {
+            return true;
+        }
+        if matches!((bare, text), ("deno" | "bun", "run")) {
+            continue;
+        }
+        if text == "--" {
+            return rest.next().is_none_or(|word| word.as_text().is_some_and(is_input));
+        }
+        if let Some(long) = text.strip_prefix("--") {
+            let (long, has_value) =
+                long.split_once('=').map_or((long, false), |(long, _)| (long, true));
+            let known = row.long.split(' ').find(|known| known.trim_end_matches('=') == long);
+            match known {
+                Some(known) if known.ends_with('=') && !has_value => drop(rest.next()),
+                Some(known) if !known.ends_with('=') => return false,
+                Some(_) | None => {}
+            }
+        } else if let Some(letters) = text.strip_prefix(['-', '+']) {
+            for (index, letter) in letters.char_indices() {
+                if row.input.contains(letter) {
+                    return true;
+                }
+                if row.script.contains(letter) {
+                    return false;
+                }
+                if row.valued.contains(letter) {
+                    if index + 1 == letters.len() {
+                        rest.next();
+                    }
+                    break;
+                }
+            }
+        } else {
+            return false;
+        }
+    }
+    true
+}
