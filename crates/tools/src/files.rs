@@ -301,7 +301,12 @@ pub(crate) fn read_access(target: &Target) -> Vec<Access> {
     if target.is_output() {
         return vec![Access::allow("read", target.name())];
     }
-    let mut access = outside(target, Use::Edit).into_iter().collect::<Vec<_>>();
+    let mut access = Vec::new();
+    if !target.is_inside() {
+        let ask = Access::ask("external_directory", target.path().to_string_lossy());
+        let folder = target.path().parent().unwrap_or(target.path());
+        access.push(Access { always: folder_rule(folder).or(ask.always), ..ask });
+    }
     access.push(if target.is_secret() {
         Access::ask("read", target.name())
     } else {
@@ -312,26 +317,19 @@ pub(crate) fn read_access(target: &Target) -> Vec<Access> {
 
 /// What changing a file needs leave for: the file, and outside the folders that very place.
 pub(crate) fn edit_access(target: &Target) -> Vec<Access> {
-    let mut access = outside(target, Use::Overwrite).into_iter().collect::<Vec<_>>();
+    let mut access = Vec::new();
+    if !target.is_inside() {
+        let place = target.path().to_string_lossy();
+        access.push(Access::ask("write_outside", place.clone()));
+        // Leave to read there is no leave to write, but what is forbidden is so for both.
+        access.push(Access::allow("external_directory", place));
+    }
     access.push(Access { always: Some(edit_rule(target)), ..Access::ask("edit", target.name()) });
     if is_in_git(&target.real()) {
         // Asked for by itself: whoever allows edits does not mean what git runs.
         access.push(Access::ask("git", target.name()));
     }
     access
-}
-
-/// Leave for a place outside: to read, all of its folder is asked for; to write, the place alone.
-fn outside(target: &Target, purpose: Use) -> Option<Access> {
-    if target.is_inside() {
-        return None;
-    }
-    let ask = Access::ask("external_directory", target.path().to_string_lossy());
-    let folder = target.path().parent().unwrap_or(target.path());
-    Some(match purpose {
-        Use::Edit => Access { always: folder_rule(folder).or(ask.always), ..ask },
-        Use::Overwrite => ask,
-    })
 }
 
 /// The rule that "always" is kept as: the part of the project that the file is in, or the file where it is in none.

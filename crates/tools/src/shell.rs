@@ -344,11 +344,20 @@ impl Judge<'_> {
                 };
                 self.push(access, "the sandbox lets no command write there");
             }
-            (paths::Found::Outside(path), writes) => {
-                self.outside(&path);
-                if writes {
-                    self.written(&path);
+            (paths::Found::Outside(path), false) => self.outside(&path),
+            (paths::Found::Outside(path), true) => {
+                if self.is_writable(&path) {
+                    self.outside(&path);
+                } else {
+                    let place = path.to_string_lossy();
+                    self.push(
+                        Access::ask("write_outside", place.clone()),
+                        "the shell writes there",
+                    );
+                    let access = Access::allow("external_directory", place);
+                    self.push(access, "it is outside the session's folders");
                 }
+                self.written(&path);
             }
             (paths::Found::Unknown, _) => {
                 self.unclear(raw, "nobody can tell which file is opened");
@@ -366,8 +375,12 @@ impl Judge<'_> {
             Meaning::Home(_) => true,
             Meaning::Names(_) | Meaning::Unknown => false,
         };
-        let is_writable = self.at.writable.iter().any(|folder| path.starts_with(folder));
-        self.at.is_sandboxed && is_certain && !is_writable
+        self.at.is_sandboxed && is_certain && !self.is_writable(path)
+    }
+
+    /// Tells whether the sandbox lets a command write to a place outside.
+    fn is_writable(&self, path: &Path) -> bool {
+        self.at.writable.iter().any(|folder| path.starts_with(folder))
     }
 
     fn written(&mut self, path: &Path) {

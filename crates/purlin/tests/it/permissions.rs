@@ -160,6 +160,47 @@ fn what_is_not_understood_does_not_pass_a_deny() {
     assert!(explain(forbids, "make").starts_with("It would run.\n"));
 }
 
+/// Leave to read a folder outside for good is no leave to write there, also where edits are allowed.
+// R: T2, P8
+#[test]
+fn a_write_outside_is_asked_for_after_a_read_there_was_allowed_for_good() {
+    let top = Folder::new("outside");
+    let (cwd, out) = (top.0.join("w"), top.0.join("out"));
+    [&cwd, &out].iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
+    std::fs::write(out.join("a"), "x").unwrap();
+    std::fs::write(out.join("b"), "x").unwrap();
+    let write = json!({ "path": out.join("new"), "content": "x" });
+    let script = [
+        format!("model tool read {}", json!({ "path": out.join("a") })),
+        format!("model tool read {}", json!({ "path": out.join("b") })),
+        format!("model tool write {write}"),
+    ];
+    let rules = json!({ "permission": { "edit": "allow" } });
+    let mut agent = Agent::playing(&script.join("\nmodel end\n")).config(rules).ready();
+    let session = open(&mut agent, &cwd);
+    let turn = agent.prompt(&session, "go");
+    let mut asked = Vec::new();
+    loop {
+        let message = agent.next();
+        if message["method"] == "session/request_permission" {
+            let choice = &message["params"]["options"][1]["name"];
+            asked.push(choice.as_str().unwrap().to_owned());
+            let option = if asked.len() == 1 { "always" } else { "reject" };
+            let outcome = json!({ "outcome": "selected", "optionId": option });
+            agent.answer(&message["id"], json!({ "outcome": outcome }));
+        } else if message["id"] == turn {
+            break;
+        }
+    }
+    let always = |what: &str| format!("Always allow {what} in this session");
+    let out = out.display();
+    assert_eq!(
+        asked,
+        [always(&format!("access to `{out}/*`")), always(&format!("writing to `{out}/new`"))]
+    );
+    assert!(!top.0.join("out/new").exists());
+}
+
 /// What a pattern means is judged name by name, as if each were written; what braces make is asked for.
 // R: T2, P8
 #[test]

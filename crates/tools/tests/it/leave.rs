@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use engine::permission::pattern::fits;
+use engine::permission::policy::Policy;
+use engine::permission::rules::{Rule, Source};
 use engine::permission::{Access, Decision};
 use serde_json::json;
 use tools::shell::{Place, parts, real, wish};
@@ -59,6 +61,42 @@ async fn an_answer_for_good_outside_holds_for_that_folder_and_no_more() {
         assert_eq!(asked[0], ("external_directory".to_owned(), rule.clone()), "{tool}");
     }
     assert_eq!(asked(desk.call("list", json!({ "path": "/" })).await)[0].1, None);
+}
+
+/// Leave to read a folder outside is none to write there; what is forbidden there stays so.
+// R: T2, P8
+#[tokio::test]
+async fn a_change_outside_is_asked_for_by_its_very_place() {
+    let mut desk = Desk::new();
+    desk.goes_out = true;
+    let place = |name: &str| desk.top.join(name).display().to_string();
+    let patch = format!("*** Begin Patch\n*** Add File: {}\n+x\n*** End Patch", place("b"));
+    for (tool, input, place) in [
+        ("write", json!({ "filePath": place("a"), "content": "x" }), place("a")),
+        ("apply_patch", json!({ "patchText": patch }), place("b")),
+    ] {
+        let mut access = Vec::new();
+        desk.call_after(tool, input, |intent| access.clone_from(&intent.access)).await.done();
+        assert_eq!(access[0], Access::ask("write_outside", &*place), "{tool}");
+        let rule = |key: &str, pattern: &str, decision| Rule {
+            key: key.to_owned(),
+            pattern: pattern.to_owned(),
+            decision,
+            source: Source::User,
+        };
+        let folder = desk.top.join("*").display().to_string();
+        let edit = rule("edit", "*", Decision::Allow);
+        let judge =
+            |rules: &[Rule]| Policy::new(rules.to_vec(), Vec::new(), None).judge(&access).decision;
+        let read = rule("external_directory", &folder, Decision::Allow);
+        assert_eq!(judge(&[read, edit.clone()]), Decision::Ask, "{tool}");
+        let here = rule("write_outside", &place, Decision::Allow);
+        assert_eq!(judge(&[here.clone(), edit.clone()]), Decision::Allow, "{tool}");
+        for key in ["external_directory", "edit"] {
+            let deny = rule(key, &folder, Decision::Reject);
+            assert_eq!(judge(&[here.clone(), edit.clone(), deny]), Decision::Reject, "{key}");
+        }
+    }
 }
 
 fn needs(command: &str) -> Vec<Access> {

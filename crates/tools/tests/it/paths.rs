@@ -189,7 +189,9 @@ fn check(desk: &Desk, spelling: &str, verdict: Verdict, tool: &str, outcome: &Ou
         (In, Outcome::Done(text)) => assert!(!text.contains("SECRET"), "{}", tell()),
         (Out, Outcome::Asked(asked)) => {
             let first = &asked[0];
-            assert_eq!(first.key, "external_directory", "{}", tell());
+            let writes = matches!(tool, "write" | "edit");
+            let key = if writes { "write_outside" } else { "external_directory" };
+            assert_eq!(first.key, key, "{}", tell());
             let subject = Path::new(&first.subject);
             assert!(!subject.starts_with(desk.at("")), "{}", tell());
         }
