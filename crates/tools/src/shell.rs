@@ -212,6 +212,7 @@ impl Judge<'_> {
         if self.depth >= DEEPEST {
             return self.unclear(&normal(words), "commands stand inside commands too deep");
         }
+        self.without_options(words);
         self.depth += 1;
         for inner in wrappers::inside(words) {
             match inner {
@@ -224,11 +225,20 @@ impl Judge<'_> {
                     }
                     let access = Access { always: None, ..Access::allow("bash", normal(&words)) };
                     self.push(access, "it may stand inside another command");
+                    self.without_options(&words);
                 }
                 wrappers::Inside::Script(script) => self.command(&script),
             }
         }
         self.depth -= 1;
+    }
+
+    /// A rule that forbids `git push` also forbids `git -C . push`.
+    fn without_options(&mut self, words: &[Word]) {
+        for plain in prefix::without_options(words) {
+            let access = Access { always: None, ..Access::allow("bash", normal(&plain)) };
+            self.push(access, "the same without options");
+        }
     }
 
     fn push_command(&mut self, simple: &Simple, known: Result<(), String>) {

@@ -1,6 +1,7 @@
 //! Commands that hide what they run: in a variable, or in what they are given as input. A rule that forbids a program
 //! cannot see it in there, so such a command is not understood.
 
+use super::prefix::commands_at;
 use super::programs::{asks_version, xargs_program};
 use super::word::Word;
 use super::wrappers::{MOST, is_runner, run_by_find};
@@ -14,6 +15,12 @@ pub(crate) fn why(words: &[Word], is_fed: bool) -> Option<&'static str> {
     }
     if reads_script(words, is_fed) {
         return Some(INPUT);
+    }
+    let Some(commands) = commands_at(words) else {
+        return Some("it has too many options to find what it does");
+    };
+    if commands.iter().any(|at| words[*at].as_text().is_none() && !is_value(words, *at)) {
+        return Some("what it does is not known before it runs");
     }
     if !is_runner(name) {
         return None;
@@ -44,6 +51,13 @@ pub(crate) fn why(words: &[Word], is_fed: bool) -> Option<&'static str> {
 fn name_of(words: &[Word]) -> &str {
     let name = words.first().and_then(Word::as_text).unwrap_or_default();
     name.rsplit_once('/').map_or(name, |(_, base)| base)
+}
+
+/// Tells whether a word is certainly the value of the option before it.
+fn is_value(words: &[Word], at: usize) -> bool {
+    const VALUED: [&str; 8] =
+        ["-C", "-c", "-f", "-H", "--prefix", "--git-dir", "--work-tree", "--manifest-path"];
+    words[at - 1].as_text().is_some_and(|option| VALUED.contains(&option))
 }
 
 /// What a program that runs others runs.

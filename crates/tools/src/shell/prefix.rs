@@ -1,5 +1,7 @@
 //! What an answer for good is kept as: `cargo test *` where the first words say what is done, else the exact command.
 
+use std::collections::BTreeSet;
+
 use engine::permission::pattern::literal;
 
 use super::word::{Meaning, Word};
@@ -20,6 +22,49 @@ const ONE: &str = "pytest tox nox ruff black isort \
     gofmt golint golangci-lint staticcheck rustfmt clippy-driver clang-format clang-tidy shellcheck shfmt hadolint \
     yamllint markdownlint stylelint mkdir touch cmake ctest javac scalac kotlinc protoc buf oxlint";
 
+/// Other programs with a word behind their options that says what they do.
+const OTHERS: &str = "docker podman kubectl systemctl gh glab aws gcloud az svn hg";
+/// How far that word is looked for.
+const FARTHEST: usize = 50;
+
+fn is_in(list: &str, name: &str) -> bool {
+    list.split_whitespace().any(|known| known == name)
+}
+
+/// Returns where the word may stand that says what a program does: each option before it may have a value or not. `None`
+/// where it may be too far away; nowhere for programs that have no such word.
+pub(crate) fn commands_at(words: &[Word]) -> Option<Vec<usize>> {
+    let name = words.first().and_then(Word::as_text).unwrap_or_default();
+    let mut found = Vec::new();
+    if !is_in(TWO, name) && !is_in(OTHERS, name) {
+        return Some(found);
+    }
+    let mut open = BTreeSet::from([1]);
+    while let Some(at) = open.pop_first() {
+        let Some(word) = words.get(at) else { break };
+        if at > FARTHEST {
+            return None;
+        }
+        let text = word.as_text().unwrap_or(&word.raw);
+        let has_value = text.contains('=');
+        if text.starts_with(['-', '+']) && !has_value {
+            open.extend([at + 1, at + 2]);
+        } else if has_value {
+            open.insert(at + 1);
+        } else {
+            found.push(at);
+        }
+    }
+    Some(found)
+}
+
+/// Returns a command without the options before the word that says what it does, for rules that forbid: once for each word
+/// that this may be.
+pub(crate) fn without_options(words: &[Word]) -> Vec<Vec<Word>> {
+    let behind = commands_at(words).unwrap_or_default().into_iter().filter(|at| *at > 1);
+    behind.map(|at| [&words[..1], &words[at..]].concat()).collect()
+}
+
 /// Returns the pattern for an answer for good; `None` where it cannot be said what would be kept.
 pub(crate) fn always(words: &[Word]) -> Option<String> {
     let texts: Vec<&str> = words
@@ -32,7 +77,6 @@ pub(crate) fn always(words: &[Word]) -> Option<String> {
     if words.len() > 1 && words[0].as_text() == Some("git") && git::looks(words) {
         return exact(words);
     }
-    let is_in = |list: &str, name: &str| list.split_whitespace().any(|known| known == name);
     let count = match texts.as_slice() {
         [first, second, ..] if is_in(THREE, &format!("{first}/{second}")) => 3,
         [first, ..] if is_in(TWO, first) => 2,
@@ -55,6 +99,30 @@ pub(crate) fn exact(words: &[Word]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::shell::word::read;
+
+    #[test]
+    fn a_command_is_found_behind_its_options() {
+        let table: [(&str, &[&str]); 10] = [
+            ("git push", &[]),
+            ("git --no-pager push", &["git push"]),
+            ("git -C . push", &["git . push", "git push"]),
+            ("git -c a=b --git-dir=x push -f", &["git push -f"]),
+            ("git -C . -P push x", &["git . -P push x", "git push x", "git x"]),
+            ("npm --prefix x publish", &["npm x publish", "npm publish"]),
+            ("cargo +nightly publish", &["cargo publish"]),
+            ("docker -H x rm y", &["docker x rm y", "docker rm y"]),
+            ("make A=b deploy", &["make deploy"]),
+            ("rm -rf x", &[]),
+        ];
+        for (line, expected) in table {
+            let words: Vec<Word> = line.split(' ').map(|raw| read(raw).unwrap()).collect();
+            let found: Vec<String> =
+                without_options(&words).iter().map(|one| normal(one)).collect();
+            assert_eq!(found, expected, "{line}");
+        }
+        let far: Vec<Word> = "git".split(' ').chain(["-P"; 60]).map(Word::text).collect();
+        assert_eq!(commands_at(&far), None);
+    }
 
     #[test]
     fn an_answer_for_good_says_what_it_is_for() {

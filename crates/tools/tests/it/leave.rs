@@ -192,6 +192,10 @@ fn what_hides_in_variables_and_input_is_not_understood() {
         "source <(echo rm x)",
         "bash <(echo rm x)",
         "alias l=rm",
+        "git $X",
+        "git -P \"$X\" x",
+        "git pus?",
+        "npm --prefix x $X",
         "xargs⟨0⟩",
         "echo rm x | xargs -I% %",
         "echo rm x | xargs env",
@@ -258,9 +262,44 @@ fn what_hides_in_variables_and_input_is_not_understood() {
         "cat x | ruby -ne 'print'",
         "cat x | jq .",
         "ruby --version",
+        "git -C \"$x\" push",
+        "cargo test $x",
+        "make -j$(nproc) CC=$x all",
         "sudo apt install python3",
     ] {
         assert!(!is_unclear(command), "{command}");
+    }
+}
+
+/// A rule that forbids what a program does is not passed by options before the word that says so.
+// R: T2
+#[test]
+fn a_deny_is_not_passed_by_options_before_the_subcommand() {
+    for (pattern, commands) in [
+        (
+            "git push *",
+            &[
+                "git -C . push",
+                "git --no-pager push x",
+                "git -c a=b push",
+                "git -C . -c a=b --git-dir x push",
+                "/usr/bin/git -P push",
+                "\\git -P push",
+                "sudo git -C . push",
+                "sudo /usr/bin/git -C . push",
+                "env A=b git -P push",
+                "git -C \"$x\" push",
+                "bash -c 'git -P push'",
+            ][..],
+        ),
+        ("npm publish *", &["npm --prefix x publish"]),
+        ("cargo publish *", &["cargo +nightly publish", "cargo -q publish"]),
+        ("docker rm *", &["docker -H x rm y"]),
+    ] {
+        for command in commands {
+            let fitting = needs(command).into_iter().any(|need| fits(pattern, &need.subject));
+            assert!(fitting, "{command}");
+        }
     }
 }
 
