@@ -24,6 +24,8 @@ pub struct Access {
     /// Whether it may be more than its subject says. Then it is asked for where a rule of its key forbids anything,
     /// whatever allows it.
     pub is_unclear: bool,
+    /// What the question tells besides, a line each, such as where links in it lead.
+    pub notes: Vec<String>,
 }
 
 impl Access {
@@ -31,7 +33,14 @@ impl Access {
     pub fn ask(key: impl Into<String>, subject: impl Into<String>) -> Access {
         let subject = subject.into();
         let always = Some(pattern::literal(&subject));
-        Access { key: key.into(), always, subject, default: Decision::Ask, is_unclear: false }
+        Access {
+            key: key.into(),
+            always,
+            subject,
+            default: Decision::Ask,
+            is_unclear: false,
+            notes: Vec::new(),
+        }
     }
 
     /// Makes an access that goes through unless a rule says otherwise.
@@ -143,6 +152,7 @@ impl Question {
             }
             call.content.push(ToolContent::Block(Block::Text(text)));
         }
+        call.content.extend(notes(asked).map(|text| ToolContent::Block(Block::Text(text))));
         let choice = |answer, id, name| Choice { answer, id, name };
         let mut choices = vec![choice(Answer::AllowOnce, "once", "Allow once".to_owned())];
         let kept = kept_words(asked);
@@ -164,6 +174,26 @@ impl Question {
         let chosen = self.choices.iter().find(|choice| choice.id == id);
         chosen.map_or(Answer::Cancelled, |choice| choice.answer)
     }
+}
+
+/// How many notes a question tells.
+const MOST_NOTES: usize = 10;
+
+/// Writes what is told besides, each thing once and in a line of its own.
+fn notes(asked: &[Access]) -> Option<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for note in asked.iter().flat_map(|access| &access.notes) {
+        let line = visible(note).replace('\n', "\\n").replace('\t', "\\t");
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    let more = lines.len().saturating_sub(MOST_NOTES);
+    lines.truncate(MOST_NOTES);
+    if more > 0 {
+        lines.push(format!("… and {more} more"));
+    }
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// Tells whether a title names this very thing. `./etc/passwd` does not name `/etc/passwd`: with a link it may be it.
@@ -340,6 +370,24 @@ mod tests {
         let asked = question("cp a b\u{202e}", &[Access::ask("edit", "/etc/\u{202e}passwd")]);
         let text = "This needs leave for:\n- edits of `/etc/\\u{202e}passwd`";
         assert_eq!(asked.call.content, [ToolContent::Block(Block::Text(text.to_owned()))]);
+    }
+
+    #[test]
+    fn notes_are_told_once_and_not_for_long() {
+        let of = |key: &str, notes: &[&str]| Access {
+            notes: notes.iter().map(|note| (*note).to_owned()).collect(),
+            ..Access::ask(key, "cp a b")
+        };
+        let told = |asked: &[Access]| match question("cp a b", asked).call.content.pop() {
+            Some(ToolContent::Block(Block::Text(text))) => text,
+            other => panic!("{other:?}"),
+        };
+        let asked = [of("bash", &["`b` is /x\n\u{202e}"]), of("network", &["`b` is /x\n\u{202e}"])];
+        assert_eq!(told(&asked), "`b` is /x\\n\\u{202e}");
+        let many: Vec<String> = (0..12).map(|number| format!("`{number}` is /x")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let text = told(&[of("bash", &many)]);
+        assert_eq!((text.lines().count(), text.lines().last()), (11, Some("… and 2 more")));
     }
 
     #[test]

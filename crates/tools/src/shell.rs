@@ -257,7 +257,19 @@ impl Judge<'_> {
             Ok(()) => (Decision::Ask, "there is no sandbox".to_owned()),
             Err(why) => (Decision::Ask, why),
         };
-        self.push(Access { default, always, ..Access::ask("bash", subject) }, why);
+        let notes = words.iter().skip(1).flat_map(|word| self.links(word)).collect();
+        self.push(Access { default, always, notes, ..Access::ask("bash", subject) }, why);
+    }
+
+    /// Says where links in an argument lead, also in the value of an option: `-tout`, `--output=out`, `of=out`.
+    fn links(&self, word: &Word) -> Vec<String> {
+        let text = word.as_text().unwrap_or_default();
+        let value = text.split_once('=').map(|(_, value)| value);
+        let behind = text.strip_prefix('-').and_then(|letters| letters.get(1..));
+        let inside = value.into_iter().chain(behind).map(Word::text);
+        let mut told = self.folders.links(word);
+        told.extend(inside.flat_map(|value| self.folders.links(&value)));
+        told
     }
 
     fn places(&mut self, known: Known) {

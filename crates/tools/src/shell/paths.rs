@@ -120,6 +120,32 @@ impl<'a> Folders<'a> {
         own.filter(|own| own.starts_with(folder) && own.exists()).collect()
     }
 
+    /// Says where links take the path that a word may be, if elsewhere than the word says.
+    pub(crate) fn links(&self, word: &Word) -> Vec<String> {
+        let (text, path) = match &word.means {
+            Meaning::Text(text) => (text.as_str(), PathBuf::from(text)),
+            Meaning::Home(rest) => match self.at.home {
+                Some(home) => (word.raw.as_str(), home.join(rest.trim_start_matches('/'))),
+                None => return Vec::new(),
+            },
+            Meaning::Names(_) | Meaning::Unknown => return Vec::new(),
+        };
+        // What is behind these depends on who asks.
+        if path.as_os_str().is_empty() || path.starts_with("/dev") || path.starts_with("/proc") {
+            return Vec::new();
+        }
+        let mut told = Vec::new();
+        for folder in &self.now {
+            let plain = (self.at.real)(folder).map(|folder| clean(&folder.join(&path)));
+            match (self.at.real)(&folder.join(&path)) {
+                Some(real) if Some(&real) == plain.as_ref() => {}
+                Some(real) => told.push(format!("`{text}` is {}", real.display())),
+                None => told.push(format!("`{text}` is a link that leads nowhere")),
+            }
+        }
+        told
+    }
+
     /// Follows a `cd`. Says why not where it leads out or cannot be told.
     pub(crate) fn enter(&mut self, word: &Word) -> Result<(), String> {
         let Some(text) = word.as_text().filter(|text| !text.is_empty() && *text != "-") else {

@@ -303,6 +303,59 @@ fn a_deny_is_not_passed_by_options_before_the_subcommand() {
     }
 }
 
+/// A question for a command shows where its arguments lead.
+// R: T2
+#[test]
+fn where_links_in_arguments_lead_is_told() {
+    let desk = Desk::new();
+    let out = desk.top.join("out");
+    std::fs::create_dir_all(&out).unwrap();
+    for (link, target) in [
+        ("innocent", out.join("real")),
+        ("folder", out.clone()),
+        ("nowhere", desk.top.join("none")),
+        ("near", desk.at("a")),
+    ] {
+        std::os::unix::fs::symlink(target, desk.at(link)).unwrap();
+    }
+    desk.put("a", "x");
+    std::fs::write(out.join("real"), "x").unwrap();
+    let roots = [desk.at("")];
+    let at = Place {
+        cwd: &roots[0],
+        roots: &roots,
+        own: &[],
+        home: Some(&roots[0]),
+        is_sandboxed: true,
+        writable: &[],
+        real: &real,
+    };
+    let told = |command: &str| -> Vec<String> {
+        let asked = parts(command, &at).into_iter().map(|part| part.access);
+        asked.filter(|need| need.default == Decision::Ask).flat_map(|need| need.notes).collect()
+    };
+    let is = |name: &str, place: PathBuf| format!("`{name}` is {}", place.display());
+    for (command, expected) in [
+        ("cp a innocent", is("innocent", out.join("real"))),
+        ("cat a | tee innocent", is("innocent", out.join("real"))),
+        ("sed -i s/a/b/ innocent", is("innocent", out.join("real"))),
+        ("mv a folder/", is("folder/", out.clone())),
+        ("mv a folder/new/b", is("folder/new/b", out.join("new/b"))),
+        ("cp -tfolder a", is("folder", out.clone())),
+        ("cp --target-directory=folder a", is("folder", out.clone())),
+        ("dd if=a of=innocent", is("innocent", out.join("real"))),
+        ("touch ~/innocent", is("~/innocent", out.join("real"))),
+        ("sudo touch near", is("near", desk.at("a"))),
+        ("bash -c 'touch near'", is("near", desk.at("a"))),
+        ("touch nowhere", "`nowhere` is a link that leads nowhere".to_owned()),
+    ] {
+        assert_eq!(told(command), [expected], "{command}");
+    }
+    for command in ["touch a new ../x ./a sub/../a", "tee /dev/stderr", "cat near", "make 'a b'"] {
+        assert_eq!(told(command), [""; 0], "{command}");
+    }
+}
+
 /// What a program is given is not in its words, so no rule for them is kept.
 // R: T2
 #[test]
