@@ -7,6 +7,7 @@
 mod awk;
 mod git;
 mod hidden;
+mod items;
 mod options;
 mod parse;
 mod paths;
@@ -25,7 +26,7 @@ use engine::permission::{Access, Decision};
 
 use crate::scope::{folder_rule, is_in_git};
 use crate::secret::is_secret;
-use parse::{Assignment, Item, Redirect, Simple};
+use items::{Assignment, Item, Redirect, Simple};
 use paths::Folders;
 use programs::Known;
 use walks::Walk;

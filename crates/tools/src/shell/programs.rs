@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
+use super::items::Simple;
 use super::options::{Options, Sorted, sort};
-use super::parse::Simple;
 use super::paths::Folders;
 use super::walks::Walk;
 use super::word::{Meaning, Word};
