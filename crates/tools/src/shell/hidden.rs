@@ -31,16 +31,24 @@ pub(crate) fn why(words: &[Word], is_fed: bool) -> Option<&'static str> {
     // Which word is the command depends on the program's options, so every word is tried.
     for start in 0..words.len() {
         let inner = &words[start..];
+        let mut is_input = is_fed && reads_script(inner, is_fed);
         let is_hidden = match name_of(inner) {
             "xargs" => xargs_hides(inner),
             "parallel" if is_fed => true,
-            name if is_runner(name) => runs(inner) == Runs::Unknown,
+            name if is_runner(name) => match runs(inner) {
+                Runs::Known(at) => {
+                    is_input |= reads_script(&inner[at..], is_fed);
+                    false
+                }
+                Runs::Unknown => true,
+                Runs::Nothing => false,
+            },
             _ => false,
         };
         if is_hidden {
             return Some("the command that it runs is not known before it runs");
         }
-        if is_fed && reads_script(inner, is_fed) {
+        if is_input {
             return Some(INPUT);
         }
     }
@@ -61,10 +69,9 @@ fn is_value(words: &[Word], at: usize) -> bool {
 }
 
 /// What a program that runs others runs.
-#[derive(PartialEq)]
 enum Runs {
-    /// A program that is named.
-    Known,
+    /// A program that is named, and where.
+    Known(usize),
     /// What is known only when it runs.
     Unknown,
     /// Nothing that stands there.
@@ -74,27 +81,26 @@ enum Runs {
 fn runs(words: &[Word]) -> Runs {
     /// Any word of these may be, or be a part of, the command.
     const ANY: &str = "eval trap ssh watch parallel su runuser flock chroot taskset chrt script coproc tmux screen at batch";
-    /// What these run is run elsewhere.
-    const ELSEWHERE: [&str; 3] = ["docker", "podman", "kubectl"];
     let name = name_of(words);
-    let is_unknown = |word: &Word| word.as_text().is_none();
-    if ELSEWHERE.contains(&name) {
-        return Runs::Known;
+    // What containers run is run elsewhere, and a search runs nothing unless it is told to.
+    let runs_at = run_by_find(words);
+    let is_search = matches!(name, "find" | "fd" | "fdfind") && runs_at.is_none();
+    if is_search || matches!(name, "docker" | "podman" | "kubectl") {
+        return Runs::Known(0);
     }
-    if ANY.split(' ').any(|known| known == name) && words.iter().any(is_unknown) {
+    let is_any = ANY.split(' ').any(|known| known == name);
+    if is_any && words.iter().any(|word| word.as_text().is_none()) {
         return Runs::Unknown;
     }
-    let rest = run_by_find(words).unwrap_or(1);
     // What stands directly behind an option may be its value.
     let mut is_value = false;
-    for word in words.get(rest..).unwrap_or_default() {
+    for (at, word) in words.iter().enumerate().skip(runs_at.unwrap_or(1)) {
         let Some(text) = word.as_text() else { return Runs::Unknown };
         let is_option = text.starts_with('-');
         let is_number = text.starts_with(|c: char| c.is_ascii_digit());
-        if !is_option && !is_value && !is_number && !text.contains('=') {
-            if !matches!(text, "run" | "exec") {
-                return Runs::Known;
-            }
+        let is_other = text.contains('=') || matches!(text, "run" | "exec");
+        if !is_option && !is_value && !is_number && !is_other {
+            return Runs::Known(at);
         }
         is_value = is_option && text != "--" && !text.contains('=');
     }
@@ -115,7 +121,7 @@ fn xargs_hides(words: &[Word]) -> bool {
     let is_replaced =
         program.contains("{}") || words[1..start].iter().any(|word| text(word).ends_with(program));
     let is_runner = is_runner(name_of(inner));
-    replaces && (is_replaced || is_runner) || is_runner && runs(inner) != Runs::Known
+    replaces && (is_replaced || is_runner) || is_runner && !matches!(runs(inner), Runs::Known(_))
 }
 
 /// A program that runs a script: what its options mean for where the script is.

@@ -200,7 +200,11 @@ impl<'a> Reader<'a> {
         if text.starts_with('`') && text.contains('\\') {
             self.unclear("backquotes stand inside backquotes");
         }
+        let first = self.items.len();
         self.children(node, depth);
+        if text.starts_with('>') {
+            self.mark_fed(first);
+        }
     }
 
     fn pipeline(&mut self, node: Node<'_>, depth: usize) {
@@ -236,10 +240,15 @@ impl<'a> Reader<'a> {
             }
             _ => false,
         };
-        let is_fed = node.children(&mut cursor).any(opens);
+        if node.children(&mut cursor).any(opens) {
+            self.mark_fed(first);
+        }
+    }
+
+    fn mark_fed(&mut self, first: usize) {
         for item in &mut self.items[first..] {
             if let Item::Simple(simple) = item {
-                simple.is_fed |= is_fed;
+                simple.is_fed = true;
             }
         }
     }

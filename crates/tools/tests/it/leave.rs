@@ -232,6 +232,9 @@ fn what_hides_in_variables_and_input_is_not_understood() {
         "Rscript - < x",
         "deno run - < x",
         "echo x | at now",
+        "exec < x; sudo sh",
+        "ls | tee >(sh)",
+        "coproc sh",
     ] {
         let command = command.replace("⟨0⟩", &format!("{} rm", " -0".repeat(300)));
         assert!(is_unclear(&command), "{command}");
@@ -247,6 +250,7 @@ fn what_hides_in_variables_and_input_is_not_understood() {
         "uv run pytest $x",
         "docker run -v \"$x:/w\" image",
         "find . -name \"$x\"",
+        "find \"$x\" -type f",
         "find . -exec rm {} ;",
         "find . -name '*.rs' | xargs rm",
         "find . | xargs -I{} cp {} dir",
@@ -379,6 +383,7 @@ fn a_program_that_is_fed_gets_no_answer_for_good() {
         "{ psql; } < x",
         "psql; ls | psql",
         "ls |& psql",
+        "ls > >(psql)",
     ] {
         assert!(!kept(command), "{command}");
     }
