@@ -191,11 +191,16 @@ pub(crate) fn fit_result(cx: &TurnCx<'_>, text: String) -> String {
             );
         }
     }
-    let window = cx.settings.borrow().choice().map_or(0, |choice| choice.context_size);
     trim(
         &text,
-        Room::of(window).result,
+        room_for_result(cx),
         "ask for a part of it, such as `read` with `offset` and `limit`, or a narrower search",
     )
     .into_owned()
+}
+
+/// How long a result of a tool may be, in bytes.
+pub(crate) fn room_for_result(cx: &TurnCx<'_>) -> usize {
+    let window = cx.settings.borrow().choice().map_or(0, |choice| choice.context_size);
+    Room::of(window).result
 }

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agents::Agent;
 use crate::commands::SlashCommand;
+use crate::context;
 use crate::error::Error;
 use crate::event::Event;
 use crate::hooks::{Moment, Ruling};
@@ -341,6 +342,12 @@ pub struct ToolCx<'a> {
 pub struct Inside<'a>(pub(crate) &'a TurnCx<'a>);
 
 impl ToolCx<'_> {
+    /// Returns how long a result may be, in bytes: what is longer is cut before the model sees it.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.inside.map_or(usize::MAX, |Inside(turn)| context::room_for_result(turn))
+    }
+
     /// Journals an event and shows it.
     ///
     /// # Errors

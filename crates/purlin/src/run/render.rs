@@ -193,20 +193,26 @@ fn output_of(call: &schema::ToolCall) -> Option<String> {
     }
     let (head, rest) = lines.split_at(first);
     let (middle, tail) = rest.split_at(rest.len() - last);
-    // Where the agent left something out, its line stays, whole: it may say where all of it is.
+    // Where the agent left something out, its line stays.
     let is_mark = |line: &&str| line.starts_with("… ") && line.ends_with(" …");
-    let left_out = match middle.iter().position(is_mark) {
-        Some(at) => {
-            format!("… {at} lines …\n{}\n… {} lines …", middle[at], middle.len() - at - 1)
-        }
-        None => format!("… {} lines …", middle.len()),
+    let left_out = |lines: &[&str]| match lines.len() {
+        0 => String::new(),
+        lines => format!("… {} …\n", count(lines, "line", "lines")),
     };
-    Some(format!("{}\n{left_out}\n{}", narrow(head), narrow(tail)))
+    let middle = match middle.iter().position(is_mark) {
+        Some(at) => {
+            format!("{}{}\n{}", left_out(&middle[..at]), middle[at], left_out(&middle[at + 1..]))
+        }
+        None => left_out(middle),
+    };
+    Some(format!("{}\n{middle}{}", narrow(head), narrow(tail)))
 }
 
-/// Joins lines, none longer than is shown.
+/// Joins lines, none longer than is shown. What stands in brackets is whole: it may say where all of it is.
 fn narrow(lines: &[&str]) -> String {
-    let cut = |line: &&str| line.chars().take(WIDTH).collect::<String>();
+    let is_note = |line: &str| line.starts_with('(') && line.ends_with(')');
+    let width = |line: &str| if is_note(line) { usize::MAX } else { WIDTH };
+    let cut = |line: &&str| line.chars().take(width(line)).collect::<String>();
     lines.iter().map(cut).collect::<Vec<_>>().join("\n")
 }
 
@@ -335,10 +341,19 @@ mod tests {
         let short = "1\n2\n3\n4\n… 88 lines …\n93\n94\n95\n96\n97\n98\n99\n100";
         assert_eq!(ended("execute", &long), [Piece::Output(short.into())]);
         assert_eq!(ended("execute", &"x".repeat(300)), [Piece::Output("x".repeat(200))]);
-        let place = format!("… 9 bytes left out; all of it is in /{} …", "p".repeat(300));
-        let cut = long.replace("\n50\n", &format!("\n50\n{place}\n"));
-        let short = short.replace("88 lines …", &format!("46 lines …\n{place}\n… 42 lines …"));
-        assert_eq!(ended("execute", &cut), [Piece::Output(short)]);
+        let mark = "… 9 bytes left out …";
+        for (before, mark_in) in [
+            ("\n4\n", format!("{mark}\n… 88 lines …")),
+            ("\n5\n", format!("… 1 line …\n{mark}\n… 87 lines …")),
+            ("\n92\n", format!("… 88 lines …\n{mark}")),
+        ] {
+            let cut = long.replace(before, &format!("{before}{mark}\n"));
+            let short = short.replace("… 88 lines …", &mark_in);
+            assert_eq!(ended("execute", &cut), [Piece::Output(short)]);
+        }
+        let place = format!("(all of it is in /{})", "p".repeat(300));
+        let said = ended("execute", &format!("{long}{place}"));
+        assert!(matches!(&said[..], [Piece::Output(text)] if text.ends_with(&place)), "{said:?}");
     }
 
     fn command_ended(status: &str, raw: Value, text: &str) -> Vec<Piece> {

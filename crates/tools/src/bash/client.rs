@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use super::output::{Plain, ended, raw_of};
 use super::{Bash, Input, took_too_long};
 
-/// How much of its output the terminal keeps.
-const OUTPUT: u64 = 64 * 1024;
+/// How much of its output the terminal keeps. The rest cannot be had: terminals forget the beginning.
+const OUTPUT: u64 = 1024 * 1024;
 
 impl Bash {
     /// Lets the editor run a command. Where there is a sandbox, what the editor starts is our helper, and the command is
@@ -25,7 +25,7 @@ impl Bash {
     ) -> Result<Output, ToolError> {
         if !found.level.confines() {
             let args = vec!["-c".to_owned(), input.command.clone()];
-            return run(cx, input, "sh".to_owned(), args).await;
+            return self.run_there(cx, input, "sh".to_owned(), args).await;
         }
         let spec = self.spec_of(cx.cwd, &input.command);
         let started =
@@ -36,49 +36,59 @@ impl Bash {
         let text = |word: &OsStr| word.to_str().map(str::to_owned);
         let args: Option<Vec<String>> = started.args.iter().map(|arg| text(arg)).collect();
         match (text(started.program.as_os_str()), args) {
-            (Some(program), Some(args)) => run(cx, input, program, args).await,
+            (Some(program), Some(args)) => self.run_there(cx, input, program, args).await,
             _ => Err(ToolError::Model(
                 "the command was not run: our own path is not text".to_owned(),
             )),
         }
     }
-}
 
-async fn run(
-    cx: &ToolCx<'_>,
-    input: &Input,
-    command: String,
-    args: Vec<String>,
-) -> Result<Output, ToolError> {
-    let cwd = cx.cwd.to_owned();
-    let shell = TerminalCommand { command, args, cwd, output_limit: OUTPUT };
-    let terminal = cx.or_cancelled(cx.editor.create_terminal(shell)).await??;
-    let content = Some(vec![ToolContent::Terminal(terminal.clone())]);
-    let update = ToolUpdate { content, ..ToolUpdate::default() };
-    cx.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await?;
-    let done = cx.or_cancelled(watch(cx, input, &terminal)).await;
-    // Also after a cancel: a terminal that is not given back goes on running.
-    cx.editor.release_terminal(terminal).await?;
-    done?
-}
+    async fn run_there(
+        &self,
+        cx: &ToolCx<'_>,
+        input: &Input,
+        command: String,
+        args: Vec<String>,
+    ) -> Result<Output, ToolError> {
+        let cwd = cx.cwd.to_owned();
+        let shell = TerminalCommand { command, args, cwd, output_limit: OUTPUT };
+        let terminal = cx.or_cancelled(cx.editor.create_terminal(shell)).await??;
+        let content = Some(vec![ToolContent::Terminal(terminal.clone())]);
+        let update = ToolUpdate { content, ..ToolUpdate::default() };
+        cx.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await?;
+        let done = cx.or_cancelled(self.watch(cx, input, &terminal)).await;
+        // Also after a cancel: a terminal that is not given back goes on running.
+        cx.editor.release_terminal(terminal).await?;
+        done?
+    }
 
-async fn watch(cx: &ToolCx<'_>, input: &Input, terminal: &TerminalId) -> Result<Output, ToolError> {
-    let Ok(status) = timeout(input.timeout, cx.editor.wait_for_exit(terminal.clone())).await else {
-        cx.editor.kill_terminal(terminal.clone()).await?;
-        let output = said(cx, terminal).await?;
-        return Err(took_too_long(input, &output));
-    };
-    let status = status?;
-    let output = said(cx, terminal).await?;
-    Ok(Output { text: ended(&output, &status), content: None, raw: Some(raw_of(&status)) })
-}
+    async fn watch(
+        &self,
+        cx: &ToolCx<'_>,
+        input: &Input,
+        terminal: &TerminalId,
+    ) -> Result<Output, ToolError> {
+        let exit = cx.editor.wait_for_exit(terminal.clone());
+        let Ok(status) = timeout(input.timeout, exit).await else {
+            cx.editor.kill_terminal(terminal.clone()).await?;
+            let output = self.said(cx, terminal).await?;
+            return Err(took_too_long(input, &output));
+        };
+        let status = status?;
+        let output = self.said(cx, terminal).await?;
+        Ok(Output { text: ended(&output, &status), content: None, raw: Some(raw_of(&status)) })
+    }
 
-async fn said(cx: &ToolCx<'_>, terminal: &TerminalId) -> Result<String, ToolError> {
-    let output = cx.editor.terminal_output(terminal.clone()).await?;
-    let text = Plain::default().push(output.text.as_bytes());
-    Ok(if output.is_truncated {
-        format!("… the beginning is left out …\n{text}")
-    } else {
-        text
-    })
+    /// Returns what the model is told of the output, as from a shell of ours.
+    async fn said(&self, cx: &ToolCx<'_>, terminal: &TerminalId) -> Result<String, ToolError> {
+        let output = cx.editor.terminal_output(terminal.clone()).await?;
+        let mut capture = self.capture(cx);
+        if output.is_truncated {
+            let kept = output.text.len();
+            let note = format!("… the beginning is lost: the terminal kept {kept} bytes …\n");
+            capture.push(note.as_bytes());
+        }
+        capture.push(Plain::default().push(output.text.as_bytes()).as_bytes());
+        Ok(capture.text())
+    }
 }

@@ -8,9 +8,10 @@ use engine::ports::ExitStatus;
 use process::Tail;
 use serde_json::{Value, json};
 
-/// How much of the beginning and of the end is kept in memory.
-const HEAD: usize = 16 * 1024;
-const TAIL: usize = 16 * 1024;
+/// How much of the beginning and of the end is kept in memory, at most.
+const MOST: usize = 16 * 1024;
+/// What is left for words of ours in what the model is told.
+const WORDS: usize = 1024;
 /// How much of it is kept in a file.
 const SPILL: u64 = 64 * 1024 * 1024;
 
@@ -19,6 +20,8 @@ const SPILL: u64 = 64 * 1024 * 1024;
 pub(super) struct Capture {
     head: Vec<u8>,
     tail: Tail,
+    /// How long each of the two may become.
+    end: usize,
     total: u64,
     /// Where all of it goes once it is more than the head; nothing if that cannot be written.
     spill: Option<Spill>,
@@ -33,15 +36,17 @@ struct Spill {
 }
 
 impl Capture {
-    /// Makes a capture that spills into this file if it must.
-    pub(super) fn new(place: Option<PathBuf>) -> Capture {
-        Capture { head: Vec::new(), tail: Tail::new(TAIL), total: 0, spill: None, place }
+    /// Makes a capture that spills into this file if it must. What it tells fits into `room` bytes, so that it is cut once
+    /// and the count is true.
+    pub(super) fn new(place: Option<PathBuf>, room: usize) -> Capture {
+        let end = (room.saturating_sub(WORDS) / 2).min(MOST);
+        Capture { head: Vec::new(), tail: Tail::new(end), end, total: 0, spill: None, place }
     }
 
     /// Takes the next bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        let room = HEAD - self.head.len();
+        let room = self.end - self.head.len();
         let (head, rest) = bytes.split_at(room.min(bytes.len()));
         self.head.extend_from_slice(head);
         if rest.is_empty() {
@@ -57,7 +62,7 @@ impl Capture {
         }
     }
 
-    /// Returns what the model is told: everything, or head and tail and where the rest is.
+    /// Returns what the model is told: everything, or head and tail, and last, where nothing cuts it off, where the rest is.
     pub(super) fn text(self) -> String {
         let mut plain = Plain::default();
         let mut text = plain.push(&self.head);
@@ -67,16 +72,18 @@ impl Capture {
             }
             return text + &plain.push(self.tail.text().as_bytes());
         }
-        let left_out = self.total - (HEAD + TAIL) as u64;
-        let place = match &self.spill {
+        let left_out = self.total - 2 * self.end as u64;
+        text.push_str(&format!("\n… {left_out} bytes left out …\n"));
+        text.push_str(Plain::default().push(self.tail.text().as_bytes()).trim_end());
+        match &self.spill {
             Some(spill) if spill.written < self.total => {
-                format!("; the first {} bytes are in {}", spill.written, spill.path.display())
+                let (written, path) = (spill.written, spill.path.display());
+                text.push_str(&format!("\n(the first {written} bytes are in {path})"));
             }
-            Some(spill) => format!("; all of it is in {}", spill.path.display()),
-            None => String::new(),
-        };
-        text.push_str(&format!("\n… {left_out} bytes left out{place} …\n"));
-        text + &Plain::default().push(self.tail.text().as_bytes())
+            Some(spill) => text.push_str(&format!("\n(all of it is in {})", spill.path.display())),
+            None => {}
+        }
+        text
     }
 }
 
@@ -234,25 +241,39 @@ mod tests {
     #[test]
     fn head_tail_and_place_are_told_and_the_rest_is_in_the_file() {
         let path = place("long");
-        let mut capture = Capture::new(Some(path.clone()));
+        let mut capture = Capture::new(Some(path.clone()), usize::MAX);
         for number in 0..20_000 {
             capture.push(format!("line {number}\n").as_bytes());
         }
         let text = capture.text();
         assert!(text.starts_with("line 0\nline 1\n"), "{}", &text[..100]);
-        assert!(text.ends_with("line 19999\n"));
-        assert!(text.contains(&format!("all of it is in {}", path.display())), "{text}");
-        assert!(text.len() < HEAD + TAIL + 200);
+        let end = format!("line 19999\n(all of it is in {})", path.display());
+        assert!(text.ends_with(&end), "{text}");
+        assert!(text.len() < 2 * MOST + 200);
         let kept = std::fs::read_to_string(&path).unwrap();
         assert_eq!(kept.lines().count(), 20_000);
+        std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
+
+    // R: T08
+    #[test]
+    fn what_is_told_fits_into_the_room_and_counts_what_is_missing() {
+        let path = place("small");
+        let mut capture = Capture::new(Some(path.clone()), 4000);
+        capture.push(&[b'x'; 5000]);
+        let text = capture.text();
+        assert!(text.len() <= 4000, "{}", text.len());
+        let shown = text.chars().filter(|character| *character == 'x').count();
+        assert!(text.contains(&format!("… {} bytes left out …", 5000 - shown)), "{text}");
+        assert_eq!(std::fs::read(&path).unwrap().len(), 5000);
         std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 
     #[test]
     fn what_fits_is_told_whole_and_leaves_no_file() {
         let path = place("short");
-        let mut capture = Capture::new(Some(path.clone()));
-        let said = "x".repeat(HEAD + 10);
+        let mut capture = Capture::new(Some(path.clone()), usize::MAX);
+        let said = "x".repeat(MOST + 10);
         capture.push(said.as_bytes());
         assert!(path.exists());
         assert_eq!(capture.text(), said);
@@ -263,8 +284,8 @@ mod tests {
     // R: T16
     #[test]
     fn a_file_that_cannot_be_written_costs_nothing_else() {
-        let mut capture = Capture::new(Some("/proc/no/such/place".into()));
-        capture.push(&vec![b'x'; HEAD + TAIL + 5]);
+        let mut capture = Capture::new(Some("/proc/no/such/place".into()), usize::MAX);
+        capture.push(&vec![b'x'; 2 * MOST + 5]);
         assert!(capture.text().contains("5 bytes left out …"));
     }
 }

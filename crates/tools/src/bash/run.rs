@@ -48,8 +48,7 @@ impl Bash {
             Ok(child) => child,
             Err(err) => return Err(self.not_run(&err, "").await),
         };
-        let file = |folder: &Path| folder.join(format!("{}.txt", file_name(cx.id.as_str())));
-        let capture = Capture::new(self.options.outputs.as_deref().map(file));
+        let capture = self.capture(cx);
         let live = LiveOutput::new(cx.editor.offers().live);
         let mut running =
             Running { child, capture, live, deadline: Instant::now() + input.timeout };
@@ -87,6 +86,12 @@ impl Bash {
             spec = spec.env(name, value);
         }
         spec
+    }
+
+    /// Makes what keeps the output of a command.
+    pub(super) fn capture(&self, cx: &ToolCx<'_>) -> Capture {
+        let file = |folder: &Path| folder.join(format!("{}.txt", file_name(cx.id.as_str())));
+        Capture::new(self.options.outputs.as_deref().map(file), cx.room())
     }
 
     /// Says why a command did not run. What was found of the sandbox is not believed any more: the next call may be
