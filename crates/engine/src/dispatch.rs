@@ -317,8 +317,11 @@ async fn finish(
         }
         Err(err) => {
             let text = explain(&err);
-            let content = Some(vec![ToolContent::Block(Block::Text(text.clone()))]);
-            (ToolStatus::Failed, Output { text, content, raw: None })
+            let content = match err {
+                ToolError::Shown { content, .. } => content,
+                _ => vec![ToolContent::Block(Block::Text(text.clone()))],
+            };
+            (ToolStatus::Failed, Output { text, content: Some(content), raw: None })
         }
     };
     let Output { text, content, raw: raw_output } = output;
@@ -343,6 +346,7 @@ fn explain(err: &ToolError) -> String {
             format!("The editor does not offer {what}, and this tool needs it")
         }
         ToolError::Model(_)
+        | ToolError::Shown { .. }
         | ToolError::Editor(_)
         | ToolError::Cancelled
         | ToolError::Broken(_) => err.to_string(),

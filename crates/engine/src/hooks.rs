@@ -88,7 +88,9 @@ pub(crate) async fn after_tool(
     for words in before.into_iter().chain(ruling.objection).chain(ruling.context) {
         match &mut outcome {
             Ok(output) => output.text.push_str(&format!("\n\n{words}")),
-            Err(ToolError::Model(text)) => text.push_str(&format!("\n\n{words}")),
+            Err(ToolError::Model(text) | ToolError::Shown { text, .. }) => {
+                text.push_str(&format!("\n\n{words}"))
+            }
             Err(ToolError::Editor(_) | ToolError::Cancelled | ToolError::Broken(_)) => {}
         }
     }

@@ -299,6 +299,14 @@ pub enum ToolError {
     /// The model can mend this; the text says how.
     #[error("{0}")]
     Model(String),
+    /// The model can mend this, too; the user is shown the content in place of the text.
+    #[error("{text}")]
+    Shown {
+        /// What the model is told.
+        text: String,
+        /// What the user is shown.
+        content: Vec<ToolContent>,
+    },
     /// The editor refused or failed.
     #[error(transparent)]
     Editor(#[from] EditorError),

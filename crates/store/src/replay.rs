@@ -367,9 +367,12 @@ impl Replay {
         }
         if let Some(content) = &mut update.content {
             let before = content.len();
-            content.retain(|content| !matches!(content, ToolContent::Terminal(_)));
+            content.retain(|content| {
+                !matches!(content, ToolContent::Terminal(_) | ToolContent::Live { .. })
+            });
             call.has_terminal = content.len() < before;
-            if call.has_terminal && content.is_empty() {
+            // What stands beside a terminal is a part of the result.
+            if call.has_terminal {
                 update.content = None;
             }
         }

@@ -367,14 +367,21 @@ fn uses_terminal(cx: &ToolCx<'_>, level: Level) -> bool {
     cx.editor.offers().terminal && (cfg!(target_os = "linux") || !level.confines())
 }
 
-/// What the model is told when a command did not end by itself.
-fn took_too_long(input: &Input, output: &str) -> ToolError {
+/// What the model is told when a command did not end by itself. The user, who saw the output in a terminal, is told only why.
+fn took_too_long(input: &Input, output: &str, terminal: Option<ToolContent>) -> ToolError {
     let seconds = input.timeout.as_secs_f64();
-    let text = format!(
+    let why = format!(
         "error -31802: the command was ended because it still ran after {seconds} seconds. It had no input and no \
-         terminal, so a command that asks or never ends cannot work; give a longer `timeout` if it only needs time\n{output}"
+         terminal, so a command that asks or never ends cannot work; give a longer `timeout` if it only needs time"
     );
-    ToolError::Model(text.trim_end().to_owned())
+    let text = format!("{why}\n{output}").trim_end().to_owned();
+    match terminal {
+        Some(terminal) => {
+            let content = vec![terminal, ToolContent::Block(Block::Text(why))];
+            ToolError::Shown { text, content }
+        }
+        None => ToolError::Model(text),
+    }
 }
 
 /// Joins a search path for commands in these folders.

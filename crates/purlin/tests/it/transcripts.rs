@@ -309,6 +309,7 @@ transcripts! {
     tools_command = "tools/command";
     tools_command_cancel = "tools/command_cancel";
     tools_command_live = "tools/command_live";
+    tools_command_live_timeout = "tools/command_live_timeout";
     tools_command_network = "tools/command_network";
     tools_command_timeout = "tools/command_timeout";
     tools_disk_edit = "tools/disk_edit";

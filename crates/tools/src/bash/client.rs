@@ -72,7 +72,8 @@ impl Bash {
         let Ok(status) = timeout(input.timeout, exit).await else {
             cx.editor.kill_terminal(terminal.clone()).await?;
             let output = self.said(cx, terminal).await?;
-            return Err(took_too_long(input, &output));
+            let terminal = ToolContent::Terminal(terminal.clone());
+            return Err(took_too_long(input, &output, Some(terminal)));
         };
         let status = status?;
         let output = self.said(cx, terminal).await?;

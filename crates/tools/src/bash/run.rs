@@ -8,7 +8,7 @@ use engine::Event;
 use engine::ports::{ExitStatus, Output, ToolCx, ToolError};
 use engine::words::{Block, Live, ToolContent, ToolUpdate};
 use process::sandbox::{Found, Level};
-use process::{Child, ChildStdout, Spec};
+use process::{Child, ChildStdout, Spec, Tail};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -19,9 +19,10 @@ use super::{Bash, Input, search_path, took_too_long};
 const GRACE: Duration = Duration::from_millis(1500);
 /// How long somebody may still be heard who holds the output of a command that has ended.
 const DRAIN: Duration = Duration::from_millis(200);
-/// How often the client is told what a command says, and how much at once and in all.
+/// How often the client is told what a command says, how much of the beginning and the end at once, and how much in all
+/// before only the end is told.
 const BEAT: Duration = Duration::from_millis(100);
-const AT_ONCE: usize = 16 * 1024;
+const AT_ONCE: usize = 8 * 1024;
 const IN_ALL: usize = 256 * 1024;
 
 /// Shells, the first that is there is used.
@@ -62,7 +63,10 @@ impl Bash {
         running.live.end(cx, &status).await?;
         match why {
             Why::Cancelled => Err(ToolError::Cancelled),
-            Why::Timeout => Err(took_too_long(input, &output)),
+            Why::Timeout => {
+                let terminal = || ToolContent::Live { cwd: cx.cwd.to_owned() };
+                Err(took_too_long(input, &output, running.live.is_on.then(terminal)))
+            }
             Why::Itself => {
                 let text = ended(&output, &status);
                 let shown = || vec![ToolContent::Block(Block::Text(text.clone()))];
@@ -183,13 +187,15 @@ async fn read(pipe: &mut Option<ChildStdout>, buffer: &mut [u8]) -> usize {
     }
 }
 
-/// What the client is told while the command runs: only what is new, not too often, not without end.
+/// What the client is told while the command runs: only what is new, not too often, not without end, and always the last
+/// lines.
 struct LiveOutput {
     is_on: bool,
     plain: Plain,
     waiting: String,
-    /// Bytes that were left out since the last update.
-    skipped: usize,
+    /// The end of what came when no more could wait, and how much that was.
+    tail: Tail,
+    beyond: usize,
     told: usize,
     next: Instant,
 }
@@ -201,39 +207,52 @@ impl LiveOutput {
             is_on,
             plain: Plain::default(),
             waiting: String::new(),
-            skipped: 0,
+            tail: Tail::new(AT_ONCE),
+            beyond: 0,
             told: 0,
             next,
         }
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        if !self.is_on || self.told > IN_ALL {
+        if !self.is_on {
             return;
         }
         let text = self.plain.push(bytes);
-        let room = AT_ONCE.saturating_sub(self.waiting.len());
+        let most = if self.told < IN_ALL { AT_ONCE } else { 0 };
+        let room = if self.beyond == 0 { most.saturating_sub(self.waiting.len()) } else { 0 };
         let (kept, rest) = text.split_at(text.floor_char_boundary(room));
         self.waiting.push_str(kept);
-        self.skipped += rest.len();
+        self.tail.push(rest.as_bytes());
+        self.beyond += rest.len();
     }
 
+    /// What came beyond all that is told while it runs waits for the end.
     fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    async fn flush(&mut self, cx: &ToolCx<'_>) -> Result<(), ToolError> {
+    /// Takes what waits: its beginning and its end.
+    fn take(&mut self) -> String {
         let mut text = std::mem::take(&mut self.waiting);
-        if text.is_empty() {
-            return Ok(());
-        }
-        self.told += text.len();
-        let skipped = std::mem::take(&mut self.skipped);
+        let tail = std::mem::replace(&mut self.tail, Tail::new(AT_ONCE)).text();
+        let skipped = std::mem::take(&mut self.beyond) - tail.len();
         if skipped > 0 {
             text.push_str(&format!("\n… {skipped} bytes not shown …\n"));
         }
-        if self.told > IN_ALL {
-            text.push_str("\n… the rest is not shown while it runs …\n");
+        text.push_str(&tail);
+        let was_full = self.told >= IN_ALL;
+        self.told += text.len();
+        if self.told >= IN_ALL && !was_full {
+            text.push_str("\n… from here on only the end is shown …\n");
+        }
+        text
+    }
+
+    async fn flush(&mut self, cx: &ToolCx<'_>) -> Result<(), ToolError> {
+        let text = self.take();
+        if text.is_empty() {
+            return Ok(());
         }
         self.next = Instant::now() + BEAT;
         self.show(cx, Live::Output(text)).await
@@ -273,4 +292,41 @@ fn file_name(id: &str) -> String {
     // Models may use an id again, in another turn or another process.
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("{name}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R: T3
+    #[test]
+    fn the_last_lines_are_shown_however_much_came_before() {
+        let mut live = LiveOutput::new(true);
+        let mut shown = String::new();
+        for beat in 0..100 {
+            let lines: String = (0..10_000).map(|line| format!("{beat} {line}\n")).collect();
+            live.push(lines.as_bytes());
+            if live.is_waiting() {
+                let text = live.take();
+                assert!(text.len() < 2 * AT_ONCE + 100, "{}", text.len());
+                assert!(text.starts_with(&format!("{beat} 0\n")), "{text}");
+                assert!(text.contains(&format!("\n{beat} 9999\n")), "{text}");
+                shown.push_str(&text);
+            }
+        }
+        live.push(b"FINAL\n");
+        shown.push_str(&live.take());
+        assert!(shown.ends_with("\n99 9999\nFINAL\n"));
+        assert!(shown.len() < IN_ALL + 4 * AT_ONCE, "{}", shown.len());
+        assert_eq!(shown.matches("only the end is shown").count(), 1);
+        assert_eq!(live.take(), "");
+    }
+
+    #[test]
+    fn what_fits_is_shown_as_it_came() {
+        let mut live = LiveOutput::new(true);
+        live.push(&[b'x'; AT_ONCE]);
+        live.push(b"yz\n");
+        assert_eq!(live.take(), "x".repeat(AT_ONCE) + "yz\n");
+    }
 }
