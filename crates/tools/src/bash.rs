@@ -15,6 +15,7 @@ mod wish;
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use engine::permission::{Access, Decision};
@@ -59,6 +60,8 @@ pub struct Bash {
     folders: Vec<PathBuf>,
     /// What each announced call was judged for; the oldest go when there are too many, such as refused ones.
     judged: Mutex<Vec<(ToolCallId, Judged)>>,
+    /// Whether the client announced terminals and answered that it has none.
+    has_no_terminals: AtomicBool,
 }
 
 /// What a call was judged for.
@@ -81,7 +84,8 @@ impl Bash {
         // Once: what a link leads to later is not what the session was opened for.
         let real = |folder: &PathBuf| folder.canonicalize().unwrap_or_else(|_| folder.clone());
         let folders = options.folders.iter().map(real).collect();
-        Bash { sandbox, options, folders, judged: Mutex::default() }
+        let (judged, has_no_terminals) = (Mutex::default(), AtomicBool::default());
+        Bash { sandbox, options, folders, judged, has_no_terminals }
     }
 
     /// Notes what a call is judged for.
@@ -236,6 +240,13 @@ impl Bash {
         }
     }
 
+    /// Tells whether the editor runs a command. Where only our own shell can be restricted, ours does.
+    fn uses_terminal(&self, cx: &ToolCx<'_>, level: Level) -> bool {
+        let is_offered =
+            cx.editor.offers().terminal && !self.has_no_terminals.load(Ordering::Relaxed);
+        is_offered && (cfg!(target_os = "linux") || !level.confines())
+    }
+
     /// The repositories outside the session's folders that a command may change, if it asks for that.
     fn around(&self, input: &Input) -> Vec<PathBuf> {
         if input.wishes.git { repositories::around(&self.options.folders) } else { Vec::new() }
@@ -293,7 +304,7 @@ impl AnyTool for Bash {
             let outside: Vec<PathBuf> =
                 outside.map(|access| PathBuf::from(&access.subject)).collect();
             let mut content = Vec::new();
-            if offers.live && !uses_terminal(cx, level) {
+            if offers.live && !self.uses_terminal(cx, level) {
                 content.push(ToolContent::Live { cwd: cx.cwd.to_owned() });
             }
             let reason = input.reason.as_deref();
@@ -321,10 +332,16 @@ impl AnyTool for Bash {
             let mut input = Input::read(input)?;
             let found = self.found_for(cx.id, &mut input).await?;
             let before = repositories::inside(&self.options.folders);
-            let mut output = if uses_terminal(cx, found.level) {
-                self.run_in_terminal(cx, &input, &found).await?
-            } else {
-                self.run_here(cx, &input, &found).await?
+            let is_there = self.uses_terminal(cx, found.level);
+            let there =
+                if is_there { self.run_in_terminal(cx, &input, &found).await? } else { None };
+            let mut output = match there {
+                Some(output) => output,
+                // What was to run in a terminal of the client was not announced as live.
+                None => {
+                    let is_live = cx.editor.offers().live && !is_there;
+                    self.run_here(cx, &input, &found, is_live).await?
+                }
             };
             if let Some(made) = repositories::made(&before, &self.options.folders) {
                 output.text.push_str(&made);
@@ -360,11 +377,6 @@ fn title_of(command: &str) -> String {
     format!(
         "{start}\n… {left} of {count} characters are left out here; the whole command is below …\n{end}"
     )
-}
-
-/// Tells whether the editor runs a command. Where only our own shell can be restricted, ours does.
-fn uses_terminal(cx: &ToolCx<'_>, level: Level) -> bool {
-    cx.editor.offers().terminal && (cfg!(target_os = "linux") || !level.confines())
 }
 
 /// What the model is told when a command did not end by itself. The user, who saw the output in a terminal, is told only why.

@@ -338,6 +338,7 @@ transcripts! {
     tools_stale_while_asking = "tools/stale_while_asking";
     tools_specific_wins = "tools/specific_wins";
     tools_terminal = "tools/terminal";
+    tools_terminal_refused = "tools/terminal_refused";
     tools_visible = "tools/visible";
     wire_bad_params = "wire/bad_params";
     wire_flood_of_errors = "wire/flood_of_errors";

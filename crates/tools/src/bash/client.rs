@@ -1,9 +1,10 @@
 //! A command in a terminal of the editor, which shows it and ends it.
 
 use std::ffi::OsStr;
+use std::sync::atomic::Ordering;
 
 use engine::Event;
-use engine::ports::{Output, TerminalCommand, ToolCx, ToolError};
+use engine::ports::{EditorError, Output, TerminalCommand, ToolCx, ToolError};
 use engine::words::{TerminalId, ToolContent, ToolUpdate};
 use process::sandbox::Found;
 use tokio::time::timeout;
@@ -16,13 +17,13 @@ const OUTPUT: u64 = 1024 * 1024;
 
 impl Bash {
     /// Lets the editor run a command. Where there is a sandbox, what the editor starts is our helper, and the command is
-    /// as restricted as anywhere.
+    /// as restricted as anywhere. `None` if it refuses, and so has started nothing.
     pub(super) async fn run_in_terminal(
         &self,
         cx: &ToolCx<'_>,
         input: &Input,
         found: &Found,
-    ) -> Result<Output, ToolError> {
+    ) -> Result<Option<Output>, ToolError> {
         if !found.level.confines() {
             let args = vec!["-c".to_owned(), input.command.clone()];
             return self.run_there(cx, input, "sh".to_owned(), args).await;
@@ -49,17 +50,28 @@ impl Bash {
         input: &Input,
         command: String,
         args: Vec<String>,
-    ) -> Result<Output, ToolError> {
+    ) -> Result<Option<Output>, ToolError> {
         let cwd = cx.cwd.to_owned();
         let shell = TerminalCommand { command, args, cwd, output_limit: OUTPUT };
-        let terminal = cx.or_cancelled(cx.editor.create_terminal(shell)).await??;
+        let terminal = match cx.or_cancelled(cx.editor.create_terminal(shell)).await? {
+            Err(EditorError::NotOffered(_)) => {
+                self.has_no_terminals.store(true, Ordering::Relaxed);
+                return Ok(None);
+            }
+            Err(EditorError::Refused(why)) => {
+                tracing::info!("the client gave no terminal: {why}");
+                return Ok(None);
+            }
+            // One that does not answer may have started it.
+            terminal => terminal?,
+        };
         let content = Some(vec![ToolContent::Terminal(terminal.clone())]);
         let update = ToolUpdate { content, ..ToolUpdate::default() };
         cx.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await?;
         let done = cx.or_cancelled(self.watch(cx, input, &terminal)).await;
         // Also after a cancel: a terminal that is not given back goes on running.
         cx.editor.release_terminal(terminal).await?;
-        done?
+        done?.map(Some)
     }
 
     async fn watch(

@@ -43,6 +43,7 @@ impl Bash {
         cx: &ToolCx<'_>,
         input: &Input,
         found: &Found,
+        is_live: bool,
     ) -> Result<Output, ToolError> {
         let spec = self.spec_of(cx.cwd, &input.command);
         let child = match self.sandbox.spawn(&spec, &self.profile(input), found) {
@@ -50,7 +51,7 @@ impl Bash {
             Err(err) => return Err(self.not_run(&err, "").await),
         };
         let capture = self.capture(cx);
-        let live = LiveOutput::new(cx.editor.offers().live);
+        let live = LiveOutput::new(is_live);
         let mut running =
             Running { child, capture, live, deadline: Instant::now() + input.timeout };
         let (status, why) = running.listen(cx).await?;
