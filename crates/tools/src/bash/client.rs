@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use engine::Event;
 use engine::ports::{EditorError, Output, TerminalCommand, ToolCx, ToolError};
 use engine::words::{TerminalId, ToolContent, ToolUpdate};
+use futures_util::future::join;
 use process::sandbox::Found;
 use tokio::time::timeout;
 
@@ -69,8 +70,14 @@ impl Bash {
         let update = ToolUpdate { content, ..ToolUpdate::default() };
         cx.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await?;
         let done = cx.or_cancelled(self.watch(cx, input, &terminal)).await;
-        // Also after a cancel: a terminal that is not given back goes on running.
-        cx.editor.release_terminal(terminal).await?;
+        if done.is_err() {
+            // Both are sent before either is answered: there is little time after a cancel.
+            let kill = cx.editor.kill_terminal(terminal.clone());
+            let (killed, released) = join(kill, cx.editor.release_terminal(terminal)).await;
+            killed.and(released)?;
+        } else {
+            cx.editor.release_terminal(terminal).await?;
+        }
         done?.map(Some)
     }
 
