@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::cgroup::{self, Groups};
 use super::order::{Files, Order, Sockets, Space, Then};
 use super::profile::{Limits, Network, Profile};
-use super::reserve::Reserved;
+use super::reserve::{self, Reserved};
 use super::spare::Spare;
 use super::{Found, Level, Sandbox, bubblewrap, canary, tree};
 use crate::error::Error;
@@ -200,7 +200,7 @@ impl Sandbox {
         let mut spec = spec.clone();
         match found.level {
             Level::Full => {
-                let (mut profile, reserved) = reserve(profile)?;
+                let (mut profile, reserved) = reserve(profile, &reserve::records(&self.scratch))?;
                 profile.hidden = self.hidden(&profile.hidden);
                 kept._reserved = reserved;
                 let own = profile.private.iter().chain(&profile.writable).cloned();
@@ -287,7 +287,7 @@ fn held(kept: Kept, report: std::io::PipeReader, told: std::io::PipeWriter) -> A
 }
 
 /// Makes places for protected paths that are not there yet.
-fn reserve(profile: &Profile) -> Result<(Profile, Vec<Reserved>), Error> {
+fn reserve(profile: &Profile, records: &Path) -> Result<(Profile, Vec<Reserved>), Error> {
     let mut profile = profile.clone();
     let mut reserved = Vec::new();
     let roots = real_paths(&profile.writable);
@@ -296,7 +296,7 @@ fn reserve(profile: &Profile) -> Result<(Profile, Vec<Reserved>), Error> {
         // Outside the writable folders nothing can be made anyway, and a folder that is gone is not made again.
         let mut roots = profile.writable.iter().chain(&roots).filter(|root| root.is_dir());
         let is_inside = roots.any(|root| path.starts_with(root));
-        let made = if is_inside { Reserved::make(&path) } else { Ok(None) };
+        let made = if is_inside { Reserved::make(&path, records) } else { Ok(None) };
         match made.map_err(|source| Error::Reserve { path: path.clone(), source })? {
             Some(place) => {
                 profile.protected.push(place.path().to_owned());

@@ -2,7 +2,7 @@
 //!
 //! Who joins a group waits for the kernel, so the spare has joined before it is needed. It is our own program started
 //! again, and knows nothing yet; what to become comes in a file (`errand`), and its limits on its input say that it is
-//! there. When the agent ends instead, the input does, and the spare removes what groups are left.
+//! there. When the agent ends instead, the input does, and the spare removes what groups and reserved places are left.
 
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, RawFd};
@@ -17,6 +17,7 @@ use super::cgroup::{self, Groups};
 use super::errand;
 use super::linux::Kept;
 use super::profile::Limits;
+use super::reserve;
 use crate::end::Group;
 use crate::error::Error;
 use crate::spawn::{Alone, Child, Spec, spawn_alone};
@@ -121,6 +122,8 @@ pub(super) fn run(mut args: impl Iterator<Item = OsString>) -> Result<ExitCode, 
         // Not now, with groups to remove.
         set_parent_process_death_signal(None).ok();
         leave(&groups, agent);
+        // The file would lie where the records do.
+        file.parent().map(reserve::records).iter().for_each(|records| reserve::sweep(records));
         return Ok(ExitCode::SUCCESS);
     }
     let (processes, memory) = cgroup::from_bytes(limits);
