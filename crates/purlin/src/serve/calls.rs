@@ -115,8 +115,9 @@ impl Dispatcher {
         }
         self.client = Some(offers);
         let keeps = self.journal.outlives();
-        let mut session =
-            schema::SessionCapabilities::new().close(schema::SessionCloseCapabilities::new());
+        let mut session = schema::SessionCapabilities::new()
+            .close(schema::SessionCloseCapabilities::new())
+            .additional_directories(schema::SessionAdditionalDirectoriesCapabilities::new());
         if keeps {
             session = session
                 .list(schema::SessionListCapabilities::new())
