@@ -12,6 +12,9 @@ use tokio::time::timeout;
 use crate::error::Error;
 use crate::spawn::Child;
 
+/// What the sandbox's helper reports when all restrictions hold. If the program was ended by a signal, its number follows.
+pub(crate) const READY: &[u8] = b"ready";
+
 /// How long each step of the kill ladder waits for the program to end.
 #[derive(Debug, Clone, Copy)]
 pub struct Grace {
@@ -48,7 +51,18 @@ impl Child {
         }
         #[cfg(target_os = "linux")]
         drop(self.kept.take());
-        if self.report.take().is_none_or(was_ready) { Ok(status) } else { Err(Error::NotConfined) }
+        let Some(mut report) = self.report.take() else { return Ok(status) };
+        let mut said = [0; 16];
+        // All who could still report anything are gone.
+        let length = std::io::Read::read(&mut report, &mut said).unwrap_or_default();
+        match said[..length].strip_prefix(READY) {
+            None => Err(Error::NotConfined),
+            #[cfg(unix)]
+            Some([signal, ..]) => {
+                Ok(std::os::unix::process::ExitStatusExt::from_raw(i32::from(*signal)))
+            }
+            Some(_) => Ok(status),
+        }
     }
 
     /// Goes down the kill ladder: closes the input, terminates the group, kills it.
@@ -99,11 +113,6 @@ impl Drop for Child {
     }
 }
 
-/// Tells whether anything was reported. All who could still do so are gone.
-fn was_ready(mut report: std::io::PipeReader) -> bool {
-    std::io::Read::read(&mut report, &mut [0; 16]).is_ok_and(|read| read > 0)
-}
-
 /// Returns the name of the signal that ended a program, such as `SIGKILL`.
 #[cfg(unix)]
 #[must_use]
@@ -113,8 +122,8 @@ pub fn signal_name(status: ExitStatus) -> Option<String> {
 }
 
 /// Returns what people call a signal.
-#[must_use]
-pub fn name_of_signal(number: u32) -> String {
+#[cfg(unix)]
+fn name_of_signal(number: u32) -> String {
     match number {
         1 => "SIGHUP".to_owned(),
         2 => "SIGINT".to_owned(),

@@ -13,9 +13,6 @@ use super::space::{self, Place};
 use super::{canary, landlock, limits, reaper, seccomp, spare, terminal};
 use crate::raw;
 
-/// What the helper reports when all restrictions hold.
-pub(super) const READY: &[u8] = b"ready";
-
 /// The exit code of a helper that could not do its work.
 const FAILED: u8 = 125;
 
@@ -53,8 +50,8 @@ fn obey(order: &Order) -> Result<ExitCode, String> {
     }
     if let Some(space) = &order.space {
         limits::go_first();
-        if let Place::Watching(code) = space::enter(space)? {
-            return Ok(code);
+        if let Place::Watching(ended) = space::enter(space)? {
+            return Ok(tell_end(order, ended.exit_status(), ended.terminating_signal()));
         }
     }
     if let Some(limits) = &order.limits {
@@ -69,7 +66,7 @@ fn obey(order: &Order) -> Result<ExitCode, String> {
     }
     raw::mind_term();
     if let Some(fd) = order.report {
-        raw::write_once(fd, READY).map_err(|err| format!("nobody listens: {err}"))?;
+        raw::write_once(fd, crate::end::READY).map_err(|err| format!("nobody listens: {err}"))?;
     }
     match &order.then {
         Then::Canary { outside, hidden, protected, inside } => {
@@ -78,6 +75,17 @@ fn obey(order: &Order) -> Result<ExitCode, String> {
         }
         Then::Exec(words) => Err(become_command(words)),
     }
+}
+
+/// Reports the signal that ended a command, if one did: its exit code is that of a shell, and any program may give the same.
+pub(super) fn tell_end(order: &Order, code: Option<i32>, signal: Option<i32>) -> ExitCode {
+    let signal = signal.and_then(|signal| u8::try_from(signal).ok());
+    if let (Some(fd), Some(signal)) = (order.report, signal) {
+        // Where nobody listens any more, nobody needs to know.
+        raw::write_once(fd, &[signal]).ok();
+    }
+    let code = code.and_then(|code| u8::try_from(code).ok());
+    ExitCode::from(code.or(signal.map(|signal| 128 + signal)).unwrap_or(1))
 }
 
 #[expect(

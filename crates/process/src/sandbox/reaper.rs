@@ -11,6 +11,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, set_parent_process_death_signal,
 };
 
+use super::helper;
 use super::order::Order;
 use crate::raw;
 
@@ -33,9 +34,9 @@ pub(super) fn run(order: &Order) -> Result<ExitCode, String> {
     // A spare dies with its agent; whoever has to end others must not.
     set_parent_process_death_signal(None)
         .map_err(|err| format!("the end of the agent cannot be watched: {err}"))?;
-    let order = Order { reaps: false, parent: Some(std::process::id()), ..order.clone() };
+    let inner = Order { reaps: false, parent: Some(std::process::id()), ..order.clone() };
     let mut child = std::env::current_exe()
-        .and_then(|helper| std::process::Command::new(helper).args(order.to_args()).spawn())
+        .and_then(|helper| std::process::Command::new(helper).args(inner.to_args()).spawn())
         .map_err(|err| format!("the helper cannot be started again: {err}"))?;
     // Only now: the command would inherit it.
     raw::ignore_term();
@@ -46,8 +47,7 @@ pub(super) fn run(order: &Order) -> Result<ExitCode, String> {
     });
     let status = child.wait().map_err(|err| format!("how it ended cannot be told: {err}"))?;
     kill_below(getpid());
-    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
-    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+    Ok(helper::tell_end(order, status.code(), status.signal()))
 }
 
 /// Waits until the process that was our parent is so no more.

@@ -8,7 +8,6 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, symlink};
@@ -44,8 +43,8 @@ const MAX_FILES: &str = "262144";
 pub(super) enum Place {
     /// The one that becomes the command.
     Inside,
-    /// One that has waited for it, and ends as it did.
-    Watching(ExitCode),
+    /// One that has waited for it, which ended like this.
+    Watching(WaitStatus),
 }
 
 /// Makes the space and goes into it.
@@ -58,10 +57,10 @@ pub(super) fn enter(space: &Space) -> Result<Place, String> {
     let (watched, watching) = std::io::pipe().map_err(|err| err.to_string())?;
     if let Some(first) = fork()? {
         limits::drop_privileges()?;
-        let code = end_of(first)?;
+        let ended = end_of(first)?;
         // Held until here: that it is closed is how the first process knows if this one died too early.
         drop(watching);
-        return Ok(Place::Watching(code));
+        return Ok(Place::Watching(ended));
     }
     drop(watching);
     let readable = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -90,22 +89,16 @@ fn fork() -> Result<Option<Pid>, String> {
 }
 
 /// Waits for a child, and meanwhile for all who lost their parents; returns how it ended.
-fn end_of(child: Pid) -> Result<ExitCode, String> {
+fn end_of(child: Pid) -> Result<WaitStatus, String> {
     loop {
         let ended = match wait(WaitOptions::empty()) {
             Err(rustix::io::Errno::INTR) => continue,
             ended => ended.map_err(|err| format!("how it ended cannot be told: {err}"))?,
         };
         if let Some((_, status)) = ended.filter(|(pid, _)| *pid == child) {
-            return Ok(ExitCode::from(code_of(status)));
+            return Ok(status);
         }
     }
-}
-
-/// The exit code as shells tell it.
-fn code_of(status: WaitStatus) -> u8 {
-    let signal = status.terminating_signal().map(|signal| 128 + signal);
-    status.exit_status().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
 /// Leaves the namespaces of the machine. Who it is stays the same.

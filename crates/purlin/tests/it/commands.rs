@@ -182,6 +182,15 @@ fn a_command_that_uses_too_much_memory_is_told_of_it() {
     assert_eq!(said, "tail: memory exhausted\n(exit code 1)");
     let said = says("echo before; kill -KILL $$");
     assert_eq!(said, "before\n(ended by SIGKILL, perhaps because it used too much memory)");
+    let said = says("sh -c 'kill -KILL $$'; exit $?");
+    assert!(said.ends_with("(exit code 137, as after SIGKILL: perhaps too much memory was used)"));
+}
+
+// R: T4
+#[test]
+fn an_exit_code_is_no_signal() {
+    assert_eq!(says("exit 130"), "(no output)\n(exit code 130)");
+    assert_eq!(says("kill -INT $$"), "(no output)\n(ended by SIGINT)");
 }
 
 /// The project has programs called as those of the system, and stands on the search path of whoever started us.

@@ -115,9 +115,12 @@ impl Spill {
 pub(super) fn ended(output: &str, status: &ExitStatus) -> String {
     let output = if output.is_empty() { "(no output)" } else { output.trim_end() };
     match (status.code, status.signal.as_deref()) {
-        // Whoever uses more memory than there is, or than a command may, is ended so.
+        // Whoever uses more memory than there is, or than a command may, is ended so; a shell tells it as a code.
         (_, Some("SIGKILL")) => {
             format!("{output}\n(ended by SIGKILL, perhaps because it used too much memory)")
+        }
+        (Some(137), None) => {
+            format!("{output}\n(exit code 137, as after SIGKILL: perhaps too much memory was used)")
         }
         (_, Some(signal)) => format!("{output}\n(ended by {signal})"),
         (Some(code), None) => format!("{output}\n(exit code {code})"),

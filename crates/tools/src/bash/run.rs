@@ -7,7 +7,7 @@ use std::time::Duration;
 use engine::Event;
 use engine::ports::{ExitStatus, Output, ToolCx, ToolError};
 use engine::words::{Block, Live, ToolContent, ToolUpdate};
-use process::sandbox::{Found, Level};
+use process::sandbox::Found;
 use process::{Child, ChildStdout, Spec, Tail};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -57,7 +57,7 @@ impl Bash {
         let (status, why) = running.listen(cx).await?;
         let output = running.capture.text();
         let status = match status {
-            Ok(status) => exit_status(status, found),
+            Ok(status) => exit_status(status),
             Err(err) if why == Why::Itself => return Err(self.not_run(&err, &output).await),
             Err(_) => ExitStatus::default(),
         };
@@ -274,16 +274,10 @@ impl LiveOutput {
     }
 }
 
-/// Says how a command ended. Bubblewrap and the helper tell a signal as a code, as shells do.
-fn exit_status(status: std::process::ExitStatus, found: &Found) -> ExitStatus {
+/// Says how a command ended.
+fn exit_status(status: std::process::ExitStatus) -> ExitStatus {
     let code = status.code().and_then(|code| u32::try_from(code).ok());
-    let signal = process::end::signal_name(status);
-    match code {
-        Some(code @ 129..=192) if found.level > Level::None => {
-            ExitStatus { code: None, signal: Some(process::end::name_of_signal(code - 128)) }
-        }
-        code => ExitStatus { code, signal },
-    }
+    ExitStatus { code, signal: process::end::signal_name(status) }
 }
 
 /// A file name that was never used before, and that no id can lead elsewhere with.
