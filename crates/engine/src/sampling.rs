@@ -4,13 +4,15 @@ use futures_util::StreamExt;
 use tokio::time::timeout;
 
 use crate::compact::{self, Cause};
-use crate::context;
+use crate::context::{self, History};
 use crate::error::Error;
 use crate::event::{Event, Severity};
 use crate::ports::{ModelError, ModelEvent, Record};
 use crate::session::ModelChoice;
 use crate::turn::{TurnCx, TurnError};
-use crate::words::{Message, MessageId, ModelId, Seal, StopReason, Thought, ToolRequest, Usage};
+use crate::words::{
+    Message, MessageId, ModelId, Seal, StopReason, Thought, ToolCallId, ToolRequest, Usage,
+};
 
 /// How often a model may try again in one turn, whatever it is asked: more is a provider that does not work.
 const MAX_WAITS: usize = 10;
@@ -81,10 +83,7 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
                 continue;
             }
             Some(Ok(ModelEvent::Tool(call))) => {
-                // An event may come twice; what it asks for is done once.
-                if !draft.calls.contains(&call) {
-                    draft.calls.push(call);
-                }
+                draft.add(call, cx.history);
                 continue;
             }
             Some(Ok(ModelEvent::Usage(now))) => {
@@ -142,6 +141,23 @@ impl Draft {
     fn end_thought(&mut self, seal: Option<Seal>) {
         let text = std::mem::take(&mut self.thought);
         self.thoughts.push(Thought { by: self.model.clone(), text, seal, at: self.text.len() });
+    }
+
+    /// Takes a call. One that is there already came twice, and what it asks for is done once; another with an id that was
+    /// used before gets one of its own.
+    fn add(&mut self, mut call: ToolRequest, history: &History) {
+        let is_same = |known: &ToolRequest| {
+            known.id.given() == call.id.given()
+                && (&known.name, &known.input) == (&call.name, &call.input)
+        };
+        if self.calls.iter().any(is_same) {
+            return;
+        }
+        let is_used =
+            |id: &ToolCallId| history.had_call(id) || self.calls.iter().any(|call| call.id == *id);
+        let ids = std::iter::once(call.id.clone()).chain((2..).map(|number| call.id.again(number)));
+        call.id = ids.into_iter().find(|id| !is_used(id)).unwrap_or_else(|| call.id.clone());
+        self.calls.push(call);
     }
 
     /// A broken answer asks for nothing.
@@ -214,7 +230,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::context::{History, Mind};
+    use crate::context::Mind;
     use crate::meter::Meter;
     use crate::permission::policy::Policy;
     use crate::permission::{self, Question};
@@ -293,6 +309,27 @@ mod tests {
         fn page_done(&self, _: &Page) -> BoxFuture<'_, ()> {
             future::pending().boxed()
         }
+    }
+
+    #[test]
+    fn a_call_with_an_id_that_was_used_gets_one_of_its_own() {
+        let call = |command: &str| ToolRequest {
+            id: ToolCallId::new("c"),
+            name: "bash".into(),
+            input: serde_json::json!({ "command": command }).into(),
+        };
+        let mut history = History::default();
+        let (thoughts, text) = (Vec::new(), String::new());
+        history.push(Message::Agent { thoughts, text, calls: vec![call("one")] });
+        // The client knows the call for ever.
+        history.compact(1, "summed up".to_owned(), None);
+        let mut draft = Draft::new(ModelId::new("m"));
+        for command in ["two", "two", "three"] {
+            draft.add(call(command), &history);
+        }
+        let ids: Vec<&str> = draft.calls.iter().map(|call| call.id.as_str()).collect();
+        assert_eq!(ids, ["c·2", "c·3"]);
+        assert!(draft.calls.iter().all(|call| call.id.given() == "c"));
     }
 
     /// The user saw it, so the model must know that it said it.

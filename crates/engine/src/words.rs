@@ -50,6 +50,23 @@ id!(
     /// One use of a tool inside a turn, as the model names it.
     ToolCallId
 );
+impl ToolCallId {
+    /// Stands between what the provider calls it and our number. No provider's own ids have it.
+    const MARK: char = '·';
+
+    /// Makes the id of another call that the provider gave the same one.
+    #[must_use]
+    pub fn again(&self, number: usize) -> ToolCallId {
+        ToolCallId::new(format!("{self}{}{number}", Self::MARK))
+    }
+
+    /// Returns what the provider calls it.
+    #[must_use]
+    pub fn given(&self) -> &str {
+        self.0.split(Self::MARK).next().unwrap_or_default()
+    }
+}
+
 id!(
     /// One message of the agent: its chunks belong together.
     MessageId

@@ -1,5 +1,6 @@
 //! The conversation as the model sees it: entries that are shared with requests, and how many tokens they take, about.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::words::{Block, Message, MessageId, Prompt, ToolCallId};
@@ -18,6 +19,8 @@ pub struct History {
     sums: Vec<u64>,
     /// The messages that began turns, and where.
     turns: Vec<(MessageId, usize)>,
+    /// Every call that there ever was, also of entries that are gone: the client knows it by its id.
+    calls: HashSet<ToolCallId>,
 }
 
 /// A place in a conversation, as the journal can find it again.
@@ -39,6 +42,9 @@ impl History {
 
     fn add(&mut self, message: Arc<Message>) {
         self.sums.push(self.tokens() + estimate(&message));
+        if let Message::Agent { calls, .. } = &*message {
+            self.calls.extend(calls.iter().map(|call| call.id.clone()));
+        }
         self.messages.push(message);
     }
 
@@ -75,6 +81,11 @@ impl History {
         let before =
             at.checked_sub(1).and_then(|last| self.sums.get(last.min(self.sums.len() - 1)));
         self.tokens() - before.copied().unwrap_or_default()
+    }
+
+    /// Tells whether a call had this id, at any time.
+    pub(crate) fn had_call(&self, id: &ToolCallId) -> bool {
+        self.calls.contains(id)
     }
 
     /// Takes back everything behind the first `length` entries.
@@ -126,7 +137,7 @@ impl History {
         let turns = std::mem::take(&mut self.turns).into_iter();
         let turns =
             turns.filter_map(|(message, at)| Some((message, at.checked_sub(count)?))).collect();
-        *self = History { turns, ..History::default() };
+        *self = History { turns, calls: std::mem::take(&mut self.calls), ..History::default() };
         self.extend(rest);
     }
 

@@ -130,7 +130,7 @@ fn messages(request: &Request) -> Value {
                 blocks.extend(calls.iter().map(|call| {
                     json!({
                         "type": "tool_use",
-                        "id": call.id.as_str(),
+                        "id": call.id.given(),
                         "name": call.name,
                         "input": super::input_object(&call.input),
                     })
@@ -140,7 +140,7 @@ fn messages(request: &Request) -> Value {
             Message::ToolResult { id, text, failed } => {
                 let mut block = json!({
                     "type": "tool_result",
-                    "tool_use_id": id.as_str(),
+                    "tool_use_id": id.given(),
                     "content": text,
                 });
                 if *failed {

@@ -101,7 +101,10 @@ fn contents(request: &Request) -> Value {
                     let args = super::input_object(&call.input);
                     let mut part = json!({ "functionCall": { "name": call.name, "args": args } });
                     let seals = own().filter_map(|thought| thought.seal.as_ref());
-                    let seal = seals.into_iter().find(|seal| seal.call.as_ref() == Some(&call.id));
+                    let is_its = |seal: &&Seal| {
+                        seal.call.as_ref().is_some_and(|id| id.given() == call.id.given())
+                    };
+                    let seal = seals.into_iter().find(is_its);
                     if let Some(seal) = seal {
                         part["thoughtSignature"] = seal.data.as_str().into();
                     }

@@ -77,7 +77,7 @@ fn messages(request: &Request, target: &Target<'_>) -> Value {
                     let calls = calls.iter().map(|call| {
                         let arguments = super::input_object(&call.input).to_string();
                         json!({
-                            "id": call.id.as_str(),
+                            "id": call.id.given(),
                             "type": "function",
                             "function": { "name": call.name, "arguments": arguments },
                         })
@@ -92,7 +92,7 @@ fn messages(request: &Request, target: &Target<'_>) -> Value {
                 message
             }
             Message::ToolResult { id, text, .. } => {
-                json!({ "role": "tool", "tool_call_id": id.as_str(), "content": text })
+                json!({ "role": "tool", "tool_call_id": id.given(), "content": text })
             }
         });
     }

@@ -78,7 +78,7 @@ fn input(request: &Request) -> Value {
                 items.extend(calls.iter().map(|call| {
                     json!({
                         "type": "function_call",
-                        "call_id": call.id.as_str(),
+                        "call_id": call.id.given(),
                         "name": call.name,
                         "arguments": super::input_object(&call.input).to_string(),
                     })
@@ -86,7 +86,7 @@ fn input(request: &Request) -> Value {
             }
             Message::ToolResult { id, text, .. } => items.push(json!({
                 "type": "function_call_output",
-                "call_id": id.as_str(),
+                "call_id": id.given(),
                 "output": text,
             })),
         }
