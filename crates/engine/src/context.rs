@@ -118,7 +118,7 @@ async fn front(
     let offered = all
         .iter()
         .filter(|tool| mode.offers(tool.kind()) && mode.has_tool(&tool.spec().name))
-        .filter(|tool| tool.suits(&settings.model));
+        .filter(|tool| tool.suits(&settings.model, cx.editor.offers()));
     let tools: Vec<Arc<ToolSpec>> = offered.map(|tool| tool.spec()).collect();
     let around = Surroundings { cwd: cx.cwd, date: &cx.mind.date, window: choice.context_size };
     (primer::sections(mode, &brief, &around, &tools), tools)

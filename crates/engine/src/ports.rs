@@ -152,8 +152,8 @@ pub trait AnyTool: Send + Sync {
         matches!(self.kind(), ToolKind::Read | ToolKind::Search | ToolKind::Fetch)
     }
 
-    /// Tells whether a model is offered it. One that calls it all the same is answered.
-    fn suits(&self, _model: &ModelId) -> bool {
+    /// Tells whether a model is offered it, with what the client offers. One that calls it all the same is answered.
+    fn suits(&self, _model: &ModelId, _offers: Offers) -> bool {
         true
     }
 

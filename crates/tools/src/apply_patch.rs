@@ -4,7 +4,7 @@ mod parse;
 
 use std::sync::Arc;
 
-use engine::ports::{Intent, Output, ToolCx, ToolError};
+use engine::ports::{Intent, Offers, Output, ToolCx, ToolError};
 use engine::words::{Location, ModelId, ToolKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ Changes files by a patch, all of it or nothing. Files that are changed or delete
 *** Delete File: path
 *** End Patch";
 
-    fn suits(model: &ModelId) -> bool {
+    fn suits(model: &ModelId, _: Offers) -> bool {
         knows_patches(model)
     }
 

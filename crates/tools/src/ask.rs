@@ -1,7 +1,7 @@
 //! `ask`: asks the user something, where the client can show a form.
 
-use engine::ports::{EditorError, Form, FormAnswer, Intent, Output, ToolCx, ToolError};
-use engine::words::ToolKind;
+use engine::ports::{EditorError, Form, FormAnswer, Intent, Offers, Output, ToolCx, ToolError};
+use engine::words::{ModelId, ToolKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -44,6 +44,10 @@ impl Tool for Ask {
     const DESCRIPTION: &'static str = "
 Asks the user one question and waits for the answer. For decisions that only the user can make; ask nothing that the files
 can tell.";
+
+    fn suits(_: &ModelId, offers: Offers) -> bool {
+        offers.form
+    }
 
     type Input = Input;
     type Plan = Question;

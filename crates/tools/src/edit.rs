@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::ports::{Intent, Output, ToolCx, ToolError};
+use engine::ports::{Intent, Offers, Output, ToolCx, ToolError};
 use engine::words::{Location, ModelId, ToolKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ Replaces `oldString` by `newString` in a file. The file must have been read firs
 once, indentation included and without line numbers: give as many lines around it as that takes, or set `replaceAll`.
 Write all of the new text: nothing such as \"rest of the code\". An empty `oldString` makes a new file.";
 
-    fn suits(model: &ModelId) -> bool {
+    fn suits(model: &ModelId, _: Offers) -> bool {
         !knows_patches(model)
     }
 

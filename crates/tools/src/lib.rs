@@ -78,18 +78,30 @@ pub fn all(files: &Arc<Files>) -> Vec<Arc<dyn AnyTool>> {
 
 #[cfg(test)]
 mod tests {
+    use engine::ports::Offers;
     use engine::words::ModelId;
 
     use super::*;
 
+    fn offered(model: &str, offers: Offers) -> Vec<String> {
+        let files = Arc::new(Files::new(scope::Scope::new(vec!["/w".into()])));
+        let model = ModelId::new(model);
+        let tools = all(&files).into_iter().filter(|tool| tool.suits(&model, offers));
+        tools.map(|tool| tool.spec().name.clone()).collect()
+    }
+
+    #[test]
+    fn only_a_user_who_is_shown_forms_is_asked() {
+        let asks = |form| {
+            let offers = Offers { form, ..Offers::default() };
+            offered("ollama/qwen3", offers).contains(&"ask".to_owned())
+        };
+        assert!(asks(true) && !asks(false));
+    }
+
     #[test]
     fn a_model_gets_the_way_to_edit_that_it_was_trained_on() {
-        let files = Arc::new(Files::new(scope::Scope::new(vec!["/w".into()])));
-        let offered = |model: &str| {
-            let model = ModelId::new(model);
-            let tools = all(&files).into_iter().filter(|tool| tool.suits(&model));
-            tools.map(|tool| tool.spec().name.clone()).collect::<Vec<_>>()
-        };
+        let offered = |model: &str| offered(model, Offers::default());
         for model in
             ["openai/gpt-5.1", "openrouter/openai/gpt-5-codex", "openai/o3", "azure/GPT-4.1"]
         {

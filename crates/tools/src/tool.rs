@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
+use engine::ports::{AnyTool, Intent, Offers, Output, ToolCx, ToolError, ToolSpec};
 use engine::visible::visible;
 use engine::words::{Block, ModelId, ToolCallId, ToolContent, ToolKind};
 use futures_util::FutureExt;
@@ -29,7 +29,7 @@ pub(crate) trait Tool: Send + Sync + 'static {
     type Plan: Send;
 
     /// Tells whether a model is offered it.
-    fn suits(_model: &ModelId) -> bool {
+    fn suits(_model: &ModelId, _offers: Offers) -> bool {
         true
     }
 
@@ -102,8 +102,8 @@ impl<T: Tool> AnyTool for Shaped<T> {
         T::KIND
     }
 
-    fn suits(&self, model: &ModelId) -> bool {
-        T::suits(model)
+    fn suits(&self, model: &ModelId, offers: Offers) -> bool {
+        T::suits(model, offers)
     }
 
     fn intent<'a>(
