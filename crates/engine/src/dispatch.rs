@@ -162,7 +162,7 @@ async fn announce(
 ) -> Result<ToolCall, TurnError> {
     let call = ToolCall {
         id: request.id.clone(),
-        name: request.name.clone(),
+        name: visible(&request.name),
         title: visible(&intent.title),
         kind,
         status: ToolStatus::Pending,
@@ -319,7 +319,7 @@ async fn finish(
             let text = explain(&err);
             let content = match err {
                 ToolError::Shown { content, .. } => content,
-                _ => vec![ToolContent::Block(Block::Text(text.clone()))],
+                _ => vec![ToolContent::Block(Block::Text(visible(&text)))],
             };
             (ToolStatus::Failed, Output { text, content: Some(content), raw: None })
         }

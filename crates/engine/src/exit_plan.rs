@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::permission::{Answer, Choice, Question};
 use crate::ports::{AnyTool, Inside, Intent, Output, ToolCx, ToolError, ToolSpec};
 use crate::turn::TurnError;
+use crate::visible::visible;
 use crate::words::{Block, ToolCall, ToolContent, ToolKind, ToolStatus};
 
 const NAME: &str = "exit_plan";
@@ -104,7 +105,7 @@ impl AnyTool for ExitPlan {
 const STAY: &str = "the user wants to stay in plan mode: ask what should be different, and do not offer this again before the plan has changed";
 
 fn shown(plan: &str) -> Vec<ToolContent> {
-    vec![ToolContent::Block(Block::Text(plan.to_owned()))]
+    vec![ToolContent::Block(Block::Text(visible(plan)))]
 }
 
 fn plan(input: &Value) -> Result<&str, ToolError> {

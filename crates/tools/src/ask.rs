@@ -1,6 +1,7 @@
 //! `ask`: asks the user something, where the client can show a form.
 
 use engine::ports::{EditorError, Form, FormAnswer, Intent, Offers, Output, ToolCx, ToolError};
+use engine::visible::visible;
 use engine::words::{ModelId, ToolKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -62,15 +63,16 @@ can tell.";
 
     async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Question), ToolError> {
         let title = input.question.clone();
-        let mut message = input.question;
+        let mut message = visible(&input.question);
         let mut labels = Vec::new();
         for choice in input.options {
             match choice {
                 Choice::Text(label) | Choice::Full { label, description: None } => {
-                    labels.push(label)
+                    labels.push(visible(&label))
                 }
                 Choice::Full { label, description: Some(more) } => {
-                    message.push_str(&format!("\n- {label}: {more}"));
+                    let label = visible(&label);
+                    message.push_str(&format!("\n- {label}: {}", visible(&more)));
                     labels.push(label);
                 }
             }

@@ -2,6 +2,7 @@
 
 use engine::Event;
 use engine::ports::{Intent, Output, ToolCx, ToolError};
+use engine::visible::visible;
 use engine::words::{PlanEntry, PlanStatus, Priority, ToolKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -99,5 +100,5 @@ fn entry(at: usize, step: Step) -> Option<PlanEntry> {
         Some("low") => Priority::Low,
         Some(_) | None => Priority::Medium,
     };
-    Some(PlanEntry { content, priority, status })
+    Some(PlanEntry { content: visible(&content), priority, status })
 }

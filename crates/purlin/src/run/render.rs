@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
+use engine::visible::visible;
 use serde_json::Value;
 use wire::acp::schema;
 
@@ -105,7 +106,8 @@ impl Renderer {
     }
 
     fn new_diffs(&mut self, call: &schema::ToolCall) -> Vec<Piece> {
-        let diffs: Vec<Piece> = diffs_of(call, DIFF_LINES).into_iter().map(Piece::Aside).collect();
+        let diffs = diffs_of(call, DIFF_LINES);
+        let diffs: Vec<Piece> = diffs.iter().map(|diff| Piece::Aside(visible(diff))).collect();
         if diffs.is_empty() || !self.shown_diffs.insert(call.tool_call_id.clone()) {
             return Vec::new();
         }

@@ -340,6 +340,7 @@ transcripts! {
     tools_terminal = "tools/terminal";
     tools_terminal_refused = "tools/terminal_refused";
     tools_visible = "tools/visible";
+    tools_visible_words = "tools/visible_words";
     wire_bad_params = "wire/bad_params";
     wire_flood_of_errors = "wire/flood_of_errors";
     wire_ids = "wire/ids";
