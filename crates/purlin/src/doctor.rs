@@ -93,6 +93,10 @@ async fn sandbox() -> Finding {
         .iter()
         .map(|(level, why)| format!("{level} does not work here: {why}"))
         .collect();
+    if found.level == Level::Kernel && cfg!(target_os = "linux") {
+        let what = "not held back at L2: changes of `.git`, and of modes, owners and times of files elsewhere";
+        details.push(what.to_owned());
+    }
     if found.level < Level::Full && cfg!(target_os = "linux") {
         let what = "for the strongest level allow user namespaces, or install bubblewrap (package bubblewrap)";
         details.push(what.to_owned());

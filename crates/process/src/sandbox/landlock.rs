@@ -32,9 +32,14 @@ const WHOLE: ABI = ABI::V3;
 /// # Errors
 /// Fails where the kernel does not enforce what is needed.
 pub(super) fn restrict(files: &Files, sockets: Option<Sockets>) -> Result<(), String> {
-    let status = rules(files, sockets)
-        .and_then(RulesetCreated::restrict_self)
-        .map_err(|err| format!("Landlock refuses: {err}"))?;
+    let status =
+        rules(files, sockets).and_then(RulesetCreated::restrict_self).map_err(|err| match err {
+            // Its own words are the bits of the rights.
+            RulesetError::HandleAccesses(_) => {
+                "the kernel has no Landlock, or one older than that of Linux 6.2".to_owned()
+            }
+            err => format!("Landlock refuses: {err}"),
+        })?;
     if status.ruleset == RulesetStatus::NotEnforced && files.is_only_layer {
         return Err("the kernel does not enforce Landlock".to_owned());
     }
