@@ -369,17 +369,13 @@ impl Judge<'_> {
             }
             (paths::Found::Outside(path), false) => self.outside(&path),
             (paths::Found::Outside(path), true) => {
-                if self.is_writable(&path) {
-                    self.outside(&path);
-                } else {
-                    let place = path.to_string_lossy();
-                    self.push(
-                        Access::ask("write_outside", place.clone()),
-                        "the shell writes there",
-                    );
-                    let access = Access::allow("external_directory", place);
-                    self.push(access, "it is outside the session's folders");
+                let place = path.to_string_lossy();
+                let mut around = Access::ask("external_directory", place.clone());
+                if !self.is_writable(&path) {
+                    self.push(Access::ask("write_outside", place), "the shell writes there");
+                    around.default = Decision::Allow;
                 }
+                self.push(around, "it is outside the session's folders");
                 self.written(&path);
             }
             (paths::Found::Unknown, _) => {

@@ -273,6 +273,21 @@ fn what_hides_in_variables_and_input_is_not_understood() {
     ] {
         assert!(!is_unclear(command), "{command}");
     }
+    // What was kept for the bare name does not fit it any more, fed or not.
+    let rule = |pattern: &str| Rule {
+        key: "bash".to_owned(),
+        pattern: pattern.to_owned(),
+        decision: Decision::Allow,
+        source: Source::Kept,
+    };
+    let policy = Policy::new(vec![rule("sh"), rule("python3"), rule("psql")], Vec::new(), None);
+    for (command, expected) in [
+        ("echo x | sh", Decision::Ask),
+        ("python3 <<'E'\nx\nE", Decision::Ask),
+        ("psql", Decision::Allow),
+    ] {
+        assert_eq!(policy.judge(&needs(command)).decision, expected, "{command}");
+    }
 }
 
 /// A rule that forbids what a program does is not passed by options before the word that says so.
@@ -419,6 +434,20 @@ fn what_the_shell_cannot_write_is_not_asked_for() {
     ] {
         assert_eq!(decision(command), Decision::Reject, "{command}");
     }
+    // What the shell writes outside is asked for by its very place; leave to read there is not what it needs.
+    let need = |command: &str, key: &str| {
+        let need = needs(command).into_iter().find(|need| need.key == key)?;
+        Some((need.default, need.always?))
+    };
+    let place = |place: &str| place.to_owned();
+    let uncertain = "pushd sub; echo x > ../f";
+    let there = Some((Decision::Ask, place("/no/such/f")));
+    assert_eq!(need(uncertain, "write_outside"), there);
+    let around = Some((Decision::Allow, place("/no/such/f")));
+    assert_eq!(need(uncertain, "external_directory"), around);
+    assert_eq!(need("echo x > /tmp/f", "write_outside"), None);
+    let around = Some((Decision::Ask, place("/tmp/f")));
+    assert_eq!(need("echo x > /tmp/f", "external_directory"), around);
     for command in [
         "echo x > /tmp/f",
         "echo x > /dev/full",
