@@ -4,14 +4,26 @@
 use super::prefix::commands_at;
 use super::programs::{asks_version, xargs_program};
 use super::word::Word;
-use super::wrappers::{MOST, is_runner, run_by_find};
+use super::wrappers::{MOST, is_runner, name_of, run_behind};
 
 /// Says why nobody can tell what a command runs; `None` where its words say it, as far as they can.
 pub(crate) fn why(words: &[Word], is_fed: bool) -> Option<&'static str> {
     const INPUT: &str = "it runs what it is given as input";
-    let name = name_of(words);
-    if matches!(name, "alias" | "hash") {
-        return Some("it gives programs other names");
+    let texts = || words.iter().filter_map(Word::as_text);
+    let is_alias = |part: &str| part.to_ascii_lowercase().starts_with("alias.");
+    let renames = match name_of(words) {
+        "alias" | "hash" | "enable" => true,
+        "git" => texts().any(|text| text.split('=').any(is_alias)),
+        _ => false,
+    };
+    if renames {
+        return Some("it gives programs or commands other names");
+    }
+    let computes = "let declare typeset local export readonly unset test wait read";
+    if computes.split(' ').any(|known| known == name_of(words))
+        && texts().any(|text| text.contains("$(") || text.contains('`'))
+    {
+        return Some("a command stands in what it computes");
     }
     if reads_script(words, is_fed) {
         return Some(INPUT);
@@ -22,7 +34,7 @@ pub(crate) fn why(words: &[Word], is_fed: bool) -> Option<&'static str> {
     if commands.iter().any(|at| words[*at].as_text().is_none() && !is_value(words, *at)) {
         return Some("what it does is not known before it runs");
     }
-    if !is_runner(name) {
+    if !is_runner(words) {
         return None;
     }
     if words.len() > MOST {
@@ -35,13 +47,16 @@ pub(crate) fn why(words: &[Word], is_fed: bool) -> Option<&'static str> {
         let is_hidden = match name_of(inner) {
             "xargs" => xargs_hides(inner),
             "parallel" if is_fed => true,
-            name if is_runner(name) => match runs(inner) {
+            name if is_runner(inner) => match runs(inner) {
                 Runs::Known(at) => {
                     is_input |= reads_script(&inner[at..], is_fed);
                     false
                 }
                 Runs::Unknown => true,
-                Runs::Nothing => false,
+                Runs::Nothing => {
+                    is_input |= is_fed && SHELL.split(' ').any(|known| known == name);
+                    false
+                }
             },
             _ => false,
         };
@@ -55,11 +70,8 @@ pub(crate) fn why(words: &[Word], is_fed: bool) -> Option<&'static str> {
     None
 }
 
-/// The name of a program, without the folder that it is in.
-fn name_of(words: &[Word]) -> &str {
-    let name = words.first().and_then(Word::as_text).unwrap_or_default();
-    name.rsplit_once('/').map_or(name, |(_, base)| base)
-}
+/// What runs a shell where it is not told what to run.
+const SHELL: &str = "sudo doas nsenter unshare busybox fakeroot proot firejail nix-shell poetry pipenv systemd-run screen tmux setpriv capsh";
 
 /// Tells whether a word is certainly the value of the option before it.
 fn is_value(words: &[Word], at: usize) -> bool {
@@ -82,10 +94,8 @@ fn runs(words: &[Word]) -> Runs {
     /// Any word of these may be, or be a part of, the command.
     const ANY: &str = "eval trap ssh watch parallel su runuser flock chroot taskset chrt script coproc tmux screen at batch";
     let name = name_of(words);
-    // What containers run is run elsewhere, and a search runs nothing unless it is told to.
-    let runs_at = run_by_find(words);
-    let is_search = matches!(name, "find" | "fd" | "fdfind") && runs_at.is_none();
-    if is_search || matches!(name, "docker" | "podman" | "kubectl") {
+    // What containers run is run elsewhere.
+    if matches!(name, "docker" | "podman" | "kubectl") {
         return Runs::Known(0);
     }
     let is_any = ANY.split(' ').any(|known| known == name);
@@ -94,8 +104,11 @@ fn runs(words: &[Word]) -> Runs {
     }
     // What stands directly behind an option may be its value.
     let mut is_value = false;
-    for (at, word) in words.iter().enumerate().skip(runs_at.unwrap_or(1)) {
-        let Some(text) = word.as_text() else { return Runs::Unknown };
+    for (at, word) in words.iter().enumerate().skip(run_behind(words).unwrap_or(1)) {
+        // `find` puts a name in the place of `{}`.
+        let Some(text) = word.as_text().filter(|text| !text.contains("{}")) else {
+            return Runs::Unknown;
+        };
         let is_option = text.starts_with('-');
         let is_number = text.starts_with(|c: char| c.is_ascii_digit());
         let is_other = text.contains('=') || matches!(text, "run" | "exec");
@@ -120,7 +133,7 @@ fn xargs_hides(words: &[Word]) -> bool {
     });
     let is_replaced =
         program.contains("{}") || words[1..start].iter().any(|word| text(word).ends_with(program));
-    let is_runner = is_runner(name_of(inner));
+    let is_runner = is_runner(inner);
     replaces && (is_replaced || is_runner) || is_runner && !matches!(runs(inner), Runs::Known(_))
 }
 
@@ -140,7 +153,7 @@ struct Interpreter {
 
 const INTERPRETERS: &[Interpreter] = &[
     Interpreter {
-        names: "sh bash dash zsh ksh mksh ash rbash fish csh tcsh",
+        names: "sh bash dash zsh ksh mksh ash rbash fish csh tcsh nu pwsh xonsh elvish",
         script: "c",
         valued: "oO",
         input: "s",
@@ -189,20 +202,28 @@ const INTERPRETERS: &[Interpreter] = &[
     Interpreter { names: "source .", script: "", valued: "", input: "", long: "" },
 ];
 
+/// Programs that can run commands which they read from their input, whatever their arguments.
+const FED: &str = "at batch ed ex vi vim nvim bc dc gdb lldb sqlite3 psql mysql mariadb crontab su ssh chroot script runuser newgrp sg";
+
 /// Tells whether a program runs what it reads from its input.
 fn reads_script(words: &[Word], is_fed: bool) -> bool {
     let name = name_of(words);
-    if matches!(name, "at" | "batch" | "ed" | "ex") {
+    if FED.split(' ').any(|known| known == name) {
         return is_fed;
+    }
+    let is_input =
+        |text: &str| matches!(text, "" | "-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0");
+    if matches!(name, "make" | "gmake" | "awk" | "gawk" | "mawk" | "sed") {
+        let texts: Vec<&str> = words.iter().filter_map(Word::as_text).collect();
+        let is_joined = |text: &&str| matches!(*text, "-f-" | "-f/dev/stdin" | "--file=-");
+        let is_apart = |pair: &[&str]| matches!(pair[0], "-f" | "--file") && is_input(pair[1]);
+        return is_fed && (texts.windows(2).any(is_apart) || texts.iter().any(is_joined));
     }
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let bare = if bare.is_empty() { name } else { bare };
     let is_named = |row: &&Interpreter| row.names.split(' ').any(|known| known == bare);
     let Some(row) = INTERPRETERS.iter().find(is_named) else {
         return false;
-    };
-    let is_input = |text: &str| {
-        matches!(text, "-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0") || text.is_empty()
     };
     let is_version = |word: &Word| matches!(word.as_text(), Some("--version" | "--help"));
     if words.len() == 2 && is_version(&words[1]) || asks_version(name, &words[1..]) {

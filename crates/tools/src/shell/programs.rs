@@ -479,9 +479,9 @@ fn xargs(words: &[Word], fed_by: Option<&[Word]>) -> Result<Known, String> {
 pub(crate) fn xargs_program(words: &[Word]) -> Option<usize> {
     let is_option_value = |index: usize| {
         index > 0
-            && words[index - 1]
-                .as_text()
-                .is_some_and(|text| matches!(text, "-n" | "-L" | "-P" | "-d" | "-I" | "-s"))
+            && words[index - 1].as_text().is_some_and(|text| {
+                matches!(text, "-n" | "-L" | "-P" | "-d" | "-I" | "-s" | "-a" | "-E")
+            })
     };
     (0..words.len()).find(|index| {
         !is_option_value(*index)

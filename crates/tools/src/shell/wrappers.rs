@@ -82,47 +82,52 @@ fn behind_options(words: &[Word], options: &Options) -> Option<usize> {
 /// Programs whose arguments are, or may hold, a command.
 const RUNNERS: &str = "sudo doas su env timeout time nice ionice nohup setsid xargs parallel exec command builtin eval trap \
     coproc ssh docker podman kubectl watch strace ltrace gdb unshare nsenter chroot chrt taskset flock entr script busybox \
-    toybox stdbuf caffeinate systemd-run bwrap firejail fakeroot proot find fd fdfind sh bash dash zsh ksh fish ash rbash \
-    npx bunx pnpx uvx dlx mise direnv nix-shell nix poetry uv pipenv bundle dotenv cross-env hyperfine perf valgrind expect \
-    at batch runuser pkexec socat nc ncat tmux screen";
+    toybox stdbuf caffeinate systemd-run bwrap firejail fakeroot proot sh bash dash zsh ksh fish ash rbash npx bunx pnpx uvx \
+    dlx mise direnv nix-shell nix poetry uv pipenv bundle dotenv cross-env hyperfine perf valgrind expect at batch runuser \
+    pkexec socat nc ncat tmux screen setarch linux32 linux64 prlimit setpriv capsh dbus-run-session xvfb-run faketime chpst \
+    runcon sg newgrp unbuffer rlwrap chronic mapfile readarray complete compgen bind ld.so ld-linux-x86-64.so.2 \
+    ld-linux-aarch64.so.1";
 
 /// More words than this are not looked at one by one.
 pub(crate) const MOST: usize = 200;
 
 /// Tells whether the arguments of a program are, or may hold, a command.
-pub(crate) fn is_runner(name: &str) -> bool {
-    RUNNERS.split_whitespace().any(|known| known == name)
+pub(crate) fn is_runner(words: &[Word]) -> bool {
+    let name = name_of(words);
+    RUNNERS.split_whitespace().any(|known| known == name) || run_behind(words).is_some()
 }
 
-/// Returns where the command that `find` or `fd` runs begins; `None` for other programs, and where there is none.
-pub(crate) fn run_by_find(words: &[Word]) -> Option<usize> {
-    let runs = |word: &Word| {
-        let text = word.as_text().unwrap_or_default();
-        text.starts_with("-exec")
-            || text.starts_with("-ok")
-            || matches!(text, "-x" | "-X" | "--exec" | "--exec-batch")
+/// The name of a program, without the folder that it is in.
+pub(crate) fn name_of(words: &[Word]) -> &str {
+    let name = words.first().and_then(Word::as_text).unwrap_or_default();
+    name.rsplit_once('/').map_or(name, |(_, base)| base)
+}
+
+/// Returns where the command begins that is run by a program which runs others only where a word says so.
+pub(crate) fn run_behind(words: &[Word]) -> Option<usize> {
+    let is_told: fn(&str) -> bool = match name_of(words) {
+        "find" | "fd" | "fdfind" => |text| {
+            text.starts_with("-exec")
+                || text.starts_with("-ok")
+                || matches!(text, "-x" | "-X" | "--exec" | "--exec-batch")
+        },
+        "npm" | "pnpm" | "yarn" | "bun" => |text| matches!(text, "exec" | "x" | "dlx"),
+        "git" => |text| matches!(text, "run" | "foreach" | "-x" | "--exec"),
+        _ => return None,
     };
-    words.iter().position(runs).filter(|_| is_finder(words)).map(|at| at + 1)
-}
-
-/// Tells whether the command is a search for files, which runs others only where an option says so.
-pub(crate) fn is_finder(words: &[Word]) -> bool {
-    matches!(words.first().and_then(Word::as_text), Some("find" | "fd" | "fdfind"))
+    let at = words.iter().skip(1).position(|word| word.as_text().is_some_and(is_told));
+    at.map(|at| at + 2)
 }
 
 /// Finds the commands in the arguments of a program that runs others. Which word is the command depends on the program's
 /// options, so every word is tried: what is found here only serves rules that forbid.
 pub(crate) fn inside(words: &[Word]) -> Vec<Inside> {
-    let name = words.first().and_then(Word::as_text).unwrap_or_default();
-    if !is_runner(name) {
+    if !is_runner(words) {
         return Vec::new();
     }
+    let name = name_of(words);
     let mut found = Vec::new();
-    let first = match run_by_find(words) {
-        Some(first) => first,
-        None if is_finder(words) => return found,
-        None => 1,
-    };
+    let first = run_behind(words).unwrap_or(1);
     // What is one word for us may be more for a shell that reads it.
     let reads_on =
         matches!(name, "sh" | "bash" | "dash" | "zsh" | "ksh" | "fish" | "ash" | "rbash" | "su");
