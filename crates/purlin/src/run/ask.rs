@@ -48,6 +48,9 @@ impl Asker {
         let call = output.renderer.call_with(question.request.tool_call.clone());
         let Some(terminal) = &mut self.terminal else {
             let title = visible(&call.title);
+            for diff in diffs_of(&call, super::render::DIFF_LINES) {
+                output.aside(&visible(&diff));
+            }
             output.aside(&format!(
                 "Rejected: {title}\nThere is no terminal to ask on; --allow allows everything."
             ));
@@ -58,6 +61,7 @@ impl Asker {
         while terminal.lines.try_recv().is_ok() {}
         output.aside("");
         terminal.write(&question_text(&call, &question.request.options));
+        output.renderer.has_shown_diffs(&call);
         output.set_mid_line(true);
         self.open = Some(question);
     }

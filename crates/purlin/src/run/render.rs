@@ -12,7 +12,7 @@ use wire::acp::schema;
 use crate::count::count;
 
 /// Lines of a diff that are shown beside a tool call; a question shows more.
-const DIFF_LINES: usize = 20;
+pub(super) const DIFF_LINES: usize = 20;
 
 /// Lines that are shown of what a command said: its first ones and its last ones.
 const OUTPUT_LINES: (usize, usize) = (4, 8);
@@ -105,7 +105,20 @@ impl Renderer {
         pieces
     }
 
+    /// Notes that a question showed the diffs of a call.
+    pub(super) fn has_shown_diffs(&mut self, call: &schema::ToolCall) {
+        self.shown_diffs.insert(call.tool_call_id.clone());
+    }
+
+    /// The diffs of a call that goes on. Before that a question may come, which shows them itself.
     fn new_diffs(&mut self, call: &schema::ToolCall) -> Vec<Piece> {
+        let goes_on = matches!(
+            call.status,
+            schema::ToolCallStatus::InProgress | schema::ToolCallStatus::Completed
+        );
+        if !goes_on {
+            return Vec::new();
+        }
         let diffs = diffs_of(call, DIFF_LINES);
         let diffs: Vec<Piece> = diffs.iter().map(|diff| Piece::Aside(visible(diff))).collect();
         if diffs.is_empty() || !self.shown_diffs.insert(call.tool_call_id.clone()) {
@@ -392,13 +405,22 @@ mod tests {
     #[test]
     fn a_diff_is_shown_once() {
         let mut renderer = Renderer::new(false);
-        let update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "Edit",
+        let update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "Edit", "status": "in_progress",
             "content": [{ "type": "diff", "path": "/a", "oldText": "1\n2\n3\n4\n5\n6\n", "newText": "1\n2\n3\n4\nfive\n6\n" }] });
         let diff = "--- /a\n+++ /a\n@@ -2,5 +2,5 @@\n 2\n 3\n 4\n-5\n+five\n 6";
         assert_eq!(
             rendered(&mut renderer, update.clone()),
-            [Piece::Aside("· Edit".into()), Piece::Aside(diff.into())]
+            [Piece::Aside("… Edit".into()), Piece::Aside(diff.into())]
         );
+        assert_eq!(rendered(&mut renderer, update.clone()), []);
+        // Not before the question, which shows it, nor after.
+        let mut renderer = Renderer::new(false);
+        let mut call = update.clone();
+        call["sessionUpdate"] = json!("tool_call");
+        call["status"] = json!("pending");
+        assert_eq!(rendered(&mut renderer, call), [Piece::Aside("· Edit".into())]);
+        let asked = renderer.call_with(serde_json::from_value(update.clone()).unwrap());
+        renderer.has_shown_diffs(&asked);
         assert_eq!(rendered(&mut renderer, update), []);
     }
 
