@@ -172,6 +172,13 @@ impl Files {
         on_a_thread(move || disk::look(&place)).await?;
         let (line, limit) = (part.map(|part| part.line), part.and_then(|part| part.limit));
         match editor.read_text_file(target.path().to_owned(), line, limit).await {
+            Ok(text) if text.contains(char::REPLACEMENT_CHARACTER) => {
+                // Where the disk has bytes that are no text, the client lost them, and a write through it would, too.
+                let place = target.clone();
+                let on_disk = on_a_thread(move || disk::read(&place)).await?;
+                let is_text = on_disk.is_none_or(|bytes| std::str::from_utf8(&bytes).is_ok());
+                Ok(is_text.then_some(Some(text)))
+            }
             Ok(text) => Ok(Some(Some(text))),
             Err(EditorError::FileNotFound(_)) => Ok(Some(None)),
             Err(EditorError::NotOffered(_)) => {

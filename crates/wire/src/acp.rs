@@ -174,6 +174,16 @@ pub fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcErro
     serde_json::from_str(text).map_err(|_| fault::explain::<T>(text))
 }
 
+/// Reads what the other side answered. Null characters are part of it: a file may well have some.
+///
+/// # Errors
+/// -32602 if it does not fit.
+pub fn read_answer<T: DeserializeOwned>(answer: &RawValue) -> Result<T, RpcError> {
+    let text = if answer.get() == "null" { "{}" } else { answer.get() };
+    let misfit = "its answer does not fit the protocol";
+    serde_json::from_str(text).map_err(|_| RpcError::new(Code::INVALID_PARAMS, misfit))
+}
+
 fn read_request_id(params: Option<&RawValue>) -> Result<RequestId, RpcError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

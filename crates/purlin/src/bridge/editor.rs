@@ -128,7 +128,7 @@ impl AcpEditor {
             params,
             // A caller that has gone away needs no answer.
             answer: Box::new(move |outcome| {
-                drop(sender.send(outcome.and_then(|raw| wire::acp::read(Some(raw)))))
+                drop(sender.send(outcome.and_then(wire::acp::read_answer)))
             }),
         };
         let place = self.outlet.to_dispatcher.reserve().await.map_err(|_| gone())?;

@@ -26,8 +26,11 @@ impl Files for SessionFiles {
     fn read<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<Option<Vec<u8>>, EditorError>> {
         async move {
             let path = self.scope.check(path)?;
+            let mut doubtful = None;
             if self.editor.offers().read {
                 match self.editor.read_text_file(path.clone(), None, None).await {
+                    // It may stand for bytes that are no text; the disk has those.
+                    Ok(text) if text.contains(char::REPLACEMENT_CHARACTER) => doubtful = Some(text),
                     Ok(text) => return Ok(Some(text.into_bytes())),
                     Err(EditorError::FileNotFound(_)) => return Ok(None),
                     // What is no text a client cannot read, and not every client says that a file is not there.
@@ -35,12 +38,17 @@ impl Files for SessionFiles {
                     Err(err) => return Err(err),
                 }
             }
-            on_disk(path, |path| match std::fs::read(path) {
+            let on_disk = on_disk(path, |path| match std::fs::read(path) {
                 Ok(content) => Ok(Some(content)),
                 Err(err) if err.kind() == ErrorKind::NotFound => Ok(None),
                 Err(err) => Err(err),
             })
-            .await
+            .await?;
+            let is_text = on_disk.as_ref().is_none_or(|bytes| std::str::from_utf8(bytes).is_ok());
+            Ok(match doubtful {
+                Some(text) if is_text => Some(text.into_bytes()),
+                _ => on_disk,
+            })
         }
         .boxed()
     }

@@ -70,6 +70,39 @@ async fn unsaved_changes_are_not_written_over_behind_the_client() {
     assert_eq!(desk.bytes("a.txt"), b"x\n");
 }
 
+/// An editor shows bytes that it cannot read as U+FFFD; written back they would be lost.
+// R: T1
+#[tokio::test]
+async fn bytes_that_the_client_cannot_read_are_never_written_back_as_others() {
+    let desk = Desk::with(Client::with_files());
+    desk.put("latin.txt", b"caf\xe9\nb\n");
+    desk.client.open(&desk.at("latin.txt"), "caf\u{fffd}\nb\n");
+    desk.put("wide.txt", b"\xff\xfea\0\n\0b\0\n\0");
+    desk.client.open(&desk.at("wide.txt"), "\u{fffd}\u{fffd}a\0\n\0b\0\n\0");
+    desk.put("nul.txt", b"a\0b\n");
+    desk.client.open(&desk.at("nul.txt"), "a\0b\n");
+    desk.put("mark.txt", "\u{fffd} b\n");
+    desk.client.open(&desk.at("mark.txt"), "\u{fffd} b, unsaved\n");
+    let edit = |path: &str| json!({ "filePath": path, "oldString": "b", "newString": "B" });
+    let whole = desk.call("read", json!({ "filePath": "latin.txt" })).await.done();
+    assert!(whole.contains("caf\\xe9") && whole.contains("not text"), "{whole}");
+    desk.call("read", json!({ "filePath": "latin.txt", "offset": 2 })).await.done();
+    assert!(desk.call("edit", edit("latin.txt")).await.failed().contains("not UTF-8"));
+    let over = json!({ "filePath": "latin.txt", "content": "x" });
+    assert!(desk.call("write", over).await.failed().contains("not UTF-8"));
+    desk.call("read", json!({ "filePath": "nul.txt" })).await.done();
+    assert!(desk.call("edit", edit("nul.txt")).await.failed().contains("NUL"));
+    // What is text in another encoding is changed where its bytes are.
+    desk.call("read", json!({ "filePath": "wide.txt" })).await.done();
+    desk.call("edit", edit("wide.txt")).await.done();
+    assert_eq!(desk.bytes("wide.txt"), b"\xff\xfea\0\n\0B\0\n\0");
+    assert_eq!(desk.client.writes.load(Ordering::Relaxed), 0);
+    // The character itself is text as any other.
+    desk.call("read", json!({ "filePath": "mark.txt" })).await.done();
+    desk.call("edit", edit("mark.txt")).await.done();
+    assert_eq!(desk.client.buffer(&desk.at("mark.txt")).unwrap(), "\u{fffd} B, unsaved\n");
+}
+
 // R: T1
 #[tokio::test]
 async fn a_part_is_asked_for_as_a_part_and_guards_what_was_seen() {
