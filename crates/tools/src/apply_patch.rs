@@ -140,7 +140,7 @@ impl ApplyPatch {
             Step::Delete { path } => {
                 let (target, old) = self.find(cx, &path).await?;
                 let bytes = old.ok_or_else(|| Error::NotFound(target.name().to_owned()))?;
-                self.0.check_seen(&target, &bytes, Use::Overwrite)?;
+                self.0.check_seen(&target, &bytes, Use::Edit)?;
                 if let Ok(text) = Text::decode(bytes.clone()) {
                     show(intent, &target, Some(&text.body), "");
                 }

@@ -16,14 +16,14 @@ pub(crate) struct Change {
     pub(crate) new: Option<Vec<u8>>,
 }
 
-/// Makes a change, and notes that the model knows what the file holds now.
+/// Makes a change, and notes what the model knows of the file now.
 pub(crate) async fn make(files: &Files, cx: &ToolCx<'_>, change: Change) -> Result<(), ToolError> {
     let Change { target, old, new } = change;
     let (old, new) = (old.map(Content::new), new.map(Content::new));
     cx.keep_change(target.path(), old.clone(), new.clone()).await?;
     cx.or_cancelled(files.write(cx.editor, &target, old.as_ref(), new.as_ref())).await??;
     match new {
-        Some(new) => files.note_whole(&target, new.hash()),
+        Some(new) => files.note_change(&target, old.as_ref(), &new),
         None => files.forget(&target),
     }
     Ok(())

@@ -32,7 +32,9 @@ pub(crate) enum Error {
     Unread(String),
     #[error("{0} has changed since it was read; read it again, then make the change anew")]
     Changed(String),
-    #[error("{0} was read in part only; read all of it before it is overwritten")]
+    #[error(
+        "{0} was read in part only; read the rest of it before it is overwritten, or use `edit` to change a part"
+    )]
     PartlyRead(String),
     #[error(
         "{0} has unsaved changes in the editor, which cannot save them for us; ask the user to save it"

@@ -11,69 +11,21 @@ use std::sync::{Mutex, PoisonError};
 use engine::permission::Access;
 use engine::permission::pattern::literal;
 use engine::ports::{Content, Editor, EditorError};
-use sha2::{Digest, Sha256};
 
 use crate::disk;
 use crate::error::Error;
 use crate::scope::{PathError, Scope, Target, folder_rule, is_in_git};
-use crate::text::count_lines;
+use crate::seen::{Extent, Part, Seen, hash};
 
 /// The files of one session.
 #[derive(Debug)]
 pub struct Files {
     scope: Scope,
-    /// What the model was shown of each file, by hash. Held only to look and to note, never across an await.
-    seen: Mutex<HashMap<PathBuf, Vec<Seen>>>,
+    /// What the model was shown of each file. Held only to look and to note, never across an await.
+    seen: Mutex<HashMap<PathBuf, Seen>>,
     /// The client answered that it has no such method, although it had announced it.
     has_no_reads: AtomicBool,
     has_no_writes: AtomicBool,
-}
-
-/// Something that the model was shown of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Seen {
-    /// First line and number of lines; `None` for the whole file.
-    part: Option<Part>,
-    hash: [u8; 32],
-}
-
-/// Some lines of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Part {
-    /// The first of them, counting from 1.
-    pub(crate) line: u32,
-    pub(crate) limit: Option<u32>,
-}
-
-impl Part {
-    /// Cuts the lines out of a text.
-    pub(crate) fn of(self, body: &str) -> &str {
-        let skipped = usize::try_from(self.line.saturating_sub(1)).unwrap_or(usize::MAX);
-        let taken = self.limit.and_then(|limit| usize::try_from(limit).ok());
-        let mut ends = body.split_inclusive('\n').scan(0, |end, line| {
-            *end += line.len();
-            Some(*end)
-        });
-        let start = match skipped {
-            0 => 0,
-            skipped => ends.nth(skipped - 1).unwrap_or(body.len()),
-        };
-        let end = match taken {
-            None => body.len(),
-            Some(0) => start,
-            Some(taken) => ends.nth(taken - 1).unwrap_or(body.len()),
-        };
-        &body[start..end]
-    }
-}
-
-impl Part {
-    /// Returns the part, or nothing if what came of it is shorter than it could be: then it is the whole file.
-    pub(crate) fn unless_whole(self, text: &str) -> Option<Part> {
-        let lines = u32::try_from(count_lines(text)).unwrap_or(u32::MAX);
-        let is_whole = self.line == 1 && self.limit.is_none_or(|limit| lines < limit);
-        (!is_whole).then_some(self)
-    }
 }
 
 /// What the model is going to do with a file.
@@ -81,7 +33,7 @@ impl Part {
 pub(crate) enum Use {
     /// Change a part of it.
     Edit,
-    /// Replace or remove all of it.
+    /// Replace all of it.
     Overwrite,
 }
 
@@ -170,7 +122,7 @@ impl Files {
         // A client may wait for ever on a pipe; what is no file is not asked for.
         let place = target.clone();
         on_a_thread(move || disk::look(&place)).await?;
-        let (line, limit) = (part.map(|part| part.line), part.and_then(|part| part.limit));
+        let (line, limit) = (part.map(|part| part.line), part.map(|part| part.limit));
         match editor.read_text_file(target.path().to_owned(), line, limit).await {
             Ok(text) if text.contains(char::REPLACEMENT_CHARACTER) => {
                 // Where the disk has bytes that are no text, the client lost them, and a write through it would, too.
@@ -225,22 +177,27 @@ impl Files {
         })
     }
 
-    /// Notes what the model was shown of a file.
-    pub(crate) fn note(&self, target: &Target, part: Option<Part>, shown: &[u8]) {
+    /// Notes the lines of a file that the model was shown.
+    pub(crate) fn note_part(&self, target: &Target, part: Part, shown: &str) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = seen.entry(target.real()).or_default();
-        match part {
-            None => entry.clear(),
-            Some(_) if entry.len() >= MAX_PARTS => drop(entry.remove(0)),
-            Some(_) => entry.retain(|seen| seen.part != part),
-        }
-        entry.push(Seen { part, hash: hash_of(part, shown) });
+        seen.entry(target.real()).or_default().add(part, shown);
     }
 
-    /// Notes that the model knows all of a file, by its hash.
+    /// Notes that the model was shown all of a file, by its hash.
     pub(crate) fn note_whole(&self, target: &Target, hash: [u8; 32]) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.insert(target.real(), vec![Seen { part: None, hash }]);
+        seen.insert(target.real(), Seen::by_hash(hash, Extent::Whole));
+    }
+
+    /// Notes what the model made of a file; it knows as much of that as it knew before.
+    pub(crate) fn note_change(&self, target: &Target, old: Option<&Content>, new: &Content) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = seen.entry(target.real()).or_default();
+        let extent = match old {
+            None => Extent::Whole,
+            Some(old) => entry.extent(old.bytes(), || old.hash()).unwrap_or(Extent::Part),
+        };
+        *entry = Seen::by_hash(new.hash(), extent);
     }
 
     /// Forgets a file that is gone.
@@ -257,40 +214,13 @@ impl Files {
     ) -> Result<(), Error> {
         let name = || target.name().to_owned();
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = seen.get(&target.real()).map_or(&[][..], Vec::as_slice);
-        let Some(last) = seen.last() else {
-            return Err(Error::Unread(name()));
-        };
-        if purpose == Use::Overwrite
-            && last.part.is_some()
-            && seen.iter().all(|seen| seen.part.is_some())
-        {
-            return Err(Error::PartlyRead(name()));
+        let seen = seen.get(&target.real()).ok_or_else(|| Error::Unread(name()))?;
+        match seen.extent(now, || hash(now)) {
+            None => Err(Error::Changed(name())),
+            Some(Extent::Part) if purpose == Use::Overwrite => Err(Error::PartlyRead(name())),
+            Some(Extent::Part | Extent::Whole) => Ok(()),
         }
-        let body = String::from_utf8_lossy(now);
-        let is_as_seen = seen.iter().all(|seen| match seen.part {
-            None => seen.hash == hash(now),
-            Some(part) => seen.hash == hash_of(seen.part, part.of(&body).as_bytes()),
-        });
-        if is_as_seen { Ok(()) } else { Err(Error::Changed(name())) }
     }
-}
-
-/// How many parts of one file are remembered.
-const MAX_PARTS: usize = 64;
-
-/// Clients do not agree on whether a part ends with its last line's ending.
-fn hash_of(part: Option<Part>, shown: &[u8]) -> [u8; 32] {
-    let end = match part {
-        None => shown,
-        Some(_) => shown.trim_ascii_end(),
-    };
-    hash(end)
-}
-
-/// Returns what a text is known by.
-pub(crate) fn hash(bytes: &[u8]) -> [u8; 32] {
-    Sha256::digest(bytes).into()
 }
 
 /// Does work that blocks where it holds nobody up.

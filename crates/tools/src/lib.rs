@@ -22,6 +22,7 @@ mod plan;
 mod read;
 pub mod scope;
 mod secret;
+mod seen;
 pub mod shell;
 mod text;
 mod tool;

@@ -8,9 +8,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::files::{Files, Part, read_access};
+use crate::files::{Files, read_access};
 use crate::scope::Target;
-use crate::text::{Text, count_lines, escape};
+use crate::seen::{Part, hash};
+use crate::text::{body_of, count_lines};
 use crate::tool::{Tool, fenced, number};
 
 /// Lines shown where no limit is given.
@@ -18,7 +19,7 @@ const LINES: u32 = 2000;
 /// Bytes shown at most; the rest can be asked for.
 const MAX_SHOWN: usize = 128 * 1024;
 /// Characters of a line that are shown.
-const MAX_LINE: usize = 2000;
+pub(crate) const MAX_LINE: usize = 2000;
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
@@ -61,9 +62,10 @@ the user's editor are seen. A file must be read before it is changed.";
 
     async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
         let target = self.0.locate(&input.path)?;
-        let is_part = input.offset.is_some() || input.limit.is_some();
-        let part = Part { line: input.offset.unwrap_or(1).max(1), limit: input.limit };
-        let title = match (input.offset, input.limit) {
+        let limit = input.limit.filter(|limit| *limit > 0);
+        let part = Part { line: input.offset.unwrap_or(1).max(1), limit: limit.unwrap_or(LINES) };
+        let is_part = input.offset.is_some() || limit.is_some();
+        let title = match (input.offset, limit) {
             (None, None) => format!("Read {}", target.name()),
             (_, None) => format!("Read {} from line {}", target.name(), part.line),
             (_, Some(limit)) => {
@@ -84,29 +86,37 @@ the user's editor are seen. A file must be read before it is changed.";
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         let Plan { target, is_part, part } = plan;
         let missing = || Error::NotFound(target.name().to_owned());
+        let room = cx.room().min(MAX_SHOWN);
         if is_part {
-            let asked = Part { limit: part.limit.or(Some(LINES)), ..part };
-            let read = self.0.read_part(cx.editor, &target, asked);
+            let read = self.0.read_part(cx.editor, &target, part);
             if let Some(text) = cx.or_cancelled(read).await?? {
                 let text = text.ok_or_else(missing)?;
-                self.0.note(&target, asked.unless_whole(&text), text.as_bytes());
-                return Ok(show(&text, part.line, None));
+                // Nothing, far down: whether there are so many lines only the whole file says.
+                if !text.is_empty() || part.line == 1 {
+                    let shown = show(&text, part.line, None, room);
+                    let lines = Part { line: 1, ..shown.part }.of(&text);
+                    self.0.note_part(&target, shown.part, lines);
+                    return Ok(shown.output);
+                }
             }
         }
         let bytes = cx.or_cancelled(self.0.read(cx.editor, &target)).await??.ok_or_else(missing)?;
-        self.0.note(&target, None, &bytes);
-        let (body, note) = match Text::decode(bytes) {
-            Ok(text) => (text.body, None),
-            Err((bytes, why)) => (escape(&bytes), Some(why)),
-        };
+        // What is longer is not shown whole.
+        let whole = (bytes.len() <= room).then(|| hash(&bytes));
+        let (body, note) = body_of(bytes);
         let lines = u32::try_from(count_lines(&body)).unwrap_or(u32::MAX);
         if part.line > lines.max(1) {
             let why =
                 format!("{} has {lines} lines, so there is no line {}", target.name(), part.line);
             return Err(ToolError::Model(why));
         }
-        let shown = Part { limit: part.limit.or(Some(LINES)), ..part }.of(&body);
-        let mut output = show(shown, part.line, Some(lines));
+        let Shown { mut output, part, is_cut } = show(part.of(&body), part.line, Some(lines), room);
+        match whole {
+            Some(hash) if part.line == 1 && part.limit == lines && !is_cut => {
+                self.0.note_whole(&target, hash);
+            }
+            _ => self.0.note_part(&target, part, part.of(&body)),
+        }
         if let Some(why) = note {
             output.text.push_str(&format!(
                 "\n(not text: {why}; bytes are shown as \\xNN, and the file cannot be edited)"
@@ -116,33 +126,48 @@ the user's editor are seen. A file must be read before it is changed.";
     }
 }
 
+/// What was shown of a file.
+struct Shown {
+    output: Output,
+    /// The lines.
+    part: Part,
+    /// Whether one of them was too long.
+    is_cut: bool,
+}
+
+/// What stands below the lines takes so much at most.
+const BELOW: usize = 200;
+
 /// Numbers the lines for the model; the user sees them plain.
-fn show(part: &str, first: u32, all: Option<u32>) -> Output {
-    let mut text = String::with_capacity(part.len() + part.len() / 4);
+fn show(lines: &str, first: u32, all: Option<u32>, room: usize) -> Shown {
+    let mut text = String::with_capacity(lines.len() + lines.len() / 4);
     let mut next = first;
-    for line in part.lines() {
-        if text.len() > MAX_SHOWN {
-            break;
-        }
+    let mut is_cut = false;
+    for line in lines.lines() {
         // Only a line of more bytes can have more characters.
         let end = if line.len() > MAX_LINE { line.char_indices().nth(MAX_LINE) } else { None };
         let (cut, more) = end.map_or((line, ""), |(at, _)| (&line[..at], " …"));
+        if next > first && text.len() + cut.len() + BELOW > room {
+            break;
+        }
+        is_cut |= end.is_some();
         text.push_str(&format!("{next:>6}\t{cut}{more}\n"));
         next = next.saturating_add(1);
     }
-    let was_cut = || usize::try_from(next - first).unwrap_or(usize::MAX) < count_lines(part);
+    let is_more = || usize::try_from(next - first).unwrap_or(usize::MAX) < count_lines(lines);
     match all {
-        _ if part.is_empty() && first == 1 => text.push_str("(the file is empty)"),
+        _ if lines.is_empty() && first == 1 => text.push_str("(the file is empty)"),
         Some(all) if next <= all => {
             text.push_str(&format!(
                 "(lines {first} to {} of {all}; use `offset` for more)",
                 next - 1
             ));
         }
-        None if was_cut() => text.push_str(&format!("(cut after line {})", next - 1)),
+        None if is_more() => text.push_str(&format!("(cut after line {})", next - 1)),
         Some(_) | None => {}
     }
-    let shown = &part[..part.floor_char_boundary(MAX_SHOWN)];
+    let shown = &lines[..lines.floor_char_boundary(MAX_SHOWN)];
     let content = Some(vec![ToolContent::Block(Block::Text(fenced(shown)))]);
-    Output { text, content, raw: None }
+    let part = Part { line: first, limit: next - first };
+    Shown { output: Output { text, content, raw: None }, part, is_cut }
 }

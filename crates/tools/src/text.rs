@@ -66,6 +66,14 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, &'static str>
     if body.contains('\0') { Err("it has NUL characters") } else { Ok(body) }
 }
 
+/// Returns what is shown of bytes, and why they are no text where they are none.
+pub(crate) fn body_of(bytes: Vec<u8>) -> (String, Option<&'static str>) {
+    match Text::decode(bytes) {
+        Ok(text) => (text.body, None),
+        Err((bytes, why)) => (escape(&bytes), Some(why)),
+    }
+}
+
 /// Shows bytes that are no text: what is readable as it is, the rest as `\xNN`.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());

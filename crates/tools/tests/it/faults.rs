@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, Outcome};
+use crate::desk::{Client, Desk, Outcome};
 
 fn edit(path: &str, old: &str, new: &str) -> Value {
     json!({ "filePath": path, "oldString": old, "newString": new })
@@ -269,6 +269,60 @@ async fn f22_a_file_that_changed_since_it_was_read_is_left_alone() {
     let late = desk.call_after("write", new, |_| desk.put("new", "theirs"));
     assert!(late.await.failed().contains("has changed since"));
     assert_eq!(desk.bytes("new"), b"theirs");
+}
+
+/// On the disk and through a client alike.
+// R: T15
+#[tokio::test]
+async fn what_was_not_shown_is_not_overwritten() {
+    let text: String = (1..=5000).map(|line| format!("line {line}\n")).collect();
+    for client in [Client::default(), Client::with_files()] {
+        let desk = Desk::with(client);
+        desk.put("a", &text);
+        desk.client.open(&desk.at("a"), &text);
+        let read = |offset: u32, limit: u32| {
+            desk.call("read", json!({ "filePath": "a", "offset": offset, "limit": limit }))
+        };
+        let over = || desk.call("write", json!({ "filePath": "a", "content": "x\n" }));
+        // What failed showed nothing.
+        assert!(read(6000, 5).await.failed().contains("5000 lines"));
+        assert!(over().await.failed().contains("was not read"));
+        read(100, 10).await.done();
+        assert!(over().await.failed().contains("in part only"));
+        // Nor does a change of what was seen show the rest.
+        desk.call("edit", edit("a", "line 105\n", "LINE 105\n")).await.done();
+        assert!(over().await.failed().contains("in part only"));
+        desk.call("edit", edit("a", "line 106\n", "LINE 106\n")).await.done();
+        // Two thousand lines are shown, whether a limit was given or not.
+        desk.call("read", json!({ "filePath": "a" })).await.done();
+        assert!(over().await.failed().contains("in part only"));
+        read(4000, 2000).await.done();
+        assert!(over().await.failed().contains("in part only"));
+        read(1900, 2100).await.done();
+        over().await.done();
+        // The model knows what it wrote, and goes on knowing it when it looks again.
+        read(1, 1).await.done();
+        desk.call("write", json!({ "filePath": "a", "content": "y\n" })).await.done();
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_was_cut_was_not_shown_and_what_was_read_again_is_as_it_is_now() {
+    let desk = Desk::new();
+    desk.put("long", format!("one\n{}\n", "x".repeat(3000)));
+    desk.call("read", json!({ "filePath": "long" })).await.done();
+    let over = json!({ "filePath": "long", "content": "x" });
+    assert!(desk.call("write", over).await.failed().contains("in part only"));
+    desk.call("edit", edit("long", "one", "two")).await.done();
+    desk.put("a", "1\n2\n3\n");
+    desk.call("write", json!({ "filePath": "b", "content": "1\n2\n3\n" })).await.done();
+    for name in ["a", "b"] {
+        desk.call("read", json!({ "filePath": name, "limit": 1 })).await.done();
+        desk.put(name, "one\n2\n3\n");
+        assert!(desk.call("edit", edit(name, "2", "two")).await.failed().contains("has changed"));
+        desk.call("read", json!({ "filePath": name, "limit": 2 })).await.done();
+        desk.call("edit", edit(name, "2", "two")).await.done();
+    }
 }
 
 #[tokio::test]
