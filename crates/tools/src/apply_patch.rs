@@ -97,25 +97,19 @@ Changes files by a patch, all of it or nothing. Files that are changed or delete
     }
 
     async fn run(&self, cx: &ToolCx<'_>, changes: Vec<Change>) -> Result<Output, ToolError> {
-        let mut done: Vec<String> = Vec::new();
-        for change in changes {
-            let name = change.target.name().to_owned();
-            let what = match (&change.old, &change.new) {
-                (None, _) => "new",
-                (_, None) => "deleted",
-                _ => "changed",
-            };
-            if let Err(err) = change::make(&self.0, cx, change).await {
-                let before = if done.is_empty() { "nothing".to_owned() } else { done.join(", ") };
-                return match err {
-                    ToolError::Cancelled | ToolError::Broken(_) => Err(err),
-                    err => Err(ToolError::Model(format!("{err}; done before that: {before}"))),
-                };
-            }
-            done.push(format!("{name} is {what}"));
-        }
+        let done: Vec<String> = changes.iter().map(said).collect();
+        change::make(&self.0, cx, changes).await?;
         Ok(Output { text: done.join("\n"), ..Output::default() })
     }
+}
+
+fn said(change: &Change) -> String {
+    let what = match (&change.old, &change.new) {
+        (None, _) => "new",
+        (_, None) => "deleted",
+        _ => "changed",
+    };
+    format!("{} is {what}", change.target.name())
 }
 
 impl ApplyPatch {
@@ -135,7 +129,7 @@ impl ApplyPatch {
                 }
                 check_placeholder(&content, "")?;
                 show(intent, &target, None, &content);
-                Ok(vec![Change { target, old: None, new: Some(content.into_bytes()) }])
+                Ok(vec![Change::new(target, None, Some(content.into_bytes()))])
             }
             Step::Delete { path } => {
                 let (target, old) = self.find(cx, &path).await?;
@@ -144,7 +138,7 @@ impl ApplyPatch {
                 if let Ok(text) = Text::decode(bytes.clone()) {
                     show(intent, &target, Some(&text.body), "");
                 }
-                Ok(vec![Change { target, old: Some(bytes), new: None }])
+                Ok(vec![Change::new(target, Some(bytes), None)])
             }
             Step::Update { path, move_to, hunks } => {
                 self.plan_update(cx, &path, move_to.as_deref(), &hunks, intent).await
@@ -173,7 +167,7 @@ impl ApplyPatch {
         let new = text.encode(&body);
         let Some(move_to) = move_to else {
             show(intent, &target, Some(&text.body), &body);
-            return Ok(vec![Change { target, old: Some(bytes), new: Some(new) }]);
+            return Ok(vec![Change::new(target, Some(bytes), Some(new))]);
         };
         let (to, there) = self.find(cx, move_to).await?;
         if there.is_some() {
@@ -181,10 +175,7 @@ impl ApplyPatch {
         }
         show(intent, &to, None, &body);
         show(intent, &target, Some(&text.body), "");
-        Ok(vec![
-            Change { target: to, old: None, new: Some(new) },
-            Change { target, old: Some(bytes), new: None },
-        ])
+        Ok(vec![Change::new(to, None, Some(new)), Change::new(target, Some(bytes), None)])
     }
 
     async fn find(

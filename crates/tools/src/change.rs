@@ -2,29 +2,108 @@
 //! which is kept first, so that the turn can be taken back.
 
 use engine::ports::{Content, ToolCx, ToolError};
+use engine::visible::visible;
+use engine::words::{Block, ToolContent};
 
+use crate::diff::diff;
 use crate::files::Files;
 use crate::scope::Target;
+use crate::text::body_of;
 
 /// A change of one file; `None` stands for no file.
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     pub(crate) target: Target,
     /// What it holds. If it holds something else by then, the change is refused.
-    pub(crate) old: Option<Vec<u8>>,
+    pub(crate) old: Option<Content>,
     /// What it will hold.
-    pub(crate) new: Option<Vec<u8>>,
+    pub(crate) new: Option<Content>,
 }
 
-/// Makes a change, and notes what the model knows of the file now.
-pub(crate) async fn make(files: &Files, cx: &ToolCx<'_>, change: Change) -> Result<(), ToolError> {
-    let Change { target, old, new } = change;
-    let (old, new) = (old.map(Content::new), new.map(Content::new));
-    cx.keep_change(target.path(), old.clone(), new.clone()).await?;
-    cx.or_cancelled(files.write(cx.editor, &target, old.as_ref(), new.as_ref())).await??;
-    match new {
-        Some(new) => files.note_change(&target, old.as_ref(), &new),
-        None => files.forget(&target),
+impl Change {
+    pub(crate) fn new(target: Target, old: Option<Vec<u8>>, new: Option<Vec<u8>>) -> Change {
+        Change { target, old: old.map(Content::new), new: new.map(Content::new) }
+    }
+
+    /// Returns what the user is shown of it.
+    fn shown(&self) -> Vec<ToolContent> {
+        let body = |content: &Content| body_of(content.bytes().to_vec()).0;
+        let new = self.new.as_ref().map(body).unwrap_or_default();
+        diff(self.target.path(), self.old.as_ref().map(body).as_deref(), &new)
+    }
+
+    fn reversed(&self) -> Change {
+        Change { target: self.target.clone(), old: self.new.clone(), new: self.old.clone() }
+    }
+}
+
+/// Makes changes, all or none, and notes what the model knows of the files now.
+pub(crate) async fn make(
+    files: &Files,
+    cx: &ToolCx<'_>,
+    changes: Vec<Change>,
+) -> Result<(), ToolError> {
+    // Nothing is begun that can be seen to fail; each is compared again when its turn comes.
+    if changes.len() > 1 {
+        for change in &changes {
+            let compared = cx.or_cancelled(files.compare(cx.editor, change)).await?;
+            compared.map_err(|err| ToolError::Model(format!("{err}; no file was changed")))?;
+        }
+    }
+    for (done, change) in changes.iter().enumerate() {
+        let made = cx.or_cancelled(make_one(files, cx, change)).await;
+        if let Err(err) = made.and_then(|made| made) {
+            return Err(put_back(files, cx, &changes[..done], err).await);
+        }
+    }
+    for Change { target, old, new } in &changes {
+        match new {
+            Some(new) => files.note_change(target, old.as_ref(), new),
+            None => files.forget(target),
+        }
     }
     Ok(())
+}
+
+async fn make_one(files: &Files, cx: &ToolCx<'_>, change: &Change) -> Result<(), ToolError> {
+    let Change { target, old, new } = change;
+    files.compare(cx.editor, change).await?;
+    cx.keep_change(target.path(), old.clone(), new.clone()).await?;
+    let Err(err) = files.write(cx.editor, change).await else { return Ok(()) };
+    // What did not happen must not be taken back later. Where nobody can tell, it stays as it was kept.
+    if let Ok(now) = files.read_for_change(cx.editor, target).await
+        && now.as_deref() != new.as_ref().map(Content::bytes)
+    {
+        cx.keep_change(target.path(), new.clone(), old.clone()).await?;
+    }
+    Err(err.into())
+}
+
+/// Puts back what was changed before something failed, the last first, also after a cancel. Returns what to say.
+async fn put_back(files: &Files, cx: &ToolCx<'_>, done: &[Change], err: ToolError) -> ToolError {
+    let mut stay = Vec::new();
+    for change in done.iter().rev() {
+        if let Err(why) = make_one(files, cx, &change.reversed()).await {
+            tracing::warn!("a file could not be put back: {why}");
+            stay.push(change);
+        }
+    }
+    let names = |changes: &[&Change]| {
+        changes.iter().map(|change| change.target.name()).collect::<Vec<_>>().join(", ")
+    };
+    match err {
+        ToolError::Cancelled | ToolError::Broken(_) => err,
+        err if done.is_empty() => err,
+        err if stay.is_empty() => {
+            let done: Vec<&Change> = done.iter().collect();
+            ToolError::Model(format!("{err}; put back as it was: {}", names(&done)))
+        }
+        err => {
+            let names = names(&stay);
+            let text = format!("{err}; could not be put back and stays changed: {names}");
+            let mut content: Vec<_> = stay.iter().flat_map(|change| change.shown()).collect();
+            content.push(ToolContent::Block(Block::Text(visible(&text))));
+            ToolError::Shown { text, content }
+        }
+    }
 }

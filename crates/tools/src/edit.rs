@@ -104,11 +104,11 @@ Write all of the new text: nothing such as \"rest of the code\". An empty `oldSt
             _ => format!("{} is changed at {count} places", target.name()),
         };
         let new = text.map_or_else(|| body.clone().into_bytes(), |text| text.encode(&body));
-        Ok((intent, Plan { change: Change { target, old, new: Some(new) }, done }))
+        Ok((intent, Plan { change: Change::new(target, old, Some(new)), done }))
     }
 
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
-        change::make(&self.0, cx, plan.change).await?;
+        change::make(&self.0, cx, vec![plan.change]).await?;
         Ok(Output { text: plan.done, ..Output::default() })
     }
 }

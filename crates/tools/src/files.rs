@@ -12,6 +12,7 @@ use engine::permission::Access;
 use engine::permission::pattern::literal;
 use engine::ports::{Content, Editor, EditorError};
 
+use crate::change::Change;
 use crate::disk;
 use crate::error::Error;
 use crate::scope::{PathError, Scope, Target, folder_rule, is_in_git};
@@ -141,18 +142,26 @@ impl Files {
         }
     }
 
-    /// Makes a file hold `new` where it holds `old`; `None` stands for no file. `change` is the only caller.
-    pub(crate) async fn write(
-        &self,
-        editor: &dyn Editor,
-        target: &Target,
-        old: Option<&Content>,
-        new: Option<&Content>,
-    ) -> Result<(), Error> {
-        let changed = || Error::Changed(target.name().to_owned());
-        if self.read_for_change(editor, target).await?.as_deref() != old.map(Content::bytes) {
-            return Err(changed());
+    /// Checks that a file is still what a change expects.
+    pub(crate) async fn compare(&self, editor: &dyn Editor, change: &Change) -> Result<(), Error> {
+        let Change { target, old, new } = change;
+        let old = old.as_ref().map(Content::bytes);
+        if self.read_for_change(editor, target).await?.as_deref() != old {
+            return Err(Error::Changed(target.name().to_owned()));
         }
+        // A removal is made on the disk, where a client may not have saved what it shows.
+        if new.is_none() && self.reads_through(editor, target) {
+            let place = target.clone();
+            if on_a_thread(move || disk::read(&place)).await?.as_deref() != old {
+                return Err(Error::Unsaved(target.name().to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a change of a file that was compared. `change` is the only caller.
+    pub(crate) async fn write(&self, editor: &dyn Editor, change: &Change) -> Result<(), Error> {
+        let Change { target, old, new } = change;
         if let Some(content) = new
             && self.writes_through(editor, target)
             && let Ok(text) = std::str::from_utf8(content.bytes())
@@ -165,7 +174,7 @@ impl Files {
             }
         }
         let is_buffer = self.reads_through(editor, target);
-        let (place, old, new) = (target.clone(), old.cloned(), new.cloned());
+        let (place, old, new) = (target.clone(), old.clone(), new.clone());
         let replace = move || {
             let (old, new) = (old.as_ref(), new.as_ref());
             disk::replace(&place, old.map(Content::bytes), new.map(Content::bytes))

@@ -70,7 +70,7 @@ file, use `edit`. The content is all of the file: nothing such as \"rest of the 
             None => body.into_bytes(),
             Some(text) => text.encode(&body),
         };
-        Ok((intent, Change { target, old, new: Some(new) }))
+        Ok((intent, Change::new(target, old, Some(new))))
     }
 
     async fn run(&self, cx: &ToolCx<'_>, plan: Change) -> Result<Output, ToolError> {
@@ -79,7 +79,7 @@ file, use `edit`. The content is all of the file: nothing such as \"rest of the 
             None => format!("{name} is new"),
             Some(_) => format!("{name} is replaced"),
         };
-        change::make(&self.0, cx, plan).await?;
+        change::make(&self.0, cx, vec![plan]).await?;
         Ok(Output { text, ..Output::default() })
     }
 }

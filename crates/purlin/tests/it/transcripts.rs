@@ -269,6 +269,7 @@ transcripts! {
     kept_rewind = "kept/rewind";
     kept_steering = "kept/steering";
     kept_undo = "kept/undo";
+    kept_undo_patch = "kept/undo_patch";
     kept_undo_redo = "kept/undo_redo";
     kept_undo_refused = "kept/undo_refused";
     prompt_answer = "prompt/answer";

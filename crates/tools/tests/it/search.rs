@@ -1,11 +1,11 @@
 //! Searching: what git ignores, binary files, encodings, secrets and links, and how much is shown.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::desk::Desk;
+use crate::desk::{Client, Desk};
 
 fn tree() -> Desk {
     let desk = Desk::new();
@@ -109,6 +109,49 @@ async fn a_patch_changes_files_together_or_not_at_all() {
     let out = "*** Begin Patch\n*** Add File: ../out.txt\n+x\n*** End Patch";
     let asked = desk.call("apply_patch", json!({ "patchText": out })).await;
     assert!(matches!(asked, crate::desk::Outcome::Asked(_)), "{asked:?}");
+}
+
+/// Whatever fails, and when it does: while the user is asked, in the editor, on the disk.
+#[tokio::test]
+async fn a_patch_that_fails_leaves_every_file_as_it_was() {
+    let patch = "*** Begin Patch\n*** Update File: a\n-one\n+1\n*** Add File: new\n+n\n*** Update File: b\n-one\n+1\n\
+                 *** End Patch";
+    let patch = json!({ "patchText": patch });
+    let desk = Desk::new();
+    let again = async || {
+        for name in ["a", "b"] {
+            desk.put(name, "one\n");
+            desk.call("read", json!({ "filePath": name })).await.done();
+        }
+    };
+    again().await;
+    let late = desk.call_after("apply_patch", patch.clone(), |_| desk.put("b", "one\nuser\n"));
+    let why = late.await.failed();
+    assert!(why.contains("b has changed since") && why.ends_with("; no file was changed"), "{why}");
+    assert_eq!((desk.bytes("a"), desk.bytes("b")), (b"one\n".to_vec(), b"one\nuser\n".to_vec()));
+    assert!(!desk.at("new").exists());
+    // Nobody can write `b`, which only shows when it is tried.
+    again().await;
+    let lock = |mode| std::fs::set_permissions(desk.at("b"), PermissionsExt::from_mode(mode));
+    let late = desk.call_after("apply_patch", patch.clone(), |_| lock(0o444).unwrap());
+    let why = late.await.failed();
+    assert_eq!(why, "b is read-only; put back as it was: a, new");
+    assert_eq!((desk.bytes("a"), desk.bytes("b")), (b"one\n".to_vec(), b"one\n".to_vec()));
+    assert!(!desk.at("new").exists());
+    lock(0o644).unwrap();
+    desk.call("apply_patch", patch).await.done();
+}
+
+#[tokio::test]
+async fn a_file_that_the_editor_has_not_saved_is_not_moved_under_it() {
+    let desk = Desk::with(Client::with_files());
+    desk.put("a", "saved\n");
+    desk.client.open(&desk.at("a"), "unsaved\n");
+    desk.call("read", json!({ "filePath": "a" })).await.done();
+    let patch = "*** Begin Patch\n*** Update File: a\n*** Move to: b\n-unsaved\n+1\n*** End Patch";
+    let why = desk.call("apply_patch", json!({ "patchText": patch })).await.failed();
+    assert!(why.contains("unsaved changes"), "{why}");
+    assert_eq!(desk.client.buffer(&desk.at("b")), None);
 }
 
 #[tokio::test]
