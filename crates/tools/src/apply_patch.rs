@@ -132,6 +132,7 @@ impl ApplyPatch {
                 Ok(vec![Change::new(target, None, Some(content.into_bytes()))])
             }
             Step::Delete { path } => {
+                self.0.locate_itself(&path)?;
                 let (target, old) = self.find(cx, &path).await?;
                 let bytes = old.ok_or_else(|| Error::NotFound(target.name().to_owned()))?;
                 self.0.check_seen(&target, &bytes, Use::Edit)?;
@@ -169,13 +170,16 @@ impl ApplyPatch {
             show(intent, &target, Some(&text.body), &body);
             return Ok(vec![Change::new(target, Some(bytes), Some(new))]);
         };
+        self.0.locate_itself(path)?;
         let (to, there) = self.find(cx, move_to).await?;
         if there.is_some() {
             return Err(ToolError::Model(format!("{} is there already", to.name())));
         }
         show(intent, &to, None, &body);
         show(intent, &target, Some(&text.body), "");
-        Ok(vec![Change::new(to, None, Some(new)), Change::new(target, Some(bytes), None)])
+        let made = Change::new(to.clone(), None, Some(new));
+        let gone = Change::new(target.clone(), Some(bytes), None);
+        Ok(vec![Change { like: Some(target), ..made }, Change { like: Some(to), ..gone }])
     }
 
     async fn find(

@@ -18,11 +18,13 @@ pub(crate) struct Change {
     pub(crate) old: Option<Content>,
     /// What it will hold.
     pub(crate) new: Option<Content>,
+    /// The file that it is moved from or to: one that is made anew gets the rights, the owner and the attributes of this.
+    pub(crate) like: Option<Target>,
 }
 
 impl Change {
     pub(crate) fn new(target: Target, old: Option<Vec<u8>>, new: Option<Vec<u8>>) -> Change {
-        Change { target, old: old.map(Content::new), new: new.map(Content::new) }
+        Change { target, old: old.map(Content::new), new: new.map(Content::new), like: None }
     }
 
     /// Returns what the user is shown of it.
@@ -33,7 +35,7 @@ impl Change {
     }
 
     fn reversed(&self) -> Change {
-        Change { target: self.target.clone(), old: self.new.clone(), new: self.old.clone() }
+        Change { old: self.new.clone(), new: self.old.clone(), ..self.clone() }
     }
 }
 
@@ -56,17 +58,18 @@ pub(crate) async fn make(
             return Err(put_back(files, cx, &changes[..done], err).await);
         }
     }
-    for Change { target, old, new } in &changes {
-        match new {
-            Some(new) => files.note_change(target, old.as_ref(), new),
-            None => files.forget(target),
-        }
+    for change in &changes {
+        // What was moved is known as well as it was where it came from.
+        let is_source = |other: &&Change| {
+            change.like.as_ref().is_some_and(|like| like.path() == other.target.path())
+        };
+        files.note_change(change, changes.iter().find(is_source).unwrap_or(change));
     }
     Ok(())
 }
 
 async fn make_one(files: &Files, cx: &ToolCx<'_>, change: &Change) -> Result<(), ToolError> {
-    let Change { target, old, new } = change;
+    let Change { target, old, new, .. } = change;
     files.compare(cx.editor, change).await?;
     cx.keep_change(target.path(), old.clone(), new.clone()).await?;
     let Err(err) = files.write(cx.editor, change).await else { return Ok(()) };

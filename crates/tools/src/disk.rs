@@ -58,11 +58,12 @@ fn read_all(file: File, expected: u64) -> io::Result<Vec<u8>> {
 
 /// Puts `new` in the place of a file that holds `old`; `None` stands for no file.
 ///
-/// If the file holds something else by now, it is left as it is.
+/// If the file holds something else by now, it is left as it is. One that is made anew is made `like` another.
 pub(crate) fn replace(
     target: &Target,
     old: Option<&[u8]>,
     new: Option<&[u8]>,
+    like: Option<&Target>,
 ) -> Result<(), Error> {
     let name = target.name();
     let look = look(target)?;
@@ -72,20 +73,21 @@ pub(crate) fn replace(
     match (look, old, new) {
         (None, None, None) => Ok(()),
         (Some(_), None, _) | (None, Some(_), _) => Err(Error::Changed(name.to_owned())),
-        (None, None, Some(new)) => create(target, new),
+        (None, None, Some(new)) => create(target, new, like),
         (Some(look), Some(old), Some(new)) if look.has_more_names => in_place(target, old, new),
         (Some(look), Some(old), Some(new)) => swap(target, look, old, new),
         (Some(_), Some(old), None) => remove(target, old),
     }
 }
 
-fn create(target: &Target, new: &[u8]) -> Result<(), Error> {
+fn create(target: &Target, new: &[u8], like: Option<&Target>) -> Result<(), Error> {
     let of = |err: io::Error| match err.kind() {
         io::ErrorKind::AlreadyExists => Error::Changed(target.name().to_owned()),
         _ => Error::of(target.name(), err),
     };
     let (folder, name) = target.open_parent(true).map_err(of)?;
-    let beside = Beside::write(&folder, new, None).map_err(of)?;
+    let like = like.and_then(|like| Some((like.look().ok()??, like)));
+    let beside = Beside::write(&folder, new, like).map_err(of)?;
     beside.rename_to_new(name).map_err(of)?;
     sync(&folder);
     Ok(())
@@ -165,14 +167,8 @@ impl<'a> Beside<'a> {
         let beside = Beside { folder, name };
         let mut file = File::from(made);
         file.write_all(bytes)?;
-        if let Some((like, old)) = like {
-            let (user, group) = (Uid::from_raw(like.owner.0), Gid::from_raw(like.owner.1));
-            // Only root may give a file away; then the rights below are what counts.
-            if let Err(err) = fchown(&file, Some(user), Some(group)) {
-                tracing::debug!("a file could not be given to its owner: {err}");
-            }
-            copy_attributes(&old.open_file()?, &file);
-            fchmod(&file, like.mode)?;
+        if let Some((look, like)) = like {
+            copy_rights(look, &like.open_file()?, &file)?;
         }
         file.sync_data()?;
         Ok(beside)
@@ -239,6 +235,27 @@ impl<'a> Beside<'a> {
         }
         Ok(done?)
     }
+}
+
+/// Gives a file that somebody else wrote the rights, the owner and the attributes of another, where both are on the disk.
+pub(crate) fn make_alike(target: &Target, like: &Target) {
+    let copied = (|| {
+        let Some(look) = like.look()? else { return Ok(()) };
+        copy_rights(look, &like.open_file()?, &target.open_file()?)
+    })();
+    if let Err(err) = copied {
+        tracing::debug!("a file could not be made like the one it was moved from: {err}");
+    }
+}
+
+fn copy_rights(look: Look, from: &File, to: &File) -> io::Result<()> {
+    let (user, group) = (Uid::from_raw(look.owner.0), Gid::from_raw(look.owner.1));
+    // Only root may give a file away; then the rights below are what counts.
+    if let Err(err) = fchown(to, Some(user), Some(group)) {
+        tracing::debug!("a file could not be given to its owner: {err}");
+    }
+    copy_attributes(from, to);
+    Ok(fchmod(to, look.mode)?)
 }
 
 /// Copies attributes, access lists among them, as far as this user may and this disk can.

@@ -22,6 +22,10 @@ pub(crate) enum Error {
         "{name} has {bytes} bytes, and at most {limit} are read; use `grep` to find the part that matters"
     )]
     TooLarge { name: String, bytes: u64, limit: u64 },
+    #[error(
+        "{name} is a link to {target}: name that file to delete or move it, or remove the link with a command"
+    )]
+    Link { name: String, target: String },
     #[error("{0} is read-only")]
     ReadOnly(String),
     #[error("{0} may not be touched: permission denied")]

@@ -50,6 +50,18 @@ impl Files {
         }
     }
 
+    /// Finds the file that a path means, to remove it: a link is none, since what it leads to would go and it would stay.
+    pub(crate) fn locate_itself(&self, spelling: &str) -> Result<Target, Error> {
+        let target = self.locate(spelling)?;
+        if self.scope.is_link(spelling) {
+            return Err(Error::Link {
+                name: spelling.to_owned(),
+                target: target.name().to_owned(),
+            });
+        }
+        Ok(target)
+    }
+
     /// Finds the place that a path means.
     pub(crate) fn locate(&self, spelling: &str) -> Result<Target, Error> {
         Ok(self.scope.locate(spelling)?)
@@ -144,7 +156,7 @@ impl Files {
 
     /// Checks that a file is still what a change expects.
     pub(crate) async fn compare(&self, editor: &dyn Editor, change: &Change) -> Result<(), Error> {
-        let Change { target, old, new } = change;
+        let Change { target, old, new, .. } = change;
         let old = old.as_ref().map(Content::bytes);
         if self.read_for_change(editor, target).await?.as_deref() != old {
             return Err(Error::Changed(target.name().to_owned()));
@@ -161,7 +173,7 @@ impl Files {
 
     /// Makes a change of a file that was compared. `change` is the only caller.
     pub(crate) async fn write(&self, editor: &dyn Editor, change: &Change) -> Result<(), Error> {
-        let Change { target, old, new } = change;
+        let Change { target, new, like, .. } = change;
         if let Some(content) = new
             && self.writes_through(editor, target)
             && let Ok(text) = std::str::from_utf8(content.bytes())
@@ -170,14 +182,26 @@ impl Files {
                 Err(EditorError::NotOffered(_)) => {
                     self.has_no_writes.store(true, Ordering::Relaxed);
                 }
-                done => return Ok(done?),
+                Err(err) => return Err(err.into()),
+                Ok(()) => {
+                    if let Some(like) = like.clone() {
+                        let place = target.clone();
+                        let alike = move || {
+                            disk::make_alike(&place, &like);
+                            Ok(())
+                        };
+                        on_a_thread(alike).await?;
+                    }
+                    return Ok(());
+                }
             }
         }
         let is_buffer = self.reads_through(editor, target);
-        let (place, old, new) = (target.clone(), old.clone(), new.clone());
+        let change = change.clone();
         let replace = move || {
-            let (old, new) = (old.as_ref(), new.as_ref());
-            disk::replace(&place, old.map(Content::bytes), new.map(Content::bytes))
+            let (old, new) = (change.old.as_ref(), change.new.as_ref());
+            let (old, new) = (old.map(Content::bytes), new.map(Content::bytes));
+            disk::replace(&change.target, old, new, change.like.as_ref())
         };
         on_a_thread(replace).await.map_err(|err| match err {
             // The client's text is the one that was compared, and the disk has another.
@@ -198,20 +222,20 @@ impl Files {
         seen.insert(target.real(), Seen::by_hash(hash, Extent::Whole));
     }
 
-    /// Notes what the model made of a file; it knows as much of that as it knew before.
-    pub(crate) fn note_change(&self, target: &Target, old: Option<&Content>, new: &Content) {
+    /// Notes what the model made of a file; it knows as much of that as it knew of what `from` found.
+    pub(crate) fn note_change(&self, change: &Change, from: &Change) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = seen.entry(target.real()).or_default();
-        let extent = match old {
-            None => Extent::Whole,
-            Some(old) => entry.extent(old.bytes(), || old.hash()).unwrap_or(Extent::Part),
+        let Some(new) = &change.new else {
+            seen.remove(&change.target.real());
+            return;
         };
-        *entry = Seen::by_hash(new.hash(), extent);
-    }
-
-    /// Forgets a file that is gone.
-    pub(crate) fn forget(&self, target: &Target) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(&target.real());
+        let known =
+            |old: &Content| seen.get(&from.target.real())?.extent(old.bytes(), || old.hash());
+        let extent = match &from.old {
+            None => Extent::Whole,
+            Some(old) => known(old).unwrap_or(Extent::Part),
+        };
+        seen.insert(change.target.real(), Seen::by_hash(new.hash(), extent));
     }
 
     /// Checks that the model has seen the file as it is now.

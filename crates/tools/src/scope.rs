@@ -138,6 +138,12 @@ impl Scope {
         self.place(&cwd.given.join(spelling))
     }
 
+    /// Tells whether a path names a link, rather than a file below one.
+    pub(crate) fn is_link(&self, spelling: &str) -> bool {
+        let path = self.roots.first().map(|cwd| clean(&cwd.given.join(spelling)));
+        path.and_then(|path| path.symlink_metadata().ok()).is_some_and(|data| data.is_symlink())
+    }
+
     /// Checks a path that the client is about to be asked for: absolute, and inside a root also after every link on
     /// the way is followed. Returns it as the client should see it.
     ///

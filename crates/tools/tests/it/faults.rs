@@ -248,6 +248,47 @@ async fn f21_a_read_only_file_stays_and_rights_are_kept() {
     assert_eq!(mode & 0o7777, 0o4751);
 }
 
+#[tokio::test]
+async fn a_file_that_is_moved_keeps_its_rights_and_attributes() {
+    use rustix::fs::{XattrFlags, getxattr, setxattr};
+    let desk = Desk::new();
+    desk.put("script", "one\n");
+    std::fs::set_permissions(desk.at("script"), PermissionsExt::from_mode(0o751)).unwrap();
+    // Not every disk has attributes.
+    let has = setxattr(desk.at("script"), "user.k", b"v", XattrFlags::empty()).is_ok();
+    desk.call("read", json!({ "filePath": "script" })).await.done();
+    let patch = "*** Begin Patch\n*** Update File: script\n*** Move to: bin/script\n-one\n+two\n*** End Patch";
+    desk.call("apply_patch", json!({ "patchText": patch })).await.done();
+    assert_eq!(desk.bytes("bin/script"), b"two\n");
+    let mode = std::fs::metadata(desk.at("bin/script")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o751);
+    // It was shown whole, so it may be overwritten where it is now.
+    desk.call("write", json!({ "filePath": "bin/script", "content": "three\n" })).await.done();
+    let mut value = [0; 1];
+    assert!(
+        !has || getxattr(desk.at("bin/script"), "user.k", &mut value).is_ok_and(|_| &value == b"v")
+    );
+}
+
+/// What a link leads to would be gone, and the link would stay and lead nowhere.
+#[tokio::test]
+async fn a_link_is_neither_deleted_nor_moved_for_the_file_it_leads_to() {
+    let desk = Desk::new();
+    desk.put("real/a", "one\n");
+    symlink("real/a", desk.at("link")).unwrap();
+    symlink("real", desk.at("folder")).unwrap();
+    desk.call("read", json!({ "filePath": "link" })).await.done();
+    for step in ["*** Delete File: link", "*** Update File: link\n*** Move to: b\n-one\n+two"] {
+        let patch = format!("*** Begin Patch\n{step}\n*** End Patch");
+        let why = desk.call("apply_patch", json!({ "patchText": patch })).await.failed();
+        assert!(why.contains("link is a link to real/a"), "{why}");
+    }
+    assert!(desk.at("link").exists());
+    let patch = "*** Begin Patch\n*** Delete File: folder/a\n*** End Patch";
+    desk.call("apply_patch", json!({ "patchText": patch })).await.done();
+    assert!(!desk.at("real/a").exists());
+}
+
 // R: T15
 #[tokio::test]
 async fn f22_a_file_that_changed_since_it_was_read_is_left_alone() {
