@@ -236,7 +236,7 @@ async fn decide(
 }
 
 /// The modes that a call is held to: a child may do what its own and that of its turn allow.
-fn modes(cx: &TurnCx<'_>) -> Vec<Mode> {
+pub(crate) fn modes(cx: &TurnCx<'_>) -> Vec<Mode> {
     let own = cx.settings.borrow().mode().clone();
     cx.child.map(Child::mode_above).into_iter().chain([own]).collect()
 }

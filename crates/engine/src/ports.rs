@@ -18,9 +18,11 @@ use tokio_util::sync::CancellationToken;
 use crate::agents::Agent;
 use crate::commands::SlashCommand;
 use crate::context;
+use crate::dispatch;
 use crate::error::Error;
 use crate::event::Event;
 use crate::hooks::{Moment, Ruling};
+use crate::permission::rules::Forbidden;
 use crate::permission::{Access, Answer, Question};
 use crate::scene::Scene;
 use crate::session::{ModelChoice, Settings};
@@ -398,6 +400,13 @@ impl ToolCx<'_> {
         let change = FileChange { path: path.to_owned(), before, after };
         let kept = self.journal.keep_change(self.session, change).await;
         kept.map_err(|err| Error::of_journal(self.session, err).into())
+    }
+
+    /// Returns what rules forbid of a key, for a tool that finds files by itself.
+    #[must_use]
+    pub fn forbidden(&self, key: &str) -> Forbidden {
+        let of = |Inside(turn): Inside<'_>| turn.policy.forbidden(key, &dispatch::modes(turn));
+        self.inside.map(of).unwrap_or_default()
     }
 
     /// Waits for `work`, unless the turn is cancelled first.

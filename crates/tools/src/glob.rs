@@ -69,11 +69,12 @@ is left out.";
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         let stop = Stop::default();
         let flag = stop.flag();
+        let forbidden = cx.forbidden("read");
         let work = on_a_thread(move || {
             let folder = plan.target.real();
             let globs = only(&folder, std::slice::from_ref(&plan.pattern));
             let globs = globs.map_err(|err| Error::Pattern(err.to_string()))?;
-            let mut walk = walk(&folder, &plan.target);
+            let mut walk = walk(&folder, &plan.target, forbidden);
             walk.overrides(globs);
             let mut found = Vec::new();
             for entry in walk.build().flatten() {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use engine::permission::rules::Forbidden;
 use engine::ports::{Intent, Output, ToolCx, ToolError};
 use engine::words::{Location, ToolKind};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -69,7 +70,7 @@ impl Tool for Grep {
     const KIND: ToolKind = ToolKind::Search;
     const DESCRIPTION: &'static str = "
 Finds lines that fit a regular expression (Rust's syntax, as in ripgrep) in all files of a folder, or in one file. What git
-ignores, binary files and files with secrets are left out.";
+ignores, binary files, files with secrets and those that a rule forbids to read are left out.";
 
     type Input = Input;
     type Plan = Plan;
@@ -109,7 +110,8 @@ ignores, binary files and files with secrets are left out.";
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         let stop = Stop::default();
         let flag = stop.flag();
-        let found = cx.or_cancelled(on_a_thread(move || search(&plan, &flag))).await??;
+        let forbidden = cx.forbidden("read");
+        let found = cx.or_cancelled(on_a_thread(move || search(&plan, forbidden, &flag))).await??;
         drop(stop);
         Ok(print(&found))
     }
@@ -129,7 +131,7 @@ struct Line {
     text: String,
 }
 
-fn search(plan: &Plan, stop: &AtomicBool) -> Result<Vec<Hits>, Error> {
+fn search(plan: &Plan, forbidden: Forbidden, stop: &AtomicBool) -> Result<Vec<Hits>, Error> {
     let count = AtomicUsize::new(0);
     let searcher = SearcherBuilder::new()
         .line_number(true)
@@ -146,7 +148,7 @@ fn search(plan: &Plan, stop: &AtomicBool) -> Result<Vec<Hits>, Error> {
     let folder = plan.target.real();
     let open = plan.target.open_as_folder().map_err(|err| Error::of(plan.target.name(), err))?;
     let globs = only(&folder, &plan.include).map_err(|err| Error::Pattern(err.to_string()))?;
-    let mut walk = walk(&folder, &plan.target);
+    let mut walk = walk(&folder, &plan.target, forbidden);
     walk.overrides(globs).threads(threads());
     let found = Mutex::new(Vec::new());
     walk.build_parallel().run(|| {

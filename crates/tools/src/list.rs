@@ -75,12 +75,13 @@ content `grep`.";
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         let stop = Stop::default();
         let flag = stop.flag();
+        let forbidden = cx.forbidden("read");
         let work = on_a_thread(move || {
             let folder = plan.target.real();
             let globs: Vec<String> = plan.ignore.iter().map(|glob| format!("!{glob}")).collect();
             let globs = only(&folder, &globs);
             let globs = globs.map_err(|err| Error::Pattern(err.to_string()))?;
-            let mut walk = walk(&folder, &plan.target);
+            let mut walk = walk(&folder, &plan.target, forbidden);
             walk.max_depth(Some(plan.depth)).overrides(globs);
             let mut names = Vec::new();
             for entry in walk.build().skip(1).flatten() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::permission::Access;
+use engine::permission::rules::Forbidden;
 use ignore::WalkBuilder;
 use ignore::overrides::{Override, OverrideBuilder};
 
@@ -13,8 +14,8 @@ use crate::files::{Files, read_access};
 use crate::scope::{Kind, Target, folder_rule};
 
 /// Makes a walk of a folder. Files that begin with a dot are part of it; what no tool may touch and places of secrets are
-/// not, but for a place that was asked for itself.
-pub(crate) fn walk(folder: &Path, target: &Target) -> WalkBuilder {
+/// not, but for a place that was asked for itself, nor are files that rules forbid to read.
+pub(crate) fn walk(folder: &Path, target: &Target, forbidden: Forbidden) -> WalkBuilder {
     let left_out: Vec<PathBuf> = target
         .own_below()
         .into_iter()
@@ -23,9 +24,17 @@ pub(crate) fn walk(folder: &Path, target: &Target) -> WalkBuilder {
         .collect();
     let mut walk = WalkBuilder::new(folder);
     walk.hidden(false).require_git(false).follow_links(false);
+    let (folder, target) = (folder.to_owned(), target.clone());
     walk.filter_entry(move |entry| {
         let is_left_out = || left_out.iter().any(|place| entry.path() == place);
-        entry.depth() == 0 || (entry.file_name() != ".git" && !is_left_out())
+        let is_forbidden = || {
+            // A folder is walked: what rules forbid is the files in it.
+            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            let below = entry.path().strip_prefix(&folder).unwrap_or(entry.path());
+            !is_folder && forbidden.has(&Access::allow("read", target.below(below).name()))
+        };
+        let is_out = || is_left_out() || (!forbidden.is_empty() && is_forbidden());
+        entry.depth() == 0 || (entry.file_name() != ".git" && !is_out())
     });
     walk
 }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::rules::{self, Rule, Source, Verdict};
+use super::pattern::fits;
+use super::rules::{self, Forbidden, Rule, Source, Verdict};
 use super::{Access, Answer, Decision};
 use crate::agents::Narrowing;
 use crate::modes::Mode;
@@ -90,6 +91,18 @@ impl Policy {
             }
         }
         judgement
+    }
+
+    /// Returns what is denied of a key, also by the agents of these modes: a rule that denies wins over all others.
+    #[must_use]
+    pub fn forbidden(&self, key: &str, modes: &[Mode]) -> Forbidden {
+        let kept = self.kept.as_ref().map(|kept| kept.rules()).unwrap_or_default();
+        let answered = self.answered();
+        let narrowings = modes.iter().filter_map(Mode::narrowing);
+        let rules = self.rules.iter().chain(&kept).chain(&*answered);
+        let rules = rules.chain(narrowings.flat_map(|narrowing| &narrowing.rules));
+        let denies = |rule: &&Rule| rule.decision == Decision::Reject && fits(&rule.key, key);
+        Forbidden { rules: rules.filter(denies).cloned().collect(), roots: self.roots.clone() }
     }
 
     /// Decides about one access, and says by which rule.

@@ -139,6 +139,28 @@ fn fits_subject(rule: &Rule, roots: &[PathBuf], access: &Access) -> bool {
     inside.into_iter().any(|path| fits(&rule.pattern, &path.to_string_lossy()))
 }
 
+/// What rules forbid, for tools that come upon things by themselves and need not be told why they may not have them.
+#[derive(Debug, Clone, Default)]
+pub struct Forbidden {
+    /// Those that deny.
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) roots: Vec<PathBuf>,
+}
+
+impl Forbidden {
+    /// Tells whether nothing is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Tells whether this is.
+    #[must_use]
+    pub fn has(&self, access: &Access) -> bool {
+        decide(self.rules.iter(), &self.roots, access).decision == Decision::Reject
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

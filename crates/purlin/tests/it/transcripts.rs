@@ -318,6 +318,7 @@ transcripts! {
     tools_exit_plan = "tools/exit_plan";
     tools_fetch_private = "tools/fetch_private";
     tools_method_missing = "tools/method_missing";
+    tools_deny_search = "tools/deny_search";
     tools_deny_wins = "tools/deny_wins";
     tools_mode_forbids = "tools/mode_forbids";
     tools_mode_narrows = "tools/mode_narrows";
