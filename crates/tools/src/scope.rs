@@ -27,7 +27,7 @@ pub struct Scope {
     roots: Arc<[Arc<Root>]>,
     /// All of the disk, for places outside that the user agreed to.
     disk: Arc<Root>,
-    /// What no tool may touch, whoever agrees: our own configuration, keys and rules.
+    /// What no tool may touch, whoever agrees: our own configuration, keys and rules, and what the kernel shows of us.
     own: Arc<[PathBuf]>,
     /// Where people keep secrets, which commands do not see: read only after a question, whatever the files are called.
     hidden: Hidden,
@@ -56,7 +56,7 @@ pub enum PathError {
     #[error("{} is a link that leads nowhere", .0.display())]
     Nowhere(PathBuf),
     /// It belongs to the program itself.
-    #[error("{} holds Purlin's own settings and sessions: no tool may touch it", .0.display())]
+    #[error("{} is Purlin's own, with its settings, sessions or keys: no tool may touch it", .0.display())]
     Own(PathBuf),
 }
 
@@ -90,7 +90,7 @@ impl Scope {
     pub fn new(roots: Vec<PathBuf>) -> Scope {
         let roots = roots.iter().map(|root| Arc::new(Root::new(root))).collect();
         let disk = Arc::new(Root::new(Path::new("/")));
-        Scope { roots, disk, own: Arc::new([]), hidden: nothing(), outputs: None }
+        Scope { roots, disk, own: Arc::new([process()]), hidden: nothing(), outputs: None }
     }
 
     /// Lets tools read what commands said at length, which is kept in this folder.
@@ -103,7 +103,7 @@ impl Scope {
     #[must_use]
     pub fn without(self, own: &[PathBuf]) -> Scope {
         let own = own.iter().map(|path| real(&clean(path)).unwrap_or_else(|| clean(path)));
-        Scope { own: own.collect(), ..self }
+        Scope { own: self.own.iter().cloned().chain(own).collect(), ..self }
     }
 
     /// Names the places that are read only after a question. One that a folder of the session lies in is none.
@@ -176,7 +176,7 @@ impl Scope {
         }
         let clean = clean(path);
         let real = real(&clean).ok_or(PathError::Nowhere(clean))?;
-        if self.own.iter().any(|own| real.starts_with(own)) {
+        if self.own.iter().any(|own| real.starts_with(own)) || is_thread(&real) {
             return Err(PathError::Own(real));
         }
         // Whole names are compared: `/repo-evil` is not inside `/repo`. The innermost folder counts.
@@ -293,6 +293,19 @@ impl Root {
         *kept = Some(Arc::clone(&handle));
         Ok(handle)
     }
+}
+
+/// Where the kernel shows this process: its environment, with the keys in it, its memory, its open files.
+fn process() -> PathBuf {
+    PathBuf::from(format!("/proc/{}", std::process::id()))
+}
+
+/// Tells whether a path leads to a thread of this process, which the kernel shows as if it were a process.
+fn is_thread(real: &Path) -> bool {
+    let Ok(below) = real.strip_prefix("/proc") else { return false };
+    let number = below.components().next().map(|first| first.as_os_str().to_owned());
+    let is_number = |name: &OsString| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+    number.filter(is_number).is_some_and(|number| process().join("task").join(number).exists())
 }
 
 /// Joins without the slash that an empty path would leave behind.

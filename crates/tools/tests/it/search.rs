@@ -195,6 +195,42 @@ async fn no_tool_touches_what_is_our_own() {
     assert!(listed.contains("a.txt") && !listed.contains("rules"), "{listed}");
 }
 
+/// The environment has keys in it; whoever may read the folder of all processes may not read ours.
+// R: T2
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn no_tool_touches_what_the_kernel_shows_of_us() {
+    let mut desk = Desk::new();
+    desk.goes_out = true;
+    symlink("/proc/self", desk.at("self")).unwrap();
+    let thread = std::fs::read_link("/proc/thread-self").unwrap();
+    let (us, thread) =
+        (std::process::id(), thread.file_name().unwrap().to_str().unwrap().to_owned());
+    for path in [
+        "/proc/self/environ".to_owned(),
+        "/proc/thread-self/environ".to_owned(),
+        "/proc/self/task/../environ".to_owned(),
+        format!("/proc/{us}/environ"),
+        format!("/proc/{thread}/environ"),
+        "self/environ".to_owned(),
+    ] {
+        let folder = path.replace("/environ", "");
+        for (tool, input) in [
+            ("read", json!({ "filePath": path })),
+            ("write", json!({ "filePath": path, "content": "x" })),
+            ("grep", json!({ "pattern": "PATH", "path": path })),
+            ("list", json!({ "path": folder })),
+            ("glob", json!({ "pattern": "*", "path": folder })),
+        ] {
+            let why = desk.call(tool, input).await.failed();
+            assert!(why.contains("no tool may touch it"), "{tool} {path}: {why}");
+        }
+    }
+    let listed = desk.call("list", json!({ "path": "/proc" })).await.done();
+    assert!(listed.contains("1/") && !listed.lines().any(|line| line == format!("{us}/")));
+    desk.call("read", json!({ "filePath": "/proc/1/comm" })).await.done();
+}
+
 /// As in a session whose folder is the home folder: what commands do not see is not read unasked either.
 // R: T2
 #[tokio::test]
