@@ -23,6 +23,9 @@ use crate::words::{
     Block, ToolCall, ToolCallId, ToolContent, ToolKind, ToolRequest, ToolStatus, ToolUpdate,
 };
 
+/// So many characters of a command are the title of a call that cannot be planned.
+const LONGEST_TITLE: usize = 200;
+
 /// What came of a call.
 pub(crate) struct Done {
     /// Which call.
@@ -105,7 +108,11 @@ async fn make_ready(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Step, TurnE
     {
         Ok(intent) => intent,
         Err(err) => {
-            let intent = Intent { title: request.name.clone(), ..Intent::default() };
+            // The first line of a command says more than the tool's name.
+            let command = request.input["command"].as_str().and_then(|text| text.lines().next());
+            let title = command.map(|line| line.chars().take(LONGEST_TITLE).collect());
+            let title = title.unwrap_or_else(|| request.name.clone());
+            let intent = Intent { title, ..Intent::default() };
             announce(cx, &request, tool.kind(), intent).await?;
             return finish(cx, request.id, Err(err)).await.map(Step::Done);
         }

@@ -67,6 +67,13 @@ Changes files by a patch, all of it or nothing. Files that are changed or delete
         (fields, &["patchText"])
     }
 
+    fn outline(input: &Value) -> (String, Vec<String>) {
+        let patch = Input::deserialize(input).map(|input| input.patch).unwrap_or_default();
+        let paths = parse::paths(&patch);
+        let names: Vec<&str> = paths.iter().map(String::as_str).collect();
+        (title(&names), paths)
+    }
+
     async fn plan(
         &self,
         cx: &ToolCx<'_>,
@@ -88,11 +95,10 @@ Changes files by a patch, all of it or nothing. Files that are changed or delete
             changes.extend(made);
         }
         let names: Vec<&str> = changes.iter().map(|change| change.target.name()).collect();
-        intent.title = match names.as_slice() {
-            [name] => format!("Patch {name}"),
-            [name, rest @ ..] => format!("Patch {name} and {} more", rest.len()),
-            [] => return Err(ToolError::Model("the patch changes nothing".to_owned())),
-        };
+        if names.is_empty() {
+            return Err(ToolError::Model("the patch changes nothing".to_owned()));
+        }
+        intent.title = title(&names);
         Ok((intent, changes))
     }
 
@@ -100,6 +106,14 @@ Changes files by a patch, all of it or nothing. Files that are changed or delete
         let done: Vec<String> = changes.iter().map(said).collect();
         change::make(&self.0, cx, changes).await?;
         Ok(Output { text: done.join("\n"), ..Output::default() })
+    }
+}
+
+fn title(names: &[&str]) -> String {
+    match names {
+        [] => "Patch".to_owned(),
+        [name] => format!("Patch {name}"),
+        [name, rest @ ..] => format!("Patch {name} and {} more", rest.len()),
     }
 }
 

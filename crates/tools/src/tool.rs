@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::ports::{AnyTool, Intent, Offers, Output, ToolCx, ToolError, ToolSpec};
 use engine::visible::visible;
-use engine::words::{Block, ModelId, ToolCallId, ToolContent, ToolKind};
+use engine::words::{Block, Location, ModelId, ToolCallId, ToolContent, ToolKind};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use serde_json::{Value, json};
+
+use crate::scope::clean;
 
 /// A tool with typed input.
 pub(crate) trait Tool: Send + Sync + 'static {
@@ -35,6 +37,19 @@ pub(crate) trait Tool: Send + Sync + 'static {
 
     /// Returns the fields of the input as JSON schemas, and the names of those that must be there.
     fn fields() -> (Value, &'static [&'static str]);
+
+    /// Returns the title and the paths of a call that cannot be planned, as far as its input tells them.
+    fn outline(input: &Value) -> (String, Vec<String>) {
+        let fields = |names: &[&str]| names.iter().find_map(|name| input[name].as_str());
+        let path = fields(&["filePath", "file_path", "path", "file"]);
+        let mut title = Self::NAME.to_owned();
+        title[..1].make_ascii_uppercase();
+        if let Some(subject) = path.or_else(|| fields(&["pattern", "url", "question"])) {
+            title.push(' ');
+            title.push_str(subject);
+        }
+        (title, path.map(str::to_owned).into_iter().collect())
+    }
 
     /// Decides what the call would do. Changes nothing.
     fn plan(
@@ -115,7 +130,7 @@ impl<T: Tool> AnyTool for Shaped<T> {
             let planned = self.tool.plan(cx, parse::<T>(input)?).await;
             let (mut intent, plan) = match planned {
                 Ok((intent, plan)) => (intent, Ok(plan)),
-                Err(err) => (Intent { title: title_of::<T>(input), ..Intent::default() }, Err(err)),
+                Err(err) => (outline::<T>(cx, input), Err(err)),
             };
             // A title is one line: a name with a line end in it could pass for two.
             intent.title = visible(&intent.title).replace('\n', "\\n").replace('\t', "\\t");
@@ -149,17 +164,14 @@ impl<T: Tool> AnyTool for Shaped<T> {
     }
 }
 
-/// Makes a title for a call that cannot be done, from what it was asked to do.
-fn title_of<T: Tool>(input: &Value) -> String {
-    let subject = ["filePath", "file_path", "path", "pattern", "url", "question"]
-        .iter()
-        .find_map(|field| input[field].as_str());
-    let mut name = T::NAME.to_owned();
-    name[..1].make_ascii_uppercase();
-    match subject {
-        Some(subject) => format!("{name} {subject}"),
-        None => name,
-    }
+/// Says of a call that cannot be done what it was asked to do.
+fn outline<T: Tool>(cx: &ToolCx<'_>, input: &Value) -> Intent {
+    let (title, paths) = T::outline(input);
+    let title = title.replacen(&format!("{}/", cx.cwd.display()), "", 1);
+    let is_path = |path: &&String| !path.starts_with('~') && !path.contains("://");
+    let location = |path: &String| Location { path: clean(&cx.cwd.join(path)), line: None };
+    let locations = paths.iter().filter(is_path).map(location).collect();
+    Intent { title, locations, ..Intent::default() }
 }
 
 fn parse<T: Tool>(input: &Value) -> Result<T::Input, ToolError> {

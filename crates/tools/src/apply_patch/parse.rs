@@ -45,6 +45,17 @@ impl Hunk {
     }
 }
 
+/// Returns the paths that a patch names, also one that cannot be read or applied.
+pub(crate) fn paths(patch: &str) -> Vec<String> {
+    const STARTS: [&str; 4] =
+        ["*** Add File: ", "*** Delete File: ", "*** Update File: ", "*** Move to: "];
+    let path = |line: &str| {
+        let path = STARTS.iter().find_map(|start| line.strip_prefix(start))?;
+        Some(path.trim().to_owned())
+    };
+    patch.lines().filter_map(path).collect()
+}
+
 /// Reads a patch.
 pub(crate) fn parse(patch: &str) -> Result<Vec<Step>, String> {
     let mut lines = patch.trim().lines().peekable();

@@ -367,6 +367,35 @@ async fn a_line_that_was_cut_was_not_shown_and_what_was_read_again_is_as_it_is_n
 }
 
 #[tokio::test]
+async fn a_call_that_cannot_be_done_still_says_what_it_is_about() {
+    let desk = Desk::new();
+    desk.put("a", "one\none\n");
+    let patch = |step: &str| json!({ "patchText": format!("*** Begin Patch\n{step}\n-one\n+1") });
+    let absolute = desk.at("a").to_string_lossy().into_owned();
+    for (tool, input, title, files) in [
+        ("edit", edit("a", "one", "two"), "Edit a", &["a"][..]),
+        ("edit", edit(&absolute, "one", "two"), "Edit a", &["a"]),
+        ("write", json!({ "file_path": "./sub/../a", "content": "" }), "Write ./sub/../a", &["a"]),
+        ("apply_patch", patch("*** Update File: a"), "Patch a", &["a"]),
+        (
+            "apply_patch",
+            patch("*** Delete File: b\n*** Update File: a\n*** Move to: c"),
+            "Patch b and 2 more",
+            &["b", "a", "c"],
+        ),
+        ("apply_patch", json!({ "patchText": "nothing" }), "Patch", &[]),
+        ("read", json!({ "filePath": "~/a" }), "Read ~/a", &[]),
+    ] {
+        let outcome = desk.call_after(tool, input, |intent| {
+            assert_eq!(intent.title, title);
+            let named: Vec<_> = intent.locations.iter().map(|at| at.path.clone()).collect();
+            assert_eq!(named, files.iter().map(|file| desk.at(file)).collect::<Vec<_>>());
+        });
+        outcome.await.failed();
+    }
+}
+
+#[tokio::test]
 async fn f23_another_file_in_its_place_counts_by_what_it_holds() {
     let desk = Desk::new();
     desk.put("a", "one\n");
