@@ -7,6 +7,7 @@
 
 mod place;
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -111,7 +112,8 @@ impl Scope {
     pub fn with_hidden(self, hidden: Arc<[PathBuf]>) -> Scope {
         let roots = self.roots.clone();
         let find = move || {
-            let hidden = hidden.iter().filter_map(|path| real(&clean(path)));
+            let mut known = HashMap::new();
+            let hidden = hidden.iter().filter_map(|path| real_of_many(&clean(path), &mut known));
             let is_opened = |path: &PathBuf| roots.iter().any(|root| root.real.starts_with(path));
             hidden.filter(|path| !is_opened(path)).collect()
         };
@@ -359,6 +361,23 @@ pub fn real(path: &Path) -> Option<PathBuf> {
     }
 }
 
+/// Does what [`real`] does, for many paths in few folders, most of which are not there: each folder is followed once.
+fn real_of_many(path: &Path, known: &mut HashMap<PathBuf, Option<PathBuf>>) -> Option<PathBuf> {
+    if let Some(known) = known.get(path) {
+        return known.clone();
+    }
+    let found = match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => real_of_many(parent, known).and_then(|parent| {
+            let place = parent.join(name);
+            let is_link = place.symlink_metadata().is_ok_and(|data| data.is_symlink());
+            if is_link { real(path) } else { Some(place) }
+        }),
+        _ => real(path),
+    };
+    known.insert(path.to_owned(), found.clone());
+    found
+}
+
 /// Returns the pattern that an answer for good to a read of this folder is kept as; `None` where it would be everything
 /// that a person has.
 pub(crate) fn folder_rule(folder: &Path) -> Option<String> {
@@ -396,6 +415,39 @@ mod tests {
         }
         assert_eq!(rule("/etc").as_deref(), Some("/etc/*"));
         assert_eq!(rule("/home/me/a*").as_deref(), Some("/home/me/a\\*/*"));
+    }
+
+    #[test]
+    fn many_paths_lead_where_each_of_them_leads() {
+        use std::os::unix::fs::symlink;
+        let top = std::env::temp_dir().join(format!("purlin-scope-{}", std::process::id()));
+        std::fs::create_dir_all(top.join("real/sub")).unwrap();
+        std::fs::write(top.join("file"), "").unwrap();
+        symlink("real", top.join("link")).unwrap();
+        symlink("none", top.join("nowhere")).unwrap();
+        symlink("loop", top.join("loop")).unwrap();
+        let below = [
+            "",
+            "file",
+            "file/x",
+            "real",
+            "real/sub",
+            "real/none",
+            "link",
+            "link/sub",
+            "link/none/x",
+            "none",
+            "none/x",
+            "nowhere",
+            "nowhere/x",
+            "loop/x",
+        ];
+        let mut known = HashMap::new();
+        for path in below.iter().map(|path| top.join(path)).chain(["/".into(), "/none/x".into()]) {
+            let path = clean(&path);
+            assert_eq!(real_of_many(&path, &mut known), real(&path), "{}", path.display());
+        }
+        std::fs::remove_dir_all(&top).unwrap();
     }
 
     #[test]
