@@ -12,14 +12,14 @@ use crate::scope::PathError;
 pub(crate) enum Error {
     #[error(transparent)]
     Path(#[from] PathError),
-    #[error("there is no file {0}")]
+    #[error("error -31700: there is no file {0}")]
     NotFound(String),
     #[error("{0} is a folder; use `list` to look into it")]
     Folder(String),
     #[error("{name} is {what}, not a file")]
     Special { name: String, what: &'static str },
     #[error(
-        "{name} has {bytes} bytes, and at most {limit} are read; use `grep` to find the part that matters"
+        "error -31702: {name} has {bytes} bytes, and at most {limit} are read; use `grep` to find the part that matters"
     )]
     TooLarge { name: String, bytes: u64, limit: u64 },
     #[error(
@@ -28,7 +28,7 @@ pub(crate) enum Error {
     Link { name: String, target: String },
     #[error("{0} is read-only")]
     ReadOnly(String),
-    #[error("{0} may not be touched: permission denied")]
+    #[error("error -31701: {0} may not be touched: permission denied")]
     Denied(String),
     #[error("{0} is not where it was: a link or another file took its place; try again")]
     Moved(String),

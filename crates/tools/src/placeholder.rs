@@ -33,6 +33,16 @@ const PHRASES: [&str; 24] = [
 const STARTS: [&str; 5] =
     ["rest of", "remaining code", "remainder of", "existing code", "previous code"];
 
+/// What such a line says of the rest where it could else be about something: that it is as it was.
+const KEPT: [&str; 6] = [
+    "unchanged",
+    "remains the same",
+    "stays the same",
+    "same as before",
+    "no changes",
+    "as before",
+];
+
 /// What comments begin with.
 const LEADERS: [&str; 8] = ["//", "/*", "<!--", "{/*", "--", "#", ";", "%"];
 
@@ -56,6 +66,19 @@ pub(crate) fn find<'a>(new: &'a str, before: &str) -> Option<&'a str> {
 }
 
 fn stands_for_text(line: &str) -> bool {
+    is_stand_in(line) || comment_behind(line).is_some_and(is_stand_in)
+}
+
+/// Returns the comment behind a line's code, if it begins with dots.
+fn comment_behind(line: &str) -> Option<&str> {
+    let at = ["...", "…"].iter().filter_map(|dots| line.find(dots)).min()?;
+    let before = line[..at].trim_end();
+    let leader = LEADERS.iter().find(|leader| before.ends_with(**leader))?;
+    let code = &before[..before.len() - leader.len()];
+    code.ends_with(char::is_whitespace).then(|| &line[code.len()..])
+}
+
+fn is_stand_in(line: &str) -> bool {
     let leader = LEADERS.iter().find(|leader| line.starts_with(**leader));
     let body = leader.map_or(line, |leader| &line[leader.len()..]);
     let body = body.trim_matches(|c: char| c.is_whitespace() || "*/-}>#(){[]".contains(c));
@@ -65,10 +88,11 @@ fn stands_for_text(line: &str) -> bool {
         // Prose may end in dots; a stand-in is short and has little else in it.
         return words.len() <= 60 && PHRASES.iter().any(|phrase| words.contains(phrase));
     }
-    leader.is_some()
-        && words.len() <= 40
-        && STARTS.iter().any(|phrase| words.starts_with(phrase))
-        && is_about_code(&words)
+    let begins = |words: &str| STARTS.iter().any(|phrase| words.starts_with(phrase));
+    let is_kept = || KEPT.iter().any(|phrase| words.contains(phrase));
+    let is_rest = words.len() <= 40 && begins(&words)
+        || words.len() <= 60 && words.strip_prefix("the ").is_some_and(begins) && is_kept();
+    leader.is_some() && is_rest && is_about_code(&words)
 }
 
 /// Most lines need no closer look.
@@ -115,6 +139,10 @@ mod tests {
             "// existing code here",
             "# (rest of the code remains the same ...)",
             "[... code omitted for brevity ...]",
+            "# The rest of the code remains unchanged",
+            "// the rest of the file stays the same",
+            "x = 1  # ... rest of the code remains the same",
+            "    foo(); // … existing code …",
         ];
         for line in stand_ins {
             let text = format!("fn a() {{\n{line}\n}}\n");
@@ -136,6 +164,10 @@ mod tests {
             "print(\"loading...\")",
             "The existing code of conduct applies.",
             "match x { .. }",
+            "// The rest of the code is in lib.rs.",
+            "x = load()  # ... and the cache is filled",
+            "print(\"# ... rest of the code\")",
+            "f(...) # the rest of the arguments",
             "",
         ];
         for line in ordinary {

@@ -459,7 +459,7 @@ mod tests {
     #[test]
     fn a_file_that_is_not_there_is_looked_for() {
         let question = Question::Show("main.rs".to_owned(), None);
-        let missing = vec![done("read", "there is no file main.rs", true)];
+        let missing = vec![done("read", "error -31700: there is no file main.rs", true)];
         let Next::Ask(calls) = next(&question, std::slice::from_ref(&missing)) else {
             panic!("it must look")
         };

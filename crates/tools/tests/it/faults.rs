@@ -103,7 +103,12 @@ async fn f09_a_byte_too_many_is_refused() {
     desk.put("long", "x".repeat(10 * 1024 * 1024 + 1));
     desk.call("read", json!({ "filePath": "fits" })).await.done();
     let why = desk.call("read", json!({ "filePath": "long" })).await.failed();
-    assert!(why.contains("10485761 bytes, and at most 10485760"), "{why}");
+    assert!(
+        why.starts_with("error -31702: long has 10485761 bytes, and at most 10485760"),
+        "{why}"
+    );
+    let why = desk.call("read", json!({ "filePath": "none" })).await.failed();
+    assert_eq!(why, "error -31700: there is no file none");
 }
 
 #[tokio::test]
