@@ -30,7 +30,7 @@ impl Tool for Write {
     const NAME: &'static str = "write";
     const KIND: ToolKind = ToolKind::Edit;
     const DESCRIPTION: &'static str = "
-Makes a file with this content, folders included, or replaces all of a file that was read before. To change a part of a
+Makes a file with this content, folders included, or replaces a file of which all was read before. To change a part of a
 file, use `edit`. The content is all of the file: nothing such as \"rest of the code\".";
 
     type Input = Input;
