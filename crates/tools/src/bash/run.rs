@@ -138,7 +138,7 @@ impl Running {
             tokio::select! {
                 read = read(&mut pipe, &mut buffer) => self.take(&buffer[..read]),
                 status = self.child.wait() => break status,
-                () = sleep_until(self.live.next), if self.live.is_waiting() => self.live.flush(cx).await?,
+                () = sleep_until(self.live.next), if self.live.is_waiting() => self.live.flush(cx, true).await?,
                 () = cx.cancel.cancelled(), if why == Why::Itself => {
                     why = Why::Cancelled;
                     self.child.terminate();
@@ -233,8 +233,8 @@ impl LiveOutput {
         !self.waiting.is_empty()
     }
 
-    /// Takes what waits: its beginning and its end.
-    fn take(&mut self) -> String {
+    /// Takes what waits: its beginning and its end. If the command goes on, and too much was told, that is said.
+    fn take(&mut self, goes_on: bool) -> String {
         let mut text = std::mem::take(&mut self.waiting);
         let tail = std::mem::replace(&mut self.tail, Tail::new(AT_ONCE)).text();
         let skipped = std::mem::take(&mut self.beyond) - tail.len();
@@ -242,16 +242,15 @@ impl LiveOutput {
             text.push_str(&format!("\n… {skipped} bytes not shown …\n"));
         }
         text.push_str(&tail);
-        let was_full = self.told >= IN_ALL;
         self.told += text.len();
-        if self.told >= IN_ALL && !was_full {
+        if self.told >= IN_ALL && goes_on {
             text.push_str("\n… from here on only the end is shown …\n");
         }
         text
     }
 
-    async fn flush(&mut self, cx: &ToolCx<'_>) -> Result<(), ToolError> {
-        let text = self.take();
+    async fn flush(&mut self, cx: &ToolCx<'_>, goes_on: bool) -> Result<(), ToolError> {
+        let text = self.take(goes_on);
         if text.is_empty() {
             return Ok(());
         }
@@ -264,7 +263,7 @@ impl LiveOutput {
         if !self.is_on {
             return Ok(());
         }
-        self.flush(cx).await?;
+        self.flush(cx, false).await?;
         self.show(cx, Live::Ended(status.clone())).await
     }
 
@@ -302,7 +301,7 @@ mod tests {
             let lines: String = (0..10_000).map(|line| format!("{beat} {line}\n")).collect();
             live.push(lines.as_bytes());
             if live.is_waiting() {
-                let text = live.take();
+                let text = live.take(true);
                 assert!(text.len() < 2 * AT_ONCE + 100, "{}", text.len());
                 assert!(text.starts_with(&format!("{beat} 0\n")), "{text}");
                 assert!(text.contains(&format!("\n{beat} 9999\n")), "{text}");
@@ -310,11 +309,11 @@ mod tests {
             }
         }
         live.push(b"FINAL\n");
-        shown.push_str(&live.take());
+        shown.push_str(&live.take(false));
         assert!(shown.ends_with("\n99 9999\nFINAL\n"));
         assert!(shown.len() < IN_ALL + 4 * AT_ONCE, "{}", shown.len());
         assert_eq!(shown.matches("only the end is shown").count(), 1);
-        assert_eq!(live.take(), "");
+        assert_eq!(live.take(false), "");
     }
 
     #[test]
@@ -322,6 +321,6 @@ mod tests {
         let mut live = LiveOutput::new(true);
         live.push(&[b'x'; AT_ONCE]);
         live.push(b"yz\n");
-        assert_eq!(live.take(), "x".repeat(AT_ONCE) + "yz\n");
+        assert_eq!(live.take(true), "x".repeat(AT_ONCE) + "yz\n");
     }
 }
