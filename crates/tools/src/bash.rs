@@ -343,6 +343,9 @@ impl AnyTool for Bash {
                     self.run_here(cx, &input, &found, is_live).await?
                 }
             };
+            if found.level.confines() && is_held_back(&output.text) {
+                output.text.push_str(HELD_BACK);
+            }
             if let Some(made) = repositories::made(&before, &self.options.folders) {
                 output.text.push_str(&made);
             }
@@ -351,6 +354,16 @@ impl AnyTool for Bash {
         .boxed()
     }
 }
+
+/// Tells whether a program complains that it cannot write, as it does where the sandbox holds it back.
+fn is_held_back(text: &str) -> bool {
+    let signs = ["Read-only file system", ".git/config: Device or resource busy"];
+    signs.iter().any(|sign| text.contains(sign))
+}
+
+/// What a model is told then.
+const HELD_BACK: &str = "\n(the sandbox lets commands write to the session's folders only; for .git say `git`, with which its \
+    hooks and configuration stay as they are, for a folder elsewhere `write_outside`, and give the `reason`)";
 
 /// Says why a command is not run.
 fn not_run(why: impl Display) -> ToolError {
@@ -437,6 +450,17 @@ mod tests {
         };
         let sandbox = Sandbox::new(top.join("helper"), top.join("scratch"));
         Bash::new(Arc::new(sandbox), options)
+    }
+
+    #[test]
+    fn a_complaint_about_the_sandbox_is_known() {
+        for said in [
+            "touch: cannot touch '/usr/x': Read-only file system",
+            "error: could not write config file .git/config: Device or resource busy",
+        ] {
+            assert!(is_held_back(said), "{said}");
+        }
+        assert!(!is_held_back("rm: cannot remove 'x': Device or resource busy"));
     }
 
     // R: T12

@@ -10,6 +10,7 @@ mod html;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use engine::permission::pattern::literal;
 use engine::permission::{Access, Decision};
 use engine::ports::{Intent, Output, ToolCx, ToolError};
 use engine::words::ToolKind;
@@ -86,7 +87,7 @@ Gets a document from the web (http and https, GET) and returns its text. Pages c
         let url = parse(&input.url)?;
         let addresses = cx.or_cancelled(resolve(&url)).await??;
         let mut access = vec![Access {
-            always: url.host_str().map(|host| format!("{}://{host}/*", url.scheme())),
+            always: Some(format!("{}/*", literal(&url.origin().ascii_serialization()))),
             ..Access::ask("webfetch", url.as_str())
         }];
         if let Some(private) = addresses.iter().find(|at| address::is_private(at.ip())) {

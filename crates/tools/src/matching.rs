@@ -90,9 +90,11 @@ impl<'a> Plain<'a> {
             let (from, to) = (self.back(from + head), self.back(to - tail));
             out.push_str(&self.body[done..from]);
             let added = &new[head..new.len() - tail];
-            match self.ending_at(from) {
-                "\n" => out.push_str(added),
-                ending => out.push_str(&added.replace('\n', ending)),
+            // Most need not look how the line ends, which takes long where lines are long and places many.
+            if self.returns.is_empty() || !added.contains('\n') {
+                out.push_str(added);
+            } else {
+                out.push_str(&added.replace('\n', self.ending_at(from)));
             }
             done = to;
         }

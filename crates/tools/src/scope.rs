@@ -387,7 +387,9 @@ pub(crate) fn folder_rule(folder: &Path) -> Option<String> {
         .map(Component::as_os_str)
         .collect();
     let is_home = |top: &OsStr| top == "home" || top == "Users";
+    let holds = |home: PathBuf| real(&home).unwrap_or(home).starts_with(folder);
     match names.as_slice() {
+        _ if std::env::home_dir().is_some_and(holds) => None,
         [] => None,
         [top] if is_home(top) || ["root", "proc", "sys", "dev"].iter().any(|name| top == name) => {
             None
@@ -410,7 +412,9 @@ mod tests {
     #[test]
     fn an_answer_for_good_is_never_for_all_of_a_home_or_of_the_disk() {
         let rule = |folder: &str| folder_rule(Path::new(folder));
-        for wide in ["/", "/home", "/home/me", "/Users/me", "/root", "/proc", "/dev"] {
+        let home = std::env::home_dir().unwrap();
+        let home = home.to_str().unwrap();
+        for wide in ["/", "/home", "/home/me", "/Users/me", "/root", "/proc", "/dev", home] {
             assert_eq!(rule(wide), None, "{wide}");
         }
         assert_eq!(rule("/etc").as_deref(), Some("/etc/*"));

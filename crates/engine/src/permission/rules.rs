@@ -12,7 +12,7 @@
 //! A project that is not trusted can only make things stricter: its rules never allow, and never soften a default.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::pattern::{fits, weight};
 use super::{Access, Decision};
@@ -83,7 +83,7 @@ pub struct Verdict {
 }
 
 /// Decides about one access. `roots` are the folders of the session: a path inside one of them is also held against
-/// patterns as a path from there, so `src/*` fits.
+/// patterns as a path from there, so `src/*` fits, and one from the first of them also as the whole path.
 #[must_use]
 pub fn decide<'a>(
     rules: impl Iterator<Item = &'a Rule> + Clone,
@@ -134,7 +134,11 @@ fn fits_subject(rule: &Rule, roots: &[PathBuf], access: &Access) -> bool {
     if fits(&rule.pattern, &access.subject) {
         return true;
     }
-    let subject = std::path::Path::new(&access.subject);
+    let subject = Path::new(&access.subject);
+    let is_path = ["read", "edit"].contains(&access.key.as_str());
+    if is_path && let Some(root) = roots.first().filter(|_| subject.is_relative()) {
+        return fits(&rule.pattern, &root.join(subject).to_string_lossy());
+    }
     let inside = roots.iter().filter_map(|root| subject.strip_prefix(root).ok());
     inside.into_iter().any(|path| fits(&rule.pattern, &path.to_string_lossy()))
 }
@@ -179,8 +183,16 @@ mod tests {
         use Source::{Kept, Project, TrustedProject, User};
         let git_push = Access::ask("bash", "git push origin");
         let read = Access::allow("read", "/w/src/a.rs");
+        let by_name = Access::allow("read", "src/a.rs");
         type Row<'a> = (&'a str, &'a [(Source, &'a str)], &'a Access, Decision);
-        let table: [Row<'_>; 17] = [
+        let table: [Row<'_>; 19] = [
+            (
+                "a path from the folder by its whole path",
+                &[(User, "deny read /w/src/*")],
+                &by_name,
+                Reject,
+            ),
+            ("and not by another", &[(User, "deny read /x/src/*")], &by_name, Allow),
             ("no rule: the default", &[], &git_push, Ask),
             ("a rule for another key", &[(User, "allow edit *")], &git_push, Ask),
             ("a general allow", &[(User, "allow bash *")], &git_push, Allow),

@@ -128,13 +128,15 @@ impl Renderer {
     }
 }
 
-/// Takes out what could drive a terminal: control characters other than line ends and tabs.
+/// Takes out what could drive a terminal: control characters other than line ends and tabs, and those that turn the direction
+/// of a line.
 pub(super) fn strip_controls(text: &str) -> String {
     text.chars().filter(|char| is_harmless(*char)).collect()
 }
 
 fn is_harmless(char: char) -> bool {
-    !char.is_control() || char == '\n' || char == '\t'
+    let turns = matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !turns && (!char.is_control() || char == '\n' || char == '\t')
 }
 
 fn block_text(block: &schema::ContentBlock) -> String {
@@ -318,6 +320,7 @@ mod tests {
     #[test]
     fn control_characters_never_reach_a_terminal() {
         assert_eq!(strip_controls("a\u{1b}[31mb\u{7}\r\u{9b}c\u{7f}\n\td"), "a[31mbc\n\td");
+        assert_eq!(strip_controls("a\u{202e}b\u{2066}c👩\u{200d}🔬"), "abc👩\u{200d}🔬");
     }
 
     #[test]

@@ -139,7 +139,8 @@ impl Start {
         command.arg("acp");
         command.arg("--config").arg(&config);
         if let Some(text) = &self.script {
-            let text = text.replace("\"/w", &format!("\"{}", folder.display()));
+            let text = text.replace("\"/w/", &format!("\"{}/", folder.display()));
+            let text = text.replace("\"/w\"", &format!("\"{}\"", folder.display()));
             std::fs::write(&script, text).unwrap();
             command.arg("--model").arg(format!("script:{}", script.display()));
         } else {

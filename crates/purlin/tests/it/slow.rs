@@ -197,10 +197,9 @@ fn a_long_text_is_cut_between_characters() {
 // R: W10, P7
 #[test]
 fn what_a_tool_shows_is_cut_where_it_is_too_long() {
-    let content = "line of text, \u{1} and é\n".repeat(100_000);
+    let change = json!({ "filePath": "/w/b", "oldString": "é", "newString": "line of text", "replaceAll": true });
     let script = format!(
-        "model window 1000000000\nmodel tool read {{\"filePath\":\"/w/b\"}}\nmodel tool write {}\nmodel text \"done\"",
-        json!({ "path": "/w/b", "content": content })
+        "model window 1000000000\nmodel tool read {{\"filePath\":\"/w/b\"}}\nmodel tool edit {change}\nmodel text \"done\"",
     );
     let (mut agent, session) = Agent::playing(&script).with_files().session();
     let turn = agent.prompt(&session, "work");

@@ -102,7 +102,7 @@ pub(super) fn spec() -> Arc<ToolSpec> {
             },
             "description": text("What it does, in five to ten words"),
             "network": flag("Ask the user to let this command use the network"),
-            "git": flag("Ask the user to let this command change .git, as git commit does"),
+            "git": flag("Ask the user to let this command change .git, as git commit does; its hooks and configuration stay as they are"),
             "write_outside": {
                 "type": "array",
                 "items": { "type": "string" },
