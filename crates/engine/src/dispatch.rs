@@ -266,12 +266,14 @@ fn refused_by_mode(modes: &[Mode], call: &ToolCall, access: &[Access]) -> Option
 fn refusal(judgement: Judgement) -> ToolError {
     let why = match judgement.refused {
         Some((access, Some(rule))) => {
+            format!("the rule `{rule}` forbids {}; do not try it another way", access.words())
+        }
+        Some((access, None)) => {
             format!(
-                "{} is forbidden by the rule `{rule}`; do not try it another way",
+                "{} needs a rule in the user's configuration, and there is none",
                 access.words()
             )
         }
-        Some((access, None)) => format!("{} is never allowed", access.words()),
         None => "this is forbidden".to_owned(),
     };
     ToolError::Model(why)

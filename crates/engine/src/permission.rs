@@ -98,6 +98,9 @@ fn words(key: &str, subject: &str) -> String {
         "read" => format!("reads of `{subject}`"),
         "external_directory" => format!("access to `{subject}`"),
         "webfetch" => format!("fetching `{subject}`"),
+        "webfetch_private" => {
+            format!("fetching from `{subject}`, on this machine or in a private network,")
+        }
         "network" => format!("the network for `{subject}`"),
         "git" => format!("changes of .git: `{subject}`"),
         "write_outside" => format!("writing to `{subject}`"),
