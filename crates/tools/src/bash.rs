@@ -29,6 +29,7 @@ use serde_json::Value;
 
 use crate::shell::{self, Part};
 use input::{Input, spec};
+use repositories::Leading;
 
 pub use aside::{Aside, Ran};
 pub use output::Plain;
@@ -179,9 +180,18 @@ impl Bash {
         for folder in outside.iter().map(|folder| folder.to_string_lossy()) {
             // Rules that forbid what is outside hold for it, too.
             let around = Access::allow("external_directory", folder.clone());
-            parts.push(Part { access: around, why: "it is asked for by itself".to_owned() });
+            let why = |why: &str| why.to_owned();
+            parts.push(Part {
+                access: around,
+                why: why("it is asked for by itself"),
+                is_elsewhere: false,
+            });
             let access = Access::ask("write_outside", folder);
-            parts.push(Part { access, why: "the command is to write there".to_owned() });
+            parts.push(Part {
+                access,
+                why: why("the command is to write there"),
+                is_elsewhere: false,
+            });
         }
         Ok(parts)
     }
@@ -189,6 +199,16 @@ impl Bash {
     fn home(&self) -> Option<&Path> {
         let home = self.options.environment.iter().find(|(name, _)| name == "HOME");
         home.map(|(_, home)| Path::new(home))
+    }
+
+    /// The repositories that a command may change.
+    fn open_repositories(&self, input: &Input) -> Vec<PathBuf> {
+        if !input.wishes.git {
+            return Vec::new();
+        }
+        let mut open = self.profile(input).writable;
+        open.retain(|place| !self.folders.contains(place) && !input.outside.contains(place));
+        open
     }
 
     /// What a command may touch.
@@ -300,9 +320,7 @@ impl AnyTool for Bash {
             let parts = self.parts(cx.cwd, &input.command, &input.wishes, level);
             let access: Vec<Access> =
                 parts.map_err(not_run)?.into_iter().map(|part| part.access).collect();
-            let outside = access.iter().filter(|access| access.key == "write_outside");
-            let outside: Vec<PathBuf> =
-                outside.map(|access| PathBuf::from(&access.subject)).collect();
+            let outside = self.outside(&input.wishes.write_outside, level).map_err(not_run)?;
             let mut content = Vec::new();
             if offers.live && !self.uses_terminal(cx, level) {
                 content.push(ToolContent::Live { cwd: cx.cwd.to_owned() });
@@ -332,6 +350,8 @@ impl AnyTool for Bash {
             let mut input = Input::read(input)?;
             let found = self.found_for(cx.id, &mut input).await?;
             let before = repositories::inside(&self.options.folders);
+            // However the command ends.
+            let leading = Leading::of(self.open_repositories(&input));
             let is_there = self.uses_terminal(cx, found.level);
             let there =
                 if is_there { self.run_in_terminal(cx, &input, &found).await? } else { None };
@@ -345,6 +365,15 @@ impl AnyTool for Bash {
             };
             if found.level.confines() && is_held_back(&output.text) {
                 output.text.push_str(HELD_BACK);
+            }
+            let put_back = leading.put_back();
+            if !put_back.is_empty() {
+                let paths: Vec<String> =
+                    put_back.iter().map(|path| path.display().to_string()).collect();
+                output.text.push_str(&format!(
+                    "\n(put back as it was, because it leads git to another configuration: {})",
+                    paths.join(", ")
+                ));
             }
             if let Some(made) = repositories::made(&before, &self.options.folders) {
                 output.text.push_str(&made);

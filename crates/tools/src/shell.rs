@@ -60,6 +60,8 @@ pub struct Part {
     pub access: Access,
     /// The reason of its default, in words.
     pub why: String,
+    /// Whether it is done in another folder than the command starts in, or perhaps.
+    pub is_elsewhere: bool,
 }
 
 /// Returns what a command needs leave for.
@@ -75,7 +77,13 @@ pub fn wish(parts: &mut Vec<Part>, command: &str, key: &str, why: &str) {
     let mut wished: Vec<Part> = commands.cloned().collect();
     if wished.is_empty() {
         let access = Access { always: None, ..Access::ask("bash", command) };
-        wished.push(Part { access, why: String::new() });
+        wished.push(Part { access, why: String::new(), is_elsewhere: false });
+    }
+    // A rule for commits is about the repository here; elsewhere git may find one that came with the project, and its hooks.
+    if key == "git" && wished.iter().any(|part| part.is_elsewhere) {
+        let subject = format!("{ELSEWHERE}{}", command.trim());
+        let access = Access { always: None, ..Access::ask("bash", subject) };
+        wished.push(Part { access, why: String::new(), is_elsewhere: true });
     }
     let asks = |part: &Part| part.access.default != Decision::Allow;
     let is_asked = wished.iter().any(asks);
@@ -90,6 +98,9 @@ pub fn wish(parts: &mut Vec<Part>, command: &str, key: &str, why: &str) {
     }
     parts.extend(wished);
 }
+
+/// What stands before a command that changes `.git` from another folder, so that no rule for a program fits it.
+const ELSEWHERE: &str = "(in another folder) ";
 
 /// Returns what a command needs leave for, with reasons.
 #[must_use]
@@ -151,7 +162,8 @@ impl Judge<'_> {
         let Access { key, subject, default, always, .. } = &access;
         let key = (key.clone(), subject.clone(), *default, always.is_some());
         if self.seen.insert(key) {
-            self.parts.push(Part { access, why: why.into() });
+            let is_elsewhere = self.folders.has_moved || self.is_lost;
+            self.parts.push(Part { access, why: why.into(), is_elsewhere });
         }
     }
 
