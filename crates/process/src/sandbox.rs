@@ -232,6 +232,14 @@ pub struct InTerminal {
 }
 
 #[cfg(not(target_os = "linux"))]
+impl InTerminal {
+    /// Takes back what it is to start. Tells whether that was in time.
+    pub fn take_back(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
 impl Sandbox {
     /// Refuses: what a terminal starts is restricted on Linux only.
     ///

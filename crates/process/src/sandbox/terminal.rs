@@ -30,6 +30,14 @@ pub struct InTerminal {
     _kept: Kept,
 }
 
+impl InTerminal {
+    /// Takes back what it is to start. Tells whether that was in time: from then on nothing starts it.
+    pub fn take_back(&self) -> bool {
+        // The helper removes it before it starts anything.
+        std::fs::remove_file(&self.file).is_ok()
+    }
+}
+
 impl Drop for InTerminal {
     fn drop(&mut self) {
         // The helper has removed it, unless it never ran.

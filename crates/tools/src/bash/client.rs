@@ -38,7 +38,15 @@ impl Bash {
         let text = |word: &OsStr| word.to_str().map(str::to_owned);
         let args: Option<Vec<String>> = started.args.iter().map(|arg| text(arg)).collect();
         match (text(started.program.as_os_str()), args) {
-            (Some(program), Some(args)) => self.run_there(cx, input, program, args).await,
+            (Some(program), Some(args)) => {
+                let done = self.run_there(cx, input, program, args).await?;
+                if done.is_none() && !started.take_back() {
+                    let why = "the client started it in a terminal, and then gave an error instead of the terminal: it is \
+                               not run a second time";
+                    return Err(ToolError::Model(why.to_owned()));
+                }
+                Ok(done)
+            }
             _ => Err(ToolError::Model(
                 "the command was not run: our own path is not text".to_owned(),
             )),
