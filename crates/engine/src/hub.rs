@@ -427,6 +427,7 @@ fn restore(settings: &mut Settings, remembered: &Remembered) {
 /// Tells the user what could not be read.
 async fn report(editor: &dyn Editor, problems: &[String]) {
     for problem in problems {
+        tracing::warn!("a part of a session could not be read: {problem}");
         let title = "A part of this session could not be read".to_owned();
         let description = Some(problem.clone());
         editor.show(Event::Notice { severity: Severity::Warning, title, description }).await;

@@ -33,6 +33,8 @@ const NAMED: usize = 10;
 
 /// What the user sees of a tool whose end nobody knows.
 const UNKNOWN: &str = "Interrupted; the outcome is unknown";
+/// What the user sees of a call whose end cannot be read.
+const LOST: &str = "What came of this could not be read: its record is damaged";
 /// What the user sees of a tool that never began.
 const NOT_RUN: &str = "Interrupted before it ran";
 /// What the model is told of a tool whose end nobody knows.
@@ -272,6 +274,20 @@ impl Replay {
 
     fn end_turn(&mut self, why: &str) {
         self.flush_piece();
+        // Every call of a turn that ends has ended; a record that says so may be damaged.
+        let is_lost = |call: &&Call| call.is_shown && !call.is_done;
+        let lost: Vec<Name> =
+            self.calls.iter().filter(is_lost).map(|call| call.id.clone()).collect();
+        for id in lost {
+            let text = record::ToolContent::Block(record::Block::Text(LOST.to_owned()));
+            self.feed_record(Record::ToolUpdate {
+                id,
+                status: Some(record::ToolStatus::Failed),
+                content: Some(vec![text]),
+                raw_output: None,
+                said: None,
+            });
+        }
         if !self.said.is_empty() {
             self.remember_answer(Vec::new());
         }

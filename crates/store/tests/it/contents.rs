@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use engine::Event;
 use engine::ports::{Journal, JournalError, State};
-use engine::words::{Block, SessionId};
+use engine::words::{Block, SessionId, ToolCallId, ToolContent, ToolStatus, ToolUpdate};
 use store::Store;
 use store::sqlite::{BLOB, SCHEMA};
 
 use crate::folder::Folder;
-use crate::sessions::{id, load, options, prompt, wait_for_end_of};
+use crate::sessions::{call, id, load, options, prompt, wait_for_end_of};
 
 fn place(folder: &Folder) -> PathBuf {
     folder.path().join("sessions.contents")
@@ -77,6 +77,34 @@ async fn what_no_session_uses_goes_when_one_is_deleted() {
     store.delete(&id("gone")).await.unwrap();
     assert_eq!(kept(&folder).len(), 1);
     assert_eq!(texts(&store, &id("s")).await, [long("a")]);
+}
+
+/// A call that was shown ends, whatever became of the record that said so.
+// R: S9
+#[tokio::test]
+async fn a_call_whose_end_is_damaged_has_failed() {
+    let folder = Folder::new();
+    let store = Store::new(options(folder.path()));
+    let session = id("s");
+    keep(&store, &session, "go").await;
+    let text = ToolContent::Block(Block::Text(long("a")));
+    let done = ToolUpdate {
+        status: Some(ToolStatus::Completed),
+        content: Some(vec![text]),
+        ..ToolUpdate::default()
+    };
+    for event in [call("t"), Event::ToolUpdate(ToolCallId::new("t"), Box::new(done))] {
+        store.keep(&session, event, None).await.unwrap();
+    }
+    crate::sessions::end(&store, &session).await.unwrap();
+    std::fs::write(&kept(&folder)[0], "").unwrap();
+    let (remembered, events) = load(&store, &session).await;
+    assert!(remembered.problems[0].contains("damaged"), "{:?}", remembered.problems);
+    let last = events.iter().rev().find_map(|event| match event {
+        Event::ToolUpdate(_, update) => update.status,
+        _ => None,
+    });
+    assert_eq!(last, Some(ToolStatus::Failed), "{events:?}");
 }
 
 /// D10: a file whose bytes never reached the disk has its name all the same.

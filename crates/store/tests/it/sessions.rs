@@ -160,7 +160,7 @@ fn request(id: &str) -> ToolRequest {
     }
 }
 
-fn call(id: &str) -> Event {
+pub(crate) fn call(id: &str) -> Event {
     Event::ToolCall(Box::new(ToolCall {
         id: ToolCallId::new(id),
         name: "tool".to_owned(),
