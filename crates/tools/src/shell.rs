@@ -437,7 +437,8 @@ impl Judge<'_> {
             return;
         }
         let subject = format!("{}={}", assignment.name, assignment.value.normal());
-        let access = Access { always: None, ..Access::ask("bash", subject) };
+        let is_unclear = hidden::holds_command(&assignment.name, &assignment.value.normal());
+        let access = Access { always: None, is_unclear, ..Access::ask("bash", subject) };
         self.push(access, "a variable can change what programs do");
     }
 }

@@ -1,7 +1,9 @@
 //! Commands that hide what they run: in a variable, or in what they are given as input. A rule that forbids a program
 //! cannot see it in there, so such a command is not understood.
 
-use super::prefix::commands_at;
+use engine::permission::pattern::fits;
+
+use super::prefix::{commands_at, is_led};
 use super::programs::{asks_version, xargs_program};
 use super::word::Word;
 use super::wrappers::{MOST, is_runner, name_of, run_behind};
@@ -19,11 +21,18 @@ pub(crate) fn why(words: &[Word], is_fed: bool) -> Option<&'static str> {
     if renames {
         return Some("it gives programs or commands other names");
     }
-    let computes = "let declare typeset local export readonly unset test wait read";
+    let computes = "let declare typeset local export readonly unset test wait read printf";
     if computes.split(' ').any(|known| known == name_of(words))
         && texts().any(|text| text.contains("$(") || text.contains('`'))
     {
         return Some("a command stands in what it computes");
+    }
+    if texts().any(|text| OPTIONS.iter().any(|option| text.starts_with(option)))
+        || name_of(words) == "env" && texts().any(|text| text.starts_with("-S"))
+        || name_of(words) == "make" && texts().any(|text| text.starts_with("--eval"))
+        || name_of(words) == "split" && texts().any(|text| text.starts_with("--filter"))
+    {
+        return Some("it runs what an option says");
     }
     if reads_script(words, is_fed) {
         return Some(INPUT);
@@ -68,6 +77,32 @@ pub(crate) fn why(words: &[Word], is_fed: bool) -> Option<&'static str> {
         }
     }
     None
+}
+
+/// Options whose value is run, whatever the program.
+const OPTIONS: [&str; 12] = [
+    "--split-string=",
+    "--checkpoint-action=",
+    "--extcmd=",
+    "--upload-pack=",
+    "--receive-pack=",
+    "--exec=",
+    "--call=",
+    "--compress-program=",
+    "--use-compress-program=",
+    "--to-command=",
+    "--pre=",
+    "--rsh=",
+];
+
+/// Variables whose value programs run, or read what they run from; one that ends in `*` stands for all that begin so.
+const VARIABLES: &str = "GIT_* BASH_ENV ENV PS4 PROMPT_COMMAND *PAGER *EDITOR VISUAL LD_* PATH SHELL LESSOPEN LESSCLOSE IFS \
+    PYTHON* NODE_OPTIONS PERL5* RUBYOPT MAKEFLAGS BROWSER RUSTC* CARGO_* npm_config_*";
+
+/// Tells whether a variable may hold a command: by its name, or because one stands in its value.
+pub(crate) fn holds_command(name: &str, value: &str) -> bool {
+    let is_known = VARIABLES.split_whitespace().any(|known| fits(known, name));
+    is_known || value.contains("$(") || value.contains('`')
 }
 
 /// What runs a shell where it is not told what to run.
@@ -134,7 +169,15 @@ fn xargs_hides(words: &[Word]) -> bool {
     let is_replaced =
         program.contains("{}") || words[1..start].iter().any(|word| text(word).ends_with(program));
     let is_runner = is_runner(inner);
-    replaces && (is_replaced || is_runner) || is_runner && !matches!(runs(inner), Runs::Known(_))
+    let hides_what = inner.len() == 1
+        || (replaces
+            && !is_replaced
+            && inner[1..].iter().any(|word| {
+                words[1..start].iter().any(|option| text(option).ends_with(&text(word)))
+            }));
+    (is_led(program) && hides_what)
+        || replaces && (is_replaced || is_runner)
+        || is_runner && !matches!(runs(inner), Runs::Known(_))
 }
 
 /// A program that runs a script: what its options mean for where the script is.

@@ -65,6 +65,11 @@ pub(crate) fn without_options(words: &[Word]) -> Vec<Vec<Word>> {
     behind.map(|at| [&words[..1], &words[at..]].concat()).collect()
 }
 
+/// Tells whether it is the first argument that says what a program does.
+pub(crate) fn is_led(program: &str) -> bool {
+    TWO.split_whitespace().any(|known| known == program)
+}
+
 /// Returns the pattern for an answer for good; `None` where it cannot be said what would be kept.
 pub(crate) fn always(words: &[Word]) -> Option<String> {
     let texts: Vec<&str> = words

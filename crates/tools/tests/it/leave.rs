@@ -248,12 +248,30 @@ fn what_hides_in_variables_and_input_is_not_understood() {
         "git bisect run $X",
         "git -c alias.p=push p",
         "let 'a[$(rm x)]'",
+        "printf -v 'a[$(rm x)]' y",
+        "declare -i n='a[$(rm x)]'",
+        "PS4='$(rm x)'; set -x; :",
+        "env -S'rm x'",
+        "env --split-string='rm x'",
+        "make --eval='a:;rm x' a",
+        "split --filter='rm x' y",
+        "tar cf x y --checkpoint-action=exec='rm x'",
+        "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.p GIT_CONFIG_VALUE_0=push git p",
+        "BASH_ENV=s.sh bash -c :",
+        "EDITOR='rm x' git commit",
+        "echo push | xargs git",
+        "echo push | xargs -I% git %",
     ] {
         let command = command.replace("⟨0⟩", &format!("{} rm", " -0".repeat(300)));
         assert!(is_unclear(&command), "{command}");
     }
     for command in [
         "make",
+        "FOO=bar make",
+        "RUST_LOG=debug cargo test",
+        "printf '%s' x",
+        "ls | xargs git add",
+        "pnpm --filter=web test",
         "sudo cat \"$f\"",
         "bash script.sh \"$x\"",
         "bash -x script.sh",
