@@ -1,12 +1,13 @@
 //! `bash`: runs a command in the sandbox, in the editor's terminal if it has one, else in a shell of ours.
 //!
 //! This file says what a command needs leave for. `input` is what the model says of it, `run` runs it here, `client` lets
-//! the editor run it, `output` keeps what it says; `repositories` finds what git would run, `wish` is what it may be given
+//! the editor run it, `output` keeps what it says; `repositories` finds what git would run and `leading` what leads it elsewhere, `wish` is what it may be given
 //! beyond the sandbox, `outside` the folders among that. What the sandbox holds back is in `process::sandbox`.
 
 mod aside;
 mod client;
 mod input;
+mod leading;
 mod output;
 mod outside;
 mod repositories;
@@ -29,7 +30,7 @@ use serde_json::Value;
 
 use crate::shell::{self, Part};
 use input::{Input, spec};
-use repositories::Leading;
+use leading::Leading;
 
 pub use aside::{Aside, Ran};
 pub use output::Plain;

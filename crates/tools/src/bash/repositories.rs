@@ -3,8 +3,10 @@
 //!
 //! One that a command makes itself cannot be held back; it is told of, and held from then on.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+
+use super::leading::LEADING;
 
 /// How many folders are looked into, those near the top first, and how deep.
 const MOST_FOLDERS: usize = 4000;
@@ -89,7 +91,7 @@ fn common_of(file: &Path) -> Option<PathBuf> {
 pub(super) fn deciding(git: &Path) -> Vec<PathBuf> {
     let parts = |folder: PathBuf| {
         let always = ["hooks", "config"].map(|part| folder.join(part));
-        // A place that is kept free for one of these would be a mistake to git; see `Leading`.
+        // A place that is kept free for one of these would be a mistake to git; see `leading`.
         let leading = LEADING.map(|part| folder.join(part));
         always.into_iter().chain(leading.into_iter().filter(|path| path.exists()))
     };
@@ -97,7 +99,7 @@ pub(super) fn deciding(git: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns a repository and those of its submodules.
-fn with_submodules(git: &Path) -> Vec<PathBuf> {
+pub(super) fn with_submodules(git: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![git.to_owned()];
     while let Some(folder) = open.pop() {
@@ -112,99 +114,12 @@ fn with_submodules(git: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the folders in a folder; links are none.
-fn folders_in(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn folders_in(folder: &Path) -> Vec<PathBuf> {
     let is_folder = folder.symlink_metadata().is_ok_and(|found| found.is_dir());
     let entries = is_folder.then(|| std::fs::read_dir(folder)).into_iter().flatten().flatten();
     let folders =
         entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     folders.map(|entry| entry.path()).collect()
-}
-
-const LEADING: [&str; 2] = ["commondir", "config.worktree"];
-
-/// What leads git to another configuration and other hooks than those that are protected. Most of it is not there, and git
-/// replaces the rest by renaming, so nothing can be mounted over it: it is looked at when the command has ended, and put back.
-#[derive(Debug)]
-pub(super) struct Leading {
-    gits: Vec<PathBuf>,
-    before: BTreeMap<PathBuf, Vec<u8>>,
-}
-
-impl Leading {
-    /// Remembers what leads git in these repositories.
-    pub(super) fn of(gits: Vec<PathBuf>) -> Leading {
-        let paths = Leading::paths(&gits);
-        let read = |path: PathBuf| plain(&path).map(|bytes| (path, bytes));
-        Leading { before: paths.into_iter().filter_map(read).collect(), gits }
-    }
-
-    fn paths(gits: &[PathBuf]) -> Vec<PathBuf> {
-        let mut paths = Vec::new();
-        for git in gits.iter().flat_map(|git| with_submodules(git)) {
-            let worktrees = folders_in(&git.join("worktrees"));
-            paths.push(git.join("HEAD"));
-            for folder in std::iter::once(git).chain(worktrees) {
-                paths.extend(LEADING.map(|part| folder.join(part)));
-            }
-        }
-        paths
-    }
-
-    /// Puts back what has changed, and returns what that is.
-    pub(super) fn put_back(&self) -> Vec<PathBuf> {
-        let mut paths = Leading::paths(&self.gits);
-        paths.extend(self.before.keys().cloned());
-        paths.sort();
-        paths.dedup();
-        paths.retain(|path| !self.is_right(path));
-        for path in &paths {
-            let removed = match path.symlink_metadata() {
-                Ok(found) if found.is_dir() => std::fs::remove_dir_all(path),
-                Ok(_) => std::fs::remove_file(path),
-                Err(_) => Ok(()),
-            };
-            let done = removed.and_then(|()| match self.before.get(path) {
-                Some(bytes) => std::fs::write(path, bytes),
-                None => Ok(()),
-            });
-            if let Err(err) = done {
-                tracing::error!("{} leads git elsewhere, and stays: {err}", path.display());
-            }
-        }
-        paths
-    }
-
-    fn is_right(&self, path: &Path) -> bool {
-        let (now, before) = (plain(path), self.before.get(path));
-        let is_gone = path.symlink_metadata().is_err();
-        if path.ends_with("HEAD") {
-            // Every commit on another branch changes it; without it, git looks for a repository elsewhere.
-            return now.is_some() || (is_gone && before.is_none());
-        }
-        let is_worktree = path.parent().and_then(Path::parent);
-        let is_worktree = is_worktree.is_some_and(|folder| folder.ends_with("worktrees"));
-        // As git writes it for a new worktree.
-        let is_usual = is_worktree
-            && path.ends_with("commondir")
-            && now.as_deref().is_some_and(|now| now.trim_ascii() == b"../..");
-        match before {
-            None => is_gone || is_usual,
-            // A worktree may be removed.
-            Some(before) => now.as_ref() == Some(before) || (is_worktree && is_gone),
-        }
-    }
-}
-
-impl Drop for Leading {
-    fn drop(&mut self) {
-        self.put_back();
-    }
-}
-
-/// Reads a plain file. A link is none.
-fn plain(path: &Path) -> Option<Vec<u8>> {
-    path.symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
-    std::fs::read(path).ok()
 }
 
 /// Says which repositories are there that were not before.
@@ -272,45 +187,6 @@ mod tests {
         ] {
             assert_eq!(missing(&top.join(folder)).is_some(), is_missing, "{folder}");
         }
-        std::fs::remove_dir_all(&top).unwrap();
-    }
-
-    // R: T7
-    #[test]
-    fn what_leads_git_elsewhere_is_put_back() {
-        let top = std::env::temp_dir().join(format!("bash-leading-{}", std::process::id()));
-        for folder in [".git/worktrees/old", ".git/worktrees/gone", ".git/modules/m"] {
-            std::fs::create_dir_all(top.join(folder)).unwrap();
-        }
-        let put = |path: &str, text: &str| std::fs::write(top.join(path), text).unwrap();
-        for head in [".git/HEAD", ".git/modules/m/HEAD"] {
-            put(head, "ref: refs/heads/main\n");
-        }
-        put(".git/worktrees/old/commondir", "../..\n");
-        put(".git/worktrees/gone/commondir", "../..\n");
-        put(".git/config.worktree", "[core]\n");
-        let leading = Leading::of(vec![top.join(".git")]);
-        assert_eq!(leading.put_back(), Vec::<PathBuf>::new());
-        // As git does by itself.
-        put(".git/HEAD", "ref: refs/heads/other\n");
-        std::fs::create_dir_all(top.join(".git/worktrees/new")).unwrap();
-        put(".git/worktrees/new/commondir", "../..\n");
-        std::fs::remove_dir_all(top.join(".git/worktrees/gone")).unwrap();
-        assert_eq!(leading.put_back(), Vec::<PathBuf>::new());
-        put(".git/commondir", "../evil\n");
-        put(".git/config.worktree", "[core]\nfsmonitor = evil\n");
-        put(".git/worktrees/old/commondir", "../../../evil\n");
-        put(".git/worktrees/new/commondir", "../../../evil\n");
-        std::fs::remove_file(top.join(".git/HEAD")).unwrap();
-        std::os::unix::fs::symlink("../evil", top.join(".git/modules/m/commondir")).unwrap();
-        assert_eq!(leading.put_back().len(), 6);
-        assert_eq!(leading.put_back(), Vec::<PathBuf>::new());
-        let read = |path: &str| std::fs::read_to_string(top.join(path)).ok();
-        assert_eq!(read(".git/commondir"), None);
-        assert_eq!(read(".git/worktrees/new/commondir"), None);
-        assert_eq!(read(".git/config.worktree").as_deref(), Some("[core]\n"));
-        assert_eq!(read(".git/worktrees/old/commondir").as_deref(), Some("../..\n"));
-        assert_eq!(read(".git/HEAD").as_deref(), Some("ref: refs/heads/main\n"));
         std::fs::remove_dir_all(&top).unwrap();
     }
 

@@ -21,19 +21,20 @@ pub(crate) fn plain(path: &Path) -> Option<PathBuf> {
     Some(out)
 }
 
+/// A place in the sandbox, in the first of these folders.
+pub(crate) fn place<'a>(
+    roots: &'a [PathBuf],
+    writable: &'a [PathBuf],
+    real: &'a dyn Fn(&Path) -> Option<PathBuf>,
+) -> Place<'a> {
+    let home = Some(Path::new("/home/user"));
+    Place { cwd: &roots[0], roots, own: &[], home, is_sandboxed: true, writable, real }
+}
+
 pub(crate) fn decide(command: &str, is_sandboxed: bool) -> Decision {
     let roots = [PathBuf::from("/w")];
-    let home = Path::new("/home/user");
     let writable = ["/tmp", "/var/tmp", "/dev"].map(PathBuf::from);
-    let at = Place {
-        cwd: &roots[0],
-        roots: &roots,
-        own: &[],
-        home: Some(home),
-        is_sandboxed,
-        writable: &writable,
-        real: &plain,
-    };
+    let at = Place { is_sandboxed, ..place(&roots, &writable, &plain) };
     let decisions = parts(command, &at).into_iter().map(|part| part.access.default);
     decisions.max().unwrap_or(Decision::Allow)
 }

@@ -1,6 +1,6 @@
 //! What a call asks leave for, and what an answer for good would be kept as.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use engine::permission::pattern::fits;
 use engine::permission::policy::Policy;
@@ -9,6 +9,7 @@ use engine::permission::{Access, Decision};
 use serde_json::json;
 use tools::shell::{Place, parts, real, wish};
 
+use crate::commands::place;
 use crate::desk::{Desk, Outcome};
 
 fn asked(outcome: Outcome) -> Vec<(String, Option<String>)> {
@@ -106,18 +107,8 @@ fn needs(command: &str) -> Vec<Access> {
 /// What a command needs leave for with a wish beyond the sandbox.
 fn wishes(command: &str, key: &str) -> Vec<Access> {
     let roots = [PathBuf::from("/no/such/work")];
-    let home = Path::new("/home/user");
     let writable = ["/tmp", "/dev", "/home/user/.cargo"].map(PathBuf::from);
-    let at = Place {
-        cwd: &roots[0],
-        roots: &roots,
-        own: &[],
-        home: Some(home),
-        is_sandboxed: true,
-        writable: &writable,
-        real: &real,
-    };
-    let mut parts = parts(command, &at);
+    let mut parts = parts(command, &place(&roots, &writable, &real));
     if !key.is_empty() {
         wish(&mut parts, command, key, "it was wished for");
     }
@@ -163,6 +154,29 @@ fn a_wish_needs_leave_for_each_simple_command() {
     // The rule that an answer to the whole text was kept as still fits, where that was one simple command.
     let need = wishes("cargo  fetch", "network").pop().unwrap();
     assert!(fits("cargo fetch", &need.subject));
+}
+
+/// A rule for commits is about the repository here: elsewhere in the project git may find another, with hooks.
+// R: T2, T7
+#[test]
+fn a_wish_for_git_in_another_folder_is_asked_for_by_itself() {
+    let folder = "/no/such/work/lib";
+    let asks_again = |command: &str| {
+        let needs = wishes(command, "git");
+        let fits = |need: &&Access| need.key == "git" && !fits("git commit *", &need.subject);
+        needs.iter().filter(fits).any(|need| need.default == Decision::Ask && need.always.is_none())
+    };
+    for command in [
+        format!("cd {folder} && git commit -m x"),
+        format!("(cd {folder}; git commit -m x)"),
+        format!("bash -c 'cd {folder}; git commit -m x'"),
+        "cd $X && git commit -m x".to_owned(),
+    ] {
+        assert!(asks_again(&command), "{command}");
+    }
+    for command in ["git commit -m x", "cd /no/such/work && git commit -m x"] {
+        assert!(!asks_again(command), "{command}");
+    }
 }
 
 /// A command that hides what it runs is not understood, so that it does not pass a rule that forbids.

@@ -1,26 +1,16 @@
 //! Properties of the parser: it takes any text, and it misses no command that a simple splitter sees.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use engine::permission::{Access, Decision};
 use proptest::prelude::*;
-use tools::shell::{Place, access};
+use tools::shell::access;
 
-use crate::commands::plain;
+use crate::commands::{place, plain};
 
 fn needs(command: &str) -> Vec<Access> {
     let roots = [PathBuf::from("/w")];
-    let home = Path::new("/home/user");
-    let at = Place {
-        cwd: &roots[0],
-        roots: &roots,
-        own: &[],
-        home: Some(home),
-        is_sandboxed: true,
-        writable: &[],
-        real: &plain,
-    };
-    access(command, &at)
+    access(command, &place(&roots, &[], &plain))
 }
 
 /// A word that stands for itself, quoted in some way.
