@@ -335,8 +335,13 @@ async fn a_command_in_a_terminal_of_others_is_restricted_and_sees_none_of_its_en
         assert_eq!(std::fs::read_to_string(place.work().join("file")).unwrap(), "in\n");
         assert!(!outside.exists(), "level {level}");
         assert!(said.contains("SHOWN=yes") && !said.contains("SECRET_TOKEN"), "{said}");
-        // What was read once cannot be started again.
+        // What was read once cannot be started again, nor taken back; what was taken back cannot be started.
         assert_eq!(command.output().unwrap().status.code(), Some(125));
+        assert!(!started.take_back());
+        let started = sandbox.for_terminal(&spec, &profile, &found, "the title").unwrap();
+        assert!(started.take_back());
+        let mut command = std::process::Command::new(&started.program);
+        assert_eq!(command.args(&started.args).output().unwrap().status.code(), Some(125));
     }
     let place = Place::new("terminal-none");
     let sandbox = place.sandbox().at_most(Level::Limits);

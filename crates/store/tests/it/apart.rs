@@ -47,7 +47,7 @@ fn asked(remembered: &Remembered) -> Vec<Value> {
     calls.map(|call| (*call.input).clone()).collect()
 }
 
-// R: S1, S2
+// R: S2
 #[tokio::test]
 async fn a_file_that_is_written_as_it_was_asked_for_is_kept_once() {
     let folder = Folder::new();

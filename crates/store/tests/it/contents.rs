@@ -45,7 +45,7 @@ async fn end(store: Store, folder: &Folder) {
     wait_for_end_of(folder).await;
 }
 
-// R: S1, S10
+// R: S9
 #[tokio::test]
 async fn it_is_kept_once_seen_by_its_owner_alone_and_gone_with_the_last_that_uses_it() {
     let folder = Folder::new();
