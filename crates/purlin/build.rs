@@ -4,7 +4,7 @@
 //!   all of it, most of the program ends up in memory. `link-order.txt` names them in the order of their first use;
 //!   `cargo xtask order` renews it. Names that are not there any more are passed over, so an old list costs memory and nothing else.
 //! - The program stands at a fixed address: at any other the loader would have to write to a hundred pages of it, a quarter of
-//!   the whole start. docs/adr/007-fixed-address.md has what that costs and what is done about it.
+//!   the whole start. docs/internals/adr/007-fixed-address.md has what that costs and what is done about it.
 //! - What unwinds the stack is linked in: a library of its own would be found, mapped and adjusted at every start.
 
 use std::path::{Path, PathBuf};

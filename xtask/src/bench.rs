@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: what the program costs, beside the least it could cost.
 //!
 //! Every figure is taken in several rounds, and the thing it is compared with takes its rounds in between, so
-//! that a busy machine slows both. What is measured and why is in `docs/performance.md`; the programs that
+//! that a busy machine slows both. What is measured and why is in `docs/internals/performance.md`; the programs that
 //! Purlin is compared with are the examples of `crates/purlin`, `crates/mcp` and
 //! `crates/providers`.
 

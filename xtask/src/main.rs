@@ -31,7 +31,7 @@ usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
        cargo xtask catalogue
            renew the snapshot of models and prices; needs Python with pip
        cargo xtask bench [NAME | --instructions [--write]]
-           measure what the program costs, see docs/performance.md;
+           measure what the program costs, see docs/internals/performance.md;
            --instructions counts them and fails if a path grew, --write keeps the new figures
        cargo xtask order
            renew the order in which the linker lays out functions; after a change of compiler, profile or dependencies";

@@ -4,7 +4,7 @@
 //! touch. The mechanisms are one file each: `space` (a tree, a process table and a network of its own; `bubblewrap` makes
 //! one where we may not), `landlock` (which files), `seccomp` (which system calls), `limits` and `cgroup` (how much), `seatbelt` (macOS).
 //! The restricting is done by `helper`, our own program started again; `spare` is one that waits for its command.
-//! docs/security.md has the whole story.
+//! docs/internals/sandbox.md has the whole story.
 
 #[cfg(target_os = "linux")]
 mod bubblewrap;

@@ -32,27 +32,27 @@ use sources::{Origin, Sources};
 /// What counts, of all that is configured.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Config {
-    /// Sizes, rates and time-outs; see docs/limits.md.
+    /// Sizes, rates and time-outs; see docs/guide/limits.md.
     pub limits: Limits,
     /// The model to use: `provider/model`, or `script:FILE`.
     pub model: Option<String>,
     /// The model for small work, such as titles: `provider/model`.
     pub small_model: Option<String>,
-    /// The user's providers, as OpenCode has them; see docs/models.md.
+    /// The user's providers, as OpenCode has them; see docs/guide/models.md.
     pub provider: BTreeMap<String, ProviderOptions>,
     /// Where the providers are written, if that is OpenCode's file.
     pub provider_file: Option<PathBuf>,
-    /// The user's MCP servers, as OpenCode has them; see docs/mcp.md.
+    /// The user's MCP servers, as OpenCode has them; see docs/guide/mcp.md.
     pub mcp: UserServers,
-    /// Rules of permission, as OpenCode has them; see docs/permissions.md.
+    /// Rules of permission, as OpenCode has them; see docs/guide/permissions.md.
     pub permission: Vec<Rule>,
-    /// Files and patterns of files that hold instructions for the model; see docs/context.md.
+    /// Files and patterns of files that hold instructions for the model; see docs/internals/context.md.
     pub instructions: Vec<String>,
-    /// Agents, slash commands and hooks; see docs/custom.md.
+    /// Agents, slash commands and hooks; see docs/guide/custom.md.
     pub additions: Additions,
-    /// The dialect to speak, instead of the one that is recognised; see docs/dialects.md.
+    /// The dialect to speak, instead of the one that is recognised; see docs/internals/dialects.md.
     pub dialect: Option<Dialect>,
-    /// The file that every message is written to; see docs/trace.md.
+    /// The file that every message is written to; see docs/internals/trace.md.
     pub trace: Option<PathBuf>,
 }
 
@@ -243,7 +243,7 @@ mod tests {
             [
                 "`dialect` must be one of v1, message-reference, container",
                 "`limits.max_prompt_bytes` must be a whole number",
-                "`limits.typo` is not a limit we know; docs/limits.md lists them",
+                "`limits.typo` is not a limit we know; docs/guide/limits.md lists them",
                 "`modle` is not a key we know; did you mean `model`?",
             ]
         );

@@ -126,6 +126,6 @@ mod tests {
         for (name, default, meaning) in Limits::TABLE {
             text.push_str(&format!("| `{name}` | {default} | {} |\n", meaning.trim()));
         }
-        expect_test::expect_file!["../../../docs/limits.md"].assert_eq(&text);
+        expect_test::expect_file!["../../../docs/guide/limits.md"].assert_eq(&text);
     }
 }

@@ -1,7 +1,7 @@
 //! Lines: bytes in any chunking become whole lines, or the news that a line was too long.
 //!
 //! A line that outgrows the limit of its method is skipped as it arrives and never held whole. What each odd
-//! line means is written down once, in the table of `docs/wire.md`. For the envelope inside a line see `rpc`.
+//! line means is written down once, in the table of `docs/internals/wire.md`. For the envelope inside a line see `rpc`.
 
 use memchr::memchr;
 

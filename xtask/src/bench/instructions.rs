@@ -1,7 +1,7 @@
 //! Instructions, counted under valgrind: the same on a busy machine as on an idle one.
 //!
 //! Each path is run once with its work and once without, so that starting up and preparing the work do not
-//! count. The kept figures are in `docs/performance/instructions.json`.
+//! count. The kept figures are in `docs/internals/performance/instructions.json`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::Programs;
 use super::agent::Script;
 use crate::{program, root};
 
-const KEPT: &str = "docs/performance/instructions.json";
+const KEPT: &str = "docs/internals/performance/instructions.json";
 /// A figure may grow by this much before it counts: compilers and hash seeds move it a little.
 const ALLOWED: f64 = 0.10;
 

@@ -1,6 +1,6 @@
 //! The documented methods are the ones we have.
 //!
-//! Compares the tables of `docs/protocol.md` that have a first column `method` with the constants in
+//! Compares the tables of `docs/internals/protocol.md` that have a first column `method` with the constants in
 //! `crates/wire/src/acp.rs`. Reads both as text, since xtask sees none of our crates.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use super::Finding;
 use super::tree::Tree;
 
 const SOURCE: &str = "crates/wire/src/acp.rs";
-const DOCS: &str = "docs/protocol.md";
+const DOCS: &str = "docs/internals/protocol.md";
 const LISTS: [&str; 3] = ["AGENT_METHODS", "AGENT_NOTES", "CLIENT_METHODS"];
 
 /// Finds methods that are in the code or in the docs, but not in both.
@@ -108,8 +108,8 @@ pub const CLIENT_METHODS: [&str; 1] = [\"session/update\"];
         assert_eq!(
             findings(docs),
             [
-                "docs/protocol.md:6: documents `session/fork`, which crates/wire/src/acp.rs does not have: remove the row",
-                "docs/protocol.md:1: says nothing about `session/update`: add a row to a table of methods",
+                "docs/internals/protocol.md:6: documents `session/fork`, which crates/wire/src/acp.rs does not have: remove the row",
+                "docs/internals/protocol.md:1: says nothing about `session/update`: add a row to a table of methods",
             ]
         );
     }

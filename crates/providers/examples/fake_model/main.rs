@@ -1,4 +1,4 @@
-//! A model server that says what a script says, in all four formats. See docs/fake-model.md.
+//! A model server that says what a script says, in all four formats. See docs/internals/fake-model.md.
 
 #![expect(clippy::print_stdout, reason = "a program for people; its address is all it prints")]
 

@@ -190,7 +190,7 @@ impl Walk<'_> {
         let known = Limits::TABLE.iter().map(|(name, _, _)| *name);
         if !known.clone().any(|known| known == name) {
             let near = nearest(name, known).map(|near| format!("; did you mean `{near}`?"));
-            let hint = near.unwrap_or_else(|| "; docs/limits.md lists them".to_owned());
+            let hint = near.unwrap_or_else(|| "; docs/guide/limits.md lists them".to_owned());
             self.tell(path, &format!("is not a limit we know{hint}"));
             return false;
         }

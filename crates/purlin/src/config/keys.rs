@@ -1,6 +1,6 @@
 //! The one table of what `purlin.json` may hold.
 //!
-//! `check` validates with it, `schema` prints it for editors and for docs/config.md, `show` walks it, and `project` asks
+//! `check` validates with it, `schema` prints it for editors and for docs/guide/configuration.md, `show` walks it, and `project` asks
 //! it what a project's file may set. A new key is a row here and a line in `Config::from_value`.
 
 /// One key.
@@ -115,7 +115,7 @@ pub(crate) static KEYS: [TopKey; 13] = [
         key(
             "provider",
             Map(&Open(PROVIDER)),
-            "Providers of models by name, as OpenCode has them; see docs/models.md.",
+            "Providers of models by name, as OpenCode has them; see docs/guide/models.md.",
         ),
         Never("it would send conversations and keys elsewhere"),
     ),
@@ -123,7 +123,7 @@ pub(crate) static KEYS: [TopKey; 13] = [
         key(
             "permission",
             Rules,
-            "Rules of permission, as OpenCode has them: a word for all, or for each key a word or words by pattern; see docs/permissions.md.",
+            "Rules of permission, as OpenCode has them: a word for all, or for each key a word or words by pattern; see docs/guide/permissions.md.",
         ),
         May("rules that ask or deny count at once; rules that allow need trust"),
     ),
@@ -131,7 +131,7 @@ pub(crate) static KEYS: [TopKey; 13] = [
         key(
             "mcp",
             Map(&Open(SERVER)),
-            "MCP servers by name, as OpenCode has them; see docs/mcp.md.",
+            "MCP servers by name, as OpenCode has them; see docs/guide/mcp.md.",
         ),
         Trusted("a server is a program that runs, or a stranger that is told things"),
     ),
@@ -139,7 +139,7 @@ pub(crate) static KEYS: [TopKey; 13] = [
         key(
             "instructions",
             List(&Text),
-            "Files, or patterns of files, whose text every model is given; see docs/context.md.",
+            "Files, or patterns of files, whose text every model is given; see docs/internals/context.md.",
         ),
         May("files inside the project"),
     ),
@@ -147,7 +147,7 @@ pub(crate) static KEYS: [TopKey; 13] = [
         key(
             "agent",
             Map(&Open(AGENT)),
-            "Agents by name, as OpenCode has them: modes, and helpers for the `task` tool; see docs/custom.md.",
+            "Agents by name, as OpenCode has them: modes, and helpers for the `task` tool; see docs/guide/custom.md.",
         ),
         May("an agent only narrows what the user allows"),
     ),
@@ -155,7 +155,7 @@ pub(crate) static KEYS: [TopKey; 13] = [
         key(
             "command",
             Map(&Object(COMMAND)),
-            "Slash commands by name, as OpenCode has them; see docs/custom.md.",
+            "Slash commands by name, as OpenCode has them; see docs/guide/custom.md.",
         ),
         May("texts count at once; running commands and changing the mode or the model need trust"),
     ),
@@ -163,12 +163,12 @@ pub(crate) static KEYS: [TopKey; 13] = [
         key(
             "hooks",
             Object(HOOKS),
-            "Commands that are asked when tools and turns begin and end; see docs/custom.md.",
+            "Commands that are asked when tools and turns begin and end; see docs/guide/custom.md.",
         ),
         Trusted("a hook is a program that runs"),
     ),
     settable(
-        key("limits", Limits, "Sizes, rates and time-outs; docs/limits.md has them all."),
+        key("limits", Limits, "Sizes, rates and time-outs; docs/guide/limits.md has them all."),
         Never("limits protect the user from what a project contains"),
         "PURLIN_LIMITS_NAME",
         None,
@@ -177,7 +177,7 @@ pub(crate) static KEYS: [TopKey; 13] = [
         key(
             "dialect",
             Word(&["v1", "message-reference", "container"]),
-            "The dialect to speak, instead of the one that is recognised; see docs/dialects.md.",
+            "The dialect to speak, instead of the one that is recognised; see docs/internals/dialects.md.",
         ),
         Never("only the user knows their editor"),
         "PURLIN_DIALECT",
@@ -187,7 +187,7 @@ pub(crate) static KEYS: [TopKey; 13] = [
         key(
             "trace",
             Text,
-            "The file that every message is written to, with secrets masked; see docs/trace.md.",
+            "The file that every message is written to, with secrets masked; see docs/internals/trace.md.",
         ),
         Never("it would write where the project says"),
         "PURLIN_TRACE",

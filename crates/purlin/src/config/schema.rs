@@ -1,4 +1,4 @@
-//! The table of keys, printed: as a JSON Schema for editors, and as docs/config.md for people.
+//! The table of keys, printed: as a JSON Schema for editors, and as docs/guide/configuration.md for people.
 
 use serde_json::{Map, Value, json};
 
@@ -174,7 +174,7 @@ stand for themselves.
             ));
         }
         text.push_str("\n`PURLIN_LIMITS_NAME` stands for one variable for each limit: `PURLIN_LIMITS_EXPIRE_DAYS`.\n");
-        expect_test::expect_file!["../../../../docs/config.md"].assert_eq(&text);
+        expect_test::expect_file!["../../../../docs/guide/configuration.md"].assert_eq(&text);
     }
 
     /// Every example in the documentation is what the schema and the table say. R: P1
@@ -182,12 +182,12 @@ stand for themselves.
     fn the_documented_examples_fit_the_schema() {
         let validator = jsonschema::validator_for(&schema()).unwrap();
         let pages = [
-            include_str!("../../../../docs/config.md"),
+            include_str!("../../../../docs/guide/configuration.md"),
             include_str!("../../../../README.md"),
-            include_str!("../../../../docs/permissions.md"),
-            include_str!("../../../../docs/models.md"),
-            include_str!("../../../../docs/mcp.md"),
-            include_str!("../../../../docs/custom.md"),
+            include_str!("../../../../docs/guide/permissions.md"),
+            include_str!("../../../../docs/guide/models.md"),
+            include_str!("../../../../docs/guide/mcp.md"),
+            include_str!("../../../../docs/guide/custom.md"),
         ];
         let mut count = 0;
         for page in pages {

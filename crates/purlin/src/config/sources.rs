@@ -183,7 +183,7 @@ fn unknown_limit(variable: &str) -> Option<String> {
     let near = nearest(&name, Limits::TABLE.iter().map(|(known, _, _)| *known));
     let hint = match near {
         Some(near) => format!("did you mean `{LIMIT}{}`?", near.to_ascii_uppercase()),
-        None => "docs/limits.md lists them".to_owned(),
+        None => "docs/guide/limits.md lists them".to_owned(),
     };
     Some(format!("${variable} is not a limit we know; {hint}"))
 }

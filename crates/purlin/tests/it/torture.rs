@@ -1,6 +1,6 @@
 //! Torture: thousands of broken, odd and rude lines, each judged by an oracle of its own.
 //!
-//! `lines` makes them, from a fixed seed; `oracle` says what docs/wire.md promises for each. After every batch a good
+//! `lines` makes them, from a fixed seed; `oracle` says what docs/internals/wire.md promises for each. After every batch a good
 //! call must work.
 
 mod lines;

@@ -2,7 +2,7 @@
 //!
 //! Pure functions on JSON, with no IO and no state: a connection recognises its dialect at `initialize` and keeps
 //! it. The forms that are understood in every dialect are in `acp::tolerate`. Each dialect is a file here, and
-//! docs/dialects.md is its table. What a dialect says and v1 has no place for travels in `_meta.purlin`.
+//! docs/internals/dialects.md is its table. What a dialect says and v1 has no place for travels in `_meta.purlin`.
 
 mod block;
 mod container;

@@ -1,4 +1,4 @@
-//! The oracle: what docs/wire.md promises for a line, and whether an answer is one.
+//! The oracle: what docs/internals/wire.md promises for a line, and whether an answer is one.
 //!
 //! Written from the documents with serde_json alone. Shares no code with the program, or both could be wrong alike.
 

@@ -1,7 +1,7 @@
 //! The agent in a container: another version, flat capabilities, sessions with an address, updates with a status.
 //!
 //! Its updates hold blocks only. What v1 knows beside the text is in the blocks' `metadata`, so nothing is lost on
-//! the way to v1; what blocks cannot say is not sent. The table is in docs/dialects.md.
+//! the way to v1; what blocks cannot say is not sent. The table is in docs/internals/dialects.md.
 
 use serde_json::{Map, Value, json};
 

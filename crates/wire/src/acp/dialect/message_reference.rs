@@ -1,6 +1,6 @@
 //! The message reference: v1 with other names, and fields beside v1's.
 //!
-//! Whatever a client of it is told holds v1's fields, too; the table is in docs/dialects.md.
+//! Whatever a client of it is told holds v1's fields, too; the table is in docs/internals/dialects.md.
 
 use serde_json::{Map, Value, json};
 
