@@ -25,7 +25,7 @@ use engine::words::{Block, Contents, ModeId, ModelId, Prompt};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
-use tools::bash::{Aside, Bash};
+use tools::bash::{Bash, CapturedRun};
 use tools::scope::Scope;
 
 use crate::assemble::{Machine, OpenTools, Workspace};
@@ -274,7 +274,7 @@ impl Custom {
         if policy.judge(&access).decision == Decision::Reject {
             return Err(format!("a rule of yours forbids `{shown}`"));
         }
-        let aside = Aside {
+        let run = CapturedRun {
             command: shell.to_owned(),
             args: words.to_vec(),
             environment: vec![("ARGUMENTS".to_owned(), arguments.to_owned())],
@@ -284,7 +284,7 @@ impl Custom {
             limit: MOST_TEXT,
             must_be_confined: true,
         };
-        let ran = self.bash.run_aside(aside).await;
+        let ran = self.bash.run_captured(run).await;
         let ran = ran.map_err(|why| format!("`{shown}` did not run: {why}"))?;
         if ran.is_late {
             return Err(format!("`{shown}` took too long and was ended"));

@@ -14,8 +14,8 @@ use engine::visible::visible;
 use engine::words::{SessionId, ToolKind};
 use process::sandbox::Level;
 use serde_json::json;
-use tools::bash::Wishes;
-use tools::shell::Part;
+use shell::Part;
+use tools::bash::ExtraPermissions;
 
 use crate::cli::say;
 use crate::kept::{self, FolderRules, KeptRule};
@@ -161,8 +161,8 @@ pub async fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Resul
                 servers: Vec::new(),
                 problems: Vec::new(),
             });
-            let wishes = Wishes { network, git, write_outside };
-            let explained = match bash.parts(&cwd, &text, &wishes, level) {
+            let extra = ExtraPermissions { network, git, write_outside };
+            let explained = match bash.parts(&cwd, &text, &extra, level) {
                 Ok(parts) => explain(parts, mode, level, &policy),
                 Err(why) => Explained {
                     outcome: format!("It would be refused: {}.", visible(&why)),

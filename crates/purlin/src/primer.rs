@@ -185,7 +185,7 @@ fn sources(places: &Places, instructions: &[String]) -> Vec<Source> {
 fn is_private(path: &Path) -> bool {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     [path, &real].iter().any(|path| {
-        tools::is_secret(path) || path.components().any(|part| part.as_os_str() == ".git")
+        shell::is_secret(path) || path.components().any(|part| part.as_os_str() == ".git")
     })
 }
 

@@ -1,18 +1,18 @@
 //! `bash`: runs a command in the sandbox, in the editor's terminal if it has one, else in a shell of ours.
 //!
 //! This file says what a command needs leave for. `input` is what the model says of it, `run` runs it here, `client` lets
-//! the editor run it, `output` keeps what it says; `repositories` finds what git would run and `leading` what leads it elsewhere, `wish` is what it may be given
-//! beyond the sandbox, `outside` the folders among that. What the sandbox holds back is in `process::sandbox`.
+//! the editor run it, `output` keeps what it says; `repositories` finds what git would run, `git_redirects` what points
+//! it elsewhere; `extra_permissions` is what a command may have beyond the sandbox, `outside` the folders among that. What the sandbox holds back is in `process::sandbox`.
 
-mod aside;
+mod captured_run;
 mod client;
+mod extra_permissions;
+mod git_redirects;
 mod input;
-mod leading;
 mod output;
 mod outside;
 mod repositories;
 mod run;
-mod wish;
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -28,13 +28,13 @@ use futures_util::future::BoxFuture;
 use process::sandbox::{Found, Level, Limits, Network, Profile, Sandbox};
 use serde_json::Value;
 
-use crate::shell::{self, Part};
+use git_redirects::GitRedirects;
 use input::{Input, spec};
-use leading::Leading;
+use shell::Part;
 
-pub use aside::{Aside, Ran};
+pub use captured_run::{CapturedRun, Ran};
+pub use extra_permissions::ExtraPermissions;
 pub use output::Plain;
-pub use wish::Wishes;
 
 /// What the commands of one session get.
 #[derive(Debug, Clone)]
@@ -116,7 +116,7 @@ impl Bash {
                 "the sandbox it was to run in is gone. Call it again, and the user is asked",
             ));
         }
-        input.outside = self.outside(&input.wishes.write_outside, found.level).map_err(not_run)?;
+        input.outside = self.outside(&input.extra.write_outside, found.level).map_err(not_run)?;
         if input.outside != was.outside {
             return Err(not_run(
                 "a folder of `write_outside` is not where it was when the user was asked",
@@ -132,7 +132,7 @@ impl Bash {
     /// Says why it cannot be run, whoever agrees.
     pub async fn access_of(&self, cwd: &Path, command: &str) -> Result<Vec<Access>, String> {
         let level = self.sandbox.found().await.level;
-        let parts = self.parts(cwd, command, &Wishes::default(), level)?;
+        let parts = self.parts(cwd, command, &ExtraPermissions::default(), level)?;
         Ok(parts.into_iter().map(|part| part.access).collect())
     }
 
@@ -145,10 +145,10 @@ impl Bash {
         &self,
         cwd: &Path,
         command: &str,
-        wishes: &Wishes,
+        extra: &ExtraPermissions,
         level: Level,
     ) -> Result<Vec<Part>, String> {
-        let outside = self.outside(&wishes.write_outside, level)?;
+        let outside = self.outside(&extra.write_outside, level)?;
         let mut writable = outside::own_places(level);
         writable.extend_from_slice(&outside);
         let is_sandboxed = level.confines();
@@ -170,8 +170,8 @@ impl Bash {
             ));
         }
         for (is_wished, key, why) in [
-            (wishes.network, "network", "the command is to have the network"),
-            (wishes.git, "git", "the command is to change .git"),
+            (extra.network, "network", "the command is to have the network"),
+            (extra.git, "git", "the command is to change .git"),
             (!is_sandboxed, "unsandboxed", "there is no sandbox"),
         ] {
             if is_wished {
@@ -204,7 +204,7 @@ impl Bash {
 
     /// The repositories that a command may change.
     fn open_repositories(&self, input: &Input) -> Vec<PathBuf> {
-        if !input.wishes.git {
+        if !input.extra.git {
             return Vec::new();
         }
         let mut open = self.profile(input).writable;
@@ -239,7 +239,7 @@ impl Bash {
                 }
                 None => git,
             };
-            if input.wishes.git && real.is_dir() {
+            if input.extra.git && real.is_dir() {
                 // What runs by itself, or decides what does, stays as it is; mounted by itself, it cannot be moved away with
                 // them.
                 protected.extend(repositories::deciding(&real));
@@ -255,7 +255,7 @@ impl Bash {
         Profile {
             protected,
             hidden: hidden.iter().chain(&**own).cloned().collect(),
-            network: if input.wishes.network { Network::On } else { Network::Off },
+            network: if input.extra.network { Network::On } else { Network::Off },
             limits: Limits::default(),
             ..Profile::writing_to(writable)
         }
@@ -270,12 +270,12 @@ impl Bash {
 
     /// The repositories outside the session's folders that a command may change, if it asks for that.
     fn around(&self, input: &Input) -> Vec<PathBuf> {
-        if input.wishes.git { repositories::around(&self.options.folders) } else { Vec::new() }
+        if input.extra.git { repositories::around(&self.options.folders) } else { Vec::new() }
     }
 
     /// The `.git` of the working folder that a command may make, if it asks for that and there is no repository yet.
     fn new_git(&self, input: &Input) -> Option<PathBuf> {
-        let folder = self.folders.first().filter(|_| input.wishes.git)?;
+        let folder = self.folders.first().filter(|_| input.extra.git)?;
         repositories::missing(folder)
     }
 
@@ -284,7 +284,7 @@ impl Bash {
         let around = self.around(input);
         let change = match around.is_empty() {
             true => "to change .git".to_owned(),
-            false => format!("to change {}", wish::list(&around)),
+            false => format!("to change {}", extra_permissions::list(&around)),
         };
         let Some(folder) = new.and_then(Path::parent) else { return change };
         let folder = folder.display();
@@ -318,10 +318,10 @@ impl AnyTool for Bash {
             let input = Input::read(input)?;
             let offers = cx.editor.offers();
             let level = self.sandbox.found().await.level;
-            let parts = self.parts(cx.cwd, &input.command, &input.wishes, level);
+            let parts = self.parts(cx.cwd, &input.command, &input.extra, level);
             let access: Vec<Access> =
                 parts.map_err(not_run)?.into_iter().map(|part| part.access).collect();
-            let outside = self.outside(&input.wishes.write_outside, level).map_err(not_run)?;
+            let outside = self.outside(&input.extra.write_outside, level).map_err(not_run)?;
             let mut content = Vec::new();
             if offers.live && !self.uses_terminal(cx, level) {
                 content.push(ToolContent::Live { cwd: cx.cwd.to_owned() });
@@ -329,8 +329,8 @@ impl AnyTool for Bash {
             let reason = input.reason.as_deref();
             let new_git = self.new_git(&input);
             let git = self.git_words(&input, new_git.as_deref());
-            let wish = input.wishes.words(&git, &outside, reason);
-            content.extend(wish.map(|wish| ToolContent::Block(Block::Text(wish))));
+            let words = input.extra.words(&git, &outside, reason);
+            content.extend(words.map(|words| ToolContent::Block(Block::Text(words))));
             self.note(cx.id, Judged { level, outside, new_git });
             let command = visible(&input.command);
             let title = title_of(&command);
@@ -352,7 +352,7 @@ impl AnyTool for Bash {
             let found = self.found_for(cx.id, &mut input).await?;
             let before = repositories::inside(&self.options.folders);
             // However the command ends.
-            let leading = Leading::of(self.open_repositories(&input));
+            let redirects = GitRedirects::of(self.open_repositories(&input));
             let is_there = self.uses_terminal(cx, found.level);
             let there =
                 if is_there { self.run_in_terminal(cx, &input, &found).await? } else { None };
@@ -367,7 +367,7 @@ impl AnyTool for Bash {
             if found.level.confines() && is_held_back(&output.text) {
                 output.text.push_str(HELD_BACK);
             }
-            let put_back = leading.put_back();
+            let put_back = redirects.put_back();
             if !put_back.is_empty() {
                 let paths: Vec<String> =
                     put_back.iter().map(|path| path.display().to_string()).collect();
@@ -515,8 +515,8 @@ mod tests {
         let at = |paths: &[&str]| paths.iter().map(|path| top.join(path)).collect::<Vec<_>>();
         let plain = bash.profile(&Input::plain("ls", Duration::ZERO));
         assert_eq!(plain.protected, at(&[".git", "repo"]));
-        let wishes = Wishes { git: true, ..Wishes::default() };
-        let git = bash.profile(&Input { wishes, ..Input::plain("ls", Duration::ZERO) });
+        let extra = ExtraPermissions { git: true, ..ExtraPermissions::default() };
+        let git = bash.profile(&Input { extra, ..Input::plain("ls", Duration::ZERO) });
         assert_eq!(git.protected, at(&[".git", "repo/hooks", "repo/config"]));
         assert!(git.writable.contains(&top.join("repo")));
         std::fs::remove_dir_all(&top).unwrap();

@@ -15,8 +15,9 @@ use engine::ports::{Content, Editor, EditorError};
 use crate::change::Change;
 use crate::disk;
 use crate::error::Error;
-use crate::scope::{PathError, Scope, Target, folder_rule, is_in_git};
+use crate::scope::{PathError, Scope, Target};
 use crate::seen::{Extent, Part, Seen, hash};
+use shell::{folder_rule, is_in_git};
 
 /// The files of one session.
 #[derive(Debug)]

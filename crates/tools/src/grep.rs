@@ -20,7 +20,6 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::files::{Files, on_a_thread};
 use crate::scope::{Kind, Target};
-use crate::secret;
 use crate::text::escape;
 use crate::tool::{Tool, fenced, flag, number, shown};
 use crate::walk::{Stop, only, place, search_access, walk};
@@ -163,7 +162,7 @@ fn search(plan: &Plan, forbidden: Forbidden, stop: &AtomicBool) -> Result<Vec<Hi
             };
             let below = entry.path().strip_prefix(folder).unwrap_or(entry.path());
             if !entry.file_type().is_some_and(|kind| kind.is_file())
-                || secret::is_secret(Path::new(entry.file_name()))
+                || shell::is_secret(Path::new(entry.file_name()))
             {
                 return WalkState::Continue;
             }

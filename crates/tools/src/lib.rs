@@ -21,9 +21,7 @@ mod placeholder;
 mod plan;
 mod read;
 pub mod scope;
-mod secret;
 mod seen;
-pub mod shell;
 mod text;
 mod tool;
 mod walk;
@@ -34,7 +32,6 @@ use std::sync::Arc;
 use engine::ports::AnyTool;
 
 pub use files::Files;
-pub use secret::is_secret;
 use tool::shaped;
 
 /// Reads a text file that a session may read without asking, up to so many bytes; returns where it is and what it holds.

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use serde_json::{Value, json};
 
-use crate::scope::clean;
+use shell::clean;
 
 /// A tool with typed input.
 pub(crate) trait Tool: Send + Sync + 'static {

@@ -6,11 +6,12 @@ use super::Finding;
 use super::tree::File;
 
 /// Each crate with the crates it may depend on. `purlin` wires everything, so nothing may see it.
-const MAY_SEE: [(&str, &[&str]); 11] = [
+const MAY_SEE: [(&str, &[&str]); 12] = [
     ("wire", &[]),
     ("engine", &[]),
     ("process", &[]),
-    ("tools", &["engine", "process"]),
+    ("shell", &["engine"]),
+    ("tools", &["engine", "process", "shell"]),
     ("store", &["engine"]),
     ("providers", &["engine", "wire"]),
     ("mcp", &["engine", "wire", "process"]),
@@ -18,7 +19,18 @@ const MAY_SEE: [(&str, &[&str]); 11] = [
     ("client", &["wire", "process"]),
     (
         "purlin",
-        &["wire", "engine", "process", "tools", "store", "providers", "mcp", "observe", "client"],
+        &[
+            "wire",
+            "engine",
+            "process",
+            "shell",
+            "tools",
+            "store",
+            "providers",
+            "mcp",
+            "observe",
+            "client",
+        ],
     ),
     ("xtask", &[]),
 ];

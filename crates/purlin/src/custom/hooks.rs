@@ -11,7 +11,7 @@ use engine::words::StopReason;
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use serde_json::{Value, json};
-use tools::bash::{Aside, Bash, Ran};
+use tools::bash::{Bash, CapturedRun, Ran};
 
 use crate::assemble::Workspace;
 
@@ -108,7 +108,7 @@ async fn ask_all(
     let mut ruling = Ruling::default();
     let told = told(&moment, workspace).to_string().into_bytes();
     for hook in asked {
-        let aside = Aside {
+        let run = CapturedRun {
             command: hook.command.clone(),
             args: Vec::new(),
             environment: Vec::new(),
@@ -118,7 +118,7 @@ async fn ask_all(
             limit: MOST_HEARD,
             must_be_confined: hook.is_project,
         };
-        judge(hook, bash.run_aside(aside).await, &mut ruling);
+        judge(hook, bash.run_captured(run).await, &mut ruling);
         if ruling.objection.is_some() {
             break;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use engine::ports::{ToolError, ToolSpec};
 use serde_json::{Value, json};
 
-use super::wish::Wishes;
+use super::extra_permissions::ExtraPermissions;
 
 const DESCRIPTION: &str = "\
 Runs a command with bash and returns what it printed and its exit code. Every command starts in the working folder with \
@@ -28,7 +28,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 pub(super) struct Input {
     pub(super) command: String,
     pub(super) timeout: Duration,
-    pub(super) wishes: Wishes,
+    pub(super) extra: ExtraPermissions,
     /// Why it wants more than the sandbox gives.
     pub(super) reason: Option<String>,
     /// The folders outside that it may write to, and the `.git` that it may make: found before it runs.
@@ -43,7 +43,7 @@ impl Input {
         Input {
             command,
             timeout,
-            wishes: Wishes::default(),
+            extra: ExtraPermissions::default(),
             reason: None,
             outside: Vec::new(),
             new_git: None,
@@ -75,11 +75,11 @@ impl Input {
             return Err(refuse("`write_outside` is a list of folders"));
         };
         let input = Input {
-            wishes: Wishes { network: flag("network"), git: flag("git"), write_outside },
+            extra: ExtraPermissions { network: flag("network"), git: flag("git"), write_outside },
             reason: text("reason").map(str::to_owned),
             ..Input::plain(command, timeout)
         };
-        if input.wishes != Wishes::default() && input.reason.is_none() {
+        if input.extra != ExtraPermissions::default() && input.reason.is_none() {
             return Err(refuse(
                 "say in `reason` why the command needs more than the sandbox gives",
             ));
@@ -135,7 +135,7 @@ mod tests {
         let read = |input: Value| Input::read(&input);
         let plain = read(json!({ "command": " make ", "timeout": 5000 })).unwrap();
         assert_eq!((plain.command.as_str(), plain.timeout), ("make", Duration::from_secs(5)));
-        assert_eq!(plain.wishes, Wishes::default());
+        assert_eq!(plain.extra, ExtraPermissions::default());
         let long = read(json!({ "command": "make", "timeout": 99_999_999 })).unwrap();
         assert_eq!(long.timeout, MAX_TIMEOUT);
         for wrong in [
@@ -151,11 +151,11 @@ mod tests {
         }
         let asks = read(json!({ "command": "cargo fetch", "network": true, "reason": "crates" }));
         let asks = asks.unwrap();
-        assert_eq!((asks.wishes.network, asks.reason.as_deref()), (true, Some("crates")));
+        assert_eq!((asks.extra.network, asks.reason.as_deref()), (true, Some("crates")));
         // One folder need not be a list.
         for folders in [json!("~/.cargo"), json!(["~/.cargo"])] {
             let asks = json!({ "command": "x", "write_outside": folders, "reason": "crates" });
-            assert_eq!(read(asks).unwrap().wishes.write_outside, ["~/.cargo"]);
+            assert_eq!(read(asks).unwrap().extra.write_outside, ["~/.cargo"]);
         }
     }
 }

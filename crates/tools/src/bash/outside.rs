@@ -9,7 +9,7 @@ use process::sandbox::Level;
 use rustix::fs::{Access, access};
 
 use super::Bash;
-use crate::scope::{folder_rule, is_in_git};
+use shell::{folder_rule, is_in_git};
 
 /// How many folders one command may ask for: each is named in the question.
 const MOST: usize = 8;

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use super::leading::LEADING;
+use super::git_redirects::REDIRECTS;
 
 /// How many folders are looked into, those near the top first, and how deep.
 const MOST_FOLDERS: usize = 4000;
@@ -91,9 +91,9 @@ fn common_of(file: &Path) -> Option<PathBuf> {
 pub(super) fn deciding(git: &Path) -> Vec<PathBuf> {
     let parts = |folder: PathBuf| {
         let always = ["hooks", "config"].map(|part| folder.join(part));
-        // A place that is kept free for one of these would be a mistake to git; see `leading`.
-        let leading = LEADING.map(|part| folder.join(part));
-        always.into_iter().chain(leading.into_iter().filter(|path| path.exists()))
+        // A place that is kept free for one of these would be a mistake to git; see `git_redirects`.
+        let redirects = REDIRECTS.map(|part| folder.join(part));
+        always.into_iter().chain(redirects.into_iter().filter(|path| path.exists()))
     };
     with_submodules(git).into_iter().flat_map(parts).collect()
 }

@@ -1,5 +1,4 @@
-//! The tools as a session uses them, on a real disk and with a client that serves files; the rule corpus, and properties of
-//! the parser of commands.
+//! The tools as a session uses them, on a real disk and with a client that serves files.
 
 #![expect(
     clippy::unwrap_used,
@@ -7,14 +6,9 @@
 )]
 
 mod client;
-mod commands;
 mod desk;
 mod faults;
-mod harmless;
-mod leave;
-mod names;
-mod parser;
 mod paths;
+mod permissions;
 mod race;
-mod repository;
 mod search;

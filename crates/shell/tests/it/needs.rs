@@ -1,4 +1,4 @@
-//! What a call asks leave for, and what an answer for good would be kept as.
+//! What a command needs permission for, and what an answer for good would be saved as.
 
 use std::path::PathBuf;
 
@@ -6,99 +6,9 @@ use engine::permission::pattern::fits;
 use engine::permission::policy::Policy;
 use engine::permission::rules::{Rule, Source};
 use engine::permission::{Access, Decision};
-use serde_json::json;
-use tools::shell::{Place, parts, real, wish};
+use shell::{Place, parts, real, wish};
 
 use crate::commands::place;
-use crate::desk::{Desk, Outcome};
-
-fn asked(outcome: Outcome) -> Vec<(String, Option<String>)> {
-    match outcome {
-        Outcome::Asked(asked) => asked.into_iter().map(|one| (one.key, one.always)).collect(),
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Whoever allows edits has not allowed what git runs by itself.
-// R: T2
-#[tokio::test]
-async fn edits_of_what_git_runs_are_asked_for_by_themselves() {
-    let desk = Desk::new();
-    desk.put("sub/.git/config", "[core]\n");
-    let patch = "*** Begin Patch\n*** Add File: .git/hooks/pre-commit\n+id\n*** End Patch";
-    for (tool, input, place) in [
-        (
-            "write",
-            json!({ "filePath": ".git/hooks/pre-commit", "content": "id" }),
-            ".git/hooks/pre-commit",
-        ),
-        ("write", json!({ "filePath": "new/.git", "content": "gitdir: /evil" }), "new/.git"),
-        ("apply_patch", json!({ "patchText": patch }), ".git/hooks/pre-commit"),
-    ] {
-        let asked = asked(desk.call(tool, input).await);
-        assert_eq!(asked, [("git".to_owned(), Some(place.to_owned()))], "{tool}");
-    }
-    desk.call("read", json!({ "filePath": "sub/.git/config" })).await.done();
-    let edit =
-        json!({ "filePath": "sub/.git/config", "oldString": "[core]", "newString": "[alias]" });
-    assert_eq!(asked(desk.call("edit", edit).await)[0].0, "git");
-    assert_eq!(desk.bytes("sub/.git/config"), b"[core]\n");
-}
-
-// R: T2
-#[tokio::test]
-async fn an_answer_for_good_outside_holds_for_that_folder_and_no_more() {
-    let desk = Desk::new();
-    std::fs::create_dir_all(desk.top.join("other")).unwrap();
-    std::fs::write(desk.top.join("other/x"), "x").unwrap();
-    let folder = desk.top.join("other").display().to_string();
-    let rule = Some(format!("{folder}/*"));
-    for (tool, input) in [
-        ("read", json!({ "filePath": format!("{folder}/x") })),
-        ("list", json!({ "path": folder })),
-        ("grep", json!({ "path": folder, "pattern": "x" })),
-    ] {
-        let asked = asked(desk.call(tool, input).await);
-        assert_eq!(asked[0], ("external_directory".to_owned(), rule.clone()), "{tool}");
-    }
-    assert_eq!(asked(desk.call("list", json!({ "path": "/" })).await)[0].1, None);
-}
-
-/// Leave to read a folder outside is none to write there; what is forbidden there stays so.
-// R: T2, P8
-#[tokio::test]
-async fn a_change_outside_is_asked_for_by_its_very_place() {
-    let mut desk = Desk::new();
-    desk.goes_out = true;
-    let place = |name: &str| desk.top.join(name).display().to_string();
-    let patch = format!("*** Begin Patch\n*** Add File: {}\n+x\n*** End Patch", place("b"));
-    for (tool, input, place) in [
-        ("write", json!({ "filePath": place("a"), "content": "x" }), place("a")),
-        ("apply_patch", json!({ "patchText": patch }), place("b")),
-    ] {
-        let mut access = Vec::new();
-        desk.call_after(tool, input, |intent| access.clone_from(&intent.access)).await.done();
-        assert_eq!(access[0], Access::ask("write_outside", &*place), "{tool}");
-        let rule = |key: &str, pattern: &str, decision| Rule {
-            key: key.to_owned(),
-            pattern: pattern.to_owned(),
-            decision,
-            source: Source::User,
-        };
-        let folder = desk.top.join("*").display().to_string();
-        let edit = rule("edit", "*", Decision::Allow);
-        let judge =
-            |rules: &[Rule]| Policy::new(rules.to_vec(), Vec::new(), None).judge(&access).decision;
-        let read = rule("external_directory", &folder, Decision::Allow);
-        assert_eq!(judge(&[read, edit.clone()]), Decision::Ask, "{tool}");
-        let here = rule("write_outside", &place, Decision::Allow);
-        assert_eq!(judge(&[here.clone(), edit.clone()]), Decision::Allow, "{tool}");
-        for key in ["external_directory", "edit"] {
-            let deny = rule(key, &folder, Decision::Reject);
-            assert_eq!(judge(&[here.clone(), edit.clone(), deny]), Decision::Reject, "{key}");
-        }
-    }
-}
 
 fn needs(command: &str) -> Vec<Access> {
     wishes(command, "")
@@ -391,21 +301,24 @@ fn a_deny_is_not_passed_by_options_before_the_subcommand() {
 // R: T2
 #[test]
 fn where_links_in_arguments_lead_is_told() {
-    let desk = Desk::new();
-    let out = desk.top.join("out");
+    let top = tempfile::tempdir().unwrap();
+    let top = top.path().canonicalize().unwrap();
+    let (work, out) = (top.join("w"), top.join("out"));
+    let at = |name: &str| work.join(name);
+    std::fs::create_dir_all(&work).unwrap();
     std::fs::create_dir_all(&out).unwrap();
     for (link, target) in [
         ("innocent", out.join("real")),
         ("folder", out.clone()),
-        ("nowhere", desk.top.join("none")),
-        ("near", desk.at("a")),
+        ("nowhere", top.join("none")),
+        ("near", at("a")),
     ] {
-        std::os::unix::fs::symlink(target, desk.at(link)).unwrap();
+        std::os::unix::fs::symlink(target, at(link)).unwrap();
     }
-    desk.put("a", "x");
+    std::fs::write(at("a"), "x").unwrap();
     std::fs::write(out.join("real"), "x").unwrap();
-    let roots = [desk.at("")];
-    let at = Place {
+    let roots = [work.clone()];
+    let place = Place {
         cwd: &roots[0],
         roots: &roots,
         own: &[],
@@ -415,7 +328,7 @@ fn where_links_in_arguments_lead_is_told() {
         real: &real,
     };
     let told = |command: &str| -> Vec<String> {
-        let asked = parts(command, &at).into_iter().map(|part| part.access);
+        let asked = parts(command, &place).into_iter().map(|part| part.access);
         asked.filter(|need| need.default == Decision::Ask).flat_map(|need| need.notes).collect()
     };
     let is = |name: &str, place: PathBuf| format!("`{name}` is {}", place.display());
@@ -429,8 +342,8 @@ fn where_links_in_arguments_lead_is_told() {
         ("cp --target-directory=folder a", is("folder", out.clone())),
         ("dd if=a of=innocent", is("innocent", out.join("real"))),
         ("touch ~/innocent", is("~/innocent", out.join("real"))),
-        ("sudo touch near", is("near", desk.at("a"))),
-        ("bash -c 'touch near'", is("near", desk.at("a"))),
+        ("sudo touch near", is("near", at("a"))),
+        ("bash -c 'touch near'", is("near", at("a"))),
         ("touch nowhere", "`nowhere` is a link that leads nowhere".to_owned()),
     ] {
         assert_eq!(told(command), [expected], "{command}");
@@ -548,39 +461,4 @@ fn an_answer_for_good_to_a_command_never_opens_the_disk() {
     assert_eq!(always("find . -delete").as_deref(), Some("find . -delete"));
     assert_eq!(always("git diff --output=x").as_deref(), Some("git diff --output=x"));
     assert_eq!(always("cargo test -q").as_deref(), Some("cargo test *"));
-}
-
-// R: F11
-#[tokio::test]
-async fn attributes_of_a_file_stay_when_it_is_replaced() {
-    use rustix::fs::{XattrFlags, getxattr, setxattr};
-    let desk = Desk::new();
-    desk.put("a.txt", "one\n");
-    setxattr(desk.at("a.txt"), "user.note", b"kept", XattrFlags::empty()).unwrap();
-    desk.call("read", json!({ "filePath": "a.txt" })).await.done();
-    let edit = json!({ "filePath": "a.txt", "oldString": "one", "newString": "two" });
-    desk.call("edit", edit).await.done();
-    let mut value = [0; 16];
-    let length = getxattr(desk.at("a.txt"), "user.note", &mut value).unwrap();
-    assert_eq!((desk.bytes("a.txt").as_slice(), &value[..length]), (&b"two\n"[..], &b"kept"[..]));
-}
-
-#[tokio::test]
-async fn what_a_command_said_at_length_is_read_without_a_question_and_not_changed() {
-    let desk = Desk::new();
-    let outputs = desk.top.join("outputs/s");
-    std::fs::create_dir_all(&outputs).unwrap();
-    std::fs::write(outputs.join("t1.txt"), "line\n").unwrap();
-    std::fs::write(desk.top.join("outputs/other"), "line\n").unwrap();
-    let path = outputs.join("t1.txt");
-    assert!(desk.call("read", json!({ "filePath": path })).await.done().contains("line"));
-    assert!(
-        desk.call("grep", json!({ "path": path, "pattern": "line" })).await.done().contains("line")
-    );
-    let write = desk.call("write", json!({ "filePath": path, "content": "x" })).await.failed();
-    assert!(write.contains("no tool may touch it"), "{write}");
-    assert!(matches!(
-        desk.call("read", json!({ "filePath": desk.top.join("outputs/other") })).await,
-        Outcome::Asked(_)
-    ));
 }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use super::options::{Options, Sorted, sort};
 use super::paths::Folders;
 use super::programs::Known;
+use super::recursive_reads::Walk;
 use super::repository::tracked_secrets;
-use super::walks::Walk;
 use super::word::{Meaning, Word};
-use crate::scope::clean;
+use crate::resolve::clean;
 use crate::secret::is_secret;
 
 /// A command of git that only looks.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use engine::permission::Decision;
-use tools::shell::{Place, parts};
+use shell::{Place, parts};
 
 /// A disk without links.
 pub(crate) fn plain(path: &Path) -> Option<PathBuf> {

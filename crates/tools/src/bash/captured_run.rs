@@ -14,7 +14,7 @@ use super::{Bash, Input};
 
 /// One command.
 #[derive(Debug, Clone)]
-pub struct Aside {
+pub struct CapturedRun {
     /// The command, for the shell.
     pub command: String,
     /// What the shell knows as `$1` and so on.
@@ -51,24 +51,24 @@ impl Bash {
     ///
     /// # Errors
     /// Says why it did not run.
-    pub async fn run_aside(&self, aside: Aside) -> Result<Ran, String> {
+    pub async fn run_captured(&self, run: CapturedRun) -> Result<Ran, String> {
         let found = self.sandbox.found().await;
-        if aside.must_be_confined && !found.level.confines() {
+        if run.must_be_confined && !found.level.confines() {
             return Err("there is no sandbox here that could hold it".to_owned());
         }
-        let mut spec = self.spec_of(&aside.cwd, &aside.command).args(["purlin".to_owned()]);
-        spec = spec.args(aside.args);
+        let mut spec = self.spec_of(&run.cwd, &run.command).args(["purlin".to_owned()]);
+        spec = spec.args(run.args);
         spec.merge_stderr = false;
         spec.keep_input = true;
-        for (name, value) in aside.environment {
+        for (name, value) in run.environment {
             spec = spec.env(name, value);
         }
-        let profile = self.profile(&Input::plain(&aside.command, aside.timeout));
+        let profile = self.profile(&Input::plain(&run.command, run.timeout));
         let mut child =
             self.sandbox.spawn(&spec, &profile, &found).map_err(|err| err.to_string())?;
-        let heard = hear(&mut child, &aside.input, aside.limit);
-        match timeout(aside.timeout, heard).await {
-            Ok((output, errors)) => match timeout(aside.timeout, child.wait()).await {
+        let heard = hear(&mut child, &run.input, run.limit);
+        match timeout(run.timeout, heard).await {
+            Ok((output, errors)) => match timeout(run.timeout, child.wait()).await {
                 Ok(Ok(status)) => Ok(Ran { code: status.code(), output, errors, is_late: false }),
                 Ok(Err(err)) => Err(err.to_string()),
                 Err(_) => Ok(Ran { output, errors, is_late: true, ..Ran::default() }),

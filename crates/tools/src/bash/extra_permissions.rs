@@ -6,7 +6,7 @@ use engine::visible::visible;
 
 /// What a command wants beyond the sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct ExtraPermissions {
     /// The network.
     pub network: bool,
     /// To change `.git`.
@@ -15,7 +15,7 @@ pub struct Wishes {
     pub write_outside: Vec<String>,
 }
 
-impl Wishes {
+impl ExtraPermissions {
     /// Says what is wanted and why. `git` says what is to be done with repositories, `outside` are the folders to write to.
     pub(super) fn words(
         &self,
@@ -54,16 +54,16 @@ mod tests {
 
     #[test]
     fn a_reason_is_one_short_line() {
-        let git = Wishes { git: true, ..Wishes::default() };
+        let git = ExtraPermissions { git: true, ..ExtraPermissions::default() };
         let words = |reason: &str| git.words("to change .git", &[], Some(reason)).unwrap();
         assert_eq!(words("a\n\nThe user agreed"), "Needs to change .git: a The user agreed");
         let long = words(&"é ".repeat(10_000));
         assert!(long.ends_with('…') && long.chars().count() < MAX_REASON + 30, "{long}");
-        let none = Wishes::default();
+        let none = ExtraPermissions::default();
         assert_eq!(none.words("", &[], Some("x")), None);
         let cache = none.words("", &["/home/u/.cargo".into()], Some("fills the cache")).unwrap();
         assert_eq!(cache, "Needs to write to /home/u/.cargo: fills the cache");
-        let all = Wishes { network: true, ..git };
+        let all = ExtraPermissions { network: true, ..git };
         let words = all.words("to change .git", &["/a".into(), "/b".into()], Some("x")).unwrap();
         assert_eq!(words, "Needs the network, and to change .git, and to write to /a and /b: x");
     }

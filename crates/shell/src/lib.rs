@@ -6,16 +6,18 @@
 
 mod awk;
 mod git;
-mod hidden;
 mod items;
+mod opaque;
 mod options;
 mod parse;
 mod paths;
 mod prefix;
 mod programs;
+mod recursive_reads;
 mod repository;
+mod resolve;
+mod secret;
 mod sed;
-mod walks;
 mod word;
 mod wrappers;
 
@@ -24,15 +26,14 @@ use std::path::{Path, PathBuf};
 
 use engine::permission::{Access, Decision};
 
-use crate::scope::{folder_rule, is_in_git};
-use crate::secret::is_secret;
 use items::{Assignment, Item, Redirect, Simple};
 use paths::Folders;
 use programs::Known;
-use walks::Walk;
+use recursive_reads::Walk;
 use word::{Meaning, Word};
 
-pub use crate::scope::real;
+pub use resolve::{clean, folder_rule, is_in_git, real};
+pub use secret::is_secret;
 
 /// Where a command would run.
 #[derive(Clone, Copy)]
@@ -219,7 +220,7 @@ impl Judge<'_> {
 
     /// Finds commands in the arguments of programs that run them, so that what is forbidden stays so in there.
     fn inside(&mut self, words: &[Word], is_fed: bool) {
-        if let Some(why) = hidden::why(words, is_fed) {
+        if let Some(why) = opaque::why(words, is_fed) {
             self.unclear(&normal(words), why);
         }
         if self.depth >= DEEPEST {
@@ -437,7 +438,7 @@ impl Judge<'_> {
             return;
         }
         let subject = format!("{}={}", assignment.name, assignment.value.normal());
-        let is_unclear = hidden::holds_command(&assignment.name, &assignment.value.normal());
+        let is_unclear = opaque::holds_command(&assignment.name, &assignment.value.normal());
         let access = Access { always: None, is_unclear, ..Access::ask("bash", subject) };
         self.push(access, "a variable can change what programs do");
     }

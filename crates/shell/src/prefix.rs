@@ -103,7 +103,7 @@ pub(crate) fn exact(words: &[Word]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shell::word::read;
+    use crate::word::read;
 
     #[test]
     fn a_command_is_found_behind_its_options() {

@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 use super::repositories::{folders_in, with_submodules};
 
 /// Files that name another configuration, in a repository or a worktree of it.
-pub(super) const LEADING: [&str; 2] = ["commondir", "config.worktree"];
+pub(super) const REDIRECTS: [&str; 2] = ["commondir", "config.worktree"];
 
 /// What leads git to another configuration and other hooks than those that are protected. Most of it is not there, and git
 /// replaces the rest by renaming, so nothing can be mounted over it: it is looked at when the command has ended, and put back.
 #[derive(Debug)]
-pub(super) struct Leading {
+pub(super) struct GitRedirects {
     gits: Vec<PathBuf>,
     before: BTreeMap<PathBuf, Vec<u8>>,
 }
 
-impl Leading {
+impl GitRedirects {
     /// Remembers what leads git in these repositories.
-    pub(super) fn of(gits: Vec<PathBuf>) -> Leading {
-        let paths = Leading::paths(&gits);
+    pub(super) fn of(gits: Vec<PathBuf>) -> GitRedirects {
+        let paths = GitRedirects::paths(&gits);
         let read = |path: PathBuf| plain(&path).map(|bytes| (path, bytes));
-        Leading { before: paths.into_iter().filter_map(read).collect(), gits }
+        GitRedirects { before: paths.into_iter().filter_map(read).collect(), gits }
     }
 
     fn paths(gits: &[PathBuf]) -> Vec<PathBuf> {
@@ -30,7 +30,7 @@ impl Leading {
             let worktrees = folders_in(&git.join("worktrees"));
             paths.push(git.join("HEAD"));
             for folder in std::iter::once(git).chain(worktrees) {
-                paths.extend(LEADING.map(|part| folder.join(part)));
+                paths.extend(REDIRECTS.map(|part| folder.join(part)));
             }
         }
         paths
@@ -38,7 +38,7 @@ impl Leading {
 
     /// Puts back what has changed, and returns what that is.
     pub(super) fn put_back(&self) -> Vec<PathBuf> {
-        let mut paths = Leading::paths(&self.gits);
+        let mut paths = GitRedirects::paths(&self.gits);
         paths.extend(self.before.keys().cloned());
         paths.sort();
         paths.dedup();
@@ -81,7 +81,7 @@ impl Leading {
     }
 }
 
-impl Drop for Leading {
+impl Drop for GitRedirects {
     fn drop(&mut self) {
         self.put_back();
     }
@@ -100,7 +100,7 @@ mod tests {
     // R: T7
     #[test]
     fn what_leads_git_elsewhere_is_put_back() {
-        let top = std::env::temp_dir().join(format!("bash-leading-{}", std::process::id()));
+        let top = std::env::temp_dir().join(format!("bash-redirects-{}", std::process::id()));
         for folder in [".git/worktrees/old", ".git/worktrees/gone", ".git/modules/m"] {
             std::fs::create_dir_all(top.join(folder)).unwrap();
         }
@@ -111,7 +111,7 @@ mod tests {
         put(".git/worktrees/old/commondir", "../..\n");
         put(".git/worktrees/gone/commondir", "../..\n");
         put(".git/config.worktree", "[core]\n");
-        let leading = Leading::of(vec![top.join(".git")]);
+        let leading = GitRedirects::of(vec![top.join(".git")]);
         assert_eq!(leading.put_back(), Vec::<PathBuf>::new());
         // As git does by itself.
         put(".git/HEAD", "ref: refs/heads/other\n");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use engine::permission::Decision;
-use tools::shell::{Place, parts, real};
+use shell::{Place, parts, real};
 
 /// A repository beside a file that a program would make.
 struct Repository(PathBuf);

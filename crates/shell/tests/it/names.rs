@@ -9,7 +9,7 @@ use engine::permission::Decision;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use tools::shell::{Place, parts, real};
+use shell::{Place, parts, real};
 
 /// A project with secrets, hidden files and links, beside a folder that is not its own.
 struct Project(PathBuf);

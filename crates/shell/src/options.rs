@@ -169,7 +169,7 @@ fn read_letters<'w>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shell::word::read;
+    use crate::word::read;
 
     const SORT: Options =
         Options { flags: "nru#", valued: "kt", long: "key= reverse color?", others: false };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use engine::permission::{Access, Decision};
 use proptest::prelude::*;
-use tools::shell::access;
+use shell::access;
 
 use crate::commands::{place, plain};
 

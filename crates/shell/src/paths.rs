@@ -7,7 +7,7 @@ use engine::permission::pattern::fits;
 
 use super::Place;
 use super::word::{Meaning, Word};
-use crate::scope::clean;
+use crate::resolve::clean;
 
 /// The folders that a command may be in while it runs: `cd` adds one.
 pub(crate) struct Folders<'a> {

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::items::Simple;
 use super::options::{Options, Sorted, sort};
 use super::paths::Folders;
-use super::walks::Walk;
+use super::recursive_reads::Walk;
 use super::word::{Meaning, Word};
 use super::{awk, git, sed};
 use crate::secret::is_secret;
