@@ -3,11 +3,11 @@
 //! `permission::rules` says which rule counts, `permission::policy` what a session decides, `permission::pattern` what a
 //! pattern fits.
 
-pub mod pattern;
 pub mod policy;
 pub mod rules;
 
-use crate::visible::visible;
+pub use crate::words::pattern;
+use crate::words::visible::visible;
 use crate::words::{Block, ToolCall, ToolContent};
 
 /// One thing that a call needs leave for.

@@ -1,7 +1,11 @@
 //! The traits that the outside implements: model, tool, editor, files, journal, clock.
 
+pub mod error;
+pub mod event;
 mod form;
 mod journal;
+pub mod reply;
+pub(crate) mod settings;
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -15,18 +19,18 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
 
-use crate::agents::Agent;
-use crate::commands::SlashCommand;
-use crate::context;
-use crate::dispatch;
-use crate::error::Error;
-use crate::event::Event;
-use crate::hooks::{Moment, Ruling};
 use crate::permission::rules::Forbidden;
 use crate::permission::{Access, Answer, Question};
-use crate::scene::Scene;
-use crate::session::{ModelChoice, Settings};
+use crate::ports::error::Error;
+use crate::ports::event::Event;
+use crate::turn::commands::SlashCommand;
+use crate::turn::context;
+use crate::turn::dispatch;
+use crate::turn::hooks::{Moment, Ruling};
+use crate::turn::scene::Scene;
+use crate::turn::session::{ModelChoice, Settings};
 use crate::turn::{TurnCx, TurnError};
+use crate::words::agents::Agent;
 use crate::words::{
     Location, Message, ModeId, ModelId, Prompt, Seal, SessionId, StopReason, TerminalId, Thinking,
     ToolCallId, ToolContent, ToolKind, ToolRequest, Usage,

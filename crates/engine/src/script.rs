@@ -15,12 +15,12 @@ use futures_util::{FutureExt, StreamExt, stream};
 pub use parse::ScriptError;
 use parse::{Answer, Failure, Item};
 
-use crate::event::Event;
+use crate::ports::event::Event;
 use crate::ports::{
     Clock, Editor, EditorError, FileChange, Files, Info, Journal, JournalError, Kept, Listing,
     Model, ModelError, ModelEvent, ModelStream, Query, Record, Remembered, Request, Show, State,
 };
-use crate::undo::Turns;
+use crate::turn::undo::Turns;
 use crate::words::{ContentId, Message, SessionId, StopReason, ToolCallId, ToolRequest};
 
 /// A model that says what a script says, an answer per request.

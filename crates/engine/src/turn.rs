@@ -1,5 +1,29 @@
 //! The turn: ask the model, do what it asks, until it asks for nothing. The loop is [`run_turn`].
 
+pub(crate) mod builtin_tools;
+pub(crate) mod calls;
+pub(crate) mod child;
+pub mod commands;
+pub(crate) mod compact;
+pub mod context;
+pub(crate) mod dispatch;
+pub(crate) mod exit_plan;
+pub(crate) mod guard;
+pub(crate) mod helpers;
+pub mod hooks;
+pub mod hub;
+pub mod instructions;
+pub(crate) mod meter;
+pub mod prompt_commands;
+pub(crate) mod sampling;
+pub mod scene;
+pub mod session;
+pub(crate) mod short_input;
+pub(crate) mod steering;
+pub(crate) mod task;
+pub(crate) mod title;
+pub mod undo;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,26 +33,26 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::child::Child;
-use crate::commands::{self, Asked};
-use crate::compact::{self, Cause};
-use crate::context::{self, History, Mind};
-use crate::error::Error;
-use crate::event::{Event, Severity};
-use crate::guard::{Guard, Verdict};
-use crate::meter::Meter;
-use crate::modes::Mode;
 use crate::permission::policy::Policy;
+use crate::ports::error::Error;
+use crate::ports::event::{Event, Severity};
 use crate::ports::{
     Clock, Editor, Expanded, Files, Guise, Journal, Kept, PromptKind, Record, Tools,
 };
-use crate::primer::Primer;
-use crate::sampling::Answer;
-use crate::session::Settings;
-use crate::steering::{self, Steering};
-use crate::title::Titler;
+use crate::turn::child::Child;
+use crate::turn::commands::Asked;
+use crate::turn::compact::Cause;
+use crate::turn::context::{History, Mind};
+use crate::turn::guard::{Guard, Verdict};
+use crate::turn::instructions::Primer;
+use crate::turn::meter::Meter;
+use crate::turn::sampling::Answer;
+use crate::turn::session::Settings;
+use crate::turn::steering::Steering;
+use crate::turn::title::Titler;
+use crate::words::modes::Mode;
+use crate::words::stamp;
 use crate::words::{Block, Message, MessageId, Prompt, SessionId, StopReason};
-use crate::{calls, hooks, sampling, scene, stamp, undo};
 
 /// What bounds a turn.
 #[derive(Debug, Clone, Copy)]

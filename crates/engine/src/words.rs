@@ -1,5 +1,15 @@
 //! The vocabulary: ids, messages, blocks, tool calls, usage. Plain values that derive no wire format.
 
+pub mod agents;
+pub mod bill;
+pub(crate) mod history;
+pub mod modes;
+pub mod nearest;
+pub mod pattern;
+pub mod pictures;
+pub mod stamp;
+pub mod visible;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;

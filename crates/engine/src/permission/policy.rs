@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::pattern::fits;
 use super::rules::{self, Forbidden, Rule, Source, Verdict};
 use super::{Access, Answer, Decision};
-use crate::agents::Narrowing;
-use crate::modes::Mode;
-use crate::visible::visible;
+use crate::words::agents::Narrowing;
+use crate::words::modes::Mode;
+use crate::words::pattern::fits;
+use crate::words::visible::visible;
 
 /// What decides in a session.
 #[derive(Default)]

@@ -14,8 +14,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::pattern::{fits, weight};
 use super::{Access, Decision};
+use crate::words::pattern::{fits, weight};
 
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
 use super::{Editor, EditorError};
-use crate::context::{Cut, History};
-use crate::cost::Bill;
-use crate::event::Event;
-use crate::undo::Turns;
+use crate::ports::event::Event;
+use crate::turn::context::{Cut, History};
+use crate::turn::undo::Turns;
+use crate::words::bill::Bill;
 use crate::words::{
     ContentId, MessageId, ModeId, ModelId, Prompt, SessionId, StopReason, Thinking, Thought,
     ToolCallId, ToolRequest, Usage,

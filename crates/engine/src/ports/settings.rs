@@ -1,0 +1,126 @@
+//! What can be changed in a session: its mode, its model, and how much that thinks.
+
+use std::sync::Arc;
+
+use crate::ports::Model;
+use crate::ports::error::Error;
+use crate::words::modes::{MODES, Mode};
+use crate::words::nearest::nearest;
+use crate::words::{ModeId, ModelId, Price, Thinking};
+
+/// What can be changed in a session, as it is now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The mode in use.
+    pub mode: ModeId,
+    /// The modes there are.
+    pub modes: Arc<[Mode]>,
+    /// The model in use.
+    pub model: ModelId,
+    /// The models there are.
+    pub models: Arc<[ModelChoice]>,
+    /// How much the model should think.
+    pub thinking: Thinking,
+}
+
+/// A model that a session can use.
+#[derive(Clone)]
+pub struct ModelChoice {
+    /// Its id.
+    pub id: ModelId,
+    /// What people call it.
+    pub name: String,
+    /// How many tokens it can hold.
+    pub context_size: u64,
+    /// What it costs, where that is known.
+    pub price: Option<Price>,
+    /// Whether it can be told how much to think.
+    pub can_think: bool,
+    /// The model itself.
+    pub model: Arc<dyn Model>,
+}
+
+impl PartialEq for ModelChoice {
+    fn eq(&self, other: &ModelChoice) -> bool {
+        self.id == other.id
+    }
+}
+
+impl std::fmt::Debug for ModelChoice {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "ModelChoice({})", self.id)
+    }
+}
+
+impl Settings {
+    /// Returns the settings of a new session: the default mode and the first model.
+    ///
+    /// # Errors
+    /// Fails if there is no model at all.
+    pub fn new(models: Arc<[ModelChoice]>) -> Result<Settings, Error> {
+        let Some(first) = models.first() else {
+            return Err(Error::NoSuchModel(ModelId::new("(none configured)")));
+        };
+        Ok(Settings {
+            mode: MODES[0].mode_id(),
+            modes: Mode::with(&[]),
+            model: first.id.clone(),
+            models,
+            thinking: Thinking::default(),
+        })
+    }
+
+    /// Returns the mode in use.
+    #[must_use]
+    pub fn mode(&self) -> &Mode {
+        self.find_mode(self.mode.as_str()).unwrap_or(&MODES[0])
+    }
+
+    /// Finds a mode by its id or an alias.
+    #[must_use]
+    pub fn find_mode(&self, id: &str) -> Option<&Mode> {
+        self.modes
+            .iter()
+            .find(|mode| mode.id == id)
+            .or_else(|| self.modes.iter().find(|mode| mode.is(id)))
+    }
+
+    /// Changes the mode, and the model with it if the mode's agent wants one that there is. Tells whether it changed.
+    pub(crate) fn begin(&mut self, mode: &Mode) -> bool {
+        let wanted = mode.agent.as_ref().and_then(|agent| agent.model.as_ref());
+        if let Some(choice) = self.models.iter().find(|choice| Some(&choice.id) == wanted) {
+            self.model = choice.id.clone();
+        }
+        std::mem::replace(&mut self.mode, mode.mode_id()) != mode.mode_id()
+    }
+
+    /// Says that a model is not among those there are, and which may be meant, as the end of a sentence.
+    pub(crate) fn lacks(&self, model: &ModelId) -> Option<String> {
+        if self.models.iter().any(|choice| choice.id == *model) {
+            return None;
+        }
+        let known = self.models.iter().map(|choice| choice.id.as_str());
+        let meant = nearest(model.as_str(), known).map(|near| format!(" (did you mean `{near}`?)"));
+        let meant = meant.unwrap_or_default();
+        Some(format!("the model `{model}`, which there is not{meant}; the session's model answers"))
+    }
+
+    /// Returns the model in use.
+    #[must_use]
+    pub fn choice(&self) -> Option<&ModelChoice> {
+        self.models.iter().find(|choice| choice.id == self.model)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Settings {
+        let model = ModelChoice {
+            id: ModelId::new("script/test"),
+            name: "Test".to_owned(),
+            context_size: 1000,
+            price: None,
+            can_think: false,
+            model: Arc::new(crate::script::ScriptedModel::parse("").unwrap()),
+        };
+        Settings::new(vec![model].into()).unwrap()
+    }
+}

@@ -1,0 +1,53 @@
+//! What a session has used. Calls that run at once add to the same meter.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::words::bill::Bill;
+use crate::words::{ModelId, Usage};
+
+/// Counts what a session uses and costs, and knows how full its context is. Never held across an await.
+#[derive(Debug, Default)]
+pub(crate) struct Meter(Mutex<Used>);
+
+#[derive(Debug, Default)]
+struct Used {
+    /// In US dollars.
+    cost: f64,
+    bill: Bill,
+    /// Tokens in use and tokens there are, in the conversation with the user.
+    window: (u64, u64),
+}
+
+impl Meter {
+    /// Makes the meter of a session that has used and cost this much already.
+    pub(crate) fn new(cost: f64, bill: Bill) -> Meter {
+        Meter(Mutex::new(Used { cost, bill, window: (0, 0) }))
+    }
+
+    /// Adds an answer. Returns what the session has cost then, if any price is known.
+    pub(crate) fn add(&self, model: &ModelId, usage: &Usage, dollars: Option<f64>) -> Option<f64> {
+        let mut used = self.used();
+        used.bill.add(model, usage, dollars);
+        used.cost += dollars.unwrap_or_default();
+        (dollars.is_some() || used.cost > 0.0).then_some(used.cost)
+    }
+
+    /// Writes the bill for the user.
+    pub(crate) fn print(&self) -> String {
+        self.used().bill.print()
+    }
+
+    /// Notes how full the context is.
+    pub(crate) fn fill(&self, used: u64, size: u64) {
+        self.used().window = (used, size);
+    }
+
+    /// Returns how full the context was when that was last known.
+    pub(crate) fn window(&self) -> (u64, u64) {
+        self.used().window
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,152 @@
+//! The title that a small model gives a session, beside its first turn and never in its way.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::ports::error::Error;
+use crate::ports::event::Event;
+use crate::ports::{Clock, Editor, Habits, Journal, ModelEvent, Record, Request};
+use crate::turn;
+use crate::turn::meter::Meter;
+use crate::turn::session::{ModelChoice, Settings};
+use crate::words::stamp;
+use crate::words::{Block, Message, Prompt, SessionId, Thinking, Usage};
+
+/// How long the small model may take; then the first line stays the title.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How much of the prompt it reads, in characters.
+const ENOUGH: usize = 2000;
+/// How long its answer may be, in bytes.
+const MOST: usize = 400;
+
+const INSTRUCTIONS: &str = "You name conversations between a programmer and a coding agent. Answer with a title of three to seven words for the \
+                            conversation that begins with the message, in its language, and with nothing else: no quotes, no full stop.";
+
+/// Has a session named.
+pub(crate) struct Titler {
+    pub(crate) habits: Arc<dyn Habits>,
+    pub(crate) session: SessionId,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) editor: Arc<dyn Editor>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) meter: Arc<Meter>,
+    /// The user has named the session: nobody else does.
+    pub(crate) is_fixed: Arc<AtomicBool>,
+    /// Ends with the session. Held only to add to it.
+    pub(crate) tasks: Mutex<JoinSet<()>>,
+}
+
+impl Titler {
+    /// Asks the small model for a title, if there is one. Returns at once.
+    pub(crate) fn begin(&self, settings: &Settings, prompt: &Prompt) {
+        let (habits, settings) = (Arc::clone(&self.habits), settings.clone());
+        let text: String = prompt.text().chars().take(ENOUGH).collect();
+        let (session, journal) = (self.session.clone(), Arc::clone(&self.journal));
+        let (editor, clock) = (Arc::clone(&self.editor), Arc::clone(&self.clock));
+        let (is_fixed, meter) = (Arc::clone(&self.is_fixed), Arc::clone(&self.meter));
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(async move {
+            // Which it is may stand in files.
+            let found = tokio::task::spawn_blocking(move || habits.small_model(&settings)).await;
+            let Some(choice) = found.ok().flatten() else { return };
+            let mut usage = Usage::default();
+            let asked = timeout(PATIENCE, ask(&choice, text, &mut usage)).await;
+            let place = (&session, &*journal, &*editor);
+            if let Err(err) = count(place, &meter, &choice, usage).await {
+                tracing::warn!(%session, "what a title cost was not kept: {err}");
+            }
+            let Ok(Some(title)) = asked else {
+                tracing::debug!(%session, "the small model gave no title");
+                return;
+            };
+            if is_fixed.load(Ordering::Relaxed) {
+                return;
+            }
+            if let Err(err) = journal.set_title(&session, &title).await {
+                tracing::warn!(%session, "a title was not kept: {err}");
+                return;
+            }
+            let updated_at = Some(stamp::iso_8601(clock.now()));
+            let event = Event::Info { title: Some(title), updated_at };
+            if let Err(err) = turn::emit(&session, &*journal, &*editor, event).await {
+                tracing::warn!(%session, "a title was not shown: {err}");
+            }
+        });
+    }
+}
+
+/// Keeps what a title cost, and shows what the session has cost then. Before the first answer nobody knows the window: then
+/// the answer's own usage shows both.
+async fn count(
+    (session, journal, editor): (&SessionId, &dyn Journal, &dyn Editor),
+    meter: &Meter,
+    choice: &ModelChoice,
+    usage: Usage,
+) -> Result<(), Error> {
+    if usage == Usage::default() {
+        return Ok(());
+    }
+    let dollars = choice.price.map(|price| price.of(&usage));
+    let record = Record::Spent { model: &choice.id, usage: &usage, dollars };
+    let kept = journal.append(session, record).await;
+    kept.map_err(|err| Error::of_journal(session, err))?;
+    let cost = meter.add(&choice.id, &usage, dollars);
+    let (used, size) = meter.window();
+    if cost.is_none() || size == 0 {
+        return Ok(());
+    }
+    turn::emit(session, journal, editor, Event::Usage { used, size, cost }).await
+}
+
+async fn ask(choice: &ModelChoice, text: String, usage: &mut Usage) -> Option<String> {
+    let mut answer = choice.model.answer(Request {
+        model: choice.id.clone(),
+        instructions: INSTRUCTIONS.into(),
+        messages: vec![Arc::new(Message::User(Prompt::from(vec![Block::Text(text)])))],
+        tools: Vec::new(),
+        thinking: Thinking::Off,
+    });
+    let mut title = String::new();
+    while let Some(event) = answer.next().await {
+        match event {
+            Ok(ModelEvent::Text(text)) => title.push_str(&text),
+            Ok(ModelEvent::Usage(now)) => *usage = now,
+            Ok(ModelEvent::Stop(_)) => break,
+            Ok(_) => {}
+            Err(err) => {
+                tracing::debug!("the small model failed: {err}");
+                return None;
+            }
+        }
+        if title.len() > MOST {
+            break;
+        }
+    }
+    clean(&title)
+}
+
+/// Makes a title of an answer: its first line, without what models put around it.
+fn clean(answer: &str) -> Option<String> {
+    let line = answer.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let line = line.trim_start_matches(['#', '*', ' ']);
+    let line = line.strip_prefix("Title:").unwrap_or(line);
+    let line = line.trim_matches(['"', '\'', '`', '*', '“', '”', ' ']).trim_end_matches('.');
+    Prompt::from(vec![Block::Text(line.to_owned())]).title()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_becomes_a_title() {
+        assert_eq!(clean("\n**\"Fix the parser.\"**\nmore").as_deref(), Some("Fix the parser"));
+        assert_eq!(clean("Title: Größe zählt").as_deref(), Some("Größe zählt"));
+        assert_eq!(clean(" \n\" \""), None);
+        assert!(clean(&"x".repeat(300)).unwrap().chars().count() <= 61);
+    }
+}
