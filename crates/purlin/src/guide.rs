@@ -1,49 +1,60 @@
-//! The guide: answers where no model is connected. Built in, the same every time, without a network.
+//! The guide: answers when no model is connected. It is built in and uses no network.
 //!
-//! It is the engine's `Model` and works through the session's own tools, but it is no model and says so. What it
-//! understands is in `question`; which tools it asks for and what it says of their results is in `answer`.
+//! It implements the engine's `Model`, but it is not a model and says so. It answers one question, "what is this
+//! project?", by listing and reading files with the session's own tools; `project` writes that answer. To everything
+//! else it replies that no model is connected, and how to connect one.
 
-mod answer;
-mod outline;
 mod project;
-mod question;
 
 use std::sync::Arc;
 
-use engine::orders::takes_a_model;
 use engine::ports::{Clock, Model, ModelEvent, ModelStream, Request};
 use engine::script::SystemClock;
 use engine::session::ModelChoice;
-use engine::words::{
-    Block, Contents, Message, ModelId, Prompt, StopReason, ToolCallId, ToolRequest,
-};
+use engine::words::{Block, Message, ModelId, Prompt, StopReason, ToolCallId, ToolRequest};
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use answer::Next;
-use question::Question;
-
-/// What the guide is called among the models.
+/// The guide's id in the list of models.
 pub const ID: &str = "purlin/guide";
 
-/// How to connect a model; stands behind every answer.
-const CONNECT: &str = "This is Purlin's built-in guide, not a model. To connect a model: `purlin auth login anthropic`, or \
-                       `export ANTHROPIC_API_KEY=…`.";
+/// The ways to ask what the project is, in lower case and without punctuation.
+const PROJECT_QUESTIONS: [&str; 8] = [
+    "what is this",
+    "what is this project",
+    "what is this project about",
+    "what does this project do",
+    "what is this repository",
+    "describe this project",
+    "explain this project",
+    "tell me about this project",
+];
 
-/// Said of `/init` and `/review`.
-const NEEDS_MODEL: &str = "That is work for a model, and none is connected.";
+/// Ends the description of a project.
+const NOT_A_MODEL: &str = "This is Purlin's built-in guide, not a model. To connect a model: `purlin auth login anthropic`, or \
+                           `export ANTHROPIC_API_KEY=…`.";
 
-/// Said besides where OpenCode has keys and the user was not asked for them.
+/// The answer to every other question.
+const NO_MODEL: &str = "No model is connected, so this cannot be answered. Connect one in any of these ways, then start a new session:\n\
+    - Store an API key: `purlin auth login anthropic` (or `openai`, `google`, `openrouter`).\n\
+    - Set `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, `GEMINI_API_KEY` or `OPENROUTER_API_KEY` in the environment.\n\
+    - Start a local server: Ollama, LM Studio, llama.cpp or vLLM. It is found automatically.\n\
+    - Configure any other provider under `provider` in `purlin.json`.\n\
+    \n\
+    `purlin models` lists the models that are available, and why the others are not. Without a model, Purlin can describe \
+    this project (\"what is this project?\") and show how a turn works (`/tour`).";
+
+/// Added to every answer if OpenCode has API keys that the user has not yet been asked about.
 const IMPORT: &str =
-    "OpenCode keeps API keys on this machine; `purlin auth import` asks whether they may be used.";
+    "OpenCode has stored API keys on this machine. To use them, run `purlin auth import`.";
 
-/// Returns the guide as sessions choose it.
+/// Returns the guide as an entry in the list of models.
 #[must_use]
 pub fn choice() -> ModelChoice {
     choice_of(Guide { can_import: false })
 }
 
-/// Returns the guide for a user whose OpenCode has keys.
+/// Returns the guide for a user who could import API keys from OpenCode.
 pub(crate) fn choice_with_import() -> ModelChoice {
     choice_of(Guide { can_import: true })
 }
@@ -59,114 +70,101 @@ fn choice_of(guide: Guide) -> ModelChoice {
     }
 }
 
-/// The guide. Keeps nothing: how far it is, the history tells.
+/// The guide. It has no state: the history shows which tools it has already called.
 struct Guide {
-    /// Whether OpenCode has keys that the user was not asked for.
+    /// Whether OpenCode has API keys that the user has not yet been asked about.
     can_import: bool,
 }
 
-/// A tool call that was made for the question at hand, and what came of it.
+/// What the guide does next.
+#[derive(Debug, PartialEq)]
+enum Next {
+    /// Calls these tools: name and input.
+    Call(Vec<(&'static str, Value)>),
+    /// Ends the turn with this text.
+    Say(String),
+}
+
+/// A finished tool call: the path it was given, and its result.
 #[derive(Debug, Clone, PartialEq)]
-struct Done {
-    name: String,
-    input: Arc<Value>,
+struct FinishedCall {
+    path: String,
     text: String,
     failed: bool,
 }
 
 impl Model for Guide {
     fn answer(&self, request: Request) -> ModelStream {
-        let (prompt, mut rounds) = asked(&request.messages);
-        let asked = words_of(&prompt);
-        let mut events = Vec::new();
-        let next = match takes_a_model(&asked) {
-            true => Next::Say(NEEDS_MODEL.to_owned()),
-            false => {
-                let question = question::read(&asked);
-                if let Some(given) = given(&question, &prompt) {
-                    rounds.insert(0, vec![given]);
-                }
-                answer::next(&question, &rounds)
+        let mut events = match next(&request.messages) {
+            Next::Call(calls) => calls.into_iter().map(tool_event).collect(),
+            Next::Say(text) => {
+                let import = if self.can_import { format!("\n\n{IMPORT}") } else { String::new() };
+                vec![ModelEvent::Text(format!("{}{import}\n", text.trim_end()))]
             }
         };
-        match next {
-            Next::Ask(calls) => {
-                for (name, input) in calls {
-                    // Never used before, whatever was taken back or summed up since.
-                    let id = ToolCallId::new(format!("guide-{}", SystemClock.fresh_id()));
-                    events.push(ModelEvent::Tool(ToolRequest {
-                        id,
-                        name: name.to_owned(),
-                        input: input.into(),
-                    }));
-                }
-            }
-            Next::Say(words) => {
-                let import = if self.can_import { format!(" {IMPORT}") } else { String::new() };
-                let text = format!("{}\n\n{CONNECT}{import}\n", words.trim_end());
-                events.push(ModelEvent::Text(text));
-            }
-        }
         events.push(ModelEvent::Stop(StopReason::EndTurn));
         stream::iter(events.into_iter().map(Ok)).boxed()
     }
 }
 
-/// Returns the last thing that the user said, and what was done for it since, round by round.
-fn asked(messages: &[Arc<Message>]) -> (Prompt, Vec<Vec<Done>>) {
-    let is_question = |message: &Arc<Message>| matches!(&**message, Message::User(_));
-    let Some(at) = messages.iter().rposition(is_question) else {
-        return (Prompt::default(), Vec::new());
+fn tool_event((name, input): (&str, Value)) -> ModelEvent {
+    // Unique in the session, also after an undo or a compaction removed earlier calls from the history.
+    let id = ToolCallId::new(format!("guide-{}", SystemClock.fresh_id()));
+    ModelEvent::Tool(ToolRequest { id, name: name.to_owned(), input: input.into() })
+}
+
+/// Decides what to do next: list the project, then read the files that describe it, then describe it.
+fn next(messages: &[Arc<Message>]) -> Next {
+    let is_prompt = |message: &Arc<Message>| matches!(&**message, Message::User(_));
+    let start = messages.iter().rposition(is_prompt).unwrap_or_default();
+    let turn = &messages[start..];
+    let Some(Message::User(prompt)) = turn.first().map(|message| &**message) else {
+        return Next::Say(NO_MODEL.to_owned());
     };
-    let since = &messages[at..];
-    let prompt = match &*messages[at] {
-        Message::User(prompt) => prompt.clone(),
-        Message::Agent { .. } | Message::ToolResult { .. } => Prompt::default(),
+    if !asks_about_project(&text_of(prompt)) {
+        return Next::Say(NO_MODEL.to_owned());
+    }
+    let rounds = rounds(turn);
+    let Some(listing) = rounds.first().and_then(|calls| calls.first()) else {
+        return Next::Call(vec![("list", json!({ "path": "." }))]);
     };
-    let rounds = since.iter().filter_map(|message| match &**message {
-        // In the order of the calls, whichever ended first.
+    if listing.failed {
+        return Next::Say(format!(
+            "The project could not be listed: {}\n\n{NOT_A_MODEL}",
+            listing.text
+        ));
+    }
+    let entries = project::entries(&listing.text);
+    let sources = project::sources(&entries);
+    if rounds.len() == 1 && !sources.is_empty() {
+        let read = |path: &String| ("read", json!({ "filePath": path, "limit": 120 }));
+        return Next::Call(sources.iter().map(read).collect());
+    }
+    let files: Vec<(String, String)> = rounds
+        .get(1)
+        .into_iter()
+        .flatten()
+        .filter(|call| !call.failed)
+        .map(|call| (call.path.clone(), project::without_line_numbers(&call.text)))
+        .collect();
+    Next::Say(format!("{}\n{NOT_A_MODEL}", project::describe(&entries, &files)))
+}
+
+/// Returns the finished tool calls of a turn, grouped by the answer that made them.
+fn rounds(turn: &[Arc<Message>]) -> Vec<Vec<FinishedCall>> {
+    let calls_of = |message: &Arc<Message>| match &**message {
         Message::Agent { calls, .. } if !calls.is_empty() => {
-            Some(calls.iter().filter_map(|call| done(call, since)).collect())
+            Some(calls.iter().filter_map(|call| finished(call, turn)).collect())
         }
         Message::Agent { .. } | Message::User(_) | Message::ToolResult { .. } => None,
-    });
-    (prompt, rounds.collect())
-}
-
-/// Returns the file that is asked about as if it had been read, if its text was sent with the question.
-fn given(question: &Question, prompt: &Prompt) -> Option<Done> {
-    let (path, lines) = match question {
-        Question::Show(path, lines) => (path, lines.unwrap_or((1, u32::MAX))),
-        Question::Outline(path) => (path, (1, u32::MAX)),
-        _ => return None,
     };
-    let text = prompt.blocks.iter().find_map(|block| match block {
-        Block::Resource { uri, contents: Contents::Text(text), .. } if name_of(uri) == path => {
-            Some(text)
-        }
-        _ => None,
-    })?;
-    let numbered = (1..).zip(text.lines()).filter(|(at, _)| (lines.0..=lines.1).contains(at));
-    let text = numbered.map(|(at, line)| format!("{at}\t{line}\n")).collect();
-    Some(Done {
-        name: "read".to_owned(),
-        input: json!({ "filePath": path }).into(),
-        text,
-        failed: false,
-    })
+    turn.iter().filter_map(calls_of).collect()
 }
 
-/// What the guide calls a file that was attached.
-fn name_of(uri: &str) -> &str {
-    uri.strip_prefix("file://").unwrap_or(uri)
-}
-
-/// Returns what came of a call.
-fn done(call: &ToolRequest, messages: &[Arc<Message>]) -> Option<Done> {
-    messages.iter().find_map(|message| match &**message {
-        Message::ToolResult { id, text, failed } if *id == call.id => Some(Done {
-            name: call.name.clone(),
-            input: call.input.clone(),
+fn finished(call: &ToolRequest, turn: &[Arc<Message>]) -> Option<FinishedCall> {
+    turn.iter().find_map(|message| match &**message {
+        Message::ToolResult { id, text, failed } if *id == call.id => Some(FinishedCall {
+            path: call.input["filePath"].as_str().unwrap_or_default().to_owned(),
             text: text.clone(),
             failed: *failed,
         }),
@@ -174,18 +172,46 @@ fn done(call: &ToolRequest, messages: &[Arc<Message>]) -> Option<Done> {
     })
 }
 
-/// The words of a prompt; a file that was attached counts as its name.
-fn words_of(prompt: &Prompt) -> String {
-    let words: Vec<String> = prompt
-        .blocks
-        .iter()
-        .filter_map(|block| match block {
-            Block::Text(text) => Some(text.clone()),
-            Block::Link { uri, .. } | Block::Resource { uri, .. } => {
-                Some(format!("`{}`", name_of(uri)))
-            }
-            Block::Image(_) | Block::Audio(_) => None,
-        })
-        .collect();
-    words.join(" ")
+/// Returns the text of a prompt, without its attachments.
+fn text_of(prompt: &Prompt) -> String {
+    let texts = prompt.blocks.iter().filter_map(|block| match block {
+        Block::Text(text) => Some(text.as_str()),
+        Block::Link { .. } | Block::Resource { .. } | Block::Image(_) | Block::Audio(_) => None,
+    });
+    texts.collect::<Vec<_>>().join(" ")
+}
+
+/// Returns whether a prompt asks what the project is.
+fn asks_about_project(text: &str) -> bool {
+    let text =
+        text.trim().trim_end_matches(['?', '.', '!']).to_lowercase().replace("what's", "what is");
+    PROJECT_QUESTIONS.contains(&text.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(text: &str) -> Vec<Arc<Message>> {
+        vec![Arc::new(Message::User(Prompt {
+            blocks: vec![Block::Text(text.to_owned())],
+            ..Prompt::default()
+        }))]
+    }
+
+    #[test]
+    fn project_question_is_recognised_in_any_case() {
+        for text in ["what is this project?", "What's this project?", " Describe this project. "] {
+            assert!(asks_about_project(text), "{text}");
+            let listing = vec![("list", json!({ "path": "." }))];
+            assert_eq!(next(&asked(text)), Next::Call(listing), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_prompts_are_answered_with_how_to_connect_a_model() {
+        for text in ["", "make it faster", "what is this project written in?", "find 'sail'"] {
+            assert_eq!(next(&asked(text)), Next::Say(NO_MODEL.to_owned()), "{text}");
+        }
+    }
 }

@@ -49,13 +49,6 @@ pub(crate) fn expand(name: &str, rest: &str, mode: &Mode) -> Option<String> {
     }
 }
 
-/// Tells whether this is such work: nothing that is no model can do it.
-#[must_use]
-pub fn takes_a_model(text: &str) -> bool {
-    let is_review = REVIEW.split_once("{what}").is_some_and(|(_, end)| text.ends_with(end));
-    text.starts_with(INIT) || is_review
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,8 +58,6 @@ mod tests {
     fn what_was_typed_becomes_work() {
         let [build, plan, _] = &MODES;
         let init = expand("init", "mention the {what}", build).unwrap();
-        assert!(takes_a_model(&init) && takes_a_model(&expand("review", "main", plan).unwrap()));
-        assert!(!takes_a_model("Review this."));
         assert!(init.ends_with("In addition, from the user: mention the {what}"), "{init}");
         assert!(!init.contains("changes nothing"), "{init}");
         assert!(expand("init", "", plan).unwrap().contains("The mode `plan` changes nothing"));

@@ -1,4 +1,4 @@
-//! Where nothing is configured: the guide answers from the folder, and the tour shows what a turn is like.
+//! With nothing configured: the guide describes the project, and the tour shows what a turn is like.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -27,7 +27,7 @@ fn folder(name: &str) -> PathBuf {
 
 // R: P6
 #[test]
-fn the_first_question_is_answered_without_a_model() {
+fn project_is_described_without_a_model() {
     let folder = folder("first");
     std::fs::write(folder.join("README.md"), "# Ship\n\nSails the seas.\n").unwrap();
     let (answer, shown, output) = run(&folder, &["what is this project?"]);
@@ -109,26 +109,4 @@ fn the_tour_without_a_terminal_says_that_nobody_was_asked() {
     assert!(answer.contains("It was not changed: the user did not allow this"), "{answer}");
     assert!(!stage(&answer).exists());
     std::fs::remove_dir_all(&folder).unwrap();
-}
-
-#[test]
-fn the_guide_answers_from_what_was_attached() {
-    let (mut agent, session) = Agent::configured(json!({})).session();
-    agent.take_seen();
-    let uri = format!("file://{}/unsaved.rs", agent.folder().display());
-    let resource = json!({ "uri": uri, "text": "struct Ship;\nfn sail() {}\n" });
-    for (question, part) in
-        [("Show this", "struct Ship;\nfn sail() {}\n"), ("Outline", "unsaved.rs` has 2 lines.")]
-    {
-        let prompt = json!([
-            { "type": "text", "text": question },
-            { "type": "resource", "resource": resource },
-        ]);
-        let id = agent.call("session/prompt", json!({ "sessionId": session, "prompt": prompt }));
-        agent.reply(id);
-        let seen = agent.take_seen();
-        let said = text_of(&session, &seen);
-        assert!(said.contains("unsaved.rs`") && said.contains(part), "{question}: {said}");
-        assert!(!seen.iter().any(|message| update_kind(message) == "tool_call"), "{seen:?}");
-    }
 }
