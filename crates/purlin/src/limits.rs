@@ -8,7 +8,7 @@ use wire::SizeLimits;
 /// Makes the struct, its defaults and its printable table from one list.
 macro_rules! limits {
     ($($(#[doc = $doc:literal])* $name:ident = $default:literal;)*) => {
-        /// The limits in force. A rate or a time of 0 lifts it.
+        /// The limits in effect. 0 removes a rate or a timeout.
         #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
         #[serde(default)]
         pub struct Limits {
@@ -30,51 +30,51 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Prompts a session takes in a minute; more are answered with -32003 and `data.retryAfterMs`.
+    /// Prompts per minute and session; more get error -32003 with `data.retryAfterMs`. 0 for no limit.
     prompts_per_minute = 10;
-    /// File reads we ask of the client in a minute, for each session; more of them wait.
+    /// File reads through the client per minute and session; more wait. 0 for no limit.
     reads_per_minute = 100;
-    /// File writes we ask of the client in a minute, for each session; more of them wait.
+    /// File writes through the client per minute and session; more wait. 0 for no limit.
     writes_per_minute = 50;
-    /// Updates a session sends in a minute; when they run short, neighbouring text is sent together.
+    /// Updates per minute and session; above it, adjacent text is merged. 0 for no limit.
     updates_per_minute = 1000;
-    /// Answers to lines without a readable id in a minute; more such lines are only counted.
+    /// Error replies per minute to lines without a readable id; more such lines are only counted.
     errors_per_minute = 3000;
-    /// Longest `initialize`, in bytes.
+    /// Largest `initialize`, in bytes.
     max_initialize_bytes = 10240;
-    /// Longest `session/new`, in bytes.
+    /// Largest `session/new`, in bytes.
     max_new_session_bytes = 51200;
-    /// Longest `session/prompt`, in bytes, without the data of images and audio.
+    /// Largest `session/prompt`, in bytes, without image and audio data.
     max_prompt_bytes = 1048576;
-    /// Most data of images and audio in one `session/prompt`, in bytes of base64.
+    /// Image and audio data in one `session/prompt`, in bytes of base64.
     max_prompt_data_bytes = 10485760;
-    /// Longest `session/update` we send, in bytes; longer text is split, longer tool output is cut.
+    /// Largest `session/update` sent, in bytes; longer text is split, longer tool output truncated.
     max_update_bytes = 102400;
-    /// Longest `fs/*` message and longest reply of the client, in bytes.
+    /// Largest `fs/*` message and largest reply of the client, in bytes.
     max_file_bytes = 10485760;
-    /// Longest message of any other method, in bytes.
+    /// Largest message of any other method, in bytes.
     max_other_bytes = 1048576;
-    /// Sessions that may be open at once.
+    /// Sessions open at once.
     max_sessions = 1000;
-    /// Seconds without use after which a session leaves memory; its next use brings it back. 0 for never.
+    /// Seconds of inactivity after which a session is unloaded; its next use loads it again. 0 for never.
     idle_pause_seconds = 7200;
-    /// Bytes that are kept of one session; then it still loads, and takes no more prompts. 0 for no limit.
+    /// Stored bytes per session; a larger session still loads, but takes no more prompts. 0 for no limit.
     max_history_bytes = 104857600;
-    /// Days without use after which a session is refused with -31901. 0 for never.
+    /// Days of inactivity after which a session is refused with error -31901. 0 for never.
     expire_days = 0;
-    /// Requests to the model in one turn; then the turn ends with `max_turn_requests`.
+    /// Model requests per turn; then the turn ends with `max_turn_requests`.
     max_requests_per_turn = 100;
-    /// Seconds a model may send nothing before the turn ends with -32001. Waiting for a person does not count.
+    /// Seconds without data from the model before the turn ends with error -32001. Waiting for the user does not count. 0 for never.
     no_progress_seconds = 300;
-    /// Seconds the client may leave our output unread before running turns are stopped; they are kept.
+    /// Seconds the client may leave output unread before running turns are stopped; what they did stays saved. 0 for never.
     unread_seconds = 300;
-    /// Seconds the client has for a file read, tried twice.
+    /// Timeout for a file read through the client, in seconds; tried twice.
     read_timeout_seconds = 30;
-    /// Seconds the client has for a file write, tried twice.
+    /// Timeout for a file write through the client, in seconds; tried twice.
     write_timeout_seconds = 60;
-    /// Seconds the client has for starting or ending a terminal.
+    /// Timeout for starting or ending a terminal of the client, in seconds.
     terminal_timeout_seconds = 30;
-    /// Seconds a client of the message reference has to answer a question for permission; then the answer is no.
+    /// Seconds a client of the message-reference dialect has to answer a permission request; then it counts as rejected.
     permission_wait_seconds = 120;
 }
 
@@ -121,7 +121,9 @@ mod tests {
     #[test]
     fn the_documented_table_is_the_one_in_force() {
         let mut text = String::from(
-            "<!-- Made from crates/purlin/src/limits.rs; see the test beside it. -->\n\n| key in `limits` | default | meaning |\n|---|---|---|\n",
+            "# Limits\n\n<!-- Generated from the table of limits; see the test next to it. Do not edit. -->\n\n\
+             Set a limit under `limits` in `purlin.json`, or with `PURLIN_LIMITS_NAME`.\n\n\
+             | key | default | meaning |\n|---|---|---|\n",
         );
         for (name, default, meaning) in Limits::TABLE {
             text.push_str(&format!("| `{name}` | {default} | {} |\n", meaning.trim()));

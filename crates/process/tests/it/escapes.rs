@@ -1,4 +1,4 @@
-//! Every attempt to get out, at every level, against the table in docs/internals/sandbox.md.
+//! Every attempt to get out, at every level, against the table in docs/internals/escapes.md.
 //!
 //! `UPDATE_EXPECT=1` rewrites the table. Read the diff: an `open` in the last columns is a hole.
 
@@ -72,7 +72,7 @@ fn am_root() -> bool {
 }
 
 fn docs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/sandbox.md")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/escapes.md")
 }
 
 /// The table as the docs have it: a verdict by id and column.

@@ -1,7 +1,7 @@
 //! The one table of what `purlin.json` may hold.
 //!
-//! `check` validates with it, `schema` prints it for editors and for docs/guide/configuration.md, `show` walks it, and `project` asks
-//! it what a project's file may set. A new key is a row here and a line in `Config::from_value`.
+//! `check` validates with it, `schema` prints it for editors and for docs/guide/config-keys.md, `show` walks it, and
+//! `project` looks up what a project's file may set. A new key is a row here and a line in `Config::from_value`.
 
 /// One key.
 #[derive(Debug)]
@@ -97,49 +97,53 @@ pub(crate) static KEYS: [TopKey; 13] = [
         key(
             "$schema",
             Text,
-            "Where an editor finds the schema that `purlin config schema` prints.",
+            "Path of the JSON Schema that `purlin config schema` prints, for completion in editors.",
         ),
-        May("it means nothing to us"),
+        May("Purlin ignores it"),
     ),
     settable(
-        key("model", Text, "The model to begin with: `provider/model`, or `script:FILE`."),
-        Never("which model is paid for is the user's choice"),
+        key("model", Text, "The model of new sessions: `provider/model`, or `script:FILE`."),
+        Never("the user chooses which model to pay for"),
         "PURLIN_MODEL",
         Some("--model"),
     ),
     top(
-        key("small_model", Text, "The model for small work, such as titles: `provider/model`."),
-        Never("which model is paid for is the user's choice"),
+        key(
+            "small_model",
+            Text,
+            "The model for small tasks such as session titles: `provider/model`.",
+        ),
+        Never("the user chooses which model to pay for"),
     ),
     top(
         key(
             "provider",
             Map(&Open(PROVIDER)),
-            "Providers of models by name, as OpenCode has them; see docs/guide/models.md.",
+            "Model providers by name, in OpenCode's format; see docs/guide/models.md.",
         ),
-        Never("it would send conversations and keys elsewhere"),
+        Never("it could send conversations and keys to another server"),
     ),
     top(
         key(
             "permission",
             Rules,
-            "Rules of permission, as OpenCode has them: a word for all, or for each key a word or words by pattern; see docs/guide/permissions.md.",
+            "Permission rules, in OpenCode's format: one value for everything, or a value or patterns per key; see docs/guide/permissions.md.",
         ),
-        May("rules that ask or deny count at once; rules that allow need trust"),
+        May("rules that ask or deny apply at once; rules that allow need trust"),
     ),
     top(
         key(
             "mcp",
             Map(&Open(SERVER)),
-            "MCP servers by name, as OpenCode has them; see docs/guide/mcp.md.",
+            "MCP servers by name, in OpenCode's format; see docs/guide/mcp.md.",
         ),
-        Trusted("a server is a program that runs, or a stranger that is told things"),
+        Trusted("a server is a program that runs, or a third party that receives data"),
     ),
     top(
         key(
             "instructions",
             List(&Text),
-            "Files, or patterns of files, whose text every model is given; see docs/internals/context.md.",
+            "Files or glob patterns whose text is sent to every model; see docs/guide/instructions.md.",
         ),
         May("files inside the project"),
     ),
@@ -147,29 +151,31 @@ pub(crate) static KEYS: [TopKey; 13] = [
         key(
             "agent",
             Map(&Open(AGENT)),
-            "Agents by name, as OpenCode has them: modes, and helpers for the `task` tool; see docs/guide/custom.md.",
+            "Agents by name, in OpenCode's format: session modes, and helpers for the `task` tool; see docs/guide/custom.md.",
         ),
-        May("an agent only narrows what the user allows"),
+        May("an agent can only restrict what the user allows"),
     ),
     top(
         key(
             "command",
             Map(&Object(COMMAND)),
-            "Slash commands by name, as OpenCode has them; see docs/guide/custom.md.",
+            "Slash commands by name, in OpenCode's format; see docs/guide/custom.md.",
         ),
-        May("texts count at once; running commands and changing the mode or the model need trust"),
+        May(
+            "templates apply at once; running commands and changing the mode or the model need trust",
+        ),
     ),
     top(
         key(
             "hooks",
             Object(HOOKS),
-            "Commands that are asked when tools and turns begin and end; see docs/guide/custom.md.",
+            "Commands to run before and after tools and turns; see docs/guide/custom.md.",
         ),
         Trusted("a hook is a program that runs"),
     ),
     settable(
-        key("limits", Limits, "Sizes, rates and time-outs; docs/guide/limits.md has them all."),
-        Never("limits protect the user from what a project contains"),
+        key("limits", Limits, "Sizes, rates and timeouts; see docs/guide/limits.md."),
+        Never("limits protect the user from a project's contents"),
         "PURLIN_LIMITS_NAME",
         None,
     ),
@@ -177,9 +183,9 @@ pub(crate) static KEYS: [TopKey; 13] = [
         key(
             "dialect",
             Word(&["v1", "message-reference", "container"]),
-            "The dialect to speak, instead of the one that is recognised; see docs/internals/dialects.md.",
+            "The protocol dialect to speak, instead of the detected one; see docs/internals/dialects.md.",
         ),
-        Never("only the user knows their editor"),
+        Never("it depends on the user's editor"),
         "PURLIN_DIALECT",
         Some("--dialect"),
     ),
@@ -187,136 +193,144 @@ pub(crate) static KEYS: [TopKey; 13] = [
         key(
             "trace",
             Text,
-            "The file that every message is written to, with secrets masked; see docs/internals/trace.md.",
+            "A file that records every message, with secrets masked; see docs/internals/trace.md.",
         ),
-        Never("it would write where the project says"),
+        Never("it would let the project choose a file to write"),
         "PURLIN_TRACE",
         Some("--trace"),
     ),
 ];
 
 const PROVIDER: &[Key] = &[
-    key("npm", Text, "The package that OpenCode would load; says which format is spoken."),
-    key("name", Text, "What people call it."),
-    key("options", Open(CONNECTION), "How it is reached."),
-    key("models", Map(&Open(MODEL)), "Its models by name."),
+    key("npm", Text, "The package that OpenCode would load; it selects the API format."),
+    key("name", Text, "Display name."),
+    key("options", Open(CONNECTION), "Connection settings."),
+    key("models", Map(&Open(MODEL)), "Models by name."),
 ];
 
 const CONNECTION: &[Key] = &[
-    key("baseURL", Text, "Where it is."),
-    key("apiKey", Secret, "Its key; better `{env:NAME}`, or `purlin auth login`."),
-    key("headers", Map(&Secret), "Headers for every request."),
+    key("baseURL", Text, "Base URL of the API."),
+    key("apiKey", Secret, "API key. Prefer `{env:NAME}` or `purlin auth login`."),
+    key("headers", Map(&Secret), "HTTP headers for every request."),
     key(
         "headerTimeout",
         Either(&[Whole, Switch]),
-        "Milliseconds until the first byte; `false` for no end.",
+        "Timeout for the first byte, in milliseconds; `false` for none.",
     ),
     key(
         "chunkTimeout",
         Either(&[Whole, Switch]),
-        "Milliseconds from one byte to the next; `false` for no end.",
+        "Timeout between two chunks, in milliseconds; `false` for none.",
     ),
-    key("retryDelay", Whole, "Milliseconds that the waits before a retry begin with."),
+    key("retryDelay", Whole, "First delay before a retry, in milliseconds."),
 ];
 
 const MODEL: &[Key] = &[
-    key("id", Text, "Its name at the provider, where the config calls it otherwise."),
-    key("name", Text, "What people call it."),
-    key("limit", Object(TOKENS), "How many tokens it can hold."),
-    key("cost", Open(COST), "What it costs, in US dollars for a million tokens."),
-    key("reasoning", Switch, "Whether it thinks."),
-    key("modalities", Open(MODALITIES), "What it takes."),
+    key("id", Text, "The provider's name for the model, if it differs from the key."),
+    key("name", Text, "Display name."),
+    key("limit", Object(TOKENS), "Token limits."),
+    key("cost", Open(COST), "Prices in US dollars per million tokens."),
+    key("reasoning", Switch, "Whether the model supports reasoning."),
+    key("modalities", Open(MODALITIES), "Supported inputs."),
 ];
 
 const MODALITIES: &[Key] =
-    &[key("input", List(&Text), "`text`, and `image` if it takes pictures.")];
+    &[key("input", List(&Text), "`text`, and `image` if the model accepts images.")];
 
 const TOKENS: &[Key] = &[
-    key("context", Whole, "All together."),
-    key("input", Whole, "In a request."),
-    key("output", Whole, "In an answer."),
+    key("context", Whole, "Size of the context window."),
+    key("input", Whole, "Most tokens in a request."),
+    key("output", Whole, "Most tokens in a response."),
 ];
 
 const COST: &[Key] = &[
-    key("input", Number, "Read anew."),
-    key("output", Number, "Written."),
-    key("cache_read", Number, "Read from the cache."),
-    key("cache_write", Number, "Put into the cache."),
+    key("input", Number, "Input tokens."),
+    key("output", Number, "Output tokens."),
+    key("cache_read", Number, "Cached input tokens."),
+    key("cache_write", Number, "Tokens written to the cache."),
 ];
 
 const SERVER: &[Key] = &[
     key(
         "type",
         Word(&["local", "remote", "stdio", "http", "sse"]),
-        "How it is reached; told from `command` and `url` where it is missing.",
+        "Transport; inferred from `command` or `url` if missing.",
     ),
     key(
         "command",
         Either(&[List(&Text), Text]),
-        "The program and its arguments; a text is the program alone.",
+        "The program and its arguments; a string is the program alone.",
     ),
-    key("args", List(&Text), "More arguments."),
+    key("args", List(&Text), "Additional arguments."),
     key(
         "environment",
         Map(&Secret),
-        "Variables of its environment; of ours it gets `PATH`, `HOME` and `LANG`.",
+        "Environment variables. `PATH`, `HOME` and `LANG` are passed on.",
     ),
-    key("env", Map(&Secret), "The same as `environment`."),
-    key("cwd", Text, "The folder it runs in."),
-    key("url", Text, "Where it is."),
-    key("headers", Map(&Secret), "Headers for every request."),
-    key("enabled", Switch, "`false` keeps it away from every session, whoever asks for it."),
-    key("timeout", Whole, "Milliseconds it has to start before it is called late."),
-    key("shared", Switch, "One for all sessions, instead of one for each."),
-    key("sandbox", Switch, "`false` lets it run without the sandbox."),
+    key("env", Map(&Secret), "Same as `environment`."),
+    key("cwd", Text, "Working directory."),
+    key("url", Text, "URL of a remote server."),
+    key("headers", Map(&Secret), "HTTP headers for every request."),
+    key(
+        "enabled",
+        Switch,
+        "`false` disables the server in every session, also if an editor asks for it.",
+    ),
+    key("timeout", Whole, "Milliseconds until a start is reported as slow."),
+    key("shared", Switch, "Share one process between all sessions."),
+    key("sandbox", Switch, "`false` runs it without the sandbox."),
 ];
 
 const AGENT: &[Key] = &[
-    key("description", Text, "What it is good for; models read it to choose."),
+    key("description", Text, "What the agent is for; models read it to choose one."),
     key(
         "mode",
         Word(&["primary", "subagent", "all"]),
-        "A mode for the user, a helper for other agents, or both (if not given).",
+        "`primary`: a session mode. `subagent`: a helper for the `task` tool. `all` (default): both.",
     ),
-    key("model", Text, "The model it wants: `provider/model`."),
+    key("model", Text, "Its model: `provider/model`."),
     key(
         "prompt",
         Text,
-        "What it is told, instead of what every mode is told; `{file:./prompt.md}` reads a file.",
+        "Replaces the instructions of the mode; `{file:./prompt.md}` reads a file.",
     ),
     key(
         "tools",
         Either(&[Map(&Switch), List(&Text), Text]),
-        "Which tools it has: switches by pattern, or a list of all it has.",
+        "Its tools: a map of pattern to true or false, or a list.",
     ),
-    key("permission", Rules, "Rules that are held beside the session's; the stricter counts."),
-    key("steps", Whole, "How often it may ask its model in one turn, if less than usual."),
-    key("disable", Switch, "`true` for as if it were not written."),
+    key("permission", Rules, "Additional permission rules; the stricter rule applies."),
+    key("steps", Whole, "Most model requests per turn, if lower than the limit."),
+    key("disable", Switch, "`true` removes the agent."),
 ];
 
 const COMMAND: &[Key] = &[
-    key(
-        "template",
-        Text,
-        "What the model is told: `$ARGUMENTS`, `$1`, `@file` and !`command` are filled in.",
-    ),
-    key("description", Text, "What it does, for the list of commands."),
-    key("agent", Text, "The mode for its turn."),
-    key("model", Text, "The model for its turn: `provider/model`."),
+    key("template", Text, "The prompt. `$ARGUMENTS`, `$1`, `@file` and !`command` are replaced."),
+    key("description", Text, "Text for the list of commands."),
+    key("agent", Text, "Mode of its turn."),
+    key("model", Text, "Model of its turn: `provider/model`."),
     key("subtask", Switch, "Has no effect here."),
 ];
 
 const HOOKS: &[Key] = &[
-    key("before_turn", List(&Object(HOOK)), "Asked before a prompt goes to the model."),
-    key("before_tool", List(&Object(HOOK)), "Asked before a tool is used, and before the user is."),
-    key("after_tool", List(&Object(HOOK)), "Told what a tool did."),
-    key("after_turn", List(&Object(HOOK)), "Told that a turn has ended."),
+    key(
+        "before_turn",
+        List(&Object(HOOK)),
+        "Run before a prompt goes to the model; can reject it.",
+    ),
+    key(
+        "before_tool",
+        List(&Object(HOOK)),
+        "Run before a tool call and before its permission request; can reject it.",
+    ),
+    key("after_tool", List(&Object(HOOK)), "Run after a tool call."),
+    key("after_turn", List(&Object(HOOK)), "Run after a turn."),
 ];
 
 const HOOK: &[Key] = &[
-    key("command", Text, "The command, for the shell. It reads JSON and may answer with JSON."),
-    key("matcher", Text, "The tools it is for: patterns with `|` between them; all if not given."),
-    key("timeout", Whole, "Seconds it has: 10 if not given, at most 60."),
+    key("command", Text, "Shell command. It reads JSON on stdin and may print JSON."),
+    key("matcher", Text, "Tool name patterns, separated by a vertical bar; all tools if missing."),
+    key("timeout", Whole, "Timeout in seconds; default 10, at most 60."),
 ];
 
 /// Finds a key at the top.

@@ -1,4 +1,4 @@
-//! The table of keys, printed: as a JSON Schema for editors, and as docs/guide/configuration.md for people.
+//! The table of keys, printed: as a JSON Schema for editors, and as docs/guide/config-keys.md for people.
 
 use serde_json::{Map, Value, json};
 
@@ -67,61 +67,27 @@ mod tests {
     use super::*;
 
     const HEAD: &str = "\
-# The configuration file
+# Configuration keys
 
-<!-- The tables are made from crates/purlin/src/config/keys.rs; see the test in schema.rs. -->
+<!-- Generated from the table of keys; see the test next to the schema. Do not edit. -->
 
-`purlin.json` is JSON in which comments and commas too many are fine. There are two:
-
-- the user's, in the configuration folder (`~/.config/purlin/purlin.json`), or the one that `--config` names;
-- a project's, in its top folder. What it may set is in the second table; the rest of it is ignored, and told.
-
-What counts, from the weakest to the strongest: the default, the user's file, variables of the environment, flags of the
-command line. A project's file is held beside them and can only narrow. Where the user's file has no `provider`, the
-providers of the user's OpenCode are used, and its model and permissions where the file has none; `purlin config import`
-shows them and can write them down for good.
-
-- `purlin config show` prints every value that counts and where it comes from; secrets are masked.
-- `purlin config schema` prints a JSON Schema. Put it in a file and name it with `$schema`, and an editor completes keys.
-- `purlin doctor` lists what is wrong. A wrong or unknown key is ignored, and told with its line and the nearest right
-  name; a session never fails because of it.
-
-In the user's own file, `{env:NAME}` stands for a variable and `{file:path}` for the text of a file; in a project's they
-stand for themselves.
-
-```jsonc
-{
-  \"$schema\": \"./purlin.schema.json\",
-  // begin with this one; any other can be chosen in the editor
-  \"model\": \"anthropic/claude-sonnet-4-5\",
-  \"provider\": {
-    \"work\": {
-      \"npm\": \"@ai-sdk/openai-compatible\",
-      \"options\": { \"baseURL\": \"https://models.example.com/v1\", \"apiKey\": \"{env:WORK_KEY}\" },
-      \"models\": { \"large\": { \"limit\": { \"context\": 128000 } } },
-    },
-  },
-  \"permission\": { \"bash\": { \"git push *\": \"ask\", \"rm -rf *\": \"deny\" }, \"webfetch\": \"allow\" },
-  \"instructions\": [\"docs/style.md\"],
-  \"limits\": { \"max_requests_per_turn\": 50 },
-}
-```
+Every key of `purlin.json`. [configuration.md](configuration.md) explains how the file is read.
 ";
 
     fn kind_words(kind: &Kind) -> String {
         match kind {
-            Kind::Text => "text".to_owned(),
-            Kind::Secret => "text, masked".to_owned(),
+            Kind::Text => "string".to_owned(),
+            Kind::Secret => "string, masked".to_owned(),
             Kind::Word(known) => known.join(", "),
             Kind::Switch => "true, false".to_owned(),
-            Kind::Whole => "whole number".to_owned(),
+            Kind::Whole => "integer".to_owned(),
             Kind::Number => "number".to_owned(),
             Kind::List(kind) => format!("list of: {}", kind_words(kind)),
             Kind::Object(_) | Kind::Open(_) => "object".to_owned(),
-            Kind::Map(kind) => format!("by name: {}", kind_words(kind)),
+            Kind::Map(kind) => format!("map of name to: {}", kind_words(kind)),
             Kind::Either(kinds) => kinds.iter().map(kind_words).collect::<Vec<_>>().join("; or "),
             Kind::Rules => "allow, ask, deny; or by key".to_owned(),
-            Kind::Limits => "object, see limits.md".to_owned(),
+            Kind::Limits => "object, see [limits](limits.md)".to_owned(),
         }
     }
 
@@ -155,16 +121,15 @@ stand for themselves.
     /// The documentation is made from the code: `UPDATE_EXPECT=1` writes it anew.
     #[test]
     fn the_documented_keys_are_those_in_force() {
-        let mut text =
-            format!("{HEAD}\n## Keys\n\n| key | what it holds | meaning |\n|---|---|---|\n");
+        let mut text = format!("{HEAD}\n## Keys\n\n| key | value | meaning |\n|---|---|---|\n");
         KEYS.iter().for_each(|top| rows("", &top.key, &mut text));
-        text.push_str("\n## Who may set what\n\n| key | variable | flag | a project's file |\n|---|---|---|---|\n");
+        text.push_str("\n## Who may set what\n\n| key | environment variable | flag | in a project's file |\n|---|---|---|---|\n");
         for top in &KEYS {
             let code = |name: Option<&str>| name.map_or(String::new(), |name| format!("`{name}`"));
             let project = match top.project {
-                Project::May(how) => format!("may: {how}"),
-                Project::Trusted(why) => format!("inert until trusted: {why}"),
-                Project::Never(why) => format!("never: {why}"),
+                Project::May(how) => format!("yes: {how}"),
+                Project::Trusted(why) => format!("only in a trusted project: {why}"),
+                Project::Never(why) => format!("no: {why}"),
             };
             text.push_str(&format!(
                 "| `{}` | {} | {} | {project} |\n",
@@ -173,8 +138,10 @@ stand for themselves.
                 code(top.flag)
             ));
         }
-        text.push_str("\n`PURLIN_LIMITS_NAME` stands for one variable for each limit: `PURLIN_LIMITS_EXPIRE_DAYS`.\n");
-        expect_test::expect_file!["../../../../docs/guide/configuration.md"].assert_eq(&text);
+        text.push_str(
+            "\nEach limit has a variable of its own, for example `PURLIN_LIMITS_EXPIRE_DAYS`.\n",
+        );
+        expect_test::expect_file!["../../../../docs/guide/config-keys.md"].assert_eq(&text);
     }
 
     /// Every example in the documentation is what the schema and the table say. R: P1
