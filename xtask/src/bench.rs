@@ -105,13 +105,13 @@ fn needs_examples(options: &Options) -> bool {
 }
 
 /// What Purlin is compared with, and the servers, each as fast as it can be: built for speed where Purlin is built for size.
-const LIMITS: [(&str, &str); 6] = [
-    ("purlin", "echo_sdk"),
-    ("purlin", "plain_writer"),
-    ("purlin", "plain_relay"),
-    ("providers", "fake_model"),
-    ("mcp", "faulty_server"),
-    ("mcp", "bare_client"),
+const LIMITS: [(&str, &str, &str); 6] = [
+    ("purlin", "--example", "echo_sdk"),
+    ("purlin", "--example", "plain_writer"),
+    ("purlin", "--example", "plain_relay"),
+    ("fake_model", "--bin", "fake_model"),
+    ("mcp", "--example", "faulty_server"),
+    ("mcp", "--example", "bare_client"),
 ];
 
 /// The programs that take part.
@@ -145,9 +145,9 @@ impl Programs {
             program::must_succeed(&[&build[..], &["--example", "in_process"]].concat())?;
             let build = ["cargo", "build", "--quiet", "--release", "--package", "mcp"];
             program::must_succeed(&[&build[..], &["--example", "own_client"]].concat())?;
-            for (package, example) in LIMITS {
+            for (package, kind, name) in LIMITS {
                 let build = ["cargo", "rustc", "--quiet", "--release", "--package", package];
-                let fast = ["--example", example, "--", "-C", "opt-level=3"];
+                let fast = [kind, name, "--", "-C", "opt-level=3"];
                 program::must_succeed(&[&build[..], &fast].concat())?;
             }
         }
@@ -158,7 +158,7 @@ impl Programs {
             echo_sdk: examples.join("echo_sdk"),
             plain_writer: examples.join("plain_writer"),
             plain_relay: examples.join("plain_relay"),
-            fake_model: examples.join("fake_model"),
+            fake_model: release.join("fake_model"),
             in_process: examples.join("in_process"),
             faulty_server: examples.join("faulty_server"),
             bare_client: examples.join("bare_client"),

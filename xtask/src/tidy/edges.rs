@@ -32,6 +32,7 @@ const MAY_SEE: [(&str, &[&str]); 12] = [
             "client",
         ],
     ),
+    ("fake_model", &[]),
     ("xtask", &[]),
 ];
 

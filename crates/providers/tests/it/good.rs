@@ -1,10 +1,11 @@
-//! What works: each format's good path, connections that are used again, servers found on this machine.
+//! Each format when everything works; reuse of connections; a server that lists its models.
 
 use std::time::Duration;
 
+use fake_model::FakeModel;
 use serde_json::Value;
 
-use crate::{CANARY, Fake, PACKAGES};
+use crate::{CANARY, PACKAGES, ask};
 
 const SCRIPT: &str = r#"
 thought "Hm."
@@ -19,23 +20,23 @@ text "again"
 "#;
 
 #[tokio::test]
-async fn every_format_works_and_uses_its_connection_again() {
+async fn every_format_answers_and_reuses_its_connection() {
     for package in PACKAGES {
-        let fake = Fake::new(SCRIPT).await;
-        let heard = fake.ask(package).await;
-        assert_eq!(heard.error, None, "{package}");
-        let seal = match package {
+        let fake = FakeModel::start(SCRIPT).unwrap();
+        let answer = ask(&fake, package).await;
+        assert_eq!(answer.error, None, "{package}");
+        let thought_end = match package {
             "@ai-sdk/openai" => r#"end {"id":"rs1","encrypted_content":"SIG"}"#,
             "@ai-sdk/openai-compatible" => r#"end [{"type":"reasoning.encrypted","data":"SIG"}]"#,
             _ => "end SIG",
         };
-        let mut lines = heard.lines;
+        let mut lines = answer.lines;
         lines.retain(|line| !line.starts_with("usage "));
         assert_eq!(
             lines,
             [
                 "thought Hm.",
-                seal,
+                thought_end,
                 "text Hello, größe 🦀",
                 r#"tool read {"path":"/a"}"#,
                 "tool list {}",
@@ -43,30 +44,33 @@ async fn every_format_works_and_uses_its_connection_again() {
             ],
             "{package}"
         );
-        assert_eq!(fake.ask(package).await.text(), "again");
-        let asked = fake.shared.asked();
-        assert_eq!(asked.len(), 2);
-        assert!(asked.iter().all(|asked| asked.connection == 0), "{package}: connected twice");
+        assert_eq!(ask(&fake, package).await.text(), "again");
+        let requests = fake.requests();
+        assert_eq!(requests.len(), 2);
+        assert!(
+            requests.iter().all(|request| request.connection == 0),
+            "{package}: connected twice"
+        );
     }
 }
 
 #[tokio::test]
-async fn usage_counts_the_cache() {
+async fn usage_includes_the_cache() {
     for package in PACKAGES {
-        let fake = Fake::new(SCRIPT).await;
-        let heard = fake.ask(package).await;
-        assert!(heard.lines.contains(&"usage 20 7 30 0".to_owned()), "{package}: {heard:?}");
+        let fake = FakeModel::start(SCRIPT).unwrap();
+        let answer = ask(&fake, package).await;
+        assert!(answer.lines.contains(&"usage 20 7 30 0".to_owned()), "{package}: {answer:?}");
     }
 }
 
 #[tokio::test]
-async fn the_key_goes_into_a_header_and_nowhere_else() {
+async fn key_is_sent_in_a_header_only() {
     for package in PACKAGES {
-        let fake = Fake::new("text \"ok\"").await;
-        fake.ask(package).await;
-        let asked = fake.shared.asked().remove(0);
-        assert!(!asked.path.contains(CANARY) && !asked.body.contains(CANARY), "{package}");
-        let holders: Vec<&str> = asked
+        let fake = FakeModel::start("text \"ok\"").unwrap();
+        ask(&fake, package).await;
+        let request = fake.requests().remove(0);
+        assert!(!request.path.contains(CANARY) && !request.body.contains(CANARY), "{package}");
+        let holders: Vec<&str> = request
             .headers
             .iter()
             .filter(|(_, value)| value.contains(CANARY))
@@ -78,26 +82,26 @@ async fn the_key_goes_into_a_header_and_nowhere_else() {
             _ => "authorization",
         };
         assert_eq!(holders, [expected], "{package}");
-        let body: Value = serde_json::from_str(&asked.body).unwrap();
+        let body: Value = serde_json::from_str(&request.body).unwrap();
         assert!(body.is_object());
     }
 }
 
 #[tokio::test]
-async fn bytes_may_be_cut_anywhere() {
+async fn answer_is_decoded_wherever_the_network_splits_it() {
     for package in PACKAGES {
         for size in [1, 3, 7] {
-            let fake = Fake::new(&format!("slice {size}\n{SCRIPT}")).await;
-            let heard = fake.ask(package).await;
-            assert_eq!(heard.text(), "Hello, größe 🦀", "{package} by {size}: {heard:?}");
+            let fake = FakeModel::start(&format!("slice {size}\n{SCRIPT}")).unwrap();
+            let answer = ask(&fake, package).await;
+            assert_eq!(answer.text(), "Hello, größe 🦀", "{package} by {size}: {answer:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_server_lists_its_models() {
-    let fake = Fake::new("").await;
-    let config = serde_json::json!({ "ollama": { "options": { "baseURL": fake.url } } });
+async fn local_server_lists_its_models() {
+    let fake = FakeModel::start("").unwrap();
+    let config = serde_json::json!({ "ollama": { "options": { "baseURL": fake.url() } } });
     let options = providers::Options {
         configured: serde_json::from_value(config).unwrap(),
         ..providers::Options::default()

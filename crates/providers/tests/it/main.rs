@@ -1,18 +1,11 @@
-//! Models against the fake server, over real HTTP: each format's good path.
+//! Models against the fake server, over real HTTP, when everything works.
 //!
-//! What goes wrong, P01 to P36, is tested with the built program: `crates/purlin/tests/it/faults.rs`.
+//! Failures, P01 to P36, are tested with the built program: `crates/purlin/tests/it/faults.rs`.
 
 #![expect(
     clippy::unwrap_used,
     reason = "helpers of tests are tests, too, which clippy does not see"
 )]
-
-#[path = "../../examples/fake_model/script.rs"]
-mod script;
-#[path = "../../examples/fake_model/server.rs"]
-mod server;
-#[path = "../../examples/fake_model/speak.rs"]
-mod speak;
 
 mod good;
 
@@ -20,62 +13,44 @@ use std::sync::Arc;
 
 use engine::ports::{ModelError, ModelEvent, Request};
 use engine::words::{Block, Message, ModelId, Prompt, Thinking};
+use fake_model::FakeModel;
 use futures_util::StreamExt;
 use serde_json::json;
-use tokio::task::JoinSet;
 
 /// The formats by the packages that stand for them in a config.
 const PACKAGES: [&str; 4] =
     ["@ai-sdk/anthropic", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "@ai-sdk/google"];
 
-/// A key that must turn up nowhere but in a header.
+/// A key that must appear in a header and nowhere else.
 const CANARY: &str = "sk-canary-0123456789";
 
-/// A fake server that runs until it is dropped.
-struct Fake {
-    url: String,
-    shared: Arc<server::Shared>,
-    _task: JoinSet<()>,
+/// Sends one request and collects the whole answer.
+async fn ask(fake: &FakeModel, package: &str) -> Received {
+    let config = json!({ "fake": {
+        "npm": package,
+        "options": { "baseURL": fake.url(), "apiKey": CANARY },
+    }});
+    let options = providers::Options {
+        configured: serde_json::from_value(config).unwrap(),
+        ..providers::Options::default()
+    };
+    let mut stream = options.provider("fake").model("fake").model.answer(request());
+    let mut received = Received::default();
+    while let Some(event) = stream.next().await {
+        received.take(event);
+    }
+    received
 }
 
-impl Fake {
-    async fn new(text: &str) -> Fake {
-        let shared = server::Shared::new(script::parse(text).unwrap());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let mut task = JoinSet::new();
-        task.spawn(server::serve(listener, Arc::clone(&shared)));
-        Fake { url: format!("http://{address}/v1"), shared, _task: task }
-    }
-
-    /// Asks, and hears the answer to its end.
-    async fn ask(&self, package: &str) -> Heard {
-        let config = json!({ "fake": {
-            "npm": package,
-            "options": { "baseURL": self.url, "apiKey": CANARY },
-        }});
-        let options = providers::Options {
-            configured: serde_json::from_value(config).unwrap(),
-            ..providers::Options::default()
-        };
-        let mut stream = options.provider("fake").model("fake").model.answer(request());
-        let mut heard = Heard::default();
-        while let Some(event) = stream.next().await {
-            heard.take(event);
-        }
-        heard
-    }
-}
-
-/// What came of a request.
+/// Everything that a request brought.
 #[derive(Debug, Default)]
-struct Heard {
+struct Received {
     /// A line for each event; neighbouring text is one line.
     lines: Vec<String>,
     error: Option<ModelError>,
 }
 
-impl Heard {
+impl Received {
     fn text(&self) -> String {
         let texts = self.lines.iter().filter_map(|line| line.strip_prefix("text "));
         texts.collect::<Vec<_>>().join("")

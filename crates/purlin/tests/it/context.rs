@@ -160,7 +160,7 @@ fn a_conversation_of_five_hundred_turns_stays_inside_a_small_window() {
         let (reply, _) = ask(&mut agent, &session, &format!("Message {turn}. {words}"));
         assert_eq!(reply["result"]["stopReason"], "end_turn", "{turn}: {reply}");
     }
-    let asked = fake.shared.asked();
+    let asked = fake.requests();
     let summaries = asked.iter().filter(|asked| asked.body.contains("Write the summary now."));
     assert!(summaries.count() > 10);
     let longest = asked.iter().map(|asked| asked.body.len()).max().unwrap();
@@ -176,7 +176,7 @@ fn a_conversation_of_five_hundred_turns_stays_inside_a_small_window() {
     let params = json!({ "sessionId": session, "cwd": folder, "mcpServers": [] });
     agent.result("session/resume", params);
     ask(&mut agent, &session, "Once more.");
-    let last = fake.shared.asked().last().unwrap().body.clone();
+    let last = fake.requests().last().unwrap().body.clone();
     assert!(last.contains("was summed up to make room") && last.len() / 4 + 4_000 <= WINDOW);
     drop(agent);
     std::fs::remove_dir_all(&data).unwrap();

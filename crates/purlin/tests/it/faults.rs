@@ -11,11 +11,11 @@ use std::io::Read;
 use std::process::Stdio;
 use std::thread::JoinHandle;
 
+use fake_model::ReceivedRequest;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, DEADLINE, text_of};
 use crate::models::{CANARY, CHAT, Fake, ask, config_at, updates};
-use crate::server::Asked;
 
 /// A time-out that is waited for, in milliseconds.
 const SHORT: u64 = 1000;
@@ -185,24 +185,25 @@ fn waits(seen: &[Value]) -> Vec<&str> {
 }
 
 /// Plays a fault against a server that works afterwards. Returns what the server was asked.
-fn check(case: &Case<'_>) -> Vec<Asked> {
+fn check(case: &Case<'_>) -> Vec<ReceivedRequest> {
     let fake = Fake::new(&format!("{}\n---\ntext \"Back.\"", case.script));
     let mut client = Client::new(case.config(&fake.url));
     client.meet(case);
     let place = format!("{}, {}", case.package, case.script);
-    assert_eq!(fake.shared.asked().len(), case.requests, "{place}");
+    assert_eq!(fake.requests().len(), case.requests, "{place}");
     client.go_on();
-    let asked = fake.shared.asked();
+    let asked = fake.requests();
     check_history(case, &asked[case.requests]);
     assert_eq!(asked.len(), case.requests + 1, "{place}");
-    let has_key = |asked: &Asked| asked.headers.iter().any(|(_, value)| value.contains(CANARY));
+    let has_key =
+        |asked: &ReceivedRequest| asked.headers.iter().any(|(_, value)| value.contains(CANARY));
     assert!(asked.iter().all(has_key), "{place}");
     client.end();
     asked
 }
 
 /// The model's next request holds what was shown, once, and nothing of what the user was told beside it.
-fn check_history(case: &Case<'_>, next: &Asked) {
+fn check_history(case: &Case<'_>, next: &ReceivedRequest) {
     let body = &next.body;
     if !case.shown.is_empty() {
         assert_eq!(body.matches(case.shown).count(), 1, "{}: {body}", case.package);
@@ -220,7 +221,7 @@ fn check_elsewhere(url: &str, case: &Case<'_>) {
     let choice = json!({ "sessionId": client.session, "modelId": "other/fake" });
     client.agent.result("session/set_model", choice);
     client.go_on();
-    check_history(case, &fake.shared.asked()[0]);
+    check_history(case, &fake.requests()[0]);
     client.end();
 }
 

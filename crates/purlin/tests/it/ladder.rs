@@ -57,12 +57,12 @@ fn model_of(agent: &mut Agent) -> String {
 fn a_server_on_this_machine_is_found_when_a_session_needs_it() {
     let fake = Fake::new("text \"hi\"");
     let mut agent = Agent::configured(json!({})).env("OLLAMA_HOST", &host(&fake)).ready();
-    assert_eq!(fake.shared.lists(), 0, "initialize looks for nothing");
+    assert_eq!(fake.model_list_requests(), 0, "initialize looks for nothing");
     assert_eq!(model_of(&mut agent), "ollama/fake");
-    assert_eq!(fake.shared.lists(), 1);
+    assert_eq!(fake.model_list_requests(), 1);
     // Found once, it is not looked for again.
     assert_eq!(model_of(&mut agent), "ollama/fake");
-    assert_eq!(fake.shared.lists(), 1);
+    assert_eq!(fake.model_list_requests(), 1);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn nobody_is_looked_for_where_a_key_is_set() {
     let start = Agent::configured(json!({})).env("OLLAMA_HOST", &host(&fake));
     let mut agent = start.env("ANTHROPIC_API_KEY", "sk-ant-x").ready();
     assert!(model_of(&mut agent).starts_with("anthropic/"));
-    assert_eq!(fake.shared.lists(), 0);
+    assert_eq!(fake.model_list_requests(), 0);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn the_small_model_names_the_session() {
         }
     }
     assert_eq!(titles, ["How do I get this thing onto the water?", "Sail the ship"]);
-    let asked = fake.shared.asked();
+    let asked = fake.requests();
     let models: Vec<Value> = asked
         .iter()
         .map(|asked| serde_json::from_str::<Value>(&asked.body).unwrap()["model"].clone())
@@ -209,7 +209,7 @@ fn a_list_that_was_refreshed_is_used_later() {
     let after = purlin(&home.0, &["models"], "");
     assert!(after.contains("openai/fake  64000 tokens"), "{after}");
     assert!(!after.contains("openai/gpt-5"), "{after}");
-    assert_eq!(fake.shared.lists(), 1);
+    assert_eq!(fake.model_list_requests(), 1);
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn tries_are_counted_for_the_whole_turn() {
     assert_eq!(reply["error"]["data"]["kind"], "model_unavailable", "{reply}");
     let details = reply["error"]["data"]["details"].as_str().unwrap();
     assert!(details.contains("tried 10 times in this turn"), "{details}");
-    assert_eq!(fake.shared.asked().len(), 21);
+    assert_eq!(fake.requests().len(), 21);
 }
 
 /// Runs `purlin doctor` for a user, and returns what it says and whether all is well.

@@ -8,13 +8,6 @@
     reason = "helpers of tests are tests, too, which clippy does not see"
 )]
 
-#[path = "../../../providers/examples/fake_model/script.rs"]
-mod script;
-#[path = "../../../providers/examples/fake_model/server.rs"]
-mod server;
-#[path = "../../../providers/examples/fake_model/speak.rs"]
-mod speak;
-
 #[cfg(target_os = "linux")]
 mod again;
 mod agent;

@@ -2,45 +2,43 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fake_model::{FakeModel, ReceivedRequest};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, Start, text_of, update_kind};
-use crate::{script, server};
 
 pub(crate) const ANTHROPIC: &str = "@ai-sdk/anthropic";
 pub(crate) const CHAT: &str = "@ai-sdk/openai-compatible";
 pub(crate) const PACKAGES: [&str; 4] = [ANTHROPIC, "@ai-sdk/openai", CHAT, "@ai-sdk/google"];
 pub(crate) const CANARY: &str = "sk-ant-canary-0123456789";
 
-/// A fake server on a thread of its own, for as long as the test runs.
+/// A fake model server, and how to configure an agent for it.
 pub(crate) struct Fake {
     pub(crate) url: String,
-    pub(crate) shared: Arc<server::Shared>,
+    server: FakeModel,
 }
 
 impl Fake {
-    pub(crate) fn new(text: &str) -> Fake {
-        Fake::at(std::net::TcpListener::bind("127.0.0.1:0").unwrap(), text)
+    pub(crate) fn new(script: &str) -> Fake {
+        let server = FakeModel::start(script).unwrap();
+        Fake { url: server.url(), server }
     }
 
-    /// Serves at a place that is there already.
-    pub(crate) fn at(listener: std::net::TcpListener, text: &str) -> Fake {
-        let shared = server::Shared::new(script::parse(text).unwrap());
-        let serving = Arc::clone(&shared);
-        let address = listener.local_addr().unwrap();
-        listener.set_nonblocking(true).unwrap();
-        std::thread::spawn(move || {
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                server::serve(listener, serving).await;
-            });
-        });
-        Fake { url: format!("http://{address}/v1"), shared }
+    /// Serves on a listener that already exists.
+    pub(crate) fn at(listener: std::net::TcpListener, script: &str) -> Fake {
+        let server = FakeModel::start_on(listener, script).unwrap();
+        Fake { url: server.url(), server }
+    }
+
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.server.requests()
+    }
+
+    /// How often the agent requested the list of models.
+    pub(crate) fn model_list_requests(&self) -> usize {
+        self.server.model_list_requests()
     }
 
     pub(crate) fn config(&self, package: &str) -> Value {
@@ -53,7 +51,7 @@ impl Fake {
 
     /// The body of a request, counting from 0.
     pub(crate) fn body(&self, index: usize) -> Value {
-        serde_json::from_str(&self.shared.asked()[index].body).unwrap()
+        serde_json::from_str(&self.requests()[index].body).unwrap()
     }
 }
 
@@ -107,7 +105,7 @@ fn every_format_answers_over_acp() {
         // The second answer's cost is on top, and its connection is the first one's.
         let (_, seen) = ask(&mut agent, &session, "Again.");
         assert_eq!(updates(&seen, "usage_update")[0]["cost"]["amount"], 74.0, "{package}");
-        assert!(fake.shared.asked().iter().all(|asked| asked.connection == 0), "{package}");
+        assert!(fake.requests().iter().all(|asked| asked.connection == 0), "{package}");
     }
 }
 
@@ -167,7 +165,7 @@ fn a_key_can_come_with_authenticate() {
     let session = agent.open();
     let (reply, seen) = ask(&mut agent, &session, "Go.");
     assert_eq!(text_of(&session, &seen), "hi", "{reply}");
-    let headers = fake.shared.asked().remove(0).headers;
+    let headers = fake.requests().remove(0).headers;
     assert!(headers.contains(&("x-api-key".to_owned(), CANARY.to_owned())));
 }
 
@@ -218,7 +216,7 @@ fn keys_appear_in_no_log_no_error_and_no_update() {
             assert!(reply.get("error").is_some(), "{package}: {reply}");
             assert!(!format!("{reply}{seen:?}").contains(CANARY), "{package}: {reply}");
         }
-        assert!(fake.shared.asked()[0].headers.iter().any(|(_, value)| value.contains(CANARY)));
+        assert!(fake.requests()[0].headers.iter().any(|(_, value)| value.contains(CANARY)));
         let mut stderr = agent.take_stderr();
         agent.close_input();
         agent.wait(Duration::from_secs(30));

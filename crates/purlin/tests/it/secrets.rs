@@ -120,7 +120,7 @@ fn keys_go_nowhere_but_to_their_provider() {
         assert_eq!(holds(&std::fs::read(&path).unwrap()), None, "{}", path.display());
     }
     // And they do reach the provider that they are for.
-    let headers = &fake.shared.asked()[0].headers;
+    let headers = &fake.requests()[0].headers;
     assert!(headers.contains(&("x-api-key".to_owned(), IN_CONFIG.to_owned())));
     assert!(headers.contains(&("x-team".to_owned(), IN_HEADER.to_owned())));
     std::fs::remove_dir_all(&home).unwrap();

@@ -57,7 +57,7 @@ fn p18_what_was_shown_outlives_a_restart() {
         assert_eq!(text_of(&session, &agent.take_seen()), "half an answer", "{package}");
         let (_, seen) = ask(&mut agent, &session, "Go on.");
         assert_eq!(text_of(&session, &seen), "Back.", "{package}");
-        let next = &fake.shared.asked()[1].body;
+        let next = &fake.requests()[1].body;
         assert_eq!(next.matches("half an answer").count(), 1, "{package}: {next}");
         drop(agent);
         std::fs::remove_dir_all(&data).unwrap();
@@ -317,7 +317,7 @@ fn check_size(package: &str, fault: &str) {
     let cost = client.agent.most_memory() - before;
     assert!(cost <= 16 * MIB, "{package}: {} KiB", cost / 1024);
     client.go_on();
-    assert_eq!(fake.shared.asked().len(), 3);
+    assert_eq!(fake.requests().len(), 3);
     client.end();
 }
 
@@ -459,14 +459,14 @@ fn p34_an_overflow_is_mended_once() {
         let mut client = Client::new(case.config(&fake.url));
         client.ask("First.");
         client.meet(&case);
-        let mended = fake.shared.asked()[3].body.clone();
+        let mended = fake.requests()[3].body.clone();
         assert!(mended.contains("What was.") && mended.contains("Go."), "{package}: {mended}");
         let words = ["the conversation is too long", "Begin a new session"];
         case.shown = "";
         case.ends = Ends::Badly(-32603, "context_full", &words);
         client.meet(&case);
         client.go_on();
-        assert_eq!(fake.shared.asked().len(), 8, "{package}");
+        assert_eq!(fake.requests().len(), 8, "{package}");
         client.end();
     }
 }

@@ -59,7 +59,7 @@ fn p02_a_refused_connection() {
     client.meet(&case);
     let fake = Fake::at(listen(socket, 16), "text \"Back.\"");
     client.go_on();
-    check_history(&case, &fake.shared.asked()[0]);
+    check_history(&case, &fake.requests()[0]);
     client.end();
 }
 
@@ -93,7 +93,7 @@ fn p03_a_black_hole() {
     drop(full);
     let fake = Fake::at(listener, "text \"Back.\"");
     client.go_on();
-    check_history(&case, &fake.shared.asked()[0]);
+    check_history(&case, &fake.requests()[0]);
     client.end();
 }
 
@@ -114,7 +114,7 @@ fn p03_a_black_hole_is_given_up_after_ten_seconds_and_can_be_cancelled() {
     drop(full);
     let fake = Fake::at(listener, "text \"Back.\"");
     client.go_on();
-    check_history(&case, &fake.shared.asked()[0]);
+    check_history(&case, &fake.requests()[0]);
     client.end();
 }
 
@@ -129,7 +129,7 @@ fn p04_no_tls_where_tls_should_be() {
         ..Case::default()
     };
     check_elsewhere(&plain.url.replace("http:", "https:"), &case);
-    assert!(plain.shared.asked().is_empty());
+    assert!(plain.requests().is_empty());
 }
 
 #[test]
@@ -399,7 +399,7 @@ fn p35_a_redirect_to_another_place_is_refused_and_the_key_stays() {
             ..Case::default()
         });
     }
-    assert!(thief.shared.asked().is_empty());
+    assert!(thief.requests().is_empty());
     // Within the same place it is followed.
     check(&Case {
         script: "status 307\nheader location: /v2/chat/completions\n---\ntext \"Hello.\"",

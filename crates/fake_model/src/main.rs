@@ -1,11 +1,8 @@
-//! A model server that says what a script says, in all four formats. See docs/internals/fake-model.md.
+//! Runs the fake model server by hand: `fake_model SCRIPT [ADDRESS:PORT]`. See docs/internals/fake-model.md.
 
-#![expect(clippy::print_stdout, reason = "a program for people; its address is all it prints")]
+#![expect(clippy::print_stdout, reason = "a program for people; it prints only its address")]
 
-mod script;
-mod server;
-mod speak;
-
+use std::net::TcpListener;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -28,12 +25,9 @@ fn main() -> ExitCode {
 }
 
 fn serve(address: &str, file: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let script = script::parse(&std::fs::read_to_string(file)?)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let listener = tokio::net::TcpListener::bind(address).await?;
-        println!("http://{}", listener.local_addr()?);
-        server::serve(listener, server::Shared::new(script)).await;
-        Ok(())
-    })
+    let script = fake_model::parse(&std::fs::read_to_string(file)?)?;
+    let listener = TcpListener::bind(address)?;
+    println!("http://{}", listener.local_addr()?);
+    fake_model::Server::new(script).serve(listener)?;
+    Ok(())
 }

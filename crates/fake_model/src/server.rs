@@ -1,106 +1,121 @@
-//! The server: a plain HTTP/1.1 listener that plays a script, and keeps what it was asked.
+//! The server: a plain HTTP/1.1 listener that plays a script and records the requests it received.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
+use crate::format::{Encoder, Format};
 use crate::script::{Answer, Script, Step};
-use crate::speak::{Speaker, Speech};
 
-/// A request as it came.
+/// A request as it was received.
 #[derive(Debug, Clone)]
-#[allow(dead_code, reason = "the program does not look, the tests do")]
-pub(crate) struct Asked {
-    pub(crate) path: String,
-    /// Names in lower case.
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: String,
+pub struct ReceivedRequest {
+    /// The path, with its query.
+    pub path: String,
+    /// Names are in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body as text.
+    pub body: String,
     /// Which connection it came on, counting from 0.
-    pub(crate) connection: usize,
-    /// When it had come.
-    pub(crate) at: Instant,
+    pub connection: usize,
+    /// When its last byte had arrived.
+    pub at: Instant,
 }
 
-/// What all connections share.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
+/// A script and what its connections share.
+#[derive(Debug)]
+pub struct Server {
     script: Script,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    next: usize,
-    asked: Vec<Asked>,
-    /// How often the list of models was asked for.
-    lists: usize,
+    next_answer: usize,
+    requests: Vec<ReceivedRequest>,
+    model_list_requests: usize,
 }
 
-impl Shared {
-    pub(crate) fn new(script: Script) -> Arc<Shared> {
-        Arc::new(Shared { script, state: Mutex::default() })
+impl Server {
+    /// Creates a server that has received nothing yet.
+    #[must_use]
+    pub fn new(script: Script) -> Arc<Server> {
+        Arc::new(Server { script, state: Mutex::default() })
     }
 
-    /// Returns everything that was asked so far.
-    #[allow(dead_code, reason = "the program does not look, the tests do")]
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).asked.clone()
+    /// Serves every connection to the listener; blocks the calling thread.
+    ///
+    /// # Errors
+    /// When the runtime cannot be created or the listener cannot be used.
+    pub fn serve(self: Arc<Server>, listener: std::net::TcpListener) -> std::io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            accept(TcpListener::from_std(listener)?, self).await;
+            Ok(())
+        })
     }
 
-    /// Returns how often the list of models was asked for.
-    #[allow(dead_code, reason = "the program does not look, the tests do")]
-    pub(crate) fn lists(&self) -> usize {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).lists
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.state().requests.clone()
     }
 
-    fn take(&self, asked: Asked) -> (usize, Answer) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.asked.push(asked);
-        let at = state.next;
-        state.next += 1;
+    pub(crate) fn model_list_requests(&self) -> usize {
+        self.state().model_list_requests
+    }
+
+    /// Records a request and returns its number with the answer that the script has for it.
+    fn take_answer(&self, request: ReceivedRequest) -> (usize, Answer) {
+        let mut state = self.state();
+        state.requests.push(request);
+        let number = state.next_answer;
+        state.next_answer += 1;
         let count = self.script.answers.len();
-        let index = if self.script.is_endless && count > 0 { at % count } else { at };
-        let beyond = || vec![Step::Status(500), Step::Body("the script is over".to_owned())];
-        (at, self.script.answers.get(index).cloned().unwrap_or_else(beyond))
+        let index = if self.script.is_endless && count > 0 { number % count } else { number };
+        let script_ended = || vec![Step::Status(500), Step::Body("the script is over".to_owned())];
+        (number, self.script.answers.get(index).cloned().unwrap_or_else(script_ended))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Serves until it is dropped.
-pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, server: Arc<Server>) {
     let mut connections = JoinSet::new();
     let mut count = 0;
     while let Ok((stream, _)) = listener.accept().await {
-        let shared = Arc::clone(&shared);
+        let server = Arc::clone(&server);
         let number = count;
         count += 1;
         connections.spawn(async move {
-            // A client that goes away is no news.
-            drop(connection(stream, number, &shared).await);
+            // A client may close its connection at any time; the tests look at the client for that.
+            drop(connection(stream, number, &server).await);
         });
         while connections.try_join_next().is_some() {}
     }
 }
 
-async fn connection(mut stream: TcpStream, number: usize, shared: &Shared) -> std::io::Result<()> {
+async fn connection(mut stream: TcpStream, number: usize, server: &Server) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut held = Vec::new();
-    while let Some(asked) = read_request(&mut stream, &mut held, number).await? {
-        if asked.path.ends_with("/models") {
-            shared.state.lock().unwrap_or_else(PoisonError::into_inner).lists += 1;
+    let mut buffer = Vec::new();
+    while let Some(request) = read_request(&mut stream, &mut buffer, number).await? {
+        if request.path.ends_with("/models") {
+            server.state().model_list_requests += 1;
             let list = r#"{"object":"list","data":[{"id":"fake","object":"model","context_length":64000}]}"#;
             write_whole(&mut stream, 200, &[], list.as_bytes()).await?;
             continue;
         }
-        let speech = Speech::of_path(&asked.path);
-        let (request, answer) = shared.take(asked);
-        let Some(speech) = speech else {
+        let format = Format::of_path(&request.path);
+        let (number, answer) = server.take_answer(request);
+        let Some(format) = format else {
             write_whole(&mut stream, 404, &[], b"{\"error\":\"no such path\"}").await?;
             continue;
         };
-        if !play(&mut stream, Speaker::new(speech, request), answer).await? {
+        if !play(&mut stream, Encoder::new(format, number), answer).await? {
             return Ok(());
         }
     }
@@ -110,23 +125,23 @@ async fn connection(mut stream: TcpStream, number: usize, shared: &Shared) -> st
 /// Reads one request, or `None` at the end of the connection.
 async fn read_request(
     stream: &mut TcpStream,
-    held: &mut Vec<u8>,
+    buffer: &mut Vec<u8>,
     connection: usize,
-) -> std::io::Result<Option<Asked>> {
+) -> std::io::Result<Option<ReceivedRequest>> {
     let head = loop {
-        if let Some(at) = held.windows(4).position(|window| window == b"\r\n\r\n") {
+        if let Some(at) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
             break at;
         }
-        if held.first().is_some_and(|byte| !byte.is_ascii_alphabetic()) {
-            // TLS, most likely. Servers of plain HTTP say so in plain HTTP.
+        if buffer.first().is_some_and(|byte| !byte.is_ascii_alphabetic()) {
+            // Most likely TLS. A plain HTTP server answers that with plain HTTP.
             stream.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n").await?;
             return Ok(None);
         }
-        if stream.read_buf(held).await? == 0 {
+        if stream.read_buf(buffer).await? == 0 {
             return Ok(None);
         }
     };
-    let text = String::from_utf8_lossy(&held[..head]).into_owned();
+    let text = String::from_utf8_lossy(&buffer[..head]).into_owned();
     let mut lines = text.lines();
     let path = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or("/").to_owned();
     let headers: Vec<(String, String)> = lines
@@ -135,14 +150,14 @@ async fn read_request(
         .collect();
     let length = headers.iter().find(|(name, _)| name == "content-length");
     let length: usize = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
-    while held.len() < head + 4 + length {
-        if stream.read_buf(held).await? == 0 {
+    while buffer.len() < head + 4 + length {
+        if stream.read_buf(buffer).await? == 0 {
             return Ok(None);
         }
     }
-    let body = String::from_utf8_lossy(&held[head + 4..head + 4 + length]).into_owned();
-    held.drain(..head + 4 + length);
-    Ok(Some(Asked { path, headers, body, connection, at: Instant::now() }))
+    let body = String::from_utf8_lossy(&buffer[head + 4..head + 4 + length]).into_owned();
+    buffer.drain(..head + 4 + length);
+    Ok(Some(ReceivedRequest { path, headers, body, connection, at: Instant::now() }))
 }
 
 async fn write_whole(
@@ -163,10 +178,10 @@ async fn write_whole(
     stream.write_all(body).await
 }
 
-/// Plays one answer. Tells whether the connection can be used again.
+/// Plays one answer. Returns whether the connection can be used again.
 async fn play(
     stream: &mut TcpStream,
-    mut speaker: Speaker,
+    mut encoder: Encoder,
     answer: Answer,
 ) -> std::io::Result<bool> {
     let status = answer.iter().find_map(|step| match step {
@@ -189,56 +204,56 @@ async fn play(
         write_whole(stream, status, &headers, body.as_bytes()).await?;
         return Ok(true);
     }
-    let mut out = Out { stream, slice: usize::MAX, is_begun: false, headers };
+    let mut out = BodyWriter { stream, slice: usize::MAX, has_head: false, headers };
     for step in &answer {
         if let Step::Usage(counts) = step {
-            speaker.usage(*counts);
+            encoder.usage(*counts);
         }
         if let Step::Stop(reason) = step {
-            speaker.stop(reason);
+            encoder.stop(reason);
         }
     }
     for (at, step) in answer.into_iter().enumerate() {
-        let is_talk = !matches!(
+        let needs_start = !matches!(
             step,
             Step::Wait(_) | Step::Hang | Step::Cut | Step::Header(..) | Step::Bomb(_)
         );
-        if is_talk && !out.is_begun {
-            let begin = speaker.begin();
-            out.say(begin.as_bytes()).await?;
+        if needs_start && !out.has_head {
+            let begin = encoder.begin();
+            out.send(begin.as_bytes()).await?;
         }
         match step {
-            Step::Text(text) => out.say(speaker.text(&text).as_bytes()).await?,
+            Step::Text(text) => out.send(encoder.text(&text).as_bytes()).await?,
             Step::Torn(text) => {
-                let event = speaker.text(&text);
-                out.say(&event.as_bytes()[..tear(&event, &text)]).await?;
+                let event = encoder.text(&text);
+                out.send(&event.as_bytes()[..cut_position(&event, &text)]).await?;
             }
             Step::Chunks(count, text) => {
-                // Many events a write, as a busy server has them.
-                let piece = speaker.text(&text);
+                // Several events per write, as a busy server sends them.
+                let event = encoder.text(&text);
                 let mut batch = String::with_capacity(16 * 1024);
                 for _ in 0..count {
-                    batch.push_str(&piece);
+                    batch.push_str(&event);
                     if batch.len() > 12 * 1024 {
-                        out.say(batch.as_bytes()).await?;
+                        out.send(batch.as_bytes()).await?;
                         batch.clear();
                     }
                 }
-                out.say(batch.as_bytes()).await?;
+                out.send(batch.as_bytes()).await?;
             }
-            Step::Thought(text) => out.say(speaker.thought(&text).as_bytes()).await?,
-            Step::Signature(data) => out.say(speaker.signature(&data).as_bytes()).await?,
+            Step::Thought(text) => out.send(encoder.thought(&text).as_bytes()).await?,
+            Step::Signature(data) => out.send(encoder.signature(&data).as_bytes()).await?,
             Step::Tool { name, input } => {
-                out.say(speaker.tool(&name, &input.to_string(), true).as_bytes()).await?;
+                out.send(encoder.tool(&name, &input.to_string(), true).as_bytes()).await?;
             }
             Step::RawTool { name, arguments } => {
-                out.say(speaker.tool(&name, &arguments, true).as_bytes()).await?;
+                out.send(encoder.tool(&name, &arguments, true).as_bytes()).await?;
             }
             Step::OpenTool { name, arguments } => {
-                out.say(speaker.tool(&name, &arguments, false).as_bytes()).await?;
+                out.send(encoder.tool(&name, &arguments, false).as_bytes()).await?;
             }
             Step::Error { kind, message } => {
-                out.say(speaker.error(&kind, &message).as_bytes()).await?;
+                out.send(encoder.error(&kind, &message).as_bytes()).await?;
             }
             Step::Wait(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
             Step::Hang => {
@@ -257,55 +272,55 @@ async fn play(
                 out.end().await?;
                 return Ok(true);
             }
-            Step::Raw(bytes) => out.say(&bytes).await?,
+            Step::Raw(bytes) => out.send(&bytes).await?,
             Step::Flood(size) => {
-                out.say(b"data: ").await?;
+                out.send(b"data: ").await?;
                 let block = vec![b'x'; 64 * 1024];
                 let mut left = size;
                 while left > 0 {
                     let now = left.min(block.len());
-                    out.say(&block[..now]).await?;
+                    out.send(&block[..now]).await?;
                     left -= now;
                 }
-                out.say(b"\n\n").await?;
+                out.send(b"\n\n").await?;
             }
-            Step::Bomb(size) => out.say(&bomb(size)).await?,
+            Step::Bomb(size) => out.send(&bomb(size)).await?,
             Step::Slice(size) => out.slice = size,
             Step::Status(_) | Step::Header(..) | Step::Body(_) | Step::Usage(_) | Step::Stop(_) => {
             }
         }
     }
-    if !out.is_begun {
-        let begin = speaker.begin();
-        out.say(begin.as_bytes()).await?;
+    if !out.has_head {
+        let begin = encoder.begin();
+        out.send(begin.as_bytes()).await?;
     }
-    out.say(speaker.end().as_bytes()).await?;
+    out.send(encoder.end().as_bytes()).await?;
     out.end().await?;
     Ok(true)
 }
 
-/// Where to leave an event: inside its first character that takes several bytes, else half-way through the text.
-fn tear(event: &str, text: &str) -> usize {
+/// Returns where to cut an event: inside its first character that takes several bytes, else half-way through the text.
+fn cut_position(event: &str, text: &str) -> usize {
     match event.char_indices().find(|(_, character)| !character.is_ascii()) {
         Some((at, _)) => at + 1,
         None => event.rfind(text).unwrap_or(0) + text.len() / 2,
     }
 }
 
-/// A body on its way, in chunks of HTTP.
-struct Out<'a> {
+/// A response body, sent in HTTP chunks.
+struct BodyWriter<'a> {
     stream: &'a mut TcpStream,
     slice: usize,
-    is_begun: bool,
+    has_head: bool,
     headers: Vec<(String, String)>,
 }
 
-impl Out<'_> {
-    async fn say(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+impl BodyWriter<'_> {
+    async fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.flush().await?;
-        for piece in bytes.chunks(self.slice.max(1)) {
-            let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
-            chunk.extend_from_slice(piece);
+        for part in bytes.chunks(self.slice.max(1)) {
+            let mut chunk = format!("{:x}\r\n", part.len()).into_bytes();
+            chunk.extend_from_slice(part);
             chunk.extend_from_slice(b"\r\n");
             self.stream.write_all(&chunk).await?;
             if self.slice < usize::MAX {
@@ -316,9 +331,9 @@ impl Out<'_> {
         Ok(())
     }
 
-    /// Sends the head, if it has not been sent.
+    /// Sends the status line and headers, once.
     async fn flush(&mut self) -> std::io::Result<()> {
-        if std::mem::replace(&mut self.is_begun, true) {
+        if std::mem::replace(&mut self.has_head, true) {
             return Ok(());
         }
         let mut head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n".to_owned();

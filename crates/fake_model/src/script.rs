@@ -1,60 +1,80 @@
-//! The script of a fake model: an answer per request, a step per line.
+//! The script of a fake model: one answer per request, one step per line.
 
 use serde_json::Value;
 
-/// What is done for one request.
-pub(crate) type Answer = Vec<Step>;
+/// The steps of the answer to one request.
+pub type Answer = Vec<Step>;
 
 /// One line of a script.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Step {
-    /// Answers with this status instead of 200; what follows as `body` is its body.
+pub enum Step {
+    /// Answers with this status instead of 200, and with the text of `body`.
     Status(u16),
     /// Sends a header.
     Header(String, String),
     /// Sends this as the whole body.
     Body(String),
-    /// Says a piece of text.
+    /// Sends a chunk of text.
     Text(String),
-    /// Begins an event that says a piece of text, and leaves it inside that.
+    /// Starts an event with a chunk of text and stops in the middle of it.
     Torn(String),
-    /// Says the same piece of text so many times.
+    /// Sends the same chunk of text this many times.
     Chunks(usize, String),
-    /// Thinks aloud.
+    /// Sends a chunk of a thought.
     Thought(String),
     /// Ends a thought with a signature.
     Signature(String),
-    /// Asks for a tool.
-    Tool { name: String, input: Value },
-    /// Asks for a tool with arguments that are sent as they stand.
-    RawTool { name: String, arguments: String },
-    /// Begins a tool call and sends only so much of its arguments.
-    OpenTool { name: String, arguments: String },
-    /// Counts tokens: input, output, cache read, cache write.
+    /// Calls a tool.
+    Tool {
+        /// The tool.
+        name: String,
+        /// Its input.
+        input: Value,
+    },
+    /// Calls a tool with arguments that are sent as they are, valid or not.
+    RawTool {
+        /// The tool.
+        name: String,
+        /// What is sent as its input.
+        arguments: String,
+    },
+    /// Starts a tool call, sends this part of its arguments and never ends it.
+    OpenTool {
+        /// The tool.
+        name: String,
+        /// What is sent as its input.
+        arguments: String,
+    },
+    /// Reports tokens: input, output, cache read, cache write.
     Usage([u64; 4]),
-    /// Says why it stops; without this line the reason is the ordinary one.
+    /// Ends the answer with this stop reason instead of the usual one.
     Stop(String),
     /// Sends an error event inside the stream.
-    Error { kind: String, message: String },
-    /// Sends nothing for so many milliseconds.
+    Error {
+        /// The kind, in the format's own word.
+        kind: String,
+        /// The message for people.
+        message: String,
+    },
+    /// Waits this many milliseconds.
     Wait(u64),
-    /// Sends nothing ever again and keeps the connection. As a first step, not even headers are sent.
+    /// Sends nothing more and leaves the connection open. As the first step, not even headers are sent.
     Hang,
-    /// Closes the connection here. As a first step, not even headers are sent.
+    /// Closes the connection. As the first step, not even headers are sent.
     Cut,
-    /// Ends the body here, as if it were whole.
+    /// Ends the body without the end that the format requires.
     End,
     /// Sends these bytes.
     Raw(Vec<u8>),
-    /// Sends one event with so many bytes of data.
+    /// Sends one event with this many bytes of data.
     Flood(usize),
-    /// Packs the body with gzip's own header, as a bomb of so many bytes.
+    /// Sends gzip data that unpacks to this many bytes.
     Bomb(usize),
-    /// Sends the next steps in network writes of so many bytes.
+    /// Sends the following steps in network writes of this many bytes.
     Slice(usize),
 }
 
-/// Reads a script. Answers are parted by lines of `---`; a last line `loop` begins again behind the last answer.
+/// Reads a script, see [`crate::parse`].
 pub(crate) fn parse(text: &str) -> Result<Script, String> {
     let mut script = Script::default();
     let mut answer = Answer::new();
@@ -74,20 +94,22 @@ pub(crate) fn parse(text: &str) -> Result<Script, String> {
     Ok(script)
 }
 
-/// All answers of a script.
+/// A whole script.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Script {
-    pub(crate) answers: Vec<Answer>,
-    pub(crate) is_endless: bool,
+pub struct Script {
+    /// One per request, in order.
+    pub answers: Vec<Answer>,
+    /// Whether the script restarts after its last answer.
+    pub is_endless: bool,
 }
 
 fn step(line: &str) -> Result<Step, String> {
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
     let rest = rest.trim();
     let text = |rest: &str| {
-        serde_json::from_str::<String>(rest).map_err(|_| format!("{rest} is no text in quotes"))
+        serde_json::from_str::<String>(rest).map_err(|_| format!("`{rest}` is not a JSON string"))
     };
-    let number = |rest: &str| rest.parse::<u64>().map_err(|_| format!("{rest} is no number"));
+    let number = |rest: &str| rest.parse::<u64>().map_err(|_| format!("`{rest}` is not a number"));
     let named = |rest: &str| {
         let (name, rest) = rest.split_once(' ').unwrap_or((rest, "{}"));
         (name.to_owned(), rest.trim().to_owned())
@@ -102,8 +124,8 @@ fn step(line: &str) -> Result<Step, String> {
         "text" => Step::Text(text(rest)?),
         "torn" => Step::Torn(text(rest)?),
         "chunks" => {
-            let (count, piece) = rest.split_once(' ').ok_or("chunks COUNT \"text\"")?;
-            Step::Chunks(number(count)? as usize, text(piece)?)
+            let (count, chunk) = rest.split_once(' ').ok_or("chunks COUNT \"text\"")?;
+            Step::Chunks(number(count)? as usize, text(chunk)?)
         }
         "thought" => Step::Thought(text(rest)?),
         "signature" => Step::Signature(text(rest)?),
@@ -145,6 +167,6 @@ fn step(line: &str) -> Result<Step, String> {
         "flood" => Step::Flood(number(rest)? as usize),
         "bomb" => Step::Bomb(number(rest)? as usize),
         "slice" => Step::Slice(number(rest)?.max(1) as usize),
-        word => return Err(format!("`{word}` is no step")),
+        word => return Err(format!("`{word}` is not a step")),
     })
 }

@@ -1,49 +1,51 @@
-//! The four formats from the server's side: what a step looks like on the wire.
+//! The four formats from the server's side: how each step of a script looks on the wire.
 //!
-//! Written apart from the decoders, from the providers' documentation, so that one can find mistakes in the other.
+//! Shares no code with the decoders of `providers`: it follows the providers' documentation, so that one can reveal
+//! mistakes in the other.
 
 use serde_json::{Value, json};
 
-/// The format of a request, told from its path.
+/// The format of a request, which follows from its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Speech {
+pub(crate) enum Format {
     Anthropic,
     Responses,
     Chat,
     Gemini,
 }
 
-impl Speech {
-    pub(crate) fn of_path(path: &str) -> Option<Speech> {
+impl Format {
+    pub(crate) fn of_path(path: &str) -> Option<Format> {
         let path = path.split('?').next().unwrap_or(path);
         match path {
-            path if path.ends_with("/messages") => Some(Speech::Anthropic),
-            path if path.ends_with("/responses") => Some(Speech::Responses),
-            path if path.ends_with("/chat/completions") => Some(Speech::Chat),
-            path if path.ends_with(":streamGenerateContent") => Some(Speech::Gemini),
+            path if path.ends_with("/messages") => Some(Format::Anthropic),
+            path if path.ends_with("/responses") => Some(Format::Responses),
+            path if path.ends_with("/chat/completions") => Some(Format::Chat),
+            path if path.ends_with(":streamGenerateContent") => Some(Format::Gemini),
             _ => None,
         }
     }
 }
 
-/// Writes events of one answer, keeping count of blocks and calls.
-pub(crate) struct Speaker {
-    speech: Speech,
-    /// The block or item in hand, and how many there have been.
+/// Writes the events of one answer and counts its blocks and calls.
+pub(crate) struct Encoder {
+    format: Format,
+    /// The number of blocks or items so far.
     block: u64,
+    /// The kind of the open block.
     open: Option<&'static str>,
     calls: u64,
-    /// Which request this is: makes ids of calls differ.
+    /// The number of the request; it makes the ids of tool calls unique.
     request: usize,
     usage: [u64; 4],
     stop: Option<String>,
     has_calls: bool,
 }
 
-impl Speaker {
-    pub(crate) fn new(speech: Speech, request: usize) -> Speaker {
-        Speaker {
-            speech,
+impl Encoder {
+    pub(crate) fn new(format: Format, request: usize) -> Encoder {
+        Encoder {
+            format,
             block: 0,
             open: None,
             calls: 0,
@@ -55,17 +57,17 @@ impl Speaker {
     }
 
     pub(crate) fn begin(&mut self) -> String {
-        match self.speech {
-            Speech::Anthropic => event(
+        match self.format {
+            Format::Anthropic => event(
                 &json!({"type":"message_start","message":{"id":"msg","role":"assistant","content":[],"usage":{"input_tokens":self.usage[0],"output_tokens":1,"cache_read_input_tokens":self.usage[2],"cache_creation_input_tokens":self.usage[3]}}}),
             ),
-            Speech::Responses => event(
+            Format::Responses => event(
                 &json!({"type":"response.created","response":{"id":"resp","status":"in_progress"}}),
             ),
-            Speech::Chat => event(
+            Format::Chat => event(
                 &json!({"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}),
             ),
-            Speech::Gemini => String::new(),
+            Format::Gemini => String::new(),
         }
     }
 
@@ -78,87 +80,90 @@ impl Speaker {
     }
 
     pub(crate) fn text(&mut self, text: &str) -> String {
-        match self.speech {
-            Speech::Anthropic => {
-                self.turn_to("text", || json!({"type":"text","text":""}))
+        match self.format {
+            Format::Anthropic => {
+                self.open_block("text", || json!({"type":"text","text":""}))
                     + &event(
                         &json!({"type":"content_block_delta","index":self.block - 1,"delta":{"type":"text_delta","text":text}}),
                     )
             }
-            Speech::Responses => event(
+            Format::Responses => event(
                 &json!({"type":"response.output_text.delta","item_id":"m","output_index":self.block,"content_index":0,"delta":text}),
             ),
-            Speech::Chat => event(
+            Format::Chat => event(
                 &json!({"choices":[{"index":0,"delta":{"content":text},"finish_reason":null}]}),
             ),
-            Speech::Gemini => event(
+            Format::Gemini => event(
                 &json!({"candidates":[{"content":{"role":"model","parts":[{"text":text}]},"index":0}]}),
             ),
         }
     }
 
     pub(crate) fn thought(&mut self, text: &str) -> String {
-        match self.speech {
-            Speech::Anthropic => {
-                self.turn_to("thinking", || json!({"type":"thinking","thinking":"","signature":""}))
-                    + &event(
-                        &json!({"type":"content_block_delta","index":self.block - 1,"delta":{"type":"thinking_delta","thinking":text}}),
-                    )
+        match self.format {
+            Format::Anthropic => {
+                self.open_block(
+                    "thinking",
+                    || json!({"type":"thinking","thinking":"","signature":""}),
+                ) + &event(
+                    &json!({"type":"content_block_delta","index":self.block - 1,"delta":{"type":"thinking_delta","thinking":text}}),
+                )
             }
-            Speech::Responses => event(
+            Format::Responses => event(
                 &json!({"type":"response.reasoning_summary_text.delta","item_id":"rs","output_index":self.block,"summary_index":0,"delta":text}),
             ),
-            Speech::Chat => event(
+            Format::Chat => event(
                 &json!({"choices":[{"index":0,"delta":{"reasoning_content":text},"finish_reason":null}]}),
             ),
-            Speech::Gemini => event(
+            Format::Gemini => event(
                 &json!({"candidates":[{"content":{"role":"model","parts":[{"text":text,"thought":true}]},"index":0}]}),
             ),
         }
     }
 
     pub(crate) fn signature(&mut self, data: &str) -> String {
-        match self.speech {
-            Speech::Anthropic => {
-                self.turn_to("thinking", || json!({"type":"thinking","thinking":"","signature":""}))
-                    + &event(
-                        &json!({"type":"content_block_delta","index":self.block - 1,"delta":{"type":"signature_delta","signature":data}}),
-                    )
-                    + &self.close()
+        match self.format {
+            Format::Anthropic => {
+                self.open_block(
+                    "thinking",
+                    || json!({"type":"thinking","thinking":"","signature":""}),
+                ) + &event(
+                    &json!({"type":"content_block_delta","index":self.block - 1,"delta":{"type":"signature_delta","signature":data}}),
+                ) + &self.close()
             }
-            Speech::Responses => {
+            Format::Responses => {
                 self.block += 1;
                 event(
                     &json!({"type":"response.output_item.done","output_index":self.block - 1,"item":{"type":"reasoning","id":format!("rs{}", self.block),"summary":[],"encrypted_content":data}}),
                 )
             }
-            Speech::Chat => event(
+            Format::Chat => event(
                 &json!({"choices":[{"index":0,"delta":{"reasoning_details":[{"type":"reasoning.encrypted","data":data}]},"finish_reason":null}]}),
             ),
-            Speech::Gemini => event(
+            Format::Gemini => event(
                 &json!({"candidates":[{"content":{"role":"model","parts":[{"text":"","thoughtSignature":data}]},"index":0}]}),
             ),
         }
     }
 
-    /// A call; `is_whole` leaves out the end where it is false. Arguments come in two pieces where the format can.
+    /// A tool call, without its end if `is_whole` is false. Its arguments come in two chunks where the format allows that.
     pub(crate) fn tool(&mut self, name: &str, arguments: &str, is_whole: bool) -> String {
         self.has_calls = true;
         self.calls += 1;
         let id = format!("call{}x{}", self.request, self.calls);
         let half = (0..=arguments.len() / 2).rev().find(|at| arguments.is_char_boundary(*at));
         let (front, back) = arguments.split_at(half.unwrap_or(0));
-        match self.speech {
-            Speech::Anthropic => {
+        match self.format {
+            Format::Anthropic => {
                 let mut out = self.close();
                 self.block += 1;
                 let index = self.block - 1;
                 out += &event(
                     &json!({"type":"content_block_start","index":index,"content_block":{"type":"tool_use","id":id,"name":name,"input":{}}}),
                 );
-                for piece in [front, back] {
+                for chunk in [front, back] {
                     out += &event(
-                        &json!({"type":"content_block_delta","index":index,"delta":{"type":"input_json_delta","partial_json":piece}}),
+                        &json!({"type":"content_block_delta","index":index,"delta":{"type":"input_json_delta","partial_json":chunk}}),
                     );
                 }
                 if is_whole {
@@ -166,16 +171,16 @@ impl Speaker {
                 }
                 out
             }
-            Speech::Responses => {
+            Format::Responses => {
                 self.block += 1;
                 let index = self.block - 1;
                 let item = format!("fc{}", self.calls);
                 let mut out = event(
                     &json!({"type":"response.output_item.added","output_index":index,"item":{"type":"function_call","id":item,"call_id":id,"name":name,"arguments":""}}),
                 );
-                for piece in [front, back] {
+                for chunk in [front, back] {
                     out += &event(
-                        &json!({"type":"response.function_call_arguments.delta","item_id":item,"output_index":index,"delta":piece}),
+                        &json!({"type":"response.function_call_arguments.delta","item_id":item,"output_index":index,"delta":chunk}),
                     );
                 }
                 if is_whole {
@@ -185,7 +190,7 @@ impl Speaker {
                 }
                 out
             }
-            Speech::Chat => {
+            Format::Chat => {
                 let index = self.calls - 1;
                 let call = |call: Value| {
                     event(
@@ -197,7 +202,7 @@ impl Speaker {
                 ) + &call(json!({"index":index,"function":{"arguments":front}}))
                     + &call(json!({"index":index,"function":{"arguments":back}}))
             }
-            Speech::Gemini => {
+            Format::Gemini => {
                 let args: Value =
                     serde_json::from_str(arguments).unwrap_or(Value::String(arguments.to_owned()));
                 event(
@@ -208,12 +213,12 @@ impl Speaker {
     }
 
     pub(crate) fn error(&mut self, kind: &str, message: &str) -> String {
-        match self.speech {
-            Speech::Anthropic => {
+        match self.format {
+            Format::Anthropic => {
                 event(&json!({"type":"error","error":{"type":kind,"message":message}}))
             }
-            Speech::Responses => event(&json!({"type":"error","code":kind,"message":message})),
-            Speech::Chat | Speech::Gemini => {
+            Format::Responses => event(&json!({"type":"error","code":kind,"message":message})),
+            Format::Chat | Format::Gemini => {
                 event(&json!({"error":{"code":kind,"status":kind,"message":message}}))
             }
         }
@@ -222,8 +227,8 @@ impl Speaker {
     pub(crate) fn end(&mut self) -> String {
         let [input, output, read, written] = self.usage;
         let stop = self.stop.clone();
-        match self.speech {
-            Speech::Anthropic => {
+        match self.format {
+            Format::Anthropic => {
                 let ordinary = if self.has_calls { "tool_use" } else { "end_turn" };
                 let stop = stop.unwrap_or_else(|| ordinary.to_owned());
                 self.close()
@@ -232,7 +237,7 @@ impl Speaker {
                     )
                     + &event(&json!({"type":"message_stop"}))
             }
-            Speech::Responses => {
+            Format::Responses => {
                 let usage = json!({"input_tokens":input + read,"input_tokens_details":{"cached_tokens":read},"output_tokens":output});
                 match stop.as_deref() {
                     Some(reason) => event(
@@ -243,7 +248,7 @@ impl Speaker {
                     ),
                 }
             }
-            Speech::Chat => {
+            Format::Chat => {
                 let ordinary = if self.has_calls { "tool_calls" } else { "stop" };
                 let stop = stop.unwrap_or_else(|| ordinary.to_owned());
                 event(&json!({"choices":[{"index":0,"delta":{},"finish_reason":stop}]}))
@@ -252,7 +257,7 @@ impl Speaker {
                     )
                     + "data: [DONE]\n\n"
             }
-            Speech::Gemini => {
+            Format::Gemini => {
                 let stop = stop.unwrap_or_else(|| "STOP".to_owned());
                 event(
                     &json!({"candidates":[{"content":{"role":"model","parts":[]},"finishReason":stop,"index":0}],"usageMetadata":{"promptTokenCount":input + read,"cachedContentTokenCount":read,"candidatesTokenCount":output}}),
@@ -261,8 +266,8 @@ impl Speaker {
         }
     }
 
-    /// Turns to a block of this kind; Anthropic's blocks have a beginning and an end.
-    fn turn_to(&mut self, kind: &'static str, begin: impl FnOnce() -> Value) -> String {
+    /// Opens a block of this kind unless one is open; Anthropic's blocks have a start and an end.
+    fn open_block(&mut self, kind: &'static str, begin: impl FnOnce() -> Value) -> String {
         if self.open == Some(kind) {
             return String::new();
         }
