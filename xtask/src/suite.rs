@@ -57,7 +57,7 @@ pub(crate) fn crash(runs: usize) -> Result<bool> {
     needs::test_runner()?;
     needs::strace()?;
     let runs = format!("PURLIN_CRASH_RUNS={runs}");
-    let test = ["--package", "purlin", "--no-capture", "crash", "syscalls"];
+    let test = ["--profile", "crash", "--package", "purlin", "--no-capture", "crash", "syscalls"];
     let words = ["env", &runs, "cargo", "nextest", "run"];
     program::succeeds(&words.into_iter().chain(test).collect::<Vec<_>>())
 }

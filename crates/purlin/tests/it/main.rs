@@ -18,7 +18,6 @@ mod context;
 mod crash;
 mod dialects;
 mod ends;
-mod examples;
 mod faults;
 mod guide;
 mod hostile;
@@ -34,7 +33,6 @@ mod order;
 mod permissions;
 mod project_custom;
 mod project_servers;
-mod schema;
 #[cfg(target_os = "linux")]
 mod secrets;
 #[cfg(target_os = "linux")]
@@ -47,7 +45,6 @@ mod survivors;
 mod syscalls;
 mod torture;
 mod trace;
-mod transcripts;
 #[cfg(target_os = "linux")]
 mod wishes;
 #[cfg(target_os = "linux")]

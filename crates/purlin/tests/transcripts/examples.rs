@@ -1,12 +1,12 @@
-//! Every JSON example of the documents that the dialects come from: a transcript sends it or expects it.
+//! Every JSON example of the documents that define the dialects must occur in a transcript.
 //!
-//! The examples and what counts as the same are described in `conformance/dialect/examples/README.md`.
+//! The examples, and which differences are ignored, are described in `conformance/dialect/examples/README.md`.
 
-use client::transcript::{Step, Transcript};
+use client::transcript::Step;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::transcripts;
+use crate::play;
 
 /// One example of a document.
 #[derive(Deserialize)]
@@ -29,12 +29,12 @@ enum Side {
 /// Stands for any value in an example.
 const ANY: &str = "…";
 
-/// What is said below these members is an agent's own: what it can do, and how it calls it.
+/// Below these members every agent has its own values: what it can do, and its names for it.
 const OWN: [&str; 6] =
     ["agentCapabilities", "agentInfo", "authMethods", "models", "modes", "availableCommands"];
 
 fn examples() -> Vec<(String, Vec<Example>)> {
-    let folder = transcripts::folder().join("dialect/examples");
+    let folder = play::folder().join("dialect/examples");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let documents = files.filter(|path| path.extension().is_some_and(|ending| ending == "json"));
     let read = |path: std::path::PathBuf| {
@@ -44,12 +44,11 @@ fn examples() -> Vec<(String, Vec<Example>)> {
     documents.map(read).collect()
 }
 
-/// Everything that the transcripts send or expect, as it is compared.
+/// Returns every message that the transcripts send or expect, normalised for the comparison.
 fn messages(side: Side) -> Vec<Value> {
     let mut messages = Vec::new();
-    for name in transcripts::LISTED {
-        let (_, transcript): (_, Transcript) = transcripts::load(name);
-        for line in transcript.lines() {
+    for name in play::names() {
+        for line in play::load(&name).unwrap().transcript.lines() {
             match (&line.step, side) {
                 (Step::Send(message), Side::Client) | (Step::Expect(message), Side::Agent) => {
                     messages.push(normal(message.clone(), side));
@@ -61,7 +60,7 @@ fn messages(side: Side) -> Vec<Value> {
     messages
 }
 
-/// Puts the same in place of ids, folders and, for the agent, of what is its own.
+/// Replaces ids, directories and, on the agent's side, the agent's own values by fixed ones.
 fn normal(mut message: Value, side: Side) -> Value {
     if let Value::Object(members) = &mut message {
         ["jsonrpc", "id"].iter().for_each(|key| drop(members.remove(*key)));
@@ -81,7 +80,7 @@ fn normalise(key: Option<&str>, value: &mut Value, side: Side, is_own: bool) {
             Some("sessionId" | "toolCallId" | "workspaceUri" | "cwd") => *text = "NAME".to_owned(),
             Some("path") => *text = text.rsplit('/').next().unwrap_or_default().to_owned(),
             Some("title") if side == Side::Agent => *text = ANY.to_owned(),
-            // A choice says what would be kept, which the documents leave out.
+            // The name of a choice says which rule would be saved; the documents leave that out.
             Some("name") if text.starts_with("Always ") => *text = ANY.to_owned(),
             _ if is_own => *text = ANY.to_owned(),
             _ => {}
@@ -92,14 +91,14 @@ fn normalise(key: Option<&str>, value: &mut Value, side: Side, is_own: bool) {
 }
 
 fn normalise_members(members: &mut Map<String, Value>, side: Side, is_own: bool) {
-    // What a tool is called, what it shows, and what it says it will do, is its own.
+    // A tool's name, output and description are the agent's own.
     let shows = members.get("sessionUpdate").is_some_and(|kind| kind == "tool_call_update");
     let asks = members.contains_key("tool") && members.contains_key("description");
     for (key, value) in members.iter_mut() {
-        let is_told = (shows && key == "content")
+        let is_text = (shows && key == "content")
             || (asks && ["tool", "description"].contains(&key.as_str()));
-        normalise(Some(key), value, side, is_own || is_told);
-        if is_told && key == "content" {
+        normalise(Some(key), value, side, is_own || is_text);
+        if is_text && key == "content" {
             restore_types(value);
         }
     }
@@ -108,7 +107,7 @@ fn normalise_members(members: &mut Map<String, Value>, side: Side, is_own: bool)
     }
 }
 
-/// Of what a tool shows only the texts are its own, not what kind of block they are in.
+/// Only the texts of a tool's output are the agent's own; the types of the blocks are compared.
 fn restore_types(content: &mut Value) {
     for block in content.as_array_mut().into_iter().flatten() {
         if block.get("newText").is_some() {
@@ -121,8 +120,8 @@ fn restore_types(content: &mut Value) {
     }
 }
 
-/// Tells whether an example is said: by a client as it is written, by an agent with whatever more it says.
-fn is_said(example: &Value, said: &Value, side: Side) -> bool {
+/// Returns whether a message matches an example. A client's message matches exactly; an agent's may have more members.
+fn matches(example: &Value, said: &Value, side: Side) -> bool {
     match (example, said) {
         (Value::String(any), _) if any == ANY => true,
         (Value::Object(example), Value::Object(said)) => {
@@ -130,23 +129,23 @@ fn is_said(example: &Value, said: &Value, side: Side) -> bool {
             let may_have_more = side == Side::Agent || example.contains_key(ANY);
             (may_have_more || !has_more)
                 && example.iter().filter(|(key, _)| *key != ANY).all(|(key, value)| {
-                    said.get(key).is_some_and(|said| is_said(value, said, side))
+                    said.get(key).is_some_and(|said| matches(value, said, side))
                 })
         }
         (Value::Array(example), Value::Array(said)) if side == Side::Agent => {
-            example.iter().all(|item| said.iter().any(|said| is_said(item, said, side)))
+            example.iter().all(|item| said.iter().any(|said| matches(item, said, side)))
         }
         (Value::Array(example), Value::Array(said)) => {
             let mut pairs = example.iter().zip(said);
-            example.len() == said.len() && pairs.all(|(item, said)| is_said(item, said, side))
+            example.len() == said.len() && pairs.all(|(item, said)| matches(item, said, side))
         }
         (example, said) => example == said,
     }
 }
 
-/// Tells whether an example is a message or a part of one.
+/// Returns whether an example matches a message or a part of one.
 fn is_within(example: &Value, said: &Value, side: Side) -> bool {
-    is_said(example, said, side)
+    matches(example, said, side)
         || match said {
             Value::Object(members) => members.values().any(|said| is_within(example, said, side)),
             Value::Array(items) => items.iter().any(|said| is_within(example, said, side)),
@@ -154,7 +153,7 @@ fn is_within(example: &Value, said: &Value, side: Side) -> bool {
         }
 }
 
-/// The examples with and without a reason why no transcript has them, and whether one has.
+/// Returns the examples with (or without) a reason why no transcript has them, and whether a transcript has them.
 fn found(with_reason: bool) -> Vec<(String, bool)> {
     let (sent, expected) = (messages(Side::Client), messages(Side::Agent));
     let mut found = Vec::new();
@@ -171,18 +170,16 @@ fn found(with_reason: bool) -> Vec<(String, bool)> {
 }
 
 // R: D1, D2, D3
-#[test]
-fn every_example_of_the_documents_is_in_a_transcript() {
+pub(crate) fn are_covered() {
     let found = found(false);
     assert!(found.len() > 100, "only {} examples", found.len());
     let missing: Vec<_> = found.iter().filter(|(_, is_found)| !is_found).collect();
     assert!(missing.is_empty(), "in no transcript:\n{missing:#?}");
 }
 
-/// A reason that no longer holds must go.
-#[test]
-fn what_is_never_said_is_in_no_transcript() {
+/// An example that a transcript has needs no reason why it has none.
+pub(crate) fn excuses_are_needed() {
     let found = found(true);
-    let said: Vec<_> = found.iter().filter(|(_, is_found)| *is_found).collect();
-    assert!(said.is_empty(), "said after all, so take the reason away:\n{said:#?}");
+    let covered: Vec<_> = found.iter().filter(|(_, is_found)| *is_found).collect();
+    assert!(covered.is_empty(), "covered by a transcript, so remove `never`:\n{covered:#?}");
 }

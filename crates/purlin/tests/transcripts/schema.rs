@@ -1,4 +1,4 @@
-//! The official schema as a judge: every message that a test sees us send must fit it.
+//! The official schema: every message of the agent in a v1 transcript must fit it.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
-/// What the schema says of a method: who has it, and what is to be sent.
+/// The part of a method that is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Part {
     /// The parameters of a call or note that the agent sends.
@@ -19,7 +19,7 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../../../../conformance/schema/acp-v1.json")).unwrap()
 });
 
-/// Finds what the schema says of one part of a method. Made when it is needed: the whole schema takes seconds.
+/// Compiles the schema of one part of a method, when it is needed: compiling all of them takes seconds.
 fn validator(method: &str, wanted: Part) -> Option<Validator> {
     let definitions = SCHEMA["$defs"].as_object().unwrap();
     let (name, _) = definitions.iter().find(|(name, definition)| {
@@ -35,15 +35,15 @@ fn validator(method: &str, wanted: Part) -> Option<Validator> {
     Some(jsonschema::validator_for(&one).unwrap())
 }
 
-/// Checks the messages an agent sent. `asked` knows which method each id of the client belongs to.
+/// Checks the messages of an agent and returns a sentence for each that does not fit.
 ///
-/// Returns what does not fit, in words.
+/// `asked` has the method of each call of the client, by its id.
 pub(crate) fn faults(seen: &[Value], asked: &HashMap<String, String>) -> Vec<String> {
     let mut made = Made::new();
     seen.iter().filter_map(|message| fault(message, asked, &mut made).err()).collect()
 }
 
-/// The validators that were needed so far; `None` where the schema has nothing to say.
+/// The validators compiled so far; `None` for methods that are not in the schema.
 type Made = HashMap<(String, Part), Option<Validator>>;
 
 fn fault(message: &Value, asked: &HashMap<String, String>, made: &mut Made) -> Result<(), String> {
@@ -103,8 +103,7 @@ fn fits(validator: &Validator, value: &Value, message: &Value) -> Result<(), Str
 }
 
 // R: D1
-#[test]
-fn the_judge_can_say_no() {
+pub(crate) fn bad_messages_do_not_fit() {
     let asked = HashMap::from([("1".to_owned(), "session/prompt".to_owned())]);
     let good = json!({ "jsonrpc": "2.0", "id": 1, "result": { "stopReason": "end_turn" } });
     let bad = [
