@@ -2,11 +2,12 @@
 //!
 //! A rule is a plain function from a file's text to findings; the test at the end runs them all over this
 //! repository. Rules for one file are in `source`, `edges` and `transcript`, those that compare files in
-//! `modules` and `methods`.
+//! `modules`, `methods` and `pages`.
 
 mod edges;
 mod methods;
 mod modules;
+mod pages;
 mod source;
 mod transcript;
 mod tree;
@@ -66,6 +67,7 @@ pub(crate) fn check(root: &Path) -> Result<Report> {
     findings.extend(transcripts(&tree).flat_map(transcript::has_known_words));
     findings.extend(modules::are_declared(&tree));
     findings.extend(methods::are_documented(&tree));
+    findings.extend(pages::are_linked_and_short(&tree));
     let lock = tree.find("Cargo.lock");
     if lock.is_none() {
         findings.push(Finding::new("Cargo.lock", 1, "is missing: run `cargo build` and commit it"));
