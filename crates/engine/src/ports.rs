@@ -38,8 +38,8 @@ use crate::words::{
 
 pub use form::{Form, FormAnswer, Page};
 pub use journal::{
-    Content, FileChange, Files, Info, Journal, JournalError, Kept, Listing, PromptKind, Query,
-    Record, Remembered, Show, State,
+    Content, FileChange, FileError, Files, Info, Journal, JournalError, Kept, Listing, PromptKind,
+    Query, Record, Remembered, Show, State,
 };
 
 /// A model that answers requests.

@@ -17,8 +17,8 @@ use parse::{Answer, Failure, Item};
 
 use crate::ports::event::Event;
 use crate::ports::{
-    Clock, Editor, EditorError, FileChange, Files, Info, Journal, JournalError, Kept, Listing,
-    Model, ModelError, ModelEvent, ModelStream, Query, Record, Remembered, Request, Show, State,
+    Clock, Editor, FileChange, FileError, Files, Info, Journal, JournalError, Kept, Listing, Model,
+    ModelError, ModelEvent, ModelStream, Query, Record, Remembered, Request, Show, State,
 };
 use crate::turn::undo::Turns;
 use crate::words::{ContentId, Message, SessionId, StopReason, ToolCallId, ToolRequest};
@@ -157,16 +157,22 @@ impl Clock for SystemClock {
 pub struct NoFiles;
 
 impl Files for NoFiles {
-    fn read<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<Option<Vec<u8>>, EditorError>> {
-        future::ready(Err(EditorError::Outside(path.to_owned()))).boxed()
+    fn read<'a>(
+        &'a self,
+        _: &'a dyn Editor,
+        path: &'a Path,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>, FileError>> {
+        future::ready(Err(FileError::Outside(path.to_owned()))).boxed()
     }
 
-    fn write<'a>(
+    fn replace<'a>(
         &'a self,
+        _: &'a dyn Editor,
         path: &'a Path,
+        _: Option<[u8; 32]>,
         _: Option<Vec<u8>>,
-    ) -> BoxFuture<'a, Result<(), EditorError>> {
-        future::ready(Err(EditorError::Outside(path.to_owned()))).boxed()
+    ) -> BoxFuture<'a, Result<(), FileError>> {
+        future::ready(Err(FileError::Outside(path.to_owned()))).boxed()
     }
 }
 

@@ -5,7 +5,6 @@
 
 mod call;
 pub(crate) mod editor;
-pub(crate) mod files;
 mod live;
 pub(crate) mod recap;
 pub(crate) mod size;

@@ -14,8 +14,8 @@ use engine::visible::visible;
 use engine::words::{SessionId, ToolKind};
 use process::sandbox::Level;
 use serde_json::json;
-use shell::Part;
 use tools::bash::ExtraPermissions;
+use tools::bash::Requirement;
 
 use crate::cli::say;
 use crate::kept::{self, FolderRules, KeptRule};
@@ -162,7 +162,7 @@ pub async fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Resul
                 problems: Vec::new(),
             });
             let extra = ExtraPermissions { network, git, write_outside };
-            let explained = match bash.parts(&cwd, &text, &extra, level) {
+            let explained = match bash.requirements(&cwd, &text, &extra, level) {
                 Ok(parts) => explain(parts, mode, level, &policy),
                 Err(why) => Explained {
                     outcome: format!("It would be refused: {}.", visible(&why)),
@@ -255,10 +255,15 @@ struct Explained {
     level: Level,
     /// Whether an answer for good would be offered.
     can_be_kept: bool,
-    parts: Vec<(Part, Decision, Option<Rule>)>,
+    parts: Vec<(Requirement, Decision, Option<Rule>)>,
 }
 
-fn explain(parts: Vec<Part>, mode: &'static Mode, level: Level, policy: &Policy) -> Explained {
+fn explain(
+    parts: Vec<Requirement>,
+    mode: &'static Mode,
+    level: Level,
+    policy: &Policy,
+) -> Explained {
     let access: Vec<Access> = parts.iter().map(|part| part.access.clone()).collect();
     let judgement = policy.judge(&access);
     let is_permitted = mode.permits(ToolKind::Execute, &access);

@@ -7,6 +7,7 @@
 mod awk;
 mod git;
 mod items;
+mod need;
 mod opaque;
 mod options;
 mod parse;
@@ -18,13 +19,12 @@ mod repository;
 mod resolve;
 mod secret;
 mod sed;
+mod wildcard;
 mod word;
 mod wrappers;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-
-use engine::permission::{Access, Decision};
 
 use items::{Assignment, Item, Redirect, Simple};
 use paths::Folders;
@@ -32,7 +32,8 @@ use programs::Known;
 use recursive_reads::Walk;
 use word::{Meaning, Word};
 
-pub use resolve::{clean, folder_rule, is_in_git, real};
+pub use need::{Always, Form, Need, NeedKind, Verdict, require_extra};
+pub use resolve::{clean, is_in_git, is_narrow, real};
 pub use secret::is_secret;
 
 /// Where a command would run.
@@ -52,65 +53,18 @@ pub struct Place<'a> {
     pub writable: &'a [PathBuf],
     /// Follows the links of a path, also of one whose end does not exist yet; `None` where that cannot be told.
     pub real: &'a dyn Fn(&Path) -> Option<PathBuf>,
+    /// Tells whether a character cannot be seen or deceives the eye, so that the text may not be what it looks like.
+    pub is_deceptive: fn(char) -> bool,
 }
-
-/// One thing that a command needs leave for, and why it is or is not asked for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Part {
-    /// What it needs.
-    pub access: Access,
-    /// The reason of its default, in words.
-    pub why: String,
-    /// Whether it is done in another folder than the command starts in, or perhaps.
-    pub is_elsewhere: bool,
-}
-
-/// Returns what a command needs leave for.
-#[must_use]
-pub fn access(command: &str, at: &Place<'_>) -> Vec<Access> {
-    parts(command, at).into_iter().map(|part| part.access).collect()
-}
-
-/// Adds the leave that a command needs for something beyond the sandbox: for each simple command in it the same as to run
-/// that. What only reads needs none beside others that are asked for; alone it does: no wish is granted by itself.
-pub fn wish(parts: &mut Vec<Part>, command: &str, key: &str, why: &str) {
-    let commands = parts.iter().filter(|part| part.access.key == "bash");
-    let mut wished: Vec<Part> = commands.cloned().collect();
-    if wished.is_empty() {
-        let access = Access { always: None, ..Access::ask("bash", command) };
-        wished.push(Part { access, why: String::new(), is_elsewhere: false });
-    }
-    // A rule for commits is about the repository here; elsewhere git may find one that came with the project, and its hooks.
-    if key == "git" && wished.iter().any(|part| part.is_elsewhere) {
-        let subject = format!("{ELSEWHERE}{}", command.trim());
-        let access = Access { always: None, ..Access::ask("bash", subject) };
-        wished.push(Part { access, why: String::new(), is_elsewhere: true });
-    }
-    let asks = |part: &Part| part.access.default != Decision::Allow;
-    let is_asked = wished.iter().any(asks);
-    for part in &mut wished {
-        key.clone_into(&mut part.access.key);
-        if !is_asked {
-            part.access.default = Decision::Ask;
-        }
-        if asks(part) {
-            why.clone_into(&mut part.why);
-        }
-    }
-    parts.extend(wished);
-}
-
-/// What stands before a command that changes `.git` from another folder, so that no rule for a program fits it.
-const ELSEWHERE: &str = "(in another folder) ";
 
 /// Returns what a command needs leave for, with reasons.
 #[must_use]
-pub fn parts(command: &str, at: &Place<'_>) -> Vec<Part> {
+pub fn needs(command: &str, at: &Place<'_>) -> Vec<Need> {
     let mut judge = Judge {
         at,
         folders: Folders::new(at),
         is_lost: false,
-        parts: Vec::new(),
+        needs: Vec::new(),
         seen: HashSet::new(),
         depth: 0,
     };
@@ -121,14 +75,12 @@ pub fn parts(command: &str, at: &Place<'_>) -> Vec<Part> {
         places = judge.folders.count();
         judge.command(command);
     }
-    if judge.parts.is_empty() && !command.trim().is_empty() {
+    if judge.needs.is_empty() && !command.trim().is_empty() {
         judge.unclear(command, "nothing in it is understood");
     }
-    judge.parts
+    judge.needs
 }
 
-/// What stands before the text of a command that is not understood, so that no rule for a program fits it.
-const UNCLEAR: &str = "(not understood) ";
 /// What can take the shell to another folder.
 const MOVING: [&str; 8] = ["cd", "pushd", "popd", "source", ".", "eval", "builtin", "command"];
 /// How deep a command may stand inside the text of another.
@@ -139,14 +91,14 @@ struct Judge<'a> {
     folders: Folders<'a>,
     /// Whether it may be in a folder that nobody can tell.
     is_lost: bool,
-    parts: Vec<Part>,
-    seen: HashSet<(String, String, Decision, bool)>,
+    needs: Vec<Need>,
+    seen: HashSet<(NeedKind, Form, String, Verdict, bool)>,
     depth: usize,
 }
 
 impl Judge<'_> {
     fn command(&mut self, command: &str) {
-        for item in parse::parse(command) {
+        for item in parse::parse(command, self.at.is_deceptive) {
             match item {
                 Item::Simple(simple) => self.simple(&simple),
                 Item::Set(assignment) => self.assignment(&assignment),
@@ -159,20 +111,18 @@ impl Judge<'_> {
         }
     }
 
-    fn push(&mut self, access: Access, why: impl Into<String>) {
-        let Access { key, subject, default, always, .. } = &access;
-        let key = (key.clone(), subject.clone(), *default, always.is_some());
-        if self.seen.insert(key) {
+    fn push(&mut self, need: Need, why: impl Into<String>) {
+        let Need { kind, form, subject, default, always, .. } = &need;
+        if self.seen.insert((*kind, *form, subject.clone(), *default, always.is_some())) {
             let is_elsewhere = self.folders.has_moved || self.is_lost;
-            self.parts.push(Part { access, why: why.into(), is_elsewhere });
+            self.needs.push(Need { why: why.into(), is_elsewhere, ..need });
         }
     }
 
     /// Asks for the whole text. The answer cannot be kept: nobody knows what else it would fit.
     fn unclear(&mut self, command: &str, why: &str) {
-        let subject = format!("{UNCLEAR}{}", command.trim());
-        let access = Access { always: None, is_unclear: true, ..Access::ask("bash", subject) };
-        self.push(access, why);
+        let need = Need::ask(NeedKind::Run, command.trim()).once();
+        self.push(Need { form: Form::Unanalysed, is_opaque: true, ..need }, why);
     }
 
     fn simple(&mut self, simple: &Simple) {
@@ -186,10 +136,7 @@ impl Judge<'_> {
             // A rule that forbids `rm` also forbids `/bin/rm`, but one that allows it does not allow `./rm`.
             plain[0] = Word::text(base);
             let subject = normal(&plain);
-            self.push(
-                Access { always: None, ..Access::allow("bash", subject) },
-                "the same program",
-            );
+            self.push(Need::allow(NeedKind::Run, subject).once(), "the same program");
             self.inside(&plain, *is_fed);
             return self.push_command(simple, Err("the program is named by a path".to_owned()));
         }
@@ -237,8 +184,8 @@ impl Judge<'_> {
                     {
                         words[0] = Word::text(base);
                     }
-                    let access = Access { always: None, ..Access::allow("bash", normal(&words)) };
-                    self.push(access, "it may stand inside another command");
+                    let need = Need::allow(NeedKind::Run, normal(&words)).once();
+                    self.push(need, "it may stand inside another command");
                     self.without_options(&words);
                 }
                 wrappers::Inside::Script(script) => self.command(&script),
@@ -250,8 +197,8 @@ impl Judge<'_> {
     /// A rule that forbids `git push` also forbids `git -C . push`.
     fn without_options(&mut self, words: &[Word]) {
         for plain in prefix::without_options(words) {
-            let access = Access { always: None, ..Access::allow("bash", normal(&plain)) };
-            self.push(access, "the same without options");
+            let need = Need::allow(NeedKind::Run, normal(&plain)).once();
+            self.push(need, "the same without options");
         }
     }
 
@@ -267,12 +214,12 @@ impl Judge<'_> {
         let moves = |name: &str| MOVING.contains(&name);
         self.is_lost |= known.is_err() && words.first().and_then(Word::as_text).is_none_or(moves);
         let (default, why) = match known {
-            Ok(()) if self.at.is_sandboxed => (Decision::Allow, "it only reads".to_owned()),
-            Ok(()) => (Decision::Ask, "there is no sandbox".to_owned()),
-            Err(why) => (Decision::Ask, why),
+            Ok(()) if self.at.is_sandboxed => (Verdict::Allow, "it only reads".to_owned()),
+            Ok(()) => (Verdict::Ask, "there is no sandbox".to_owned()),
+            Err(why) => (Verdict::Ask, why),
         };
         let notes = words.iter().skip(1).flat_map(|word| self.links(word)).collect();
-        self.push(Access { default, always, notes, ..Access::ask("bash", subject) }, why);
+        self.push(Need { default, always, notes, ..Need::ask(NeedKind::Run, subject) }, why);
     }
 
     /// Says where links in an argument lead, also in the value of an option: `-tout`, `--output=out`, `of=out`.
@@ -294,10 +241,13 @@ impl Judge<'_> {
                     for path in paths {
                         let subject = path.to_string_lossy();
                         if is_secret(&path) {
-                            self.push(Access::ask("read", subject), "it usually holds secrets");
+                            self.push(
+                                Need::ask(NeedKind::Read, subject),
+                                "it usually holds secrets",
+                            );
                         } else {
-                            let access = Access::allow("read", subject);
-                            self.push(access, "it is inside the session's folders");
+                            let need = Need::allow(NeedKind::Read, subject);
+                            self.push(need, "it is inside the session's folders");
                         }
                     }
                 }
@@ -305,9 +255,10 @@ impl Judge<'_> {
                 paths::Found::Device => {}
                 paths::Found::Unknown => {
                     let subject = normal(std::slice::from_ref(&path));
-                    let access =
-                        Access { always: None, ..Access::ask("external_directory", subject) };
-                    self.push(access, "nobody can tell where it is");
+                    self.push(
+                        Need::ask(NeedKind::Outside, subject).once(),
+                        "nobody can tell where it is",
+                    );
                 }
             }
         }
@@ -333,8 +284,8 @@ impl Judge<'_> {
             let below = walk.look(&top);
             let links = below.links.iter().filter(|link| is_secret(link));
             for secret in below.secrets.iter().chain(links) {
-                let access = Access::ask("read", secret.to_string_lossy());
-                self.push(access, "it usually holds secrets, and is read with the folder");
+                let need = Need::ask(NeedKind::Read, secret.to_string_lossy());
+                self.push(need, "it usually holds secrets, and is read with the folder");
             }
             for link in below.links {
                 if !self.folders.is_inside(&link) {
@@ -344,18 +295,18 @@ impl Judge<'_> {
                 }
             }
             if below.is_cut {
-                let access = Access::ask("read", top.to_string_lossy());
-                self.push(access, "it has more files than can be looked at for secrets");
+                let need = Need::ask(NeedKind::Read, top.to_string_lossy());
+                self.push(need, "it has more files than can be looked at for secrets");
             }
         }
     }
 
     fn outside(&mut self, path: &Path) {
-        let ask = Access::ask("external_directory", path.to_string_lossy());
-        // A folder does not fit the pattern for what is in it, so its own place is kept.
-        let always = if path.is_dir() { None } else { path.parent().and_then(folder_rule) };
-        let access = Access { always: always.or(ask.always), ..ask };
-        self.push(access, "it is outside the session's folders");
+        // A folder is not among what is in it, so the answer for it is saved for its own path.
+        let around = path.parent().filter(|around| !path.is_dir() && is_narrow(around));
+        let always = around.map_or(Always::Exact, |around| Always::Below(around.to_owned()));
+        let need = Need::ask(NeedKind::Outside, path.to_string_lossy());
+        self.push(Need { always: Some(always), ..need }, "it is outside the session's folders");
     }
 
     fn redirect(&mut self, redirect: &Redirect) {
@@ -373,20 +324,19 @@ impl Judge<'_> {
             (paths::Found::Outside(path), true)
                 if self.is_out_of_reach(&redirect.target, &path) =>
             {
-                let access = Access {
-                    default: Decision::Reject,
-                    always: None,
-                    ..Access::ask("edit", path.to_string_lossy())
-                };
-                self.push(access, "the sandbox lets no command write there");
+                let need = Need::ask(NeedKind::Write, path.to_string_lossy()).once();
+                self.push(
+                    Need { default: Verdict::Reject, ..need },
+                    "the sandbox lets no command write there",
+                );
             }
             (paths::Found::Outside(path), false) => self.outside(&path),
             (paths::Found::Outside(path), true) => {
                 let place = path.to_string_lossy();
-                let mut around = Access::ask("external_directory", place.clone());
+                let mut around = Need::ask(NeedKind::Outside, place.clone());
                 if !self.is_writable(&path) {
-                    self.push(Access::ask("write_outside", place), "the shell writes there");
-                    around.default = Decision::Allow;
+                    self.push(Need::ask(NeedKind::WriteOutside, place), "the shell writes there");
+                    around.default = Verdict::Allow;
                 }
                 self.push(around, "it is outside the session's folders");
                 self.written(&path);
@@ -417,9 +367,9 @@ impl Judge<'_> {
 
     fn written(&mut self, path: &Path) {
         let subject = path.to_string_lossy();
-        self.push(Access::ask("edit", subject.clone()), "the shell writes to it");
+        self.push(Need::ask(NeedKind::Write, subject.clone()), "the shell writes to it");
         if is_in_git(path) {
-            self.push(Access::ask("git", subject), "what is there decides what git runs");
+            self.push(Need::ask(NeedKind::Git, subject), "what is there decides what git runs");
         }
     }
 
@@ -438,9 +388,9 @@ impl Judge<'_> {
             return;
         }
         let subject = format!("{}={}", assignment.name, assignment.value.normal());
-        let is_unclear = opaque::holds_command(&assignment.name, &assignment.value.normal());
-        let access = Access { always: None, is_unclear, ..Access::ask("bash", subject) };
-        self.push(access, "a variable can change what programs do");
+        let is_opaque = opaque::holds_command(&assignment.name, &assignment.value.normal());
+        let need = Need::ask(NeedKind::Run, subject).once();
+        self.push(Need { is_opaque, ..need }, "a variable can change what programs do");
     }
 }
 

@@ -1,10 +1,9 @@
 //! Commands that hide what they run: in a variable, or in what they are given as input. A rule that forbids a program
 //! cannot see it in there, so such a command is not understood.
 
-use engine::permission::pattern::fits;
-
 use super::prefix::{commands_at, is_led};
 use super::programs::{asks_version, xargs_program};
+use super::wildcard;
 use super::word::Word;
 use super::wrappers::{MOST, is_runner, name_of, run_behind};
 
@@ -101,7 +100,7 @@ const VARIABLES: &str = "GIT_* BASH_ENV ENV PS4 PROMPT_COMMAND *PAGER *EDITOR VI
 
 /// Tells whether a variable may hold a command: by its name, or because one stands in its value.
 pub(crate) fn holds_command(name: &str, value: &str) -> bool {
-    let is_known = VARIABLES.split_whitespace().any(|known| fits(known, name));
+    let is_known = VARIABLES.split_whitespace().any(|known| wildcard::matches(known, name));
     is_known || value.contains("$(") || value.contains('`')
 }
 

@@ -19,7 +19,7 @@ const MOST_WORDS: u64 = 10_000;
 const DEEPEST: usize = 60;
 
 /// Finds what a command is made of.
-pub(crate) fn parse(command: &str) -> Vec<Item> {
+pub(crate) fn parse(command: &str, is_deceptive: fn(char) -> bool) -> Vec<Item> {
     if command.len() > LONGEST {
         return vec![Item::Unclear(format!("it has more than {LONGEST} characters"))];
     }
@@ -32,7 +32,7 @@ pub(crate) fn parse(command: &str) -> Vec<Item> {
         return vec![Item::Unclear("it cannot be parsed".to_owned())];
     };
     let mut reader = Reader { source: command, items: Vec::new() };
-    if let Some(why) = doubtful_text(command) {
+    if let Some(why) = doubtful_text(command, is_deceptive) {
         reader.unclear(why);
     }
     reader.check_cover(tree.root_node());
@@ -52,10 +52,10 @@ fn plain(command: &str) -> Vec<u8> {
 }
 
 /// Finds characters that the grammar and the shell may read in two ways.
-fn doubtful_text(command: &str) -> Option<String> {
+fn doubtful_text(command: &str, is_deceptive: fn(char) -> bool) -> Option<String> {
     let is_odd = |character: &char| {
         let is_space = character.is_whitespace() && !character.is_ascii();
-        is_space || engine::visible::deceives(*character)
+        is_space || is_deceptive(*character)
     };
     if let Some(odd) = command.chars().find(is_odd) {
         return Some(format!("it holds the character {}", odd.escape_unicode()));

@@ -3,10 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use engine::permission::pattern::fits;
-
-use super::Place;
 use super::word::{Meaning, Word};
+use super::{Place, wildcard};
 use crate::resolve::clean;
 
 /// The folders that a command may be in while it runs: `cd` adds one.
@@ -225,7 +223,7 @@ fn names_fitting(folder: &Path, part: &str, rule: &str) -> Vec<OsString> {
         let name = name.to_string_lossy();
         // Hidden names are meant only by a pattern that begins with their dot.
         (part.starts_with('.') || !name.starts_with('.'))
-            && (fits(rule, &name) || fits(&bytes(rule), &bytes(&name)))
+            && (wildcard::matches(rule, &name) || wildcard::matches(&bytes(rule), &bytes(&name)))
     })
     .collect()
 }

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use engine::permission::pattern::literal;
-
 use super::word::{Meaning, Word};
-use super::{git, normal};
+use super::{Always, git, normal};
 
 /// Programs whose first argument says what they do.
 const TWO: &str = "git cargo npm pnpm yarn bun deno go pip pip3 uv poetry bundle gem composer dotnet mvn gradle make just task \
@@ -71,7 +69,7 @@ pub(crate) fn is_led(program: &str) -> bool {
 }
 
 /// Returns the pattern for an answer for good; `None` where it cannot be said what would be kept.
-pub(crate) fn always(words: &[Word]) -> Option<String> {
+pub(crate) fn always(words: &[Word]) -> Option<Always> {
     let texts: Vec<&str> = words
         .iter()
         .map_while(Word::as_text)
@@ -91,13 +89,13 @@ pub(crate) fn always(words: &[Word]) -> Option<String> {
     if texts.len() < count {
         return exact(words);
     }
-    Some(format!("{} *", literal(&normal(&words[..count]))))
+    Some(Always::StartingWith(normal(&words[..count])))
 }
 
 /// Returns the pattern that fits this command alone; `None` where it may be another one the next time.
-pub(crate) fn exact(words: &[Word]) -> Option<String> {
+pub(crate) fn exact(words: &[Word]) -> Option<Always> {
     let is_known = |word: &Word| !matches!(word.means, Meaning::Unknown);
-    words.iter().all(is_known).then(|| literal(&normal(words)))
+    words.iter().all(is_known).then_some(Always::Exact)
 }
 
 #[cfg(test)]
@@ -131,30 +129,31 @@ mod tests {
 
     #[test]
     fn an_answer_for_good_says_what_it_is_for() {
+        let starting_with = |words: &str| Some(Always::StartingWith(words.to_owned()));
         let table = [
-            ("git status -s", Some("git status -s")),
-            ("git log --output=x", Some("git log --output=x")),
-            ("git add -A", Some("git add *")),
-            ("find . -delete", Some("find . -delete")),
-            ("cargo test --workspace", Some("cargo test *")),
-            ("npm run build", Some("npm run build *")),
-            ("npm run", Some("npm run")),
-            ("pytest -q tests", Some("pytest *")),
-            ("make", Some("make")),
-            ("make all", Some("make all *")),
-            ("git -c a=b status", Some("git -c a=b status")),
-            ("rm -rf *.o", Some(r"rm -rf \*.o")),
-            ("python3 x.py", Some("python3 x.py")),
-            ("bash -c id", Some("bash -c id")),
-            ("frobnicate it", Some("frobnicate it")),
+            ("git status -s", Some(Always::Exact)),
+            ("git log --output=x", Some(Always::Exact)),
+            ("git add -A", starting_with("git add")),
+            ("find . -delete", Some(Always::Exact)),
+            ("cargo test --workspace", starting_with("cargo test")),
+            ("npm run build", starting_with("npm run build")),
+            ("npm run", Some(Always::Exact)),
+            ("pytest -q tests", starting_with("pytest")),
+            ("make", Some(Always::Exact)),
+            ("make all", starting_with("make all")),
+            ("git -c a=b status", Some(Always::Exact)),
+            ("rm -rf *.o", Some(Always::Exact)),
+            ("python3 x.py", Some(Always::Exact)),
+            ("bash -c id", Some(Always::Exact)),
+            ("frobnicate it", Some(Always::Exact)),
         ];
         for (line, expected) in table {
             let words: Vec<Word> = line.split(' ').map(|raw| read(raw).unwrap()).collect();
-            assert_eq!(always(&words).as_deref(), expected, "{line}");
+            assert_eq!(always(&words), expected, "{line}");
         }
         let unknown = Word { raw: "$x".to_owned(), means: Meaning::Unknown };
         assert_eq!(always(&[Word::text("rm"), unknown.clone()]), None);
         let test = [Word::text("cargo"), Word::text("test"), unknown];
-        assert_eq!(always(&test).as_deref(), Some("cargo test *"));
+        assert_eq!(always(&test), starting_with("cargo test"));
     }
 }

@@ -5,13 +5,13 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use engine::permission::pattern::fits;
 use ignore::overrides::OverrideBuilder;
 use ignore::types::TypesBuilder;
 use ignore::{Walk as Entries, WalkBuilder};
 
 use super::options::Sorted;
 use super::paths::as_rule;
+use super::wildcard;
 use super::word::Word;
 use crate::secret::is_secret;
 
@@ -164,7 +164,8 @@ impl Walk {
         let name = name.to_string_lossy();
         // What is not understood fits everything.
         let is_meant = |glob: &String| {
-            glob.contains(['{', '\\', '/']) || fits(&as_rule(glob).unwrap_or(glob.clone()), &name)
+            glob.contains(['{', '\\', '/'])
+                || wildcard::matches(&as_rule(glob).unwrap_or(glob.clone()), &name)
         };
         (self.only.is_empty() || self.only.iter().any(is_meant))
             && !self.not.iter().any(|glob| is_surely(glob, &name))
@@ -221,7 +222,7 @@ fn choices(glob: &str) -> Vec<String> {
 
 /// Tells whether a name fits a glob, however it is read.
 fn is_surely(glob: &str, name: &str) -> bool {
-    !glob.contains(['[', '\\', '/', ' ']) && fits(glob, name)
+    !glob.contains(['[', '\\', '/', ' ']) && wildcard::matches(glob, name)
 }
 
 fn cloned(words: &[&Word]) -> Vec<Word> {

@@ -3,8 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
-use engine::permission::pattern::literal;
-
 /// Takes `.` and `..` out by their words alone.
 #[must_use]
 pub fn clean(path: &Path) -> PathBuf {
@@ -52,10 +50,9 @@ pub fn real(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Returns the pattern that an answer for good to a read of this folder is kept as; `None` where it would be everything
-/// that a person has.
+/// Tells whether a permanent answer may cover all that is in a folder: not the whole disk, a home folder or what holds one.
 #[must_use]
-pub fn folder_rule(folder: &Path) -> Option<String> {
+pub fn is_narrow(folder: &Path) -> bool {
     let names: Vec<&OsStr> = folder
         .components()
         .filter(|component| matches!(component, Component::Normal(_)))
@@ -64,13 +61,11 @@ pub fn folder_rule(folder: &Path) -> Option<String> {
     let is_home = |top: &OsStr| top == "home" || top == "Users";
     let holds = |home: PathBuf| real(&home).unwrap_or(home).starts_with(folder);
     match names.as_slice() {
-        _ if std::env::home_dir().is_some_and(holds) => None,
-        [] => None,
-        [top] if is_home(top) || ["root", "proc", "sys", "dev"].iter().any(|name| top == name) => {
-            None
-        }
-        [top, _] if is_home(top) => None,
-        _ => Some(format!("{}/*", literal(&folder.to_string_lossy()))),
+        _ if std::env::home_dir().is_some_and(holds) => false,
+        [] => false,
+        [top] => !is_home(top) && !["root", "proc", "sys", "dev"].iter().any(|name| top == name),
+        [top, _] => !is_home(top),
+        _ => true,
     }
 }
 
@@ -86,15 +81,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_for_good_is_never_for_all_of_a_home_or_of_the_disk() {
-        let rule = |folder: &str| folder_rule(Path::new(folder));
+    fn home_folders_and_the_disk_are_not_narrow() {
         let home = std::env::home_dir().unwrap();
         let home = home.to_str().unwrap();
         for wide in ["/", "/home", "/home/me", "/Users/me", "/root", "/proc", "/dev", home] {
-            assert_eq!(rule(wide), None, "{wide}");
+            assert!(!is_narrow(Path::new(wide)), "{wide}");
         }
-        assert_eq!(rule("/etc").as_deref(), Some("/etc/*"));
-        assert_eq!(rule("/home/me/a*").as_deref(), Some("/home/me/a\\*/*"));
+        for narrow in ["/etc", "/home/me/a*"] {
+            assert!(is_narrow(Path::new(narrow)), "{narrow}");
+        }
     }
 
     #[test]

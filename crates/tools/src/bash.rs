@@ -12,6 +12,7 @@ mod input;
 mod output;
 mod outside;
 mod repositories;
+mod requirement;
 mod run;
 
 use std::fmt::Display;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use engine::permission::{Access, Decision};
+use engine::permission::Access;
 use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
 use engine::visible::visible;
 use engine::words::{Block, ToolCallId, ToolContent, ToolKind};
@@ -30,11 +31,13 @@ use serde_json::Value;
 
 use git_redirects::GitRedirects;
 use input::{Input, spec};
-use shell::Part;
+use shell::{NeedKind, Verdict};
 
 pub use captured_run::{CapturedRun, Ran};
 pub use extra_permissions::ExtraPermissions;
 pub use output::Plain;
+pub use requirement::Requirement;
+pub(crate) use requirement::folder_rule;
 
 /// What the commands of one session get.
 #[derive(Debug, Clone)]
@@ -132,8 +135,8 @@ impl Bash {
     /// Says why it cannot be run, whoever agrees.
     pub async fn access_of(&self, cwd: &Path, command: &str) -> Result<Vec<Access>, String> {
         let level = self.sandbox.found().await.level;
-        let parts = self.parts(cwd, command, &ExtraPermissions::default(), level)?;
-        Ok(parts.into_iter().map(|part| part.access).collect())
+        let needed = self.requirements(cwd, command, &ExtraPermissions::default(), level)?;
+        Ok(needed.into_iter().map(|one| one.access).collect())
     }
 
     /// Says what a command needs leave for at a level of the sandbox, and why. Where nothing holds it back, nothing goes
@@ -141,13 +144,13 @@ impl Bash {
     ///
     /// # Errors
     /// Says why it cannot be run, whoever agrees.
-    pub fn parts(
+    pub fn requirements(
         &self,
         cwd: &Path,
         command: &str,
         extra: &ExtraPermissions,
         level: Level,
-    ) -> Result<Vec<Part>, String> {
+    ) -> Result<Vec<Requirement>, String> {
         let outside = self.outside(&extra.write_outside, level)?;
         let mut writable = outside::own_places(level);
         writable.extend_from_slice(&outside);
@@ -160,41 +163,35 @@ impl Bash {
             is_sandboxed,
             writable: &writable,
             real: &shell::real,
+            is_deceptive: engine::visible::deceives,
         };
-        let mut parts = shell::parts(command, &at);
-        if let Some(part) = parts.iter().find(|part| part.access.default == Decision::Reject) {
+        let mut needs = shell::needs(command, &at);
+        if let Some(need) = needs.iter().find(|need| need.default == Verdict::Reject) {
             return Err(format!(
                 "it cannot write to {}, which is outside the session's folders: name the folder in `write_outside`, or \
                  use `write`",
-                part.access.subject
+                need.subject
             ));
         }
-        for (is_wished, key, why) in [
-            (extra.network, "network", "the command is to have the network"),
-            (extra.git, "git", "the command is to change .git"),
-            (!is_sandboxed, "unsandboxed", "there is no sandbox"),
+        for (is_requested, kind, why) in [
+            (extra.network, NeedKind::Network, "the command is to have the network"),
+            (extra.git, NeedKind::Git, "the command is to change .git"),
+            (!is_sandboxed, NeedKind::Unsandboxed, "there is no sandbox"),
         ] {
-            if is_wished {
-                shell::wish(&mut parts, command, key, why);
+            if is_requested {
+                shell::require_extra(&mut needs, command, kind, why);
             }
         }
+        let mut needed: Vec<Requirement> = needs.into_iter().map(Requirement::from).collect();
         for folder in outside.iter().map(|folder| folder.to_string_lossy()) {
-            // Rules that forbid what is outside hold for it, too.
+            let requirement = |access, why: &str| Requirement { access, why: why.to_owned() };
+            // Rules that forbid what is outside apply to it, too.
             let around = Access::allow("external_directory", folder.clone());
-            let why = |why: &str| why.to_owned();
-            parts.push(Part {
-                access: around,
-                why: why("it is asked for by itself"),
-                is_elsewhere: false,
-            });
+            needed.push(requirement(around, "it is asked for by itself"));
             let access = Access::ask("write_outside", folder);
-            parts.push(Part {
-                access,
-                why: why("the command is to write there"),
-                is_elsewhere: false,
-            });
+            needed.push(requirement(access, "the command is to write there"));
         }
-        Ok(parts)
+        Ok(needed)
     }
 
     fn home(&self) -> Option<&Path> {
@@ -318,9 +315,9 @@ impl AnyTool for Bash {
             let input = Input::read(input)?;
             let offers = cx.editor.offers();
             let level = self.sandbox.found().await.level;
-            let parts = self.parts(cx.cwd, &input.command, &input.extra, level);
+            let needed = self.requirements(cx.cwd, &input.command, &input.extra, level);
             let access: Vec<Access> =
-                parts.map_err(not_run)?.into_iter().map(|part| part.access).collect();
+                needed.map_err(not_run)?.into_iter().map(|one| one.access).collect();
             let outside = self.outside(&input.extra.write_outside, level).map_err(not_run)?;
             let mut content = Vec::new();
             if offers.live && !self.uses_terminal(cx, level) {

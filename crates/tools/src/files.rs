@@ -4,20 +4,24 @@
 //! writes. Places outside are none of its business and are reached on the disk alone.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use engine::permission::Access;
 use engine::permission::pattern::literal;
-use engine::ports::{Content, Editor, EditorError};
+use engine::ports::{Content, Editor, EditorError, FileError};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use shell::is_in_git;
 
+use crate::bash::folder_rule;
 use crate::change::Change;
 use crate::disk;
 use crate::error::Error;
 use crate::scope::{PathError, Scope, Target};
 use crate::seen::{Extent, Part, Seen, hash};
-use shell::{folder_rule, is_in_git};
+use crate::text::is_same_text;
 
 /// The files of one session.
 #[derive(Debug)]
@@ -77,7 +81,7 @@ impl Files {
     }
 
     /// Reads a file whole, unsaved changes included; `None` if there is none.
-    pub(crate) async fn read(
+    pub(crate) async fn read_whole(
         &self,
         editor: &dyn Editor,
         target: &Target,
@@ -100,7 +104,7 @@ impl Files {
         if target.is_output() {
             return Err(PathError::Own(target.path().to_owned()).into());
         }
-        match self.read(editor, target).await {
+        match self.read_whole(editor, target).await {
             // Not every client has a code for it.
             Err(Error::Editor(EditorError::Refused(why))) => {
                 let place = target.clone();
@@ -253,6 +257,98 @@ impl Files {
             None => Err(Error::Changed(name())),
             Some(Extent::Part) if purpose == Use::Overwrite => Err(Error::PartlyRead(name())),
             Some(Extent::Part | Extent::Whole) => Ok(()),
+        }
+    }
+}
+
+impl engine::ports::Files for Files {
+    fn read<'a>(
+        &'a self,
+        editor: &'a dyn Editor,
+        path: &'a Path,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>, FileError>> {
+        async move { Ok(self.read_to_restore(editor, &self.inside(path)?).await?) }.boxed()
+    }
+
+    fn replace<'a>(
+        &'a self,
+        editor: &'a dyn Editor,
+        path: &'a Path,
+        expected: Option<[u8; 32]>,
+        new: Option<Vec<u8>>,
+    ) -> BoxFuture<'a, Result<(), FileError>> {
+        async move {
+            let target = self.inside(path)?;
+            Ok(self.restore(editor, target, expected, new).await?)
+        }
+        .boxed()
+    }
+}
+
+/// Undo, redo and rewind: files are put back as a whole, inside the session's folders only.
+impl Files {
+    fn inside(&self, path: &Path) -> Result<Target, FileError> {
+        let target = self.scope.place(path).ok().filter(Target::is_inside);
+        target.ok_or_else(|| FileError::Outside(path.to_owned()))
+    }
+
+    /// Reads a file. Where the editor refuses, the disk is read: an editor cannot show a file that is not text, and not every
+    /// editor says that a file does not exist.
+    async fn read_to_restore(
+        &self,
+        editor: &dyn Editor,
+        target: &Target,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        match self.read_whole(editor, target).await {
+            Err(Error::Editor(EditorError::Refused(_))) => read_disk(target).await,
+            read => read,
+        }
+    }
+
+    async fn restore(
+        &self,
+        editor: &dyn Editor,
+        target: Target,
+        expected: Option<[u8; 32]>,
+        new: Option<Vec<u8>>,
+    ) -> Result<(), Error> {
+        let now = self.read_to_restore(editor, &target).await?;
+        if now.as_deref().map(hash) != expected {
+            return Err(Error::Changed(target.name().to_owned()));
+        }
+        let mut change = Change::new(target, now, new);
+        let is_saved_by_editor = change.new.as_ref().is_some_and(|new| {
+            self.writes_through(editor, &change.target) && std::str::from_utf8(new.bytes()).is_ok()
+        });
+        if !is_saved_by_editor && self.reads_through(editor, &change.target) {
+            // The text of the editor was compared; what is replaced is the file, which may differ in line ends.
+            let on_disk = read_disk(&change.target).await?;
+            let is_saved = match (&on_disk, &change.old) {
+                (Some(disk), Some(old)) => is_same_text(disk, old.bytes()),
+                (None, None) => true,
+                (None, Some(_)) if change.new.is_none() => return Ok(()),
+                (None, Some(_)) | (Some(_), None) => false,
+            };
+            if !is_saved {
+                return Err(Error::Unsaved(change.target.name().to_owned()));
+            }
+            change.old = on_disk.map(Content::new);
+        }
+        self.write(editor, &change).await
+    }
+}
+
+async fn read_disk(target: &Target) -> Result<Option<Vec<u8>>, Error> {
+    let target = target.clone();
+    on_a_thread(move || disk::read(&target)).await
+}
+
+impl From<Error> for FileError {
+    fn from(err: Error) -> FileError {
+        match err {
+            Error::Changed(_) => FileError::Changed,
+            Error::Editor(EditorError::Gone) => FileError::Gone,
+            other => FileError::Failed(other.to_string()),
         }
     }
 }

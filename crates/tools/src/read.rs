@@ -100,7 +100,8 @@ the user's editor are seen. A file must be read before it is changed.";
                 }
             }
         }
-        let bytes = cx.or_cancelled(self.0.read(cx.editor, &target)).await??.ok_or_else(missing)?;
+        let bytes =
+            cx.or_cancelled(self.0.read_whole(cx.editor, &target)).await??.ok_or_else(missing)?;
         // What is longer is not shown whole.
         let whole = (bytes.len() <= room).then(|| hash(&bytes));
         let (body, note) = body_of(bytes);

@@ -171,7 +171,7 @@ impl Scope {
         Some((bytes, look.bytes))
     }
 
-    fn place(&self, path: &Path) -> Result<Target, PathError> {
+    pub(crate) fn place(&self, path: &Path) -> Result<Target, PathError> {
         if path.as_os_str().as_encoded_bytes().contains(&0) {
             return Err(PathError::Spelling("a path cannot hold a NUL character"));
         }

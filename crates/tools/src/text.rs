@@ -66,6 +66,18 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, &'static str>
     if body.contains('\0') { Err("it has NUL characters") } else { Ok(body) }
 }
 
+/// Tells whether bytes are the same but for line ends and a byte order mark, which an editor may drop or change.
+pub(crate) fn is_same_text(one: &[u8], other: &[u8]) -> bool {
+    fn plain(bytes: &[u8]) -> impl Iterator<Item = u8> {
+        let mut bytes = bytes.strip_prefix(MARK).unwrap_or(bytes).iter().copied().peekable();
+        std::iter::from_fn(move || match bytes.next() {
+            Some(b'\r') if bytes.peek() == Some(&b'\n') => bytes.next(),
+            next => next,
+        })
+    }
+    one == other || plain(one).eq(plain(other))
+}
+
 /// Returns what is shown of bytes, and why they are no text where they are none.
 pub(crate) fn body_of(bytes: Vec<u8>) -> (String, Option<&'static str>) {
     match Text::decode(bytes) {

@@ -9,10 +9,10 @@ use engine::permission::rules::Forbidden;
 use ignore::WalkBuilder;
 use ignore::overrides::{Override, OverrideBuilder};
 
+use crate::bash::folder_rule;
 use crate::error::Error;
 use crate::files::{Files, read_access};
 use crate::scope::{Kind, Target};
-use shell::folder_rule;
 
 /// Makes a walk of a folder. Files that begin with a dot are part of it; what no tool may touch and places of secrets are
 /// not, but for a place that was asked for itself, nor are files that rules forbid to read.

@@ -10,7 +10,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("engine", &[]),
     ("process", &[]),
-    ("shell", &["engine"]),
+    ("shell", &[]),
     ("tools", &["engine", "process", "shell"]),
     ("store", &["engine"]),
     ("providers", &["engine", "wire"]),

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
-use super::{Editor, EditorError};
+use super::Editor;
 use crate::ports::event::Event;
 use crate::turn::context::{Cut, History};
 use crate::turn::undo::Turns;
@@ -253,17 +253,41 @@ impl Content {
     }
 }
 
-/// The files of a session's folders, as a turn that is taken back needs them.
+/// The files of a session's folders, read and replaced as a whole. Undo, redo and rewind use it.
 pub trait Files: Send + Sync {
-    /// Returns what a file holds now, unsaved changes included; `None` if there is no such file.
-    fn read<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<Option<Vec<u8>>, EditorError>>;
-
-    /// Makes a file hold this; `None` removes it.
-    fn write<'a>(
+    /// Returns what a file holds now, unsaved changes in the editor included; `None` if there is no such file.
+    fn read<'a>(
         &'a self,
+        editor: &'a dyn Editor,
         path: &'a Path,
-        content: Option<Vec<u8>>,
-    ) -> BoxFuture<'a, Result<(), EditorError>>;
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>, FileError>>;
+
+    /// Replaces what a file holds, but only if it still holds what is expected, which its SHA-256 tells. `None` stands for no
+    /// file.
+    fn replace<'a>(
+        &'a self,
+        editor: &'a dyn Editor,
+        path: &'a Path,
+        expected: Option<[u8; 32]>,
+        new: Option<Vec<u8>>,
+    ) -> BoxFuture<'a, Result<(), FileError>>;
+}
+
+/// Why a file cannot be read or replaced.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FileError {
+    /// The path is not inside the session's folders.
+    #[error("{} is outside the folders of this session", .0.display())]
+    Outside(PathBuf),
+    /// It no longer holds what was expected, and was not touched.
+    #[error("changed in the meantime, so it was not touched")]
+    Changed,
+    /// The editor is gone.
+    #[error("the editor is gone")]
+    Gone,
+    /// Anything else, as a sentence.
+    #[error("{0}")]
+    Failed(String),
 }
 
 /// Whom a prompt is for.

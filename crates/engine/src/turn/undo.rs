@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use crate::ports::error::Error;
-use crate::ports::{EditorError, JournalError, Record};
+use crate::ports::{Content, FileError, JournalError, Record};
 use crate::turn::{TurnCx, TurnError};
 use crate::words::{ContentId, MessageId};
 
@@ -165,7 +165,7 @@ async fn restore(cx: &TurnCx<'_>, steps: &[Step]) -> Result<Result<(), String>, 
     let (mut due, mut edited, mut lost) = (Vec::new(), Vec::new(), Vec::new());
     for step in steps {
         match look(cx, step).await? {
-            Look::Due => due.push(step),
+            Look::Due(now) => due.push((step, now)),
             Look::Done => {}
             Look::Edited => edited.push(format!("- `{}`", step.path.display())),
             Look::Lost(why) => lost.push(format!("- `{}`: {why}", step.path.display())),
@@ -185,9 +185,9 @@ async fn restore(cx: &TurnCx<'_>, steps: &[Step]) -> Result<Result<(), String>, 
         return Ok(Err(why));
     }
     let mut failed = Vec::new();
-    for step in due {
+    for (step, now) in due {
         let content = content(cx, step.to.as_ref()).await?.flatten();
-        if let Err(err) = cx.files.write(&step.path, content).await {
+        if let Err(err) = cx.files.replace(cx.editor, &step.path, now, content).await {
             failed.push(format!("- `{}`: {err}", step.path.display()));
         }
     }
@@ -203,8 +203,8 @@ async fn restore(cx: &TurnCx<'_>, steps: &[Step]) -> Result<Result<(), String>, 
 
 /// How a file stands to a step.
 enum Look {
-    /// It is as the step expects it.
-    Due,
+    /// It is as the step expects it; the SHA-256 of what it holds.
+    Due(Option<[u8; 32]>),
     /// It is as the step would make it.
     Done,
     /// Somebody else changed it.
@@ -214,9 +214,9 @@ enum Look {
 }
 
 async fn look(cx: &TurnCx<'_>, step: &Step) -> Result<Look, TurnError> {
-    let now = match cx.or_cancelled(cx.files.read(&step.path)).await? {
+    let now = match cx.or_cancelled(cx.files.read(cx.editor, &step.path)).await? {
         Ok(now) => now,
-        Err(EditorError::Gone) => return Err(TurnError::Cancelled),
+        Err(FileError::Gone) => return Err(TurnError::Cancelled),
         Err(err) => return Ok(Look::Lost(err.to_string())),
     };
     let not_kept = || Ok(Look::Lost("what it held was too large to keep".to_owned()));
@@ -225,7 +225,9 @@ async fn look(cx: &TurnCx<'_>, step: &Step) -> Result<Look, TurnError> {
         return Ok(Look::Done);
     }
     let Some(from) = content(cx, step.from.as_ref()).await? else { return not_kept() };
-    Ok(if is_same(now.as_deref(), from.as_deref()) { Look::Due } else { Look::Edited })
+    let is_due = is_same(now.as_deref(), from.as_deref());
+    let hash = |now: Vec<u8>| Content::new(now).hash();
+    Ok(if is_due { Look::Due(now.map(hash)) } else { Look::Edited })
 }
 
 /// Returns what a file held, which may be no file; `None` if it was not kept.

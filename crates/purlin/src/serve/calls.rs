@@ -29,7 +29,6 @@ use super::steer::steering_offer;
 use super::wake::{Answer, FromSession, Opening, Shape};
 use crate::assemble::Workspace;
 use crate::bridge::editor::AcpEditor;
-use crate::bridge::files::SessionFiles;
 use crate::bridge::recap::Recap;
 use crate::ladder::provider_of_key;
 use crate::limits::lasting;
@@ -320,7 +319,7 @@ impl Dispatcher {
                 scope.clone(),
                 patience,
             ));
-            let files = Arc::new(SessionFiles::new(Arc::clone(&editor), scope));
+            let files = Arc::new(tools::Files::new(scope));
             let find = || Box::pin(branch::find(cwd.to_owned())) as BoxFuture<'static, _>;
             let branch = is_told_branch.then(find);
             Attached { editor, files, primer, tools, branch, policy, notices }

@@ -17,7 +17,7 @@ model tool write {"path":"FOLDER/a.txt","content":"new"}
 model text "Done."
 "#;
 
-fn folder(name: &str, script: &str) -> Folder {
+pub(crate) fn folder(name: &str, script: &str) -> Folder {
     let folder = Folder::new(name);
     let script = script.replace("FOLDER", &folder.0.to_string_lossy());
     std::fs::write(folder.0.join("script.acp"), script).unwrap();
@@ -25,20 +25,20 @@ fn folder(name: &str, script: &str) -> Folder {
     folder
 }
 
-fn hello(agent: &mut Agent, fs: bool) -> Value {
+pub(crate) fn hello(agent: &mut Agent, fs: bool) -> Value {
     let fs = json!({ "readTextFile": fs, "writeTextFile": fs });
     let offers = json!({ "fs": fs, "session": { "notices": {} } });
     let params = json!({ "protocolVersion": 1, "clientCapabilities": offers });
     agent.call("initialize", &params, &mut Vec::new()).unwrap()
 }
 
-fn open(agent: &mut Agent, folder: &Path) -> String {
+pub(crate) fn open(agent: &mut Agent, folder: &Path) -> String {
     let params = json!({ "cwd": folder, "mcpServers": [] });
     let made = agent.call("session/new", &params, &mut Vec::new()).unwrap();
     made["result"]["sessionId"].as_str().unwrap().to_owned()
 }
 
-fn ask(agent: &mut Agent, session: &str, text: &str) -> (Value, Vec<Value>) {
+pub(crate) fn ask(agent: &mut Agent, session: &str, text: &str) -> (Value, Vec<Value>) {
     let mut shown = Vec::new();
     let prompt = [json!({ "type": "text", "text": text })];
     let params = json!({ "sessionId": session, "prompt": prompt });
@@ -46,7 +46,7 @@ fn ask(agent: &mut Agent, session: &str, text: &str) -> (Value, Vec<Value>) {
     (ended, shown)
 }
 
-fn load(agent: &mut Agent, session: &str) -> (Value, Vec<Value>) {
+pub(crate) fn load(agent: &mut Agent, session: &str) -> (Value, Vec<Value>) {
     let mut shown = Vec::new();
     let params = json!({ "sessionId": session });
     (agent.call("session/load", &params, &mut shown).unwrap(), shown)

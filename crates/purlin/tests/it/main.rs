@@ -46,6 +46,8 @@ mod syscalls;
 mod torture;
 mod trace;
 #[cfg(target_os = "linux")]
+mod undo;
+#[cfg(target_os = "linux")]
 mod wishes;
 #[cfg(target_os = "linux")]
 mod worktrees;

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use engine::permission::Decision;
-use shell::{Place, parts};
+use shell::{Place, Verdict, needs};
 
 /// A disk without links.
 pub(crate) fn plain(path: &Path) -> Option<PathBuf> {
@@ -27,16 +26,25 @@ pub(crate) fn place<'a>(
     writable: &'a [PathBuf],
     real: &'a dyn Fn(&Path) -> Option<PathBuf>,
 ) -> Place<'a> {
-    let home = Some(Path::new("/home/user"));
-    Place { cwd: &roots[0], roots, own: &[], home, is_sandboxed: true, writable, real }
+    let (home, is_deceptive) = (Some(Path::new("/home/user")), engine::visible::deceives);
+    Place {
+        cwd: &roots[0],
+        roots,
+        own: &[],
+        home,
+        is_sandboxed: true,
+        writable,
+        real,
+        is_deceptive,
+    }
 }
 
-pub(crate) fn decide(command: &str, is_sandboxed: bool) -> Decision {
+pub(crate) fn decide(command: &str, is_sandboxed: bool) -> Verdict {
     let roots = [PathBuf::from("/w")];
     let writable = ["/tmp", "/var/tmp", "/dev"].map(PathBuf::from);
     let at = Place { is_sandboxed, ..place(&roots, &writable, &plain) };
-    let decisions = parts(command, &at).into_iter().map(|part| part.access.default);
-    decisions.max().unwrap_or(Decision::Allow)
+    let decisions = needs(command, &at).into_iter().map(|need| need.default);
+    decisions.max().unwrap_or(Verdict::Allow)
 }
 
 /// Undoes the escapes of the file.
@@ -65,12 +73,21 @@ fn unescape(text: &str) -> String {
     out
 }
 
-pub(crate) fn corpus() -> Vec<(Decision, &'static str, String)> {
+fn verdict_of(word: &str) -> Verdict {
+    match word {
+        "allow" => Verdict::Allow,
+        "ask" => Verdict::Ask,
+        "deny" => Verdict::Reject,
+        other => panic!("{other}"),
+    }
+}
+
+pub(crate) fn corpus() -> Vec<(Verdict, &'static str, String)> {
     let lines = include_str!("data/commands.tsv").lines().filter(|line| !line.starts_with('#'));
     lines
         .map(|line| {
             let mut fields = line.splitn(3, '\t');
-            let decision = Decision::from_word(fields.next().unwrap()).unwrap();
+            let decision = verdict_of(fields.next().unwrap());
             (decision, fields.next().unwrap(), unescape(fields.next().unwrap()))
         })
         .collect()
@@ -85,7 +102,7 @@ fn every_command_of_the_corpus_is_decided_as_written() {
         let decision = decide(&command, true);
         let count = counts.entry(category).or_default();
         count.0 += 1;
-        count.1 += usize::from(decision == Decision::Allow);
+        count.1 += usize::from(decision == Verdict::Allow);
         if decision != expected {
             let start: String = command.chars().take(80).collect();
             wrong.push(format!("{category}: {start:?} is {decision:?}, not {expected:?}"));
@@ -123,7 +140,7 @@ fn every_command_of_the_corpus_is_decided_as_written() {
 fn without_a_sandbox_everything_is_asked_for() {
     for (_, category, command) in corpus() {
         if category == "benign" && !command.trim().is_empty() {
-            assert_ne!(decide(&command, false), Decision::Allow, "{command}");
+            assert_ne!(decide(&command, false), Verdict::Allow, "{command}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use engine::permission::Decision;
+use shell::Verdict;
 
 use crate::commands::{corpus, decide};
 
@@ -114,7 +114,7 @@ fn commands() -> Vec<String> {
             all.push(format!("{program} -{letter}out x b"));
         }
     }
-    all.retain(|command| !endless(command) && decide(command, true) == Decision::Allow);
+    all.retain(|command| !endless(command) && decide(command, true) == Verdict::Allow);
     all
 }
 

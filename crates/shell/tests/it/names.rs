@@ -5,11 +5,10 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use engine::permission::Decision;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use shell::{Place, parts, real};
+use shell::{Place, Verdict, needs, real};
 
 /// A project with secrets, hidden files and links, beside a folder that is not its own.
 struct Project(PathBuf);
@@ -79,11 +78,12 @@ impl Project {
             is_sandboxed: true,
             writable: &[],
             real: &real,
+            is_deceptive: engine::visible::deceives,
         };
-        parts(command, &at)
+        needs(command, &at)
             .into_iter()
-            .filter(|part| part.access.default != Decision::Allow)
-            .map(|part| format!("{}: {}", part.access.key, part.access.subject))
+            .filter(|need| need.default != Verdict::Allow)
+            .map(|need| format!("{:?}: {}", need.kind, need.subject))
             .collect()
     }
 
@@ -517,7 +517,7 @@ fn every_command_in_a_real_folder_is_decided_as_written() {
 fn a_folder_is_asked_for_by_the_names_of_the_secrets_in_it() {
     let project = Project::new("secrets-below");
     let secret = project.work().join("src/deep/.env");
-    assert_eq!(project.asked("grep -r token src"), [format!("read: {}", secret.display())]);
+    assert_eq!(project.asked("grep -r token src"), [format!("Read: {}", secret.display())]);
 }
 
 /// Our own keys and rules belong to no session, also where its folder holds them.

@@ -1,69 +1,64 @@
 //! What a command needs permission for, and what an answer for good would be saved as.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use engine::permission::pattern::fits;
-use engine::permission::policy::Policy;
-use engine::permission::rules::{Rule, Source};
-use engine::permission::{Access, Decision};
-use shell::{Place, parts, real, wish};
+use shell::{Always, Form, Need, NeedKind, Place, Verdict, needs, real, require_extra};
 
 use crate::commands::place;
 
-fn needs(command: &str) -> Vec<Access> {
-    wishes(command, "")
-}
-
-/// What a command needs leave for with a wish beyond the sandbox.
-fn wishes(command: &str, key: &str) -> Vec<Access> {
+fn needs_of(command: &str) -> Vec<Need> {
     let roots = [PathBuf::from("/no/such/work")];
     let writable = ["/tmp", "/dev", "/home/user/.cargo"].map(PathBuf::from);
-    let mut parts = parts(command, &place(&roots, &writable, &real));
-    if !key.is_empty() {
-        wish(&mut parts, command, key, "it was wished for");
-    }
-    parts.into_iter().map(|part| part.access).collect()
+    needs(command, &place(&roots, &writable, &real))
+}
+
+/// What a command needs with something beyond the sandbox.
+fn needs_with(command: &str, kind: NeedKind) -> Vec<Need> {
+    let mut needs = needs_of(command);
+    require_extra(&mut needs, command, kind, "it was requested");
+    needs
+}
+
+/// Tells whether a command begins with these words.
+fn begins(command: &str, words: &str) -> bool {
+    command.strip_prefix(words).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
 /// What a command may have beyond the sandbox is decided by its simple commands, as it is whether they run.
 // R: T2, T7
 #[test]
 fn a_wish_needs_leave_for_each_simple_command() {
-    type Needs<'a> = &'a [(&'a str, Decision, Option<&'a str>)];
+    type Needs<'a> = &'a [(&'a str, Verdict, Option<Always>)];
+    const EXACT: Option<Always> = Some(Always::Exact);
+    let commits = Some(Always::StartingWith("git commit".to_owned()));
     let table: [(&str, Needs<'_>); 7] = [
-        ("git commit -m x", &[("git commit -m x", Decision::Ask, Some("git commit *"))]),
-        (
-            "cd sub && curl y",
-            &[
-                ("cd sub", Decision::Allow, Some("cd sub")),
-                ("curl y", Decision::Ask, Some("curl y")),
-            ],
-        ),
+        ("git commit -m x", &[("git commit -m x", Verdict::Ask, commits)]),
+        ("cd sub && curl y", &[("cd sub", Verdict::Allow, EXACT), ("curl y", Verdict::Ask, EXACT)]),
         (
             "npm install; curl evil",
-            &[
-                ("npm install", Decision::Ask, Some("npm install")),
-                ("curl evil", Decision::Ask, Some("curl evil")),
-            ],
+            &[("npm install", Verdict::Ask, EXACT), ("curl evil", Verdict::Ask, EXACT)],
         ),
         // Nothing else asks for it, so what reads does.
-        (
-            "ls | wc -l",
-            &[("ls", Decision::Ask, Some("ls")), ("wc -l", Decision::Ask, Some("wc -l"))],
-        ),
-        ("curl $x", &[("curl $x", Decision::Ask, None)]),
-        ("a=(", &[("(not understood) a=(", Decision::Ask, None)]),
-        ("> file", &[("> file", Decision::Ask, None)]),
+        ("ls | wc -l", &[("ls", Verdict::Ask, EXACT), ("wc -l", Verdict::Ask, EXACT)]),
+        ("curl $x", &[("curl $x", Verdict::Ask, None)]),
+        ("a=(", &[("a=(", Verdict::Ask, None)]),
+        ("> file", &[("> file", Verdict::Ask, None)]),
     ];
     for (command, expected) in table {
-        let needs = wishes(command, "network").into_iter().filter(|need| need.key == "network");
+        let needs = needs_with(command, NeedKind::Network).into_iter();
+        let needs = needs.filter(|need| need.kind == NeedKind::Network);
         let needs: Vec<_> = needs.map(|need| (need.subject, need.default, need.always)).collect();
-        let needs: Vec<_> = needs.iter().map(|(a, b, c)| (a.as_str(), *b, c.as_deref())).collect();
+        let needs: Vec<_> = needs
+            .iter()
+            .map(|(subject, verdict, always)| (subject.as_str(), *verdict, always.clone()))
+            .collect();
         assert_eq!(needs, expected, "{command}");
     }
-    // The rule that an answer to the whole text was kept as still fits, where that was one simple command.
-    let need = wishes("cargo  fetch", "network").pop().unwrap();
-    assert!(fits("cargo fetch", &need.subject));
+    // A rule that was saved for the whole text still matches, where that was one simple command.
+    let need = needs_with("cargo  fetch", NeedKind::Network).pop().unwrap();
+    assert_eq!(need.subject, "cargo fetch");
+    let need = needs_with("a=(", NeedKind::Network).pop().unwrap();
+    assert_eq!(need.form, Form::Unanalysed);
 }
 
 /// A rule for commits is about the repository here: elsewhere in the project git may find another, with hooks.
@@ -72,9 +67,11 @@ fn a_wish_needs_leave_for_each_simple_command() {
 fn a_wish_for_git_in_another_folder_is_asked_for_by_itself() {
     let folder = "/no/such/work/lib";
     let asks_again = |command: &str| {
-        let needs = wishes(command, "git");
-        let fits = |need: &&Access| need.key == "git" && !fits("git commit *", &need.subject);
-        needs.iter().filter(fits).any(|need| need.default == Decision::Ask && need.always.is_none())
+        let needs = needs_with(command, NeedKind::Git);
+        let is_extra = |need: &&Need| need.kind == NeedKind::Git && need.form != Form::Exact;
+        let extra = needs.iter().filter(is_extra);
+        extra.clone().all(|need| need.default == Verdict::Ask && need.always.is_none())
+            && extra.count() > 0
     };
     for command in [
         format!("cd {folder} && git commit -m x"),
@@ -93,7 +90,7 @@ fn a_wish_for_git_in_another_folder_is_asked_for_by_itself() {
 // R: T2
 #[test]
 fn what_hides_in_variables_and_input_is_not_understood() {
-    let is_unclear = |command: &str| needs(command).iter().any(|need| need.is_unclear);
+    let is_unclear = |command: &str| needs_of(command).iter().any(|need| need.is_opaque);
     for command in [
         "eval \"$X\"",
         "eval $X",
@@ -234,30 +231,15 @@ fn what_hides_in_variables_and_input_is_not_understood() {
     ] {
         assert!(!is_unclear(command), "{command}");
     }
-    // What was kept for the bare name does not fit it any more, fed or not.
-    let rule = |pattern: &str| Rule {
-        key: "bash".to_owned(),
-        pattern: pattern.to_owned(),
-        decision: Decision::Allow,
-        source: Source::Kept,
-    };
-    let policy = Policy::new(vec![rule("sh"), rule("python3"), rule("psql")], Vec::new(), None);
-    for (command, expected) in [
-        ("echo x | sh", Decision::Ask),
-        ("python3 <<'E'\nx\nE", Decision::Ask),
-        ("psql", Decision::Allow),
-    ] {
-        assert_eq!(policy.judge(&needs(command)).decision, expected, "{command}");
-    }
 }
 
 /// A rule that forbids what a program does is not passed by options before the word that says so.
 // R: T2
 #[test]
 fn a_deny_is_not_passed_by_options_before_the_subcommand() {
-    for (pattern, commands) in [
+    for (forbidden, commands) in [
         (
-            "git push *",
+            "git push",
             &[
                 "git -C . push",
                 "git --no-pager push x",
@@ -272,9 +254,9 @@ fn a_deny_is_not_passed_by_options_before_the_subcommand() {
                 "bash -c 'git -P push'",
             ][..],
         ),
-        ("npm publish *", &["npm --prefix x publish"]),
+        ("npm publish", &["npm --prefix x publish"]),
         (
-            "rm *",
+            "rm",
             &[
                 "npm exec -- rm x",
                 "yarn exec rm x",
@@ -287,12 +269,12 @@ fn a_deny_is_not_passed_by_options_before_the_subcommand() {
                 "bash -c 'r\\m x'",
             ],
         ),
-        ("cargo publish *", &["cargo +nightly publish", "cargo -q publish"]),
-        ("docker rm *", &["docker -H x rm y"]),
+        ("cargo publish", &["cargo +nightly publish", "cargo -q publish"]),
+        ("docker rm", &["docker -H x rm y"]),
     ] {
         for command in commands {
-            let fitting = needs(command).into_iter().any(|need| fits(pattern, &need.subject));
-            assert!(fitting, "{command}");
+            let mut needs = needs_of(command).into_iter();
+            assert!(needs.any(|need| begins(&need.subject, forbidden)), "{command}");
         }
     }
 }
@@ -326,10 +308,11 @@ fn where_links_in_arguments_lead_is_told() {
         is_sandboxed: true,
         writable: &[],
         real: &real,
+        is_deceptive: engine::visible::deceives,
     };
     let told = |command: &str| -> Vec<String> {
-        let asked = parts(command, &place).into_iter().map(|part| part.access);
-        asked.filter(|need| need.default == Decision::Ask).flat_map(|need| need.notes).collect()
+        let asked = needs(command, &place).into_iter();
+        asked.filter(|need| need.default == Verdict::Ask).flat_map(|need| need.notes).collect()
     };
     let is = |name: &str, place: PathBuf| format!("`{name}` is {}", place.display());
     for (command, expected) in [
@@ -358,8 +341,8 @@ fn where_links_in_arguments_lead_is_told() {
 #[test]
 fn a_program_that_is_fed_gets_no_answer_for_good() {
     let kept = |command: &str| {
-        let asked = needs(command).into_iter().filter(|need| need.default == Decision::Ask);
-        let kept: Vec<Option<String>> = asked.map(|need| need.always).collect();
+        let asked = needs_of(command).into_iter().filter(|need| need.default == Verdict::Ask);
+        let kept: Vec<Option<Always>> = asked.map(|need| need.always).collect();
         assert!(!kept.is_empty(), "{command}");
         kept.iter().all(Option::is_some)
     };
@@ -398,7 +381,7 @@ fn a_program_that_is_fed_gets_no_answer_for_good() {
 #[test]
 fn what_the_shell_cannot_write_is_not_asked_for() {
     let decision =
-        |command: &str| needs(command).into_iter().map(|need| need.default).max().unwrap();
+        |command: &str| needs_of(command).into_iter().map(|need| need.default).max().unwrap();
     for command in [
         "echo x > /opt/f",
         "echo x >> ~/f",
@@ -410,22 +393,20 @@ fn what_the_shell_cannot_write_is_not_asked_for() {
         "echo $(ls > /opt/f)",
         "bash -c 'ls > /opt/f'",
     ] {
-        assert_eq!(decision(command), Decision::Reject, "{command}");
+        assert_eq!(decision(command), Verdict::Reject, "{command}");
     }
-    // What the shell writes outside is asked for by its very place; leave to read there is not what it needs.
-    let need = |command: &str, key: &str| {
-        let need = needs(command).into_iter().find(|need| need.key == key)?;
-        Some((need.default, need.always?))
+    // What the shell writes outside is asked for by its own path; permission to read there is not enough.
+    let need = |command: &str, kind: NeedKind| {
+        let need = needs_of(command).into_iter().find(|need| need.kind == kind)?;
+        assert_eq!(need.always, Some(Always::Exact), "{command}");
+        Some((need.default, need.subject))
     };
-    let place = |place: &str| place.to_owned();
     let uncertain = "pushd sub; echo x > ../f";
-    let there = Some((Decision::Ask, place("/no/such/f")));
-    assert_eq!(need(uncertain, "write_outside"), there);
-    let around = Some((Decision::Allow, place("/no/such/f")));
-    assert_eq!(need(uncertain, "external_directory"), around);
-    assert_eq!(need("echo x > /tmp/f", "write_outside"), None);
-    let around = Some((Decision::Ask, place("/tmp/f")));
-    assert_eq!(need("echo x > /tmp/f", "external_directory"), around);
+    let there = |verdict: Verdict, path: &str| Some((verdict, path.to_owned()));
+    assert_eq!(need(uncertain, NeedKind::WriteOutside), there(Verdict::Ask, "/no/such/f"));
+    assert_eq!(need(uncertain, NeedKind::Outside), there(Verdict::Allow, "/no/such/f"));
+    assert_eq!(need("echo x > /tmp/f", NeedKind::WriteOutside), None);
+    assert_eq!(need("echo x > /tmp/f", NeedKind::Outside), there(Verdict::Ask, "/tmp/f"));
     for command in [
         "echo x > /tmp/f",
         "echo x > /dev/full",
@@ -438,7 +419,7 @@ fn what_the_shell_cannot_write_is_not_asked_for() {
         "echo x > $f",
         "echo x > /op*/f",
     ] {
-        assert_eq!(decision(command), Decision::Ask, "{command}");
+        assert_eq!(decision(command), Verdict::Ask, "{command}");
     }
 }
 
@@ -448,17 +429,19 @@ fn an_answer_for_good_to_a_command_never_opens_the_disk() {
     for command in
         ["ls /", "ls /etc", "cat /proc/1/environ", "ls ~", "cat ~/x", "find / -name x", "cat /x"]
     {
-        let rules = needs(command).into_iter().filter(|access| access.default != Decision::Allow);
-        for rule in rules.filter_map(|access| access.always) {
+        for need in needs_of(command).into_iter().filter(|need| need.default != Verdict::Allow) {
+            let Some(Always::Below(folder)) = need.always else { continue };
             for place in ["/home/user/.ssh/id_rsa", "/etc/shadow", "/root/.netrc"] {
-                assert!(!fits(&rule, place), "{command}: {rule} fits {place}");
+                assert!(!Path::new(place).starts_with(&folder), "{command}: {}", folder.display());
             }
         }
     }
-    // What looks was asked about for one option, which says nothing of the others.
-    let always =
-        |command: &str| needs(command).into_iter().find(|need| need.key == "bash").unwrap().always;
-    assert_eq!(always("find . -delete").as_deref(), Some("find . -delete"));
-    assert_eq!(always("git diff --output=x").as_deref(), Some("git diff --output=x"));
-    assert_eq!(always("cargo test -q").as_deref(), Some("cargo test *"));
+    // A command that reads was asked about because of one option, which says nothing about the others.
+    let always = |command: &str| {
+        let mut needs = needs_of(command).into_iter();
+        needs.find(|need| need.kind == NeedKind::Run).unwrap().always
+    };
+    assert_eq!(always("find . -delete"), Some(Always::Exact));
+    assert_eq!(always("git diff --output=x"), Some(Always::Exact));
+    assert_eq!(always("cargo test -q"), Some(Always::StartingWith("cargo test".to_owned())));
 }

@@ -4,8 +4,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use engine::permission::Decision;
-use shell::{Place, parts, real};
+use shell::{Place, Verdict, needs, real};
 
 /// A repository beside a file that a program would make.
 struct Repository(PathBuf);
@@ -47,12 +46,10 @@ impl Repository {
             is_sandboxed: true,
             writable: &[],
             real: &real,
+            is_deceptive: engine::visible::deceives,
         };
-        let asked =
-            parts(command, &at).into_iter().filter(|part| part.access.default == Decision::Ask);
-        asked
-            .map(|part| format!("{} {}: {}", part.access.key, part.access.subject, part.why))
-            .collect()
+        let asked = needs(command, &at).into_iter().filter(|need| need.default == Verdict::Ask);
+        asked.map(|need| format!("{:?} {}: {}", need.kind, need.subject, need.why)).collect()
     }
 }
 
@@ -217,7 +214,7 @@ fn secrets_that_git_tracks_are_asked_for_where_it_prints_them() {
         ] {
             let asked = it.asked(command);
             assert!(
-                asked.iter().any(|asked| asked.starts_with("read ") && asked.contains(".env")),
+                asked.iter().any(|asked| asked.starts_with("Read ") && asked.contains(".env")),
                 "{name}: {command}: {asked:?}"
             );
         }

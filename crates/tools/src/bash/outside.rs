@@ -9,7 +9,7 @@ use process::sandbox::Level;
 use rustix::fs::{Access, access};
 
 use super::Bash;
-use shell::{folder_rule, is_in_git};
+use shell::{is_in_git, is_narrow};
 
 /// How many folders one command may ask for: each is named in the question.
 const MOST: usize = 8;
@@ -94,7 +94,7 @@ impl Bash {
         if below_any(&SYSTEM) {
             return Some("it is the system's");
         }
-        if home.is_some_and(|home| home.starts_with(real)) || folder_rule(real).is_none() {
+        if home.is_some_and(|home| home.starts_with(real)) || !is_narrow(real) {
             return Some("it is a whole home folder or more; name a folder in it");
         }
         if self.options.own.iter().any(is_below) {

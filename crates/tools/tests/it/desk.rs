@@ -52,6 +52,8 @@ pub(crate) struct Desk {
     /// Holds the working folder `w` and what is outside of it.
     pub(crate) top: PathBuf,
     pub(crate) client: Client,
+    /// As undo, redo and rewind use them.
+    pub(crate) files: Arc<Files>,
     tools: Vec<Arc<dyn AnyTool>>,
     calls: AtomicUsize,
     /// Whether leave is given for places outside.
@@ -82,7 +84,7 @@ impl Desk {
                 .with_outputs(Some(top.join("outputs/s"))),
         ));
         let tools = tools::all(&files);
-        Desk { top, client, tools, calls: AtomicUsize::new(0), goes_out: false }
+        Desk { top, client, files, tools, calls: AtomicUsize::new(0), goes_out: false }
     }
 
     /// Returns a path in the working folder.

@@ -11,4 +11,5 @@ mod faults;
 mod paths;
 mod permissions;
 mod race;
+mod restore;
 mod search;

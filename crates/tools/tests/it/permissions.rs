@@ -1,9 +1,12 @@
 //! What a call asks leave for, and what an answer for good would be kept as.
 
+use std::path::PathBuf;
+
 use engine::permission::policy::Policy;
 use engine::permission::rules::{Rule, Source};
 use engine::permission::{Access, Decision};
 use serde_json::json;
+use tools::bash::Requirement;
 
 use crate::desk::{Desk, Outcome};
 
@@ -92,6 +95,39 @@ async fn a_change_outside_is_asked_for_by_its_very_place() {
             let deny = rule(key, &folder, Decision::Reject);
             assert_eq!(judge(&[here.clone(), edit.clone(), deny]), Decision::Reject, "{key}");
         }
+    }
+}
+
+/// A rule that was saved for a bare name does not match a program that runs what it reads.
+// R: T2
+#[test]
+fn saved_rule_does_not_match_a_program_that_runs_its_input() {
+    let rule = |pattern: &str| Rule {
+        key: "bash".to_owned(),
+        pattern: pattern.to_owned(),
+        decision: Decision::Allow,
+        source: Source::Kept,
+    };
+    let policy = Policy::new(vec![rule("sh"), rule("python3"), rule("psql")], Vec::new(), None);
+    let roots = [PathBuf::from("/no/such/work")];
+    let place = shell::Place {
+        cwd: &roots[0],
+        roots: &roots,
+        own: &[],
+        home: None,
+        is_sandboxed: true,
+        writable: &[],
+        real: &shell::real,
+        is_deceptive: engine::visible::deceives,
+    };
+    for (command, expected) in [
+        ("echo x | sh", Decision::Ask),
+        ("python3 <<'E'\nx\nE", Decision::Ask),
+        ("psql", Decision::Allow),
+    ] {
+        let needs = shell::needs(command, &place).into_iter();
+        let access: Vec<Access> = needs.map(|need| Requirement::from(need).access).collect();
+        assert_eq!(policy.judge(&access).decision, expected, "{command}");
     }
 }
 

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
+use engine::ports::Files as _;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 
 use crate::desk::{Desk, Outcome};
+use crate::restore::hash;
 
 /// Swaps done at least, in each test.
 const SWAPS: usize = 100_000;
@@ -114,4 +116,44 @@ async fn a_file_that_turns_into_a_link_is_not_written_through() {
     let swaps = swapper.end();
     check_outside(&desk);
     eprintln!("{swaps} swaps, {calls} calls, {done} writes went through, 0 crossings");
+}
+
+/// Undo and redo alternate while a folder, then a file, is exchanged with a link that leads outside.
+// R: T5, W19
+#[tokio::test]
+async fn restored_file_is_not_written_through_a_link() {
+    let mut done = 0;
+    for (real, link, target) in [("d", "link", "outside"), ("d/file", "d/link", "outside/file")] {
+        let desk = desk();
+        desk.put("d/file", "before\n");
+        symlink(desk.top.join(target), desk.at(link)).unwrap();
+        // The file outside holds what undo expects, so that only the place can tell the two apart.
+        std::fs::write(desk.top.join("outside/file"), "before\n").unwrap();
+        let swapper = Swapper::start(desk.at(real), desk.at(link));
+        let (path, editor) = (desk.at("d/file"), &desk.client);
+        let mut calls = 0;
+        while !swapper.is_warm() || calls < 1000 {
+            calls += 1;
+            for (from, to) in [("before\n", "after\n"), ("after\n", "before\n")] {
+                let (from, to) = (Some(hash(from.as_bytes())), Some(to.as_bytes().to_vec()));
+                done += usize::from(desk.files.replace(editor, &path, from, to).await.is_ok());
+                if let Ok(Some(now)) = desk.files.read(editor, &path).await {
+                    assert!(now == b"before\n" || now == b"after\n");
+                }
+                // Made anew where nothing is.
+                let new = path.with_file_name(format!("new-{}", calls % 50));
+                let content = b"new\n";
+                if desk.files.replace(editor, &new, None, Some(content.to_vec())).await.is_ok() {
+                    let expected = Some(hash(content));
+                    drop(desk.files.replace(editor, &new, expected, None).await);
+                }
+            }
+            let outside = std::fs::read(desk.top.join("outside/file")).unwrap();
+            assert_eq!(outside, b"before\n", "written through the link");
+            assert_eq!(std::fs::read_dir(desk.top.join("outside")).unwrap().count(), 1);
+        }
+        let swaps = swapper.end();
+        eprintln!("{real}: {swaps} swaps, {calls} rounds, {done} went through, 0 crossings");
+    }
+    assert!(done > 0, "no call went through, so nothing was shown");
 }

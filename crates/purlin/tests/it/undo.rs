@@ -1,0 +1,132 @@
+//! `/undo`, `/redo` and `/rewind` in the built program: what they put back, and what they leave alone.
+
+use std::os::unix::fs::{MetadataExt, chown, symlink};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde_json::Value;
+
+use crate::again::{ask, folder, hello, open};
+use crate::crash::Folder;
+use crate::syscalls::Agent;
+
+const WRITE: &str = r#"
+model tool read {"path":"FOLDER/d/a.txt"}
+model tool write {"path":"FOLDER/d/a.txt","content":"new"}
+model tool read {"path":"FOLDER/d/linked.txt"}
+model tool write {"path":"FOLDER/d/linked.txt","content":"new"}
+model text "Done."
+"#;
+
+/// What each command makes of the files, in an order in which each can be given.
+const COMMANDS: [(&str, &str); 4] =
+    [("/undo", "old"), ("/redo", "new"), ("/rewind 1", "old"), ("/redo", "new")];
+
+/// A project with two files, one of which has a second name; both belong to somebody else where we may do that.
+fn project(name: &str) -> Folder {
+    let folder = folder(name, WRITE);
+    let config = r#"{ "limits": { "prompts_per_minute": 0 } }"#;
+    std::fs::create_dir_all(folder.0.join(".config/purlin")).unwrap();
+    std::fs::write(folder.0.join(".config/purlin/purlin.json"), config).unwrap();
+    std::fs::create_dir(folder.0.join("d")).unwrap();
+    for file in ["d/a.txt", "d/linked.txt"] {
+        let path = folder.0.join(file);
+        std::fs::write(&path, "old").unwrap();
+        if rustix::process::geteuid().is_root() {
+            chown(&path, Some(1234), Some(4321)).unwrap();
+        }
+    }
+    std::fs::hard_link(folder.0.join("d/linked.txt"), folder.0.join("d/other.txt")).unwrap();
+    folder
+}
+
+/// Starts the agent, and lets it change both files.
+fn changed(folder: &Folder) -> (Agent, String) {
+    let mut agent = Agent::start(&folder.0, None);
+    hello(&mut agent, false);
+    let session = open(&mut agent, &folder.0);
+    let (ended, _) = ask(&mut agent, &session, "go");
+    assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended}");
+    assert_eq!(std::fs::read_to_string(folder.0.join("d/a.txt")).unwrap(), "new");
+    (agent, session)
+}
+
+fn said(agent: &mut Agent, session: &str, command: &str) -> String {
+    let (ended, shown) = ask(agent, session, command);
+    assert_eq!(ended["result"]["stopReason"], "end_turn", "{command}: {ended}");
+    shown.iter().filter_map(|update: &Value| update["content"]["text"].as_str()).collect()
+}
+
+// R: W16, F11
+#[test]
+fn undone_files_keep_their_names_and_their_owner() {
+    let folder = project("undo-owner");
+    let facts = |file: &str| {
+        let data = folder.0.join(file).metadata().unwrap();
+        (data.uid(), data.gid(), data.mode(), data.nlink())
+    };
+    let files = ["d/a.txt", "d/linked.txt", "d/other.txt"];
+    let before = files.map(facts);
+    let (mut agent, session) = changed(&folder);
+    for (command, expected) in COMMANDS {
+        said(&mut agent, &session, command);
+        for file in files {
+            let text = std::fs::read_to_string(folder.0.join(file)).unwrap();
+            assert_eq!(text, expected, "{command}: {file}");
+        }
+        assert_eq!(files.map(facts), before, "{command}");
+    }
+    agent.end();
+}
+
+// R: W16
+#[test]
+fn files_that_changed_since_are_left_alone_by_each_command() {
+    let folder = project("undo-changed");
+    let (mut agent, session) = changed(&folder);
+    let file = folder.0.join("d/a.txt");
+    for (command, expected) in COMMANDS {
+        let now = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, "mine").unwrap();
+        let text = said(&mut agent, &session, command);
+        assert!(text.contains("changed since") && text.contains("a.txt"), "{command}: {text}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine", "{command}");
+        let other = std::fs::read_to_string(folder.0.join("d/linked.txt")).unwrap();
+        assert_eq!(other, now, "{command}: none is changed unless all are");
+        std::fs::write(&file, now).unwrap();
+        said(&mut agent, &session, command);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), expected, "{command}");
+    }
+    agent.end();
+}
+
+/// The files outside hold what the commands expect, so only the place can tell them apart.
+// R: T5, W19
+#[test]
+fn link_that_is_swapped_in_leads_no_command_outside() {
+    let (folder, outside) = (project("undo-race"), project("undo-race-outside"));
+    let (mut agent, session) = changed(&folder);
+    let [real, link] = ["d", "link"].map(|name| folder.0.join(name));
+    symlink(outside.0.join("d"), &link).unwrap();
+    let contents = |folder: &Path| {
+        ["d/a.txt", "d/linked.txt"].map(|file| std::fs::read_to_string(folder.join(file)).unwrap())
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let swapper = std::thread::spawn(move || {
+        while !stopped.load(Ordering::Relaxed) {
+            renameat_with(CWD, &real, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+        }
+    });
+    for (command, _) in COMMANDS.iter().cycle().take(200) {
+        said(&mut agent, &session, command);
+        assert_eq!(contents(&outside.0), ["old", "old"], "{command}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    swapper.join().unwrap();
+    let names = std::fs::read_dir(outside.0.join("d")).unwrap().count();
+    assert_eq!(names, 3, "nothing was made outside");
+    agent.end();
+}

@@ -1,0 +1,79 @@
+//! What a command needs, in the terms of permission rules: maps what `shell` finds to what a policy decides on.
+
+use std::path::Path;
+
+use engine::permission::pattern::literal;
+use engine::permission::{Access, Decision};
+use shell::{Always, Form, Need, NeedKind, Verdict};
+
+/// One permission that a command needs, and why it is or is not asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Requirement {
+    /// What rules are compared with.
+    pub access: Access,
+    /// The reason for the default.
+    pub why: String,
+}
+
+impl From<Need> for Requirement {
+    fn from(need: Need) -> Requirement {
+        let Need { kind, subject, form, default, always, is_opaque, notes, why, .. } = need;
+        let always = always.map(|always| match always {
+            Always::Exact => literal(&subject),
+            Always::StartingWith(words) => format!("{} *", literal(&words)),
+            Always::Below(folder) => all_in(&folder),
+        });
+        // The prefix keeps rules for a program from matching.
+        let subject = match form {
+            Form::Exact => subject,
+            Form::Unanalysed => format!("(not understood) {subject}"),
+            Form::Elsewhere => format!("(in another folder) {subject}"),
+        };
+        let default = match default {
+            Verdict::Allow => Decision::Allow,
+            Verdict::Ask => Decision::Ask,
+            Verdict::Reject => Decision::Reject,
+        };
+        let key = key(kind).to_owned();
+        Requirement {
+            access: Access { key, subject, default, always, is_unclear: is_opaque, notes },
+            why,
+        }
+    }
+}
+
+/// Returns the key of the rules that apply.
+fn key(kind: NeedKind) -> &'static str {
+    match kind {
+        NeedKind::Run => "bash",
+        NeedKind::Read => "read",
+        NeedKind::Write => "edit",
+        NeedKind::Outside => "external_directory",
+        NeedKind::WriteOutside => "write_outside",
+        NeedKind::Git => "git",
+        NeedKind::Network => "network",
+        NeedKind::Unsandboxed => "unsandboxed",
+    }
+}
+
+/// Returns the pattern for all that is in a folder.
+fn all_in(folder: &Path) -> String {
+    format!("{}/*", literal(&folder.to_string_lossy()))
+}
+
+/// Returns the pattern that a permanent answer for a folder is saved as; `None` for a home folder and what holds one.
+pub(crate) fn folder_rule(folder: &Path) -> Option<String> {
+    shell::is_narrow(folder).then(|| all_in(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_name_with_a_wildcard_stands_for_itself() {
+        assert_eq!(folder_rule(Path::new("/etc")).as_deref(), Some("/etc/*"));
+        assert_eq!(folder_rule(Path::new("/home/me/a*")).as_deref(), Some("/home/me/a\\*/*"));
+        assert_eq!(folder_rule(Path::new("/home/me")), None);
+    }
+}
