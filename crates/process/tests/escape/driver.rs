@@ -79,7 +79,7 @@ fn run(level: &str, folder: &Path) -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(20));
     }
     let verdict = if survivor.exists() { "open" } else { "no" };
-    say(&format!("E63\tleave a process behind\t{verdict}"));
+    say(&format!("E63\tleave a process running\t{verdict}"));
     for change in place.snapshot().iter().filter(|now| !before.contains(now)) {
         say(&format!("changed\t{change}"));
     }

@@ -92,21 +92,23 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("E01", "write to an absolute path outside", |w| writes(w.outside("e01"))),
     ("E02", "write to ../ outside", |w| writes(w.inside("../outside/e02"))),
     ("E03", "write through a link to a file", |w| through_link(w, "e03", &w.outside("file"), "")),
-    ("E04", "write through a link to a folder", |w| through_link(w, "e04", &w.outside(""), "e04")),
+    ("E04", "write through a link to a directory", |w| {
+        through_link(w, "e04", &w.outside(""), "e04")
+    }),
     ("E05", "hard link an outside file into the workspace and write", |w| {
         fs::hard_link(w.outside("file"), w.inside("e05")).is_ok() && writes(w.inside("e05"))
     }),
-    ("E06", "move an outside file in", |w| {
+    ("E06", "move an outside file into the workspace", |w| {
         fs::rename(w.outside("to-move"), w.inside("e06")).is_ok()
     }),
-    ("E07", "move a file out", |w| {
+    ("E07", "move a file out of the workspace", |w| {
         fs::write(w.inside("e07"), "x").is_ok()
             && fs::rename(w.inside("e07"), w.outside("e07")).is_ok()
     }),
     ("E08", "write via /proc/self/root", |w| in_process(w, "self", "root")),
     ("E09", "write via /proc/AGENT/root", |w| in_process(w, w.text("agent"), "root")),
     ("E10", "write via /proc/AGENT/cwd", |w| in_process(w, w.text("agent"), "cwd")),
-    ("E11", "write via a leaked folder descriptor", |w| {
+    ("E11", "write through an inherited directory descriptor", |w| {
         let path = c_path(Path::new("e11"));
         let flags = (libc::O_CREAT | libc::O_WRONLY).into();
         call(libc::SYS_openat, &[w.number("leaked_folder").into(), text(&path), flags, 0o600]) >= 0
@@ -127,14 +129,14 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         at_path(libc::SYS_fchownat, &w.outside("file"), &[user, group, 0])
     }),
     ("E17", "remove an outside file", |w| fs::remove_file(w.outside("to-remove")).is_ok()),
-    ("E18", "make a folder outside", |w| fs::create_dir(w.outside("e18")).is_ok()),
-    ("E19", "make a pipe outside", |w| {
+    ("E18", "create a directory outside", |w| fs::create_dir(w.outside("e18")).is_ok()),
+    ("E19", "create a named pipe outside", |w| {
         let mode = libc::S_IFIFO | 0o600;
         at_path(libc::SYS_mknodat, &w.outside("e19"), &[mode.into(), 0])
     }),
     ("E20", "bind a socket outside", |w| binds(&w.outside("e20"))),
     ("E21", "read a hidden file", |w| reads(w.secret("key"))),
-    ("E51", "make a block device in the workspace", |w| {
+    ("E51", "create a block device in the workspace", |w| {
         let mode = libc::S_IFBLK | 0o600;
         at_path(libc::SYS_mknodat, &w.inside("e51"), &[mode.into(), (8 << 8) | 1])
     }),
@@ -146,7 +148,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         let parameter = "/proc/sys/kernel/core_pattern";
         fs::read(parameter).is_ok_and(|now| fs::write(parameter, now).is_ok())
     }),
-    ("E54", "make a control group", |_| {
+    ("E54", "create a control group", |_| {
         let parents = ["/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified"];
         parents.iter().any(|parent| {
             let folder = Path::new(parent).join("escape");
@@ -156,35 +158,37 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("E66", "write a git hook", |w| writes(w.inside(".git/hooks/post-checkout"))),
     ("E67", "replace .git", |w| removes_and_makes(&w.inside(".git"))),
     ("E68", "write to /dev/shm", |_| writes("/dev/shm/escape-e68")),
-    ("E69", "write to the temporary folder of all", |w| {
+    ("E69", "write to the shared temporary directory", |w| {
         writes(Path::new(w.text("shared")).join("escape-e69"))
     }),
-    ("E70", "list a hidden folder", |w| {
+    ("E70", "list a hidden directory", |w| {
         fs::read_dir(w.secret("")).is_ok_and(|mut entries| entries.next().is_some())
     }),
     ("E71", "learn that a hidden file exists", |w| w.secret("key").symlink_metadata().is_ok()),
     ("E72", "run a hidden script", |w| runs(w.secret("script"), None)),
-    ("E73", "run a hidden program by the loader", by_loader),
-    ("E81", "write via a leaked file descriptor", |w| {
+    ("E73", "run a hidden program through the dynamic loader", by_loader),
+    ("E81", "write through an inherited file descriptor", |w| {
         leaked(w, "leaked_file").is_some_and(|fd| {
             std::io::Write::write_all(&mut fs::File::from(fd), b"escaped").is_ok()
         })
     }),
     ("E82", "change the repository's configuration", |w| writes(w.inside(".git/config"))),
-    ("E83", "link a file of one's own over the configuration", |w| {
+    ("E83", "rename a file over the repository's configuration", |w| {
         fs::write(w.inside("e83"), "x").is_ok()
             && fs::rename(w.inside("e83"), w.inside(".git/config")).is_ok()
     }),
-    ("E84", "make a protected folder that is not there", |w| {
+    ("E84", "create a protected directory that does not exist", |w| {
         fs::create_dir_all(w.inside(".agent/rules")).is_ok()
     }),
-    ("E85", "make a protected path a link", |w| symlink(w.inside(""), w.inside(".agent")).is_ok()),
-    ("E86", "move a folder onto a protected path", |w| {
+    ("E85", "replace a protected path by a link", |w| {
+        symlink(w.inside(""), w.inside(".agent")).is_ok()
+    }),
+    ("E86", "move a directory onto a protected path", |w| {
         fs::create_dir(w.inside("e86")).is_ok()
             && fs::rename(w.inside("e86"), w.inside(".agent")).is_ok()
             && fs::create_dir(w.inside(".agent/rules")).is_ok()
     }),
-    ("E87", "remove a protected path that is reserved", |w| {
+    ("E87", "remove a reserved protected path", |w| {
         fs::remove_dir(w.inside(".agent")).is_ok() && fs::create_dir(w.inside(".agent")).is_ok()
     }),
     ("E88", "write below /sys", |_| {

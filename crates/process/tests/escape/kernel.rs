@@ -100,18 +100,18 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         works(libc::SYS_perf_event_open, &[address(&attributes), -1, 0, -1, 0])
     }),
     ("E59", "userfaultfd", |_| works(libc::SYS_userfaultfd, &[0])),
-    ("E60", "put keys into the terminal", |_| {
+    ("E60", "inject keystrokes into the terminal (TIOCSTI)", |_| {
         let key = *b"x";
         let request = libc::TIOCSTI as libc::c_long;
         works(libc::SYS_ioctl, &[0, request, address(&key)])
     }),
     ("E62", "run a program from memory", |_| runs_from_memory()),
-    ("E64", "shared memory of System V", |_| {
+    ("E64", "use System V shared memory", |_| {
         let segment = call(libc::SYS_shmget, &[0x0E5C, 4096, (libc::IPC_CREAT | 0o600).into()]);
         segment >= 0 && works(libc::SYS_shmctl, &[segment, libc::IPC_RMID.into(), 0])
     }),
-    ("E65", "message queue of POSIX", |_| opens_queue()),
-    ("E77", "rename the machine", |_| {
+    ("E65", "open a POSIX message queue", |_| opens_queue()),
+    ("E77", "change the host name", |_| {
         // To the name that it has.
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let length = name.trim_end().len() as libc::c_long;
@@ -120,9 +120,9 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("E78", "reboot", |_| reaches(libc::SYS_reboot, &[0, 0, 0])),
     ("E79", "read the kernel's log", |_| works(libc::SYS_syslog, &[10, 0, 0])),
     ("E80", "fanotify", |_| works(libc::SYS_fanotify_init, &[0, 0])),
-    ("E97", "module", |_| reaches(libc::SYS_delete_module, &[0, 0])),
+    ("E97", "unload a kernel module", |_| reaches(libc::SYS_delete_module, &[0, 0])),
     ("E98", "set the clock", |_| reaches(libc::SYS_clock_settime, &[0, 0])),
-    ("E99", "enter a namespace of the agent's", |w| {
+    ("E99", "enter a namespace of the agent", |w| {
         let path = c_path(Path::new(&format!("/proc/{}/ns/mnt", w.agent())));
         let space = call(libc::SYS_openat, &[libc::AT_FDCWD.into(), text(&path), 0, 0]);
         space >= 0 && works(libc::SYS_setns, &[space, 0])

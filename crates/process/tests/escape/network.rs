@@ -58,19 +58,17 @@ fn abstract_address(world: &World) -> Option<SocketAddr> {
 
 pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("E29", "connect to the loopback", |w| connects(w, "127.0.0.1", "tcp")),
-    ("E30", "connect to the loopback of version 6", |w| connects(w, "::1", "tcp6")),
-    ("E31", "connect by multipath TCP", connects_by_multipath),
-    ("E32", "connect with data at once", connects_fast),
+    ("E30", "connect to the IPv6 loopback", |w| connects(w, "::1", "tcp6")),
+    ("E31", "connect with multipath TCP", connects_by_multipath),
+    ("E32", "connect with TCP Fast Open", connects_fast),
     ("E33", "send a datagram to the loopback", sends),
     ("E34", "listen for connections", |_| TcpListener::bind("127.0.0.1:0").is_ok()),
     ("E35", "raw ICMP socket", |_| socket(libc::AF_INET, libc::SOCK_RAW, 1) >= 0),
     ("E36", "ping socket", |_| socket(libc::AF_INET, libc::SOCK_DGRAM, 1) >= 0),
     ("E37", "netlink socket", |_| socket(libc::AF_NETLINK, libc::SOCK_RAW, 0) >= 0),
-    ("E38", "socket to the host of a virtual machine", |_| {
-        socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0) >= 0
-    }),
+    ("E38", "open a vsock socket", |_| socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0) >= 0),
     ("E39", "packet socket", |_| socket(libc::AF_PACKET, libc::SOCK_RAW, 0) >= 0),
-    ("E40", "socket to the kernel's ciphers", |_| {
+    ("E40", "open a kernel crypto socket (AF_ALG)", |_| {
         socket(libc::AF_ALG, libc::SOCK_SEQPACKET, 0) >= 0
     }),
     ("E41", "connect to an abstract local socket", |w| {
@@ -79,7 +77,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("E42", "connect to a local socket outside", |w| {
         UnixStream::connect(w.outside("socket")).is_ok()
     }),
-    ("E61", "socket by the other table of calls", |_| {
+    ("E61", "open a socket through the x32 system call table", |_| {
         let x32 = 0x4000_0000;
         works(libc::SYS_socket | x32, &[libc::AF_UNIX.into(), libc::SOCK_STREAM.into(), 0])
     }),
@@ -90,7 +88,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("E95", "connect to a hidden local socket", |w| {
         UnixStream::connect(w.secret("socket")).is_ok()
     }),
-    ("E96", "reach the network beyond this machine", |_| {
+    ("E96", "reach the network outside this machine", |_| {
         // Nothing is sent: choosing a route is enough to tell whether there is one.
         let Ok(socket) = UdpSocket::bind("0.0.0.0:0") else { return false };
         socket.connect("192.0.2.1:9").is_ok()

@@ -100,12 +100,12 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         let agent = w.agent().into();
         sees_agent(w) && works(libc::SYS_ptrace, &[libc::PTRACE_SEIZE.into(), agent, 0, 0])
     }),
-    ("E26", "read the agent's memory by system call", reads_memory_directly),
-    ("E27", "take a descriptor of the agent's", steals_descriptor),
+    ("E26", "read the agent's memory with process_vm_readv", reads_memory_directly),
+    ("E27", "copy a file descriptor of the agent", steals_descriptor),
     ("E28", "signal the agent", |w| sees_agent(w) && works(libc::SYS_kill, &[w.agent().into(), 0])),
-    ("E55", "gain privileges by a set-uid program", gains_privileges),
-    ("E63", "leave a process behind", leaves_daemon),
-    ("E74", "signal all processes there are", |_| works(libc::SYS_kill, &[-1, 0])),
+    ("E55", "gain privileges with a set-uid program", gains_privileges),
+    ("E63", "leave a process running", leaves_daemon),
+    ("E74", "signal all processes", |_| works(libc::SYS_kill, &[-1, 0])),
     ("E75", "change the agent's priority", sets_priority),
     ("E76", "change the agent's limits", sets_limit),
     ("E90", "have a capability", |_| has_capability()),
@@ -113,7 +113,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         let file = format!("/proc/{}/oom_score_adj", w.agent());
         sees_agent(w) && fs::read(&file).is_ok_and(|now| fs::write(&file, now).is_ok())
     }),
-    ("E92", "make a core dump", |_| {
+    ("E92", "write a core dump", |_| {
         let mut limit = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
         let asked =
             call(libc::SYS_prlimit64, &[0, libc::RLIMIT_CORE.into(), 0, address_mut(&mut limit)]);

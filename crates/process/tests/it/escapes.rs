@@ -16,11 +16,11 @@ const USER: u32 = 12345;
 
 /// What works at L3 and stays inside: each with the reason.
 const INSIDE: [(&str, &str); 5] = [
-    ("E34", "on the loopback of its own network"),
+    ("E34", "on its own loopback interface"),
     ("E62", "runs with the same restrictions"),
-    ("E64", "in an IPC namespace of its own"),
-    ("E68", "a folder of its own"),
-    ("E74", "in a process table of its own"),
+    ("E64", "in its own IPC namespace"),
+    ("E68", "a private directory"),
+    ("E74", "in its own process table"),
 ];
 
 /// What one run told.
@@ -117,7 +117,7 @@ fn table(runs: &[(String, &str, Run)]) -> String {
         let is_open = |id: &&&String| word(id, &run.verdicts[**id].1, level) == "open";
         out.push_str(&format!(" **{}** |", ids.iter().filter(is_open).count()));
     }
-    out.push_str("\n\nWhat works at L3 stays inside:\n\n");
+    out.push_str("\n\nThese work at L3, but affect only the sandbox:\n\n");
     for (id, why) in INSIDE {
         out.push_str(&format!("- {id}: {why}\n"));
     }
