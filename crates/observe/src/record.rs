@@ -165,7 +165,7 @@ impl Recorder {
         };
         let (dialect, why) = match self.forced {
             Some(dialect) => (dialect, "it was asked for by flag or configuration"),
-            None => Dialect::recognise_why(params),
+            None => Dialect::recognise_with_reason(params),
         };
         Record::Dialect { time, dialect: dialect.name().to_owned(), why: why.to_owned() }
     }

@@ -1,29 +1,32 @@
-//! The method table of ACP: names and typed parameters, for both directions.
+//! The methods of ACP: names and typed parameters, in both directions.
 //!
-//! Payload types come from `agent-client-protocol-schema`, re-exported here by name so that the version is
-//! pinned in one place. What may be called when is `purlin::serve`'s business; odd shapes of older clients
-//! are put right in `acp::tolerate` before typed reading, whole dialects in `acp::dialect`.
+//! The payload types come from `agent-client-protocol-schema` and are re-exported here, so that the version is pinned
+//! in one place. `acp::tolerate` accepts the shapes of older clients, `acp::dialect` rewrites whole dialects. Which
+//! method may be called when is decided by the server, not here.
 
 pub mod authenticate;
+mod block;
+mod decode;
 pub mod dialect;
 pub mod fault;
 pub mod file_uri;
 pub mod files;
 pub mod mcp_servers;
+pub mod members;
 pub mod models;
 pub mod steer;
 mod strict;
 pub mod tolerate;
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 pub use agent_client_protocol_schema::ProtocolVersion;
 pub use agent_client_protocol_schema::v1 as schema;
+pub use decode::{read, read_answer};
 
 use crate::code::{Code, RpcError};
-use crate::rpc::RequestId;
+use crate::id::RequestId;
 use authenticate::Authenticate;
 use models::SetModelRequest;
 use steer::Steer;
@@ -48,10 +51,10 @@ pub const AGENT_METHODS: [&str; 16] = [
     "session/delete",
 ];
 
-/// The notes that a client may send us.
+/// The notifications that a client may send us.
 pub const AGENT_NOTES: [&str; 2] = ["session/cancel", "$/cancel_request"];
 
-/// The methods that we may call on a client, and the notes we send it.
+/// The methods that we may call on a client, and the notifications that we send it.
 pub const CLIENT_METHODS: [&str; 12] = [
     "session/update",
     "session/request_permission",
@@ -67,7 +70,7 @@ pub const CLIENT_METHODS: [&str; 12] = [
     "$/cancel_request",
 ];
 
-/// A call that an agent gets.
+/// A call that an agent receives.
 #[derive(Debug)]
 pub enum AgentCall {
     /// `initialize`
@@ -104,7 +107,7 @@ pub enum AgentCall {
     Delete(schema::DeleteSessionRequest),
 }
 
-/// A note that an agent gets.
+/// A notification that an agent receives.
 #[derive(Debug)]
 pub enum AgentNote {
     /// `session/cancel`
@@ -117,7 +120,7 @@ impl AgentCall {
     /// Reads a call's parameters into their type.
     ///
     /// # Errors
-    /// -32601 for a method we do not have, -32602 with the field for parameters that do not fit.
+    /// -32601 for an unknown method, -32602 with the field for invalid parameters.
     pub fn decode(method: &str, params: Option<&RawValue>) -> Result<AgentCall, RpcError> {
         Ok(match method {
             "initialize" => AgentCall::Initialize(Box::new(tolerate::initialize(params)?)),
@@ -145,10 +148,10 @@ impl AgentCall {
 }
 
 impl AgentNote {
-    /// Reads a note's parameters into their type; `None` for notes we do not know, which are ignored.
+    /// Reads a notification's parameters into their type; `None` for unknown notifications, which are ignored.
     ///
     /// # Errors
-    /// Says what is wrong with the parameters, for the log: a note is never answered.
+    /// Describes what is wrong with the parameters, for the log: a notification is never answered.
     pub fn decode(method: &str, params: Option<&RawValue>) -> Result<Option<AgentNote>, RpcError> {
         Ok(match method {
             "session/cancel" => Some(AgentNote::Cancel(read(params)?)),
@@ -156,32 +159,6 @@ impl AgentNote {
             _ => None,
         })
     }
-}
-
-/// Reads typed parameters or a typed result. The fast way first; only a failure pays for finding the field.
-///
-/// # Errors
-/// -32602 that names the field, without repeating any value.
-pub fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
-    let text = params.map_or("{}", RawValue::get);
-    let text = if text == "null" { "{}" } else { text };
-    if !text.starts_with('{') {
-        return Err(fault::not_an_object());
-    }
-    if memchr::memmem::find(text.as_bytes(), b"\\u0000").is_some() {
-        fault::refuse_null_characters(text)?;
-    }
-    serde_json::from_str(text).map_err(|_| fault::explain::<T>(text))
-}
-
-/// Reads what the other side answered. Null characters are part of it: a file may well have some.
-///
-/// # Errors
-/// -32602 if it does not fit.
-pub fn read_answer<T: DeserializeOwned>(answer: &RawValue) -> Result<T, RpcError> {
-    let text = if answer.get() == "null" { "{}" } else { answer.get() };
-    let misfit = "its answer does not fit the protocol";
-    serde_json::from_str(text).map_err(|_| RpcError::new(Code::INVALID_PARAMS, misfit))
 }
 
 fn read_request_id(params: Option<&RawValue>) -> Result<RequestId, RpcError> {
@@ -210,7 +187,7 @@ mod tests {
 
     // R: W6
     #[test]
-    fn a_bad_field_is_named_and_its_value_is_not_repeated() {
+    fn invalid_field_is_named_without_its_value() {
         let cases = [
             (
                 "session/prompt",
@@ -262,7 +239,7 @@ mod tests {
 
     // R: W18
     #[test]
-    fn null_characters_are_refused_with_their_place() {
+    fn null_characters_are_rejected_with_their_path() {
         let error = decode(
             "session/prompt",
             r#"{"sessionId":"s","prompt":[{"type":"text","text":"a\u0000b"}]}"#,
@@ -280,13 +257,13 @@ mod tests {
 
     // R: W5
     #[test]
-    fn an_unknown_method_is_not_found_and_an_unknown_note_is_nothing() {
+    fn unknown_method_is_an_error_and_unknown_notification_is_ignored() {
         assert_eq!(decode("nope", "{}").unwrap_err().code, Code::METHOD_NOT_FOUND);
         assert!(AgentNote::decode("nope", None).unwrap().is_none());
     }
 
     #[test]
-    fn lone_surrogates_and_deep_nesting_are_bad_parameters() {
+    fn lone_surrogates_and_deep_nesting_are_invalid_params() {
         let lone = decode("session/prompt", r#"{"sessionId":"\ud800","prompt":[]}"#).unwrap_err();
         assert_eq!(lone.code, Code::INVALID_PARAMS);
         let deep = format!(

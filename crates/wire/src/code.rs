@@ -1,6 +1,6 @@
-//! Error codes: every number that goes over the wire, with its name and meaning, and the error that carries it.
+//! Error codes: every number that is sent, with its name and meaning, and the error object.
 //!
-//! Which of our own failures gets which code is decided in `purlin::error_table`, nowhere else.
+//! Which of our own failures gets which code is decided in `error_table`, nowhere else.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 #[serde(transparent)]
 pub struct Code(pub i32);
 
-/// Makes the constants and the printable table from one list.
+/// Generates the constants and the table from one list.
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $message:literal, $acp:expr;)*) => {
         impl Code {
             $($(#[$doc])* pub const $name: Code = Code($number);)*
 
-            /// Every code we know: its number, its message, and the code that ACP itself would use, where that differs.
+            /// All codes: number, message, and the code that ACP itself would use, if different.
             pub const ALL: &'static [(Code, &'static str, Option<i32>)] = &[$((Code($number), $message, $acp),)*];
         }
     };
@@ -31,44 +31,44 @@ codes! {
     METHOD_NOT_FOUND = -32601, "Method not found", None;
     /// The parameters have the wrong shape.
     INVALID_PARAMS = -32602, "Invalid params", None;
-    /// A failure of ours; the log has the details.
+    /// A failure on our side; the log has the details.
     INTERNAL_ERROR = -32603, "Internal error", None;
-    /// A credential is needed and missing. Editors open their log-in on it, so nothing else may use it.
+    /// A credential is missing. Editors open their login dialog on this code, so nothing else may use it.
     AUTH_REQUIRED = -32000, "Authentication required", None;
-    /// Something took too long.
+    /// An operation took too long.
     TIMEOUT = -32001, "Timeout", None;
     /// A file or another resource does not exist.
     RESOURCE_NOT_FOUND = -32002, "Resource not found", None;
-    /// Too many of these in too short a time.
+    /// Too many requests in a short time.
     RATE_LIMITED = -32003, "Too many requests", None;
-    /// The call was cancelled by its sender.
+    /// The caller cancelled the call.
     REQUEST_CANCELLED = -32800, "Request cancelled", None;
     /// No such session.
     SESSION_NOT_FOUND = -31900, "Session not found", Some(-32002);
-    /// The session was too old and is gone.
+    /// The session expired and was removed.
     SESSION_EXPIRED = -31901, "Session expired", Some(-32002);
-    /// The session is at work on something else.
+    /// The session is busy with another operation.
     SESSION_LOCKED = -31902, "Session locked", Some(-32600);
     /// No such tool.
     TOOL_NOT_FOUND = -31800, "Tool not found", Some(-32602);
-    /// The tool exists and may not be used.
+    /// The tool exists but may not be used.
     TOOL_DISABLED = -31801, "Tool disabled", Some(-32600);
-    /// The tool ran out of time.
+    /// The tool took too long.
     TOOL_TIMEOUT = -31802, "Tool timeout", Some(-32603);
     /// No such file.
     FILE_NOT_FOUND = -31700, "File not found", Some(-32002);
-    /// The file may not be touched.
+    /// The file may not be accessed.
     FILE_DENIED = -31701, "Permission denied", Some(-32602);
     /// The file is too large.
     FILE_TOO_LARGE = -31702, "File too large", Some(-32602);
     /// An MCP server failed.
     MCP_ERROR = -31600, "MCP server error", Some(-32603);
-    /// An MCP server does not answer.
+    /// An MCP server does not respond.
     MCP_UNAVAILABLE = -31601, "MCP server unavailable", Some(-32603);
 }
 
 impl Code {
-    /// Returns the message that goes with the code.
+    /// Returns the code's message.
     #[must_use]
     pub fn message(self) -> &'static str {
         Code::ALL
@@ -77,27 +77,27 @@ impl Code {
             .map_or("Error", |(_, message, _)| message)
     }
 
-    /// Returns the code that ACP's own schema would use, for codes that it does not have.
+    /// Returns the nearest ACP code, for codes that ACP does not define.
     #[must_use]
     pub fn acp(self) -> Option<i32> {
         Code::ALL.iter().find(|(code, _, _)| *code == self).and_then(|(_, _, acp)| *acp)
     }
 }
 
-/// The error member of a reply.
+/// The `error` member of a reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RpcError {
     /// The number.
     pub code: Code,
-    /// One line for people.
+    /// One sentence for people.
     pub message: String,
-    /// More, for programs: `kind`, `details`, `path`, `limit` and the like.
+    /// Details for programs: `kind`, `details`, `path`, `limit` and others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
 
 impl RpcError {
-    /// Makes an error; a code that ACP does not have names ACP's nearest in `data.acpCode`.
+    /// Creates an error. For a code that ACP does not define, `data.acpCode` has the nearest ACP code.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> RpcError {
         let error = RpcError { code, message: message.into(), data: None };
@@ -107,13 +107,13 @@ impl RpcError {
         }
     }
 
-    /// Makes the plain error of a code.
+    /// Creates the error with the code's own message.
     #[must_use]
     pub fn of(code: Code) -> RpcError {
         RpcError::new(code, code.message())
     }
 
-    /// Adds `data.details`: a sentence that says what is wrong.
+    /// Adds `data.details`, a sentence that describes the problem.
     #[must_use]
     pub fn details(self, details: impl Into<String>) -> RpcError {
         self.with("details", Value::String(details.into()))
@@ -139,7 +139,7 @@ mod tests {
 
     // R: W8
     #[test]
-    fn the_whole_table_of_the_specification_is_there() {
+    fn every_code_of_the_specification_is_defined() {
         let specified = [
             -32700, -32600, -32601, -32602, -32603, -32000, -32001, -31900, -31901, -31902, -31800,
             -31801, -31802, -31700, -31701, -31702, -31600, -31601, -32002, -32800,
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_that_acp_lacks_name_its_nearest() {
+    fn codes_outside_acp_name_the_nearest_acp_code() {
         let error = RpcError::of(Code::SESSION_NOT_FOUND).details("no such session");
         assert_eq!(
             serde_json::to_value(&error).unwrap(),

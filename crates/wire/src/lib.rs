@@ -1,10 +1,11 @@
-//! Bytes to typed messages and back: newline-delimited JSON, JSON-RPC 2.0, ACP, and server-sent events.
+//! Converts bytes to typed messages and back: newline-delimited JSON, JSON-RPC 2.0, ACP, and server-sent events.
 //!
-//! Everything here is a pure value machine: no IO, no clock, no async runtime. `purlin::serve` and
-//! `client::connect` move the bytes. Start with [`peer`] for the connection, [`acp`] for the methods.
+//! This crate does no IO, reads no clock and needs no async runtime; its callers move the bytes. Start with [`peer`] for
+//! the connection and [`acp`] for the methods.
 
 pub mod acp;
 pub mod code;
+pub mod id;
 pub mod line;
 pub mod peek;
 pub mod peer;
@@ -12,6 +13,6 @@ pub mod rpc;
 pub mod sse;
 
 pub use code::{Code, RpcError};
+pub use id::RequestId;
 pub use line::SizeLimits;
 pub use peer::{Incoming, Peer};
-pub use rpc::RequestId;

@@ -1,7 +1,7 @@
-//! Lines: bytes in any chunking become whole lines, or the news that a line was too long.
+//! Splits bytes, in chunks of any size, into whole lines.
 //!
-//! A line that outgrows the limit of its method is skipped as it arrives and never held whole. What each odd
-//! line means is written down once, in the table of `docs/internals/wire.md`. For the envelope inside a line see `rpc`.
+//! A line that exceeds the limit of its method is skipped while it arrives and never held in memory; it is reported as
+//! too long. `docs/internals/wire.md` has a table of unusual lines. For the JSON-RPC envelope in a line see `rpc`.
 
 use memchr::memchr;
 
@@ -9,7 +9,7 @@ use crate::peek::Peek;
 
 /// The longest line of each method, in bytes.
 ///
-/// The method is read from the front of a line that is still arriving, so a limit holds before the line is whole.
+/// The method is read while the line is still arriving, so the limit applies before the line is complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SizeLimits {
     /// `initialize`.
@@ -18,7 +18,7 @@ pub struct SizeLimits {
     pub new_session: usize,
     /// `session/prompt` without the data of images and audio.
     pub prompt: usize,
-    /// The data of images and audio in one `session/prompt`, which counts apart.
+    /// The data of images and audio in one `session/prompt`, which has a separate limit.
     pub prompt_data: usize,
     /// `session/update`.
     pub update: usize,
@@ -61,7 +61,7 @@ impl SizeLimits {
         }
     }
 
-    /// Below this length no line can be too long, so it is not looked at until it is whole.
+    /// A line up to this length is within every limit, so its method is not needed.
     fn smallest(&self) -> usize {
         [
             self.initialize,
@@ -76,7 +76,7 @@ impl SizeLimits {
         .unwrap_or(0)
     }
 
-    /// The most that is held of a line whose method has not been seen yet.
+    /// The limit of a line whose method is not known yet.
     fn largest(&self) -> usize {
         [
             self.initialize,
@@ -92,49 +92,49 @@ impl SizeLimits {
     }
 }
 
-/// What the decoder hands out.
+/// What the decoder returns.
 #[derive(Debug, PartialEq)]
 pub enum Line<'a> {
-    /// A whole line, without its end, its byte order mark and surrounding blanks. Never empty.
+    /// A whole line, without its line end, byte order mark and surrounding blanks. Never empty.
     Whole(&'a [u8]),
-    /// A line that was skipped because it outgrew its limit; what could be read of it on the way.
+    /// A line that was skipped because it exceeded its limit.
     TooLong(TooLong),
 }
 
-/// A line that was not kept.
+/// A line that was skipped.
 #[derive(Debug, PartialEq)]
 pub struct TooLong {
-    /// The id and method, where they were found, also behind the long part.
+    /// The id and method, if found, even after the long part.
     pub peek: Peek,
     /// The length of the line in bytes.
     pub size: usize,
-    /// The limit it broke.
+    /// The limit that it exceeded.
     pub limit: usize,
 }
 
-/// Splits a byte stream into lines, holding no more than the limit of the line in hand.
+/// Splits a byte stream into lines. Buffers no more than the limit of the current line.
 #[derive(Debug)]
 pub struct LineDecoder {
     limits: SizeLimits,
     smallest: usize,
     largest: usize,
     buffer: Vec<u8>,
-    /// Where the line in hand starts in `buffer`.
+    /// Where the current line starts in `buffer`.
     start: usize,
     /// How far `buffer` has been searched for a line end.
     searched: usize,
-    /// How far the line in hand has been peeked at, in bytes from `start`.
+    /// How much of the current line `peek` has seen, in bytes from `start`.
     peeked: usize,
     peek: Peek,
-    /// Set while a line that is too long passes by: its length so far and its limit.
+    /// Set while a line that is too long is skipped: its length so far and its limit.
     skipping: Option<(usize, usize)>,
 }
 
-/// A buffer that grew for one long line is given back above this size.
+/// A buffer that grew beyond this for one long line is shrunk again.
 const KEEP_CAPACITY: usize = 2 * 1024 * 1024;
 
 impl LineDecoder {
-    /// Makes a decoder that holds at most what `limits` allow.
+    /// Creates a decoder with these limits.
     #[must_use]
     pub fn new(limits: SizeLimits) -> LineDecoder {
         LineDecoder {
@@ -150,7 +150,7 @@ impl LineDecoder {
         }
     }
 
-    /// Takes the next bytes. Call [`LineDecoder::next_line`] until it returns `None` before the next feed.
+    /// Adds bytes. Call [`LineDecoder::next_line`] until it returns `None` before the next feed.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.start > 0 {
             self.buffer.drain(..self.start);
@@ -178,7 +178,7 @@ impl LineDecoder {
             }
             let Some(end) = end else {
                 self.searched = self.buffer.len();
-                let limit = self.limit_of_line_in_hand();
+                let limit = self.limit_of_current_line();
                 if self.buffer.len() - self.start <= limit {
                     return None;
                 }
@@ -189,13 +189,13 @@ impl LineDecoder {
             self.begin_line(end + 1);
             let text = trim(&self.buffer[line.clone()]);
             if !text.is_empty() {
-                // Borrowed again because the loop may go round with `self` changed.
+                // Borrowed a second time, because the borrow checker does not accept returning `text` from the loop.
                 return Some(Line::Whole(trim(&self.buffer[line])));
             }
         }
     }
 
-    /// Takes the end of the stream: what is left counts as a line.
+    /// Marks the end of the stream: the remaining bytes are the last line.
     pub fn finish(&mut self) {
         if self.skipping.is_some() || self.start < self.buffer.len() {
             self.feed(b"\n");
@@ -209,8 +209,8 @@ impl LineDecoder {
         self.peek = Peek::default();
     }
 
-    /// The limit for what has arrived of the line in hand. Short lines are not looked at.
-    fn limit_of_line_in_hand(&mut self) -> usize {
+    /// The limit for the current line, as far as its method is known. Short lines are not inspected.
+    fn limit_of_current_line(&mut self) -> usize {
         let held = &self.buffer[self.start..];
         if held.len() <= self.smallest {
             return self.smallest;
@@ -245,7 +245,7 @@ impl LineDecoder {
     }
 }
 
-/// Takes off a byte order mark and the blanks that JSON allows around a value, so CR LF works.
+/// Removes a byte order mark and the blanks that JSON allows around a value, which includes the CR of CR LF.
 fn trim(line: &[u8]) -> &[u8] {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
@@ -301,7 +301,7 @@ mod tests {
 
     // R: W1
     #[test]
-    fn bom_cr_and_blank_lines_are_taken_off() {
+    fn bom_cr_and_blank_lines_are_removed() {
         let got = lines(small(), &[b"\xef\xbb\xbf{\"a\":1}\r\n\n  \r\n\t{}\n{\"last\":true}"]);
         assert_eq!(
             got,
@@ -311,7 +311,7 @@ mod tests {
 
     // R: W10
     #[test]
-    fn the_limit_is_that_of_the_method_and_the_id_is_found_behind_the_params() {
+    fn limit_depends_on_the_method_and_the_id_is_found_after_the_params() {
         let pad = "x".repeat(200);
         let long_initialize =
             format!("{{\"method\":\"initialize\",\"params\":{{\"a\":\"{pad}\"}},\"id\":7}}\n");
@@ -331,7 +331,7 @@ mod tests {
 
     // R: W22
     #[test]
-    fn a_line_that_is_too_long_is_not_held() {
+    fn too_long_line_is_not_buffered() {
         let mut decoder = LineDecoder::new(SizeLimits::default());
         decoder.feed(b"{\"method\":\"session/prompt\",\"params\":\"");
         let chunk = vec![b'a'; 64 * 1024];
@@ -345,16 +345,16 @@ mod tests {
         assert!(decoder.buffer.capacity() <= KEEP_CAPACITY);
         decoder.feed(b"\",\"id\":\"x\"}\n{}\n");
         let Some(Line::TooLong(long)) = decoder.next_line() else {
-            panic!("no news of the long line")
+            panic!("the long line was not reported")
         };
         assert_eq!(long.peek.id().map(|id| id.to_string()), Some("\"x\"".to_owned()));
         assert_eq!(decoder.next_line(), Some(Line::Whole(b"{}")));
     }
 
     proptest! {
-        /// Any bytes in any chunking: the same lines come out, and the good line behind them.
+        /// The result does not depend on the chunks, and the valid line at the end is found.
         #[test]
-        fn chunking_changes_nothing(bytes in proptest::collection::vec(any::<u8>(), 0..600), cuts in proptest::collection::vec(1usize..40, 1..40)) {
+        fn lines_do_not_depend_on_chunks(bytes in proptest::collection::vec(any::<u8>(), 0..600), cuts in proptest::collection::vec(1usize..40, 1..40)) {
             let mut bytes = bytes;
             bytes.extend_from_slice(b"\n{\"good\":1}\n");
             let limits = SizeLimits { initialize: 1 << 20, new_session: 1 << 20, prompt: 1 << 20, prompt_data: 0, update: 1 << 20, file: 1 << 20, other: 1 << 20 };
@@ -372,7 +372,7 @@ mod tests {
             prop_assert_eq!(cut.last(), Some(&Ok(b"{\"good\":1}".to_vec())));
         }
 
-        /// With tight limits no chunking loses the good line either.
+        /// With tight limits the valid line at the end is found as well.
         #[test]
         fn skipping_never_loses_the_next_line(bytes in proptest::collection::vec(any::<u8>(), 0..2000), cut in 1usize..300) {
             let mut bytes = bytes;

@@ -1,26 +1,26 @@
-//! A look at the front of a JSON line that is still arriving: its id and its method, nothing else.
+//! Finds the id and the method in a JSON line that is still arriving.
 //!
-//! Not a parser: it accepts text that is not JSON. It only has to be right about good lines, and harmless on
-//! the others. Used by `line` for lines that grow long; the real reading is done by `rpc`.
+//! This is not a parser: it accepts text that is not JSON. It has to be right for valid lines and harmless for others.
+//! `line` uses it for long lines; `rpc` does the real parsing.
 
 use memchr::memchr2;
 use serde_json::value::RawValue;
 
-use crate::rpc::{MAX_ID_BYTES, RequestId};
+use crate::id::{MAX_ID_BYTES, RequestId};
 
 const MAX_METHOD_BYTES: usize = 128;
 const MAX_KEY_BYTES: usize = 16;
 
-/// What has been seen of a line so far.
+/// What is known about a line so far.
 #[derive(Debug, Default, PartialEq)]
 pub struct Peek {
     at: At,
-    /// Inside a string, the last byte was a backslash.
+    /// Inside a string: the previous byte was a backslash.
     escaped: bool,
     /// How many containers are open, the outermost object included.
     depth: usize,
     key: Vec<u8>,
-    /// What the value that is being read belongs to.
+    /// The field whose value is being read.
     field: Field,
     id: Vec<u8>,
     method: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct Peek {
     has_outcome: bool,
 }
 
-/// Where in the line the next byte stands.
+/// The position of the next byte in the line.
 #[derive(Debug, Default, PartialEq, Clone, Copy)]
 enum At {
     /// Before the outermost object.
@@ -38,7 +38,7 @@ enum At {
     Between,
     /// Inside a key of the outermost object.
     Key,
-    /// Behind a key, before its value.
+    /// After a key, before its value.
     Colon,
     /// Inside a string value of the outermost object.
     Text,
@@ -48,7 +48,7 @@ enum At {
     Inside,
     /// Inside a string in such a container.
     InsideText,
-    /// Behind the outermost object, or the line does not start with one.
+    /// After the outermost object, or the line does not start with one.
     End,
 }
 
@@ -61,7 +61,7 @@ enum Field {
 }
 
 impl Peek {
-    /// Looks at the next bytes of the line.
+    /// Reads the next bytes of the line.
     pub fn feed(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some(&byte) = rest.first() {
@@ -77,7 +77,7 @@ impl Peek {
         }
     }
 
-    /// Returns the method, once it has been seen whole.
+    /// Returns the method, once it is complete.
     #[must_use]
     pub fn method(&self) -> Option<&str> {
         if !self.method_is_whole {
@@ -86,20 +86,20 @@ impl Peek {
         std::str::from_utf8(&self.method).ok()
     }
 
-    /// Returns the id, where one was seen that can be sent back.
+    /// Returns the id, if a valid one was found.
     #[must_use]
     pub fn id(&self) -> Option<RequestId> {
         let raw: &RawValue = serde_json::from_slice(&self.id).ok()?;
         RequestId::from_raw(raw).ok()
     }
 
-    /// Tells whether a `result` or an `error` was seen, which makes the line a reply.
+    /// Returns whether a `result` or an `error` was found, which makes the line a reply.
     #[must_use]
     pub fn is_reply(&self) -> bool {
         self.has_outcome
     }
 
-    /// Tells whether the line starts like an object.
+    /// Returns whether the line starts like an object.
     #[must_use]
     pub fn is_object(&self) -> bool {
         self.depth > 0 || !self.key.is_empty()
@@ -112,7 +112,7 @@ impl Peek {
                 self.depth = 1;
                 self.at = At::Between;
             }
-            // A byte order mark may stand before the object.
+            // A byte order mark may precede the object.
             (At::Start, 0xef | 0xbb | 0xbf) => {}
             (At::Start, _) => self.at = At::End,
             (At::Between, b'"') => {
@@ -122,7 +122,7 @@ impl Peek {
             (At::Between, b'}') => self.at = At::End,
             (At::Colon, b':') | (At::Between, _) => {}
             (At::Colon, b'"') => {
-                self.keep(b'"');
+                self.append_to_id(b'"');
                 self.at = At::Text;
             }
             (At::Colon, b'{' | b'[') => {
@@ -130,43 +130,43 @@ impl Peek {
                 self.at = At::Inside;
             }
             (At::Colon, byte) => {
-                self.keep(byte);
+                self.append_to_id(byte);
                 self.at = At::Word;
             }
             (At::Word, b',') => self.at = At::Between,
             (At::Word, b'}') => self.at = At::End,
-            (At::Word, byte) => self.keep(byte),
+            (At::Word, byte) => self.append_to_id(byte),
             (At::Key | At::Text | At::Inside | At::InsideText | At::End, _) => {}
         }
     }
 
-    /// Reads inside a string and returns what comes behind the bytes it took.
+    /// Reads inside a string and returns the remaining bytes.
     fn text<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         if self.escaped {
             self.escaped = false;
-            self.keep_text(&bytes[..1]);
+            self.append_text(&bytes[..1]);
             return &bytes[1..];
         }
         let Some(end) = memchr2(b'"', b'\\', bytes) else {
-            self.keep_text(bytes);
+            self.append_text(bytes);
             return &[];
         };
         if bytes[end] == b'\\' {
             self.escaped = true;
-            self.keep_text(&bytes[..=end]);
+            self.append_text(&bytes[..=end]);
         } else {
-            self.keep_text(&bytes[..end]);
+            self.append_text(&bytes[..end]);
             self.end_text();
         }
         &bytes[end + 1..]
     }
 
-    fn keep_text(&mut self, bytes: &[u8]) {
+    fn append_text(&mut self, bytes: &[u8]) {
         match self.at {
             At::Key if self.key.len() + bytes.len() <= MAX_KEY_BYTES => {
                 self.key.extend_from_slice(bytes)
             }
-            // Too long for any key we know; what is kept of it matches none.
+            // Longer than every key of interest; `?` matches none of them.
             At::Key => self.key = b"?".to_vec(),
             At::Text => match self.field {
                 Field::Id if self.id.len() <= MAX_ID_BYTES => {
@@ -214,7 +214,7 @@ impl Peek {
         }
     }
 
-    /// Reads inside a container and returns what comes behind the bytes it took.
+    /// Reads inside a container and returns the remaining bytes.
     fn inside<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         for (index, byte) in bytes.iter().enumerate() {
             match byte {
@@ -236,8 +236,8 @@ impl Peek {
         &[]
     }
 
-    /// Keeps a byte of an id that is not a string, or the quote that opens one that is.
-    fn keep(&mut self, byte: u8) {
+    /// Appends a byte to the id: the opening quote of a string, or a byte of a number or word.
+    fn append_to_id(&mut self, byte: u8) {
         if self.field == Field::Id && self.id.len() <= MAX_ID_BYTES {
             self.id.push(byte);
         }
@@ -252,8 +252,8 @@ mod tests {
 
     fn peek(text: &str, chunk: usize) -> (Option<String>, Option<String>) {
         let mut peek = Peek::default();
-        for piece in text.as_bytes().chunks(chunk) {
-            peek.feed(piece);
+        for part in text.as_bytes().chunks(chunk) {
+            peek.feed(part);
         }
         (peek.id().map(|id| id.to_string()), peek.method().map(str::to_owned))
     }
@@ -286,10 +286,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300), chunk in 1usize..40) {
+        fn arbitrary_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), chunk in 1usize..40) {
             let mut peek = Peek::default();
-            for piece in bytes.chunks(chunk) {
-                peek.feed(piece);
+            for part in bytes.chunks(chunk) {
+                peek.feed(part);
             }
             prop_assert!(peek.id.len() <= 2 * MAX_ID_BYTES + 2);
         }

@@ -1,7 +1,7 @@
 //! The peer: one end of a JSON-RPC connection.
 //!
-//! Pairs calls with replies and refuses malformed lines. Does no IO and reads no clock; `purlin::serve` and
-//! `client::connect` move the bytes. For the methods themselves see `acp`.
+//! Pairs calls with replies and rejects malformed lines. Does no IO and reads no clock; the caller moves the bytes. For
+//! the methods themselves see `acp`.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -10,65 +10,67 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::code::{Code, RpcError};
+use crate::id::RequestId;
 use crate::line::{Line, LineDecoder, SizeLimits, TooLong};
-use crate::rpc::{self, Malformed, Message, RequestId};
+use crate::rpc::{self, Malformed, Message};
 
 /// One end of a JSON-RPC 2.0 connection over newline-delimited JSON.
 #[derive(Debug)]
 pub struct Peer {
     lines: LineDecoder,
     limits: SizeLimits,
-    /// Calls of the other side that have no reply yet.
+    /// Calls by the other side that have no reply yet.
     open: HashSet<RequestId>,
-    /// Calls of ours that have no reply yet, with their method.
+    /// Our own calls that have no reply yet, with their method.
     sent: HashMap<u64, &'static str>,
     last_sent: u64,
 }
 
-/// What came in. Borrows from the line: read the parameters into their type before the next poll.
+/// An incoming message. Borrows from the line: read the parameters into their type before the next poll.
 #[derive(Debug)]
 pub enum Incoming<'a> {
-    /// Wants a reply: [`Peer::close`] its id when it is answered.
+    /// A request that needs a reply. Call [`Peer::close`] with its id when it is answered.
     Call {
-        /// What the reply carries.
+        /// The id to put into the reply.
         id: RequestId,
         /// The method's name.
         method: Cow<'a, str>,
-        /// The parameters, unread.
+        /// The parameters as raw JSON.
         params: Option<&'a RawValue>,
     },
-    /// Wants none.
+    /// A notification: needs no reply.
     Note {
         /// The method's name.
         method: Cow<'a, str>,
-        /// The parameters, unread.
+        /// The parameters as raw JSON.
         params: Option<&'a RawValue>,
     },
-    /// Answers a call of ours.
+    /// The reply to one of our calls.
     Reply {
-        /// The number that [`Peer::call`] gave.
+        /// The number that [`Peer::call`] returned.
         number: u64,
         /// The method that was called.
         method: &'static str,
-        /// The result, unread, or the error.
+        /// The result as raw JSON, or the error.
         outcome: Result<&'a RawValue, RpcError>,
     },
-    /// Must be answered with this error and nothing else; without an id the answer carries null.
+    /// An invalid message that must be answered with this error. Without an id the answer has a null id.
     Refused {
-        /// The id, where it could be read.
+        /// The id, if it could be read.
         id: Option<RequestId>,
-        /// What to answer.
+        /// The error to answer with.
         error: RpcError,
     },
-    /// Must not be answered: a reply to no call of ours, or a note that is too long. Worth a line in the log.
+    /// A message that must not be answered, with a description for the log: a reply to an unknown call, or a notification
+    /// that is too long.
     Ignored(&'static str),
 }
 
-/// Notes that some clients send with `"id": null`.
+/// Notifications that some clients send with `"id": null`.
 const NOTES: [&str; 2] = ["session/cancel", "$/cancel_request"];
 
 impl Peer {
-    /// Makes a peer that reads lines up to `limits`.
+    /// Creates a peer that accepts lines up to `limits`.
     #[must_use]
     pub fn new(limits: SizeLimits) -> Peer {
         Peer {
@@ -80,17 +82,17 @@ impl Peer {
         }
     }
 
-    /// Takes bytes as they come. Poll until `None` before the next feed.
+    /// Adds bytes. Call [`Peer::poll_event`] until it returns `None` before the next feed.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.lines.feed(bytes);
     }
 
-    /// Takes the end of the stream: half a line left over counts as a line.
+    /// Marks the end of the stream: the remaining bytes are the last line.
     pub fn finish(&mut self) {
         self.lines.finish();
     }
 
-    /// Returns the next thing that came in.
+    /// Returns the next incoming message.
     pub fn poll_event(&mut self) -> Option<Incoming<'_>> {
         let line = match self.lines.next_line()? {
             Line::Whole(line) => line,
@@ -115,7 +117,7 @@ impl Peer {
                 if self.open.insert(id.clone()) {
                     Incoming::Call { id, method, params }
                 } else {
-                    let details = "This id belongs to a request that is still open";
+                    let details = "A request with this id is still open";
                     Incoming::Refused {
                         id: Some(id),
                         error: RpcError::of(Code::INVALID_REQUEST).details(details),
@@ -125,35 +127,35 @@ impl Peer {
             Ok(Message::Reply { id, outcome }) => {
                 match id.as_number().and_then(|id| Some((id, self.sent.remove(&id)?))) {
                     Some((number, method)) => Incoming::Reply { number, method, outcome },
-                    None => Incoming::Ignored("a reply to no open call"),
+                    None => Incoming::Ignored("reply to an unknown call"),
                 }
             }
         })
     }
 
-    /// Registers a call of ours and returns the number it goes out with.
+    /// Registers a call that we send, and returns its id.
     pub fn call(&mut self, method: &'static str) -> u64 {
         self.last_sent += 1;
         self.sent.insert(self.last_sent, method);
         self.last_sent
     }
 
-    /// Registers a call of ours under a number that the caller chose and never chooses again.
+    /// Registers a call that we send with an id chosen by the caller, who must never use it again.
     pub fn call_as(&mut self, number: u64, method: &'static str) {
         self.sent.insert(number, method);
     }
 
-    /// Gives up waiting for the reply to a call of ours; a late one is ignored.
+    /// Stops waiting for the reply to one of our calls. A late reply is ignored.
     pub fn forget(&mut self, number: u64) -> bool {
         self.sent.remove(&number).is_some()
     }
 
-    /// Marks a call as answered. Returns false if it was already, in which case nothing may be sent.
+    /// Marks a call as answered. Returns false if it already was; then nothing may be sent.
     pub fn close(&mut self, id: &RequestId) -> bool {
         self.open.remove(id)
     }
 
-    /// Returns how many calls of the other side have no reply yet.
+    /// Returns how many calls by the other side have no reply yet.
     #[must_use]
     pub fn open_calls(&self) -> usize {
         self.open.len()
@@ -166,13 +168,13 @@ fn too_long(long: TooLong, sent: &mut HashMap<u64, &'static str>) -> Incoming<'s
     if long.peek.is_reply() && method.is_none() {
         let call = id.and_then(|id| id.as_number()).and_then(|id| Some((id, sent.remove(&id)?)));
         let Some((number, method)) = call else {
-            return Incoming::Ignored("a reply that is too long, to no open call");
+            return Incoming::Ignored("reply to an unknown call, too long");
         };
         let error = RpcError::of(Code::FILE_TOO_LARGE).with("limit", json!(long.limit));
         return Incoming::Reply { number, method, outcome: Err(error) };
     }
     if id.is_none() && method.is_some() {
-        return Incoming::Ignored("a note that is too long");
+        return Incoming::Ignored("notification too long");
     }
     if !long.peek.is_object() {
         let error = RpcError::of(Code::PARSE_ERROR).with("limit", json!(long.limit));
@@ -183,14 +185,14 @@ fn too_long(long: TooLong, sent: &mut HashMap<u64, &'static str>) -> Incoming<'s
 }
 
 fn too_long_error(method: Option<&str>, size: usize, limit: usize) -> RpcError {
-    let what = method.filter(|method| is_known(method)).unwrap_or("a message");
+    let what = method.filter(|method| is_known(method)).unwrap_or("The message");
     RpcError::new(Code::INVALID_REQUEST, "Message too large")
-        .details(format!("{what} may have {limit} bytes, this one has {size}"))
+        .details(format!("{what} has {size} bytes; the limit is {limit}"))
         .with("kind", json!("message_too_large"))
         .with("limit", json!(limit))
 }
 
-/// Only names of ours are repeated in an error, never text of the other side.
+/// Only known method names are repeated in an error, never text from the other side.
 fn is_known(method: &str) -> bool {
     crate::acp::AGENT_METHODS.contains(&method) || crate::acp::CLIENT_METHODS.contains(&method)
 }
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_still_open_is_refused() {
+    fn duplicate_open_id_is_rejected() {
         let call = r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#;
         assert_eq!(
             events(format!("{call}\n{call}\n").as_bytes()),
@@ -233,14 +235,14 @@ mod tests {
 
     // R: W2
     #[test]
-    fn a_null_id_is_an_id_except_on_methods_that_are_notes() {
+    fn null_id_is_an_id_except_on_notifications() {
         let got = events(b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"m\"}\n{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"session/cancel\"}");
         assert_eq!(got, ["call null m", "note session/cancel"]);
     }
 
     // R: W10
     #[test]
-    fn a_long_line_is_refused_by_its_method() {
+    fn line_over_the_limit_of_its_method_is_rejected() {
         let pad = "x".repeat(20_000);
         let got = events(format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":\"{pad}\"}}\n{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"session/prompt\",\"params\":\"{pad}\"}}\n").as_bytes());
         assert_eq!(got, ["refused 1 -32600", "call 2 session/prompt"]);
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_at_the_end_counts_as_a_line() {
+    fn incomplete_last_line_is_a_line() {
         assert_eq!(events(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"}"), ["call 1 m"]);
         assert_eq!(events(b"{\"jsonrpc\":\"2.0\",\"id\":1,"), ["refused null -32700"]);
     }

@@ -1,102 +1,54 @@
-//! The JSON-RPC 2.0 envelope: one line to one message, and one message to one line.
+//! The JSON-RPC 2.0 envelope: reads a message from a line, and writes a message as a line.
 //!
-//! Borrows from the line and leaves `params` and `result` unread, so a large message is never copied before
-//! its typed reading. Pairing of calls and replies is `peer`'s work.
+//! Borrows from the line and leaves `params` and `result` as raw JSON, so that a large message is not copied before it is
+//! read into its type. `peer` pairs calls and replies.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::code::{Code, RpcError};
-
-/// The longest id that is accepted; a longer one could not be held for every open call.
-pub const MAX_ID_BYTES: usize = 1024;
-
-/// The id of a call, as the other side wrote it: a number, a string or null.
-///
-/// Keeps the raw text, so `1.5`, thirty digits or `"\u0041"` come back unchanged.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct RequestId(Box<str>);
-
-impl RequestId {
-    /// Reads an id; booleans, arrays and objects are none.
-    ///
-    /// # Errors
-    /// Says what is wrong, without repeating the value.
-    pub fn from_raw(raw: &RawValue) -> Result<RequestId, &'static str> {
-        let text = raw.get();
-        match text.as_bytes().first() {
-            _ if text.len() > MAX_ID_BYTES => Err("'id' is too long"),
-            Some(b'"' | b'-' | b'0'..=b'9' | b'n') => Ok(RequestId(text.into())),
-            _ => Err("'id' must be a number, a string or null"),
-        }
-    }
-
-    /// Makes the id of a call of ours.
-    #[must_use]
-    pub fn number(number: u64) -> RequestId {
-        RequestId(number.to_string().into())
-    }
-
-    /// Returns the number of an id that [`RequestId::number`] made.
-    #[must_use]
-    pub fn as_number(&self) -> Option<u64> {
-        self.0.parse().ok()
-    }
-
-    /// Tells whether this is the id of a message that names none.
-    #[must_use]
-    pub fn is_null(&self) -> bool {
-        &*self.0 == "null"
-    }
-}
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
+use crate::id::RequestId;
 
 /// One message, borrowed from its line.
 #[derive(Debug)]
 pub enum Message<'a> {
-    /// Wants a reply.
+    /// A request that needs a reply.
     Call {
-        /// What the reply carries.
+        /// The id to put into the reply.
         id: RequestId,
         /// The method's name.
         method: Cow<'a, str>,
-        /// The parameters, unread.
+        /// The parameters as raw JSON.
         params: Option<&'a RawValue>,
     },
-    /// Wants none.
+    /// A notification: needs no reply.
     Note {
         /// The method's name.
         method: Cow<'a, str>,
-        /// The parameters, unread.
+        /// The parameters as raw JSON.
         params: Option<&'a RawValue>,
     },
-    /// Answers a call of ours.
+    /// The reply to one of our calls.
     Reply {
         /// The call's id.
         id: RequestId,
-        /// The result, unread, or the error.
+        /// The result as raw JSON, or the error.
         outcome: Result<&'a RawValue, RpcError>,
     },
 }
 
-/// A line that is no message, with all that is needed to answer it.
+/// A line that is not a valid message, with the error to answer it with.
 #[derive(Debug, PartialEq)]
 pub struct Malformed {
-    /// The id, where it could be read.
+    /// The id, if it could be read.
     pub id: Option<RequestId>,
-    /// What to answer.
+    /// The error to answer with.
     pub error: RpcError,
 }
 
-/// The members of the envelope. Present and null are told apart from absent.
+/// The members of the envelope. A null member is distinguished from a missing one.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
@@ -120,13 +72,13 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, 
 /// Reads one line.
 ///
 /// # Errors
-/// Returns what to answer: -32700 for text that is not JSON, -32600 for JSON that is not a message.
+/// -32700 for text that is not JSON, -32600 for JSON that is not a message.
 pub fn parse(line: &[u8]) -> Result<Message<'_>, Malformed> {
     let not_json =
         || Malformed { id: None, error: RpcError::new(Code::PARSE_ERROR, "Parse error") };
     let text = std::str::from_utf8(line).map_err(|_| not_json())?;
     if !text.starts_with('{') {
-        // Told apart here because a derived struct would also be read from an array.
+        // Checked here because serde would also read the struct from an array.
         serde_json::from_str::<&RawValue>(text).map_err(|_| not_json())?;
         let details = if text.starts_with('[') {
             "Batches are not supported"
@@ -138,7 +90,7 @@ pub fn parse(line: &[u8]) -> Result<Message<'_>, Malformed> {
     let envelope: Envelope<'_> = match serde_json::from_str(text) {
         Ok(envelope) => envelope,
         Err(err) if err.is_data() => {
-            return Err(invalid(first_id(text), "A member of the message is given twice"));
+            return Err(invalid(first_id(text), "The message has a duplicate member"));
         }
         Err(_) => return Err(not_json()),
     };
@@ -152,26 +104,26 @@ impl<'a> Envelope<'a> {
             Err(details) => return Err(invalid(None, details)),
         };
         let method = match self.method.map(|raw| serde_json::from_str::<Cow<'_, str>>(raw.get())) {
-            Some(Ok(method)) => Some(own_escapes(self.method, method)),
+            Some(Ok(method)) => Some(borrow_if_unescaped(self.method, method)),
             Some(Err(_)) => return Err(invalid(id, "'method' must be a string")),
             None => None,
         };
         match self.jsonrpc.map(RawValue::get) {
             Some("\"2.0\"") => {}
-            // Shaped like a note: notes are never answered, not even bad ones.
+            // Shaped like a notification, which is never answered, not even if it is invalid.
             _ if id.is_none() && method.is_some() => {}
             Some(_) => return Err(invalid(id, "'jsonrpc' must be \"2.0\"")),
             None => return Err(invalid(id, "Missing required field 'jsonrpc'")),
         }
         match (method, id, self.result, self.error) {
             (Some(_), id @ Some(_), Some(_), _) | (Some(_), id @ Some(_), _, Some(_)) => {
-                Err(invalid(id, "A message has a method or an outcome, not both"))
+                Err(invalid(id, "A message cannot have both 'method' and 'result' or 'error'"))
             }
             (Some(method), Some(id), None, None) => {
                 Ok(Message::Call { id, method, params: self.params })
             }
             (Some(method), None, _, _) => Ok(Message::Note { method, params: self.params }),
-            // An answer that is both counts as an error: it must not pass for a success.
+            // A reply with both is an error: it must not be taken for a success.
             (None, Some(id), _, Some(error)) => {
                 let error = serde_json::from_str(error.get()).unwrap_or_else(|_| {
                     RpcError::new(Code::INTERNAL_ERROR, "The error has no code and message")
@@ -184,8 +136,8 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Borrows the method's name from the line where it has no escapes, which is always so in practice.
-fn own_escapes<'a>(raw: Option<&'a RawValue>, method: Cow<'_, str>) -> Cow<'a, str> {
+/// Borrows the method's name from the line if it has no escapes, which is always the case in practice.
+fn borrow_if_unescaped<'a>(raw: Option<&'a RawValue>, method: Cow<'_, str>) -> Cow<'a, str> {
     let plain = raw.map(RawValue::get).and_then(|raw| raw.strip_prefix('"')?.strip_suffix('"'));
     match plain {
         Some(plain) if plain == method => Cow::Borrowed(plain),
@@ -200,7 +152,7 @@ fn invalid(id: Option<RequestId>, details: &str) -> Malformed {
     }
 }
 
-/// Finds the id of an envelope that serde refuses as a whole.
+/// Finds the id of an envelope that serde cannot read.
 fn first_id(text: &str) -> Option<RequestId> {
     let mut peek = crate::peek::Peek::default();
     peek.feed(text.as_bytes());
@@ -219,7 +171,7 @@ pub fn print_call(
 ) -> serde_json::Result<()> {
     print(out, |out| {
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-        out.extend_from_slice(id.0.as_bytes());
+        out.extend_from_slice(id.as_str().as_bytes());
         out.extend_from_slice(b",\"method\":");
         serde_json::to_writer(&mut *out, method)?;
         out.extend_from_slice(b",\"params\":");
@@ -227,7 +179,7 @@ pub fn print_call(
     })
 }
 
-/// Appends a note as one line.
+/// Appends a notification as one line.
 ///
 /// # Errors
 /// Fails if `params` cannot be written as JSON; then nothing is appended.
@@ -255,13 +207,13 @@ pub fn print_result(
 ) -> serde_json::Result<()> {
     print(out, |out| {
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-        out.extend_from_slice(id.0.as_bytes());
+        out.extend_from_slice(id.as_str().as_bytes());
         out.extend_from_slice(b",\"result\":");
         serde_json::to_writer(out, result)
     })
 }
 
-/// Appends an error reply as one line; without an id it carries null.
+/// Appends an error reply as one line. Without an id it has a null id.
 ///
 /// # Errors
 /// Fails if the error's data cannot be written as JSON; then nothing is appended.
@@ -272,7 +224,7 @@ pub fn print_error(
 ) -> serde_json::Result<()> {
     print(out, |out| {
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-        out.extend_from_slice(id.map_or("null", |id| &id.0).as_bytes());
+        out.extend_from_slice(id.map_or("null", RequestId::as_str).as_bytes());
         out.extend_from_slice(b",\"error\":");
         serde_json::to_writer(out, error)
     })
@@ -301,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    fn refused(line: &str) -> (Option<String>, i32, String) {
+    fn rejected(line: &str) -> (Option<String>, i32, String) {
         let Malformed { id, error } = parse(line.as_bytes()).expect_err(line);
         let details =
             error.data.as_ref().and_then(|data| data["details"].as_str().map(str::to_owned));
@@ -310,7 +262,7 @@ mod tests {
 
     // R: W3
     #[test]
-    fn text_that_is_not_json_is_a_parse_error_and_is_not_repeated() {
+    fn text_that_is_not_json_is_a_parse_error_without_the_text() {
         for line in [
             "nonsense",
             "{",
@@ -320,7 +272,7 @@ mod tests {
             "\u{0}",
             "{\"a\":\"\u{1}\"}",
         ] {
-            let (id, code, details) = refused(line);
+            let (id, code, details) = rejected(line);
             assert_eq!((id, code, details.as_str()), (None, -32700, ""), "{line}");
         }
         assert_eq!(
@@ -331,7 +283,7 @@ mod tests {
 
     // R: W4
     #[test]
-    fn json_that_is_no_message_is_refused_with_its_id() {
+    fn json_that_is_not_a_message_is_rejected_with_its_id() {
         let cases = [
             (r#"[{"id":1}]"#, None, "Batches are not supported"),
             ("42", None, "A message must be an object"),
@@ -351,17 +303,17 @@ mod tests {
             (
                 r#"{"jsonrpc":"2.0","id":3,"id":4,"method":"m"}"#,
                 Some("3"),
-                "A member of the message is given twice",
+                "The message has a duplicate member",
             ),
             (
                 r#"{"jsonrpc":"2.0","id":5,"method":"m","result":1}"#,
                 Some("5"),
-                "A message has a method or an outcome, not both",
+                "A message cannot have both 'method' and 'result' or 'error'",
             ),
         ];
         for (line, id, details) in cases {
             assert_eq!(
-                refused(line),
+                rejected(line),
                 (id.map(str::to_owned), -32600, details.to_owned()),
                 "{line}"
             );
@@ -370,7 +322,7 @@ mod tests {
 
     // R: W2
     #[test]
-    fn every_kind_of_id_comes_back_as_it_came() {
+    fn every_kind_of_id_is_returned_unchanged() {
         for id in [
             "0",
             "-7",
@@ -396,7 +348,7 @@ mod tests {
 
     // R: C3
     #[test]
-    fn a_reply_with_result_and_error_is_an_error() {
+    fn reply_with_result_and_error_is_an_error() {
         let line = br#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":-1,"message":"no"}}"#;
         let Ok(Message::Reply { outcome: Err(error), .. }) = parse(line) else {
             panic!("not an error")
@@ -405,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_nesting_in_params_is_left_to_the_typed_reading() {
+    fn deep_nesting_in_params_is_not_rejected_here() {
         let line = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{}{}}}"#,
             "[".repeat(50_000),
@@ -416,12 +368,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_give_a_message_or_an_answer(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             drop(parse(&bytes));
         }
 
         #[test]
-        fn what_is_printed_is_read_back(id in any::<u64>(), method in "[a-z/_$]{1,20}", text in any::<String>()) {
+        fn printed_call_is_read_back(id in any::<u64>(), method in "[a-z/_$]{1,20}", text in any::<String>()) {
             let mut out = Vec::new();
             print_call(&mut out, &RequestId::number(id), &method, &serde_json::json!({ "text": text })).unwrap();
             prop_assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);

@@ -1,63 +1,63 @@
-//! Server-sent events: bytes in any chunking to whole events.
+//! Server-sent events: splits bytes, in chunks of any size, into whole events.
 //!
-//! Does no IO and knows no provider. An event that outgrows its cap is skipped and reported, never held.
+//! Does no IO and knows no provider. An event over the limit is skipped and reported, never held in memory.
 
 use std::time::Duration;
 
 use memchr::memchr2;
 
-/// The longest event that is kept, in bytes of data.
+/// The default limit of an event, in bytes of data.
 pub const MAX_EVENT: usize = 4 * 1024 * 1024;
 
-/// The longest id that is kept: it goes back in a header.
+/// The longest id that is accepted. It is sent back in a header.
 const MAX_ID: usize = 1024;
 
-/// How much longer than an event's data its line may be.
+/// How many bytes a line may have in addition to the data.
 const FIELD: usize = 64;
 
 /// One event.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SseEvent<'a> {
-    /// Its name; empty where the stream gives none.
+    /// Its name; empty if the stream gives none.
     pub name: &'a str,
-    /// Its data; lines are joined by line feeds.
+    /// Its data, with the lines joined by line feeds.
     pub data: &'a str,
 }
 
-/// An event was longer than the cap and is lost; the stream goes on behind it.
+/// An event exceeded the limit and was skipped. The stream continues after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an event is longer than {limit} bytes")]
+#[error("an event exceeds the limit of {limit} bytes")]
 pub struct TooLong {
-    /// The cap.
+    /// The limit in bytes.
     pub limit: usize,
 }
 
-/// Splits a byte stream into events, holding no more than one of them.
+/// Splits a byte stream into events. Buffers at most one of them.
 #[derive(Debug)]
 pub struct SseDecoder {
     limit: usize,
     buffer: Vec<u8>,
-    /// Where the line in hand starts in `buffer`.
+    /// Where the current line starts in `buffer`.
     start: usize,
     /// How far `buffer` has been searched for a line end.
     searched: usize,
-    /// Set behind a carriage return: a line feed that follows belongs to it.
+    /// Set after a carriage return: a following line feed belongs to it.
     after_return: bool,
-    /// Set until the first line has been seen: it may begin with a byte order mark.
+    /// Set until the first line has been read: it may begin with a byte order mark.
     is_first_line: bool,
     name: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
-    /// The id that the event in hand brings; it counts when the event is whole.
+    /// The id of the current event. It becomes `last_id` when the event is complete.
     new_id: Option<Vec<u8>>,
     last_id: Option<Vec<u8>>,
     retry: Option<Duration>,
-    /// Set while an event that is too long passes by.
+    /// Set while an event that is too long is skipped.
     skipping: bool,
-    /// Set while the rest of a line that is too long passes by.
+    /// Set while the rest of a line that is too long is skipped.
     skipping_line: bool,
-    /// Set when the event in hand was given away: what is held of it can go.
-    is_handed_out: bool,
+    /// Set when the current event has been returned: its buffers can be cleared.
+    is_returned: bool,
 }
 
 impl Default for SseDecoder {
@@ -67,7 +67,7 @@ impl Default for SseDecoder {
 }
 
 impl SseDecoder {
-    /// Makes a decoder that keeps events of at most `limit` bytes.
+    /// Creates a decoder for events of at most `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> SseDecoder {
         SseDecoder {
@@ -85,23 +85,23 @@ impl SseDecoder {
             retry: None,
             skipping: false,
             skipping_line: false,
-            is_handed_out: false,
+            is_returned: false,
         }
     }
 
-    /// Returns the id of the last event that came whole, or of one before it that had an id.
+    /// Returns the id of the last complete event that had one.
     #[must_use]
     pub fn last_id(&self) -> Option<&[u8]> {
         self.last_id.as_deref()
     }
 
-    /// Returns how long the other side wants us to wait before we come back.
+    /// Returns how long the server wants us to wait before we reconnect.
     #[must_use]
     pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
-    /// Takes the next bytes. Call [`SseDecoder::next_event`] until it returns `None` before the next feed.
+    /// Adds bytes. Call [`SseDecoder::next_event`] until it returns `None` before the next feed.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.start > 0 {
             self.buffer.drain(..self.start);
@@ -114,9 +114,9 @@ impl SseDecoder {
     /// Returns the next event, or `None` until more bytes are fed.
     ///
     /// # Errors
-    /// [`TooLong`] in place of an event that outgrew the cap.
+    /// [`TooLong`] in place of an event over the limit.
     pub fn next_event(&mut self) -> Option<Result<SseEvent<'_>, TooLong>> {
-        if std::mem::take(&mut self.is_handed_out) {
+        if std::mem::take(&mut self.is_returned) {
             self.name.clear();
             self.data.clear();
             self.has_data = false;
@@ -148,7 +148,7 @@ impl SseDecoder {
                     self.last_id = Some(id);
                 }
                 if self.has_data || self.skipping {
-                    return Some(self.hand_out());
+                    return Some(self.return_event());
                 }
                 self.name.clear();
             } else {
@@ -157,13 +157,13 @@ impl SseDecoder {
         }
     }
 
-    /// Tells whether an event that is too long is passing by: a reader that will not take it can stop here.
+    /// Returns whether an event that is too long is being skipped, so that a reader can give up early.
     #[must_use]
     pub fn is_skipping(&self) -> bool {
         self.skipping
     }
 
-    /// Takes the end of the stream: an event whose lines are whole counts, a line that was cut does not.
+    /// Marks the end of the stream: an event with complete lines is returned, an incomplete line is dropped.
     pub fn finish(&mut self) {
         self.buffer.clear();
         self.start = 0;
@@ -173,13 +173,13 @@ impl SseDecoder {
         self.buffer.push(b'\n');
     }
 
-    fn hand_out(&mut self) -> Result<SseEvent<'_>, TooLong> {
-        self.is_handed_out = true;
+    fn return_event(&mut self) -> Result<SseEvent<'_>, TooLong> {
+        self.is_returned = true;
         if self.skipping {
             return Err(TooLong { limit: self.limit });
         }
-        mend(&mut self.name);
-        mend(&mut self.data);
+        replace_invalid_utf8(&mut self.name);
+        replace_invalid_utf8(&mut self.data);
         let name = std::str::from_utf8(&self.name).unwrap_or_default();
         let data = std::str::from_utf8(&self.data).unwrap_or_default();
         Ok(SseEvent { name, data })
@@ -228,7 +228,7 @@ impl SseDecoder {
         }
     }
 
-    /// Lets go of a line that cannot become an event any more, however it ends.
+    /// Drops the current line if it is already too long to be part of an event.
     fn drop_long_line(&mut self) {
         let held = self.buffer.len() - self.start;
         if !self.skipping_line && held <= self.limit.saturating_add(FIELD) {
@@ -245,8 +245,8 @@ impl SseDecoder {
     }
 }
 
-/// Bytes that are not UTF-8 become replacement characters, as the standard asks.
-fn mend(bytes: &mut Vec<u8>) {
+/// Replaces bytes that are not UTF-8 by replacement characters, as the standard requires.
+fn replace_invalid_utf8(bytes: &mut Vec<u8>) {
     if std::str::from_utf8(bytes).is_err() {
         *bytes = String::from_utf8_lossy(bytes).into_owned().into_bytes();
     }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_counts_when_its_event_is_whole() {
+    fn id_is_stored_when_its_event_is_complete() {
         let mut decoder = SseDecoder::default();
         let mut after = |bytes: &[u8]| {
             decoder.feed(bytes);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_may_be_cut_anywhere() {
+    fn character_may_be_split_between_chunks() {
         let stream = "data: größe 🦀\n\n".as_bytes();
         for cut in 0..stream.len() {
             let (front, back) = stream.split_at(cut);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_line_is_no_event_and_a_whole_one_is() {
+    fn incomplete_line_is_dropped_and_complete_event_is_returned() {
         assert_eq!(
             events(MAX_EVENT, &[b"data: {\"a\":1}\n\ndata: {\"b\""]),
             [named("", "{\"a\":1}")]
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_too_long_is_reported_and_not_held() {
+    fn too_long_event_is_reported_and_not_buffered() {
         let mut decoder = SseDecoder::new(1000);
         decoder.feed(b"data: ");
         for round in 0..1000 {
@@ -363,10 +363,10 @@ mod tests {
     }
 
     proptest! {
-        /// Any bytes in any chunking: the same events come out, and the good one behind them.
+        /// The result does not depend on the chunks, and the valid event at the end is found.
         #[test]
-        fn chunking_changes_nothing(
-            pieces in proptest::collection::vec(
+        fn events_do_not_depend_on_chunks(
+            parts in proptest::collection::vec(
                 prop_oneof![
                     Just(b"data: ".to_vec()), Just(b"\n".to_vec()), Just(b"\r".to_vec()),
                     Just(b"\n\n".to_vec()), Just(b"event: x".to_vec()), Just(b":".to_vec()),
@@ -376,7 +376,7 @@ mod tests {
             ),
             cut in 1usize..50,
         ) {
-            let mut bytes = pieces.concat();
+            let mut bytes = parts.concat();
             bytes.extend_from_slice(b"\n\ndata: good\n\n");
             let whole = events(100, &[&bytes]);
             let chunks: Vec<&[u8]> = bytes.chunks(cut).collect();

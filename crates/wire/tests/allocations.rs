@@ -1,6 +1,6 @@
-//! What the dialects cost a client of version 1: not one allocation more than reading and printing without them.
+//! Dialects cost a v1 client nothing: reading and printing allocate no more than without them.
 //!
-//! A test program of its own, because counting needs an allocator of its own.
+//! A separate test binary, because counting needs its own global allocator.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,12 +11,12 @@ use allocation_counter::measure;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use wire::acp::dialect::print::{hear, print_call, print_error, print_note, print_result};
+use wire::acp::dialect::print::{print_call, print_error, print_note, print_result, read_reply};
 use wire::acp::dialect::{Dialect, SessionFacts};
 use wire::acp::{schema, tolerate};
 use wire::{Code, RequestId, RpcError, rpc};
 
-/// How often a piece of work allocates, after everything that is made once is there.
+/// Counts the allocations of `work`, after one run for everything that is allocated only once.
 fn count(mut work: impl FnMut()) -> u64 {
     work();
     measure(work).count_total
@@ -26,43 +26,43 @@ fn raw(value: &Value) -> Box<RawValue> {
     to_raw_value(value).unwrap()
 }
 
-/// Compares a method's typed reading, straight from the text, with its way through the dialect.
-fn reads_alike<T: DeserializeOwned>(method: &str, params: &Value, boxes: u64) {
+/// Compares reading a method's parameters directly with reading them through the dialect.
+fn assert_reads_alike<T: DeserializeOwned>(method: &str, params: &Value, boxes: u64) {
     let params = raw(params);
-    let straight = count(|| drop(serde_json::from_str::<T>(params.get()).unwrap()));
-    let spoken = count(|| drop(Dialect::V1.decode_call(method, Some(&params)).unwrap()));
-    assert_eq!(spoken, straight + boxes, "{method}");
+    let direct = count(|| drop(serde_json::from_str::<T>(params.get()).unwrap()));
+    let through_dialect = count(|| drop(Dialect::V1.decode_call(method, Some(&params)).unwrap()));
+    assert_eq!(through_dialect, direct + boxes, "{method}");
 }
 
 // R: D1
 #[test]
-fn reading_version_1_allocates_nothing_more() {
+fn reading_v1_has_no_extra_allocations() {
     let offers = json!({ "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true });
     let client = json!({ "name": "zed", "version": "0.1.0" });
     let initialize =
         json!({ "protocolVersion": 1, "clientCapabilities": offers, "clientInfo": client });
-    // The request itself is in a box, so that the list of calls stays small.
-    reads_alike::<schema::InitializeRequest>("initialize", &initialize, 1);
+    // The request is boxed, so that the enum of calls stays small.
+    assert_reads_alike::<schema::InitializeRequest>("initialize", &initialize, 1);
     let servers = json!([{ "name": "n", "command": "c", "args": ["a"], "env": [] }]);
     let new = json!({ "cwd": "/w", "mcpServers": servers });
-    reads_alike::<schema::NewSessionRequest>("session/new", &new, 0);
+    assert_reads_alike::<schema::NewSessionRequest>("session/new", &new, 0);
     let load = json!({ "sessionId": "s", "cwd": "/w", "mcpServers": servers });
-    reads_alike::<tolerate::Reopen>("session/load", &load, 0);
+    assert_reads_alike::<tolerate::Reopen>("session/load", &load, 0);
     let prompt = json!({ "sessionId": "s", "prompt": [
         { "type": "text", "text": "Explain this", "_meta": { "a": 1 } },
         { "type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png" },
         { "type": "resource_link", "uri": "file:///w/a.rs", "name": "a.rs" },
         { "type": "resource", "resource": { "uri": "file:///w/b.rs", "text": "fn main() {}" } },
     ] });
-    reads_alike::<schema::PromptRequest>("session/prompt", &prompt, 0);
+    assert_reads_alike::<schema::PromptRequest>("session/prompt", &prompt, 0);
     let mode = json!({ "sessionId": "s", "modeId": "plan" });
-    reads_alike::<schema::SetSessionModeRequest>("session/set_mode", &mode, 0);
+    assert_reads_alike::<schema::SetSessionModeRequest>("session/set_mode", &mode, 0);
 }
 
 type Print<'a> = &'a dyn Fn(&mut Vec<u8>) -> serde_json::Result<()>;
 
-/// Compares what two ways of printing print, and how often they allocate.
-fn prints_alike(what: &str, straight: Print<'_>, spoken: Print<'_>) {
+/// Compares the output and the allocations of two ways to print.
+fn assert_prints_alike(what: &str, direct: Print<'_>, through_dialect: Print<'_>) {
     let printed = |print: Print<'_>| {
         let mut line = Vec::with_capacity(1024);
         let allocations = count(|| {
@@ -71,34 +71,36 @@ fn prints_alike(what: &str, straight: Print<'_>, spoken: Print<'_>) {
         });
         (line, allocations)
     };
-    assert_eq!(printed(straight), printed(spoken), "{what}");
+    assert_eq!(printed(direct), printed(through_dialect), "{what}");
 }
 
 // R: D1
 #[test]
-fn printing_version_1_allocates_nothing_more() {
+fn printing_v1_has_no_extra_allocations() {
     let id = RequestId::number(7);
     let chunk = json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": "Hi" } });
     let update = json!({ "sessionId": "s", "update": chunk });
     let asked = raw(&json!({ "sessionId": "s", "path": "/w/a.rs", "line": 1, "limit": 10 }));
     let error = RpcError::of(Code::INVALID_PARAMS).details("'prompt' is empty");
-    prints_alike("a note", &|out| rpc::print_note(out, "session/update", &update), &|out| {
+    assert_prints_alike("a note", &|out| rpc::print_note(out, "session/update", &update), &|out| {
         print_note(out, Dialect::V1, "session/update", &update)
     });
-    prints_alike("a call", &|out| rpc::print_call(out, &id, "terminal/kill", &asked), &|out| {
-        print_call(out, Dialect::V1, &id, "terminal/kill", &asked)
-    });
-    prints_alike("a result", &|out| rpc::print_result(out, &id, &update), &|out| {
+    assert_prints_alike(
+        "a call",
+        &|out| rpc::print_call(out, &id, "terminal/kill", &asked),
+        &|out| print_call(out, Dialect::V1, &id, "terminal/kill", &asked),
+    );
+    assert_prints_alike("a result", &|out| rpc::print_result(out, &id, &update), &|out| {
         print_result(out, Dialect::V1, &id, "session/new", &update)
     });
-    prints_alike("an error", &|out| rpc::print_error(out, Some(&id), &error), &|out| {
+    assert_prints_alike("an error", &|out| rpc::print_error(out, Some(&id), &error), &|out| {
         print_error(out, Dialect::V1, Some(&id), &error)
     });
 }
 
 // R: D1
 #[test]
-fn what_only_other_dialects_say_costs_version_1_nothing() {
+fn other_dialects_cost_v1_no_allocations() {
     let hello =
         raw(&json!({ "protocolVersion": 1, "clientCapabilities": { "fs": {}, "terminal": true } }));
     let written = raw(&json!({ "success": true }));
@@ -118,14 +120,14 @@ fn what_only_other_dialects_say_costs_version_1_nothing() {
             modified: None,
         };
         assert_eq!(Dialect::V1.session_facts(session), None);
-        hear(Dialect::V1, "fs/write_text_file", Ok(&written), |heard| {
+        read_reply(Dialect::V1, "fs/write_text_file", Ok(&written), |heard| {
             assert!(std::ptr::eq(heard.unwrap(), &*written));
         });
     });
     assert_eq!(allocations, 0);
 }
 
-/// The measure itself: another dialect pays, and it is seen.
+/// Checks the measurement itself: it shows the allocations of another dialect.
 #[test]
 fn another_dialect_allocates_more() {
     let params = raw(&json!({ "sessionId": "s", "prompt": [{ "type": "text", "text": "Hi" }] }));

@@ -18,8 +18,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tools::scope::Scope;
 use wire::acp::authenticate::Authenticate;
-use wire::acp::dialect::{self, Dialect};
-use wire::acp::{AgentCall, AgentNote, ProtocolVersion, fault, mcp_servers, schema, tolerate};
+use wire::acp::dialect::Dialect;
+use wire::acp::{
+    AgentCall, AgentNote, ProtocolVersion, fault, mcp_servers, members, schema, tolerate,
+};
 use wire::{Code, RequestId, RpcError};
 
 use super::dispatcher::{Dispatcher, Turn};
@@ -151,7 +153,7 @@ impl Dispatcher {
         };
         let facts = self.dialect.agent_facts(offers.read, offers.write);
         schema::InitializeResponse::new(ProtocolVersion::V1)
-            .meta(dialect::with_facts(meta, facts))
+            .meta(members::with_facts(meta, facts))
             .agent_capabilities(capabilities)
             .auth_methods(methods)
             .agent_info(
@@ -203,11 +205,11 @@ impl Dispatcher {
         for (index, folder) in request.additional_directories.iter().enumerate() {
             check_is_there(&format!("additionalDirectories[{index}]"), folder)?;
         }
-        let mode = dialect::stowed(request.meta.as_ref(), "mode")
+        let mode = members::meta_value(request.meta.as_ref(), "mode")
             .and_then(serde_json::Value::as_str)
             .map(ModeId::new);
         let mut meta = request.meta;
-        let problems = dialect::take_stowed(&mut meta, mcp_servers::PROBLEMS);
+        let problems = members::take_meta_value(&mut meta, mcp_servers::PROBLEMS);
         let servers = Wanted::new(request.mcp_servers, servers::problems_in(problems));
         let meta = meta.filter(|_| self.dialect != Dialect::V1);
         let wish = Wish { mode: mode.clone(), meta };

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use wire::acp::dialect::Dialect;
-use wire::acp::dialect::print::{hear, print_call, print_error, print_result};
+use wire::acp::dialect::print::{read_reply, print_call, print_error, print_result};
 use wire::acp::{AgentCall, AgentNote, schema};
 use wire::peer::Incoming;
 use wire::{Code, Peer, RequestId, RpcError, rpc};
@@ -298,7 +298,7 @@ impl Dispatcher {
                 if method == "initialize" {
                     let (recognised, why) = match self.place.forced {
                         Some(dialect) => (dialect, "it was asked for"),
-                        None => Dialect::recognise_why(params),
+                        None => Dialect::recognise_with_reason(params),
                     };
                     self.dialect = recognised;
                     tracing::info!(dialect = recognised.name(), why, "the client's dialect");
@@ -308,7 +308,7 @@ impl Dispatcher {
             Incoming::Note { method, params } => Act::Note(AgentNote::decode(&method, params)),
             Incoming::Reply { number, method, outcome } => {
                 if let Some((_, answer)) = self.waiting.remove(&number) {
-                    hear(self.dialect, method, outcome, answer);
+                    read_reply(self.dialect, method, outcome, answer);
                 }
                 Act::Nothing
             }

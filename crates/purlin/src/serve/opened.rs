@@ -10,7 +10,8 @@ use engine::session::{SessionHandle, Settings};
 use engine::words::{ModeId, SessionId};
 use tokio::sync::Semaphore;
 use wire::RequestId;
-use wire::acp::dialect::{self, SessionFacts};
+use wire::acp::dialect::SessionFacts;
+use wire::acp::members;
 use wire::acp::models::SessionReply;
 use wire::acp::schema;
 
@@ -132,7 +133,7 @@ impl Dispatcher {
             modified: recap.as_ref().map(Recap::changed),
             history: recap.map(Recap::history),
         });
-        let meta = dialect::with_facts(meta, facts);
+        let meta = members::with_facts(meta, facts);
         let session_id = schema::SessionId::new(session.to_shared());
         let modes = bridge::modes_out(&settings);
         let options = bridge::options_out(&settings);

@@ -1,32 +1,32 @@
-//! `authenticate`, in ACP's form and in the older one that carries the key.
+//! `authenticate`, in ACP's form and in the older form that contains the API key.
 
 use std::fmt;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::read;
+use super::decode::read;
 use crate::code::RpcError;
 
 /// The parameters of `authenticate`: `{methodId}`, or `{method, credentials}`.
 #[derive(Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Authenticate {
-    /// Which way to log in.
+    /// The login method.
     #[serde(alias = "method")]
     pub method_id: String,
-    /// What the older form sends along.
+    /// The credentials, in the older form only.
     pub credentials: Option<Credentials>,
 }
 
-/// A key, and whose it is.
+/// An API key and its provider.
 #[derive(Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Credentials {
-    /// The key.
+    /// The API key.
     #[serde(alias = "apiKey", alias = "api_key", alias = "token")]
     pub key: Option<String>,
-    /// The provider, where it is said.
+    /// The provider, if given.
     pub provider: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl Authenticate {
     }
 }
 
-/// Shows the method alone: what comes with it is nobody's business.
+/// Shows only the method: the credentials are secret.
 impl fmt::Debug for Authenticate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Authenticate({})", self.method_id)

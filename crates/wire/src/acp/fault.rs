@@ -1,7 +1,7 @@
-//! What is wrong with parameters, said without repeating them.
+//! Errors about invalid parameters that never repeat the parameters.
 //!
-//! serde's own messages quote the value they refuse, which may be a secret; these name the field and what was
-//! expected there, and nothing else.
+//! serde's messages quote the invalid value, which may be a secret. These name the field and what was expected, and
+//! nothing else.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -9,19 +9,19 @@ use serde_path_to_error::{Path, Segment};
 
 use crate::code::{Code, RpcError};
 
-/// Answers parameters that are not an object.
+/// Returns the error for parameters that are not an object.
 #[must_use]
 pub fn not_an_object() -> RpcError {
     at("params", "'params' must be an object".to_owned())
 }
 
-/// Makes the error of a field.
+/// Returns the error for a field.
 #[must_use]
 pub fn at(path: &str, details: String) -> RpcError {
     RpcError::of(Code::INVALID_PARAMS).details(details).with("path", json!(path))
 }
 
-/// Reads the text a second time, to find the field that does not fit.
+/// Reads the JSON a second time, to find the invalid field.
 #[must_use]
 pub fn explain<T: DeserializeOwned>(text: &str) -> RpcError {
     let mut reader = serde_json::Deserializer::from_str(text);
@@ -34,8 +34,8 @@ pub fn explain<T: DeserializeOwned>(text: &str) -> RpcError {
     }
 }
 
-/// The names that a path may be made of: the fields of what we read. Any other name is the other side's own, may be
-/// anything of any length, and ends the path.
+/// The names that a path may contain: the fields of our types. Any other name was chosen by the other side, may be
+/// secret or very long, and ends the path.
 const FIELDS: [&str; 69] = [
     "_meta",
     "action",
@@ -133,11 +133,11 @@ fn join(path: &str, name: &str) -> String {
 
 fn describe(path: &str, err: &serde_json::Error) -> RpcError {
     let message = err.to_string();
-    if let Some(field) = quoted_behind(&message, "missing field ") {
+    if let Some(field) = quoted_after(&message, "missing field ") {
         let full = join(path, field);
         return at(&full, format!("Missing required field '{full}'"));
     }
-    if let Some(field) = quoted_behind(&message, "duplicate field ") {
+    if let Some(field) = quoted_after(&message, "duplicate field ") {
         let full = join(path, field);
         return at(&full, format!("'{full}' is given twice"));
     }
@@ -146,7 +146,7 @@ fn describe(path: &str, err: &serde_json::Error) -> RpcError {
         let details = if message.starts_with("recursion limit") {
             format!("'{name}' is nested too deeply")
         } else {
-            format!("'{name}' has text that is not valid")
+            format!("'{name}' has an invalid string")
         };
         return at(name, details);
     }
@@ -157,19 +157,20 @@ fn describe(path: &str, err: &serde_json::Error) -> RpcError {
         _ => "is not valid",
     };
     match expected {
-        // The names of our types mean nothing to the other side.
+        // The names of our Rust types mean nothing to the other side.
         Some(expected) if expected.starts_with("struct ") || expected.contains(" enum ") => {
             at(name, format!("'{name}' {problem}: expected an object"))
         }
-        Some(expected) if is_ours(expected) => {
+        Some(expected) if is_safe(expected) => {
             at(name, format!("'{name}' {problem}: expected {expected}"))
         }
         _ => at(name, format!("'{name}' {problem}")),
     }
 }
 
-/// What serde expected is text of our own types, but a custom message could hold anything.
-fn is_ours(expected: &str) -> bool {
+/// Returns whether serde's "expected" text can be repeated. It normally names our types, but a custom message could
+/// contain anything.
+fn is_safe(expected: &str) -> bool {
     expected.len() <= 300
         && expected.chars().all(|c| c.is_ascii_alphanumeric() || " `_/,-.".contains(c))
 }
@@ -178,14 +179,14 @@ fn strip_position(message: &str) -> &str {
     message.split(" at line ").next().unwrap_or(message)
 }
 
-fn quoted_behind<'a>(message: &'a str, lead: &str) -> Option<&'a str> {
+fn quoted_after<'a>(message: &'a str, lead: &str) -> Option<&'a str> {
     message.strip_prefix(lead)?.strip_prefix('`')?.split('`').next()
 }
 
-/// Refuses text that holds a null character, naming the place. Called only when the raw text looks like it.
+/// Rejects a string that contains a null character. Called only when the JSON seems to have one.
 ///
 /// # Errors
-/// -32602 with the path of the first such text.
+/// -32602 with the path of the first such string.
 pub fn refuse_null_characters(text: &str) -> Result<(), RpcError> {
     let Ok(value) = serde_json::from_str::<Value>(text) else {
         return Ok(());
@@ -193,13 +194,13 @@ pub fn refuse_null_characters(text: &str) -> Result<(), RpcError> {
     match find_null_character(&value, String::new()) {
         Some(path) => {
             let path = if path.is_empty() { "params" } else { &path };
-            Err(at(path, format!("'{path}' holds a null character")))
+            Err(at(path, format!("'{path}' contains a null character")))
         }
         None => Ok(()),
     }
 }
 
-/// Goes no deeper than serde_json reads, which is 128 levels.
+/// Recurses at most 128 levels, the limit of serde_json.
 fn find_null_character(value: &Value, path: String) -> Option<String> {
     match value {
         Value::String(text) => text.contains('\0').then_some(path),
@@ -224,10 +225,10 @@ mod tests {
     use super::*;
     use crate::acp::schema::PromptRequest;
 
-    /// A key of the other side may be as secret and as long as a value.
+    /// A key that the other side chose may be as secret and as long as a value.
     // R: W6, W7
     #[test]
-    fn a_path_ends_before_a_name_that_is_not_ours() {
+    fn path_ends_before_an_unknown_name() {
         let key = "sk-key".repeat(1000);
         let deep = "[".repeat(200) + &"]".repeat(200);
         let params = |value: &str| {

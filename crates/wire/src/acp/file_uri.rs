@@ -1,26 +1,26 @@
-//! `file://` addresses to paths and back, by RFC 8089. Pure: nothing is looked up.
+//! Converts `file://` URIs to paths and back (RFC 8089). Does not access the file system.
 
-/// Returns the path of a `file://` address of this machine.
+/// Returns the path of a `file://` URI of this machine.
 ///
 /// # Errors
-/// Says what is wrong, without repeating the address.
+/// Describes what is wrong, without repeating the URI.
 pub fn decode(uri: &str) -> Result<String, &'static str> {
-    let rest = uri.strip_prefix("file://").ok_or("must be a file:// address")?;
+    let rest = uri.strip_prefix("file://").ok_or("must be a file:// URI")?;
     let path = rest.strip_prefix("localhost").unwrap_or(rest);
     if !path.starts_with('/') {
-        return Err("must be a file:// address of this machine, with an absolute path");
+        return Err("must be a file:// URI of this machine, with an absolute path");
     }
     if path.contains(['?', '#']) {
-        return Err("must be a file:// address without a query or a fragment");
+        return Err("must be a file:// URI without a query or a fragment");
     }
-    let path = percent_decode(path).ok_or("has an escape that is not valid")?;
+    let path = percent_decode(path).ok_or("has an invalid percent escape")?;
     if path.contains('\0') {
-        return Err("holds a null character");
+        return Err("contains a null character");
     }
     Ok(without_drive_slash(path))
 }
 
-/// `/C:/x` is `C:/x` where drives have letters.
+/// On Windows, turns `/C:/x` into `C:/x`.
 fn without_drive_slash(path: String) -> String {
     let bytes = path.as_bytes();
     let has_drive =
@@ -47,7 +47,7 @@ fn percent_decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Returns the `file://` address of an absolute path.
+/// Returns the `file://` URI of an absolute path.
 #[must_use]
 pub fn encode(path: &str) -> String {
     let mut uri = String::from("file://");
@@ -65,7 +65,7 @@ pub fn encode(path: &str) -> String {
     uri
 }
 
-/// Returns the last part of an address or a path, for people.
+/// Returns the last component of a URI or a path, for display.
 #[must_use]
 pub fn last_name(uri: &str) -> &str {
     let end = uri.trim_end_matches('/');
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_by_the_book() {
+    fn uris_are_decoded_by_the_rfc() {
         assert_eq!(decode("file:///path/to/repo"), Ok("/path/to/repo".to_owned()));
         assert_eq!(decode("file://localhost/a%20b/%C3%A9"), Ok("/a b/é".to_owned()));
         for bad in [
@@ -104,12 +104,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_path_comes_back(path in "/[^\0\\\\]{0,40}") {
+        fn path_survives_the_round_trip(path in "/[^\0\\\\]{0,40}") {
             prop_assert_eq!(decode(&encode(&path)), Ok(path));
         }
 
         #[test]
-        fn any_text_is_read_without_a_fault(text in any::<String>()) {
+        fn arbitrary_uri_causes_no_panic(text in any::<String>()) {
             drop(decode(&format!("file:///{text}")));
         }
     }

@@ -1,5 +1,7 @@
-//! Whole files on their way to the client. Written here: this crate is built for speed, and what its callers make of
-//! generic code is built for size, which is several times slower for a long text.
+//! The parameters of `fs/write_text_file`, which contain a whole file.
+//!
+//! They are serialised in this crate because it is optimised for speed. Generic code that is instantiated in a caller is
+//! optimised for size, which is several times slower for long strings.
 
 use std::path::Path;
 
@@ -17,7 +19,7 @@ struct WriteParams<'a> {
 /// Writes the parameters of `fs/write_text_file`.
 ///
 /// # Errors
-/// Fails for a path that is no text.
+/// Fails if the path is not valid UTF-8.
 pub fn write_params(
     session_id: &str,
     path: &Path,

@@ -1,32 +1,32 @@
-//! The MCP servers that a session is opened with: every form in which clients write them down.
+//! The MCP servers that a session is opened with, in all forms that clients send.
 //!
-//! A server that cannot be read is left out and told of; the others, and the session, are not its concern.
+//! An invalid server is left out and reported. The session is opened with the others.
 
 use serde_json::{Map, Value, json};
 
-use super::schema;
+use agent_client_protocol_schema::v1 as schema;
 
-/// Where the problems of `session/new` are put, in `_meta.purlin`.
+/// The key in `_meta.purlin` for problems with the servers of `session/new`.
 pub const PROBLEMS: &str = "mcpProblems";
 
-/// How much of a name a problem repeats.
+/// At most this many characters of a server's name are repeated in a problem.
 const MAX_NAME: usize = 60;
 
 /// Reads one server, in any form.
 ///
 /// # Errors
-/// Says what is wrong with it, without repeating values: they may be secret.
+/// Describes what is wrong, without repeating values: they may be secret.
 pub fn read(mut server: Value) -> Result<schema::McpServer, String> {
-    mend_one(&mut server);
+    normalise_one(&mut server);
     serde_json::from_value(server.clone()).map_err(|_| problem(&server))
 }
 
-/// Mends a list of servers, takes out those that cannot be read, and returns what is wrong with them.
-pub(super) fn mend(servers: &mut Vec<Value>) -> Vec<String> {
+/// Normalises a list of servers, removes the invalid ones and returns their problems.
+pub(super) fn normalise(servers: &mut Vec<Value>) -> Vec<String> {
     let mut problems = Vec::new();
     let mut index = 0;
     servers.retain_mut(|server| {
-        mend_one(server);
+        normalise_one(server);
         let is_good = serde_json::from_value::<schema::McpServer>(server.clone()).is_ok();
         if !is_good {
             problems.push(format!("`mcpServers[{index}]` {}", problem(server)));
@@ -37,7 +37,7 @@ pub(super) fn mend(servers: &mut Vec<Value>) -> Vec<String> {
     problems
 }
 
-/// Says what is wrong with a server that does not fit.
+/// Describes what is wrong with an invalid server.
 fn problem(server: &Value) -> String {
     let Some(members) = server.as_object() else {
         return "is not an object".to_owned();
@@ -46,23 +46,25 @@ fn problem(server: &Value) -> String {
         return "has no `name`".to_owned();
     };
     let name: String = name.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect();
-    let is_text = |key: &str| members.get(key).is_some_and(Value::is_string);
+    let is_string = |key: &str| members.get(key).is_some_and(Value::is_string);
     let what = match members.get("type").and_then(Value::as_str) {
-        Some("http" | "sse") if !is_text("url") => "has no `url`",
-        Some("http" | "sse") => "has `headers` that are not texts",
-        Some(_) => "is of a `type` that is not known; there are local, remote, http and sse",
-        None if !is_text("command") => "has neither a `command` nor a `url`",
-        None if !is_list_of_texts(members.get("args")) => "has `args` that are not a list of texts",
-        None => "has an `env` whose values are not texts",
+        Some("http" | "sse") if !is_string("url") => "has no `url`",
+        Some("http" | "sse") => "has `headers` that are not strings",
+        Some(_) => "has an unknown `type` (expected local, remote, http or sse)",
+        None if !is_string("command") => "has neither a `command` nor a `url`",
+        None if !is_list_of_strings(members.get("args")) => {
+            "has `args` that are not a list of strings"
+        }
+        None => "has an `env` whose values are not strings",
     };
     format!("(`{name}`) {what}")
 }
 
-fn is_list_of_texts(value: Option<&Value>) -> bool {
+fn is_list_of_strings(value: Option<&Value>) -> bool {
     value.and_then(Value::as_array).is_some_and(|list| list.iter().all(Value::is_string))
 }
 
-fn mend_one(server: &mut Value) {
+fn normalise_one(server: &mut Value) {
     let Value::Object(members) = server else {
         return;
     };
@@ -95,7 +97,7 @@ fn mend_one(server: &mut Value) {
     named_list(members, "env");
 }
 
-/// Turns `{"A": "1"}` into `[{"name": "A", "value": "1"}]`, and nothing into an empty list.
+/// Turns `{"A": "1"}` into `[{"name": "A", "value": "1"}]`, and a missing value into an empty list.
 fn named_list(members: &mut Map<String, Value>, key: &str) {
     match members.get(key) {
         None | Some(Value::Null) => {
@@ -142,7 +144,7 @@ mod tests {
 
     // R: M1
     #[test]
-    fn a_server_that_cannot_be_read_is_left_out_and_told_of() {
+    fn invalid_server_is_left_out_and_reported() {
         let mut servers = vec![
             json!({ "name": "good", "command": "c" }),
             json!(7),
@@ -154,7 +156,7 @@ mod tests {
             json!({ "name": "env", "command": "c", "env": { "SECRET": 1 } }),
             json!({ "name": "also good", "url": "http://h/" }),
         ];
-        let problems = mend(&mut servers);
+        let problems = normalise(&mut servers);
         assert_eq!(servers.len(), 2);
         assert_eq!(
             problems,
@@ -162,10 +164,10 @@ mod tests {
                 "`mcpServers[1]` is not an object",
                 "`mcpServers[2]` has no `name`",
                 "`mcpServers[3]` (`empty`) has neither a `command` nor a `url`",
-                "`mcpServers[4]` (`odd`) is of a `type` that is not known; there are local, remote, http and sse",
+                "`mcpServers[4]` (`odd`) has an unknown `type` (expected local, remote, http or sse)",
                 "`mcpServers[5]` (`far`) has no `url`",
-                "`mcpServers[6]` (`args`) has `args` that are not a list of texts",
-                "`mcpServers[7]` (`env`) has an `env` whose values are not texts",
+                "`mcpServers[6]` (`args`) has `args` that are not a list of strings",
+                "`mcpServers[7]` (`env`) has an `env` whose values are not strings",
             ]
         );
     }

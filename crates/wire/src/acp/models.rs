@@ -1,10 +1,10 @@
 //! `models` and `session/set_model`: the model picker that ACP had before config options.
 //!
-//! Gone from the official schema, still read by clients; we answer with it beside `modes` and `configOptions`.
+//! It is no longer in the official schema, but clients still use it, so we send it in addition to `configOptions`.
 
 use serde::{Deserialize, Serialize};
 
-use super::schema::{Meta, SessionId};
+use agent_client_protocol_schema::v1::{Meta, SessionId};
 
 /// A model that a session can use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -12,9 +12,9 @@ use super::schema::{Meta, SessionId};
 pub struct ModelInfo {
     /// Provider and model, such as `anthropic/claude-sonnet`.
     pub model_id: String,
-    /// What people call it.
+    /// Its display name.
     pub name: String,
-    /// One line more.
+    /// A one-line description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
@@ -42,10 +42,10 @@ pub struct SetModelRequest {
     pub meta: Option<Meta>,
 }
 
-/// The answer to `session/new` and its like, with the models beside what the schema has.
+/// The answer to `session/new`, `session/load`, `session/resume` or `session/fork`, with the models added.
 #[derive(Debug, Serialize)]
 pub struct SessionReply<T> {
-    /// What the schema has.
+    /// The answer as the schema defines it.
     #[serde(flatten)]
     pub session: T,
     /// The models.

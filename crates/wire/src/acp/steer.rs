@@ -1,17 +1,19 @@
-//! `_session/steering`: a message for the turn that runs. An extension that other agents and clients have, too.
+//! `_session/steering`: sends a message to the running turn. An extension that other agents and clients also have.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{read, schema, tolerate};
+use super::decode::read;
+use super::tolerate;
 use crate::code::RpcError;
+use agent_client_protocol_schema::v1 as schema;
 
 /// The parameters of `_session/steering`.
 #[derive(Debug)]
 pub struct Steer {
-    /// The session and what is said, as in a prompt.
+    /// The session and the message, as in a prompt.
     pub prompt: schema::PromptRequest,
-    /// Whether a session that runs no turn is answered with an outcome instead of an error, so that the client prompts.
+    /// Whether an idle session is answered with an outcome instead of an error, so that the client can send a prompt.
     pub may_be_idle: bool,
 }
 
@@ -19,7 +21,7 @@ impl Steer {
     /// Reads the parameters.
     ///
     /// # Errors
-    /// -32602 with the field.
+    /// -32602 with the invalid field.
     pub fn decode(params: Option<&RawValue>) -> Result<Steer, RpcError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]

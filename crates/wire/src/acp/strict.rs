@@ -1,11 +1,11 @@
-//! JSON in which no member is given twice: rewriting must not choose between two values.
+//! JSON without duplicate members: a rewrite must not have to choose between two values.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Reads an object; `None` for everything else, for a member given twice, and for what is nested too deeply.
+/// Reads an object; `None` for other values, duplicate members and too deep nesting.
 pub(super) fn object(text: &str) -> Option<Map<String, Value>> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = Strict.deserialize(&mut reader).ok()?;
@@ -74,7 +74,7 @@ impl<'de> Visitor<'de> for Strict {
         let mut members = Map::new();
         while let Some(key) = from.next_key::<String>()? {
             if members.contains_key(&key) {
-                return Err(A::Error::custom("a member is given twice"));
+                return Err(A::Error::custom("duplicate member"));
             }
             members.insert(key, from.next_value_seed(self)?);
         }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_given_twice_is_refused_at_any_depth() {
+    fn duplicate_member_is_rejected_at_any_depth() {
         assert!(object(r#"{"a":1,"b":[null,true,-1,1.5,"x",{"a":2}]}"#).is_some());
         assert!(object(r#"{"a":1,"a":1}"#).is_none());
         assert!(object(r#"{"b":[{"a":1,"a":1}]}"#).is_none());
@@ -100,7 +100,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_reads_what_serde_reads(key in any::<String>(), text in any::<String>(), number in any::<i64>(), float in -1e9f64..1e9) {
+        fn reads_the_same_values_as_serde(key in any::<String>(), text in any::<String>(), number in any::<i64>(), float in -1e9f64..1e9) {
             let value = serde_json::json!({ key: [text, number, float, null, { "x": true }] });
             prop_assert_eq!(object(&value.to_string()).map(Value::Object), Some(value));
         }

@@ -1,8 +1,8 @@
-//! Shapes that clients send and the schema does not have, put right before typed reading.
+//! Shapes that clients send but the schema does not have, normalised before typed reading.
 //!
-//! Understood in every dialect, because none of them can be taken for something else. Costs a second reading, and
-//! only for parameters that do not fit as they are or hold a word that only another form has. What a single
-//! dialect does differently is in `acp::dialect`.
+//! They are accepted in every dialect, because none of them is ambiguous. Only parameters that do not match the schema,
+//! or contain a word that the schema does not have, are read a second time. What differs in a single dialect is in
+//! `acp::dialect`.
 
 use std::path::PathBuf;
 
@@ -11,70 +11,73 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::dialect::{block_to_v1, put_into_meta, stow};
-use super::{fault, file_uri, mcp_servers, read, schema, strict};
+use agent_client_protocol_schema::v1 as schema;
+
+use super::decode::read;
+use super::members::{insert_meta, put_meta};
+use super::{block, fault, file_uri, mcp_servers, strict};
 use crate::code::RpcError;
 
 type Members = Map<String, Value>;
 
-/// Reads `initialize`: the version may be a text such as `0.3.1`, files may be offered as `filesystem` or flat.
+/// Reads `initialize`: the version may be a string such as `0.3.1`, and the file capabilities may be `filesystem` or flat.
 ///
 /// # Errors
-/// -32602 with the field, as for the form that fits best.
+/// -32602 with the invalid field.
 pub fn initialize(params: Option<&RawValue>) -> Result<schema::InitializeRequest, RpcError> {
-    lenient(params, &OTHER_OFFERS, initialize_in)
+    lenient(params, &OTHER_DIALECT_WORDS, initialize_in)
 }
 
-/// The words by which other dialects offer files.
-pub(super) const OTHER_OFFERS: [&str; 4] =
+/// The names of the file capabilities in other dialects.
+pub(super) const OTHER_DIALECT_WORDS: [&str; 4] =
     ["\"filesystem\"", "\"filesRead\"", "\"filesWrite\"", "\"editWorkspace\""];
 
-/// Reads `session/new`, in the forms of the older documents too.
+/// Reads `session/new`, also in older forms.
 ///
 /// `mcpServers` may be missing; a server may say `type: local` with its command as a list, and give `env` and
-/// `headers` as an object. `workspaceUri` is `cwd` as an address, `mode` the mode to begin with.
+/// `headers` as an object. `workspaceUri` is `cwd` as a URI, `mode` the initial mode.
 ///
 /// # Errors
-/// -32602 with the field, as for the form that fits best.
+/// -32602 with the invalid field.
 pub fn new_session(params: Option<&RawValue>) -> Result<schema::NewSessionRequest, RpcError> {
     lenient(params, &["\"workspaceUri\"", "\"mode\""], new_session_in)
 }
 
-/// Reads `session/prompt`: `content` for `prompt`, a bare text for a list of one, other forms of blocks, and
-/// `contextFiles`.
+/// Reads `session/prompt`: accepts `content` for `prompt`, a string for a list of one text block, other forms of blocks,
+/// and `contextFiles`.
 ///
 /// # Errors
-/// -32602 with the field, as for the form that fits best.
+/// -32602 with the invalid field.
 pub fn prompt(params: Option<&RawValue>) -> Result<schema::PromptRequest, RpcError> {
     lenient(params, &["\"contextFiles\""], prompt_in)
 }
 
-/// Reads parameters as they are, and once more after `mend` where they do not fit or a word tells of another form.
+/// Reads parameters directly. If they are invalid or contain one of `words`, reads them again after `normalise`.
 fn lenient<T: DeserializeOwned>(
     params: Option<&RawValue>,
     words: &[&str],
-    mend: impl FnOnce(&mut Members) -> Result<(), RpcError>,
+    normalise: impl FnOnce(&mut Members) -> Result<(), RpcError>,
 ) -> Result<T, RpcError> {
-    let as_it_is = read(params);
+    let direct = read(params);
     let Some(params) = params else {
-        return as_it_is;
+        return direct;
     };
     let text = params.get().as_bytes();
-    let tells = |word: &&str| memchr::memmem::find(text, word.as_bytes()).is_some();
-    if as_it_is.is_ok() && !words.iter().any(tells) {
-        return as_it_is;
+    let contains = |word: &&str| memchr::memmem::find(text, word.as_bytes()).is_some();
+    if direct.is_ok() && !words.iter().any(contains) {
+        return direct;
     }
     let Some(mut members) = strict::object(params.get()) else {
-        return as_it_is;
+        return direct;
     };
     fault::refuse_null_characters(params.get())?;
-    mend(&mut members)?;
-    let mended = serde_json::value::to_raw_value(&members)
+    normalise(&mut members)?;
+    let normalised = serde_json::value::to_raw_value(&members)
         .map_err(|_| RpcError::of(crate::Code::INTERNAL_ERROR))?;
-    read(Some(&mended))
+    read(Some(&normalised))
 }
 
-/// Tells whether a text is a version such as `0.3.1`, `1` or `v0.4.0-beta.1`.
+/// Returns whether a string is a version such as `0.3.1`, `1` or `v0.4.0-beta.1`.
 pub(super) fn is_dotted_version(text: &str) -> bool {
     let bare = text.strip_prefix('v').unwrap_or(text);
     let (numbers, rest) = bare.split_at(bare.find(['-', '+']).unwrap_or(bare.len()));
@@ -85,10 +88,10 @@ pub(super) fn is_dotted_version(text: &str) -> bool {
     text.len() <= 32 && parts_are_numbers && is_plain
 }
 
-/// Mends the parameters of `initialize`.
+/// Normalises the parameters of `initialize`.
 pub(super) fn initialize_in(members: &mut Members) -> Result<(), RpcError> {
     if members.get("protocolVersion").and_then(Value::as_str).is_some_and(is_dotted_version) {
-        stow(members, "protocolVersion");
+        put_meta(members, "protocolVersion");
         members.insert("protocolVersion".to_owned(), json!(1));
     }
     let Some(Value::Object(offers)) = members.get_mut("clientCapabilities") else {
@@ -101,8 +104,8 @@ pub(super) fn initialize_in(members: &mut Members) -> Result<(), RpcError> {
     match offers.remove("filesystem") {
         None | Some(Value::Null) => {}
         Some(Value::Object(files)) => {
-            can_read = offered(files.get("read"), "filesystem.read")?;
-            can_write = offered(files.get("write"), "filesystem.write")?;
+            can_read = capability(files.get("read"), "filesystem.read")?;
+            can_write = capability(files.get("write"), "filesystem.write")?;
         }
         Some(_) => {
             let at = "clientCapabilities.filesystem";
@@ -110,18 +113,18 @@ pub(super) fn initialize_in(members: &mut Members) -> Result<(), RpcError> {
             return Err(fault::at(at, details));
         }
     }
-    can_read |= offered(offers.remove("filesRead").as_ref(), "filesRead")?;
-    can_write |= offered(offers.remove("filesWrite").as_ref(), "filesWrite")?;
-    can_write |= offered(offers.get("editWorkspace"), "editWorkspace")?;
-    // Says the same as `filesWrite` or more than v1 can, so it is kept as it came.
-    stow(offers, "editWorkspace");
+    can_read |= capability(offers.remove("filesRead").as_ref(), "filesRead")?;
+    can_write |= capability(offers.remove("filesWrite").as_ref(), "filesWrite")?;
+    can_write |= capability(offers.get("editWorkspace"), "editWorkspace")?;
+    // v1 cannot express `editWorkspace` exactly, so its original value is preserved.
+    put_meta(offers, "editWorkspace");
     let fs = json!({ "readTextFile": can_read, "writeTextFile": can_write });
     offers.insert("fs".to_owned(), fs);
     Ok(())
 }
 
-/// Reads whether a client offers something; what is not said is not offered.
-fn offered(value: Option<&Value>, name: &str) -> Result<bool, RpcError> {
+/// Reads a capability of the client. A missing one is false.
+fn capability(value: Option<&Value>, name: &str) -> Result<bool, RpcError> {
     match value {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(is_offered)) => Ok(*is_offered),
@@ -133,13 +136,13 @@ fn offered(value: Option<&Value>, name: &str) -> Result<bool, RpcError> {
     }
 }
 
-/// Mends the parameters of `session/new`.
+/// Normalises the parameters of `session/new`.
 pub(super) fn new_session_in(members: &mut Members) -> Result<(), RpcError> {
     workspace_in(members)?;
     match members.get("mode") {
         None => {}
         Some(Value::Null) => drop(members.remove("mode")),
-        Some(Value::String(_)) => stow(members, "mode"),
+        Some(Value::String(_)) => put_meta(members, "mode"),
         Some(_) => {
             let details = "'mode' has the wrong type: expected the id of a mode".to_owned();
             return Err(fault::at("mode", details));
@@ -147,18 +150,18 @@ pub(super) fn new_session_in(members: &mut Members) -> Result<(), RpcError> {
     }
     let mut problems = Vec::new();
     match members.entry("mcpServers").or_insert_with(|| json!([])) {
-        Value::Array(servers) => problems = mcp_servers::mend(servers),
+        Value::Array(servers) => problems = mcp_servers::normalise(servers),
         other if other.is_null() => *other = json!([]),
-        // Left for typed reading to refuse.
+        // Typed reading rejects it.
         _ => {}
     }
     if !problems.is_empty() {
-        put_into_meta(members, mcp_servers::PROBLEMS, json!(problems));
+        insert_meta(members, mcp_servers::PROBLEMS, json!(problems));
     }
     Ok(())
 }
 
-/// Puts `cwd` in the place of `workspaceUri`.
+/// Replaces `workspaceUri` by `cwd`.
 pub(super) fn workspace_in(members: &mut Members) -> Result<(), RpcError> {
     let uri = members.remove("workspaceUri").filter(|uri| !uri.is_null());
     if let Some(uri) = uri {
@@ -168,13 +171,13 @@ pub(super) fn workspace_in(members: &mut Members) -> Result<(), RpcError> {
                 return Err(fault::at("workspaceUri", format!("'workspaceUri' {problem}")));
             }
             None => {
-                let details = "'workspaceUri' has the wrong type: expected a text".to_owned();
+                let details = "'workspaceUri' has the wrong type: expected a string".to_owned();
                 return Err(fault::at("workspaceUri", details));
             }
         };
         let path = json!(path);
         if members.get("cwd").is_some_and(|cwd| !cwd.is_null() && *cwd != path) {
-            let details = "'workspaceUri' and `cwd` name different folders; send one of them";
+            let details = "'workspaceUri' and `cwd` name different directories. Send one of them.";
             return Err(fault::at("workspaceUri", details.to_owned()));
         }
         members.insert("cwd".to_owned(), path);
@@ -182,7 +185,7 @@ pub(super) fn workspace_in(members: &mut Members) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Mends the parameters of `session/prompt`.
+/// Normalises the parameters of `session/prompt`.
 pub(super) fn prompt_in(members: &mut Members) -> Result<(), RpcError> {
     if !members.contains_key("prompt")
         && let Some(content) = members.remove("content")
@@ -197,7 +200,7 @@ pub(super) fn prompt_in(members: &mut Members) -> Result<(), RpcError> {
     let Some(Value::Array(blocks)) = members.get_mut("prompt") else {
         return Ok(());
     };
-    blocks.iter_mut().for_each(block_to_v1);
+    blocks.iter_mut().for_each(block::to_v1);
     match files {
         Value::Null => Ok(()),
         Value::Array(files) => {
@@ -206,7 +209,7 @@ pub(super) fn prompt_in(members: &mut Members) -> Result<(), RpcError> {
                     let at = format!("contextFiles[{index}]");
                     return Err(fault::at(&at, format!("'{at}' must be the path of a file")));
                 };
-                blocks.push(link(path));
+                blocks.push(block::link(path));
             }
             Ok(())
         }
@@ -214,31 +217,25 @@ pub(super) fn prompt_in(members: &mut Members) -> Result<(), RpcError> {
     }
 }
 
-/// Makes a link to a path or an address. A relative path stays as it is: only the session knows its folder.
-pub(super) fn link(path: &str) -> Value {
-    let uri = if path.starts_with('/') { file_uri::encode(path) } else { path.to_owned() };
-    json!({ "type": "resource_link", "uri": uri, "name": file_uri::last_name(path) })
-}
-
 /// The parameters of `session/load`, `session/resume` and `session/fork`.
 ///
-/// The schema wants `cwd` everywhere and `mcpServers` in one of them; the older documents have neither, and a session
-/// that is kept knows its folder.
+/// The schema requires `cwd` in all of them and `mcpServers` in one. Older clients send neither, and a stored session
+/// has its own `cwd`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reopen {
     /// The session.
     pub session_id: schema::SessionId,
-    /// Its working folder, if it is another than before.
+    /// Its new working directory, if it changes.
     #[serde(default)]
     pub cwd: Option<PathBuf>,
-    /// Further folders.
+    /// Additional directories.
     #[serde(default)]
     pub additional_directories: Option<Vec<PathBuf>>,
     /// Its MCP servers.
     #[serde(default, deserialize_with = "null_or_list")]
     pub mcp_servers: Vec<schema::McpServer>,
-    /// What is wrong with those that were left out; ours, not the client's.
+    /// Problems with the servers that were left out. Filled in by [`reopen_in`], not by the client.
     #[serde(default, rename = "_mcpProblems")]
     pub mcp_problems: Vec<String>,
 }
@@ -246,19 +243,19 @@ pub struct Reopen {
 /// The member that [`reopen_in`] adds.
 const REOPEN_PROBLEMS: &str = "_mcpProblems";
 
-/// Reads the parameters of a session that is opened again, in the forms of the older documents too.
+/// Reads the parameters of a session that is reopened, also in older forms.
 ///
 /// # Errors
-/// -32602 with the field.
+/// -32602 with the invalid field.
 pub fn reopen(params: Option<&RawValue>) -> Result<Reopen, RpcError> {
     lenient(params, &["\"workspaceUri\""], reopen_in)
 }
 
-/// Mends the parameters of a session that is opened again.
+/// Normalises the parameters of a session that is reopened.
 pub(super) fn reopen_in(members: &mut Members) -> Result<(), RpcError> {
     workspace_in(members)?;
     if let Some(Value::Array(servers)) = members.get_mut("mcpServers") {
-        let problems = mcp_servers::mend(servers);
+        let problems = mcp_servers::normalise(servers);
         if !problems.is_empty() {
             members.insert(REOPEN_PROBLEMS.to_owned(), json!(problems));
         }
@@ -276,7 +273,7 @@ mod tests {
 
     // R: S2
     #[test]
-    fn a_session_is_opened_again_with_its_id_alone() {
+    fn session_is_reopened_with_its_id_alone() {
         let reopen = |params: &str| reopen(Some(serde_json::from_str(params).unwrap()));
         let bare = reopen(r#"{"sessionId":"s"}"#).unwrap();
         assert_eq!((bare.cwd, bare.mcp_servers.len()), (None, 0));
@@ -295,7 +292,7 @@ mod tests {
 
     // R: D1, P1
     #[test]
-    fn a_prompt_has_many_forms() {
+    fn prompt_is_accepted_in_all_forms() {
         let blocks = |params: &str| {
             let raw: &RawValue = serde_json::from_str(params).unwrap();
             serde_json::to_value(prompt(Some(raw)).unwrap().prompt).unwrap()
@@ -320,7 +317,7 @@ mod tests {
 
     // R: W18, D2, D3
     #[test]
-    fn what_a_client_offers_is_true_or_false() {
+    fn capability_that_is_not_a_boolean_is_rejected() {
         let refused = |offers: &str| {
             let params = format!(r#"{{"protocolVersion":1,"clientCapabilities":{offers}}}"#);
             let raw: &RawValue = serde_json::from_str(&params).unwrap();
@@ -334,7 +331,7 @@ mod tests {
 
     // R: W18
     #[test]
-    fn an_address_and_a_mode_are_checked() {
+    fn invalid_workspace_uri_and_mode_are_rejected() {
         let cases = [
             (r#"{"workspaceUri":"file:///w%00"}"#, "workspaceUri"),
             (r#"{"workspaceUri":"http://h/w"}"#, "workspaceUri"),
@@ -350,18 +347,18 @@ mod tests {
 
     // R: W6, W18
     #[test]
-    fn a_second_reading_forgives_nothing_else() {
+    fn second_reading_accepts_no_other_errors() {
         let refused = |params: &str| {
             let raw: &RawValue = serde_json::from_str(params).unwrap();
             let data = new_session(Some(raw)).unwrap_err().data.unwrap();
             format!("{}: {}", data["path"].as_str().unwrap(), data["details"].as_str().unwrap())
         };
         let cases = [
-            (r#"{"cwd":"/w\u0000"}"#, "cwd: 'cwd' holds a null character"),
+            (r#"{"cwd":"/w\u0000"}"#, "cwd: 'cwd' contains a null character"),
             (r#"{"cwd":"/w","cwd":"/x","mcpServers":[]}"#, "cwd: 'cwd' is given twice"),
             (
                 r#"{"cwd":"/w","mcpServers":[{"name":"a","command":["x\u0000"]}]}"#,
-                "mcpServers[0].command[0]: 'mcpServers[0].command[0]' holds a null character",
+                "mcpServers[0].command[0]: 'mcpServers[0].command[0]' contains a null character",
             ),
         ];
         for (params, expected) in cases {

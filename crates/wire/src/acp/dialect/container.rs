@@ -1,24 +1,24 @@
-//! The agent in a container: another version, flat capabilities, sessions with an address, updates with a status.
+//! The dialect of an agent in a container: dotted version, flat capabilities, sessions with a URI, updates with a status.
 //!
-//! Its updates hold blocks only. What v1 knows beside the text is in the blocks' `metadata`, so nothing is lost on
-//! the way to v1; what blocks cannot say is not sent. The table is in docs/internals/dialects.md.
+//! Its updates consist of blocks only. Everything else of a v1 update is in the blocks' `metadata`, so that it survives
+//! the way back to v1. Updates that blocks cannot express are not sent. The table is in docs/internals/dialects.md.
 
 use serde_json::{Map, Value, json};
 
-use super::message_reference::notice_text;
-use super::{
-    Part, SessionFacts, block, diff, known_params, lift, only_one_prompt, put_into_meta, rename,
-    stow, stow_unknown,
+use super::common::{Payload, SessionFacts, known_v1_params, notice_text, refuse_two_prompts};
+use super::diff;
+use crate::acp::members::{
+    META, insert_meta, put_meta, put_unknown_in_meta, rename, take_meta, take_object,
 };
-use crate::acp::{fault, file_uri, tolerate};
+use crate::acp::{block, fault, file_uri, tolerate};
 use crate::code::{Code, RpcError};
 
 type Members = Map<String, Value>;
 
-/// The names of fields, v1's and ours, for errors.
-pub(super) const WORDS: &[(&str, &str)] = &[("prompt", "content"), ("cwd", "workspaceUri")];
-/// What is expected, in v1's words and ours.
-pub(super) const PHRASES: &[(&str, &str)] = &[
+/// Field names in errors: v1's and this dialect's.
+pub(super) const FIELD_NAMES: &[(&str, &str)] = &[("prompt", "content"), ("cwd", "workspaceUri")];
+/// Wording of errors: v1's and this dialect's.
+pub(super) const WORDING: &[(&str, &str)] = &[
     (
         "`text`, `image`, `audio`, `resource_link`, `resource`",
         "`text`, `image`, `diff`, `file`, `thought`",
@@ -27,27 +27,27 @@ pub(super) const PHRASES: &[(&str, &str)] = &[
     ("].data", "].content"),
     ("].resource.uri", "].metadata.uri"),
     ("].uri", "].metadata.uri"),
-    ("session/new lists the modes", "there are `conversation` and `development`"),
+    ("session/new lists the modes", "expected `conversation` or `development`"),
     ("session/new lists the models", "the prompt `/model` lists them"),
-    ("expected u16", "expected a text such as `0.3.1`"),
-    ("must be an absolute path", "must be a file:// address with an absolute path"),
+    ("expected u16", "expected a string such as `0.3.1`"),
+    ("must be an absolute path", "must be a file:// URI with an absolute path"),
 ];
 
-/// What a client offers, as its `initialize` says it.
+/// The capabilities of a client in `initialize`.
 const CAPABILITIES: [&str; 3] = ["editWorkspace", "filesRead", "filesWrite"];
 
-/// What a session's answer has in v1 and nobody reads here.
+/// Members of v1's answer that this dialect does not have.
 const LEFT_OUT: [&str; 3] = ["modes", "models", "configOptions"];
 
-/// The name of a mode here: there are two, and only one of them changes anything.
+/// The name of a mode: this dialect has two, and only `development` allows changes.
 pub(super) fn mode_out(may_change: bool) -> &'static str {
     if may_change { "development" } else { "conversation" }
 }
 
-pub(super) fn to_v1(method: &str, part: Part, members: &mut Members) -> Result<(), RpcError> {
+pub(super) fn to_v1(method: &str, part: Payload, members: &mut Members) -> Result<(), RpcError> {
     match (method, part) {
-        ("initialize", Part::Params) => tolerate::initialize_in(members)?,
-        ("initialize", Part::Result) => {
+        ("initialize", Payload::Params) => tolerate::initialize_in(members)?,
+        ("initialize", Payload::Result) => {
             if let Some(Value::Object(offers)) = members.get_mut("agentCapabilities") {
                 offers.remove("sessionPersistence");
                 offers.remove("streamingUpdates");
@@ -55,41 +55,41 @@ pub(super) fn to_v1(method: &str, part: Part, members: &mut Members) -> Result<(
                 let flat: Members =
                     own.filter_map(|key| Some(((*key).to_owned(), offers.remove(*key)?))).collect();
                 if !flat.is_empty() {
-                    put_into_meta(members, "agentCapabilities", Value::Object(flat));
+                    insert_meta(members, "agentCapabilities", Value::Object(flat));
                 }
             }
             if members.get("protocolVersion").is_some_and(Value::is_string) {
-                stow(members, "protocolVersion");
+                put_meta(members, "protocolVersion");
                 members.insert("protocolVersion".to_owned(), json!(1));
             }
         }
-        ("authenticate", Part::Params) => rename(members, "method", "methodId"),
-        ("session/new", Part::Params) => new_session_in(members)?,
-        ("session/new", Part::Result) => stow_unknown(members, &["sessionId"]),
-        ("session/load" | "session/resume" | "session/fork", Part::Params) => {
+        ("authenticate", Payload::Params) => rename(members, "method", "methodId"),
+        ("session/new", Payload::Params) => new_session_in(members)?,
+        ("session/new", Payload::Result) => put_unknown_in_meta(members, &["sessionId"]),
+        ("session/load" | "session/resume" | "session/fork", Payload::Params) => {
             tolerate::reopen_in(members)?;
         }
-        ("session/prompt", Part::Params) => {
-            only_one_prompt(members)?;
+        ("session/prompt", Payload::Params) => {
+            refuse_two_prompts(members)?;
             let blocks = members.get("content").and_then(Value::as_array);
             let mut numbered = blocks.into_iter().flatten().enumerate();
             numbered.try_for_each(|(index, block)| block::check(index, block))?;
             tolerate::prompt_in(members)?;
         }
-        ("session/update", Part::Params) => update_in(members)?,
+        ("session/update", Payload::Params) => update_to_v1(members)?,
         _ => {}
     }
-    if let (Some(known), Part::Params) = (known_params(method), part) {
-        stow_unknown(members, known);
+    if let (Some(known), Payload::Params) = (known_v1_params(method), part) {
+        put_unknown_in_meta(members, known);
     }
     Ok(())
 }
 
-pub(super) fn from_v1(method: &str, part: Part, members: &mut Members) -> bool {
+pub(super) fn from_v1(method: &str, part: Payload, members: &mut Members) -> bool {
     match (method, part) {
-        ("initialize", Part::Params) => initialize_out(members),
-        ("initialize", Part::Result) => initialized_out(members),
-        ("session/new", Part::Params) => {
+        ("initialize", Payload::Params) => initialize_out(members),
+        ("initialize", Payload::Result) => initialized_out(members),
+        ("session/new", Payload::Params) => {
             if let Some(Value::String(cwd)) = members.remove("cwd") {
                 members.insert("workspaceUri".to_owned(), json!(file_uri::encode(&cwd)));
             }
@@ -97,27 +97,27 @@ pub(super) fn from_v1(method: &str, part: Part, members: &mut Members) -> bool {
                 members.remove("mcpServers");
             }
         }
-        ("session/new" | "session/load" | "session/resume" | "session/fork", Part::Result) => {
+        ("session/new" | "session/load" | "session/resume" | "session/fork", Payload::Result) => {
             LEFT_OUT.iter().for_each(|key| drop(members.remove(*key)));
         }
-        ("session/prompt", Part::Params) => {
+        ("session/prompt", Payload::Params) => {
             if let Some(Value::Array(blocks)) = members.get_mut("prompt") {
                 blocks.iter_mut().for_each(|block| *block = block::from_v1(block.take()));
             }
             rename(members, "prompt", "content");
         }
-        ("session/update", Part::Params) => return update_out(members),
+        ("session/update", Payload::Params) => return update_from_v1(members),
         _ => {}
     }
-    if known_params(method).is_some() || part == Part::Result {
-        lift(members);
+    if known_v1_params(method).is_some() || part == Payload::Result {
+        take_meta(members);
     }
     true
 }
 
 fn initialize_out(members: &mut Members) {
-    let stowed = members.get("_meta").and_then(|meta| meta.get(super::META));
-    if stowed.is_some_and(|own| own.get("protocolVersion").is_some()) {
+    let own = members.get("_meta").and_then(|meta| meta.get(META));
+    if own.is_some_and(|own| own.get("protocolVersion").is_some()) {
         members.remove("protocolVersion");
     }
     let Some(Value::Object(offers)) = members.get_mut("clientCapabilities") else { return };
@@ -128,14 +128,14 @@ fn initialize_out(members: &mut Members) {
     }
 }
 
-/// The version as the client wrote it, and what the agent can do, flat and beside v1's.
+/// Returns the version as the client wrote it, and adds the flat capabilities to v1's.
 fn initialized_out(members: &mut Members) {
-    let stowed = members.get("_meta").and_then(|meta| meta.get(super::META)).cloned();
-    let own = stowed.as_ref().and_then(Value::as_object);
+    let own = members.get("_meta").and_then(|meta| meta.get(META)).cloned();
+    let own = own.as_ref().and_then(Value::as_object);
     if own.is_some_and(|own| own.contains_key("protocolVersion")) {
         members.remove("protocolVersion");
     }
-    lift(members);
+    take_meta(members);
     let flat = members.remove("agentCapabilities").unwrap_or_default();
     let Value::Object(mut offers) = flat else { return };
     let persists = offers.get("loadSession").cloned().unwrap_or(json!(false));
@@ -149,10 +149,10 @@ fn initialized_out(members: &mut Members) {
 
 fn new_session_in(members: &mut Members) -> Result<(), RpcError> {
     tolerate::new_session_in(members)?;
-    // Neither is required here. Which folder the process is in is known where the session is opened.
+    // Neither `cwd` nor `workspaceUri` is required. The session resolves `.` when it is opened.
     members.entry("cwd").or_insert_with(|| json!("."));
-    let stowed = members.get("_meta").and_then(|meta| meta.get(super::META));
-    let mode = stowed.and_then(|own| own.get("mode")).and_then(Value::as_str);
+    let own = members.get("_meta").and_then(|meta| meta.get(META));
+    let mode = own.and_then(|own| own.get("mode")).and_then(Value::as_str);
     if mode.is_some_and(|mode| !["conversation", "development"].contains(&mode)) {
         let details = "'mode' has an unknown value: expected `conversation` or `development`";
         return Err(fault::at("mode", details.to_owned()));
@@ -160,7 +160,7 @@ fn new_session_in(members: &mut Members) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Says what a session is.
+/// Describes a session.
 pub(super) fn session_out(session: SessionFacts<'_>) -> Value {
     let mut state = Map::new();
     if let Some(branch) = session.branch {
@@ -199,8 +199,8 @@ pub(super) fn turn_ends(session: &str, failure: Option<&RpcError>) -> Value {
     status(session, "error", vec![block])
 }
 
-/// Says an update in blocks; false if blocks cannot say it.
-fn update_out(members: &mut Members) -> bool {
+/// Rewrites an update to blocks; false if blocks cannot express it.
+fn update_from_v1(members: &mut Members) -> bool {
     let Some(Value::Object(update)) = members.remove("update") else { return false };
     let kind = update.get("sessionUpdate").and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut status = "working";
@@ -212,8 +212,8 @@ fn update_out(members: &mut Members) -> bool {
             vec![chunk_out(&kind, update)]
         }
         "tool_call" | "tool_call_update" => tool_call_out(update),
-        "plan" => vec![told(plan_text(&update), update)],
-        "notice" => vec![told(notice_text(&update), update)],
+        "plan" => vec![text_with_metadata(plan_text(&update), update)],
+        "notice" => vec![text_with_metadata(notice_text(&update), update)],
         _ => return false,
     };
     members.insert("content".to_owned(), Value::Array(blocks));
@@ -221,8 +221,8 @@ fn update_out(members: &mut Members) -> bool {
     true
 }
 
-/// A block with everything else of the update in its metadata.
-fn told(text: String, update: Members) -> Value {
+/// A text block with the update in its metadata.
+fn text_with_metadata(text: String, update: Members) -> Value {
     json!({ "type": "text", "content": text, "metadata": update })
 }
 
@@ -232,7 +232,7 @@ fn chunk_out(kind: &str, mut update: Members) -> Value {
     if is_plain_thought {
         block["type"] = json!("thought");
     }
-    // Read back, a thought is the agent's unless it says otherwise.
+    // When read back, a thought belongs to the agent unless its metadata says otherwise.
     let is_plain_message = kind == "agent_message_chunk" && block["type"] != "thought";
     if is_plain_thought || is_plain_message {
         update.remove("sessionUpdate");
@@ -252,7 +252,7 @@ fn chunk_out(kind: &str, mut update: Members) -> Value {
     block
 }
 
-/// A line that says what the tool does or how far it is, then what it shows.
+/// A line with the title or status of the tool call, followed by its content.
 fn tool_call_out(mut update: Members) -> Vec<Value> {
     let content = match update.remove("content") {
         Some(Value::Array(content)) => Some(content),
@@ -266,7 +266,7 @@ fn tool_call_out(mut update: Members) -> Vec<Value> {
         .find_map(|key| update.get(*key).and_then(Value::as_str))
         .unwrap_or_default()
         .to_owned();
-    let mut blocks = vec![told(line, update)];
+    let mut blocks = vec![text_with_metadata(line, update)];
     blocks.extend(content.unwrap_or_default().into_iter().map(tool_content_out));
     blocks
 }
@@ -295,7 +295,7 @@ fn tool_content_out(mut content: Value) -> Value {
 
 fn tool_content_in(mut block: Value) -> Value {
     match block["type"].as_str() {
-        // Text that was only marked as a diff has no such member.
+        // A text block that was only marked as a diff has no such member.
         Some("diff") if block["metadata"]["newText"].is_string() => {
             let mut diff = block["metadata"].take();
             diff["type"] = json!("diff");
@@ -309,7 +309,7 @@ fn tool_content_in(mut block: Value) -> Value {
     }
 }
 
-/// The plan as a list that people can read.
+/// The plan as a readable list.
 fn plan_text(update: &Members) -> String {
     let entries = update.get("entries").and_then(Value::as_array);
     let lines = entries.into_iter().flatten().map(|entry| {
@@ -323,8 +323,8 @@ fn plan_text(update: &Members) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Reads an update that [`update_out`] wrote.
-fn update_in(members: &mut Members) -> Result<(), RpcError> {
+/// Reads an update that [`update_from_v1`] wrote.
+fn update_to_v1(members: &mut Members) -> Result<(), RpcError> {
     let not_blocks = || fault::at("content", "'content' must be a list of blocks".to_owned());
     let Some(Value::Array(blocks)) = members.remove("content") else {
         return Err(not_blocks());
@@ -332,10 +332,10 @@ fn update_in(members: &mut Members) -> Result<(), RpcError> {
     members.remove("status");
     let mut blocks = blocks.into_iter();
     let Some(Value::Object(mut first)) = blocks.next() else {
-        let details = "v1 has no update that only tells the status".to_owned();
+        let details = "v1 has no update that contains only a status".to_owned();
         return Err(RpcError::of(Code::INVALID_PARAMS).details(details));
     };
-    let mut metadata = super::take_object(&mut first, "metadata");
+    let mut metadata = take_object(&mut first, "metadata");
     let kind = metadata.get("sessionUpdate").and_then(Value::as_str).map(str::to_owned);
     let update = match kind.as_deref() {
         Some("plan" | "notice") => metadata,
@@ -348,17 +348,18 @@ fn update_in(members: &mut Members) -> Result<(), RpcError> {
         }
         kind => {
             let is_thought = first.get("type").is_some_and(|kind| kind == "thought");
-            let spoken = if is_thought { "agent_thought_chunk" } else { "agent_message_chunk" };
-            let is_unsaid = kind.is_none();
+            let default_kind =
+                if is_thought { "agent_thought_chunk" } else { "agent_message_chunk" };
+            let has_no_kind = kind.is_none();
             let mut update = Map::new();
-            update.insert("sessionUpdate".to_owned(), json!(kind.unwrap_or(spoken)));
+            update.insert("sessionUpdate".to_owned(), json!(kind.unwrap_or(default_kind)));
             metadata.remove("sessionUpdate");
             for key in ["messageId", "_meta"] {
                 if let Some(value) = metadata.remove(key) {
                     update.insert(key.to_owned(), value);
                 }
             }
-            if is_thought && is_unsaid {
+            if is_thought && has_no_kind {
                 first.insert("type".to_owned(), json!("text"));
             }
             if !metadata.is_empty() {

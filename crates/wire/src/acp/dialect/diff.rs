@@ -1,4 +1,4 @@
-//! A change of a file as text that people know: one hunk with three lines around it.
+//! A change to a file as a unified diff: one hunk with three lines of context.
 
 /// How many unchanged lines are shown before and after the change.
 const CONTEXT: usize = 3;

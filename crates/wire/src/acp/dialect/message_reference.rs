@@ -1,32 +1,33 @@
-//! The message reference: v1 with other names, and fields beside v1's.
+//! The message reference: v1 with some other names and additional members.
 //!
-//! Whatever a client of it is told holds v1's fields, too; the table is in docs/internals/dialects.md.
+//! What we send in this dialect also has v1's members. The table is in docs/internals/dialects.md.
 
 use serde_json::{Map, Value, json};
 
-use super::{Part, known_params, lift, only_one_prompt, rename, stow_unknown};
+use super::common::{Payload, known_v1_params, notice_text, refuse_two_prompts};
+use crate::acp::members::{META, put_unknown_in_meta, rename, take_meta};
 use crate::acp::tolerate;
 use crate::code::{Code, RpcError};
 
 type Members = Map<String, Value>;
 
-/// The names of fields, v1's and ours, for errors.
-pub(super) const WORDS: &[(&str, &str)] = &[("prompt", "content"), ("methodId", "method")];
-/// What is expected, in v1's words and ours.
-pub(super) const PHRASES: &[(&str, &str)] =
+/// Field names in errors: v1's and this dialect's.
+pub(super) const FIELD_NAMES: &[(&str, &str)] = &[("prompt", "content"), ("methodId", "method")];
+/// Wording of errors: v1's and this dialect's.
+pub(super) const WORDING: &[(&str, &str)] =
     &[("`text`, `image`, `audio`, `resource_link`, `resource`", "`text`, `image`, `resource`")];
 
-/// What an agent is able to do: v1's name, and the name it has here.
+/// The agent's capabilities: v1's name and this dialect's.
 const CAPABILITIES: [(&str, &str); 3] = [
     ("promptCapabilities", "promptTypes"),
     ("loadSession", "sessionLoad"),
     ("mcpCapabilities", "mcp"),
 ];
 
-pub(super) fn to_v1(method: &str, part: Part, members: &mut Members) -> Result<(), RpcError> {
+pub(super) fn to_v1(method: &str, part: Payload, members: &mut Members) -> Result<(), RpcError> {
     match (method, part) {
-        ("initialize", Part::Params) => tolerate::initialize_in(members)?,
-        ("initialize", Part::Result) => {
+        ("initialize", Payload::Params) => tolerate::initialize_in(members)?,
+        ("initialize", Payload::Result) => {
             if let Some(Value::Object(offers)) = members.get_mut("agentCapabilities") {
                 for (v1, own) in CAPABILITIES {
                     rename(offers, own, v1);
@@ -34,42 +35,46 @@ pub(super) fn to_v1(method: &str, part: Part, members: &mut Members) -> Result<(
                 }
             }
         }
-        ("authenticate", Part::Params) => rename(members, "method", "methodId"),
-        ("session/new", Part::Params) => tolerate::new_session_in(members)?,
-        ("session/prompt", Part::Params) => {
-            only_one_prompt(members)?;
+        ("authenticate", Payload::Params) => rename(members, "method", "methodId"),
+        ("session/new", Payload::Params) => tolerate::new_session_in(members)?,
+        ("session/prompt", Payload::Params) => {
+            refuse_two_prompts(members)?;
             let blocks = members.get_mut("content").and_then(Value::as_array_mut);
             blocks.into_iter().flatten().for_each(reference_in);
             tolerate::prompt_in(members)?;
             let blocks = members.get_mut("prompt").and_then(Value::as_array_mut);
-            blocks.into_iter().flatten().filter_map(Value::as_object_mut).for_each(stow_extras);
+            blocks
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_object_mut)
+                .for_each(put_extras_in_meta);
         }
-        ("session/prompt", Part::Result) => turn_failed_in(members)?,
-        ("authenticate" | "fs/write_text_file", Part::Result) => success_in(members)?,
-        ("fs/read_text_file", Part::Params) => {
+        ("session/prompt", Payload::Result) => turn_failed_in(members)?,
+        ("authenticate" | "fs/write_text_file", Payload::Result) => success_in(members)?,
+        ("fs/read_text_file", Payload::Params) => {
             members.remove("startLine");
             members.remove("endLine");
         }
-        ("session/request_permission", Part::Params) => {
+        ("session/request_permission", Payload::Params) => {
             ["tool", "description", "toolCallId"].iter().for_each(|key| drop(members.remove(*key)));
         }
-        ("session/update", Part::Params) => {
+        ("session/update", Payload::Params) => {
             if let Some(Value::Object(update)) = members.get_mut("update") {
-                update_in(update);
+                update_to_v1(update);
             }
         }
         _ => {}
     }
-    if let (Some(known), Part::Params) = (known_params(method), part) {
-        stow_unknown(members, known);
+    if let (Some(known), Payload::Params) = (known_v1_params(method), part) {
+        put_unknown_in_meta(members, known);
     }
     Ok(())
 }
 
-pub(super) fn from_v1(method: &str, part: Part, members: &mut Members) -> bool {
+pub(super) fn from_v1(method: &str, part: Payload, members: &mut Members) -> bool {
     match (method, part) {
-        ("initialize", Part::Params) => initialize_out(members),
-        ("initialize", Part::Result) => {
+        ("initialize", Payload::Params) => initialize_out(members),
+        ("initialize", Payload::Result) => {
             if let Some(Value::Object(offers)) = members.get_mut("agentCapabilities") {
                 for (v1, own) in CAPABILITIES {
                     if let Some(value) = offers.get(v1).cloned() {
@@ -78,32 +83,32 @@ pub(super) fn from_v1(method: &str, part: Part, members: &mut Members) -> bool {
                 }
             }
         }
-        ("authenticate", Part::Params) => rename(members, "methodId", "method"),
-        ("session/prompt", Part::Params) => {
+        ("authenticate", Payload::Params) => rename(members, "methodId", "method"),
+        ("session/prompt", Payload::Params) => {
             if let Some(Value::Array(blocks)) = members.get_mut("prompt") {
                 blocks.iter_mut().for_each(link_out);
             }
             rename(members, "prompt", "content");
         }
-        ("authenticate" | "fs/write_text_file", Part::Result) => {
+        ("authenticate" | "fs/write_text_file", Payload::Result) => {
             members.insert("success".to_owned(), json!(true));
         }
-        ("fs/read_text_file", Part::Params) => lines_out(members),
-        ("session/request_permission", Part::Params) => permission_out(members),
-        ("session/update", Part::Params) => {
+        ("fs/read_text_file", Payload::Params) => lines_out(members),
+        ("session/request_permission", Payload::Params) => permission_out(members),
+        ("session/update", Payload::Params) => {
             if let Some(Value::Object(update)) = members.get_mut("update") {
-                update_out(update);
+                update_from_v1(update);
             }
         }
         _ => {}
     }
-    if known_params(method).is_some() || part == Part::Result {
-        lift(members);
+    if known_v1_params(method).is_some() || part == Payload::Result {
+        take_meta(members);
     }
     true
 }
 
-/// A turn that failed has the stop reason `error`, and says in `_meta` what went wrong.
+/// A failed turn has the stop reason `error` and the error in `_meta`.
 pub(super) fn turn_failed(error: RpcError, meta: Option<Members>) -> Result<Value, RpcError> {
     if ![Code::INTERNAL_ERROR, Code::TIMEOUT].contains(&error.code) {
         return Err(error);
@@ -117,15 +122,15 @@ fn turn_failed_in(members: &mut Members) -> Result<(), RpcError> {
     if members.get("stopReason").is_none_or(|reason| reason != "error") {
         return Ok(());
     }
-    let told = members.get("_meta").and_then(|meta| meta.get("error"));
-    let error = told.and_then(|error| serde_json::from_value(error.clone()).ok());
+    let error = members.get("_meta").and_then(|meta| meta.get("error"));
+    let error = error.and_then(|error| serde_json::from_value(error.clone()).ok());
     Err(error.unwrap_or_else(|| RpcError::of(Code::INTERNAL_ERROR)))
 }
 
 fn success_in(members: &mut Members) -> Result<(), RpcError> {
     match members.remove("success") {
         Some(Value::Bool(false)) => {
-            Err(RpcError::new(Code::INTERNAL_ERROR, "The answer was not a success"))
+            Err(RpcError::new(Code::INTERNAL_ERROR, "The client reported a failure"))
         }
         _ => Ok(()),
     }
@@ -140,15 +145,15 @@ fn initialize_out(members: &mut Members) {
     }
 }
 
-/// A reference to a file is a `resource` with an address.
+/// In this dialect a link to a file is a `resource` with a `uri`.
 fn link_out(block: &mut Value) {
     if block["type"] == "resource_link" {
         block["type"] = json!("resource");
     }
-    block.as_object_mut().into_iter().for_each(lift_extras);
+    block.as_object_mut().into_iter().for_each(take_extras_from_meta);
 }
 
-/// What version 1 knows of a block, and of the resource in it.
+/// The members that v1 has in a block, and in the resource inside it.
 const BLOCK: [&str; 12] = [
     "type",
     "text",
@@ -164,11 +169,11 @@ const BLOCK: [&str; 12] = [
     "_meta",
 ];
 const RESOURCE: [&str; 5] = ["uri", "mimeType", "text", "blob", "_meta"];
-/// Where members of the resource go that have no place in it.
+/// The key for members of a resource that v1 does not have.
 const EXTRAS: &str = "resourceMembers";
 
-/// Puts members of a block that have no place into its `_meta`, so that they come back.
-fn stow_extras(block: &mut Members) {
+/// Moves members of a block that v1 does not have into its `_meta`, so that they can be restored.
+fn put_extras_in_meta(block: &mut Members) {
     if let Some(Value::Object(resource)) = block.get_mut("resource") {
         let (known, extras): (Members, Members) = std::mem::take(resource)
             .into_iter()
@@ -178,23 +183,23 @@ fn stow_extras(block: &mut Members) {
             block.insert(EXTRAS.to_owned(), Value::Object(extras));
         }
     }
-    stow_unknown(block, &BLOCK);
+    put_unknown_in_meta(block, &BLOCK);
 }
 
-/// Takes them out again. What another dialect stowed under a name that blocks have stays where it is.
-fn lift_extras(block: &mut Members) {
+/// Restores those members. A value under the name of a v1 member was put there by another dialect and stays.
+fn take_extras_from_meta(block: &mut Members) {
     let Some(Value::Object(meta)) = block.get_mut("_meta") else { return };
-    let Some(Value::Object(stowed)) = meta.get_mut(super::META) else { return };
-    let (kept, lifted): (Members, Members) =
-        std::mem::take(stowed).into_iter().partition(|(key, _)| BLOCK.contains(&key.as_str()));
-    *stowed = kept;
-    if stowed.is_empty() && !lifted.is_empty() {
-        meta.remove(super::META);
+    let Some(Value::Object(own)) = meta.get_mut(META) else { return };
+    let (others, restored): (Members, Members) =
+        std::mem::take(own).into_iter().partition(|(key, _)| BLOCK.contains(&key.as_str()));
+    *own = others;
+    if own.is_empty() && !restored.is_empty() {
+        meta.remove(META);
         if meta.is_empty() {
             block.remove("_meta");
         }
     }
-    for (key, value) in lifted {
+    for (key, value) in restored {
         block.entry(key).or_insert(value);
     }
     if let Some(Value::Object(extras)) = block.remove(EXTRAS)
@@ -204,7 +209,7 @@ fn lift_extras(block: &mut Members) {
     }
 }
 
-/// A `resource` without contents refers to a file: typed reading then asks for its `uri`.
+/// A `resource` without contents is a link: typed reading then requires its `uri`.
 fn reference_in(block: &mut Value) {
     if block["type"] == "resource" && block.get("resource").is_none() && block.get("uri").is_none()
     {
@@ -219,7 +224,7 @@ fn link_in(block: &mut Value) {
     }
 }
 
-/// Beside `line` and `limit`, the first and the last line.
+/// Adds the first and the last line to `line` and `limit`.
 fn lines_out(members: &mut Members) {
     let number = |key: &str| members.get(key).and_then(Value::as_u64);
     let (line, limit) = (number("line"), number("limit"));
@@ -233,7 +238,7 @@ fn lines_out(members: &mut Members) {
     }
 }
 
-/// Beside `toolCall`, which call it is, the tool, and what it will do.
+/// Adds the tool call's id, the tool and a description to `toolCall`.
 fn permission_out(members: &mut Members) {
     let call = members.get("toolCall").cloned().unwrap_or_default();
     let tool = ["name", "kind"].iter().find_map(|key| call.get(*key)).cloned();
@@ -243,7 +248,7 @@ fn permission_out(members: &mut Members) {
     members.insert("description".to_owned(), title);
 }
 
-fn update_out(update: &mut Members) {
+fn update_from_v1(update: &mut Members) {
     match update.get("sessionUpdate").and_then(Value::as_str) {
         Some("agent_thought_chunk") => {
             retype(update.get_mut("content"), "text", "thinking");
@@ -260,7 +265,7 @@ fn update_out(update: &mut Members) {
                 entry.insert("description".to_owned(), content);
             }
         }),
-        // A client without notices reads them in the conversation.
+        // This dialect has no notices, so they are shown as messages.
         Some("notice") => {
             let text = notice_text(update);
             let chunk = json!({ "type": "text", "text": text });
@@ -272,7 +277,7 @@ fn update_out(update: &mut Members) {
     }
 }
 
-fn update_in(update: &mut Members) {
+fn update_to_v1(update: &mut Members) {
     match update.get("sessionUpdate").and_then(Value::as_str) {
         Some("agent_thought_chunk") => {
             retype(update.get_mut("content"), "thinking", "text");
@@ -289,15 +294,6 @@ fn update_in(update: &mut Members) {
             entry.remove("description");
         }),
         _ => {}
-    }
-}
-
-/// Returns what a notice says, in one text.
-pub(super) fn notice_text(notice: &Members) -> String {
-    let text = |key: &str| notice.get(key).and_then(Value::as_str).unwrap_or_default();
-    match text("description") {
-        "" => text("title").to_owned(),
-        description => format!("{}\n\n{description}", text("title")),
     }
 }
 
@@ -318,7 +314,7 @@ fn retype(block: Option<&mut Value>, from: &str, to: &str) {
     }
 }
 
-/// `{type: content, content: BLOCK}` is the block alone.
+/// Replaces `{type: content, content: BLOCK}` by the block.
 fn unwrap_block(content: &mut Value) {
     let is_plain = content.as_object().is_some_and(|members| members.len() == 2);
     if is_plain && content["type"] == "content" {

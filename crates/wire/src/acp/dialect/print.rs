@@ -1,22 +1,23 @@
-//! Printing in the client's dialect and hearing it: v1 goes through as it is, the others are rewritten.
+//! Prints and reads messages in the client's dialect: v1 passes unchanged, other dialects are rewritten.
 //!
-//! For v1 each of these is one comparison more than the function it calls, and not one allocation:
-//! `tests/allocations.rs` counts them.
+//! For v1 each function costs one comparison and no allocation more than the function it calls. `tests/allocations.rs`
+//! checks this.
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Dialect, Part};
+use super::{Dialect, Payload};
 use crate::code::{Code, RpcError};
-use crate::rpc::{self, RequestId};
+use crate::id::RequestId;
+use crate::rpc;
 
-/// About what a call has around its parameters.
+/// Roughly how many bytes a call has besides its parameters.
 const ENVELOPE: usize = 128;
 
-/// Appends a note. A note that the dialect has no words for is left out.
+/// Appends a note. A note that the dialect cannot express is omitted.
 ///
 /// # Errors
-/// Fails for what JSON cannot say.
+/// Fails if a value cannot be written as JSON.
 pub fn print_note(
     out: &mut Vec<u8>,
     dialect: Dialect,
@@ -26,16 +27,16 @@ pub fn print_note(
     if dialect == Dialect::V1 {
         return rpc::print_note(out, method, params);
     }
-    match dialect.from_v1(method, Part::Params, serde_json::to_value(params)?) {
+    match dialect.from_v1(method, Payload::Params, serde_json::to_value(params)?) {
         Some(params) => rpc::print_note(out, method, &params),
         None => Ok(()),
     }
 }
 
-/// Appends a call of ours.
+/// Appends a call to the client.
 ///
 /// # Errors
-/// Fails for what JSON cannot say.
+/// Fails if a value cannot be written as JSON.
 pub fn print_call(
     out: &mut Vec<u8>,
     dialect: Dialect,
@@ -44,11 +45,11 @@ pub fn print_call(
     params: &RawValue,
 ) -> serde_json::Result<()> {
     if dialect == Dialect::V1 {
-        // A whole file may be in it: room is made once.
+        // The parameters may contain a whole file, so the buffer grows only once.
         out.reserve(params.get().len() + ENVELOPE);
         return rpc::print_call(out, id, method, &params);
     }
-    match dialect.from_v1(method, Part::Params, serde_json::from_str(params.get())?) {
+    match dialect.from_v1(method, Payload::Params, serde_json::from_str(params.get())?) {
         Some(params) => rpc::print_call(out, id, method, &params),
         None => rpc::print_call(out, id, method, &params),
     }
@@ -57,7 +58,7 @@ pub fn print_call(
 /// Appends the result of a call.
 ///
 /// # Errors
-/// Fails for what JSON cannot say.
+/// Fails if a value cannot be written as JSON.
 pub fn print_result(
     out: &mut Vec<u8>,
     dialect: Dialect,
@@ -68,16 +69,16 @@ pub fn print_result(
     if dialect == Dialect::V1 {
         return rpc::print_result(out, id, result);
     }
-    match dialect.from_v1(method, Part::Result, serde_json::to_value(result)?) {
+    match dialect.from_v1(method, Payload::Result, serde_json::to_value(result)?) {
         Some(result) => rpc::print_result(out, id, &result),
         None => rpc::print_result(out, id, result),
     }
 }
 
-/// Appends the error of a call, its fields named as the client names them.
+/// Appends the error of a call, with the field names of the client's dialect.
 ///
 /// # Errors
-/// Fails for what JSON cannot say.
+/// Fails if a value cannot be written as JSON.
 pub fn print_error(
     out: &mut Vec<u8>,
     dialect: Dialect,
@@ -90,8 +91,8 @@ pub fn print_error(
     rpc::print_error(out, id, &dialect.error_out(error.clone()))
 }
 
-/// Hands over what the client answered to a call of ours.
-pub fn hear(
+/// Passes the client's reply to our call to `take`, rewritten to v1.
+pub fn read_reply(
     dialect: Dialect,
     method: &str,
     outcome: Result<&RawValue, RpcError>,
@@ -101,12 +102,12 @@ pub fn hear(
         Ok(raw) if dialect.rewrites_result_of(method) => raw,
         other => return take(other),
     };
-    let broken = |_| RpcError::of(Code::INTERNAL_ERROR);
-    let heard = serde_json::from_str(raw.get())
-        .map_err(broken)
-        .and_then(|value| dialect.to_v1(method, Part::Result, value))
-        .and_then(|value| to_raw_value(&value).map_err(broken));
-    match heard {
+    let internal_error = |_| RpcError::of(Code::INTERNAL_ERROR);
+    let rewritten = serde_json::from_str(raw.get())
+        .map_err(internal_error)
+        .and_then(|value| dialect.to_v1(method, Payload::Result, value))
+        .and_then(|value| to_raw_value(&value).map_err(internal_error));
+    match rewritten {
         Ok(raw) => take(Ok(&raw)),
         Err(err) => take(Err(err)),
     }

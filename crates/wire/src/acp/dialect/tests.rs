@@ -1,5 +1,4 @@
-//! Each dialect: how it is recognised, what it refuses, what it makes of odd shapes. The way there and back is in
-//! `identity`.
+//! Each dialect: how it is recognised, what it rejects, how it reads unusual shapes. `identity` tests the round trip.
 
 mod identity;
 
@@ -7,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Code;
+use crate::acp::block;
 
 fn recognised(params: Value) -> Dialect {
     Dialect::recognise(Some(&serde_json::value::to_raw_value(&params).unwrap()))
@@ -21,7 +21,7 @@ fn refused(dialect: Dialect, method: &str, params: Value) -> Value {
 
 // R: D1, D2, D3
 #[test]
-fn a_client_is_recognised_by_its_initialize() {
+fn client_is_recognised_by_its_initialize() {
     let v1 = [
         json!({ "protocolVersion": 1 }),
         json!({ "protocolVersion": 1, "clientCapabilities": { "fs": {}, "filesystem": {} } }),
@@ -52,7 +52,7 @@ fn a_client_is_recognised_by_its_initialize() {
 
 // R: D2, D3
 #[test]
-fn a_shape_that_is_not_understood_is_refused_in_the_words_of_the_dialect() {
+fn rejected_shape_is_described_with_the_names_of_the_dialect() {
     let cases = [
         (
             Dialect::MessageReference,
@@ -122,7 +122,7 @@ fn a_shape_that_is_not_understood_is_refused_in_the_words_of_the_dialect() {
             "session/new",
             json!({ "workspaceUri": "/w" }),
             "workspaceUri",
-            "'workspaceUri' must be a file:// address",
+            "'workspaceUri' must be a file:// URI",
         ),
         (
             Dialect::Container,
@@ -136,7 +136,7 @@ fn a_shape_that_is_not_understood_is_refused_in_the_words_of_the_dialect() {
             "initialize",
             json!({ "protocolVersion": true }),
             "protocolVersion",
-            "'protocolVersion' has the wrong type: expected a text such as `0.3.1`",
+            "'protocolVersion' has the wrong type: expected a string such as `0.3.1`",
         ),
     ];
     for (dialect, method, params, path, details) in cases.into_iter().chain(more_refusals()) {
@@ -147,7 +147,7 @@ fn a_shape_that_is_not_understood_is_refused_in_the_words_of_the_dialect() {
 
 type Refusal = (Dialect, &'static str, Value, &'static str, &'static str);
 
-/// Half-right shapes, such as a newcomer sends.
+/// Shapes that are nearly right.
 fn more_refusals() -> Vec<Refusal> {
     use Dialect::{Container, MessageReference};
     let prompt = |dialect, content: Value, path, details| {
@@ -195,7 +195,7 @@ fn more_refusals() -> Vec<Refusal> {
             Container,
             json!([{ "type": "file", "content": "x", "metadata": { "uri": 7 } }]),
             "content[0].metadata.uri",
-            "'content[0].metadata.uri' must be a text",
+            "'content[0].metadata.uri' must be a string",
         ),
         prompt(
             Container,
@@ -208,7 +208,7 @@ fn more_refusals() -> Vec<Refusal> {
             "session/prompt",
             json!({ "sessionId": "s", "content": "a", "prompt": "b" }),
             "content",
-            "'content' and `prompt` are both given and differ; send one of them",
+            "'content' and `prompt` are both given and differ. Send one of them.",
         ),
         (
             MessageReference,
@@ -222,56 +222,56 @@ fn more_refusals() -> Vec<Refusal> {
             "session/new",
             json!({ "workspaceUri": "file:///w", "cwd": "/x" }),
             "workspaceUri",
-            "'workspaceUri' and `cwd` name different folders; send one of them",
+            "'workspaceUri' and `cwd` name different directories. Send one of them.",
         ),
     ]
 }
 
 // R: D3, W20
 #[test]
-fn a_member_of_a_block_without_a_place_comes_back() {
+fn unknown_member_of_a_container_block_survives_the_round_trip() {
     let given = json!({ "type": "diff", "content": "+a", "color": "red", "metadata": { "x": 1 } });
     let mut block = given.clone();
-    block_to_v1(&mut block);
+    block::to_v1(&mut block);
     assert_eq!(block["_meta"], json!({ "x": 1, "purlin": { "color": "red", "type": "diff" } }));
     assert_eq!(block::from_v1(block), given);
 }
 
 // R: D2, W20
 #[test]
-fn a_member_of_a_block_of_the_reference_comes_back_too() {
+fn unknown_member_of_a_reference_block_survives_the_round_trip() {
     let resource = json!({ "uri": "file:///w/a", "text": "x", "language": "rust" });
     let given = json!({ "sessionId": "s", "content": [
         { "type": "text", "text": "a", "color": "red" },
         { "type": "resource", "resource": resource, "pinned": true },
     ] });
     let Value::Object(mut members) = given.clone() else { panic!("an object") };
-    message_reference::to_v1("session/prompt", Part::Params, &mut members).unwrap();
+    message_reference::to_v1("session/prompt", Payload::Params, &mut members).unwrap();
     assert_eq!(members["prompt"][0]["_meta"], json!({ "purlin": { "color": "red" } }));
     assert_eq!(members["prompt"][1]["resource"], json!({ "uri": "file:///w/a", "text": "x" }));
-    message_reference::from_v1("session/prompt", Part::Params, &mut members);
+    message_reference::from_v1("session/prompt", Payload::Params, &mut members);
     assert_eq!(Value::Object(members), given);
 }
 
 // R: D2, P1
 #[test]
-fn a_picture_without_its_kind_is_known_by_its_bytes() {
+fn image_type_is_guessed_from_its_bytes() {
     for (data, mime) in
         [("/9j/4AAQ", "image/jpeg"), ("R0lGODlh", "image/gif"), ("AAEC", "image/png")]
     {
         let mut block = json!({ "type": "image", "data": data });
-        block_to_v1(&mut block);
+        block::to_v1(&mut block);
         assert_eq!(block["mimeType"], mime);
     }
 }
 
 // R: W18
 #[test]
-fn the_checks_of_v1_hold_in_every_dialect() {
+fn checks_of_v1_apply_in_every_dialect() {
     for dialect in Dialect::ALL {
         let null = json!({ "sessionId": "s", "content": [{ "type": "text", "text": "a\0b" }] });
         let details = refused(dialect, "session/prompt", null)["details"].clone();
-        assert!(details.as_str().unwrap().ends_with("holds a null character"), "{details}");
+        assert!(details.as_str().unwrap().ends_with("contains a null character"), "{details}");
         for bad in [r#"{"sessionId":"s","sessionId":"s","content":[]}"#, r#"[1]"#] {
             let raw: &RawValue = serde_json::from_str(bad).unwrap();
             let error = dialect.decode_call("session/prompt", Some(raw)).unwrap_err();
@@ -284,24 +284,24 @@ fn the_checks_of_v1_hold_in_every_dialect() {
 
 // R: D2, W20
 #[test]
-fn a_member_without_a_place_comes_back() {
+fn unknown_member_survives_the_round_trip() {
     let params = json!({ "sessionId": "s", "content": "hi", "color": "red", "_meta": { "a": 1 } });
-    let v1 = Dialect::MessageReference.to_v1("session/prompt", Part::Params, params).unwrap();
+    let v1 = Dialect::MessageReference.to_v1("session/prompt", Payload::Params, params).unwrap();
     assert_eq!(v1["_meta"], json!({ "a": 1, "purlin": { "color": "red" } }));
     let answer = json!({ "stopReason": "end_turn", "_meta": v1["_meta"] });
     assert_eq!(
-        Dialect::MessageReference.from_v1("session/prompt", Part::Result, answer).unwrap(),
+        Dialect::MessageReference.from_v1("session/prompt", Payload::Result, answer).unwrap(),
         json!({ "stopReason": "end_turn", "_meta": { "a": 1 }, "color": "red" })
     );
 }
 
 // R: D2, P3
 #[test]
-fn a_turn_that_failed_has_a_stop_reason_in_one_dialect_only() {
+fn failed_turn_has_a_stop_reason_in_one_dialect_only() {
     let failed = RpcError::of(Code::INTERNAL_ERROR).details("the model failed");
     let answer = Dialect::MessageReference.turn_failed(failed.clone(), None).unwrap();
     assert_eq!(answer["stopReason"], "error");
-    let back = Dialect::MessageReference.to_v1("session/prompt", Part::Result, answer);
+    let back = Dialect::MessageReference.to_v1("session/prompt", Payload::Result, answer);
     assert_eq!(back.unwrap_err(), failed);
     assert_eq!(Dialect::V1.turn_failed(failed.clone(), None).unwrap_err(), failed);
     assert_eq!(Dialect::Container.turn_failed(failed.clone(), None).unwrap_err(), failed);
@@ -311,10 +311,10 @@ fn a_turn_that_failed_has_a_stop_reason_in_one_dialect_only() {
 
 // R: D2
 #[test]
-fn a_write_that_says_it_failed_is_a_failure() {
+fn unsuccessful_write_is_an_error() {
     let dialect = Dialect::MessageReference;
     let result = |success: bool| {
-        dialect.to_v1("fs/write_text_file", Part::Result, json!({ "success": success }))
+        dialect.to_v1("fs/write_text_file", Payload::Result, json!({ "success": success }))
     };
     assert_eq!(result(true).unwrap(), json!({}));
     assert!(result(false).is_err());
@@ -322,7 +322,7 @@ fn a_write_that_says_it_failed_is_a_failure() {
 
 // R: D3, P1
 #[test]
-fn blocks_of_the_container_are_read() {
+fn container_blocks_are_read() {
     let cases = [
         (
             json!({ "type": "text", "content": "a", "metadata": { "x": 1 } }),
@@ -355,20 +355,20 @@ fn blocks_of_the_container_are_read() {
     ];
     for (given, expected) in cases {
         let mut block = given.clone();
-        block_to_v1(&mut block);
+        block::to_v1(&mut block);
         assert_eq!(block, expected, "{given}");
     }
 }
 
 proptest! {
     #[test]
-    fn no_text_breaks_a_dialect(text in any::<String>(), key in "content|prompt|metadata|type|uri|workspaceUri|mode|contextFiles|_meta") {
+    fn arbitrary_strings_cause_no_panic(text in any::<String>(), key in "content|prompt|metadata|type|uri|workspaceUri|mode|contextFiles|_meta") {
         for dialect in Dialect::ALL {
             for method in ["initialize", "authenticate", "session/new", "session/prompt", "session/update"] {
                 for value in [json!({ &key: text }), json!({ &key: [text] }), json!({ &key: { "purlin": text } }), json!({ "content": [{ &key: text, "type": "file" }] })] {
                     let raw = serde_json::value::to_raw_value(&value).unwrap();
                     drop(dialect.decode_call(method, Some(&raw)));
-                    for part in [Part::Params, Part::Result] {
+                    for part in [Payload::Params, Payload::Result] {
                         drop(dialect.to_v1(method, part, value.clone()));
                         drop(dialect.from_v1(method, part, value.clone()));
                     }

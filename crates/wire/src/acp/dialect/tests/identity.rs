@@ -1,9 +1,9 @@
-//! Version 1 to a dialect and back is the identity, on everything that the dialect can say.
+//! Rewriting v1 to a dialect and back gives the same message, for everything that the dialect can express.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::{Dialect, Part};
+use super::super::{Dialect, Payload};
 
 fn word() -> impl Strategy<Value = String> {
     "[a-z]{1,8}"
@@ -107,8 +107,8 @@ fn tool() -> impl Strategy<Value = Value> {
         maybe(prop::collection::vec(tool_content(), 0..4)),
         maybe(prop::collection::vec(location, 0..3)),
     );
-    let said = (maybe(any::<String>()), maybe(word()), maybe(status), maybe(kind));
-    (word(), said, shown, any::<bool>(), meta()).prop_map(
+    let sent = (maybe(any::<String>()), maybe(word()), maybe(status), maybe(kind));
+    (word(), sent, shown, any::<bool>(), meta()).prop_map(
         |(id, (title, name, status, kind), (content, locations), has_raw, meta)| {
             let call = with(with(json!({ "toolCallId": id }), "title", title), "name", name);
             let call = with(with(call, "status", status), "kind", kind);
@@ -145,7 +145,7 @@ fn update() -> impl Strategy<Value = Value> {
     prop_oneof![chunk, tool, plan]
 }
 
-type Exchange = (&'static str, Part, Value);
+type Exchange = (&'static str, Payload, Value);
 
 fn handshake() -> impl Strategy<Value = Exchange> {
     let flags = any::<[bool; 3]>();
@@ -153,18 +153,18 @@ fn handshake() -> impl Strategy<Value = Exchange> {
         let offers = json!({ "fs": { "readTextFile": read, "writeTextFile": write }, "terminal": terminal, "elicitation": { "form": {} } });
         let params = json!({ "protocolVersion": 1, "clientCapabilities": with(offers, "_meta", meta.clone()) });
         let info = name.map(|name| json!({ "name": name, "version": "1" }));
-        ("initialize", Part::Params, with(with(params, "clientInfo", info), "_meta", meta))
+        ("initialize", Payload::Params, with(with(params, "clientInfo", info), "_meta", meta))
     });
     let initialized = any::<[bool; 3]>().prop_map(|[load, image, http]| {
         let offers = json!({ "loadSession": load, "promptCapabilities": { "image": image }, "mcpCapabilities": { "http": http }, "sessionCapabilities": { "close": {} } });
         let info = json!({ "name": "purlin", "version": "1" });
-        ("initialize", Part::Result, json!({ "protocolVersion": 1, "agentCapabilities": offers, "authMethods": [{ "id": "a", "name": "b" }], "agentInfo": info }))
+        ("initialize", Payload::Result, json!({ "protocolVersion": 1, "agentCapabilities": offers, "authMethods": [{ "id": "a", "name": "b" }], "agentInfo": info }))
     });
     let login = (word(), meta()).prop_map(|(method, meta)| {
-        ("authenticate", Part::Params, with(json!({ "methodId": method }), "_meta", meta))
+        ("authenticate", Payload::Params, with(json!({ "methodId": method }), "_meta", meta))
     });
     let logged_in =
-        meta().prop_map(|meta| ("authenticate", Part::Result, with(json!({}), "_meta", meta)));
+        meta().prop_map(|meta| ("authenticate", Payload::Result, with(json!({}), "_meta", meta)));
     prop_oneof![initialize, initialized, login, logged_in]
 }
 
@@ -178,26 +178,26 @@ fn sessions() -> impl Strategy<Value = Exchange> {
         let params = json!({ "cwd": cwd, "mcpServers": servers });
         let meta = mode.map(|mode| json!({ "purlin": { "mode": mode } }));
         let params = with(params, "additionalDirectories", folders);
-        ("session/new", Part::Params, with(params, "_meta", meta))
+        ("session/new", Payload::Params, with(params, "_meta", meta))
     });
     let opened = (word(), meta()).prop_map(|(id, meta)| {
-        ("session/new", Part::Result, with(json!({ "sessionId": id }), "_meta", meta))
+        ("session/new", Payload::Result, with(json!({ "sessionId": id }), "_meta", meta))
     });
     let again = choice(&["session/load", "session/resume", "session/fork"]);
     let reopen = (again, word(), meta()).prop_map(|(method, id, meta)| {
         let params = json!({ "sessionId": id, "cwd": "/w", "mcpServers": [] });
-        (method, Part::Params, with(params, "_meta", meta))
+        (method, Payload::Params, with(params, "_meta", meta))
     });
     let named = choice(&["session/cancel", "session/close", "session/delete"]);
     let other = (named, word(), meta()).prop_map(|(method, id, meta)| {
-        (method, Part::Params, with(json!({ "sessionId": id }), "_meta", meta))
+        (method, Payload::Params, with(json!({ "sessionId": id }), "_meta", meta))
     });
     let set = (word(), word()).prop_map(|(id, mode)| {
-        ("session/set_mode", Part::Params, json!({ "sessionId": id, "modeId": mode }))
+        ("session/set_mode", Payload::Params, json!({ "sessionId": id, "modeId": mode }))
     });
     let listed = word().prop_map(|id| {
         let session = json!({ "sessionId": id, "cwd": "/w", "_meta": { "state": "active" } });
-        ("session/list", Part::Result, json!({ "sessions": [session], "nextCursor": id }))
+        ("session/list", Payload::Result, json!({ "sessions": [session], "nextCursor": id }))
     });
     prop_oneof![new, opened, reopen, other, set, listed]
 }
@@ -206,44 +206,44 @@ fn turn() -> impl Strategy<Value = Exchange> {
     let prompt =
         (word(), prop::collection::vec(block(), 0..4), meta()).prop_map(|(id, blocks, meta)| {
             let params = json!({ "sessionId": id, "prompt": blocks });
-            ("session/prompt", Part::Params, with(params, "_meta", meta))
+            ("session/prompt", Payload::Params, with(params, "_meta", meta))
         });
     let stop = choice(&["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]);
     let answered = (stop, meta()).prop_map(|(stop, meta)| {
-        ("session/prompt", Part::Result, with(json!({ "stopReason": stop }), "_meta", meta))
+        ("session/prompt", Payload::Result, with(json!({ "stopReason": stop }), "_meta", meta))
     });
-    let told = (word(), update(), meta()).prop_map(|(id, update, meta)| {
+    let text_with_metadata = (word(), update(), meta()).prop_map(|(id, update, meta)| {
         let params = json!({ "sessionId": id, "update": update });
-        ("session/update", Part::Params, with(params, "_meta", meta))
+        ("session/update", Payload::Params, with(params, "_meta", meta))
     });
-    prop_oneof![prompt, answered, told.boxed()]
+    prop_oneof![prompt, answered, text_with_metadata.boxed()]
 }
 
 fn asked() -> impl Strategy<Value = Exchange> {
     let permission = (word(), tool(), meta()).prop_map(|(id, call, meta)| {
         let option = json!({ "optionId": "once", "name": "Once", "kind": "allow_once" });
         let params = json!({ "sessionId": id, "toolCall": call, "options": [option] });
-        ("session/request_permission", Part::Params, with(params, "_meta", meta))
+        ("session/request_permission", Payload::Params, with(params, "_meta", meta))
     });
     let allowed = word().prop_map(|id| {
         let outcome = json!({ "outcome": "selected", "optionId": id });
-        ("session/request_permission", Part::Result, json!({ "outcome": outcome }))
+        ("session/request_permission", Payload::Result, json!({ "outcome": outcome }))
     });
     let read = (maybe(0u32..), maybe(0u32..), meta()).prop_map(|(line, limit, meta)| {
         let params = with(json!({ "sessionId": "s", "path": "/a" }), "line", line);
-        ("fs/read_text_file", Part::Params, with(with(params, "limit", limit), "_meta", meta))
+        ("fs/read_text_file", Payload::Params, with(with(params, "limit", limit), "_meta", meta))
     });
     let found = any::<String>()
-        .prop_map(|text| ("fs/read_text_file", Part::Result, json!({ "content": text })));
+        .prop_map(|text| ("fs/read_text_file", Payload::Result, json!({ "content": text })));
     let write = any::<String>().prop_map(|text| {
         let params = json!({ "sessionId": "s", "path": "/a", "content": text });
-        ("fs/write_text_file", Part::Params, params)
+        ("fs/write_text_file", Payload::Params, params)
     });
     let wrote = meta()
-        .prop_map(|meta| ("fs/write_text_file", Part::Result, with(json!({}), "_meta", meta)));
+        .prop_map(|meta| ("fs/write_text_file", Payload::Result, with(json!({}), "_meta", meta)));
     let run = word().prop_map(|word| {
         let params = json!({ "sessionId": "s", "command": word, "args": [word], "cwd": "/w" });
-        ("terminal/create", Part::Params, params)
+        ("terminal/create", Payload::Params, params)
     });
     prop_oneof![permission, allowed, read, found, write, wrote, run]
 }
@@ -251,19 +251,19 @@ fn asked() -> impl Strategy<Value = Exchange> {
 proptest! {
     // R: D1, D2, D3
     #[test]
-    fn there_and_back_is_the_identity((method, part, v1) in prop_oneof![handshake(), sessions(), turn(), asked()]) {
+    fn round_trip_changes_nothing((method, part, v1) in prop_oneof![handshake(), sessions(), turn(), asked()]) {
         for dialect in Dialect::ALL {
-            let said = dialect.from_v1(method, part, v1.clone());
-            let said = said.ok_or_else(|| TestCaseError::fail(format!("{dialect:?} has no words for {v1}")))?;
-            let back = dialect.to_v1(method, part, said.clone());
-            prop_assert_eq!(back.as_ref(), Ok(&v1), "{:?} said {}", dialect, said);
+            let sent = dialect.from_v1(method, part, v1.clone());
+            let sent = sent.ok_or_else(|| TestCaseError::fail(format!("{dialect:?} cannot express {v1}")))?;
+            let back = dialect.to_v1(method, part, sent.clone());
+            prop_assert_eq!(back.as_ref(), Ok(&v1), "{:?} sent {}", dialect, sent);
         }
     }
 }
 
 // R: D3
 #[test]
-fn what_a_dialect_has_no_words_for_is_not_said() {
+fn inexpressible_updates_are_not_sent() {
     let kinds = [
         "available_commands_update",
         "current_mode_update",
@@ -275,9 +275,9 @@ fn what_a_dialect_has_no_words_for_is_not_said() {
     ];
     for kind in kinds {
         let update = json!({ "sessionId": "s", "update": { "sessionUpdate": kind } });
-        let said = |dialect: Dialect| {
-            dialect.from_v1("session/update", Part::Params, update.clone()).is_some()
+        let sent = |dialect: Dialect| {
+            dialect.from_v1("session/update", Payload::Params, update.clone()).is_some()
         };
-        assert_eq!(Dialect::ALL.map(said), [true, true, false], "{kind}");
+        assert_eq!(Dialect::ALL.map(sent), [true, true, false], "{kind}");
     }
 }

@@ -1,27 +1,27 @@
-//! Content blocks of the container dialect: `{type, content, metadata}` for text, image, diff, file and thought.
+//! Content blocks of the container dialect, `{type, content, metadata}`, and the few that differ in the message reference.
 
 use serde_json::{Map, Value, json};
 
-use super::{META, put_into_meta, rename};
-use crate::acp::{fault, file_uri, tolerate};
+use super::members::{META, insert_meta, rename, take_object};
+use super::{fault, file_uri};
 use crate::code::RpcError;
 
 type Members = Map<String, Value>;
 
-/// What carries the payload of a block in v1: with one of them a block is v1's already.
+/// The members that carry the payload of a block in v1. A block with one of them is a v1 block.
 const PAYLOADS: [&str; 4] = ["text", "data", "uri", "resource"];
-/// What v1 knows of each block beside its payload; in `metadata` it goes by the same name.
+/// The members that v1 has besides the payload, by type of block. In `metadata` they have the same names.
 const OF_TEXT: &[&str] = &["annotations"];
 const OF_IMAGE: &[&str] = &["annotations", "uri"];
 const OF_AUDIO: &[&str] = &["annotations", "mimeType"];
 const OF_LINK: &[&str] = &["annotations", "mimeType", "name", "title", "description", "size"];
 
-/// Rewrites a block to v1, from this dialect or the message reference; what it does not know stays as it is.
-pub(in crate::acp) fn to_v1(block: &mut Value) {
+/// Rewrites a block of this dialect or of the message reference to v1. Unknown blocks stay unchanged.
+pub(super) fn to_v1(block: &mut Value) {
     let Value::Object(members) = block else { return };
     let Some(kind) = members.get("type").and_then(Value::as_str).map(str::to_owned) else { return };
     if PAYLOADS.iter().any(|payload| members.contains_key(*payload)) {
-        v1_like(&kind, members);
+        fix_v1_block(&kind, members);
         return;
     }
     if !["text", "image", "diff", "file", "thought", "thinking"].contains(&kind.as_str()) {
@@ -33,7 +33,7 @@ pub(in crate::acp) fn to_v1(block: &mut Value) {
     };
     let content = match members.remove("content") {
         Some(Value::String(content)) => content,
-        // Typed reading then says what is wrong with it, or that it is missing.
+        // Typed reading reports what is wrong with it.
         Some(other) => {
             members.insert("type".to_owned(), json!("text"));
             members.insert("text".to_owned(), other);
@@ -43,7 +43,7 @@ pub(in crate::acp) fn to_v1(block: &mut Value) {
         None => return drop(members.insert("type".to_owned(), json!("text"))),
     };
     members.remove("type");
-    let beside = std::mem::take(members);
+    let others = std::mem::take(members);
     *block = match kind.as_str() {
         "image" => image(content, metadata),
         "file" => file(content, metadata),
@@ -57,11 +57,11 @@ pub(in crate::acp) fn to_v1(block: &mut Value) {
         }
     };
     if let Value::Object(members) = block {
-        beside.into_iter().for_each(|(key, value)| put_into_meta(members, &key, value));
+        others.into_iter().for_each(|(key, value)| insert_meta(members, &key, value));
     }
 }
 
-/// Refuses a block of this dialect that would lose something.
+/// Rejects a block of this dialect that would lose data when rewritten to v1.
 pub(super) fn check(index: usize, block: &Value) -> Result<(), RpcError> {
     let refuse = |member: &str, problem: &str| {
         let path = format!("content[{index}].{member}");
@@ -77,18 +77,18 @@ pub(super) fn check(index: usize, block: &Value) -> Result<(), RpcError> {
     }
     for key in ["uri", "path"] {
         if metadata.and_then(|data| data.get(key)).is_some_and(|value| !value.is_string()) {
-            return refuse(&format!("metadata.{key}"), "must be a text");
+            return refuse(&format!("metadata.{key}"), "must be a string");
         }
     }
-    let says = |key: &&str| metadata.is_some_and(|data| data.get(*key).is_some());
-    if !["uri", "path", "encoding"].iter().any(says) && block["content"] == "" {
+    let has = |key: &&str| metadata.is_some_and(|data| data.get(*key).is_some());
+    if !["uri", "path", "encoding"].iter().any(has) && block["content"] == "" {
         return refuse("content", "must be the path of a file");
     }
     Ok(())
 }
 
-/// A block that is v1's but for its type or its name.
-fn v1_like(kind: &str, members: &mut Members) {
+/// Fixes a block that has v1's payload but another type, or lacks a name or a MIME type.
+fn fix_v1_block(kind: &str, members: &mut Members) {
     let is_link = members.contains_key("uri") && !members.contains_key("resource");
     match kind {
         "resource" if is_link => drop(members.insert("type".to_owned(), json!("resource_link"))),
@@ -121,14 +121,14 @@ fn image(content: String, mut metadata: Members) -> Value {
     with_metadata(json!({ "type": "image", "data": data, "mimeType": mime }), OF_IMAGE, metadata)
 }
 
-/// Knows a picture by its first bytes, as they look in base64.
+/// Guesses the type of an image from its first bytes in base64.
 fn guess_mime(data: &str) -> &'static str {
     let known = [("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
     let found = known.iter().find(|(start, _)| data.starts_with(start));
     found.map_or("image/png", |(_, mime)| mime)
 }
 
-/// With an address beside it, `content` is what the file holds; alone, it says which file.
+/// A file: if `metadata` has a URI or a path, `content` is the file's content; otherwise `content` is its path.
 fn file(content: String, mut metadata: Members) -> Value {
     let is_base64 = metadata.get("encoding").is_some_and(|encoding| encoding == "base64");
     if is_base64 {
@@ -152,11 +152,11 @@ fn file(content: String, mut metadata: Members) -> Value {
         None if is_base64 => {
             with_metadata(json!({ "type": "audio", "data": content }), OF_AUDIO, metadata)
         }
-        None => with_metadata(tolerate::link(&content), OF_LINK, metadata),
+        None => with_metadata(link(&content), OF_LINK, metadata),
     }
 }
 
-/// Puts what v1 knows beside the payload, and everything else into `_meta`.
+/// Puts the known members next to the payload, and all others into `_meta`.
 fn with_metadata(mut block: Value, known: &[&str], metadata: Members) -> Value {
     let mut meta = Map::new();
     for (key, value) in metadata {
@@ -172,10 +172,10 @@ fn with_metadata(mut block: Value, known: &[&str], metadata: Members) -> Value {
     block
 }
 
-/// Remembers what kind of text it was.
+/// Records in `_meta` which type a text block had.
 fn marked(mut block: Value, kind: &str) -> Value {
     if let Value::Object(members) = &mut block {
-        put_into_meta(members, "type", json!(kind));
+        insert_meta(members, "type", json!(kind));
     }
     block
 }
@@ -188,8 +188,8 @@ pub(super) fn from_v1(block: Value) -> Value {
         Some(Value::Object(meta)) => meta,
         _ => Map::new(),
     };
-    let mut beside = super::take_object(&mut metadata, META);
-    let marked = beside.remove("type");
+    let mut others = take_object(&mut metadata, META);
+    let marked = others.remove("type");
     let (kind, content) = match kind.as_str() {
         Some("text") => (marked.unwrap_or_else(|| json!("text")), members.remove("text")),
         Some("image") => (json!("image"), members.remove("data")),
@@ -215,7 +215,7 @@ pub(super) fn from_v1(block: Value) -> Value {
     metadata.extend(members);
     let content = content.unwrap_or_else(|| json!(""));
     let mut out = json!({ "type": kind, "content": content });
-    for (key, value) in beside {
+    for (key, value) in others {
         if ["content", "metadata"].contains(&key.as_str()) {
             continue;
         }
@@ -225,4 +225,10 @@ pub(super) fn from_v1(block: Value) -> Value {
         out["metadata"] = Value::Object(metadata);
     }
     out
+}
+
+/// Returns a link to a path or a URI. A relative path stays relative: only the session knows its working directory.
+pub(super) fn link(path: &str) -> Value {
+    let uri = if path.starts_with('/') { file_uri::encode(path) } else { path.to_owned() };
+    json!({ "type": "resource_link", "uri": uri, "name": file_uri::last_name(path) })
 }
