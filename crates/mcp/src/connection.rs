@@ -17,7 +17,8 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use wire::rpc::{self, Message, RequestId};
+use wire::RequestId;
+use wire::rpc::{self, Message};
 use wire::{Code, RpcError};
 
 use crate::error::Error;

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use wire::acp::dialect::Dialect;
-use wire::acp::dialect::print::{read_reply, print_call, print_error, print_result};
+use wire::acp::dialect::print::{print_call, print_error, print_result, read_reply};
 use wire::acp::{AgentCall, AgentNote, schema};
 use wire::peer::Incoming;
 use wire::{Code, Peer, RequestId, RpcError, rpc};
