@@ -1,7 +1,7 @@
-//! The trace: every message of a connection, written down as it passed, and shown to people afterwards.
+//! The trace: records every message of a connection, and prints the records.
 //!
-//! [`tap`] stands at the pipes and never holds them up; `record` makes a line of each message, with secrets masked;
-//! [`show`] prints a trace as a list or as a sequence diagram. Made from what went over the wire alone.
+//! [`tap`] copies what passes through the pipes without slowing them down; `record` turns each message into a line, with
+//! secrets masked; [`show`] prints a trace as a list or as a sequence diagram. Uses only what was sent and received.
 
 pub mod mask;
 mod record;

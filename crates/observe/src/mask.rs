@@ -1,13 +1,13 @@
-//! Takes secrets out of messages: what stands under a name that says so, in an address or behind an option of a command
-//! line, too, and what looks like a key.
+//! Masks secrets in messages: values whose name indicates a secret (also in URLs and command-line options), and strings
+//! that look like API keys.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// What stands in the place of a secret.
+/// Replaces a secret.
 const MASK: &str = "****";
-/// Names whose values are secret, in lower case and without `-` and `_`; the end of a name is enough.
+/// Names whose values are secret, in lower case and without `-` and `_`. A name that ends with one of them is secret.
 const NAMES: [&str; 12] = [
     "key",
     "token",
@@ -22,13 +22,13 @@ const NAMES: [&str; 12] = [
     "environment",
     "headers",
 ];
-/// Names that end like a secret's and hold none.
-const PLAIN: [&str; 3] = ["progresstoken", "maxtoken", "publickey"];
-/// How keys begin that people paste into texts.
+/// Names that end like a secret name but are not secret.
+const NOT_SECRET: [&str; 3] = ["progresstoken", "maxtoken", "publickey"];
+/// Prefixes of well-known API keys.
 const PREFIXES: [&str; 9] =
     ["sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "AIza"];
-/// A shorter word is no key.
-const SHORTEST: usize = 12;
+/// Shorter words are not taken for keys.
+const MIN_KEY_LENGTH: usize = 12;
 
 /// Masks the secrets of a message.
 pub fn mask(value: &mut Value) {
@@ -36,10 +36,10 @@ pub fn mask(value: &mut Value) {
         Value::Object(members) => {
             for (name, value) in members {
                 match value {
-                    value if is_secret(name) => hide(value),
-                    // Of the address of a server nobody knows which part of its query is its key.
+                    value if is_secret(name) => mask_all(value),
+                    // Any part of a server's query string may be its key.
                     Value::String(url) if name == "url" => {
-                        *url = mask_text(&mask_addresses(url, |_| true));
+                        *url = mask_text(&mask_urls(url, |_| true));
                     }
                     value => mask(value),
                 }
@@ -54,7 +54,7 @@ pub fn mask(value: &mut Value) {
     }
 }
 
-/// Masks what follows an option such as `--token` or `-e API_KEY=` in the words of a command line.
+/// Masks the values of options such as `--token` or `-e API_KEY=` in a list of arguments.
 fn mask_options(words: &mut [Value]) {
     let mut is_next = false;
     for word in words {
@@ -75,21 +75,21 @@ fn mask_options(words: &mut [Value]) {
 
 fn mask_text(text: &str) -> String {
     let text = match text.contains("://") {
-        true => Cow::Owned(mask_addresses(text, is_secret)),
+        true => Cow::Owned(mask_urls(text, is_secret)),
         false => Cow::Borrowed(text),
     };
     masked(&text).unwrap_or_else(|| text.into_owned())
 }
 
-/// Masks in every address the name and password before its host, and the values of its query whose names say so.
-fn mask_addresses(text: &str, is_secret: fn(&str) -> bool) -> String {
+/// Masks in every URL the user name and password, and the query values with secret names.
+fn mask_urls(text: &str, is_secret: fn(&str) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some((front, behind)) = rest.split_once("://") {
+    while let Some((front, after)) = rest.split_once("://") {
         out.push_str(front);
         out.push_str("://");
         let is_end = |letter: char| letter.is_whitespace() || "\"'`<>".contains(letter);
-        let (address, behind) = behind.split_at(behind.find(is_end).unwrap_or(behind.len()));
+        let (address, after) = after.split_at(after.find(is_end).unwrap_or(after.len()));
         let host = address.find(['/', '?', '#']).unwrap_or(address.len());
         let address = match address[..host].rfind('@') {
             Some(at) => {
@@ -98,19 +98,19 @@ fn mask_addresses(text: &str, is_secret: fn(&str) -> bool) -> String {
             }
             None => address,
         };
-        let (place, query) = address.split_at(address.find('?').unwrap_or(address.len()));
-        out.push_str(place);
+        let (path, query) = address.split_at(address.find('?').unwrap_or(address.len()));
+        out.push_str(path);
         for part in query.split_inclusive(['?', '&', '#', ';']) {
             let value = part.trim_end_matches(['?', '&', '#', ';']);
             match value.split_once('=') {
                 Some((name, _)) if is_secret(name) => out.extend([name, "=", MASK]),
-                // Without a name it is masked only where all is.
+                // A value without a name is masked only if all values are.
                 None if !value.is_empty() && is_secret("") => out.push_str(MASK),
                 _ => out.push_str(value),
             }
             out.push_str(&part[value.len()..]);
         }
-        rest = behind;
+        rest = after;
     }
     out.push_str(rest);
     out
@@ -122,25 +122,25 @@ fn is_secret(name: &str) -> bool {
         .filter(|letter| !matches!(letter, '-' | '_'))
         .map(|letter| letter.to_ascii_lowercase())
         .collect();
-    NAMES.iter().any(|secret| plain.ends_with(secret)) && !PLAIN.contains(&&*plain)
+    NAMES.iter().any(|secret| plain.ends_with(secret)) && !NOT_SECRET.contains(&&*plain)
 }
 
-/// Hides every text and number below a secret's name; in a list of pairs the names stay.
-fn hide(value: &mut Value) {
+/// Masks every string and number inside a secret value. In a list of name-value pairs the names stay.
+fn mask_all(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members
                 .iter_mut()
                 .filter(|(name, _)| *name != "name")
-                .for_each(|(_, value)| hide(value));
+                .for_each(|(_, value)| mask_all(value));
         }
-        Value::Array(items) => items.iter_mut().for_each(hide),
+        Value::Array(items) => items.iter_mut().for_each(mask_all),
         Value::String(_) | Value::Number(_) => *value = Value::from(MASK),
         Value::Null | Value::Bool(_) => {}
     }
 }
 
-/// Returns the text with its keys masked, if it has any.
+/// Returns the text with its API keys masked, or `None` if it has none.
 fn masked(text: &str) -> Option<String> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "-_.~+/=".contains(letter);
     let mut out = String::new();
@@ -149,15 +149,15 @@ fn masked(text: &str) -> Option<String> {
     let mut found = false;
     while !rest.is_empty() {
         let end = rest.find(|letter| !is_part(letter)).unwrap_or(rest.len());
-        let (word, behind) = rest.split_at(end);
-        // Behind a name, too, as in `KEY=sk-…`.
+        let (word, after) = rest.split_at(end);
+        // A key may also follow a name, as in `KEY=sk-…`.
         let (name, value) = word.split_at(word.find('=').map_or(0, |at| at + 1));
         let begins = |word: &str| PREFIXES.iter().any(|prefix| word.starts_with(prefix));
         let key = match last.eq_ignore_ascii_case("bearer") || begins(word) {
             true => Some(word),
             false => Some(value).filter(|value| begins(value)),
         };
-        match key.filter(|key| key.len() >= SHORTEST) {
+        match key.filter(|key| key.len() >= MIN_KEY_LENGTH) {
             Some(key) => {
                 found = true;
                 out.extend([if key == value { name } else { "" }, MASK]);
@@ -167,9 +167,9 @@ fn masked(text: &str) -> Option<String> {
         if !word.is_empty() {
             last = word;
         }
-        let next = behind.find(is_part).unwrap_or(behind.len());
-        out.push_str(&behind[..next]);
-        rest = &behind[next..];
+        let next = after.find(is_part).unwrap_or(after.len());
+        out.push_str(&after[..next]);
+        rest = &after[next..];
     }
     found.then_some(out)
 }
@@ -182,7 +182,7 @@ mod tests {
 
     // R: O1
     #[test]
-    fn secrets_are_masked_and_the_rest_is_as_it_was() {
+    fn secrets_are_masked_and_the_rest_is_unchanged() {
         let mut message = json!({
             "credentials": { "key": "canary-1", "kept": true },
             "api_key": "canary-2",
@@ -223,7 +223,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_text_without_keys_is_left_alone(text in "[ a-z,.:/?=&üß\n]{0,100}") {
+        fn text_without_keys_is_unchanged(text in "[ a-z,.:/?=&üß\n]{0,100}") {
             let mut value = Value::String(text.clone());
             mask(&mut value);
             proptest::prop_assert_eq!(value, Value::String(text));

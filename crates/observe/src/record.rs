@@ -1,4 +1,4 @@
-//! One line of a trace: a message as it passed, with what belongs to it.
+//! One line of a trace: a message with its time, direction, size, session and duration.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use wire::rpc::{self, Message};
 
 use crate::mask::mask;
 
-/// Calls that are never answered are forgotten above this number.
-const MOST_OPEN: usize = 10_000;
+/// At most this many open calls are tracked.
+const MAX_OPEN_CALLS: usize = 10_000;
 
-/// Which way a message went.
+/// The direction of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -35,9 +35,9 @@ impl Direction {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Record {
-    /// A message that passed.
-    Message(Box<Passed>),
-    /// The dialect that is spoken from here on.
+    /// A message.
+    Message(Box<MessageRecord>),
+    /// The dialect that is used from here on.
     Dialect {
         /// Milliseconds since 1970.
         time: u64,
@@ -46,47 +46,47 @@ pub enum Record {
         /// Why it was chosen.
         why: String,
     },
-    /// The trace could not keep up: so much passed without being written down.
+    /// A gap: the trace could not keep up.
     Lost {
         /// Milliseconds since 1970.
         time: u64,
-        /// How many pieces, of unknown length.
+        /// How many chunks were dropped; their size is unknown.
         lost: u64,
     },
 }
 
-/// A message that passed.
+/// A message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Passed {
+pub struct MessageRecord {
     /// Milliseconds since 1970.
     pub time: u64,
-    /// Which way.
+    /// Its direction.
     pub direction: Direction,
-    /// How long its line was.
+    /// The length of its line in bytes.
     pub bytes: usize,
-    /// The method; of an answer, the one that was called.
+    /// The method; for a reply, the method of its call.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub method: Option<String>,
-    /// The id of a call or an answer, as it was written.
+    /// The id of a call or a reply, unchanged.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub id: Option<Value>,
-    /// The session that it is about.
+    /// The session it belongs to.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub session: Option<String>,
-    /// Of an answer: how many milliseconds after its call it came.
+    /// For a reply: milliseconds since its call.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duration_ms: Option<u64>,
-    /// The message, with secrets masked; nothing where it is too long or no JSON.
+    /// The message with secrets masked; `None` if it is too long or not JSON.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub message: Option<Value>,
 }
 
-/// Makes records of lines: knows which calls are open, to give answers their method and duration.
+/// Turns lines into records. Tracks open calls, to give replies their method and duration.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    /// The dialect that is spoken whatever the client says.
+    /// The dialect that the configuration demands, whatever the client sends.
     forced: Option<Dialect>,
-    /// By who made the call, and its id as written.
+    /// Keyed by the direction of the call and its id.
     open: HashMap<(Direction, String), Call>,
 }
 
@@ -98,17 +98,17 @@ struct Call {
 }
 
 impl Recorder {
-    /// Makes a recorder that has seen nothing. `forced` is the dialect that is spoken whatever the client says.
+    /// Creates a recorder. `forced` is the dialect that the configuration demands, whatever the client sends.
     pub(crate) fn new(forced: Option<Dialect>) -> Recorder {
         Recorder { forced, open: HashMap::new() }
     }
 
-    /// Makes the records of a line. The first `initialize` is followed by the dialect that it chose.
+    /// Returns the records for a line. `initialize` is followed by a record with the dialect.
     pub(crate) fn take(&mut self, time: u64, direction: Direction, line: &[u8]) -> Vec<Record> {
         let mut message: Option<Value> = serde_json::from_slice(line).ok();
         let text =
             |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-        let mut passed = Passed {
+        let mut record = MessageRecord {
             time,
             direction,
             bytes: line.len(),
@@ -119,10 +119,10 @@ impl Recorder {
             message: None,
         };
         let mut dialect = None;
-        match (&passed.method, &passed.id) {
+        match (&record.method, &record.id) {
             (Some(method), Some(id)) => {
-                if self.open.len() < MOST_OPEN {
-                    let (method, session) = (method.clone(), passed.session.clone());
+                if self.open.len() < MAX_OPEN_CALLS {
+                    let (method, session) = (method.clone(), record.session.clone());
                     self.open.insert((direction, id.to_string()), Call { time, method, session });
                 }
                 if method == "initialize" && direction == Direction::In {
@@ -132,21 +132,21 @@ impl Recorder {
             (None, Some(id)) => {
                 let call = self.open.remove(&(direction.other(), id.to_string()));
                 if let Some(call) = call {
-                    passed.duration_ms = Some(time.saturating_sub(call.time));
-                    passed.session = passed.session.or(call.session);
-                    passed.method = Some(call.method);
+                    record.duration_ms = Some(time.saturating_sub(call.time));
+                    record.session = record.session.or(call.session);
+                    record.method = Some(call.method);
                 }
             }
             (_, None) => {}
         }
         message.iter_mut().for_each(mask);
-        passed.message = message;
-        std::iter::once(Record::Message(Box::new(passed))).chain(dialect).collect()
+        record.message = message;
+        std::iter::once(Record::Message(Box::new(record))).chain(dialect).collect()
     }
 
-    /// Makes the record of a line that was too long to keep.
+    /// Returns the record for a line that is too long.
     pub(crate) fn too_long(time: u64, direction: Direction, bytes: usize) -> Record {
-        Record::Message(Box::new(Passed {
+        Record::Message(Box::new(MessageRecord {
             time,
             direction,
             bytes,
@@ -164,7 +164,7 @@ impl Recorder {
             _ => None,
         };
         let (dialect, why) = match self.forced {
-            Some(dialect) => (dialect, "it was asked for by flag or configuration"),
+            Some(dialect) => (dialect, "set by a flag or the configuration"),
             None => Dialect::recognise_with_reason(params),
         };
         Record::Dialect { time, dialect: dialect.name().to_owned(), why: why.to_owned() }
@@ -181,25 +181,25 @@ fn session_of(message: &Value) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn passed(record: &Record) -> &Passed {
+    fn record(record: &Record) -> &MessageRecord {
         match record {
-            Record::Message(passed) => passed,
+            Record::Message(record) => record,
             other => panic!("{other:?}"),
         }
     }
 
     // R: O1
     #[test]
-    fn an_answer_has_the_method_session_and_duration_of_its_call() {
+    fn reply_has_the_method_session_and_duration_of_its_call() {
         let mut recorder = Recorder::default();
         let call = br#"{"jsonrpc":"2.0","id":"a","method":"session/prompt","params":{"sessionId":"s1","prompt":[]}}"#;
         let answer = br#"{"jsonrpc":"2.0","id":"a","result":{"stopReason":"end_turn"}}"#;
         recorder.take(1000, Direction::In, call);
-        // The other side's own call may have the same id.
+        // A call in the other direction may have the same id.
         let theirs = br#"{"jsonrpc":"2.0","id":"a","method":"fs/read_text_file","params":{"sessionId":"s1"}}"#;
         recorder.take(1005, Direction::Out, theirs);
         let records = recorder.take(1250, Direction::Out, answer);
-        let answer = passed(&records[0]);
+        let answer = record(&records[0]);
         assert_eq!(answer.method.as_deref(), Some("session/prompt"));
         assert_eq!(answer.session.as_deref(), Some("s1"));
         assert_eq!((answer.duration_ms, answer.bytes), (Some(250), 61));
@@ -208,7 +208,7 @@ mod tests {
 
     // R: O1, D3
     #[test]
-    fn the_dialect_is_named_with_the_reason() {
+    fn dialect_is_recorded_with_the_reason() {
         let hello = br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"0.3.1"}}"#;
         let records = Recorder::default().take(7, Direction::In, hello);
         let Record::Dialect { dialect, why, .. } = &records[1] else {
@@ -223,8 +223,8 @@ mod tests {
 
     // R: O1
     #[test]
-    fn what_is_no_message_is_recorded_all_the_same() {
+    fn invalid_message_is_recorded() {
         let records = Recorder::default().take(7, Direction::In, b"{ nonsense");
-        assert_eq!((passed(&records[0]).bytes, &passed(&records[0]).message), (10, &None));
+        assert_eq!((record(&records[0]).bytes, &record(&records[0]).message), (10, &None));
     }
 }

@@ -1,13 +1,13 @@
-//! A trace for people: a line a message with times, or a sequence diagram.
+//! Prints a trace: as a list with one line per message, or as a sequence diagram.
 
 use std::fmt::Write;
 
-use crate::record::{Direction, Passed, Record};
+use crate::record::{Direction, MessageRecord, Record};
 
-/// How much of a text a diagram shows.
-const MAX_WORDS: usize = 60;
+/// At most this many characters of a string are shown.
+const MAX_CHARS: usize = 60;
 
-/// Reads a trace. A line that is none, such as the half of one behind a crash, is passed over and counted.
+/// Reads a trace. Returns its records and the number of invalid lines, such as an incomplete line after a crash.
 #[must_use]
 pub fn read(text: &str) -> (Vec<Record>, usize) {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -16,7 +16,7 @@ pub fn read(text: &str) -> (Vec<Record>, usize) {
     (read.into_iter().flatten().collect(), bad)
 }
 
-/// Returns a line a message: seconds since the first one, direction, what it is, how long its answer took.
+/// Returns one line per message: seconds since the first, direction, summary, and the duration of a call.
 #[must_use]
 pub fn list(records: &[Record]) -> String {
     let start = records.first().map_or(0, time_of);
@@ -25,11 +25,11 @@ pub fn list(records: &[Record]) -> String {
         let after = time_of(record).saturating_sub(start);
         let at = format!("{:>5}.{:03}", after / 1000, after % 1000);
         let line = match record {
-            Record::Message(passed) => line(passed),
+            Record::Message(record) => line(record),
             Record::Dialect { dialect, why, .. } => format!("--  dialect {dialect}: {why}"),
-            Record::Lost { lost, .. } => format!("--  {lost} pieces were lost here"),
+            Record::Lost { lost, .. } => format!("--  {lost} chunks lost"),
         };
-        // A String takes everything.
+        // Writing to a `String` cannot fail.
         writeln!(out, "{at}  {line}").ok();
     }
     out
@@ -37,35 +37,35 @@ pub fn list(records: &[Record]) -> String {
 
 fn time_of(record: &Record) -> u64 {
     match record {
-        Record::Message(passed) => passed.time,
+        Record::Message(record) => record.time,
         Record::Dialect { time, .. } | Record::Lost { time, .. } => *time,
     }
 }
 
-fn line(passed: &Passed) -> String {
-    let arrow = match passed.direction {
+fn line(record: &MessageRecord) -> String {
+    let arrow = match record.direction {
         Direction::In => "->",
         Direction::Out => "<-",
     };
-    let mut line = format!("{arrow}  {}", gist(passed));
-    if let Some(id) = &passed.id {
+    let mut line = format!("{arrow}  {}", summary(record));
+    if let Some(id) = &record.id {
         write!(line, "  #{id}").ok();
     }
-    if let Some(session) = &passed.session {
+    if let Some(session) = &record.session {
         write!(line, "  {}", clean(session)).ok();
     }
-    if let Some(duration) = passed.duration_ms {
+    if let Some(duration) = record.duration_ms {
         write!(line, "  after {duration} ms").ok();
     }
-    write!(line, "  {} B", passed.bytes).ok();
+    write!(line, "  {} B", record.bytes).ok();
     line
 }
 
-/// What a message is about.
-fn gist(passed: &Passed) -> String {
-    let method = passed.method.as_deref().map_or_else(|| "a line".to_owned(), clean);
-    let Some(message) = &passed.message else {
-        return format!("{method} that is too long or no message");
+/// A short description of a message.
+fn summary(record: &MessageRecord) -> String {
+    let method = record.method.as_deref().map_or_else(|| "invalid line".to_owned(), clean);
+    let Some(message) = &record.message else {
+        return format!("{method} (too long or not a message)");
     };
     if let Some(error) = message.get("error") {
         let words = error["message"].as_str().unwrap_or_default();
@@ -88,18 +88,18 @@ fn gist(passed: &Passed) -> String {
     }
 }
 
-/// Text of a message in one line, without what could steer a terminal or a diagram.
+/// Returns a string in one line, without control characters and characters with a meaning in diagrams.
 fn clean(text: &str) -> String {
     let plain =
         |letter: char| if letter.is_control() || "<>#;\"`".contains(letter) { ' ' } else { letter };
-    let mut short: String = text.chars().take(MAX_WORDS).map(plain).collect();
-    if text.chars().nth(MAX_WORDS).is_some() {
+    let mut short: String = text.chars().take(MAX_CHARS).map(plain).collect();
+    if text.chars().nth(MAX_CHARS).is_some() {
         short.push('…');
     }
     short
 }
 
-/// Returns a Mermaid sequence diagram. Updates of the same kind that follow each other are one arrow.
+/// Returns a Mermaid sequence diagram. Consecutive updates of the same kind are one arrow.
 #[must_use]
 pub fn mermaid(records: &[Record]) -> String {
     let mut out = "sequenceDiagram\n    participant client\n    participant agent\n".to_owned();
@@ -112,19 +112,19 @@ pub fn mermaid(records: &[Record]) -> String {
     };
     for record in records {
         let arrow = match record {
-            Record::Message(passed) => {
+            Record::Message(record) => {
                 let is_answer =
-                    passed.message.as_ref().is_some_and(|message| message.get("method").is_none());
+                    record.message.as_ref().is_some_and(|message| message.get("method").is_none());
                 let line = if is_answer { "-->>" } else { "->>" };
-                let (from, to) = match passed.direction {
+                let (from, to) = match record.direction {
                     Direction::In => ("client", "agent"),
                     Direction::Out => ("agent", "client"),
                 };
-                let took = passed.duration_ms.map(|duration| format!(" ({duration} ms)"));
-                format!("{from}{line}{to}: {}{}", gist(passed), took.unwrap_or_default())
+                let took = record.duration_ms.map(|duration| format!(" ({duration} ms)"));
+                format!("{from}{line}{to}: {}{}", summary(record), took.unwrap_or_default())
             }
             Record::Dialect { dialect, .. } => format!("Note over client,agent: dialect {dialect}"),
-            Record::Lost { lost, .. } => format!("Note over client,agent: {lost} pieces lost"),
+            Record::Lost { lost, .. } => format!("Note over client,agent: {lost} chunks lost"),
         };
         match &mut last {
             Some((same, count)) if *same == arrow => *count += 1,
@@ -181,11 +181,11 @@ mod tests {
 
     // R: O1
     #[test]
-    fn a_list_has_a_line_a_message() {
+    fn list_has_one_line_per_message() {
         assert_eq!(
             list(&trace()),
             "    0.000  ->  initialize  #0  77 B
-    0.000  --  dialect v1: nothing of the other dialects is in it
+    0.000  --  dialect v1: no sign of another dialect
     0.002  <-  initialize answered  #0  after 2 ms  55 B
     0.010  ->  session/prompt  #1  s1  78 B
     0.020  <-  session/update agent_message_chunk  s1  120 B
@@ -197,7 +197,7 @@ mod tests {
 
     // R: O2
     #[test]
-    fn a_diagram_joins_what_repeats() {
+    fn diagram_merges_repeated_updates() {
         assert_eq!(
             mermaid(&trace()),
             "sequenceDiagram
@@ -215,7 +215,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_read_without_harm(text in ".{0,300}") {
+        fn arbitrary_text_causes_no_panic(text in ".{0,300}") {
             let (records, _) = read(&text);
             proptest::prop_assert_eq!(list(&records).lines().count(), records.len());
             proptest::prop_assert!(mermaid(&records).starts_with("sequenceDiagram"));

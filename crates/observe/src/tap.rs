@@ -1,6 +1,6 @@
-//! The tap: stands between a pipe and its reader or writer and hands a copy of what passes to a thread that writes it down.
+//! The tap: wraps a reader or a writer and sends a copy of the bytes to a thread that writes the trace.
 //!
-//! Never holds the pipe up: what the thread cannot keep up with is dropped and counted. Where nobody traces there is no tap.
+//! It never slows the pipe down: what the thread cannot keep up with is dropped and counted. Without tracing there is no tap.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -15,33 +15,33 @@ use wire::line::{Line, LineDecoder, SizeLimits};
 
 use crate::record::{Direction, Record, Recorder};
 
-/// How many pieces may wait to be written down. Full: a piece is dropped and counted.
-const PIECES: usize = 64;
-/// A longer line is recorded by its length alone.
+/// How many chunks may wait to be written. When the channel is full, a chunk is dropped and counted.
+const CHUNKS: usize = 64;
+/// Of a longer line only the length is recorded.
 const MAX_LINE: usize = 1024 * 1024;
-/// How long the last pieces may take to be written down.
-const END: Duration = Duration::from_secs(1);
+/// How long writing the last chunks may take.
+const END_WAIT: Duration = Duration::from_secs(1);
 
 /// A trace that is being written. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Tap {
-    pieces: SyncSender<Piece>,
+    chunks: SyncSender<Chunk>,
     lost: Arc<AtomicU64>,
     ended: Arc<Mutex<Receiver<()>>>,
 }
 
-/// Something that passed.
+/// A message to the thread.
 #[derive(Debug)]
-enum Piece {
+enum Chunk {
     Bytes { time: u64, direction: Direction, lost: u64, bytes: Vec<u8> },
     End,
 }
 
 impl Tap {
-    /// Begins a trace in a file, which only its owner can read. `forced` is the dialect that is spoken whatever the client says.
+    /// Starts a trace in a file that only its owner can read. `forced` is the dialect that the configuration demands.
     ///
     /// # Errors
-    /// Fails if the file or the thread cannot be made.
+    /// Fails if the file cannot be opened or the thread cannot be started.
     pub fn open(file: &Path, forced: Option<Dialect>) -> io::Result<Tap> {
         let mut options = File::options();
         options.create(true).append(true);
@@ -50,56 +50,56 @@ impl Tap {
         Tap::to(options.open(file)?, forced)
     }
 
-    /// Begins a trace in anything that can be written to.
+    /// Starts a trace that is written to `out`.
     ///
     /// # Errors
     /// Fails if the thread cannot be started.
     pub fn to(out: impl Write + Send + 'static, forced: Option<Dialect>) -> io::Result<Tap> {
-        let (pieces, passing) = sync_channel(PIECES);
+        let (chunks, received) = sync_channel(CHUNKS);
         let (done, ended) = sync_channel(1);
         let work = move || {
-            if let Err(err) = write_down(&passing, BufWriter::new(out), forced) {
-                tracing::warn!("the trace cannot be written: {err}");
+            if let Err(err) = write_records(&received, BufWriter::new(out), forced) {
+                tracing::warn!("cannot write the trace: {err}");
             }
-            // Nobody may wait for it.
+            // Fails only if nobody waits for the end.
             done.try_send(()).ok();
         };
         std::thread::Builder::new().name("trace".to_owned()).spawn(work)?;
-        Ok(Tap { pieces, lost: Arc::default(), ended: Arc::new(Mutex::new(ended)) })
+        Ok(Tap { chunks, lost: Arc::default(), ended: Arc::new(Mutex::new(ended)) })
     }
 
-    /// Returns a reader that passes on what `input` gives.
+    /// Wraps a reader.
     pub fn inbound<R: Read>(&self, input: R) -> Tapped<R> {
         Tapped { pipe: input, direction: Direction::In, tap: self.clone() }
     }
 
-    /// Returns a writer that passes on to `output`.
+    /// Wraps a writer.
     pub fn outbound<W: Write>(&self, output: W) -> Tapped<W> {
         Tapped { pipe: output, direction: Direction::Out, tap: self.clone() }
     }
 
-    /// Ends the trace and waits a moment for its last lines.
+    /// Ends the trace and waits up to a second for its last lines.
     pub fn end(&self) {
-        // A trace that is behind gets the moment, too; what it does not reach is lost with the process.
-        let mut end = Piece::End;
+        // A thread that is behind gets this time, too. What it has not written by then is lost.
+        let mut end = Chunk::End;
         let begun = std::time::Instant::now();
-        while let Err(std::sync::mpsc::TrySendError::Full(back)) = self.pieces.try_send(end) {
-            if begun.elapsed() >= END {
+        while let Err(std::sync::mpsc::TrySendError::Full(back)) = self.chunks.try_send(end) {
+            if begun.elapsed() >= END_WAIT {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));
             end = back;
         }
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(END) {
-            tracing::warn!("the trace is not whole: its file takes too long to be written");
+        if let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(END_WAIT) {
+            tracing::warn!("the trace is incomplete: writing its file takes too long");
         }
     }
 
     fn take(&self, direction: Direction, bytes: &[u8]) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
-        let piece = Piece::Bytes { time: now(), direction, lost, bytes: bytes.to_vec() };
-        if self.pieces.try_send(piece).is_err() {
+        let chunk = Chunk::Bytes { time: now(), direction, lost, bytes: bytes.to_vec() };
+        if self.chunks.try_send(chunk).is_err() {
             self.lost.fetch_add(lost + 1, Ordering::Relaxed);
         }
     }
@@ -110,7 +110,7 @@ fn now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A pipe with a tap.
+/// A reader or writer with a tap.
 #[derive(Debug)]
 pub struct Tapped<P> {
     pipe: P,
@@ -130,7 +130,7 @@ impl<R: Read> Read for Tapped<R> {
 
 impl<W: Write> Write for Tapped<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Before it is written: the client's next message may come before we know that it was.
+        // Recorded before it is written: the client's answer may be read before `write_all` returns.
         self.tap.take(self.direction, bytes);
         self.pipe.write_all(bytes)?;
         Ok(bytes.len())
@@ -141,11 +141,11 @@ impl<W: Write> Write for Tapped<W> {
     }
 }
 
-/// One direction as it is put together again.
+/// The lines of one direction.
 struct Lines {
     decoder: LineDecoder,
-    /// Set behind a gap: the rest of a line whose front is lost is no line.
-    is_torn: bool,
+    /// Set after a gap: the rest of an incomplete line must be skipped.
+    skip_line: bool,
 }
 
 impl Lines {
@@ -159,48 +159,48 @@ impl Lines {
             file: MAX_LINE,
             other: MAX_LINE,
         };
-        Lines { decoder: LineDecoder::new(limits), is_torn: false }
+        Lines { decoder: LineDecoder::new(limits), skip_line: false }
     }
 
-    fn tear(&mut self) {
-        *self = Lines { is_torn: true, ..Lines::new() };
+    fn start_after_gap(&mut self) {
+        *self = Lines { skip_line: true, ..Lines::new() };
     }
 
     fn feed(&mut self, mut bytes: &[u8]) {
-        if self.is_torn {
+        if self.skip_line {
             let Some(at) = bytes.iter().position(|byte| *byte == b'\n') else {
                 return;
             };
-            self.is_torn = false;
+            self.skip_line = false;
             bytes = &bytes[at + 1..];
         }
         self.decoder.feed(bytes);
     }
 }
 
-/// Writes down what passes until the end.
-fn write_down(
-    passing: &Receiver<Piece>,
+/// The thread's loop: writes records until the end.
+fn write_records(
+    received: &Receiver<Chunk>,
     mut out: impl Write,
     forced: Option<Dialect>,
 ) -> io::Result<()> {
     let mut recorder = Recorder::new(forced);
     let (mut inbound, mut outbound) = (Lines::new(), Lines::new());
     loop {
-        let piece = match passing.try_recv() {
+        let chunk = match received.try_recv() {
             Err(TryRecvError::Empty) => {
-                // Whoever follows the file sees everything while nothing happens.
+                // While nothing happens the file is complete, for those who follow it.
                 out.flush()?;
-                passing.recv().ok()
+                received.recv().ok()
             }
-            piece => piece.ok(),
+            chunk => chunk.ok(),
         };
-        let Some(Piece::Bytes { time, direction, lost, bytes }) = piece else {
+        let Some(Chunk::Bytes { time, direction, lost, bytes }) = chunk else {
             return out.flush();
         };
         if lost > 0 {
-            inbound.tear();
-            outbound.tear();
+            inbound.start_after_gap();
+            outbound.start_after_gap();
             print(&mut out, &Record::Lost { time, lost })?;
         }
         let lines = match direction {
@@ -253,15 +253,15 @@ mod tests {
 
     // R: O1
     #[test]
-    fn what_passes_in_pieces_is_written_down_whole() {
+    fn message_in_chunks_is_recorded_whole() {
         let out = Shared::default();
         let tap = Tap::to(out.clone(), None).unwrap();
         let call = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"}\n";
         let mut input = tap.inbound(&call[..]);
-        let mut piece = [0; 10];
+        let mut chunk = [0; 10];
         let mut read = Vec::new();
-        while let count @ 1.. = input.read(&mut piece).unwrap() {
-            read.extend_from_slice(&piece[..count]);
+        while let count @ 1.. = input.read(&mut chunk).unwrap() {
+            read.extend_from_slice(&chunk[..count]);
         }
         assert_eq!(read, call);
         let mut written = Vec::new();
@@ -278,10 +278,10 @@ mod tests {
         assert!(answer.duration_ms.is_some());
     }
 
-    /// A file that takes nothing until it is let go.
-    struct Stuck(Receiver<()>, Shared);
+    /// A file that blocks until it is released.
+    struct BlockedFile(Receiver<()>, Shared);
 
-    impl Write for Stuck {
+    impl Write for BlockedFile {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.recv().ok();
             self.1.write(bytes)
@@ -294,20 +294,20 @@ mod tests {
 
     // R: O1
     #[test]
-    fn a_file_that_is_stuck_holds_nobody_up_and_the_gap_is_told() {
+    fn blocked_file_slows_nobody_down_and_the_gap_is_recorded() {
         let (go, wait) = sync_channel(0);
         let out = Shared::default();
-        let tap = Tap::to(Stuck(wait, out.clone()), None).unwrap();
+        let tap = Tap::to(BlockedFile(wait, out.clone()), None).unwrap();
         let mut pipe = tap.outbound(io::sink());
         let line = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{}\"}}\n", "m".repeat(2000));
-        for _ in 0..PIECES * 3 {
+        for _ in 0..CHUNKS * 3 {
             pipe.write_all(line.as_bytes()).unwrap();
         }
         drop(go);
-        // Room comes when the thread gets on; then the next piece says what was lost.
-        let is_told =
+        // When the thread continues there is room, and the next chunk reports the gap.
+        let has_gap =
             |records: &[Record]| records.iter().any(|record| matches!(record, Record::Lost { .. }));
-        while !is_told(&records(&out)) {
+        while !has_gap(&records(&out)) {
             pipe.write_all(line.as_bytes()).unwrap();
             std::thread::yield_now();
         }
