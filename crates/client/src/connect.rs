@@ -1,7 +1,7 @@
-//! A connection to an agent: start it, call it, hear its updates.
+//! A connection to an agent: start it, call it, receive its updates.
 //!
-//! One task, the driver, owns the peer, the host and the agent's output; see `connect::driver`. A second one
-//! writes, so a slow agent never keeps us from reading. What the agent may ask of us is `host`'s business.
+//! One task, the driver, owns the peer, the host and the agent's output; see `connect::driver`. A second task writes,
+//! so that a slow agent never keeps us from reading. `host` serves the calls that the agent makes to us.
 
 mod driver;
 
@@ -20,9 +20,9 @@ use wire::acp::{ProtocolVersion, schema};
 
 use crate::error::Error;
 use crate::host::Host;
-use driver::{Driver, Order, Pipes};
+use driver::{Command, Driver, Pipes};
 
-/// A connection to one agent. Dropping it kills the agent, if it was started here.
+/// A connection to one agent. Dropping it kills the agent if it was started here.
 #[derive(Debug)]
 pub struct Connection {
     caller: Caller,
@@ -32,13 +32,13 @@ pub struct Connection {
     child: Option<Child>,
 }
 
-/// Calls the agent. Cheap to clone; take one out of the connection to call while updates are awaited.
+/// Calls the agent. Cheap to clone; get one from the connection to make calls while waiting for updates.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    orders: mpsc::Sender<Order>,
+    commands: mpsc::Sender<Command>,
 }
 
-/// What an agent told in one `session/update`.
+/// The parameters of one `session/update`.
 #[derive(Debug)]
 pub struct Update(pub(crate) Box<RawValue>);
 
@@ -73,28 +73,28 @@ impl Connection {
         host: Host,
     ) -> Connection {
         // Full when the agent does not read: then callers wait.
-        let (orders, received) = mpsc::channel(64);
-        // Full when the agent does not read: then the driver takes no orders and no finished host calls.
+        let (commands, received) = mpsc::channel(64);
+        // Full when the agent does not read: then the driver accepts no commands and no finished host calls.
         let (outgoing, lines) = mpsc::channel(64);
-        // Full when the owner does not take updates: then the driver stops reading and the agent waits.
-        let (noted, updates) = mpsc::channel(1024);
+        // Full when the owner does not receive updates: then the driver stops reading and the agent waits.
+        let (update_sender, updates) = mpsc::channel(1024);
         let capabilities = host.capabilities();
         let mut tasks = JoinSet::new();
         tasks.spawn(write_lines(lines, output));
-        tasks.spawn(Driver::new(pipes, host, received, outgoing, noted).run());
-        Connection { caller: Caller { orders }, updates, capabilities, tasks, child: None }
+        tasks.spawn(Driver::new(pipes, host, received, outgoing, update_sender).run());
+        Connection { caller: Caller { commands }, updates, capabilities, tasks, child: None }
     }
 
-    /// Returns what calls the agent.
+    /// Returns a handle for calling the agent.
     #[must_use]
     pub fn caller(&self) -> Caller {
         self.caller.clone()
     }
 
-    /// Introduces us with what the host offers, and checks that the agent speaks our version.
+    /// Sends `initialize` with the capabilities of the host, and checks that the agent supports protocol version 1.
     ///
     /// # Errors
-    /// Fails like a call, and if the agent speaks another version only.
+    /// As [`Caller::call`], and [`Error::Version`] if the agent supports only another version.
     pub async fn initialize(
         &self,
         info: schema::Implementation,
@@ -109,33 +109,33 @@ impl Connection {
         Ok(response)
     }
 
-    /// Waits for the next update; `None` once the agent is gone. Can be dropped and called again.
+    /// Waits for the next update; `None` once the agent has exited. Cancel safe.
     ///
-    /// All updates that the agent sent before a reply are here before the reply is.
+    /// Updates that the agent sent before a reply are available before the reply is.
     pub async fn next_update(&mut self) -> Option<Update> {
         self.updates.recv().await
     }
 
-    /// Returns the next update that is already here.
+    /// Returns the next update that has already been received.
     pub fn ready_update(&mut self) -> Option<Update> {
         self.updates.try_recv().ok()
     }
 
-    /// Closes the agent's input and waits for its end; a program that was started here goes down the kill
-    /// ladder. Returns how it ended.
+    /// Closes the agent's input and waits until it exits. A program that was started here is terminated, then killed, when
+    /// it does not exit in time. Returns its exit status.
     ///
     /// # Errors
-    /// Fails if the system does not tell how the program ended.
+    /// Fails if the exit status cannot be read.
     pub async fn end(mut self, grace: Grace) -> Result<Option<ExitStatus>, Error> {
-        // An error says that the driver is gone, and the input with it.
-        self.caller.orders.send(Order::Close).await.ok();
-        // Nobody takes updates any more; an agent that has many left must not wait for that.
+        // An error means that the driver has ended, and the input is closed already.
+        self.caller.commands.send(Command::Close).await.ok();
+        // Nobody receives updates any more; an agent that still has many must not wait for us.
         self.updates.close();
         if let Some(child) = &mut self.child {
             return Ok(Some(child.end(grace).await?));
         }
         let all_done = async { while self.tasks.join_next().await.is_some() {} };
-        // An agent that stays is cut off when the tasks are dropped.
+        // An agent that keeps running is disconnected when the tasks are dropped.
         tokio::time::timeout(grace.after_close, all_done).await.ok();
         Ok(None)
     }
@@ -145,8 +145,8 @@ impl Caller {
     /// Calls a method and reads its result.
     ///
     /// # Errors
-    /// [`Error::Refused`] has the agent's own error, [`Error::BadShape`] a result that does not fit,
-    /// [`Error::AgentGone`] the last words of an agent that is gone.
+    /// [`Error::Refused`] has the agent's error, [`Error::BadShape`] is a result that does not match its type,
+    /// [`Error::AgentGone`] has the last output on stderr of an agent that has exited.
     pub async fn call<R: DeserializeOwned>(
         &self,
         method: &'static str,
@@ -155,20 +155,20 @@ impl Caller {
         let params = print(method, params)?;
         let (reply, replied) = oneshot::channel();
         let gone = || Error::AgentGone { stderr: String::new() };
-        self.orders.send(Order::Call { method, params, reply }).await.map_err(|_| gone())?;
+        self.commands.send(Command::Call { method, params, reply }).await.map_err(|_| gone())?;
         let result = replied.await.map_err(|_| gone())??;
         // An empty result may be null.
         let text = if result.get() == "null" { "{}" } else { result.get() };
         serde_json::from_str(text).map_err(|source| Error::BadShape { what: method, source })
     }
 
-    /// Sends a note.
+    /// Sends a notification.
     ///
     /// # Errors
-    /// Fails if the parameters cannot be written or the agent is gone.
+    /// Fails if the parameters cannot be serialised or the agent has exited.
     pub async fn notify(&self, method: &'static str, params: &impl Serialize) -> Result<(), Error> {
         let params = print(method, params)?;
-        let sent = self.orders.send(Order::Note { method, params }).await;
+        let sent = self.commands.send(Command::Note { method, params }).await;
         sent.map_err(|_| Error::AgentGone { stderr: String::new() })
     }
 
@@ -194,10 +194,10 @@ impl Caller {
         self.call("session/prompt", &request).await
     }
 
-    /// Asks the agent to end a turn; its prompt is still answered. Open questions must be dropped, too.
+    /// Asks the agent to end a turn; its prompt is still answered. The owner must also drop open permission requests.
     ///
     /// # Errors
-    /// Fails if the agent is gone.
+    /// Fails if the agent has exited.
     pub async fn cancel(&self, session: &schema::SessionId) -> Result<(), Error> {
         let note = schema::CancelNotification::new(session.clone());
         self.notify("session/cancel", &note).await
@@ -214,7 +214,7 @@ impl Update {
     /// Reads the parameters.
     ///
     /// # Errors
-    /// Fails for updates that do not fit, or that a later version of the protocol has.
+    /// Fails for invalid updates and for updates of a later protocol version.
     pub fn read(&self) -> Result<schema::SessionNotification, Error> {
         serde_json::from_str(self.raw())
             .map_err(|source| Error::BadShape { what: "session/update", source })
@@ -225,7 +225,7 @@ fn print(method: &'static str, params: &impl Serialize) -> Result<Box<RawValue>,
     serde_json::value::to_raw_value(params).map_err(|source| Error::Unwritable { method, source })
 }
 
-/// The task that writes. Ends, and so closes the agent's input, when the driver lets go or the pipe breaks.
+/// The writing task. Ends, and so closes the agent's input, when the driver drops its sender or the pipe breaks.
 async fn write_lines(mut lines: mpsc::Receiver<Vec<u8>>, mut output: impl AsyncWrite + Unpin) {
     while let Some(line) = lines.recv().await {
         let written = async {
@@ -233,7 +233,7 @@ async fn write_lines(mut lines: mpsc::Receiver<Vec<u8>>, mut output: impl AsyncW
             output.flush().await
         };
         if let Err(err) = written.await {
-            tracing::debug!(%err, "the agent no longer reads");
+            tracing::debug!(%err, "the agent no longer reads its input");
             return;
         }
     }

@@ -1,52 +1,52 @@
-//! The error of this crate: why an agent could not be driven or a transcript not played.
+//! The error type of this crate.
 
 use std::io;
 use std::path::PathBuf;
 
 use wire::RpcError;
 
-/// Why an agent could not be driven or a transcript not played.
+/// Why a connection to an agent or the replay of a transcript failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The agent could not be started or its end not awaited.
+    /// The agent could not be started, or its exit status could not be read.
     #[error(transparent)]
     Process(#[from] process::Error),
-    /// The connection is lost: the agent closed its output, or no longer reads its input.
-    #[error("the connection to the agent is lost{}", shown(stderr))]
+    /// The connection was lost: the agent closed its output, or no longer reads its input.
+    #[error("the connection to the agent was lost{}", last_output(stderr))]
     AgentGone {
-        /// The end of what the agent wrote to its error output.
+        /// The last output of the agent on stderr.
         stderr: String,
     },
     /// The agent answered with an error.
-    #[error("{method} was refused: {} ({}){}", error.message, error.code.0, details(error))]
+    #[error("{method} failed: {} ({}){}", error.message, error.code.0, details(error))]
     Refused {
-        /// What was called.
+        /// The method that was called.
         method: &'static str,
-        /// What the agent said.
+        /// The agent's error.
         error: RpcError,
     },
-    /// The agent sent something of the wrong shape.
-    #[error("the agent's {what} has the wrong shape")]
+    /// The agent sent a value of the wrong type.
+    #[error("the agent's {what} does not match the protocol")]
     BadShape {
-        /// A method whose result or parameters do not fit.
+        /// The method whose result or parameters are invalid.
         what: &'static str,
-        /// The place and the reason.
+        /// The position and the reason.
         #[source]
         source: serde_json::Error,
     },
-    /// The agent speaks only a version of the protocol that we do not.
-    #[error("the agent speaks version {0} of the protocol, not 1")]
+    /// The agent supports only another version of the protocol.
+    #[error("the agent supports version {0} of the protocol, not 1")]
     Version(String),
-    /// Parameters of ours could not be written as JSON.
-    #[error("the parameters of {method} cannot be written")]
+    /// Parameters could not be serialised as JSON.
+    #[error("the parameters of {method} cannot be serialised")]
     Unwritable {
-        /// What was to be called.
+        /// The method that was to be called.
         method: &'static str,
         /// The reason.
         #[source]
         source: serde_json::Error,
     },
-    /// A transcript has a line that cannot be read.
+    /// A transcript has an invalid line.
     #[error("{}line {line}: {reason}", in_file(file.as_deref()))]
     BadTranscript {
         /// The name of the file that was included, if it is not the transcript itself.
@@ -56,21 +56,21 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// A file or folder that a transcript needs could not be made or read.
-    #[error("{} cannot be used", path.display())]
+    /// A file or directory that a transcript needs could not be created or read.
+    #[error("cannot create or read {}", path.display())]
     File {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
 }
 
-fn shown(stderr: &str) -> String {
+fn last_output(stderr: &str) -> String {
     match stderr.trim_end() {
         "" => String::new(),
-        stderr => format!("; it last said:\n{stderr}"),
+        stderr => format!("; its last output was:\n{stderr}"),
     }
 }
 

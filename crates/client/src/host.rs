@@ -1,8 +1,8 @@
-//! The host: serves what an agent may ask of its client.
+//! The host: serves the calls that an agent makes to its client.
 //!
-//! Files, terminals, permission, elicitation. Owned by the task that reads the agent's output: [`Host::serve`]
-//! only looks up and starts things, the work is in the future it returns. Asking a person is left to the
-//! owner of the connection, through [`Permission::Ask`].
+//! Files, terminals, permission, elicitation. The task that reads the agent's output owns the host: [`Host::serve`]
+//! returns at once, and the work is done by the future that it returns. Asking a person is left to the owner of the
+//! connection, through [`Permission::Ask`].
 
 mod files;
 mod terminals;
@@ -20,17 +20,17 @@ use wire::{Code, RpcError};
 
 use terminals::Terminals;
 
-/// The work of one call, and its outcome.
-pub type Answer = Pin<Box<dyn Future<Output = Result<Box<RawValue>, RpcError>> + Send>>;
+/// The future that serves one call.
+pub type HostReply = Pin<Box<dyn Future<Output = Result<Box<RawValue>, RpcError>> + Send>>;
 
-/// What the host offers, and who decides.
+/// What the host offers, and who decides about permission.
 #[derive(Debug)]
 pub struct HostOptions {
-    /// Reads and writes files for the agent.
+    /// Whether the host reads and writes files for the agent.
     pub files: bool,
-    /// Runs commands for the agent.
+    /// Whether the host runs commands for the agent.
     pub terminals: bool,
-    /// Where commands run that name no folder.
+    /// The working directory of commands that do not name one.
     pub cwd: PathBuf,
     /// Who answers when the agent asks for permission.
     pub permission: Permission,
@@ -39,24 +39,24 @@ pub struct HostOptions {
 /// Who answers when the agent asks for permission.
 #[derive(Debug)]
 pub enum Permission {
-    /// Everything is allowed, each thing once.
+    /// Every request is allowed, once each.
     AllowOnce,
-    /// Nothing is allowed.
+    /// Every request is rejected.
     Reject,
-    /// The receiver of this channel decides. When it is full the agent waits, as it does for a person anyway.
-    Ask(mpsc::Sender<Question>),
+    /// The receiver of this channel decides. When the channel is full, the agent waits.
+    Ask(mpsc::Sender<PermissionQuestion>),
 }
 
-/// Permission that is asked for. Dropping the question answers that the turn was cancelled.
+/// A permission request of the agent. Dropping it answers that the turn was cancelled.
 #[derive(Debug)]
-pub struct Question {
-    /// What the agent wants to do, and the answers it offers.
+pub struct PermissionQuestion {
+    /// What the agent wants to do, and the options to choose from.
     pub request: schema::RequestPermissionRequest,
-    /// Where the answer goes.
+    /// Receives the answer.
     pub answer: oneshot::Sender<schema::RequestPermissionOutcome>,
 }
 
-/// Serves the calls of one agent. Its terminals die with it.
+/// Serves the calls of one agent. Dropping it kills the commands in its terminals.
 #[derive(Debug)]
 pub struct Host {
     options: HostOptions,
@@ -64,14 +64,14 @@ pub struct Host {
 }
 
 impl Host {
-    /// Makes a host. Needs a tokio runtime once a terminal is created.
+    /// Creates a host. Needs a tokio runtime once a terminal is created.
     #[must_use]
     pub fn new(options: HostOptions) -> Host {
         let terminals = Terminals::new(options.cwd.clone());
         Host { options, terminals }
     }
 
-    /// Makes a host that offers nothing and allows nothing.
+    /// Creates a host that offers nothing and rejects every permission request.
     #[must_use]
     pub fn none() -> Host {
         Host::new(HostOptions {
@@ -82,7 +82,7 @@ impl Host {
         })
     }
 
-    /// Returns what to tell the agent in `initialize`.
+    /// Returns the capabilities to send in `initialize`.
     #[must_use]
     pub fn capabilities(&self) -> schema::ClientCapabilities {
         let files = schema::FileSystemCapabilities::new()
@@ -96,8 +96,8 @@ impl Host {
             .session(session)
     }
 
-    /// Starts to serve a call. The future owns all it needs; dropping it gives the call up.
-    pub fn serve(&mut self, method: &str, params: Option<&RawValue>) -> Answer {
+    /// Starts to serve a call. The future owns everything it needs; dropping it abandons the call.
+    pub fn serve(&mut self, method: &str, params: Option<&RawValue>) -> HostReply {
         let started = match method {
             "fs/read_text_file" if self.options.files => {
                 read(params).map(|request| answer(files::read_text_file(request)))
@@ -111,19 +111,21 @@ impl Host {
             "session/request_permission" => read(params).map(|request| self.permit(request)),
             "elicitation/create" => read(params).map(|_: schema::CreateElicitationRequest| {
                 let decline = schema::ElicitationAction::Decline;
-                at_once(schema::CreateElicitationResponse::new(decline))
+                immediate(schema::CreateElicitationResponse::new(decline))
             }),
             _ => Err(RpcError::of(Code::METHOD_NOT_FOUND)),
         };
         started.unwrap_or_else(|error| Box::pin(ready(Err(error))))
     }
 
-    fn permit(&self, request: schema::RequestPermissionRequest) -> Answer {
+    fn permit(&self, request: schema::RequestPermissionRequest) -> HostReply {
         match &self.options.permission {
             Permission::AllowOnce => {
-                at_once(schema::RequestPermissionResponse::new(allow_once(&request)))
+                immediate(schema::RequestPermissionResponse::new(allow_once(&request)))
             }
-            Permission::Reject => at_once(schema::RequestPermissionResponse::new(reject(&request))),
+            Permission::Reject => {
+                immediate(schema::RequestPermissionResponse::new(reject(&request)))
+            }
             Permission::Ask(questions) => {
                 let questions = questions.clone();
                 answer(async move {
@@ -135,13 +137,13 @@ impl Host {
     }
 }
 
-/// Chooses the answer that allows this one thing; an agent that offers none is rejected.
+/// Chooses the option that allows the request once. Rejects the request if there is no such option.
 #[must_use]
 pub fn allow_once(request: &schema::RequestPermissionRequest) -> schema::RequestPermissionOutcome {
     choose(request, schema::PermissionOptionKind::AllowOnce).unwrap_or_else(|| reject(request))
 }
 
-/// Chooses the mildest answer that rejects; an agent that offers none is told that the turn was cancelled.
+/// Chooses the mildest option that rejects the request. Answers "cancelled" if there is none.
 #[must_use]
 pub fn reject(request: &schema::RequestPermissionRequest) -> schema::RequestPermissionOutcome {
     choose(request, schema::PermissionOptionKind::RejectOnce)
@@ -159,19 +161,19 @@ fn choose(
 }
 
 async fn ask(
-    questions: &mpsc::Sender<Question>,
+    questions: &mpsc::Sender<PermissionQuestion>,
     request: schema::RequestPermissionRequest,
 ) -> schema::RequestPermissionOutcome {
     let (answer, answered) = oneshot::channel();
-    // Both failures mean that nobody is there to decide any more.
-    if questions.send(Question { request, answer }).await.is_err() {
+    // Both failures mean that nobody is left to decide.
+    if questions.send(PermissionQuestion { request, answer }).await.is_err() {
         return schema::RequestPermissionOutcome::Cancelled;
     }
     answered.await.unwrap_or(schema::RequestPermissionOutcome::Cancelled)
 }
 
 fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
-    // Not `wire::acp::read`, which refuses null characters: a file may well have some.
+    // Not `wire::acp::read`, which rejects null characters: a file may contain some.
     let text = params.map_or("{}", RawValue::get);
     serde_json::from_str(text)
         .map_err(|err| RpcError::of(Code::INVALID_PARAMS).details(err.to_string()))
@@ -179,11 +181,11 @@ fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
 
 fn answer<T: Serialize>(
     work: impl Future<Output = Result<T, RpcError>> + Send + 'static,
-) -> Answer {
+) -> HostReply {
     Box::pin(async move { work.await.and_then(|result| print(&result)) })
 }
 
-fn at_once<T: Serialize>(result: T) -> Answer {
+fn immediate<T: Serialize>(result: T) -> HostReply {
     Box::pin(ready(print(&result)))
 }
 
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_offered_is_not_found() {
+    async fn methods_that_are_not_offered_are_not_found() {
         let mut none = Host::none();
         for method in ["fs/read_text_file", "terminal/create", "nope"] {
             assert_eq!(serve(&mut none, method, json!({})).await, Err(-32601), "{method}");
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bad_parameters_are_refused() {
+    async fn invalid_params_are_rejected() {
         let mut host = host(Permission::Reject);
         for method in ["fs/read_text_file", "terminal/output", "session/request_permission"] {
             assert_eq!(serve(&mut host, method, json!({})).await, Err(-32602), "{method}");

@@ -1,7 +1,7 @@
-//! The editor's side of the pipe: drive an agent, serve its calls, play transcripts against it.
+//! The editor's side of ACP: drives an agent, serves its calls, and replays transcripts against it.
 //!
-//! Knows the protocol and nothing of our own agent, so what works here works with any agent. Start with
-//! [`connect`] for a live agent, [`host`] for what it may ask of us, [`script`] for transcripts.
+//! It knows the protocol but nothing about our own agent, so it works with any agent. Start with [`connect`] for a live
+//! agent, [`host`] for the calls that it makes to us, and [`script`] for transcripts.
 
 pub mod connect;
 mod error;
@@ -11,7 +11,7 @@ pub mod transcript;
 
 pub use connect::{Caller, Connection, Update};
 pub use error::Error;
-pub use host::{Host, HostOptions, Permission, Question};
+pub use host::{Host, HostOptions, Permission, PermissionQuestion};
 pub use process::{Grace, Spec};
-pub use script::{Failure, Played, Stage, play, play_program};
+pub use script::{Failure, ProgramSetup, Replay, play, play_program};
 pub use transcript::Transcript;

@@ -1,7 +1,7 @@
-//! The scripted client: plays a transcript against an agent and tells what did not happen as written.
+//! The scripted client: replays a transcript against an agent and reports every difference.
 //!
-//! `script::player` does the talking, `script::compare` and `script::names` decide what is the same,
-//! `script::program` starts an agent in a fresh folder for it. For the format see `transcript`.
+//! `script::player` sends and receives, `script::compare` and `script::names` decide whether messages are equal, and
+//! `script::program` starts an agent in a new directory. For the format see `transcript`.
 
 mod compare;
 mod names;
@@ -14,39 +14,39 @@ use std::path::Path;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::transcript::{Line, Transcript};
+use crate::transcript::{Transcript, TranscriptLine};
 
 #[cfg(test)]
-pub(crate) use program::TempFolder;
-pub use program::{Stage, play_program};
+pub(crate) use program::temp_dir;
+pub use program::{ProgramSetup, play_program};
 
-/// What came of playing a transcript.
+/// The result of replaying a transcript.
 #[derive(Debug)]
-pub struct Played {
-    /// What did not happen as written, in order.
+pub struct Replay {
+    /// The differences, in order.
     pub failures: Vec<Failure>,
-    /// Every message of the agent as it came; a line that is not JSON is a string.
+    /// Every message of the agent, unchanged; a line that is not JSON is a string.
     pub seen: Vec<Value>,
-    /// The transcript with its `<` lines rewritten to what came. Lines that fit, and lines of used files, stay.
+    /// The transcript with its `<` lines rewritten to what was received. Matching lines and lines of used files stay.
     pub updated: String,
-    /// The code that the agent must end with; [`play_program`] has checked it, after [`play`] the caller may.
+    /// The exit code that the transcript expects. [`play_program`] checks it; after [`play`] the caller can.
     pub exit: Option<i32>,
-    /// The end of what the agent wrote to its error output, if it was started by [`play_program`].
+    /// The last output of the agent on stderr, if it was started by [`play_program`].
     pub stderr: String,
 }
 
-/// One thing that did not happen as written.
+/// One difference between the transcript and what happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The name of the used file that the line is from; `None` for the transcript itself.
     pub file: Option<String>,
     /// The line, counting from 1; for surplus output the last line before it.
     pub line: usize,
-    /// What is wrong, in a sentence.
+    /// A sentence that describes the difference.
     pub reason: String,
-    /// What the line says.
+    /// What the line expects.
     pub expected: Option<String>,
-    /// What came in its place.
+    /// What was received instead.
     pub got: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    fn at(line: Option<&Line>, reason: impl Into<String>) -> Failure {
+    fn at(line: Option<&TranscriptLine>, reason: impl Into<String>) -> Failure {
         Failure {
             file: line.and_then(|line| line.file.clone()),
             line: line.map_or(0, |line| line.number),
@@ -78,34 +78,34 @@ impl Failure {
     }
 }
 
-impl Played {
-    /// Tells whether all happened as written.
+impl Replay {
+    /// Returns whether there were no differences.
     #[must_use]
-    pub fn is_as_written(&self) -> bool {
+    pub fn passed(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// Returns all failures as text, with what the agent wrote to its error output.
+    /// Returns all failures as text, with the agent's last output on stderr.
     #[must_use]
     pub fn report(&self) -> String {
         let failures: Vec<String> = self.failures.iter().map(ToString::to_string).collect();
         match self.stderr.trim_end() {
             "" => failures.join("\n"),
-            stderr => format!("{}\nThe agent last said:\n{stderr}", failures.join("\n")),
+            stderr => format!("{}\nThe agent's last output:\n{stderr}", failures.join("\n")),
         }
     }
 }
 
-/// Plays a transcript against the agent at the other end of a pair of pipes. `folder` is what it calls `/w`.
+/// Replays a transcript against the agent at the other end of a pair of pipes. `folder` stands for `/w`.
 ///
-/// After the last line the agent's input is closed, and the agent must close its output. Files and the exit
-/// code are not looked at; see [`play_program`].
+/// After the last line the agent's input is closed, and the agent must close its output. Files and the exit code are not
+/// checked; see [`play_program`].
 pub async fn play(
     transcript: &Transcript,
     folder: &Path,
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin,
-) -> Played {
+) -> Replay {
     player::Player::new(transcript, folder, input, output).play().await
 }
 

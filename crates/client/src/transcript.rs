@@ -1,8 +1,7 @@
-//! Transcripts: conversations written down as they must happen. This is the reader of the format.
+//! Transcripts: conversations in a text format, as they must happen. This module parses the format.
 //!
-//! Pure: `use` lines are resolved by a function of the caller. The format is described in
-//! `conformance/README.md`; `script` plays what is read here. `model` lines are kept as they are, for the
-//! scripted model of the agent under test.
+//! Pure: a function of the caller resolves `use` lines. The format is described in `conformance/README.md`; `script`
+//! replays transcripts. `model` lines are not parsed: they are for the scripted model of the agent under test.
 
 use std::path::Path;
 
@@ -10,31 +9,31 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// How deep `use` lines may nest; a file that uses itself ends here.
+/// How deep `use` lines may nest. Stops a file that uses itself.
 const MAX_DEPTH: usize = 8;
 
-/// A transcript, with the lines of the files that it uses in their places.
+/// A transcript, with the lines of the files that it uses included.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transcript {
-    lines: Vec<Line>,
+    lines: Vec<TranscriptLine>,
 }
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+pub struct TranscriptLine {
     /// The name of the used file that the line is from; `None` for the transcript itself.
     pub file: Option<String>,
     /// The number in that file, counting from 1.
     pub number: usize,
     /// The line as it is written.
     pub text: String,
-    /// What it means.
-    pub step: Step,
+    /// Its meaning.
+    pub step: TranscriptStep,
 }
 
-/// What a line means.
+/// The meaning of a line.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum TranscriptStep {
     /// A comment or a blank line.
     Comment,
     /// A tag.
@@ -43,13 +42,13 @@ pub enum Step {
     Use(String),
     /// The agent's configuration.
     Config(Value),
-    /// A file of the working folder and its text.
+    /// A file in the working directory and its content.
     File {
         /// Begins with `/w/`.
         path: String,
-        /// What is or must be in it.
+        /// Its content.
         text: String,
-        /// Whether it is put there before, or looked at afterwards.
+        /// Whether it is created before the conversation or checked after it.
         when: When,
     },
     /// A line for the scripted model, without the word `model`.
@@ -62,16 +61,16 @@ pub enum Step {
     Expect(Value),
     /// The client closes the agent's input.
     Eof,
-    /// The agent must end with this code.
+    /// The agent must exit with this code.
     Exit(i32),
 }
 
-/// When a file counts.
+/// When a file is created or checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// It exists before the first message.
+    /// It is created before the first message.
     Before,
-    /// It has this text after the last message.
+    /// It must have this content after the last message.
     After,
 }
 
@@ -79,7 +78,7 @@ impl Transcript {
     /// Reads a transcript. `load` returns the text of `conformance/NAME.acp` for a line `use NAME`.
     ///
     /// # Errors
-    /// Names the line that cannot be read, and the used file it is in.
+    /// Names the invalid line and its file.
     pub fn parse(text: &str, load: &dyn Fn(&str) -> Option<String>) -> Result<Transcript, Error> {
         let mut lines = Vec::new();
         read_file(None, text, load, 0, &mut lines)?;
@@ -90,38 +89,40 @@ impl Transcript {
 
     /// Returns all lines, those of used files after their `use` line.
     #[must_use]
-    pub fn lines(&self) -> &[Line] {
+    pub fn lines(&self) -> &[TranscriptLine] {
         &self.lines
     }
 
-    /// Tells whether the transcript has a tag.
+    /// Returns whether the transcript has a tag.
     #[must_use]
     pub fn has_tag(&self, name: &str) -> bool {
-        self.lines.iter().any(|line| matches!(&line.step, Step::Tag(tag) if tag == name))
+        self.lines.iter().any(|line| matches!(&line.step, TranscriptStep::Tag(tag) if tag == name))
     }
 
-    /// Returns the agent's configuration; the last one counts.
+    /// Returns the agent's configuration. The last one applies.
     #[must_use]
     pub fn config(&self) -> Option<&Value> {
         self.lines.iter().rev().find_map(|line| match &line.step {
-            Step::Config(config) => Some(config),
+            TranscriptStep::Config(config) => Some(config),
             _ => None,
         })
     }
 
-    /// Returns the code that the agent must end with, where the transcript says so.
+    /// Returns the expected exit code, if the transcript has one.
     #[must_use]
     pub fn exit(&self) -> Option<i32> {
         self.lines.iter().rev().find_map(|line| match line.step {
-            Step::Exit(code) => Some(code),
+            TranscriptStep::Exit(code) => Some(code),
             _ => None,
         })
     }
 
-    /// Returns the paths and texts of the files that count then, with the line that says so.
-    pub fn files(&self, then: When) -> impl Iterator<Item = (&Line, &str, &str)> {
+    /// Returns the paths and contents of the files of that time, with their lines.
+    pub fn files(&self, then: When) -> impl Iterator<Item = (&TranscriptLine, &str, &str)> {
         self.lines.iter().filter_map(move |line| match &line.step {
-            Step::File { path, text, when } if *when == then => Some((line, &**path, &**text)),
+            TranscriptStep::File { path, text, when } if *when == then => {
+                Some((line, &**path, &**text))
+            }
             _ => None,
         })
     }
@@ -129,21 +130,21 @@ impl Transcript {
     /// Returns the lines for the scripted model as they are written, without the word `model`.
     pub fn model_lines(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().filter_map(|line| match &line.step {
-            Step::Model(text) => Some(&**text),
+            TranscriptStep::Model(text) => Some(&**text),
             _ => None,
         })
     }
 
-    /// Returns the whole transcript for the scripted model: used files in their places, and in `model` lines
-    /// the real working folder instead of `/w`. The other lines stay, since they end an answer.
+    /// Returns the whole transcript for the scripted model: with used files included, and the real working directory instead
+    /// of `/w` in `model` lines. The other lines stay, because they mark the end of an answer.
     #[must_use]
     pub fn script(&self, folder: &Path) -> String {
         let folder = json_text(&folder.to_string_lossy());
         let mut script = String::new();
         for line in &self.lines {
             match &line.step {
-                Step::Use(_) => continue,
-                Step::Model(_) => script.push_str(&place_in_strings(&line.text, &folder)),
+                TranscriptStep::Use(_) => continue,
+                TranscriptStep::Model(_) => script.push_str(&place_in_strings(&line.text, &folder)),
                 _ => script.push_str(&line.text),
             }
             script.push('\n');
@@ -152,13 +153,13 @@ impl Transcript {
     }
 }
 
-/// The inside of a JSON string.
+/// Escapes a string for JSON, without the quotes.
 fn json_text(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// Puts the folder where a string starts with `/w`.
+/// Replaces `/w` at the start of a JSON string by the real directory.
 fn place_in_strings(line: &str, folder: &str) -> String {
     line.replace("\"/w/", &format!("\"{folder}/")).replace("\"/w\"", &format!("\"{folder}\""))
 }
@@ -168,7 +169,7 @@ fn read_file(
     text: &str,
     load: &dyn Fn(&str) -> Option<String>,
     depth: usize,
-    lines: &mut Vec<Line>,
+    lines: &mut Vec<TranscriptLine>,
 ) -> Result<(), Error> {
     for (index, text) in text.lines().enumerate() {
         let file = file.map(str::to_owned);
@@ -176,16 +177,16 @@ fn read_file(
         let bad = |reason| Error::BadTranscript { file: file.clone(), line: number, reason };
         let step = read_step(text).map_err(&bad)?;
         let used = match &step {
-            Step::Use(name) if depth == MAX_DEPTH => {
-                return Err(bad(format!("'use {name}' nests too deep")));
+            TranscriptStep::Use(name) if depth == MAX_DEPTH => {
+                return Err(bad(format!("'use {name}' is nested too deeply")));
             }
-            Step::Use(name) => {
-                let no_file = || bad(format!("there is no file {name}.acp to use"));
+            TranscriptStep::Use(name) => {
+                let no_file = || bad(format!("{name}.acp not found"));
                 Some((name.clone(), load(name).ok_or_else(no_file)?))
             }
             _ => None,
         };
-        lines.push(Line { file, number, text: text.to_owned(), step });
+        lines.push(TranscriptLine { file, number, text: text.to_owned(), step });
         if let Some((name, text)) = used {
             read_file(Some(&name), &text, load, depth + 1, lines)?;
         }
@@ -193,59 +194,59 @@ fn read_file(
     Ok(())
 }
 
-fn read_step(text: &str) -> Result<Step, String> {
+fn read_step(text: &str) -> Result<TranscriptStep, String> {
     if let Some(raw) = text.strip_prefix(">!") {
         let raw = raw.strip_prefix(' ').unwrap_or(raw);
-        return unescape(raw).map(Step::SendRaw);
+        return unescape(raw).map(TranscriptStep::SendRaw);
     }
     let text = text.trim();
     if text.is_empty() || text.starts_with('#') {
-        return Ok(Step::Comment);
+        return Ok(TranscriptStep::Comment);
     }
     let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let rest = rest.trim_start();
     match word {
-        ">" => read_object(rest).map(Step::Send),
-        "<" => read_object(rest).map(Step::Expect),
-        "tag" => read_word(rest).map(Step::Tag),
-        "use" => read_word(rest).map(Step::Use),
-        "config" => read_object(rest).map(Step::Config),
+        ">" => read_object(rest).map(TranscriptStep::Send),
+        "<" => read_object(rest).map(TranscriptStep::Expect),
+        "tag" => read_word(rest).map(TranscriptStep::Tag),
+        "use" => read_word(rest).map(TranscriptStep::Use),
+        "config" => read_object(rest).map(TranscriptStep::Config),
         "fs" => read_fs(rest),
-        "model" if rest.is_empty() => Err("'model' needs something to say".to_owned()),
-        "model" => Ok(Step::Model(rest.to_owned())),
-        "eof" if rest.is_empty() => Ok(Step::Eof),
+        "model" if rest.is_empty() => Err("'model' needs an argument".to_owned()),
+        "model" => Ok(TranscriptStep::Model(rest.to_owned())),
+        "eof" if rest.is_empty() => Ok(TranscriptStep::Eof),
         "exit" => {
             let code = rest.parse().map_err(|_| "'exit' needs a number".to_owned())?;
-            Ok(Step::Exit(code))
+            Ok(TranscriptStep::Exit(code))
         }
-        _ => Err(format!("'{word}' starts no line of a transcript")),
+        _ => Err(format!("unknown keyword '{word}'")),
     }
 }
 
 fn read_object(text: &str) -> Result<Value, String> {
     match serde_json::from_str(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err("an object is needed here".to_owned()),
-        Err(err) => Err(format!("this is not JSON: {err}")),
+        Ok(_) => Err("expected a JSON object".to_owned()),
+        Err(err) => Err(format!("invalid JSON: {err}")),
     }
 }
 
 fn read_word(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains(char::is_whitespace) {
-        return Err("one word is needed here".to_owned());
+        return Err("expected one word".to_owned());
     }
     Ok(text.to_owned())
 }
 
-fn read_fs(rest: &str) -> Result<Step, String> {
+fn read_fs(rest: &str) -> Result<TranscriptStep, String> {
     let (path, text) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     if !path.starts_with("/w/") || path.split('/').any(|part| part == "..") {
-        return Err("the path of a file starts with /w/".to_owned());
+        return Err("the path of a file must start with /w/".to_owned());
     }
     let text = serde_json::from_str(text.trim())
-        .map_err(|_| "the text of a file is a JSON string".to_owned())?;
-    // When it counts is known when all lines are.
-    Ok(Step::File { path: path.to_owned(), text, when: When::Before })
+        .map_err(|_| "the content of a file must be a JSON string".to_owned())?;
+    // `place_files` sets the time when all lines are known.
+    Ok(TranscriptStep::File { path: path.to_owned(), text, when: When::Before })
 }
 
 /// Reads the escapes of a `>!` line.
@@ -259,7 +260,7 @@ fn unescape(text: &str) -> Result<Vec<u8>, String> {
             continue;
         }
         let Some((escape, tail)) = rest.split_first() else {
-            return Err("a lone backslash; write \\\\".to_owned());
+            return Err("incomplete escape; write \\\\ for a backslash".to_owned());
         };
         rest = tail;
         bytes.push(match escape {
@@ -274,27 +275,27 @@ fn unescape(text: &str) -> Result<Vec<u8>, String> {
                 rest = rest.get(2..).unwrap_or_default();
                 byte.ok_or("'\\x' needs two hexadecimal digits")?
             }
-            other => return Err(format!("'\\{}' is no escape", char::from(*other))),
+            other => return Err(format!("unknown escape '\\{}'", char::from(*other))),
         });
     }
     Ok(bytes)
 }
 
-fn is_message(step: &Step) -> bool {
-    matches!(step, Step::Send(_) | Step::SendRaw(_) | Step::Expect(_))
+fn is_message(step: &TranscriptStep) -> bool {
+    matches!(step, TranscriptStep::Send(_) | TranscriptStep::SendRaw(_) | TranscriptStep::Expect(_))
 }
 
-/// Decides for each `fs` line whether it stands before or after the conversation.
-fn place_files(lines: &mut [Line]) -> Result<(), Error> {
+/// Decides for each `fs` line whether it is before or after the conversation.
+fn place_files(lines: &mut [TranscriptLine]) -> Result<(), Error> {
     let last = lines.iter().rposition(|line| is_message(&line.step));
-    // A used handshake may come first: it does not look at files.
+    // A used file with the handshake may come first: the handshake does not depend on files.
     let first = lines.iter().position(|line| line.file.is_none() && is_message(&line.step));
     for (index, line) in lines.iter_mut().enumerate() {
-        let Step::File { when, .. } = &mut line.step else { continue };
+        let TranscriptStep::File { when, .. } = &mut line.step else { continue };
         if last.is_some_and(|last| index > last) {
             *when = When::After;
         } else if first.is_some_and(|first| index > first) {
-            let reason = "'fs' stands before the first message or after the last".to_owned();
+            let reason = "'fs' must be before the first message or after the last".to_owned();
             return Err(Error::BadTranscript {
                 file: line.file.clone(),
                 line: line.number,
@@ -305,12 +306,12 @@ fn place_files(lines: &mut [Line]) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_order(lines: &[Line]) -> Result<(), Error> {
+fn check_order(lines: &[TranscriptLine]) -> Result<(), Error> {
     let mut is_closed = false;
     for line in lines {
         match line.step {
-            Step::Eof => is_closed = true,
-            Step::Send(_) | Step::SendRaw(_) if is_closed => {
+            TranscriptStep::Eof => is_closed = true,
+            TranscriptStep::Send(_) | TranscriptStep::SendRaw(_) if is_closed => {
                 let reason = "nothing can be sent after 'eof'".to_owned();
                 return Err(Error::BadTranscript {
                     file: line.file.clone(),

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 
-use client::{Caller, Connection, Grace, Host, HostOptions, Permission, Question, Spec};
+use client::{Caller, Connection, Grace, Host, HostOptions, Permission, PermissionQuestion, Spec};
 use engine::commands;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -227,7 +227,7 @@ struct Turn<'a> {
 enum Wake {
     Interrupt,
     Update(Option<client::Update>),
-    Question(Box<Question>),
+    Question(Box<PermissionQuestion>),
     Answer(Option<String>),
     Withdrawn,
     Reply(Result<schema::PromptResponse, client::Error>),
@@ -237,7 +237,7 @@ impl Turn<'_> {
     async fn run(
         mut self,
         prompt: &str,
-        mut asked: mpsc::Receiver<Question>,
+        mut asked: mpsc::Receiver<PermissionQuestion>,
     ) -> anyhow::Result<Ended> {
         let request = schema::PromptRequest::new(self.session.clone(), vec![prompt.into()]);
         let caller = self.caller.clone();
@@ -394,7 +394,7 @@ mod tests {
         for kind in [AuthNeeded, ContextFull, RateLimited, Unavailable, Incomplete, Failed] {
             assert_eq!(refused(engine::Error::Model(kind("x is away".to_owned()))), "x is away");
         }
-        assert!(refused(engine::Error::Broken).starts_with("session/prompt was refused: "));
+        assert!(refused(engine::Error::Broken).starts_with("session/prompt failed:  "));
     }
 
     #[test]

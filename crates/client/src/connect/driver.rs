@@ -1,7 +1,7 @@
-//! The driver: the task that reads an agent's output and knows which calls are open, in both directions.
+//! The driver: the task that reads an agent's output and tracks the open calls in both directions.
 //!
-//! It waits in one place and never for one thing alone: not for the writer, not for the owner, not for a call
-//! that the host serves. So neither side can block the other into a standstill.
+//! It waits in one place for all its events at once, and never only for the writer, the owner, or a call that the host
+//! serves. This rules out a deadlock between the two sides.
 
 use std::collections::HashMap;
 
@@ -18,18 +18,18 @@ use super::Update;
 use crate::error::Error;
 use crate::host::Host;
 
-/// How much is kept of what the agent writes to its error output.
+/// How many bytes of the agent's stderr are kept.
 const STDERR_BYTES: usize = 16 * 1024;
 
-/// An agent with more open calls than this is told to slow down.
+/// Further calls of the agent are answered with a rate-limit error.
 const MAX_OPEN_CALLS: usize = 256;
 
-/// How long the last words of an agent are awaited when its output has ended.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long to wait for the rest of stderr after the agent's output has ended.
+const STDERR_GRACE: Duration = Duration::from_secs(1);
 
-/// What the owner of the connection wants.
+/// A command from the owner of the connection.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum Command {
     Call { method: &'static str, params: Box<RawValue>, reply: Reply },
     Note { method: &'static str, params: Box<RawValue> },
     Close,
@@ -37,7 +37,7 @@ pub(super) enum Order {
 
 type Reply = oneshot::Sender<Result<Box<RawValue>, Error>>;
 
-/// Where the agent is heard.
+/// The agent's output pipes.
 #[derive(Debug)]
 pub(super) struct Pipes<R> {
     pub(super) input: R,
@@ -49,13 +49,13 @@ pub(super) struct Driver<R> {
     stderr: Tail,
     peer: Peer,
     host: Host,
-    orders: mpsc::Receiver<Order>,
+    commands: mpsc::Receiver<Command>,
     /// `None` once the agent's input is closed.
     outgoing: Option<mpsc::Sender<Vec<u8>>>,
     updates: mpsc::Sender<Update>,
-    /// Calls of ours that have no reply yet.
+    /// Our own calls that have no reply yet.
     waiting: HashMap<u64, Reply>,
-    /// Calls of the agent that the host serves.
+    /// The agent's calls that the host is serving.
     served: JoinSet<Result<Box<RawValue>, RpcError>>,
     serving: HashMap<tokio::task::Id, (RequestId, AbortHandle)>,
 }
@@ -64,7 +64,7 @@ pub(super) struct Driver<R> {
 enum Wake {
     Bytes(usize),
     Stderr(usize),
-    Order(Option<Order>),
+    Command(Option<Command>),
     Served(tokio::task::Id, Result<Box<RawValue>, RpcError>),
     Room,
 }
@@ -73,7 +73,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
     pub(super) fn new(
         pipes: Pipes<R>,
         host: Host,
-        orders: mpsc::Receiver<Order>,
+        commands: mpsc::Receiver<Command>,
         outgoing: mpsc::Sender<Vec<u8>>,
         updates: mpsc::Sender<Update>,
     ) -> Driver<R> {
@@ -82,7 +82,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
             stderr: Tail::new(STDERR_BYTES),
             peer: Peer::new(lenient_limits()),
             host,
-            orders,
+            commands,
             outgoing: Some(outgoing),
             updates,
             waiting: HashMap::new(),
@@ -91,29 +91,30 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         }
     }
 
-    /// Runs until the agent's output has ended and nobody calls any more.
+    /// Runs until the agent's output has ended and all callers are gone.
     pub(super) async fn run(mut self) {
         let mut buffer = vec![0; 64 * 1024];
         let mut stderr_buffer = vec![0; 4 * 1024];
         loop {
-            let is_drained = self.take_events();
+            let is_drained = self.handle_events();
             match self.next_wake(is_drained, &mut buffer, &mut stderr_buffer).await {
                 Wake::Bytes(0) => break,
                 Wake::Bytes(count) => self.peer.feed(&buffer[..count]),
                 Wake::Stderr(0) => self.pipes.stderr = None,
                 Wake::Stderr(count) => self.stderr.push(&stderr_buffer[..count]),
-                Wake::Order(Some(order)) => self.obey(order),
-                Wake::Order(None) => self.outgoing = None,
+                Wake::Command(Some(command)) => self.run_command(command),
+                Wake::Command(None) => self.outgoing = None,
                 Wake::Served(task, outcome) => self.answer(task, outcome),
                 Wake::Room => {}
             }
         }
         self.peer.finish();
-        self.take_events();
-        self.part(&mut stderr_buffer).await;
+        self.handle_events();
+        self.wind_down(&mut stderr_buffer).await;
     }
 
-    /// Reads on only when everything that was read is handled, so the agent waits if the owner does.
+    /// Waits for the next event. Reads more output only when everything read so far is handled, so that the agent waits
+    /// when the owner is slow.
     async fn next_wake(
         &mut self,
         is_drained: bool,
@@ -123,7 +124,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         let has_room_out = has_room(self.outgoing.as_ref());
         let is_open = self.outgoing.is_some();
         tokio::select! {
-            // Answers and orders first: a flood of updates must not hold up a cancel.
+            // Answers and commands first: a flood of updates must not delay a cancel.
             biased;
             Some(done) = self.served.join_next_with_id(), if has_room_out => match done {
                 Ok((task, outcome)) => Wake::Served(task, outcome),
@@ -132,7 +133,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                 }
                 Err(err) => Wake::Served(err.id(), Err(RpcError::of(Code::INTERNAL_ERROR))),
             },
-            order = self.orders.recv(), if has_room_out && is_open => Wake::Order(order),
+            command = self.commands.recv(), if has_room_out && is_open => Wake::Command(command),
             () = room(self.outgoing.as_ref()), if !has_room_out => Wake::Room,
             () = room(Some(&self.updates)), if !is_drained => Wake::Room,
             count = read_stderr(&mut self.pipes.stderr, stderr_buffer) => Wake::Stderr(count),
@@ -140,8 +141,8 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         }
     }
 
-    /// Handles what was read, for as long as there is room for updates. Returns whether that was all.
-    fn take_events(&mut self) -> bool {
+    /// Handles what was read while there is room for updates. Returns whether everything was handled.
+    fn handle_events(&mut self) -> bool {
         while has_room(Some(&self.updates)) {
             let Some(event) = self.peer.poll_event() else { return true };
             match event {
@@ -157,7 +158,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                 }
                 Incoming::Note { method, params } if method == "session/update" => {
                     if let Some(params) = params {
-                        // Fails only if the owner no longer listens.
+                        // Fails only if the owner no longer receives updates.
                         self.updates.try_send(Update(params.to_owned())).ok();
                     }
                 }
@@ -174,30 +175,30 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                 Incoming::Reply { number, method, outcome } => {
                     if let Some(reply) = self.waiting.remove(&number) {
                         let outcome = outcome.map(ToOwned::to_owned);
-                        // Fails only if the caller no longer waits.
+                        // Fails only if the caller no longer waits for the reply.
                         reply.send(outcome.map_err(|error| Error::Refused { method, error })).ok();
                     }
                 }
                 Incoming::Refused { id, error } => {
-                    tracing::warn!(code = error.code.0, "the agent sent a line that is no message");
+                    tracing::warn!(code = error.code.0, "the agent sent an invalid message");
                     self.refuse(id.as_ref(), &error);
                 }
-                Incoming::Ignored(what) => tracing::debug!(what, "the agent sent"),
+                Incoming::Ignored(what) => tracing::debug!(what, "ignored a message of the agent"),
             }
         }
         false
     }
 
-    fn obey(&mut self, order: Order) {
+    fn run_command(&mut self, command: Command) {
         let mut line = Vec::new();
-        match order {
-            Order::Close => self.outgoing = None,
-            Order::Note { method, params } => {
+        match command {
+            Command::Close => self.outgoing = None,
+            Command::Note { method, params } => {
                 if rpc::print_note(&mut line, method, &params).is_ok() {
                     self.send(line);
                 }
             }
-            Order::Call { method, params, reply } => {
+            Command::Call { method, params, reply } => {
                 let number = self.peer.call(method);
                 let printed =
                     rpc::print_call(&mut line, &RequestId::number(number), method, &params);
@@ -235,11 +236,11 @@ impl<R: AsyncRead + Unpin> Driver<R> {
     fn refuse(&mut self, id: Option<&RequestId>, error: &RpcError) {
         let mut line = Vec::new();
         if rpc::print_error(&mut line, id, error).is_ok() && !self.send(line) {
-            tracing::warn!("an error reply is dropped: the agent does not read");
+            tracing::warn!("dropped an error reply: the agent does not read its input");
         }
     }
 
-    /// Returns false if the line cannot go out: the agent's input is closed, or full of what it does not read.
+    /// Returns false if the line cannot be sent: the agent's input is closed, or the agent does not read.
     fn send(&mut self, line: Vec<u8>) -> bool {
         self.outgoing.as_ref().is_some_and(|outgoing| outgoing.try_send(line).is_ok())
     }
@@ -248,11 +249,11 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         Error::AgentGone { stderr: self.stderr.text() }
     }
 
-    /// The agent is gone: fails every call, those of later as well, until nobody can call any more.
-    async fn part(&mut self, stderr_buffer: &mut [u8]) {
-        // A child of the agent may hold the pipe; what came until then is enough.
-        timeout(LAST_WORDS, self.hear_last_words(stderr_buffer)).await.ok();
-        // Updates end here, so that an owner who waits for one learns of it.
+    /// The agent has exited: fails every open and later call, until all callers are gone.
+    async fn wind_down(&mut self, stderr_buffer: &mut [u8]) {
+        // A child of the agent may keep the pipe open, so the wait has a limit.
+        timeout(STDERR_GRACE, self.read_remaining_stderr(stderr_buffer)).await.ok();
+        // Closes the channel of updates, so that an owner who waits for one returns.
         let (nobody, _) = mpsc::channel(1);
         self.updates = nobody;
         let waiting = std::mem::take(&mut self.waiting);
@@ -262,18 +263,18 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         if self.outgoing.take().is_none() {
             return;
         }
-        while let Some(order) = self.orders.recv().await {
-            match order {
-                Order::Call { reply, .. } => {
+        while let Some(command) = self.commands.recv().await {
+            match command {
+                Command::Call { reply, .. } => {
                     reply.send(Err(self.gone())).ok();
                 }
-                Order::Note { .. } => {}
-                Order::Close => return,
+                Command::Note { .. } => {}
+                Command::Close => return,
             }
         }
     }
 
-    async fn hear_last_words(&mut self, buffer: &mut [u8]) {
+    async fn read_remaining_stderr(&mut self, buffer: &mut [u8]) {
         while self.pipes.stderr.is_some() {
             match read_stderr(&mut self.pipes.stderr, buffer).await {
                 0 => self.pipes.stderr = None,
@@ -283,19 +284,19 @@ impl<R: AsyncRead + Unpin> Driver<R> {
     }
 }
 
-/// A closed channel has room: what is put there is dropped, and nobody waits for it.
+/// Returns whether a message can be sent. A closed channel has room: messages sent to it are dropped.
 fn has_room<T>(channel: Option<&mpsc::Sender<T>>) -> bool {
     channel.is_none_or(|channel| channel.capacity() > 0 || channel.is_closed())
 }
 
 async fn room<T>(channel: Option<&mpsc::Sender<T>>) {
     if let Some(channel) = channel {
-        // The permit is given back at once; the driver is the only sender, so the room stays.
+        // The permit is released at once. The driver is the only sender, so the room remains.
         drop(channel.reserve().await);
     }
 }
 
-/// Returns 0 at the end, and never if there is nothing to read from.
+/// Returns 0 at the end of the stream. Waits forever if there is no stream.
 async fn read_stderr(stderr: &mut Option<ChildStderr>, buffer: &mut [u8]) -> usize {
     match stderr {
         Some(stderr) => stderr.read(buffer).await.unwrap_or(0),
@@ -303,17 +304,16 @@ async fn read_stderr(stderr: &mut Option<ChildStderr>, buffer: &mut [u8]) -> usi
     }
 }
 
-/// We trust the agent that we started more than it may trust us; the limit only keeps a broken one from
-/// eating all memory.
+/// Generous limits for an agent that we started ourselves. They only keep a broken agent from using all memory.
 pub(crate) fn lenient_limits() -> SizeLimits {
-    const MOST: usize = 64 * 1024 * 1024;
+    const LIMIT: usize = 64 * 1024 * 1024;
     SizeLimits {
-        initialize: MOST,
-        new_session: MOST,
-        prompt: MOST,
-        prompt_data: MOST,
-        update: MOST,
-        file: MOST,
-        other: MOST,
+        initialize: LIMIT,
+        new_session: LIMIT,
+        prompt: LIMIT,
+        prompt_data: LIMIT,
+        update: LIMIT,
+        file: LIMIT,
+        other: LIMIT,
     }
 }

@@ -13,12 +13,12 @@ struct FakeAgent {
 }
 
 impl FakeAgent {
-    async fn hear(&mut self) -> Value {
+    async fn receive(&mut self) -> Value {
         let line = self.input.next_line().await.unwrap().expect("the client is gone");
         serde_json::from_str(&line).unwrap()
     }
 
-    async fn say(&mut self, message: Value) {
+    async fn send(&mut self, message: Value) {
         self.output.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 }
@@ -47,13 +47,13 @@ async fn updates_come_before_the_reply_they_precede() {
     let (mut connection, mut agent) = connect();
     let caller = connection.caller();
     let talk = async {
-        let call = agent.hear().await;
+        let call = agent.receive().await;
         assert_eq!(call["method"], "session/prompt");
         for number in 0..50 {
-            agent.say(update(&number.to_string())).await;
+            agent.send(update(&number.to_string())).await;
         }
         let result = json!({ "stopReason": "end_turn" });
-        agent.say(json!({ "jsonrpc": "2.0", "id": call["id"], "result": result })).await;
+        agent.send(json!({ "jsonrpc": "2.0", "id": call["id"], "result": result })).await;
     };
     let (reply, ()) = tokio::join!(caller.prompt(prompt()), talk);
     assert_eq!(reply.unwrap().stop_reason, schema::StopReason::EndTurn);
@@ -65,16 +65,16 @@ async fn updates_come_before_the_reply_they_precede() {
 }
 
 #[tokio::test]
-async fn an_error_and_a_bad_shape_are_told_apart() {
+async fn error_and_mismatched_result_are_distinguished() {
     let (connection, mut agent) = connect();
     let caller = connection.caller();
     let talk = async {
-        let id = agent.hear().await["id"].clone();
+        let id = agent.receive().await["id"].clone();
         let error = json!({ "code": -31900, "message": "Session not found" });
-        agent.say(json!({ "jsonrpc": "2.0", "id": id, "error": error })).await;
-        let id = agent.hear().await["id"].clone();
-        agent.say(json!({ "jsonrpc": "2.0", "id": "x", "result": {} })).await;
-        agent.say(json!({ "jsonrpc": "2.0", "id": id, "result": { "stopReason": 7 } })).await;
+        agent.send(json!({ "jsonrpc": "2.0", "id": id, "error": error })).await;
+        let id = agent.receive().await["id"].clone();
+        agent.send(json!({ "jsonrpc": "2.0", "id": "x", "result": {} })).await;
+        agent.send(json!({ "jsonrpc": "2.0", "id": id, "result": { "stopReason": 7 } })).await;
     };
     let calls = async {
         let refused = caller.prompt(prompt()).await.unwrap_err();
@@ -89,10 +89,10 @@ async fn an_error_and_a_bad_shape_are_told_apart() {
 async fn another_version_is_an_error() {
     let (connection, mut agent) = connect();
     let talk = async {
-        let call = agent.hear().await;
+        let call = agent.receive().await;
         assert_eq!(call["params"]["clientCapabilities"]["terminal"], false);
         let result = json!({ "protocolVersion": 2 });
-        agent.say(json!({ "jsonrpc": "2.0", "id": call["id"], "result": result })).await;
+        agent.send(json!({ "jsonrpc": "2.0", "id": call["id"], "result": result })).await;
     };
     let info = schema::Implementation::new("test", "0");
     let (reply, ()) = tokio::join!(connection.initialize(info), talk);
@@ -100,17 +100,17 @@ async fn another_version_is_an_error() {
 }
 
 #[tokio::test]
-async fn calls_of_the_agent_are_answered_and_bad_lines_do_no_harm() {
+async fn calls_of_the_agent_are_answered_after_invalid_lines() {
     let (_connection, mut agent) = connect();
     agent.output.write_all(b"nonsense\n").await.unwrap();
-    assert_eq!(agent.hear().await["error"]["code"], -32700);
-    agent.say(json!({ "jsonrpc": "2.0", "id": "q", "method": "fs/read_text_file" })).await;
-    let reply = agent.hear().await;
+    assert_eq!(agent.receive().await["error"]["code"], -32700);
+    agent.send(json!({ "jsonrpc": "2.0", "id": "q", "method": "fs/read_text_file" })).await;
+    let reply = agent.receive().await;
     assert_eq!((&reply["id"], &reply["error"]["code"]), (&json!("q"), &json!(-32601)));
 }
 
 #[tokio::test]
-async fn a_call_that_the_agent_gives_up_is_answered_once() {
+async fn call_that_the_agent_cancels_is_answered_once() {
     let (ours, theirs) = tokio::io::duplex(1024);
     let (input, output) = tokio::io::split(ours);
     let (questions, mut asked) = mpsc::channel(1);
@@ -126,27 +126,27 @@ async fn a_call_that_the_agent_gives_up_is_answered_once() {
 
     let params = json!({ "sessionId": "s", "toolCall": { "toolCallId": "t" }, "options": [] });
     let method = "session/request_permission";
-    agent.say(json!({ "jsonrpc": "2.0", "id": 9, "method": method, "params": params })).await;
+    agent.send(json!({ "jsonrpc": "2.0", "id": 9, "method": method, "params": params })).await;
     let question = asked.recv().await.unwrap();
     let params = json!({ "requestId": 9 });
-    agent.say(json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": params })).await;
-    let reply = agent.hear().await;
+    agent.send(json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": params })).await;
+    let reply = agent.receive().await;
     assert_eq!((&reply["id"], &reply["error"]["code"]), (&json!(9), &json!(-32800)));
     assert!(question.answer.is_closed());
 }
 
 #[tokio::test]
-async fn a_slow_owner_slows_the_agent_and_loses_nothing() {
+async fn slow_owner_slows_the_agent_and_loses_nothing() {
     let (mut connection, mut agent) = connect();
     let caller = connection.caller();
     let talk = async {
         for number in 0..3000 {
-            agent.say(update(&number.to_string())).await;
+            agent.send(update(&number.to_string())).await;
         }
-        agent.hear().await
+        agent.receive().await
     };
     let listen = async {
-        // The driver takes this although updates wait.
+        // The driver accepts this command although updates are waiting.
         caller.notify("session/cancel", &json!({ "sessionId": "s" })).await.unwrap();
         for number in 0..3000 {
             let update = connection.next_update().await.unwrap();
@@ -159,7 +159,7 @@ async fn a_slow_owner_slows_the_agent_and_loses_nothing() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn an_agent_that_dies_fails_its_calls_with_its_last_words() {
+async fn calls_to_a_dead_agent_fail_with_its_stderr() {
     let spec = Spec::new("sh", "/").args(["-c", "read line; echo 'out of luck' >&2; exit 1"]);
     let mut connection = Connection::start(&spec, Host::none()).unwrap();
     let caller = connection.caller();

@@ -1,6 +1,6 @@
-//! Files for the agent: read a text file or a part of it, write one.
+//! Reads and writes text files for the agent.
 //!
-//! Paths are absolute. A failure has the code that says what the agent can do about it.
+//! Paths must be absolute. Error codes tell a missing, a forbidden and a too large file apart.
 
 use std::io;
 use std::path::Path;
@@ -9,10 +9,10 @@ use serde_json::json;
 use wire::acp::schema;
 use wire::{Code, RpcError};
 
-/// The longest text that is handed out; agents refuse longer replies.
+/// The longest content that is returned; agents reject longer replies.
 const MAX_TEXT_BYTES: u64 = 10 * 1024 * 1024;
 
-/// The longest file that is read for a part of it.
+/// The largest file of which a part can be read.
 const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Serves `fs/read_text_file`.
@@ -21,32 +21,32 @@ pub(super) async fn read_text_file(
 ) -> Result<schema::ReadTextFileResponse, RpcError> {
     let path = &request.path;
     check_absolute(path)?;
-    let metadata = tokio::fs::metadata(path).await.map_err(|err| refuse(path, &err))?;
+    let metadata = tokio::fs::metadata(path).await.map_err(|err| io_error(path, &err))?;
     if !metadata.is_file() {
         // Reading a device or a pipe might never end.
-        return Err(bad_path(path, "The path is not that of a file"));
+        return Err(bad_path(path, "The path is not a file"));
     }
     check_size(metadata.len(), MAX_FILE_BYTES)?;
-    let text = tokio::fs::read_to_string(path).await.map_err(|err| refuse(path, &err))?;
+    let text = tokio::fs::read_to_string(path).await.map_err(|err| io_error(path, &err))?;
     let content = lines_of(&text, request.line, request.limit);
     check_size(content.len() as u64, MAX_TEXT_BYTES)?;
     Ok(schema::ReadTextFileResponse::new(content))
 }
 
-/// Serves `fs/write_text_file`. Makes the folders that are missing.
+/// Serves `fs/write_text_file`. Creates missing directories.
 pub(super) async fn write_text_file(
     request: schema::WriteTextFileRequest,
 ) -> Result<schema::WriteTextFileResponse, RpcError> {
     let path = &request.path;
     check_absolute(path)?;
     if let Some(folder) = path.parent() {
-        tokio::fs::create_dir_all(folder).await.map_err(|err| refuse(path, &err))?;
+        tokio::fs::create_dir_all(folder).await.map_err(|err| io_error(path, &err))?;
     }
-    tokio::fs::write(path, request.content).await.map_err(|err| refuse(path, &err))?;
+    tokio::fs::write(path, request.content).await.map_err(|err| io_error(path, &err))?;
     Ok(schema::WriteTextFileResponse::new())
 }
 
-/// Cuts out `limit` lines from `line` on, which counts from 1.
+/// Returns `limit` lines, starting with line number `line`, which counts from 1.
 fn lines_of(text: &str, line: Option<u32>, limit: Option<u32>) -> String {
     let skipped = line.map_or(0, |line| line.saturating_sub(1) as usize);
     let taken = limit.map_or(usize::MAX, |limit| limit as usize);
@@ -71,16 +71,16 @@ fn bad_path(path: &Path, details: &str) -> RpcError {
     RpcError::of(Code::INVALID_PARAMS).details(details).with("path", json!(path))
 }
 
-fn refuse(path: &Path, err: &io::Error) -> RpcError {
+fn io_error(path: &Path, err: &io::Error) -> RpcError {
     let code = match err.kind() {
         io::ErrorKind::NotFound => Code::FILE_NOT_FOUND,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Code::FILE_DENIED,
         io::ErrorKind::InvalidData => return bad_path(path, "The file is not text"),
-        // A folder above it is a file, or it is a folder itself.
+        // The path is a directory, or one of its parents is a file.
         io::ErrorKind::IsADirectory
         | io::ErrorKind::NotADirectory
         | io::ErrorKind::AlreadyExists => {
-            return bad_path(path, "The path is not that of a file");
+            return bad_path(path, "The path is not a file");
         }
         _ => Code::INTERNAL_ERROR,
     };
@@ -90,7 +90,7 @@ fn refuse(path: &Path, err: &io::Error) -> RpcError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::TempFolder;
+    use crate::script::temp_dir;
 
     async fn read(path: &Path, line: Option<u32>, limit: Option<u32>) -> Result<String, i32> {
         let request = schema::ReadTextFileRequest::new("s", path).line(line).limit(limit);
@@ -106,8 +106,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_is_read_back_whole_or_in_part() {
-        let folder = TempFolder::new().unwrap();
+    async fn written_file_is_read_back_whole_or_in_part() {
+        let folder = temp_dir().unwrap();
         let path = folder.path().join("new/folder/a.txt");
         write(&path, "one\ntwo\nthree").await.unwrap();
         assert_eq!(read(&path, None, None).await.as_deref(), Ok("one\ntwo\nthree"));
@@ -118,7 +118,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_failure_has_its_code() {
-        let folder = TempFolder::new().unwrap();
+        let folder = temp_dir().unwrap();
         let binary = folder.path().join("binary");
         std::fs::write(&binary, [0xff, 0xfe]).unwrap();
         assert_eq!(read(Path::new("a.txt"), None, None).await, Err(-32602));

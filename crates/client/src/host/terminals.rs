@@ -1,7 +1,7 @@
-//! Terminals for the agent: commands that run on its behalf, with the end of their output.
+//! Terminals for the agent: commands that run on its behalf, and the end of their output.
 //!
-//! Each terminal is a task that owns its program; the table here only knows where to send. A terminal lives
-//! until the agent releases it or the host goes, and its program dies with it.
+//! Each terminal is a task that owns its program; the table here only has the channels to these tasks. A terminal lives
+//! until the agent releases it or the host is dropped; then its program is killed.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,16 +17,16 @@ use tokio::time::Instant;
 use wire::acp::schema;
 use wire::{Code, RpcError};
 
-use super::{Answer, answer, at_once, read};
+use super::{HostReply, answer, immediate, read};
 
-/// How much output is kept when the agent does not say, and the most that it may ask for.
+/// How many bytes of output are kept by default, and at most.
 const OUTPUT_BYTES: u64 = 1024 * 1024;
 const MAX_OUTPUT_BYTES: u64 = 8 * 1024 * 1024;
 
-/// More than any agent needs at a time; one that forgets to release them is told so.
+/// More than any agent needs at a time. An agent that forgets to release terminals gets an error.
 const MAX_TERMINALS: usize = 64;
 
-/// How long output is awaited after the program has ended, in case a stranger holds its pipe.
+/// How long to read output after the program has exited, in case another process keeps the pipe open.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// The terminals of one agent.
@@ -38,15 +38,15 @@ pub(super) struct Terminals {
     cwd: PathBuf,
 }
 
-/// Where to reach the task of a terminal. Dropping it is its release.
+/// A handle to the task of a terminal. Dropping the last one releases the terminal.
 #[derive(Debug, Clone)]
 struct Terminal {
-    orders: mpsc::Sender<Order>,
+    commands: mpsc::Sender<TerminalCommand>,
     ended: Ended,
 }
 
 #[derive(Debug)]
-enum Order {
+enum TerminalCommand {
     Show(oneshot::Sender<schema::TerminalOutputResponse>),
     Kill,
 }
@@ -61,9 +61,9 @@ impl Terminals {
         &mut self,
         method: &str,
         params: Option<&RawValue>,
-    ) -> Result<Answer, RpcError> {
+    ) -> Result<HostReply, RpcError> {
         match method {
-            "terminal/create" => self.create(&read(params)?).map(at_once),
+            "terminal/create" => self.create(&read(params)?).map(immediate),
             "terminal/output" => {
                 let request: schema::TerminalOutputRequest = read(params)?;
                 Ok(answer(show(self.find(&request.terminal_id)?)))
@@ -91,21 +91,21 @@ impl Terminals {
         request: &schema::CreateTerminalRequest,
     ) -> Result<schema::CreateTerminalResponse, RpcError> {
         if self.open.len() >= MAX_TERMINALS {
-            let details = "Too many terminals are open; release some";
+            let details = "Too many terminals are open. Release some.";
             return Err(RpcError::of(Code::RATE_LIMITED).details(details));
         }
         while self.tasks.try_join_next().is_some() {}
         let spec = spec_of(request, &self.cwd)?;
-        let child = process::spawn(&spec).map_err(refuse)?;
+        let child = process::spawn(&spec).map_err(start_error)?;
         let limit = request.output_byte_limit.unwrap_or(OUTPUT_BYTES).min(MAX_OUTPUT_BYTES);
-        // Two orders are never many; when the channel is full the call that sends one waits.
-        let (orders, received) = mpsc::channel(2);
+        // When the channel is full, the call that sends a command waits.
+        let (commands, received) = mpsc::channel(2);
         let (announce, ended) = watch::channel(None);
         let tail = Tail::new(usize::try_from(limit).unwrap_or(usize::MAX));
         self.tasks.spawn(run(child, tail, received, announce));
         self.last += 1;
         let id = schema::TerminalId::new(format!("t{}", self.last));
-        self.open.insert(id.clone(), Terminal { orders, ended });
+        self.open.insert(id.clone(), Terminal { commands, ended });
         Ok(schema::CreateTerminalResponse::new(id))
     }
 
@@ -120,7 +120,7 @@ fn spec_of(request: &schema::CreateTerminalRequest, cwd: &PathBuf) -> Result<Spe
     if !cwd.is_absolute() {
         return Err(RpcError::of(Code::INVALID_PARAMS).details("'cwd' must be absolute"));
     }
-    // Agents also send a whole command line as the command.
+    // Some agents send a whole command line as the command.
     let is_line = request.args.is_empty() && request.command.contains(char::is_whitespace);
     let mut spec = match is_line {
         true if cfg!(windows) => Spec::new("cmd", cwd).args(["/C", &request.command]),
@@ -134,7 +134,7 @@ fn spec_of(request: &schema::CreateTerminalRequest, cwd: &PathBuf) -> Result<Spe
     Ok(spec)
 }
 
-fn refuse(err: process::Error) -> RpcError {
+fn start_error(err: process::Error) -> RpcError {
     let code = match &err {
         process::Error::NoSuchProgram { .. } | process::Error::NoSuchFolder { .. } => {
             Code::FILE_NOT_FOUND
@@ -155,34 +155,34 @@ fn refuse(err: process::Error) -> RpcError {
     RpcError::of(code).details(err.to_string())
 }
 
-fn broken<E>(_: E) -> RpcError {
-    RpcError::of(Code::INTERNAL_ERROR).details("The terminal broke")
+fn released<E>(_: E) -> RpcError {
+    RpcError::of(Code::INTERNAL_ERROR).details("The terminal was released")
 }
 
 async fn show(terminal: Terminal) -> Result<schema::TerminalOutputResponse, RpcError> {
     let (reply, shown) = oneshot::channel();
-    terminal.orders.send(Order::Show(reply)).await.map_err(broken)?;
-    shown.await.map_err(broken)
+    terminal.commands.send(TerminalCommand::Show(reply)).await.map_err(released)?;
+    shown.await.map_err(released)
 }
 
-/// Why a terminal has ended, where that is known.
+/// The exit status of a terminal's program, once it is known.
 type Ended = watch::Receiver<Option<schema::TerminalExitStatus>>;
 
-/// Gets only the watch: a wait must not keep a released terminal alive.
+/// Takes only the watch, not the terminal: a wait must not keep a released terminal alive.
 async fn wait_for_exit(mut ended: Ended) -> Result<schema::WaitForTerminalExitResponse, RpcError> {
-    let status = ended.wait_for(Option::is_some).await.map_err(broken)?.clone();
+    let status = ended.wait_for(Option::is_some).await.map_err(released)?.clone();
     Ok(schema::WaitForTerminalExitResponse::new(status.unwrap_or_default()))
 }
 
 async fn kill(mut terminal: Terminal) -> Result<schema::KillTerminalResponse, RpcError> {
-    terminal.orders.send(Order::Kill).await.map_err(broken)?;
-    terminal.ended.wait_for(Option::is_some).await.map_err(broken)?;
+    terminal.commands.send(TerminalCommand::Kill).await.map_err(released)?;
+    terminal.ended.wait_for(Option::is_some).await.map_err(released)?;
     Ok(schema::KillTerminalResponse::new())
 }
 
-/// Returns when the program is killed.
+/// Returns when the program has been killed.
 async fn release(mut ended: Ended) -> Result<schema::ReleaseTerminalResponse, RpcError> {
-    // The task ends without a word when it is released before its program has ended.
+    // The task ends without a status when it is released before its program has exited.
     ended.wait_for(Option::is_some).await.ok();
     Ok(schema::ReleaseTerminalResponse::new())
 }
@@ -191,7 +191,7 @@ async fn release(mut ended: Ended) -> Result<schema::ReleaseTerminalResponse, Rp
 async fn run(
     mut child: Child,
     mut tail: Tail,
-    mut orders: mpsc::Receiver<Order>,
+    mut commands: mpsc::Receiver<TerminalCommand>,
     announce: watch::Sender<Option<schema::TerminalExitStatus>>,
 ) {
     child.stdin = None;
@@ -200,19 +200,19 @@ async fn run(
     let mut drained_by = Instant::now();
     let mut buffer = vec![0; 16 * 1024];
     loop {
-        // Announced only when all output is there: an agent waits first and looks at the output then.
+        // Announced only when all output has been read: agents wait for the exit and then read the output.
         if status.is_some() && output.is_none() && announce.borrow().is_none() {
             announce.send_replace(status.clone());
         }
         tokio::select! {
-            order = orders.recv() => match order {
-                Some(Order::Show(reply)) => {
+            command = commands.recv() => match command {
+                Some(TerminalCommand::Show(reply)) => {
                     let shown = schema::TerminalOutputResponse::new(tail.text(), tail.is_truncated())
                         .exit_status(announce.borrow().clone());
-                    // The call was given up meanwhile.
+                    // Fails only if the call was abandoned.
                     reply.send(shown).ok();
                 }
-                Some(Order::Kill) => child.kill(),
+                Some(TerminalCommand::Kill) => child.kill(),
                 None => return,
             },
             count = read_some(&mut output, &mut buffer) => match count {
@@ -230,7 +230,7 @@ async fn run(
     }
 }
 
-/// Returns 0 at the end, and never if the end was reached before.
+/// Returns 0 at the end of the stream. Waits forever after the end.
 async fn read_some(output: &mut Option<ChildStdout>, buffer: &mut [u8]) -> usize {
     match output {
         Some(output) => output.read(buffer).await.unwrap_or(0),
@@ -271,7 +271,7 @@ mod tests {
         json!({ "sessionId": "s", "terminalId": id })
     }
 
-    // Command lines go to `sh`, so a test may say what it does in one string.
+    // A command line is run by `sh`.
     async fn create(terminals: &mut Terminals, line: &str, limit: Option<u64>) -> String {
         let params = json!({ "sessionId": "s", "command": line, "outputByteLimit": limit });
         let created = serve(terminals, "terminal/create", params).await.unwrap();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_long_output_is_kept() {
+    async fn only_the_end_of_long_output_is_kept() {
         let mut terminals = terminals();
         let id = create(&mut terminals, "printf 'aaaaéé'", Some(3)).await;
         serve(&mut terminals, "terminal/wait_for_exit", named(&id)).await.unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_killed_terminal_stays_until_it_is_released() {
+    async fn killed_terminal_stays_until_it_is_released() {
         let mut terminals = terminals();
         let id = create(&mut terminals, "sleep 100", None).await;
         let output = serve(&mut terminals, "terminal/output", named(&id)).await.unwrap();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_released_terminal_is_dead_and_its_waiters_are_told() {
+    async fn release_kills_the_program_and_fails_waiting_calls() {
         let mut terminals = terminals();
         let id = create(&mut terminals, "sleep 100", None).await;
         let params = serde_json::value::to_raw_value(&named(&id)).unwrap();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_cannot_start_is_an_error_of_the_call() {
+    async fn program_that_cannot_start_fails_the_call() {
         let mut terminals = terminals();
         let mut refused = async |params| serve(&mut terminals, "terminal/create", params).await;
         let missing = json!({ "sessionId": "s", "command": "no-such-program" });

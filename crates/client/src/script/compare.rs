@@ -1,37 +1,36 @@
-//! Compare what came with what was expected, and rewrite the one to the other.
+//! Compares received messages with expected ones, and rewrites expectations to match.
 //!
-//! Knows the wildcards, the text chunks that make up one message, and which missing and surplus messages
-//! belong together. Pure.
+//! Knows wildcards, merges the text chunks of one message, and pairs missing messages with unexpected ones. Pure.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// Stands for any value, and as a member for any further members.
+/// Matches any value; as the name of a member it matches any further members.
 const ANY: &str = "…";
 
-/// The first place where two messages differ.
+/// The first difference between two messages.
 #[derive(Debug, PartialEq)]
 pub(super) struct Difference {
-    place: String,
+    path: String,
     expected: Option<Value>,
     got: Option<Value>,
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.place.is_empty() { "the message" } else { &self.place };
+        let path = if self.path.is_empty() { "the message" } else { &self.path };
         match (&self.expected, &self.got) {
             (Some(expected), Some(got)) => {
-                write!(out, "{place} is {}, not {}", print(got), print(expected))
+                write!(out, "{path} is {}, not {}", print(got), print(expected))
             }
-            (Some(_), None) => write!(out, "{place} is missing"),
-            (None, _) => write!(out, "{place} was not expected"),
+            (Some(_), None) => write!(out, "{path} is missing"),
+            (None, _) => write!(out, "{path} was not expected"),
         }
     }
 }
 
-/// Returns the first difference, or `None` if the message is what was expected.
+/// Returns the first difference, or `None` if the message matches.
 pub(super) fn difference(expected: &Value, got: &Value) -> Option<Difference> {
     match (expected, got) {
         (Value::String(any), _) if any == ANY => None,
@@ -44,7 +43,7 @@ pub(super) fn difference(expected: &Value, got: &Value) -> Option<Difference> {
         }
         (expected, got) if expected == got => None,
         (expected, got) => Some(Difference {
-            place: String::new(),
+            path: String::new(),
             expected: Some(expected.clone()),
             got: Some(got.clone()),
         }),
@@ -56,7 +55,7 @@ fn difference_of_objects(
     got: &Map<String, Value>,
 ) -> Option<Difference> {
     let one_sided = |key: &str, expected: Option<&Value>, got: Option<&Value>| Difference {
-        place: key.to_owned(),
+        path: key.to_owned(),
         expected: expected.cloned(),
         got: got.cloned(),
     };
@@ -75,20 +74,20 @@ fn difference_of_objects(
 
 impl Difference {
     fn below(mut self, key: &str) -> Difference {
-        let dot = if self.place.is_empty() || self.place.starts_with('[') { "" } else { "." };
-        self.place = format!("{key}{dot}{}", self.place);
+        let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
+        self.path = format!("{key}{dot}{}", self.path);
         self
     }
 }
 
-/// Changes an expectation as little as possible so that it fits: wildcards that fit stay.
+/// Changes an expectation as little as possible so that it matches. Wildcards that match stay.
 pub(super) fn rewrite(expected: &Value, got: &Value) -> Value {
     match (expected, got) {
         _ if difference(expected, got).is_none() => expected.clone(),
         (Value::Object(expected), Value::Object(got)) => {
             let is_open = expected.contains_key(ANY);
-            let kept = got.iter().filter(|(key, _)| !is_open || expected.contains_key(*key));
-            let mut members: Map<String, Value> = kept
+            let included = got.iter().filter(|(key, _)| !is_open || expected.contains_key(*key));
+            let mut members: Map<String, Value> = included
                 .map(|(key, got)| {
                     let value = expected.get(key).map_or(got.clone(), |old| rewrite(old, got));
                     (key.clone(), value)
@@ -106,7 +105,7 @@ pub(super) fn rewrite(expected: &Value, got: &Value) -> Value {
     }
 }
 
-/// The members that a reader looks for first; the others follow by name, the wildcard last.
+/// The members to print first. The others follow by name, the wildcard last.
 const FIRST: [&str; 22] = [
     "jsonrpc",
     "id",
@@ -156,7 +155,7 @@ pub(super) fn print(value: &Value) -> String {
     }
 }
 
-/// Returns the text of an update that is a chunk of text.
+/// Returns the text of an update that is a text chunk.
 pub(super) fn chunk_text(message: &Value) -> Option<&str> {
     let update = message.get("params")?.get("update")?;
     let is_chunk = update.get("sessionUpdate")?.as_str()?.ends_with("_chunk");
@@ -164,12 +163,12 @@ pub(super) fn chunk_text(message: &Value) -> Option<&str> {
     content.get("text").filter(|_| content.get("type").is_some_and(|kind| kind == "text"))?.as_str()
 }
 
-/// Tells whether a chunk's text is a wildcard.
+/// Returns whether a chunk's text is a wildcard.
 pub(super) fn is_any_text(expected: &Value) -> bool {
     chunk_text(expected) == Some(ANY)
 }
 
-/// Appends the text of a chunk to the one before, if they are chunks of the same message.
+/// Appends the text of a chunk to the previous one, if they are chunks of the same message.
 pub(super) fn merge_chunk(into: &mut Value, next: &Value) -> bool {
     let (Some(text), Some(more)) = (chunk_text(into), chunk_text(next)) else { return false };
     let whole = format!("{text}{more}");
@@ -199,51 +198,55 @@ pub(super) fn merge_chunks(messages: impl IntoIterator<Item = Value>) -> Vec<Val
     merged
 }
 
-/// What became of an expected message.
+/// How an expected message was matched.
 #[derive(Debug, PartialEq)]
-pub(super) enum Fate {
-    /// It came.
-    Fits,
-    /// This came in its place.
+pub(super) enum MatchResult {
+    /// It was received.
+    Matched,
+    /// This message was received instead.
     Changed(Value),
-    /// Nothing came in its place.
+    /// Nothing was received instead.
     Missing,
 }
 
-/// What became of the expected messages; before each of them, what came that nobody expected.
+/// How the expected messages were matched, each with the unexpected messages before it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Alignment {
-    pub(super) slots: Vec<(Vec<Value>, Fate)>,
-    /// What came after all of them.
+    pub(super) slots: Vec<(Vec<Value>, MatchResult)>,
+    /// The unexpected messages after all expected ones.
     pub(super) rest: Vec<Value>,
 }
 
-/// Finds out which message stands for which expectation.
+/// Pairs received messages with expectations.
 pub(super) fn align(expected: &[&Value], got: Vec<Value>) -> Alignment {
-    let mut slots: Vec<(Vec<Value>, Fate)> = Vec::new();
+    let mut slots: Vec<(Vec<Value>, MatchResult)> = Vec::new();
     let mut got = std::collections::VecDeque::from(got);
-    let mut unfitted = 0;
+    let mut unmatched = 0;
     for expected in expected {
         let Some(at) = got.iter().position(|got| difference(expected, got).is_none()) else {
-            slots.push((Vec::new(), Fate::Missing));
-            unfitted += 1;
+            slots.push((Vec::new(), MatchResult::Missing));
+            unmatched += 1;
             continue;
         };
-        let skipped = pair_up(&mut slots, unfitted, got.drain(..at).collect());
+        let skipped = pair_up(&mut slots, unmatched, got.drain(..at).collect());
         got.pop_front();
-        slots.push((skipped, Fate::Fits));
-        unfitted = 0;
+        slots.push((skipped, MatchResult::Matched));
+        unmatched = 0;
     }
-    let rest = pair_up(&mut slots, unfitted, got.into());
+    let rest = pair_up(&mut slots, unmatched, got.into());
     Alignment { slots, rest }
 }
 
-/// Gives the last `unfitted` slots what came in their place, and returns what is left over.
-fn pair_up(slots: &mut [(Vec<Value>, Fate)], unfitted: usize, got: Vec<Value>) -> Vec<Value> {
+/// Pairs the last `unmatched` slots with received messages, and returns the remaining messages.
+fn pair_up(
+    slots: &mut [(Vec<Value>, MatchResult)],
+    unmatched: usize,
+    got: Vec<Value>,
+) -> Vec<Value> {
     let mut got = got.into_iter();
-    let start = slots.len() - unfitted;
-    for ((_, fate), got) in slots[start..].iter_mut().zip(got.by_ref()) {
-        *fate = Fate::Changed(got);
+    let start = slots.len() - unmatched;
+    for ((_, result), got) in slots[start..].iter_mut().zip(got.by_ref()) {
+        *result = MatchResult::Changed(got);
     }
     got.collect()
 }
@@ -254,35 +257,35 @@ mod tests {
 
     use super::*;
 
-    fn told(expected: Value, got: Value) -> String {
+    fn describe(expected: Value, got: Value) -> String {
         difference(&expected, &got).map_or("fits".to_owned(), |difference| difference.to_string())
     }
 
     #[test]
     fn wildcards_stand_for_values_and_members() {
-        assert_eq!(told(json!({ "a": "…" }), json!({ "a": [1, 2] })), "fits");
-        assert_eq!(told(json!({ "a": "…" }), json!({})), "a is missing");
-        assert_eq!(told(json!({ "a": 1, "…": "…" }), json!({ "a": 1, "b": 2 })), "fits");
-        assert_eq!(told(json!({ "a": 1, "…": "…" }), json!({ "a": 1 })), "fits");
-        assert_eq!(told(json!({ "a": 1, "…": "…" }), json!({ "b": 2 })), "a is missing");
-        assert_eq!(told(json!(["…", 2]), json!([1, 2])), "fits");
+        assert_eq!(describe(json!({ "a": "…" }), json!({ "a": [1, 2] })), "fits");
+        assert_eq!(describe(json!({ "a": "…" }), json!({})), "a is missing");
+        assert_eq!(describe(json!({ "a": 1, "…": "…" }), json!({ "a": 1, "b": 2 })), "fits");
+        assert_eq!(describe(json!({ "a": 1, "…": "…" }), json!({ "a": 1 })), "fits");
+        assert_eq!(describe(json!({ "a": 1, "…": "…" }), json!({ "b": 2 })), "a is missing");
+        assert_eq!(describe(json!(["…", 2]), json!([1, 2])), "fits");
     }
 
     #[test]
     fn the_first_difference_is_named() {
         assert_eq!(
-            told(
+            describe(
                 json!({ "a": { "b": [1, { "c": 2 }] } }),
                 json!({ "a": { "b": [1, { "c": 3 }] } })
             ),
             "a.b[1].c is 3, not 2"
         );
-        assert_eq!(told(json!({}), json!({ "a": 1 })), "a was not expected");
-        assert_eq!(told(json!([1]), json!([1, 2])), "the message is [1,2], not [1]");
+        assert_eq!(describe(json!({}), json!({ "a": 1 })), "a was not expected");
+        assert_eq!(describe(json!([1]), json!([1, 2])), "the message is [1,2], not [1]");
     }
 
     #[test]
-    fn a_rewritten_line_keeps_the_wildcards_that_fit() {
+    fn rewritten_line_keeps_matching_wildcards() {
         let expected = json!({ "id": "…", "result": { "a": 1, "b": 1, "…": "…" }, "old": 1 });
         let got = json!({ "id": 7, "result": { "a": 2, "b": 1, "c": 3 }, "new": 1 });
         let new = rewrite(&expected, &got);
@@ -291,30 +294,30 @@ mod tests {
     }
 
     #[test]
-    fn missing_and_surplus_messages_are_told_apart() {
+    fn missing_and_unexpected_messages_are_distinguished() {
         let [a, b, c, x, y] = ["a", "b", "c", "x", "y"].map(|name| json!({ "m": name }));
         let aligned = |expected: &[&Value], got: &[&Value]| {
             align(expected, got.iter().map(|value| (*value).clone()).collect())
         };
-        let fits = || (Vec::new(), Fate::Fits);
+        let fits = || (Vec::new(), MatchResult::Matched);
         assert_eq!(
             aligned(&[&a, &b, &c], &[&a, &c]),
-            Alignment { slots: vec![fits(), (vec![], Fate::Missing), fits()], rest: vec![] }
+            Alignment { slots: vec![fits(), (vec![], MatchResult::Missing), fits()], rest: vec![] }
         );
         assert_eq!(
             aligned(&[&a, &b, &c], &[&a, &x, &y, &c, &x]),
             Alignment {
                 slots: vec![
                     fits(),
-                    (vec![], Fate::Changed(x.clone())),
-                    (vec![y.clone()], Fate::Fits)
+                    (vec![], MatchResult::Changed(x.clone())),
+                    (vec![y.clone()], MatchResult::Matched)
                 ],
                 rest: vec![x.clone()],
             }
         );
         assert_eq!(
             aligned(&[&b], &[&x, &y]),
-            Alignment { slots: vec![(vec![], Fate::Changed(x))], rest: vec![y] }
+            Alignment { slots: vec![(vec![], MatchResult::Changed(x))], rest: vec![y] }
         );
     }
 

@@ -1,16 +1,16 @@
-//! Names instead of accidents: what differs from run to run gets a name that does not.
+//! Replaces values that differ between runs by stable names, and back.
 //!
-//! Session ids, ids of the agent's calls, message ids and the working folder, in both directions; times,
-//! references and the agent's version only on the way in.
+//! Session ids, ids of the agent's calls, message ids and the working directory in both directions; times, references and
+//! the agent's version only in received messages.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-/// A session id of this length is not in a text by accident, so it is named there, too.
-const TELLING_LENGTH: usize = 16;
+/// A session id of at least this length is unlikely to occur by chance, so it is also replaced inside longer strings.
+const UNIQUE_LENGTH: usize = 16;
 
-/// What was named so far; the first of each list is number 1.
+/// The values that have a name so far. The first of each list is number 1.
 #[derive(Debug)]
 pub(super) struct Names {
     folder: String,
@@ -29,21 +29,21 @@ impl Names {
         }
     }
 
-    /// Puts the real things in place of the names, in a message of the client.
-    pub(super) fn real(&self, message: &Value) -> Value {
+    /// Replaces the names in a message of the client by the to_values values.
+    pub(super) fn to_values(&self, message: &Value) -> Value {
         let mut message = message.clone();
         let is_reply = message.get("method").is_none();
         if let Some(id) = message.get_mut("id").filter(|_| is_reply) {
             replace(id, "a", &self.calls);
         }
-        self.make_real(None, &mut message);
+        self.replace_names(None, &mut message);
         message
     }
 
-    /// Tells whether a message of the client names the next thing that the agent has yet to give a name to.
+    /// Returns whether a message of the client uses the next name, whose value the agent has not sent yet.
     pub(super) fn is_early(&self, message: &Value) -> bool {
-        let is_next = |value: Option<&Value>, letter: &str, things: &[Value]| {
-            let name = format!("{letter}{}", things.len() + 1);
+        let is_next = |value: Option<&Value>, letter: &str, values: &[Value]| {
+            let name = format!("{letter}{}", values.len() + 1);
             value.is_some_and(|value| *value == name)
         };
         let is_reply = message.get("method").is_none();
@@ -51,24 +51,24 @@ impl Names {
             || is_next(message.pointer("/params/sessionId"), "s", &self.sessions)
     }
 
-    fn make_real(&self, key: Option<&str>, value: &mut Value) {
+    fn replace_names(&self, key: Option<&str>, value: &mut Value) {
         match value {
             Value::Object(members) => {
-                members.iter_mut().for_each(|(key, value)| self.make_real(Some(key), value));
+                members.iter_mut().for_each(|(key, value)| self.replace_names(Some(key), value));
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.make_real(key, item)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.replace_names(key, item)),
             Value::String(text) => match key {
                 Some("sessionId") => replace(value, "s", &self.sessions),
                 Some("requestId") => replace(value, "a", &self.calls),
                 Some("messageId") => replace(value, "m", &self.messages),
-                _ => *text = self.place(text),
+                _ => *text = self.real_path(text),
             },
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
-    /// Puts the real folder in place of `/w` at the start of a text, or of a file's address.
-    pub(super) fn place(&self, text: &str) -> String {
+    /// Replaces `/w` at the start of a string or a `file://` URI by the to_values directory.
+    pub(super) fn real_path(&self, text: &str) -> String {
         let (scheme, path) = match text.strip_prefix("file://") {
             Some(path) => ("file://", path),
             None => ("", text),
@@ -81,15 +81,15 @@ impl Names {
         }
     }
 
-    /// Names everything in a message of the agent.
-    pub(super) fn named(&mut self, mut message: Value) -> Value {
+    /// Replaces the values in a message of the agent by their names.
+    pub(super) fn to_names(&mut self, mut message: Value) -> Value {
         let Value::Object(members) = &mut message else { return message };
         match members.get("jsonrpc") {
             Some(version) if version == "2.0" => {
                 members.remove("jsonrpc");
             }
             Some(_) => {}
-            // Implied in transcripts, so its absence must be seen.
+            // Transcripts leave the member out, so a message without it must look different.
             None => {
                 members.insert("jsonrpc".to_owned(), Value::Null);
             }
@@ -138,25 +138,25 @@ impl Names {
             *text = text.replace(&self.folder, "/w");
         }
         for (index, session) in self.sessions.iter().enumerate() {
-            let telling = session.as_str().filter(|id| id.len() >= TELLING_LENGTH);
-            if let Some(id) = telling.filter(|id| text.contains(id)) {
+            let unique = session.as_str().filter(|id| id.len() >= UNIQUE_LENGTH);
+            if let Some(id) = unique.filter(|id| text.contains(id)) {
                 *text = text.replace(id, &format!("s{}", index + 1));
             }
         }
     }
 }
 
-/// Puts the thing in place of its name, if it is one that was given.
-fn replace(value: &mut Value, letter: &str, things: &[Value]) {
+/// Replaces a name by its value, if the name is known.
+fn replace(value: &mut Value, letter: &str, values: &[Value]) {
     let number = value.as_str().and_then(|name| name.strip_prefix(letter)?.parse::<usize>().ok());
-    if let Some(thing) = number.and_then(|number| things.get(number.checked_sub(1)?)) {
-        *value = thing.clone();
+    if let Some(named_value) = number.and_then(|number| values.get(number.checked_sub(1)?)) {
+        *value = named_value.clone();
     }
 }
 
-/// Puts the name in place of the thing, if it has one.
-fn name_of(value: &mut Value, letter: &str, things: &[Value]) {
-    if let Some(index) = things.iter().position(|thing| thing == value) {
+/// Replaces a value by its name, if it has one.
+fn name_of(value: &mut Value, letter: &str, values: &[Value]) {
+    if let Some(index) = values.iter().position(|named_value| named_value == value) {
         *value = Value::from(format!("{letter}{}", index + 1));
     }
 }
@@ -178,60 +178,60 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_numbered_in_the_order_of_their_coming_and_work_both_ways() {
+    fn ids_are_numbered_in_order_and_replaced_both_ways() {
         let mut names = names();
         let reply =
             json!({ "jsonrpc": "2.0", "id": 1, "result": { "sessionId": "0192-long-session-id" } });
-        assert_eq!(names.named(reply), json!({ "id": 1, "result": { "sessionId": "s1" } }));
+        assert_eq!(names.to_names(reply), json!({ "id": 1, "result": { "sessionId": "s1" } }));
         let call = json!({ "jsonrpc": "2.0", "id": 77, "method": "m", "params": {
             "sessionId": "0192-long-session-id", "messageId": "xyz", "text": "in 0192-long-session-id" } });
         assert_eq!(
-            names.named(call),
+            names.to_names(call),
             json!({ "id": "a1", "method": "m", "params": {
                 "sessionId": "s1", "messageId": "m1", "text": "in s1" } })
         );
         let cancel = json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": { "requestId": 77 } });
-        assert_eq!(names.named(cancel)["params"]["requestId"], "a1");
+        assert_eq!(names.to_names(cancel)["params"]["requestId"], "a1");
 
         assert_eq!(
-            names.real(&json!({ "id": "a1", "result": {} })),
+            names.to_values(&json!({ "id": "a1", "result": {} })),
             json!({ "id": 77, "result": {} })
         );
         let prompt =
             json!({ "id": "a1", "method": "m", "params": { "sessionId": "s1", "x": "s1" } });
         assert_eq!(
-            names.real(&prompt),
+            names.to_values(&prompt),
             json!({ "id": "a1", "method": "m", "params": { "sessionId": "0192-long-session-id", "x": "s1" } })
         );
         let unknown = json!({ "method": "m", "params": { "sessionId": "s9", "messageId": "m0" } });
-        assert_eq!(names.real(&unknown), unknown);
+        assert_eq!(names.to_values(&unknown), unknown);
     }
 
     #[test]
-    fn the_folder_has_its_name() {
+    fn working_directory_is_replaced() {
         let mut names = names();
         let message =
             json!({ "method": "m", "params": ["/w", "/w/a", "/was", "at /w", "file:///w/a"] });
-        let real = names.real(&message);
+        let to_values = names.to_values(&message);
         assert_eq!(
-            real["params"],
+            to_values["params"],
             json!(["/tmp/run", "/tmp/run/a", "/was", "at /w", "file:///tmp/run/a"])
         );
-        let named =
-            names.named(json!({ "jsonrpc": "2.0", "params": ["/tmp/run/a", "Read /tmp/run/b"] }));
-        assert_eq!(named, json!({ "params": ["/w/a", "Read /w/b"] }));
+        let to_names = names
+            .to_names(json!({ "jsonrpc": "2.0", "params": ["/tmp/run/a", "Read /tmp/run/b"] }));
+        assert_eq!(to_names, json!({ "params": ["/w/a", "Read /w/b"] }));
     }
 
     #[test]
-    fn times_references_and_versions_have_their_names() {
+    fn times_references_and_versions_are_replaced() {
         let mut names = names();
-        let named = names.named(json!({
+        let to_names = names.to_names(json!({
             "jsonrpc": "2.0", "id": 1,
             "error": { "data": { "reference": "abc" } },
             "result": { "agentInfo": { "name": "x", "version": "1.2" }, "updatedAt": "2026", "version": "1" },
         }));
         assert_eq!(
-            named,
+            to_names,
             json!({
                 "id": 1,
                 "error": { "data": { "reference": "R" } },
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_version_of_the_envelope_is_seen() {
-        assert_eq!(names().named(json!({ "id": 1 })), json!({ "id": 1, "jsonrpc": null }));
+    fn missing_jsonrpc_member_is_visible() {
+        assert_eq!(names().to_names(json!({ "id": 1 })), json!({ "id": 1, "jsonrpc": null }));
     }
 }

@@ -1,7 +1,7 @@
-//! The player: sends what a transcript sends, awaits what it awaits.
+//! The player: sends the messages of a transcript and waits for the expected ones.
 //!
-//! As long as all fits it never waits longer than it must. At the first message that does not fit it listens
-//! until the agent is quiet, so that the whole of the block can be compared and rewritten at once.
+//! While everything matches it never waits longer than necessary. At the first message that does not match it reads until
+//! the agent is quiet, so that the whole block can be compared and rewritten at once.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,21 +13,21 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use wire::line::{Line as WireLine, LineDecoder};
 
-use super::compare::{self, Fate};
+use super::compare::{self, MatchResult};
 use super::names::Names;
-use super::{Failure, Played};
+use super::{Failure, Replay};
 use crate::connect::lenient_limits;
-use crate::transcript::{Line, Step, Transcript};
+use crate::transcript::{Transcript, TranscriptLine, TranscriptStep};
 
-/// How long a message is awaited, and how long once one did not come.
-const PATIENCE: Duration = Duration::from_secs(20);
-const LESS_PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait for a message, and how long after one was missing.
+const WAIT: Duration = Duration::from_secs(20);
+const SHORT_WAIT: Duration = Duration::from_secs(2);
 
-/// When nothing came for this long after a message that does not fit, no more is expected to come.
+/// The agent is quiet if it sends nothing for this long after a message that does not match.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// How long the agent has to close its output when its input is closed.
-const CLOSING: Duration = Duration::from_secs(5);
+/// How long the agent may take to close its output after its input was closed.
+const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
 pub(super) struct Player<'a, R, W> {
     transcript: &'a Transcript,
@@ -35,22 +35,22 @@ pub(super) struct Player<'a, R, W> {
     reader: Reader<R>,
     /// `None` once the agent's input is closed.
     writer: Option<W>,
-    /// Messages that came and were not looked at yet, with their names.
+    /// Messages that were received but not compared yet, with names in place of values.
     pending: VecDeque<Value>,
-    /// A chunk whose text was expected to be anything: chunks that continue it belong to it.
-    swallowing: Option<Value>,
-    patience: Duration,
-    played: Played,
-    /// The lines of the rewritten transcript, and where surplus output at the end goes.
+    /// A chunk whose text matched a wildcard. Chunks that continue it belong to the same match.
+    open_wildcard: Option<Value>,
+    wait: Duration,
+    played: Replay,
+    /// The lines of the rewritten transcript, and where unexpected messages at the end are inserted.
     updated: Vec<String>,
-    end_of_talk: usize,
+    end_of_conversation: usize,
 }
 
-/// What came next.
+/// The next event.
 enum Next {
     Message(Value),
     Ended,
-    Silence,
+    Timeout,
 }
 
 impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
@@ -61,9 +61,9 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
             reader: Reader::new(input),
             writer: Some(output),
             pending: VecDeque::new(),
-            swallowing: None,
-            patience: PATIENCE,
-            played: Played {
+            open_wildcard: None,
+            wait: WAIT,
+            played: Replay {
                 failures: Vec::new(),
                 seen: Vec::new(),
                 updated: String::new(),
@@ -71,69 +71,71 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
                 stderr: String::new(),
             },
             updated: Vec::new(),
-            end_of_talk: 0,
+            end_of_conversation: 0,
         }
     }
 
-    pub(super) async fn play(mut self) -> Played {
+    pub(super) async fn play(mut self) -> Replay {
         let lines = self.transcript.lines();
         let mut index = 0;
         while let Some(line) = lines.get(index) {
             match &line.step {
-                Step::Expect(_) => {
+                TranscriptStep::Expect(_) => {
                     let block = block_at(lines, index);
                     index += block.len();
                     self.expect_block(block).await;
                     continue;
                 }
-                Step::Send(message) => {
-                    self.await_names(message).await;
-                    let message = with_version(self.names.real(message));
+                TranscriptStep::Send(message) => {
+                    self.wait_for_names(message).await;
+                    let message = with_version(self.names.to_values(message));
                     self.send(line, format!("{message}\n").into_bytes()).await;
                 }
-                Step::SendRaw(bytes) => self.send(line, [bytes, &b"\n"[..]].concat()).await,
-                Step::Eof => self.close().await,
-                Step::Comment
-                | Step::Tag(_)
-                | Step::Use(_)
-                | Step::Config(_)
-                | Step::File { .. }
-                | Step::Model(_)
-                | Step::Exit(_) => {}
+                TranscriptStep::SendRaw(bytes) => {
+                    self.send(line, [bytes, &b"\n"[..]].concat()).await
+                }
+                TranscriptStep::Eof => self.close().await,
+                TranscriptStep::Comment
+                | TranscriptStep::Tag(_)
+                | TranscriptStep::Use(_)
+                | TranscriptStep::Config(_)
+                | TranscriptStep::File { .. }
+                | TranscriptStep::Model(_)
+                | TranscriptStep::Exit(_) => {}
             }
-            self.keep(line);
+            self.copy_line(line);
             index += 1;
         }
         self.close().await;
-        self.refuse_surplus().await;
+        self.report_surplus().await;
         self.played.updated = self.updated.iter().map(|line| format!("{line}\n")).collect();
         self.played
     }
 
-    /// A message can name what nobody expected to come, so it may be on its way still.
-    async fn await_names(&mut self, message: &Value) {
+    /// Waits for values that a message names but the transcript does not expect explicitly.
+    async fn wait_for_names(&mut self, message: &Value) {
         while self.names.is_early(message) {
-            let Ok(Some(raw)) = timeout(LESS_PATIENCE, self.reader.next()).await else { return };
-            self.arrive(raw);
+            let Ok(Some(raw)) = timeout(SHORT_WAIT, self.reader.next()).await else { return };
+            self.receive(raw);
         }
     }
 
-    /// Sends bytes, and reads meanwhile: an agent that waits for us to read would never read them.
-    async fn send(&mut self, line: &Line, bytes: Vec<u8>) {
+    /// Sends bytes and reads at the same time: an agent that waits for us to read would never read them.
+    async fn send(&mut self, line: &TranscriptLine, bytes: Vec<u8>) {
         let Some(mut writer) = self.writer.take() else { return };
         let sent = {
             let mut write = std::pin::pin!(write_all(&mut writer, &bytes));
             loop {
                 tokio::select! {
                     sent = &mut write => break sent,
-                    Some(message) = self.reader.next() => self.arrive(message),
+                    Some(message) = self.reader.next() => self.receive(message),
                 }
             }
         };
         match sent {
             Ok(()) => self.writer = Some(writer),
             Err(err) => {
-                let reason = format!("this cannot be sent: {err}");
+                let reason = format!("cannot send this line: {err}");
                 self.played.failures.push(Failure::at(Some(line), reason));
             }
         }
@@ -141,47 +143,47 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
 
     async fn close(&mut self) {
         if let Some(mut writer) = self.writer.take() {
-            // An agent that has closed its side already is closed all the same.
+            // Fails only if the agent has already closed its side.
             writer.shutdown().await.ok();
         }
     }
 
-    /// Awaits the messages of neighbouring `<` lines.
-    async fn expect_block(&mut self, block: &[Line]) {
+    /// Waits for the messages of consecutive `<` lines.
+    async fn expect_block(&mut self, block: &[TranscriptLine]) {
         for (index, line) in block.iter().enumerate() {
-            let Step::Expect(expected) = &line.step else {
-                self.keep(line);
+            let TranscriptStep::Expect(expected) = &line.step else {
+                self.copy_line(line);
                 continue;
             };
-            let got = match self.next(self.patience).await {
+            let got = match self.next(self.wait).await {
                 Next::Message(got) => got,
                 Next::Ended => {
-                    return self.explain_block(&block[index..], "the output ended").await;
+                    return self.report_block(&block[index..], "the output ended").await;
                 }
-                Next::Silence => {
-                    self.patience = LESS_PATIENCE;
-                    return self.explain_block(&block[index..], "nothing came").await;
+                Next::Timeout => {
+                    self.wait = SHORT_WAIT;
+                    return self.report_block(&block[index..], "nothing was received").await;
                 }
             };
             let got = self.complete_text(expected, got).await;
             if compare::difference(expected, &got).is_some() {
                 self.pending.push_front(got);
-                return self.explain_block(&block[index..], "nothing came in its place").await;
+                return self.report_block(&block[index..], "nothing was received instead").await;
             }
             if compare::is_any_text(expected) {
-                self.swallowing = Some(got);
+                self.open_wildcard = Some(got);
             }
-            self.keep(line);
+            self.copy_line(line);
         }
     }
 
-    /// Adds chunks of text until they are what is expected, or cannot become it.
+    /// Merges text chunks until they match the expected text, or can no longer match it.
     async fn complete_text(&mut self, expected: &Value, mut got: Value) -> Value {
         let Some(expected) = compare::chunk_text(expected) else { return got };
         while compare::chunk_text(&got)
             .is_some_and(|text| text != expected && expected.starts_with(text))
         {
-            let Next::Message(more) = self.next(self.patience).await else { break };
+            let Next::Message(more) = self.next(self.wait).await else { break };
             if !compare::merge_chunk(&mut got, &more) {
                 self.pending.push_front(more);
                 break;
@@ -190,108 +192,108 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
         got
     }
 
-    /// Compares the rest of a block with all that comes, and rewrites it.
-    async fn explain_block(&mut self, block: &[Line], missing: &str) {
+    /// Compares the rest of a block with everything that is received, and rewrites it.
+    async fn report_block(&mut self, block: &[TranscriptLine], missing: &str) {
         let expected: Vec<&Value> = block.iter().filter_map(expectation).collect();
-        let got = self.listen(expected.len()).await;
+        let got = self.read_until_quiet(expected.len()).await;
         let aligned = compare::align(&expected, got);
         let mut slots = aligned.slots.into_iter();
         let mut last = None;
         for line in block {
-            let (Some(expected), Some((surplus, fate))) =
+            let (Some(expected), Some((surplus, result))) =
                 (expectation(line), expectation(line).and_then(|_| slots.next()))
             else {
-                self.keep(line);
+                self.copy_line(line);
                 continue;
             };
             surplus.into_iter().for_each(|got| self.surplus(Some(line), &got));
-            match fate {
-                Fate::Fits => self.keep(line),
-                Fate::Changed(got) => self.changed(line, expected, &got),
-                Fate::Missing => self.missing(line, expected, missing),
+            match result {
+                MatchResult::Matched => self.copy_line(line),
+                MatchResult::Changed(got) => self.changed(line, expected, &got),
+                MatchResult::Missing => self.missing(line, expected, missing),
             }
             last = Some(line);
         }
         aligned.rest.into_iter().for_each(|got| self.surplus(last, &got));
     }
 
-    /// Takes all that comes until the agent is quiet; a little longer while fewer came than were expected.
-    async fn listen(&mut self, expected: usize) -> Vec<Value> {
+    /// Reads messages until the agent is quiet. Waits longer while fewer than expected have been received.
+    async fn read_until_quiet(&mut self, expected: usize) -> Vec<Value> {
         let mut got = Vec::new();
         loop {
-            let quiet = if got.len() < expected { LESS_PATIENCE } else { QUIET };
+            let quiet = if got.len() < expected { SHORT_WAIT } else { QUIET };
             match self.next(quiet).await {
                 Next::Message(message) => got.push(message),
-                Next::Ended | Next::Silence => return compare::merge_chunks(got),
+                Next::Ended | Next::Timeout => return compare::merge_chunks(got),
             }
         }
     }
 
-    /// After the last line nothing more may come, and the output must end.
-    async fn refuse_surplus(&mut self) {
-        let talk = self.transcript.lines().iter().rev().find(|line| is_talk(&line.step));
+    /// Reports messages after the last line, and an output that does not end.
+    async fn report_surplus(&mut self) {
+        let last = self.transcript.lines().iter().rev().find(|line| is_conversation(&line.step));
         let mut surplus = Vec::new();
         let has_ended = loop {
-            match self.next(CLOSING).await {
+            match self.next(CLOSE_WAIT).await {
                 Next::Message(message) => surplus.push(message),
                 Next::Ended => break true,
-                Next::Silence => break false,
+                Next::Timeout => break false,
             }
         };
-        let behind = self.updated.split_off(self.end_of_talk);
+        let tail = self.updated.split_off(self.end_of_conversation);
         for got in compare::merge_chunks(surplus) {
-            self.surplus(talk, &got);
+            self.surplus(last, &got);
         }
-        self.updated.extend(behind);
+        self.updated.extend(tail);
         if !has_ended {
-            let reason = "the agent keeps its output open after its input is closed";
-            self.played.failures.push(Failure::at(talk, reason));
+            let reason = "the agent did not close its output after its input was closed";
+            self.played.failures.push(Failure::at(last, reason));
         }
     }
 
-    async fn next(&mut self, patience: Duration) -> Next {
+    async fn next(&mut self, wait: Duration) -> Next {
         loop {
             let message = match self.pending.pop_front() {
                 Some(message) => message,
-                None => match timeout(patience, self.reader.next()).await {
+                None => match timeout(wait, self.reader.next()).await {
                     Ok(Some(raw)) => {
-                        self.arrive(raw);
+                        self.receive(raw);
                         continue;
                     }
                     Ok(None) => return Next::Ended,
-                    Err(_) => return Next::Silence,
+                    Err(_) => return Next::Timeout,
                 },
             };
-            if self.transcript.has_tag("black-box") && is_about_itself(&message) {
+            if self.transcript.has_tag("black-box") && describes_agent(&message) {
                 continue;
             }
-            if let Some(chunk) = &mut self.swallowing
+            if let Some(chunk) = &mut self.open_wildcard
                 && compare::merge_chunk(chunk, &message)
             {
                 continue;
             }
-            self.swallowing = None;
+            self.open_wildcard = None;
             return Next::Message(message);
         }
     }
 
-    fn arrive(&mut self, raw: Value) {
+    fn receive(&mut self, raw: Value) {
         self.played.seen.push(raw.clone());
-        let named = self.names.named(raw);
+        let named = self.names.to_names(raw);
         self.pending.push_back(named);
     }
 
-    fn keep(&mut self, line: &Line) {
-        // Lines of used files are in their own file.
+    fn copy_line(&mut self, line: &TranscriptLine) {
+        // Lines of used files are not part of this file.
         if line.file.is_none() {
             self.updated.push(line.text.clone());
         }
-        if is_talk(&line.step) {
-            self.end_of_talk = self.updated.len();
+        if is_conversation(&line.step) {
+            self.end_of_conversation = self.updated.len();
         }
     }
 
-    fn changed(&mut self, line: &Line, expected: &Value, got: &Value) {
+    fn changed(&mut self, line: &TranscriptLine, expected: &Value, got: &Value) {
         let reason = compare::difference(expected, got)
             .map_or_else(String::new, |difference| difference.to_string());
         self.played.failures.push(Failure {
@@ -304,18 +306,18 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
         }
     }
 
-    fn missing(&mut self, line: &Line, expected: &Value, reason: &str) {
+    fn missing(&mut self, line: &TranscriptLine, expected: &Value, reason: &str) {
         self.played.failures.push(Failure {
             expected: Some(compare::print(expected)),
             ..Failure::at(Some(line), reason)
         });
-        self.end_of_talk = self.updated.len();
+        self.end_of_conversation = self.updated.len();
     }
 
-    fn surplus(&mut self, line: Option<&Line>, got: &Value) {
+    fn surplus(&mut self, line: Option<&TranscriptLine>, got: &Value) {
         self.played.failures.push(Failure {
             got: Some(compare::print(got)),
-            ..Failure::at(line, "this was not expected here")
+            ..Failure::at(line, "unexpected message")
         });
         if line.is_none_or(|line| line.file.is_none()) {
             self.write(got);
@@ -324,12 +326,12 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
 
     fn write(&mut self, message: &Value) {
         self.updated.push(format!("< {}", compare::print(message)));
-        self.end_of_talk = self.updated.len();
+        self.end_of_conversation = self.updated.len();
     }
 }
 
-/// Tells whether an agent says something of itself, which each does in its own way.
-fn is_about_itself(message: &Value) -> bool {
+/// Returns whether an update describes the agent itself, which differs between agents.
+fn describes_agent(message: &Value) -> bool {
     const KINDS: [&str; 5] = [
         "available_commands_update",
         "current_mode_update",
@@ -341,26 +343,38 @@ fn is_about_itself(message: &Value) -> bool {
     message["method"] == "session/update" && kind.is_some_and(|kind| KINDS.contains(&kind))
 }
 
-/// The `<` lines from here on that nothing is sent between, with what stands between them.
-fn block_at(lines: &[Line], start: usize) -> &[Line] {
+/// Returns the `<` lines from here to the next line that sends something, with the lines between them.
+fn block_at(lines: &[TranscriptLine], start: usize) -> &[TranscriptLine] {
     let lines = &lines[start..];
     let end = lines.iter().position(|line| {
-        matches!(line.step, Step::Send(_) | Step::SendRaw(_) | Step::Eof | Step::Exit(_))
+        matches!(
+            line.step,
+            TranscriptStep::Send(_)
+                | TranscriptStep::SendRaw(_)
+                | TranscriptStep::Eof
+                | TranscriptStep::Exit(_)
+        )
     });
     let lines = &lines[..end.unwrap_or(lines.len())];
     let last = lines.iter().rposition(|line| expectation(line).is_some());
     &lines[..last.map_or(lines.len(), |last| last + 1)]
 }
 
-fn expectation(line: &Line) -> Option<&Value> {
+fn expectation(line: &TranscriptLine) -> Option<&Value> {
     match &line.step {
-        Step::Expect(expected) => Some(expected),
+        TranscriptStep::Expect(expected) => Some(expected),
         _ => None,
     }
 }
 
-fn is_talk(step: &Step) -> bool {
-    matches!(step, Step::Send(_) | Step::SendRaw(_) | Step::Expect(_) | Step::Eof)
+fn is_conversation(step: &TranscriptStep) -> bool {
+    matches!(
+        step,
+        TranscriptStep::Send(_)
+            | TranscriptStep::SendRaw(_)
+            | TranscriptStep::Expect(_)
+            | TranscriptStep::Eof
+    )
 }
 
 fn with_version(mut message: Value) -> Value {
@@ -393,7 +407,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// Returns the next line, or `None` at the end. Can be dropped and called again.
+    /// Returns the next line, or `None` at the end. Cancel safe.
     async fn next(&mut self) -> Option<Value> {
         loop {
             match self.lines.next_line() {
@@ -406,7 +420,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             }
             match self.input.read(&mut self.buffer).await {
                 Ok(count) if count > 0 => self.lines.feed(&self.buffer[..count]),
-                // A broken pipe is the end of it.
+                // A broken pipe is the end of the output.
                 Ok(_) | Err(_) => {
                     self.lines.finish();
                     self.has_ended = true;

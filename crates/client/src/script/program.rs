@@ -1,67 +1,66 @@
-//! Plays a transcript against a program that it starts in a fresh folder.
+//! Replays a transcript against a program that it starts in a new directory.
 //!
-//! Adds what a pair of pipes does not have: files before and after, the exit code, the error output.
+//! Adds what a pair of pipes does not have: files before and after, the exit code, stderr.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use process::{Grace, Spec, Tail};
 use serde_json::Value;
+use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use super::names::Names;
-use super::{Failure, Played, play};
+use super::{Failure, Replay, play};
 use crate::error::Error;
-use crate::transcript::{Step, Transcript, When};
+use crate::transcript::{Transcript, TranscriptStep, When};
 
-/// How long the agent has to end when the transcript is over and its input is closed.
-const ENDING: Duration = Duration::from_secs(5);
+/// How long the agent may take to exit after the transcript has ended and its input was closed.
+const EXIT_WAIT: Duration = Duration::from_secs(5);
 
-/// An agent that does not end in time is not asked a second time.
+/// An agent that does not exit in time is terminated without further waiting.
 const NO_GRACE: Grace =
     Grace { after_close: Duration::ZERO, after_term: Duration::from_millis(200) };
 
 const STDERR_BYTES: usize = 16 * 1024;
 
-/// What is laid out for the agent.
+/// The files that were prepared for the agent.
 #[derive(Debug)]
-pub struct Stage {
-    /// The working folder, `/w` in the transcript.
+pub struct ProgramSetup {
+    /// The working directory, `/w` in the transcript.
     pub folder: PathBuf,
-    /// The transcript for the scripted model, used files in their places. Lies outside the working folder.
+    /// The transcript for the scripted model, with used files included. It is outside the working directory.
     pub script: PathBuf,
-    /// The agent's configuration, if the transcript has one. Lies outside the working folder.
+    /// The agent's configuration, if the transcript has one. It is outside the working directory.
     pub config: Option<PathBuf>,
 }
 
-/// Plays a transcript against a program: `program` says how to start it on the given stage.
+/// Replays a transcript against a program: `program` returns the command to start.
 ///
-/// Lays out the files, plays, and checks the exit code (0 if the transcript does not say) and the files.
+/// Creates the files, replays the transcript, and checks the exit code (0 by default) and the files.
 ///
 /// # Errors
-/// Fails if the stage cannot be set or the program not be started; what the program does wrong is in the
-/// result.
+/// Fails if the files cannot be created or the program cannot be started. Differences are in the result.
 pub async fn play_program(
     transcript: &Transcript,
-    program: impl FnOnce(&Stage) -> Spec,
-) -> Result<Played, Error> {
-    let root = TempFolder::new()?;
-    let stage = set_stage(transcript, root.path())?;
-    let mut child = process::spawn(&program(&stage))?;
+    program: impl FnOnce(&ProgramSetup) -> Spec,
+) -> Result<Replay, Error> {
+    let root = temp_dir()?;
+    let setup = prepare(transcript, root.path())?;
+    let mut child = process::spawn(&program(&setup))?;
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(Error::AgentGone { stderr: String::new() });
     };
     let mut stderr = child.stderr.take();
     let mut tail = Tail::new(STDERR_BYTES);
     let (mut played, status) = {
-        let mut story = pin!(async {
-            let played = play(transcript, &stage.folder, stdout, stdin).await;
-            let status = match timeout(ENDING, child.wait()).await {
+        let mut replay = pin!(async {
+            let played = play(transcript, &setup.folder, stdout, stdin).await;
+            let status = match timeout(EXIT_WAIT, child.wait()).await {
                 Ok(status) => Some(status?),
                 Err(_) => None,
             };
@@ -70,13 +69,13 @@ pub async fn play_program(
         let mut buffer = vec![0; 4096];
         loop {
             tokio::select! {
-                // First what was said, so that the last words are there when the story ends.
+                // Reads stderr first, so that all of it is available when the replay ends.
                 biased;
                 count = read_some(&mut stderr, &mut buffer) => match count {
                     0 => stderr = None,
                     count => tail.push(&buffer[..count]),
                 },
-                done = &mut story => break done?,
+                done = &mut replay => break done?,
             }
         }
     };
@@ -85,7 +84,7 @@ pub async fn play_program(
     }
     played.stderr = tail.text();
     played.failures.extend(check_exit(transcript, status));
-    played.failures.extend(check_files(transcript, &stage.folder));
+    played.failures.extend(check_files(transcript, &setup.folder));
     Ok(played)
 }
 
@@ -96,26 +95,26 @@ async fn read_some(stderr: &mut Option<process::ChildStderr>, buffer: &mut [u8])
     }
 }
 
-fn set_stage(transcript: &Transcript, root: &Path) -> Result<Stage, Error> {
-    let stage = Stage {
+fn prepare(transcript: &Transcript, root: &Path) -> Result<ProgramSetup, Error> {
+    let setup = ProgramSetup {
         folder: root.join("w"),
         script: root.join("script.acp"),
         config: transcript.config().map(|_| root.join("purlin.json")),
     };
-    at(&stage.folder, std::fs::create_dir(&stage.folder))?;
+    at(&setup.folder, std::fs::create_dir(&setup.folder))?;
     for (_, path, text) in transcript.files(When::Before) {
-        let path = real_path(&stage.folder, path);
+        let path = real_path(&setup.folder, path);
         if let Some(folder) = path.parent() {
             at(folder, std::fs::create_dir_all(folder))?;
         }
         at(&path, std::fs::write(&path, text))?;
     }
-    at(&stage.script, std::fs::write(&stage.script, transcript.script(&stage.folder)))?;
-    if let (Some(path), Some(config)) = (&stage.config, transcript.config()) {
-        let config: Value = Names::new(&stage.folder).real(config);
+    at(&setup.script, std::fs::write(&setup.script, transcript.script(&setup.folder)))?;
+    if let (Some(path), Some(config)) = (&setup.config, transcript.config()) {
+        let config: Value = Names::new(&setup.folder).to_values(config);
         at(path, std::fs::write(path, config.to_string()))?;
     }
-    Ok(stage)
+    Ok(setup)
 }
 
 fn real_path(folder: &Path, path: &str) -> PathBuf {
@@ -131,14 +130,15 @@ fn check_exit(transcript: &Transcript, status: Option<ExitStatus>) -> Option<Fai
     let got = match status {
         Some(status) if status.code() == Some(expected) => return None,
         Some(status) => status.to_string(),
-        None => format!("still running {} s after its input was closed", ENDING.as_secs()),
+        None => format!("still running {} s after its input was closed", EXIT_WAIT.as_secs()),
     };
     let lines = transcript.lines();
-    let line = lines.iter().rfind(|line| matches!(line.step, Step::Exit(_))).or(lines.last());
+    let line =
+        lines.iter().rfind(|line| matches!(line.step, TranscriptStep::Exit(_))).or(lines.last());
     Some(Failure {
         expected: Some(format!("exit status: {expected}")),
         got: Some(got),
-        ..Failure::at(line, "the agent did not end as it must")
+        ..Failure::at(line, "unexpected exit status")
     })
 }
 
@@ -153,45 +153,15 @@ fn check_files(transcript: &Transcript, folder: &Path) -> Vec<Failure> {
         failures.push(Failure {
             expected: Some(Value::from(text).to_string()),
             got: Some(got),
-            ..Failure::at(Some(line), format!("{path} has another text"))
+            ..Failure::at(Some(line), format!("{path} has other content"))
         });
     }
     failures
 }
 
-/// A folder of our own, removed when it is dropped.
-#[derive(Debug)]
-pub(crate) struct TempFolder(PathBuf);
-
-impl TempFolder {
-    pub(crate) fn new() -> Result<TempFolder, Error> {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        // Unique in this process by the counter, among processes by their number; a folder that a dead
-        // process of the same number left behind is stepped over.
-        let base = std::env::temp_dir();
-        let base = at(&base, base.canonicalize())?;
-        loop {
-            let number = LAST.fetch_add(1, Ordering::Relaxed);
-            let path = base.join(format!("purlin-{}-{number}", std::process::id()));
-            match std::fs::create_dir(&path) {
-                Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {}
-                made => {
-                    at(&path, made)?;
-                    return Ok(TempFolder(path));
-                }
-            }
-        }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TempFolder {
-    fn drop(&mut self) {
-        if let Err(err) = std::fs::remove_dir_all(&self.0) {
-            tracing::debug!(%err, path = %self.0.display(), "a temporary folder stays");
-        }
-    }
+/// Creates a temporary directory, removed when it is dropped. Its path has no symbolic links.
+pub(crate) fn temp_dir() -> Result<TempDir, Error> {
+    let base = std::env::temp_dir();
+    let base = at(&base, base.canonicalize())?;
+    at(&base, tempfile::Builder::new().prefix("purlin-").tempdir_in(&base))
 }

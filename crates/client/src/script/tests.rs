@@ -1,4 +1,4 @@
-//! The player against a tiny agent in memory, and against real programs.
+//! Tests of the player against a small agent in memory and against real programs.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use super::*;
 use crate::Spec;
 
-/// Answers each line with what `react` makes of it, and ends when its input does.
+/// Answers each line with the messages that `react` returns, until its input ends.
 async fn agent(stream: tokio::io::DuplexStream, react: impl Fn(&str) -> Vec<Value>) {
     let (input, mut output) = tokio::io::split(stream);
     let mut lines = BufReader::new(input).lines();
@@ -54,7 +54,7 @@ fn react(line: &str) -> Vec<Value> {
     }
 }
 
-async fn played_by(text: &str, react: impl Fn(&str) -> Vec<Value>) -> Played {
+async fn played_by(text: &str, react: impl Fn(&str) -> Vec<Value>) -> Replay {
     let transcript = Transcript::parse(text, &|_| None).unwrap();
     let (ours, theirs) = tokio::io::duplex(256);
     let (input, output) = tokio::io::split(ours);
@@ -63,7 +63,7 @@ async fn played_by(text: &str, react: impl Fn(&str) -> Vec<Value>) -> Played {
     played
 }
 
-async fn played(text: &str) -> Played {
+async fn played(text: &str) -> Replay {
     played_by(text, react).await
 }
 
@@ -80,7 +80,7 @@ model text "ignored here"
 "#;
 
 #[tokio::test(start_paused = true)]
-async fn a_conversation_as_written_has_no_failures_and_stays() {
+async fn matching_conversation_has_no_failures_and_is_not_rewritten() {
     let played = played(GOOD).await;
     assert_eq!(played.report(), "");
     assert_eq!(played.updated, GOOD);
@@ -89,7 +89,7 @@ async fn a_conversation_as_written_has_no_failures_and_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wildcards_cover_text_however_it_is_cut() {
+async fn wildcards_match_text_in_any_chunks() {
     let text = GOOD.replace("Hello!", "…").replace("{\"path\":\"/w/a.txt\"}", "{\"…\":\"…\"}");
     let played = played(&text).await;
     assert_eq!(played.report(), "");
@@ -97,13 +97,13 @@ async fn wildcards_cover_text_however_it_is_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_differs_is_told_and_rewritten() {
+async fn difference_is_reported_and_rewritten() {
     let text = GOOD.replace("Hello!", "Hello?").replace("end_turn", "cancelled");
     let played = played(&text).await;
-    let told: Vec<_> =
+    let reported: Vec<_> =
         played.failures.iter().map(|failure| (failure.line, failure.reason.as_str())).collect();
     assert_eq!(
-        told,
+        reported,
         [
             (6, r#"params.update.content.text is "Hello!", not "Hello?""#),
             (10, r#"result.stopReason is "end_turn", not "cancelled""#),
@@ -119,11 +119,11 @@ async fn what_differs_is_told_and_rewritten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn missing_and_surplus_lines_are_told_and_rewritten() {
+async fn missing_and_unexpected_lines_are_reported_and_rewritten() {
     let surplus = GOOD
         .replace("< {\"id\":\"a1\",\"method\":\"ask\",\"params\":{\"path\":\"/w/a.txt\"}}\n", "");
     let played_surplus = played(&surplus).await;
-    assert!(!played_surplus.is_as_written());
+    assert!(!played_surplus.passed());
     assert!(played_surplus.updated.contains("\"method\":\"ask\""));
 
     let missing = GOOD.replace("model text", "< {\"method\":\"never\"}\nmodel text");
@@ -132,7 +132,7 @@ async fn missing_and_surplus_lines_are_told_and_rewritten() {
     assert_eq!((played_missing.failures.len(), failure.line), (1, 7));
     assert_eq!(
         failure.to_string(),
-        "line 7: nothing came in its place\n  expected {\"method\":\"never\"}"
+        "line 7: nothing was received instead\n  expected {\"method\":\"never\"}"
     );
     assert_eq!(played_missing.updated, GOOD);
 }
@@ -156,23 +156,23 @@ async fn raw_lines_are_sent_as_they_are_and_eof_closes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_and_the_end_of_the_output_are_told_apart() {
-    let played_silence = played("> {\"method\":\"note\"}\n< {\"id\":1}\n").await;
-    assert_eq!(played_silence.failures[0].reason, "nothing came");
+async fn timeout_and_end_of_output_are_distinguished() {
+    let played_timeout = played("> {\"method\":\"note\"}\n< {\"id\":1}\n").await;
+    assert_eq!(played_timeout.failures[0].reason, "nothing was received");
     let played_end = played("eof\n< {\"id\":1}\n").await;
     assert_eq!(played_end.failures[0].reason, "the output ended");
     assert_eq!(played_end.updated, "eof\n");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_that_is_not_json_is_a_failure() {
+async fn line_that_is_not_json_is_a_failure() {
     let played = played_by("> {\"id\":1}\n< {\"id\":1}\n", |_| vec![json!("not a message")]).await;
     assert_eq!(played.failures.len(), 1);
     assert_eq!(played.failures[0].got.as_deref(), Some("\"not a message\""));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_does_not_block_a_long_line() {
+async fn flood_of_updates_does_not_block_a_long_line() {
     let pad = "x".repeat(10_000);
     let text = format!("> {{\"method\":\"one\"}}\n> {{\"method\":\"{pad}\"}}\n< {{\"n\":\"…\"}}\n");
     let flood = |_: &str| (0..1000).map(|number| json!({ "n": number })).collect();
@@ -184,10 +184,10 @@ async fn a_flood_does_not_block_a_long_line() {
 mod programs {
     use super::*;
 
-    async fn play_shell(text: &str, script: &'static str) -> Played {
+    async fn play_shell(text: &str, script: &'static str) -> Replay {
         let transcript = Transcript::parse(text, &|_| None).unwrap();
-        let spec = |stage: &Stage| {
-            Spec::new("sh", &stage.folder).args(["-c", script]).env("SCRIPT", &stage.script)
+        let spec = |setup: &ProgramSetup| {
+            Spec::new("sh", &setup.folder).args(["-c", script]).env("SCRIPT", &setup.script)
         };
         play_program(&transcript, spec).await.unwrap()
     }
@@ -196,7 +196,7 @@ mod programs {
         r#"read line; printf '{"jsonrpc":"2.0","id":1,"result":{"cwd":"%s"}}\n' "$PWD""#;
 
     #[tokio::test]
-    async fn files_and_exit_code_are_laid_out_and_checked() {
+    async fn files_are_created_and_exit_code_is_checked() {
         let text = "fs /w/b/a.txt \"hello\"\nmodel text \"/w/x\"\n> {\"id\":1}\n< {\"id\":1,\"result\":{\"cwd\":\"/w\"}}\nfs /w/c.txt \"hello\"\nexit 3\n";
         let script = r#"read line; printf '{"jsonrpc":"2.0","id":1,"result":{"cwd":"%s"}}\n' "$PWD"; cp b/a.txt c.txt; grep -q "$PWD/x" $SCRIPT && exit 3"#;
         let played = play_shell(text, script).await;
@@ -204,18 +204,18 @@ mod programs {
     }
 
     #[tokio::test]
-    async fn a_wrong_end_and_wrong_files_are_told() {
+    async fn wrong_exit_code_and_files_are_reported() {
         let text = "> {\"id\":1}\n< {\"id\":1,\"…\":\"…\"}\nfs /w/c.txt \"hello\"\n";
         let script = r#"read line; echo '{"jsonrpc":"2.0","id":1}'; echo bye >&2; exit 4"#;
         let played = play_shell(text, script).await;
         let reasons: Vec<_> =
             played.failures.iter().map(|failure| failure.reason.as_str()).collect();
-        assert_eq!(reasons, ["the agent did not end as it must", "/w/c.txt has another text"]);
+        assert_eq!(reasons, ["unexpected exit status", "/w/c.txt has other content"]);
         assert_eq!(played.stderr, "bye\n");
     }
 
     #[tokio::test]
-    async fn one_that_ends_well_has_nothing_told() {
+    async fn matching_exit_code_and_files_pass() {
         let played = play_shell("> {\"id\":1}\n< {\"id\":1,\"result\":\"…\"}\n", ANSWER).await;
         assert_eq!(played.report(), "");
     }

@@ -1,4 +1,4 @@
-//! The reader of the format: what good files mean, and where bad ones are wrong.
+//! Tests of the parser: the meaning of valid files, and the errors of invalid ones.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ fn parse(text: &str) -> Transcript {
     Transcript::parse(text, &no_file).unwrap()
 }
 
-fn steps(text: &str) -> Vec<Step> {
+fn steps(text: &str) -> Vec<TranscriptStep> {
     parse(text).lines.into_iter().map(|line| line.step).collect()
 }
 
@@ -30,22 +30,26 @@ model text "I will."
 fs /w/a.txt "bye"
 eof
 exit 3"#;
-    let file = |text: &str, when| Step::File { path: "/w/a.txt".into(), text: text.into(), when };
+    let file = |text: &str, when| TranscriptStep::File {
+        path: "/w/a.txt".into(),
+        text: text.into(),
+        when,
+    };
     assert_eq!(
         steps(text),
         [
-            Step::Comment,
-            Step::Tag("black-box".into()),
-            Step::Config(json!({ "model": "x" })),
+            TranscriptStep::Comment,
+            TranscriptStep::Tag("black-box".into()),
+            TranscriptStep::Config(json!({ "model": "x" })),
             file("hello\n", When::Before),
-            Step::Model("text \"I will.\"".into()),
-            Step::Comment,
-            Step::Send(json!({ "id": 1, "method": "m" })),
-            Step::SendRaw(b"{\"aA\\\t".to_vec()),
-            Step::Expect(json!({ "id": 1, "result": {} })),
+            TranscriptStep::Model("text \"I will.\"".into()),
+            TranscriptStep::Comment,
+            TranscriptStep::Send(json!({ "id": 1, "method": "m" })),
+            TranscriptStep::SendRaw(b"{\"aA\\\t".to_vec()),
+            TranscriptStep::Expect(json!({ "id": 1, "result": {} })),
             file("bye", When::After),
-            Step::Eof,
-            Step::Exit(3),
+            TranscriptStep::Eof,
+            TranscriptStep::Exit(3),
         ]
     );
     let transcript = parse(text);
@@ -56,7 +60,7 @@ exit 3"#;
 }
 
 #[test]
-fn used_files_stand_in_their_place() {
+fn used_files_are_included() {
     let load = |name: &str| match name {
         "initialized" => Some("> {\"id\":0}\nmodel text \"x\"\n".to_owned()),
         "loop" => Some("use loop".to_owned()),
@@ -84,28 +88,28 @@ fn used_files_stand_in_their_place() {
         "> {\"id\":0}\nmodel text \"x\"\nfs /w/a.txt \"\"\nmodel tool read {\"path\":\"/tmp/x/a.txt\"}\n> {\"id\":1}\n"
     );
     let err = Transcript::parse("use loop", &load).unwrap_err();
-    assert_eq!(err.to_string(), "loop, line 1: 'use loop' nests too deep");
+    assert_eq!(err.to_string(), "loop, line 1: 'use loop' is nested too deeply");
 }
 
 #[test]
-fn a_bad_line_is_named() {
+fn invalid_line_is_named() {
     let cases = [
-        ("nonsense", "line 1: 'nonsense' starts no line of a transcript"),
-        ("\n> [1]", "line 2: an object is needed here"),
-        ("< {…}", "line 1: this is not JSON: key must be a string at line 1 column 2"),
-        (">! \\q", "line 1: '\\q' is no escape"),
+        ("nonsense", "line 1: unknown keyword 'nonsense'"),
+        ("\n> [1]", "line 2: expected a JSON object"),
+        ("< {…}", "line 1: invalid JSON: key must be a string at line 1 column 2"),
+        (">! \\q", "line 1: unknown escape '\\q'"),
         (">! \\x4", "line 1: '\\x' needs two hexadecimal digits"),
-        (">! a\\", "line 1: a lone backslash; write \\\\"),
+        (">! a\\", "line 1: incomplete escape; write \\\\ for a backslash"),
         ("exit soon", "line 1: 'exit' needs a number"),
-        ("tag", "line 1: one word is needed here"),
-        ("model", "line 1: 'model' needs something to say"),
-        ("use nothing", "line 1: there is no file nothing.acp to use"),
-        ("fs /etc/passwd \"\"", "line 1: the path of a file starts with /w/"),
-        ("fs /w/../x \"\"", "line 1: the path of a file starts with /w/"),
-        ("fs /w/a.txt hello", "line 1: the text of a file is a JSON string"),
+        ("tag", "line 1: expected one word"),
+        ("model", "line 1: 'model' needs an argument"),
+        ("use nothing", "line 1: nothing.acp not found"),
+        ("fs /etc/passwd \"\"", "line 1: the path of a file must start with /w/"),
+        ("fs /w/../x \"\"", "line 1: the path of a file must start with /w/"),
+        ("fs /w/a.txt hello", "line 1: the content of a file must be a JSON string"),
         (
             "> {}\nfs /w/a.txt \"\"\n> {}",
-            "line 2: 'fs' stands before the first message or after the last",
+            "line 2: 'fs' must be before the first message or after the last",
         ),
         ("eof\n> {}", "line 2: nothing can be sent after 'eof'"),
     ];

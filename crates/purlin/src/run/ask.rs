@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 
-use client::Question;
+use client::PermissionQuestion;
 use client::host::reject;
 use engine::visible::visible;
 use tokio::sync::mpsc;
@@ -24,7 +24,7 @@ const DIFF_LINES: usize = 400;
 #[derive(Debug, Default)]
 pub(super) struct Asker {
     terminal: Option<Terminal>,
-    open: Option<Question>,
+    open: Option<PermissionQuestion>,
 }
 
 /// The controlling terminal.
@@ -41,7 +41,7 @@ impl Asker {
     }
 
     /// Asks a question, or rejects it if there is nobody to ask.
-    pub(super) fn ask(&mut self, question: Question, output: &mut Output) {
+    pub(super) fn ask(&mut self, question: PermissionQuestion, output: &mut Output) {
         if self.terminal.is_none() {
             self.terminal = Terminal::open();
         }
@@ -142,7 +142,7 @@ impl Terminal {
     }
 }
 
-fn answer(question: Question, index: Option<usize>) {
+fn answer(question: PermissionQuestion, index: Option<usize>) {
     let chosen = index.and_then(|index| question.request.options.get(index));
     let outcome = match chosen {
         Some(option) => schema::RequestPermissionOutcome::Selected(

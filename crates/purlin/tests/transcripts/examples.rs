@@ -2,7 +2,7 @@
 //!
 //! The examples, and which differences are ignored, are described in `conformance/dialect/examples/README.md`.
 
-use client::transcript::Step;
+use client::transcript::TranscriptStep;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -50,7 +50,7 @@ fn messages(side: Side) -> Vec<Value> {
     for name in play::names() {
         for line in play::load(&name).unwrap().transcript.lines() {
             match (&line.step, side) {
-                (Step::Send(message), Side::Client) | (Step::Expect(message), Side::Agent) => {
+                (TranscriptStep::Send(message), Side::Client) | (TranscriptStep::Expect(message), Side::Agent) => {
                     messages.push(normal(message.clone(), side));
                 }
                 _ => {}

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use client::script::{Played, play, play_program};
-use client::transcript::{Step, Transcript};
+use client::script::{Replay, play, play_program};
+use client::transcript::{TranscriptStep, Transcript};
 use wire::acp::dialect::Dialect;
 
 use crate::{in_process, schema};
@@ -58,7 +58,7 @@ impl Loaded {
     /// Returns whether it can be played in this process. Files and exit codes need a process of their own.
     pub(crate) fn fits_in_process(&self) -> bool {
         let has_files =
-            self.transcript.lines().iter().any(|line| matches!(line.step, Step::File { .. }));
+            self.transcript.lines().iter().any(|line| matches!(line.step, TranscriptStep::File { .. }));
         !has_files && self.transcript.exit().is_none()
     }
 
@@ -103,7 +103,7 @@ impl Loaded {
     /// Fails on what differs from the transcript and on what does not fit the official schema.
     ///
     /// With `UPDATE_EXPECT` set, rewrites the transcript instead of comparing.
-    fn judge(&self, played: &Played) {
+    fn judge(&self, played: &Replay) {
         let path = self.path.display();
         // The schema is v1's; the other dialects have none.
         let is_v1 = Dialect::ALL
@@ -117,14 +117,14 @@ impl Loaded {
             self.rewrite(&played.updated);
             return;
         }
-        assert!(played.is_as_written(), "{path}:\n{}", played.report());
+        assert!(played.passed(), "{path}:\n{}", played.report());
     }
 
     /// Returns the method of each call that the client sends, by its id.
     fn sent_methods(&self) -> HashMap<String, String> {
         let mut methods = HashMap::new();
         for line in self.transcript.lines() {
-            if let Step::Send(message) = &line.step
+            if let TranscriptStep::Send(message) = &line.step
                 && let (Some(id), Some(method)) =
                     (message.get("id"), message.get("method").and_then(|method| method.as_str()))
             {
@@ -152,9 +152,9 @@ pub(crate) async fn foreign_agent_is_played_against() {
     let played =
         play_program(&black_box.transcript, |stage| process::Spec::new(&agent, &stage.folder));
     let played = played.await.unwrap();
-    assert!(played.is_as_written(), "{}", played.report());
+    assert!(played.passed(), "{}", played.report());
     // The player must also notice differences: this transcript has answers of Purlin alone.
     let own = load("initialize/handshake").unwrap();
     let played = play_program(&own.transcript, |stage| process::Spec::new(&agent, &stage.folder));
-    assert!(!played.await.unwrap().is_as_written());
+    assert!(!played.await.unwrap().passed());
 }
