@@ -53,7 +53,7 @@ fn every_message_is_written_down_with_the_dialect_first_and_no_secrets() {
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&lines[0]["direction"], &lines[0]["method"]), (&json!("in"), &json!("initialize")));
     assert_eq!(lines[1]["dialect"], "container");
-    assert_eq!(lines[1]["why"], "`protocolVersion` is a text with dots");
+    assert_eq!(lines[1]["why"], "`protocolVersion` is a dotted version string");
     let is_answer = |line: &&Value| {
         line["method"] == "session/prompt"
             && line["direction"] == "out"
