@@ -1,6 +1,6 @@
-//! Chores of this repository: run the tests, check the house rules, draw a transcript.
+//! Tasks of this repository: run the tests, check the house rules, draw a transcript, measure.
 //!
-//! Nothing here ships. It must build in seconds, so it sees none of our crates and hardly any others.
+//! Nothing here is released. It must build in seconds, so it depends on none of our crates and on few others.
 
 #![expect(clippy::print_stdout, reason = "xtask talks to a person; no protocol runs on its stdout")]
 
@@ -19,28 +19,28 @@ use anyhow::{Context, Result};
 
 const USAGE: &str = "\
 usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
-           install what the tests need, then run them all;
-           --quick leaves out the checks of format and lints
-       cargo xtask tidy
-           check the house rules
+           install what the tests need, then run all of them;
+           --quick skips the checks of format and lints
+       cargo xtask tidy [--write]
+           check the house rules; --write first renews the table of tests in docs/internals/requirements.md
        cargo xtask crash [--runs N]
-           kill the program N times (2000 if not given) while it works, and at every write, sync, rename and start
-           of a dozen scenarios; fail those, too; and compare what it still knows
+           kill the program N times (default 2000) while it works, and at every write, sync, rename and start of
+           a dozen scenarios; also make these fail; then compare what is stored with what was shown
        cargo xtask draw FILE.acp
            print a transcript as a Mermaid sequence diagram
        cargo xtask catalogue
-           renew the snapshot of models and prices; needs Python with pip
+           update the snapshot of models and prices; needs Python with pip
        cargo xtask bench [NAME | --instructions [--write]]
-           measure what the program costs, see docs/internals/performance.md;
-           --instructions counts them and fails if a path grew, --write keeps the new figures
+           measure time and memory, see docs/internals/performance.md;
+           --instructions counts instructions and fails if a path has grown, --write saves the new figures
        cargo xtask order
            renew the order in which the linker lays out functions; after a change of compiler, profile or dependencies";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match obey(&arguments) {
+    match run(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
-        // Whatever failed has already said so; the test runner's summary stays the last thing on the screen.
+        // The failed step has already printed its error; the test runner's summary stays the last thing on the screen.
         Ok(false) => ExitCode::FAILURE,
         Err(err) => {
             eprintln!("xtask: {err:#}");
@@ -49,12 +49,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does what the command line asks for and says whether all is well.
-fn obey(arguments: &[String]) -> Result<bool> {
+/// Runs the command that the command line asks for and returns whether everything passed.
+fn run(arguments: &[String]) -> Result<bool> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["test", rest @ ..] => suite::run(&suite::Options::parse(rest)?),
         ["tidy"] => print_tidy(),
+        ["tidy", "--write"] => {
+            tidy::write(program::root())?;
+            print_tidy()
+        }
         ["crash"] => suite::crash(2000),
         ["crash", "--runs", runs] => suite::crash(runs.parse().context("--runs needs a number")?),
         ["draw", file] => print_drawing(Path::new(file)),
@@ -65,12 +69,12 @@ fn obey(arguments: &[String]) -> Result<bool> {
             println!("{USAGE}");
             Ok(true)
         }
-        _ => anyhow::bail!("cannot read the command line\n{USAGE}"),
+        _ => anyhow::bail!("unknown command\n{USAGE}"),
     }
 }
 
 fn print_tidy() -> Result<bool> {
-    let report = tidy::check(root())?;
+    let report = tidy::check(program::root())?;
     for finding in &report.findings {
         println!("{finding}");
     }
@@ -80,6 +84,12 @@ fn print_tidy() -> Result<bool> {
         report.files,
         report.locked_packages
     );
+    let cycles: Vec<String> = report
+        .cycles
+        .iter()
+        .map(|largest| format!("{} {} of {}", largest.name, largest.cycle, largest.modules))
+        .collect();
+    println!("tidy: modules in the largest cycle: {}", cycles.join(", "));
     Ok(report.findings.is_empty())
 }
 
@@ -89,10 +99,4 @@ fn print_drawing(file: &Path) -> Result<bool> {
     let drawing = draw::draw(&transcript).with_context(|| file.display().to_string())?;
     print!("{drawing}");
     Ok(true)
-}
-
-/// Returns the folder of the workspace.
-fn root() -> &'static Path {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here)
 }

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use anyhow::Result;
 
-use crate::{program, root};
+use crate::program::{self, root};
 
 const NEXTEST_VERSION: &str = "0.9.143";
 /// The oldest Node.js with everything that the judge uses.

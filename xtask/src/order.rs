@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::bench::agent::{Agent, Script};
 use crate::bench::instructions::{temporary, valgrind};
-use crate::{program, root};
+use crate::program::{self, root};
 
 const LIST: &str = "crates/purlin/link-order.txt";
 

@@ -1,16 +1,20 @@
-//! Starts other programs, in the workspace folder.
+//! Starts other programs, in the directory of the workspace.
 //!
-//! The only file of xtask that does so. What to start and why is decided in `suite` and `needs`.
+//! The only file of xtask that does so. `suite` and `needs` decide what to start and why.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::root;
+/// Returns the directory of the workspace.
+pub(crate) fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here)
+}
 
-/// Runs a program with our own input and output and says whether it succeeded.
+/// Runs a program with our own input and output and returns whether it succeeded.
 pub(crate) fn succeeds(words: &[&str]) -> Result<bool> {
     println!("$ {}", words.join(" "));
     let status =
@@ -18,7 +22,7 @@ pub(crate) fn succeeds(words: &[&str]) -> Result<bool> {
     Ok(status.success())
 }
 
-/// Runs a program that must succeed for anything later to make sense.
+/// Runs a program, and fails if it does.
 pub(crate) fn must_succeed(words: &[&str]) -> Result<()> {
     anyhow::ensure!(succeeds(words)?, "`{}` failed, see above", words.join(" "));
     Ok(())
@@ -31,12 +35,12 @@ pub(crate) fn answer(words: &[&str]) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// Says where cargo builds.
+/// Returns the directory where cargo builds.
 pub(crate) fn target() -> Result<PathBuf> {
     let metadata = answer(&["cargo", "metadata", "--no-deps", "--format-version=1"]);
     let metadata: serde_json::Value =
         serde_json::from_str(&metadata.context("cargo does not describe the workspace")?)?;
-    Ok(metadata["target_directory"].as_str().context("cargo names no target")?.into())
+    Ok(metadata["target_directory"].as_str().context("cargo names no target directory")?.into())
 }
 
 #[expect(clippy::disallowed_methods, reason = "xtask sees none of our crates, `process` included")]

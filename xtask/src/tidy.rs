@@ -2,12 +2,15 @@
 //!
 //! A rule is a plain function from a file's text to findings; the test at the end runs them all over this
 //! repository. Rules for one file are in `source`, `edges` and `transcript`, those that compare files in
-//! `modules`, `methods` and `pages`.
+//! `modules`, `methods`, `cycles`, `pages` and `requirements`.
 
+mod cycles;
 mod edges;
+mod imports;
 mod methods;
 mod modules;
 mod pages;
+mod requirements;
 mod source;
 mod transcript;
 mod tree;
@@ -16,6 +19,7 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::Result;
+use cycles::Largest;
 use tree::{File, Tree};
 
 /// A rule that looks at one file at a time.
@@ -39,6 +43,8 @@ pub(crate) struct Report {
     pub(crate) findings: Vec<Finding>,
     pub(crate) files: usize,
     pub(crate) locked_packages: usize,
+    /// The largest cycle of modules in each crate.
+    pub(crate) cycles: Vec<Largest>,
 }
 
 impl Finding {
@@ -68,13 +74,26 @@ pub(crate) fn check(root: &Path) -> Result<Report> {
     findings.extend(modules::are_declared(&tree));
     findings.extend(methods::are_documented(&tree));
     findings.extend(pages::are_linked_and_short(&tree));
+    findings.extend(requirements::are_tested(&tree));
+    findings.extend(requirements::faults_are_listed(&tree));
+    let (too_large, cycles) = cycles::are_small(&tree);
+    findings.extend(too_large);
     let lock = tree.find("Cargo.lock");
     if lock.is_none() {
         findings.push(Finding::new("Cargo.lock", 1, "is missing: run `cargo build` and commit it"));
     }
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     let locked_packages = lock.map_or(0, |lock| count_packages(&lock.text));
-    Ok(Report { findings, files: tree.len(), locked_packages })
+    Ok(Report { findings, files: tree.len(), locked_packages, cycles })
+}
+
+/// Renews what is generated from the source: the table of tests in the register of requirements.
+pub(crate) fn write(root: &Path) -> Result<()> {
+    let tree = Tree::read(root)?;
+    if let Some(register) = requirements::renewed(&tree) {
+        std::fs::write(root.join(requirements::REGISTER), register)?;
+    }
+    Ok(())
 }
 
 fn transcripts(tree: &Tree) -> impl Iterator<Item = &File> {
@@ -91,7 +110,7 @@ mod tests {
 
     #[test]
     fn this_repository_is_tidy() {
-        let report = check(crate::root()).unwrap();
+        let report = check(crate::program::root()).unwrap();
         let list: Vec<String> = report.findings.iter().map(Finding::to_string).collect();
         assert!(list.is_empty(), "\n{}\n", list.join("\n"));
     }

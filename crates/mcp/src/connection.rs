@@ -311,7 +311,8 @@ mod tests {
         reply
     }
 
-    // R: M2 (M10)
+    // R: M2
+    // Fault: M10
     #[test]
     fn a_reply_that_does_not_fit_is_an_error_for_its_call() {
         let (inbox, _questions) = inbox();

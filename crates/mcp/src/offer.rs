@@ -235,7 +235,8 @@ mod tests {
         assert_ne!(describe(&format!("{long}1")).print, describe(&format!("{long}2")).print);
     }
 
-    // R: M3 (M12)
+    // R: M3
+    // Fault: M12
     #[test]
     fn a_schema_that_refers_to_itself_is_passed_on_as_it_is() {
         let schema = json!({

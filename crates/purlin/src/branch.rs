@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     /// Whoever opened the pipe would take from whom it is meant for: it might be our own input.
-    // R: T2
+    // R: S6
     #[cfg(target_os = "linux")]
     #[test]
     fn a_link_to_a_pipe_is_not_read() {

@@ -490,7 +490,8 @@ mod tests {
         assert!(!is_held_back("rm: cannot remove 'x': Device or resource busy"));
     }
 
-    // R: T12
+    // R: T7
+    // Fault: T23
     #[test]
     fn a_project_cannot_put_itself_on_the_search_path() {
         let folders = [PathBuf::from("/w")];

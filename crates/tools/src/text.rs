@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    // R: F01, F02, F03, F08
+    // Fault: F01, F02, F03, F08
     #[test]
     fn what_is_no_text_is_told_and_never_guessed() {
         let refused = [

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Programs;
 use super::agent::Script;
-use crate::{program, root};
+use crate::program::{self, root};
 
 const KEPT: &str = "docs/internals/performance/instructions.json";
 /// A figure may grow by this much before it counts: compilers and hash seeds move it a little.

@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(ask("/permissions"), Some(Asked::Permissions));
     }
 
-    // R: P1
+    // R: P5
     #[test]
     fn a_word_that_nobody_knows_is_told_from_a_path_and_a_sentence() {
         let said = |text: &str| unknown(&Prompt::from(vec![Block::Text(text.into())]), &[]);

@@ -278,7 +278,7 @@ fn is_of(answer: &Response, kind: &str) -> bool {
 mod tests {
     use super::*;
 
-    // R: M3
+    // R: M2
     #[test]
     fn a_server_says_how_long_to_wait_within_bounds() {
         let wait = |retry: Option<u64>| {

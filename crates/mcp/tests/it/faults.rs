@@ -15,7 +15,8 @@ async fn with_timing(timing: Timing, words: &[&str]) -> Bench {
     Bench::with(ECHO, vec![faulty("bad", words)], timing, Noting::default()).await
 }
 
-// R: M2 (M01)
+// R: M2
+// Fault: M01
 #[tokio::test]
 async fn m01_a_missing_program_is_told_and_not_tried_again() {
     let servers = vec![program_at("bad", "no-such-program", &[]), faulty("good", &[])];
@@ -28,7 +29,8 @@ async fn m01_a_missing_program_is_told_and_not_tried_again() {
     assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "hi".to_owned())]);
 }
 
-// R: M2 (M02)
+// R: M2
+// Fault: M02
 #[tokio::test]
 async fn m02_a_program_that_exits_at_once_is_told_with_its_last_words() {
     let bench = with_timing(quick(), &["exit"]).await;
@@ -36,7 +38,8 @@ async fn m02_a_program_that_exits_at_once_is_told_with_its_last_words() {
     assert!(told.contains("code 3; its last words: no configuration was found"), "{told}");
 }
 
-// R: M2, S12 (M03)
+// R: M2, S12
+// Fault: M03
 #[tokio::test]
 async fn m03_a_silent_server_is_late_and_then_given_up() {
     let timing = Timing {
@@ -52,7 +55,8 @@ async fn m03_a_silent_server_is_late_and_then_given_up() {
     bench.until("it is killed", |_| !lives("m03-test")).await;
 }
 
-// R: M2, S12 (M04)
+// R: M2, S12
+// Fault: M04
 #[tokio::test]
 async fn m04_a_late_server_joins() {
     let timing = Timing { start: Duration::from_millis(100), ..quick() };
@@ -64,7 +68,8 @@ async fn m04_a_late_server_joins() {
     assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "hi".to_owned())]);
 }
 
-// R: M2, T4 (M05)
+// R: M2, T4
+// Fault: M05
 #[tokio::test]
 async fn m05_a_crash_in_a_call_fails_the_call_and_the_server_is_started_again() {
     let bench = with_timing(quick(), &["crash_call"]).await.ready().await;
@@ -75,7 +80,8 @@ async fn m05_a_crash_in_a_call_fails_the_call_and_the_server_is_started_again() 
     bench.told("`bad` is ready").await;
 }
 
-// R: M2 (M06)
+// R: M2
+// Fault: M06
 #[tokio::test]
 async fn m06_a_crash_loop_ends_after_five_tries() {
     let bench = with_timing(quick(), &["exit_later"]).await;
@@ -89,7 +95,8 @@ async fn m06_a_crash_loop_ends_after_five_tries() {
         .await;
 }
 
-// R: M2, T4 (M07)
+// R: M2, T4
+// Fault: M07
 #[tokio::test]
 async fn m07_a_server_that_hangs_in_calls_is_killed_after_two() {
     let timing = Timing { call: Duration::from_millis(100), ..quick() };
@@ -102,7 +109,8 @@ async fn m07_a_server_that_hangs_in_calls_is_killed_after_two() {
     assert!(told.contains("did not answer two calls in a row"), "{told}");
 }
 
-// R: M2 (M07)
+// R: M2
+// Fault: M07
 #[tokio::test]
 async fn m07_progress_keeps_a_long_call_alive() {
     let timing = Timing { call: Duration::from_millis(600), ..quick() };
@@ -112,7 +120,8 @@ async fn m07_progress_keeps_a_long_call_alive() {
     assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "done".to_owned())]);
 }
 
-// R: M2 (M08)
+// R: M2
+// Fault: M08
 #[tokio::test]
 async fn m08_garbage_on_stdout_is_passed_over_and_a_flood_of_it_ends_the_server() {
     let bench = with_timing(quick(), &["garbage"]).await.ready().await;
@@ -122,7 +131,8 @@ async fn m08_garbage_on_stdout_is_passed_over_and_a_flood_of_it_ends_the_server(
     assert!(told.contains("writes on stdout what is not a message"), "{told}");
 }
 
-// R: M2 (M09)
+// R: M2
+// Fault: M09
 #[tokio::test]
 async fn m09_an_endless_line_fails_its_call_alone_and_takes_little_memory() {
     let bench = with_timing(quick(), &["long_line"]).await.ready().await;
@@ -141,7 +151,8 @@ fn memory() -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-// R: M2 (M10)
+// R: M2
+// Fault: M10
 #[tokio::test]
 async fn m10_answers_to_nothing_and_second_answers_are_passed_over() {
     let bench = with_timing(quick(), &["odd_ids"]).await.ready().await;
@@ -154,7 +165,8 @@ async fn m10_answers_to_nothing_and_second_answers_are_passed_over() {
     assert!(turn.calls[0].1.contains("The error has no code and message"), "{turn:?}");
 }
 
-// R: M3 (M11)
+// R: M3
+// Fault: M11
 #[tokio::test]
 async fn m11_of_ten_thousand_tools_a_hundred_and_some_are_listed() {
     let bench = with_timing(quick(), &["many_tools"]).await.ready().await;
@@ -162,7 +174,8 @@ async fn m11_of_ten_thousand_tools_a_hundred_and_some_are_listed() {
     assert!(bench.state().contains("9872 more are left out"), "{}", bench.state().len());
 }
 
-// R: M3 (M12)
+// R: M3
+// Fault: M12
 #[tokio::test]
 async fn m12_a_schema_that_refers_to_itself_does_no_harm() {
     use engine::ports::Tools;
@@ -171,7 +184,8 @@ async fn m12_a_schema_that_refers_to_itself_does_no_harm() {
     assert!(tools[0].spec().schema.text().contains(r##""$ref":"#""##));
 }
 
-// R: M3 (M13)
+// R: M3
+// Fault: M13
 #[tokio::test]
 async fn m13_a_changed_description_asks_again() {
     let editor = Noting { answer: Some(Answer::AllowAlways).into(), ..Noting::default() };
@@ -199,7 +213,8 @@ async fn what_hides_in_a_description_reaches_neither_model_nor_user() {
     assert_eq!(bench.tools.now()[0].spec().description, "Says it back[2J");
 }
 
-// R: M2 (M14)
+// R: M2
+// Fault: M14
 #[tokio::test]
 async fn m14_a_flood_on_stderr_is_kept_to_its_end() {
     let before = memory();
@@ -212,7 +227,8 @@ async fn m14_a_flood_on_stderr_is_kept_to_its_end() {
     assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "hi".to_owned())]);
 }
 
-// R: M2 (M15)
+// R: M2
+// Fault: M15
 #[tokio::test]
 async fn m15_a_server_that_ignores_every_request_to_end_is_killed() {
     let faulty_server = faulty("bad", &[]);
@@ -228,7 +244,8 @@ async fn m15_a_server_that_ignores_every_request_to_end_is_killed() {
     bench.until("it is killed", |_| !lives("m15-test")).await;
 }
 
-// R: M2 (M18)
+// R: M2
+// Fault: M18
 #[tokio::test]
 async fn m18_requests_of_a_server_are_answered_or_refused_properly() {
     let bench = Bench::open("model tool bad_answers {}", vec![faulty("bad", &["asks"])])
@@ -245,7 +262,8 @@ async fn m18_requests_of_a_server_are_answered_or_refused_properly() {
     assert_eq!(answer("q4")["result"], serde_json::json!({}));
 }
 
-// R: M2 (M19)
+// R: M2
+// Fault: M19
 #[tokio::test]
 async fn m19_a_server_that_stops_reading_costs_its_calls_and_nothing_else() {
     let timing = Timing { call: Duration::from_millis(300), ..quick() };
@@ -261,7 +279,8 @@ async fn m19_a_server_that_stops_reading_costs_its_calls_and_nothing_else() {
     bench.told("`bad` failed (-31600)").await;
 }
 
-// R: M3 (M20)
+// R: M3
+// Fault: M20
 #[tokio::test]
 async fn m20_tools_of_two_servers_with_one_name_are_told_apart() {
     let servers = vec![faulty("a", &[]), faulty("b", &[]), faulty("a", &["exit"])];

@@ -112,7 +112,7 @@ async fn a_cancel_is_passed_on() {
     assert_eq!(bench.prompt("count").await.calls[0].1, "1");
 }
 
-// R: M3
+// R: M1
 #[tokio::test]
 async fn a_server_gets_no_variables_but_those_it_was_promised() {
     let mut config = faulty("good", &[]);
@@ -139,7 +139,7 @@ async fn arguments_arrive_as_they_are_and_never_pass_a_shell() {
     assert_eq!(bench.prompt("go").await.calls[0].1, words.join("|"));
 }
 
-// R: M3, P9
+// R: M3, P5
 #[tokio::test]
 async fn prompts_are_slash_commands() {
     let bench = Bench::open("model echo", vec![faulty("good", &[])]).await.ready().await;
@@ -222,7 +222,7 @@ async fn a_server_that_may_be_shared_is_started_once_and_stopped_with_its_last_s
     second.until("it is stopped", |_| !lives("shared-server-test")).await;
 }
 
-// R: S8
+// R: M2
 #[tokio::test]
 async fn a_session_that_ends_takes_its_servers_along() {
     let mut bench =

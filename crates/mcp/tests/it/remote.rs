@@ -194,7 +194,8 @@ fn eventful(ended: Arc<AtomicU32>) -> Serve {
     })
 }
 
-// R: M1, M2 (M17)
+// R: M1, M2
+// Fault: M17
 #[tokio::test]
 async fn m17_a_stream_that_ends_before_its_answer_fails_that_call_alone() {
     let ended = Arc::new(AtomicU32::new(0));
@@ -238,7 +239,8 @@ fn breaking(rest: fn(&Value) -> Answer, came_back: Arc<Mutex<Vec<String>>>) -> S
     })
 }
 
-// R: M1, M2 (M17)
+// R: M1, M2
+// Fault: M17
 #[tokio::test]
 async fn m17_a_stream_that_breaks_off_goes_on_behind_its_last_event() {
     let came_back = Arc::default();
@@ -262,7 +264,8 @@ async fn m17_a_stream_that_breaks_off_goes_on_behind_its_last_event() {
     );
 }
 
-// R: M1, M2 (M17)
+// R: M1, M2
+// Fault: M17
 #[tokio::test]
 async fn m17_a_server_that_does_not_go_on_fails_that_call_alone() {
     let gone = |_: &Value| Answer::Whole(400, Vec::new(), String::new());
@@ -273,7 +276,8 @@ async fn m17_a_server_that_does_not_go_on_fails_that_call_alone() {
     assert!(bench.state().contains("ready"), "{}", bench.state());
 }
 
-// R: M2, T4 (M16)
+// R: M2, T4
+// Fault: M16
 #[tokio::test]
 async fn m16_a_server_that_answers_500_is_told_and_given_up() {
     let tries = Arc::new(AtomicU32::new(0));
@@ -319,7 +323,8 @@ fn older(calls: u32) -> Serve {
     })
 }
 
-// R: M1, M2 (M17)
+// R: M1, M2
+// Fault: M17
 #[tokio::test]
 async fn m17_a_stream_that_breaks_is_opened_again() {
     let (url, _tasks) = listen(older(1)).await;
@@ -363,7 +368,8 @@ async fn a_server_that_cannot_be_reached_is_told() {
     assert!(told.to_lowercase().contains("connect"), "{told}");
 }
 
-// R: S12 (M03)
+// R: S12
+// Fault: M03
 #[tokio::test]
 async fn a_remote_server_that_says_nothing_is_late() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -135,7 +135,7 @@ fn assert_holds(name: &str, run: &Run) {
     assert!(run.verdicts.len() >= 80, "{name}");
 }
 
-// R: R9, T7
+// R: T7
 #[test]
 fn nothing_gets_out_of_what_bubblewrap_makes() {
     assert_holds("user", &run("L3-bubblewrap", false));
@@ -144,7 +144,8 @@ fn nothing_gets_out_of_what_bubblewrap_makes() {
     }
 }
 
-// R: R9, T7, T22
+// R: T7
+// Fault: T22
 #[test]
 fn every_attempt_ends_as_the_table_says() {
     let users: &[(&str, bool)] =

@@ -19,7 +19,7 @@ async fn run(name: &str, limits: Limits, script: &str) -> (String, Option<i32>) 
     run_at(&place, &sandbox, &found, limits, script).await
 }
 
-// R: T06, T24
+// Fault: T06, T24
 #[tokio::test]
 async fn a_fork_bomb_runs_into_its_limit() {
     let limits = Limits { processes: 40, ..Limits::default() };
@@ -30,7 +30,7 @@ async fn a_fork_bomb_runs_into_its_limit() {
     assert_ne!(code, Some(0));
 }
 
-// R: T07
+// Fault: T07
 #[tokio::test]
 async fn a_memory_bomb_runs_into_its_limit_and_goes_before_others() {
     let limits = Limits { memory: 64 << 20, ..Limits::default() };
@@ -43,7 +43,7 @@ async fn a_memory_bomb_runs_into_its_limit_and_goes_before_others() {
 }
 
 /// Each process stays below the limit, all together do not: the system kills one, where it can count that (as root).
-// R: T20
+// Fault: T20
 #[tokio::test]
 async fn memory_that_processes_use_together_is_limited_by_a_kill() {
     let limits = Limits { memory: 64 << 20, ..Limits::default() };
@@ -56,7 +56,7 @@ async fn memory_that_processes_use_together_is_limited_by_a_kill() {
     assert_eq!(said.matches("40000000").count() == 4, !is_root, "{said}");
 }
 
-// R: T16
+// Fault: T16
 #[tokio::test]
 async fn a_file_cannot_fill_the_disk() {
     let limits = Limits { file_size: 1 << 20, ..Limits::default() };
@@ -69,7 +69,7 @@ async fn a_file_cannot_fill_the_disk() {
     assert!(sizes[1] <= 1 << 20, "{said}");
 }
 
-// R: T17
+// Fault: T17
 #[tokio::test]
 async fn limits_and_privileges_cannot_be_raised() {
     let script = "ulimit -n 100000 || echo refused; ulimit -Hn; grep -E 'NoNewPrivs|CapEff|CapBnd' /proc/self/status";
@@ -82,7 +82,7 @@ async fn limits_and_privileges_cannot_be_raised() {
     assert!(said.contains("CapBnd:\t0000000000000000"), "{said}");
 }
 
-// R: T21
+// Fault: T21
 #[tokio::test]
 async fn ten_thousand_orphans_are_reaped() {
     let script = "i=0; while [ $i -lt 10000 ]; do (: &); i=$((i+1)); done; grep -l 'State:.Z' /proc/[0-9]*/status | wc -l";
@@ -92,7 +92,7 @@ async fn ten_thousand_orphans_are_reaped() {
     assert!(left < 100, "{left} zombies");
 }
 
-// R: T18
+// Fault: T18
 #[tokio::test]
 async fn without_its_helper_a_command_does_not_run() {
     let place = Place::new("helper");
@@ -111,7 +111,7 @@ async fn without_its_helper_a_command_does_not_run() {
     assert_eq!(now.missing.len(), 3, "{:?}", now.missing);
 }
 
-// R: T18
+// Fault: T18
 #[tokio::test]
 async fn a_helper_that_does_not_restrict_is_not_believed() {
     let place = Place::new("liar");
@@ -125,7 +125,7 @@ async fn a_helper_that_does_not_restrict_is_not_believed() {
     assert!(matches!(child.wait().await, Err(Error::NotConfined)));
 }
 
-// R: T19
+// Fault: T19
 #[tokio::test]
 async fn without_bubblewrap_the_level_drops() {
     let place = Place::new("bubblewrap");
@@ -148,7 +148,7 @@ async fn without_bubblewrap_the_level_drops() {
     assert!(!temporary.exists(), "a temporary folder outlives its command");
 }
 
-// R: T25
+// Fault: T25
 #[tokio::test]
 async fn a_program_that_is_still_being_written_is_waited_for() {
     let place = Place::new("busy");
@@ -178,7 +178,7 @@ async fn a_protected_link_is_refused() {
 }
 
 /// Without a process table of its own a command still leaves nobody behind, however it hides.
-// R: T05
+// Fault: T05
 #[tokio::test]
 async fn a_session_of_its_own_does_not_outlive_a_command_at_any_level() {
     for (level, word) in [(Level::Kernel, "73301"), (Level::Limits, "73302")] {
@@ -204,7 +204,8 @@ async fn a_session_of_its_own_does_not_outlive_a_command_at_any_level() {
 }
 
 /// Killed at any moment, the agent leaves nothing behind: not what ignores requests, not what made a session of its own.
-// R: W23 (M15)
+// R: W23
+// Fault: M15
 #[test]
 fn nothing_outlives_a_killed_agent_at_any_level() {
     for (level, word) in [("L3", "73311"), ("L2", "73312"), ("L1", "73313"), ("free", "73314")] {
@@ -237,7 +238,7 @@ fn nothing_outlives_a_killed_agent_at_any_level() {
 }
 
 /// As root each command has groups of its own, and so has the process that waits to become the next one.
-// R: T06
+// Fault: T06
 #[tokio::test]
 async fn a_process_that_waits_in_vain_is_replaced_and_no_group_is_left() {
     let place = Place::new("spare");

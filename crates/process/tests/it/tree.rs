@@ -145,7 +145,7 @@ async fn a_folder_that_has_become_a_link_is_refused() {
 }
 
 /// The helper may be killed at any moment of its start: nothing goes on without it.
-// R: T4
+// R: T7
 #[tokio::test]
 async fn no_command_outlives_a_helper_that_is_killed_while_it_starts() {
     let place = Place::new("early");

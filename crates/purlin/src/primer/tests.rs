@@ -37,7 +37,6 @@ impl Drop for Folder {
     }
 }
 
-// R: P4
 #[test]
 fn instructions_are_found_from_the_top_down_and_when_touched() {
     let folder = Folder::new("chain");
@@ -80,7 +79,7 @@ fn instructions_are_found_from_the_top_down_and_when_touched() {
     assert_eq!(touch("elsewhere/file"), [""; 0]);
 }
 
-// R: T2
+// R: W19
 #[test]
 fn a_link_out_of_the_project_is_not_followed() {
     let folder = Folder::new("link");
@@ -102,7 +101,7 @@ fn a_link_out_of_the_project_is_not_followed() {
 }
 
 /// A project may be a whole home: a link inside it is followed only to a file of the same kind, and a skill's files are its own.
-// R: T2
+// R: W19
 #[test]
 fn a_link_inside_the_project_opens_no_other_file() {
     let folder = Folder::new("inner-link");

@@ -55,7 +55,7 @@ pub(crate) fn runs(word: &str) -> bool {
         .any(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes()))
 }
 
-// R: T01, T02, T11
+// Fault: T01, T02, T11
 #[test]
 fn ends_are_told_as_they_were() {
     assert!(says("no-such-program").ends_with("(exit code 127)"));
@@ -65,14 +65,14 @@ fn ends_are_told_as_they_were() {
     assert_eq!(says("true"), "(no output)\n(exit code 0)");
 }
 
-// R: T12
+// Fault: T12
 #[test]
 fn there_is_no_terminal() {
     let said = says("tty; test -t 1 || echo none; (exec 3</dev/tty) 2>/dev/null || echo no tty");
     assert_eq!(said, "not a tty\nnone\nno tty\n(exit code 0)");
 }
 
-// R: T03, T04
+// Fault: T03, T04
 #[test]
 fn a_command_that_does_not_end_is_ended_with_all_it_started() {
     let input = json!({
@@ -87,7 +87,7 @@ fn a_command_that_does_not_end_is_ended_with_all_it_started() {
     assert!(!runs("73101"));
 }
 
-// R: T04
+// Fault: T04
 #[test]
 fn a_command_may_clean_up_when_it_is_told_to_end() {
     let input = json!({
@@ -100,7 +100,7 @@ fn a_command_may_clean_up_when_it_is_told_to_end() {
     assert!(!runs("73102"));
 }
 
-// R: T05
+// Fault: T05
 #[test]
 fn a_daemon_does_not_hold_the_turn_and_does_not_stay() {
     let said = says("setsid sleep 73103 & echo main");
@@ -108,7 +108,7 @@ fn a_daemon_does_not_hold_the_turn_and_does_not_stay() {
     assert!(!runs("73103"));
 }
 
-// R: T05
+// Fault: T05
 #[test]
 fn a_cancelled_command_is_gone_with_all_it_started() {
     let (mut agent, session) =
@@ -126,7 +126,7 @@ fn a_cancelled_command_is_gone_with_all_it_started() {
     assert!(!runs("73104"));
 }
 
-// R: T08, T10
+// Fault: T08, T10
 #[cfg(target_os = "linux")]
 #[test]
 fn a_gibibyte_of_output_costs_little_memory() {
@@ -150,14 +150,14 @@ fn a_gibibyte_of_output_costs_little_memory() {
     std::fs::remove_dir_all(&state).unwrap();
 }
 
-// R: T09
+// Fault: T09
 #[test]
 fn bytes_that_are_no_text_are_told_as_text() {
     let said = says("printf 'a\\377\\000\\033[31mb\\033]0;title\\007c'");
     assert_eq!(said, "a\u{fffd}bc\n(exit code 0)");
 }
 
-// R: T13, T14
+// Fault: T13, T14
 #[test]
 fn the_working_folder_stays_and_its_loss_is_told() {
     let inputs =
@@ -176,7 +176,7 @@ fn the_working_folder_stays_and_its_loss_is_told() {
 }
 
 /// What ends for want of memory says so: by itself where it is refused more, in our words where it is killed.
-// R: T20
+// Fault: T20
 #[test]
 fn a_command_that_uses_too_much_memory_is_told_of_it() {
     let said = says("ulimit -d 65536; head -c 1000000000 /dev/zero | tail");
@@ -187,7 +187,7 @@ fn a_command_that_uses_too_much_memory_is_told_of_it() {
     assert!(said.ends_with("(exit code 137, as after SIGKILL: perhaps too much memory was used)"));
 }
 
-// R: T4
+// R: T3
 #[test]
 fn an_exit_code_is_no_signal() {
     assert_eq!(says("exit 130"), "(no output)\n(exit code 130)");
@@ -195,7 +195,7 @@ fn an_exit_code_is_no_signal() {
 }
 
 /// The project has programs called as those of the system, and stands on the search path of whoever started us.
-// R: T23
+// Fault: T23
 #[test]
 fn a_program_of_the_project_does_not_pass_for_one_of_the_system() {
     use std::os::unix::fs::PermissionsExt;
@@ -240,7 +240,7 @@ fn a_program_of_the_project_does_not_pass_for_one_of_the_system() {
     assert_eq!(questions.len(), asked.len() + 1, "{questions:?}");
 }
 
-// R: T26
+// Fault: T26
 #[test]
 fn a_command_that_is_too_long_is_refused() {
     let (status, text) = run(json!({ "command": format!("echo {}", "x".repeat(200_000)) }));
@@ -248,7 +248,7 @@ fn a_command_that_is_too_long_is_refused() {
     assert!(text.contains("not run"), "{text}");
 }
 
-// R: T3, T18
+// R: T7
 #[test]
 fn commands_see_no_secrets_and_change_no_repository() {
     let home = std::env::temp_dir().join(format!("commands-home-{}", std::process::id()));
@@ -267,7 +267,7 @@ fn commands_see_no_secrets_and_change_no_repository() {
     assert!(!agent.folder().join(".git").exists());
 }
 
-// R: T2, T5
+// R: T3
 #[test]
 fn output_goes_out_as_it_comes_and_only_once() {
     let mut agent =
@@ -297,7 +297,7 @@ fn output_goes_out_as_it_comes_and_only_once() {
     );
 }
 
-// R: T4
+// R: T2, T7
 #[test]
 fn more_than_the_sandbox_gives_is_asked_for_by_name() {
     let (mut agent, session) = playing(&[json!({

@@ -18,7 +18,6 @@ fn system(body: &Value) -> &str {
     body["messages"][0]["content"].as_str().unwrap()
 }
 
-// R: P4
 #[test]
 fn instructions_and_skills_reach_the_model_when_they_are_due() {
     let fake = Fake::new(
@@ -98,7 +97,7 @@ fn jpeg_size(data: &str) -> (u16, u16) {
     (number(7), number(5))
 }
 
-// R: P4
+// R: P1
 #[test]
 fn a_large_picture_reaches_the_model_smaller_and_is_kept_as_it_was() {
     let fake = Fake::new("text \"Seen.\"\n---\nloop");
@@ -143,7 +142,7 @@ fn a_large_picture_reaches_the_model_smaller_and_is_kept_as_it_was() {
 /// How many tokens the model of the long conversation holds.
 const WINDOW: usize = 32_000;
 
-// R: P4
+// R: Q3
 #[test]
 fn a_conversation_of_five_hundred_turns_stays_inside_a_small_window() {
     let fake = Fake::new(

@@ -100,7 +100,7 @@ fn half_a_line_at_the_end_is_answered_as_no_json() {
     assert_eq!(within(IDLE, || agent.wait(DEADLINE)).code(), Some(0));
 }
 
-// R: W3
+// R: W1
 #[test]
 fn half_a_line_waits_for_its_other_half() {
     let mut agent = Agent::playing("").ready();

@@ -25,7 +25,6 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-// R: P6
 #[test]
 fn project_is_described_without_a_model() {
     let folder = folder("first");

@@ -25,6 +25,7 @@ mod hostile;
 mod injected;
 mod judge;
 mod ladder;
+mod large_files;
 mod mcp;
 #[cfg(target_os = "linux")]
 mod memory;

@@ -272,7 +272,8 @@ mod ends {
         until("all are gone", || alive(word) == 0 && alive(&node) == 0);
     }
 
-    // R: M2, W23 (M15)
+    // R: M2, W23
+    // Fault: M15
     #[test]
     fn no_server_outlives_the_end_of_input() {
         check("mcp-end-of-input", |agent| {
@@ -281,7 +282,8 @@ mod ends {
         });
     }
 
-    // R: M2, W23 (M15)
+    // R: M2, W23
+    // Fault: M15
     #[test]
     fn no_server_outlives_a_terminated_program() {
         check("mcp-terminated", |agent| {
@@ -290,7 +292,8 @@ mod ends {
         });
     }
 
-    // R: M2, W23 (M15)
+    // R: M2, W23
+    // Fault: M15
     #[test]
     fn no_server_outlives_a_killed_program() {
         check("mcp-killed", |agent| {
@@ -299,7 +302,7 @@ mod ends {
         });
     }
 
-    // R: M2, S8
+    // R: M2
     #[test]
     fn no_server_outlives_its_session() {
         check("mcp-closed", |agent| {

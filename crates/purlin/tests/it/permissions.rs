@@ -161,7 +161,7 @@ fn what_is_not_understood_does_not_pass_a_deny() {
 }
 
 /// Leave to read a folder outside for good is no leave to write there, also where edits are allowed.
-// R: T2, P8
+// R: T2
 #[test]
 fn a_write_outside_is_asked_for_after_a_read_there_was_allowed_for_good() {
     let top = Folder::new("outside");
@@ -202,7 +202,7 @@ fn a_write_outside_is_asked_for_after_a_read_there_was_allowed_for_good() {
 }
 
 /// What a pattern means is judged name by name, as if each were written; what braces make is asked for.
-// R: T2, P8
+// R: T2
 #[test]
 fn a_pattern_hides_no_secret_and_no_place_outside() {
     let top = Folder::new("patterns");

@@ -60,7 +60,7 @@ fn log_of(home: &Home, entry: Value) -> String {
     }
 }
 
-// R: M3
+// R: T7
 #[test]
 fn a_server_sees_no_secrets_and_writes_only_where_its_session_works() {
     let home = Home::new("held");
@@ -71,7 +71,7 @@ fn a_server_sees_no_secrets_and_writes_only_where_its_session_works() {
     assert!(!home.0.join("w/.git/hooks/post-commit").exists(), "{log}");
 }
 
-// R: M3
+// R: T7
 #[test]
 fn the_user_can_let_a_server_out_of_the_sandbox() {
     let home = Home::new("free");

@@ -58,7 +58,8 @@ fn signal(agent: &Agent, signal: Signal) {
     kill_process(Pid::from_raw(agent.pid().cast_signed()).unwrap(), signal).unwrap();
 }
 
-// R: M2, W23 (M15)
+// R: M2, W23
+// Fault: M15
 #[test]
 fn m15_no_process_of_a_server_outlives_the_end_of_input() {
     check(73401, |agent| {
@@ -67,7 +68,8 @@ fn m15_no_process_of_a_server_outlives_the_end_of_input() {
     });
 }
 
-// R: M2, W23 (M15)
+// R: M2, W23
+// Fault: M15
 #[test]
 fn m15_no_process_of_a_server_outlives_a_terminated_program() {
     check(73402, |agent| {
@@ -76,7 +78,8 @@ fn m15_no_process_of_a_server_outlives_a_terminated_program() {
     });
 }
 
-// R: M2, W23 (M15)
+// R: M2, W23
+// Fault: M15
 #[test]
 fn m15_no_process_of_a_server_outlives_a_killed_program() {
     check(73403, |agent| {

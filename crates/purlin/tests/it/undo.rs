@@ -59,7 +59,8 @@ fn said(agent: &mut Agent, session: &str, command: &str) -> String {
     shown.iter().filter_map(|update: &Value| update["content"]["text"].as_str()).collect()
 }
 
-// R: W16, F11
+// R: W16
+// Fault: F11
 #[test]
 fn undone_files_keep_their_names_and_their_owner() {
     let folder = project("undo-owner");

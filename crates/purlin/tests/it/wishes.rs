@@ -160,7 +160,7 @@ fn writing_to(folders: &[&str], command: &str) -> Value {
     json!({ "command": command, "write_outside": folders, "reason": "fills the cache" })
 }
 
-// R: T4, T7
+// R: T2, T7
 #[test]
 fn leave_to_write_outside_opens_that_folder_and_no_other() {
     let desk = Desk::apart("wish-outside");
@@ -248,7 +248,7 @@ fn an_answer_for_good_to_a_folder_outside_is_for_that_folder() {
     assert!(listed.contains(&pattern), "{listed}");
 }
 
-// R: T4, T7
+// R: T2, T7
 #[test]
 fn a_folder_that_moves_between_the_question_and_the_run_is_not_written() {
     let desk = Desk::apart("wish-moved");
@@ -274,7 +274,7 @@ fn a_folder_that_moves_between_the_question_and_the_run_is_not_written() {
     assert!(!desk.at("home/b/f").exists() && !desk.at("home/a").exists());
 }
 
-// R: T4, T7
+// R: T2, T7
 #[test]
 fn a_repository_can_be_made_with_leave_and_is_protected_from_then_on() {
     let desk = Desk::new("wish-init");

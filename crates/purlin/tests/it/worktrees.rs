@@ -41,7 +41,7 @@ fn commit(data: &Path, cwd: &Path, inputs: &[Value]) -> (String, String) {
 }
 
 /// The `.git` of a session may lie outside its folder: above it, or where a worktree's file says.
-// R: T4, T7
+// R: T2, T7
 #[test]
 fn a_commit_works_in_a_subfolder_and_in_a_worktree_if_it_is_allowed_and_only_then() {
     // Commands have temporary folders to themselves, so there the rest of the repository would be missing.
@@ -99,7 +99,7 @@ fn a_commit_works_in_a_subfolder_and_in_a_worktree_if_it_is_allowed_and_only_the
 }
 
 /// Leave to change `.git` is leave for history, not for what runs by itself: it cannot be moved away and replaced either.
-// R: T4, T7
+// R: T2, T7
 #[test]
 fn with_leave_for_git_its_hooks_cannot_be_replaced_by_moving_it() {
     let top = Folder::new("moved-git");

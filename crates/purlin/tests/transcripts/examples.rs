@@ -50,7 +50,8 @@ fn messages(side: Side) -> Vec<Value> {
     for name in play::names() {
         for line in play::load(&name).unwrap().transcript.lines() {
             match (&line.step, side) {
-                (TranscriptStep::Send(message), Side::Client) | (TranscriptStep::Expect(message), Side::Agent) => {
+                (TranscriptStep::Send(message), Side::Client)
+                | (TranscriptStep::Expect(message), Side::Agent) => {
                     messages.push(normal(message.clone(), side));
                 }
                 _ => {}

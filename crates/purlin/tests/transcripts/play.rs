@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use client::script::{Replay, play, play_program};
-use client::transcript::{TranscriptStep, Transcript};
+use client::transcript::{Transcript, TranscriptStep};
 use wire::acp::dialect::Dialect;
 
 use crate::{in_process, schema};
@@ -57,8 +57,11 @@ pub(crate) fn load(name: &str) -> Result<Loaded, String> {
 impl Loaded {
     /// Returns whether it can be played in this process. Files and exit codes need a process of their own.
     pub(crate) fn fits_in_process(&self) -> bool {
-        let has_files =
-            self.transcript.lines().iter().any(|line| matches!(line.step, TranscriptStep::File { .. }));
+        let has_files = self
+            .transcript
+            .lines()
+            .iter()
+            .any(|line| matches!(line.step, TranscriptStep::File { .. }));
         !has_files && self.transcript.exit().is_none()
     }
 

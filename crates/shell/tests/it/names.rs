@@ -284,7 +284,7 @@ const WORDS: &[&str] = &[
     "--include=*",
 ];
 
-// R: T2, P8
+// R: T2
 #[test]
 fn a_word_runs_unasked_only_if_all_that_bash_makes_of_it_does() {
     let project = Project::new("names");
@@ -497,7 +497,7 @@ const COMMANDS: &[(bool, &str)] = &[
     (true, "for i in 1 2; do (cd src && ls); done"),
 ];
 
-// R: T2, P8
+// R: T2
 #[test]
 fn every_command_in_a_real_folder_is_decided_as_written() {
     let project = Project::new("real-folder");

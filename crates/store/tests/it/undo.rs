@@ -143,7 +143,7 @@ async fn a_file_counts_against_the_session_once_and_not_if_it_is_too_large_to_ke
 
 /// The model's view is the summary and what came behind it; the client still sees everything, and what is taken back across
 /// the compaction comes back whole.
-// R: P4, S2
+// R: S2, W16
 #[tokio::test]
 async fn a_compaction_outlives_a_restart_and_can_be_taken_back() {
     let folder = Folder::new();

@@ -221,7 +221,7 @@ impl Plain {
 mod tests {
     use super::*;
 
-    // R: T09, T10, T19
+    // Fault: T09, T10
     #[test]
     fn what_steers_a_terminal_is_left_out_however_it_is_cut() {
         let said = "a\u{1b}[31mred\u{1b}[0m\u{1b}]52;c;aGk=\u{7}b\u{1b}]8;;x\u{1b}\\c\r\n\u{9b}2Jé\u{0}💛\u{1b}cz".as_bytes();
@@ -240,7 +240,7 @@ mod tests {
         std::env::temp_dir().join(format!("bash-output-{}-{name}", std::process::id())).join("out")
     }
 
-    // R: T08
+    // Fault: T08
     #[test]
     fn head_tail_and_place_are_told_and_the_rest_is_in_the_file() {
         let path = place("long");
@@ -258,7 +258,7 @@ mod tests {
         std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 
-    // R: T08
+    // Fault: T08
     #[test]
     fn what_is_told_fits_into_the_room_and_counts_what_is_missing() {
         let path = place("small");
@@ -284,7 +284,7 @@ mod tests {
         std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 
-    // R: T16
+    // Fault: T16
     #[test]
     fn a_file_that_cannot_be_written_costs_nothing_else() {
         let mut capture = Capture::new(Some("/proc/no/such/place".into()), usize::MAX);

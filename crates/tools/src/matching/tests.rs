@@ -18,7 +18,7 @@ fn exact_text_is_replaced_and_nothing_else() {
     assert_eq!(once("a\n", "zzz", "x"), Err(Miss::NotFound(vec![])));
 }
 
-// R: F04, F05, F06, F07
+// Fault: F04, F05, F06, F07
 #[test]
 fn line_endings_stay_as_they_are() {
     assert_eq!(once("a\r\nb\r\nc\r\n", "b\n", "x\ny\n"), Ok("a\r\nx\r\ny\r\nc\r\n".into()));

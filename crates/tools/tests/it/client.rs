@@ -37,7 +37,6 @@ async fn a_client_that_offers_nothing_is_asked_for_nothing() {
     assert_eq!(desk.client.writes.load(Ordering::Relaxed), 0);
 }
 
-// R: C19
 #[tokio::test]
 async fn a_client_without_the_method_it_announced_is_asked_once() {
     let desk = Desk::with(Client { lacks: true, ..Client::with_files() });
@@ -124,7 +123,7 @@ async fn a_part_is_asked_for_as_a_part_and_guards_what_was_seen() {
     assert_eq!(desk.client.buffer(&desk.at("a.txt")).unwrap(), text.replace("line 6\n", ""));
 }
 
-// R: T24, W19
+// R: W19
 #[tokio::test]
 async fn places_outside_are_none_of_the_clients_business() {
     let mut desk = Desk::with(Client::with_files());

@@ -294,7 +294,7 @@ async fn a_link_is_neither_deleted_nor_moved_for_the_file_it_leads_to() {
     assert!(!desk.at("real/a").exists());
 }
 
-// R: T15
+// Fault: F22, T15
 #[tokio::test]
 async fn f22_a_file_that_changed_since_it_was_read_is_left_alone() {
     let desk = Desk::new();
@@ -318,7 +318,7 @@ async fn f22_a_file_that_changed_since_it_was_read_is_left_alone() {
 }
 
 /// On the disk and through a client alike.
-// R: T15
+// Fault: T15
 #[tokio::test]
 async fn what_was_not_shown_is_not_overwritten() {
     let text: String = (1..=5000).map(|line| format!("line {line}\n")).collect();

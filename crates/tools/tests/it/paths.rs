@@ -205,7 +205,7 @@ fn check(desk: &Desk, spelling: &str, verdict: Verdict, tool: &str, outcome: &Ou
     }
 }
 
-// R: W19, T4, T5, T6
+// R: W19
 #[tokio::test]
 async fn every_spelling_through_every_tool_stays_inside_or_asks() {
     let below = BELOW.iter().flat_map(|(path, verdict)| {
@@ -232,7 +232,7 @@ async fn every_spelling_through_every_tool_stays_inside_or_asks() {
     eprintln!("{} spellings, {count} calls, 0 crossings", spellings.len());
 }
 
-// R: T24
+// R: W19
 #[test]
 fn the_client_is_never_asked_for_a_place_outside() {
     let desk = tree();

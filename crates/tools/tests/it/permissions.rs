@@ -63,7 +63,7 @@ async fn an_answer_for_good_outside_holds_for_that_folder_and_no_more() {
 }
 
 /// Leave to read a folder outside is none to write there; what is forbidden there stays so.
-// R: T2, P8
+// R: T2
 #[tokio::test]
 async fn a_change_outside_is_asked_for_by_its_very_place() {
     let mut desk = Desk::new();
@@ -131,7 +131,6 @@ fn saved_rule_does_not_match_a_program_that_runs_its_input() {
     }
 }
 
-// R: F11
 #[tokio::test]
 async fn attributes_of_a_file_stay_when_it_is_replaced() {
     use rustix::fs::{XattrFlags, getxattr, setxattr};

@@ -62,7 +62,7 @@ fn check_outside(desk: &Desk) {
     assert_eq!(std::fs::read(desk.top.join("outside/file")).unwrap(), b"SECRET\n");
 }
 
-// R: T5, W19
+// R: W19
 #[tokio::test]
 async fn a_folder_that_turns_into_a_link_gives_nothing_away() {
     let desk = desk();
@@ -93,7 +93,7 @@ async fn a_folder_that_turns_into_a_link_gives_nothing_away() {
     eprintln!("{swaps} swaps, {calls} calls, {done} went through, 0 crossings");
 }
 
-// R: T5, W19
+// R: W19
 #[tokio::test]
 async fn a_file_that_turns_into_a_link_is_not_written_through() {
     let desk = desk();

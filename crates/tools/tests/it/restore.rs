@@ -79,7 +79,7 @@ async fn line_ends_of_the_editor_do_not_prevent_a_removal() {
     assert!(!path.exists());
 }
 
-// R: F11
+// Fault: F11
 #[tokio::test]
 async fn restored_file_has_its_names_owner_mode_and_attributes() {
     let desk = Desk::new();

@@ -168,7 +168,7 @@ async fn stand_ins_for_text_are_refused() {
 }
 
 /// Not with anybody's leave: what decides about leave is in there.
-// R: T2
+// R: W19
 #[tokio::test]
 async fn no_tool_touches_what_is_our_own() {
     let desk = Desk::new();
@@ -196,7 +196,7 @@ async fn no_tool_touches_what_is_our_own() {
 }
 
 /// The environment has keys in it; whoever may read the folder of all processes may not read ours.
-// R: T2
+// R: W19
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn no_tool_touches_what_the_kernel_shows_of_us() {

@@ -151,7 +151,6 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         /// Whatever was said: after a compaction the rest fits, calls and results are paired, and no open call is lost.
-        // R: P4
         #[test]
         fn what_stays_fits_and_no_open_call_is_lost(
             turns in prop::collection::vec(

@@ -172,7 +172,6 @@ fn without_a_project_only_the_mode_and_the_place_are_told() {
     .assert_eq(environment);
 }
 
-// R: P4
 #[test]
 fn what_is_too_long_is_cut_and_says_so() {
     let brief =

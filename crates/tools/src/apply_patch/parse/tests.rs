@@ -57,7 +57,7 @@ fn hunks_find_their_place() {
     assert!(patched("a\n", "@@ q\n-a\n+z").unwrap_err().contains("no line `q`"));
 }
 
-// R: F04, F05, F07
+// Fault: F04, F05, F07
 #[test]
 fn lines_that_stay_keep_every_byte() {
     assert_eq!(patched("a  \r\nb\r\nc\n", " a\n-b\n+B\n c"), Ok("a  \r\nB\r\nc\n".into()));
