@@ -3,8 +3,6 @@
 //! Read anew for every decision, so that `purlin permissions revoke` counts at once; replaced whole under a lock, so that
 //! two processes lose nothing of each other.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use engine::permission::Decision;
@@ -12,6 +10,8 @@ use engine::permission::policy::Kept;
 use engine::permission::rules::{Rule, Source};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::files::{self, Access};
 
 /// One answer, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,56 +79,42 @@ impl Kept for FolderRules {
     }
 }
 
-/// Reads a file of ours; one that is not there is empty.
+/// Reads a JSON file of ours; a file that does not exist is empty.
 ///
 /// # Errors
-/// Says in words why it cannot be read.
+/// Says why it cannot be read.
 pub fn read<T: DeserializeOwned + Default>(file: &Path) -> Result<T, String> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(err) if err.kind() == std::io::ErrorKind::NotFound => return Ok(T::default()),
         Err(err) => return Err(format!("{} cannot be read: {err}", file.display())),
     };
-    serde_json::from_str(&text).map_err(|err| format!("{} is damaged: {err}", file.display()))
+    parse(file, &text)
 }
 
-/// Changes a file of ours: reads it, changes what it holds, and puts the new file in the place of the old one.
+/// Reads the text of a JSON file of ours.
+pub(crate) fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|err| format!("{} is damaged: {err}", file.display()))
+}
+
+/// Changes a JSON file of ours under a lock, so that two processes lose nothing of each other.
 ///
 /// # Errors
-/// Says in words why it cannot be changed; then it is as it was.
+/// Says why it cannot be changed; the file is then unchanged.
 pub fn change<T>(file: &Path, change: impl FnOnce(&mut T)) -> Result<(), String>
 where
     T: Serialize + DeserializeOwned + Default,
 {
     let failed = |err: std::io::Error| format!("{} cannot be written: {err}", file.display());
     let folder = file.parent().unwrap_or(Path::new("/"));
-    make_folder(folder).map_err(failed)?;
-    let lock = private(&file.with_extension("lock"), false).map_err(failed)?;
+    files::make_folder(folder, Access::Private).map_err(failed)?;
+    let lock = files::open_lock(&file.with_extension("lock")).map_err(failed)?;
     lock.lock().map_err(failed)?;
-    let mut held: T = read(file)?;
-    change(&mut held);
-    let text = serde_json::to_string_pretty(&held).map_err(|err| err.to_string())?;
-    let fresh = file.with_extension(format!("new-{}", std::process::id()));
-    let mut out = private(&fresh, true).map_err(failed)?;
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.sync_all());
-    written.and_then(|()| std::fs::rename(&fresh, file)).map_err(failed)
-}
-
-/// Opens a file that nobody else may read.
-fn private(path: &Path, is_new: bool) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(is_new);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
-}
-
-fn make_folder(folder: &Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+    let mut value: T = read(file)?;
+    change(&mut value);
+    let text = serde_json::to_string_pretty(&value).map_err(|err| err.to_string())?;
+    let written = files::replace(file, text.as_bytes(), Access::Private);
+    written.map_err(|err| format!("{} cannot be written: {}", file.display(), err.root_cause()))
 }
 
 #[cfg(test)]

@@ -1,16 +1,15 @@
 //! `purlin.json`: JSON with comments, in the user's configuration folder. A mistake in it is reported, never fatal.
 //!
-//! `config::keys` is the table of all keys, `config::sources` puts the layers on one another, `config::command` shows
-//! them. What a project's own file may say is in `project`.
+//! `config::keys` is the table of all keys, `config::sources` combines the layers. What a project's own file may say is
+//! in `project`.
 
-pub(crate) mod check;
-pub mod command;
-pub(crate) mod edit;
-mod import;
-pub(crate) mod keys;
+pub mod check;
+pub mod edit;
+pub mod import;
+pub mod keys;
 pub(crate) mod permission;
 pub mod schema;
-mod sources;
+pub mod sources;
 mod substitute;
 
 use std::collections::BTreeMap;
@@ -19,14 +18,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use engine::nearest::nearest;
 use engine::permission::rules::{Rule, Source};
-use providers::{ProviderOptions, known_providers};
 use serde_json::{Map, Value};
-use wire::acp::dialect::Dialect;
 
 use crate::custom::Additions;
-use crate::guide;
 use crate::limits::Limits;
-use crate::servers::UserServers;
+use crate::mcp_servers::McpServers;
+use crate::providers::{self, Provider};
+use crate::{Environment, custom};
 use sources::{Origin, Sources};
 
 /// What counts, of all that is configured.
@@ -39,19 +37,19 @@ pub struct Config {
     /// The model for small work, such as titles: `provider/model`.
     pub small_model: Option<String>,
     /// The user's providers, as OpenCode has them; see docs/guide/models.md.
-    pub provider: BTreeMap<String, ProviderOptions>,
+    pub provider: BTreeMap<String, Provider>,
     /// Where the providers are written, if that is OpenCode's file.
     pub provider_file: Option<PathBuf>,
     /// The user's MCP servers, as OpenCode has them; see docs/guide/mcp.md.
-    pub mcp: UserServers,
+    pub mcp: McpServers,
     /// Rules of permission, as OpenCode has them; see docs/guide/permissions.md.
     pub permission: Vec<Rule>,
     /// Files and patterns of files that hold instructions for the model; see docs/internals/context.md.
     pub instructions: Vec<String>,
     /// Agents, slash commands and hooks; see docs/guide/custom.md.
     pub additions: Additions,
-    /// The dialect to speak, instead of the one that is recognised; see docs/internals/dialects.md.
-    pub dialect: Option<Dialect>,
+    /// The name of the dialect to speak, instead of the one that is recognised; see docs/internals/dialects.md.
+    pub dialect: Option<String>,
     /// The file that every message is written to; see docs/internals/trace.md.
     pub trace: Option<PathBuf>,
 }
@@ -61,20 +59,21 @@ impl Config {
     ///
     /// Returns it with what is wrong in it. What is wrong counts as not written.
     #[must_use]
-    pub fn load(file: Option<PathBuf>) -> (Config, Vec<String>) {
-        let mut sources = Sources::gather(file);
+    pub fn load(file: Option<PathBuf>, environment: &Environment) -> (Config, Vec<String>) {
+        let mut sources = Sources::gather(file, environment);
         let mut value = std::mem::take(&mut sources.value);
         let mut missing_keys = Vec::new();
         for (key, value) in &mut value {
             if let Some(Origin::File(path, _) | Origin::OpenCode(path, _)) = sources.origin(key) {
                 let folder = path.parent().unwrap_or(Path::new("/"));
                 if key == "provider" {
-                    missing_keys = missing_keys_of(value, folder);
+                    missing_keys = missing_keys_of(value, folder, environment);
                 }
-                substitute::substitute(value, folder);
+                substitute::substitute(value, folder, environment);
             }
         }
-        let (mut config, mut wrong) = Config::read(value);
+        let home = environment.directories.home.as_deref();
+        let (mut config, mut wrong) = Config::read(value, home);
         for (id, missing) in missing_keys {
             if let Some(provider) = config.provider.get_mut(&id) {
                 provider.options.missing_key = Some(missing);
@@ -83,7 +82,7 @@ impl Config {
         if let Some(Origin::OpenCode(path, _)) = sources.origin("provider") {
             config.provider_file = Some(path.clone());
         }
-        wrong.extend(config.take_out_models());
+        wrong.extend(config.take_out_models(environment));
         let mut problems = std::mem::take(&mut sources.problems);
         problems.extend(wrong.iter().map(|problem| sources.place(problem)));
         (config, problems)
@@ -91,7 +90,7 @@ impl Config {
 
     /// Reads a configuration that is already JSON; what is wrong counts as not written.
     #[must_use]
-    pub fn from_value(value: Value) -> (Config, Vec<String>) {
+    pub fn from_value(value: Value, home: Option<&Path>) -> (Config, Vec<String>) {
         let Value::Object(value) = value else {
             return (Config::default(), vec!["the configuration must be an object".to_owned()]);
         };
@@ -99,17 +98,17 @@ impl Config {
         checked.take_out();
         let mut problems: Vec<String> =
             checked.problems.into_iter().map(|(_, problem)| problem).collect();
-        let (config, more) = Config::read(checked.value);
+        let (config, more) = Config::read(checked.value, home);
         problems.extend(more);
         (config, problems)
     }
 
     /// Takes out models of providers that nobody knows, and tells them.
-    fn take_out_models(&mut self) -> Vec<String> {
+    fn take_out_models(&mut self, environment: &Environment) -> Vec<String> {
         let Config { model, small_model, provider, .. } = self;
         let mut problems = Vec::new();
         for (key, model) in [("model", model), ("small_model", small_model)] {
-            let problem = model.as_ref().and_then(|model| problem_of_model(model, provider));
+            let problem = model.as_ref().and_then(|model| problem_of_model(model, provider, environment));
             if let Some(problem) = problem {
                 *model = None;
                 problems.push(format!("`{key}` {problem}"));
@@ -119,7 +118,7 @@ impl Config {
     }
 
     /// Reads members that the table of keys has let through.
-    fn read(members: Map<String, Value>) -> (Config, Vec<String>) {
+    fn read(members: Map<String, Value>, home: Option<&Path>) -> (Config, Vec<String>) {
         let mut problems = Vec::new();
         let mut config = Config::default();
         for (key, value) in members {
@@ -127,19 +126,19 @@ impl Config {
                 "limits" => config.limits = serde_json::from_value(value).unwrap_or_default(),
                 "model" => config.model = value.as_str().map(str::to_owned),
                 "small_model" => config.small_model = value.as_str().map(str::to_owned),
-                "provider" => config.provider = providers(value, &mut problems),
-                "mcp" => config.mcp = UserServers::read(value, &mut problems),
+                "provider" => config.provider = providers::read(value, &mut problems),
+                "mcp" => config.mcp = McpServers::read(value, &mut problems),
                 "permission" => {
-                    config.permission = permission::rules(value, Source::User, &mut problems);
+                    config.permission = permission::rules(value, Source::User, home, &mut problems);
                 }
                 "trace" => config.trace = value.as_str().map(PathBuf::from),
                 "instructions" => {
                     config.instructions = serde_json::from_value(value).unwrap_or_default();
                 }
-                "agent" => config.additions.agent = members_of(value),
-                "command" => config.additions.command = members_of(value),
+                "agent" => config.additions.agent = custom::members(value),
+                "command" => config.additions.command = custom::members(value),
                 "hooks" => config.additions.hooks = value,
-                "dialect" => config.dialect = value.as_str().and_then(Dialect::from_name),
+                "dialect" => config.dialect = value.as_str().map(str::to_owned),
                 // `$schema` is for editors.
                 _ => {}
             }
@@ -149,27 +148,32 @@ impl Config {
 }
 
 /// Says why there cannot be such a model: nobody knows its provider.
-pub(crate) fn problem_of_model(
+#[must_use]
+pub fn problem_of_model(
     model: &str,
-    configured: &BTreeMap<String, ProviderOptions>,
+    configured: &BTreeMap<String, Provider>,
+    environment: &Environment,
 ) -> Option<String> {
-    if model.starts_with("script:") || model == guide::ID {
+    if model.starts_with("script:") || model == environment.builtin_model {
         return None;
     }
     let Some((provider, _)) = model.split_once('/') else {
         return Some(format!("is `{model}`, and a model is `provider/model`"));
     };
-    problem_of_provider(provider, configured).map(|problem| format!("names {problem}"))
+    let problem = problem_of_provider(provider, configured, environment);
+    problem.map(|problem| format!("names {problem}"))
 }
 
 /// Says what is wrong with a provider that was named.
-pub(crate) fn problem_of_provider(
+#[must_use]
+pub fn problem_of_provider(
     provider: &str,
-    configured: &BTreeMap<String, ProviderOptions>,
+    configured: &BTreeMap<String, Provider>,
+    environment: &Environment,
 ) -> Option<String> {
-    let mut known: Vec<&str> = known_providers();
-    known
-        .extend(configured.keys().map(String::as_str).filter(|id| !known_providers().contains(id)));
+    let builtin = &environment.known_providers;
+    let own = configured.keys().map(String::as_str).filter(|id| !builtin.contains(id));
+    let known: Vec<&str> = builtin.iter().copied().chain(own).collect();
     if known.contains(&provider) {
         return None;
     }
@@ -184,41 +188,23 @@ pub(crate) fn problem_of_provider(
 ///
 /// # Errors
 /// Says why it cannot be read.
-pub(crate) fn check_is_there(file: Option<&Path>) -> anyhow::Result<()> {
+pub fn check_is_there(file: Option<&Path>) -> anyhow::Result<()> {
     let Some(file) = file else { return Ok(()) };
     let opened = std::fs::File::open(file);
     opened.map(drop).with_context(|| format!("{} cannot be read", file.display()))
 }
 
 /// Says for which providers the key names something that is not there.
-fn missing_keys_of(providers: &Value, folder: &Path) -> Vec<(String, String)> {
+fn missing_keys_of(
+    providers: &Value,
+    folder: &Path,
+    environment: &Environment,
+) -> Vec<(String, String)> {
     let missing = |(id, provider): (&String, &Value)| {
         let key = provider["options"]["apiKey"].as_str()?;
-        Some((id.clone(), substitute::missing_in(key, folder)?))
+        Some((id.clone(), substitute::missing_in(key, folder, environment)?))
     };
     providers.as_object().into_iter().flatten().filter_map(missing).collect()
-}
-
-fn members_of(value: Value) -> Map<String, Value> {
-    if let Value::Object(members) = value { members } else { Map::new() }
-}
-
-/// Reads the providers one by one, so that one mistake does not undo the others.
-fn providers(value: Value, problems: &mut Vec<String>) -> BTreeMap<String, ProviderOptions> {
-    let Value::Object(given) = value else {
-        return BTreeMap::new();
-    };
-    let mut known = BTreeMap::new();
-    for (id, value) in given {
-        // The value itself stays out of the message: it may hold a key.
-        match serde_path_to_error::deserialize::<_, ProviderOptions>(value) {
-            Ok(options) => {
-                known.insert(id, options);
-            }
-            Err(err) => problems.push(format!("`provider.{id}.{}` has the wrong type", err.path())),
-        }
-    }
-    known
 }
 
 #[cfg(test)]
@@ -226,6 +212,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::Directories;
+
+    fn environment() -> Environment {
+        Environment {
+            directories: Directories::default(),
+            overrides: Vec::new(),
+            variable: |_| None,
+            known_providers: vec!["anthropic", "openai"],
+            builtin_model: "purlin/guide",
+        }
+    }
 
     #[test]
     fn one_mistake_does_not_undo_the_rest() {
@@ -233,7 +230,7 @@ mod tests {
             "limits": { "prompts_per_minute": 3, "max_prompt_bytes": "big", "typo": 1 },
             "modle": "x",
             "dialect": "latin",
-        }));
+        }), None);
         assert_eq!(config.limits.prompts_per_minute, 3);
         assert_eq!(config.limits.max_prompt_bytes, Limits::default().max_prompt_bytes);
         let mut problems = problems;
@@ -251,9 +248,9 @@ mod tests {
 
     #[test]
     fn a_model_of_a_provider_that_nobody_knows_is_told_with_the_nearest() {
-        let configured = BTreeMap::from([("gate".to_owned(), ProviderOptions::default())]);
-        let problem = |model: &str| problem_of_model(model, &configured);
-        for model in ["anthropic/claude-x", "gate/any/thing", "script:a.acp", guide::ID] {
+        let configured = BTreeMap::from([("gate".to_owned(), Provider::default())]);
+        let problem = |model: &str| problem_of_model(model, &configured, &environment());
+        for model in ["anthropic/claude-x", "gate/any/thing", "script:a.acp", "purlin/guide"] {
             assert_eq!(problem(model), None, "{model}");
         }
         let near = problem("antropic/claude-x").unwrap();
@@ -264,21 +261,12 @@ mod tests {
     }
 
     #[test]
-    fn every_dialect_is_in_the_table() {
-        for dialect in Dialect::ALL {
-            let (config, problems) = Config::from_value(json!({ "dialect": dialect.name() }));
-            assert_eq!(config.dialect, Some(dialect));
-            assert_eq!(problems, [""; 0]);
-        }
-    }
-
-    #[test]
     fn problems_name_the_file_and_the_line() {
         let file = std::env::temp_dir().join(format!("purlin-config-{}.json", std::process::id()));
         let text =
             "{\n  \"permission\": {\n    \"bash\": { \"rm *\": \"dney\" },\n  },\n  \"x\": 1\n}";
         std::fs::write(&file, text).unwrap();
-        let (config, problems) = Config::load(Some(file.clone()));
+        let (config, problems) = Config::load(Some(file.clone()), &environment());
         std::fs::remove_file(&file).unwrap();
         let at = file.display();
         assert_eq!(

@@ -1,67 +1,51 @@
-//! What a project and the user want the model to know: AGENTS.md or CLAUDE.md, `instructions` of the configuration, skills.
+//! What the model is told about a project: AGENTS.md or CLAUDE.md, `instructions` of the configuration, skills.
 //!
-//! Known places are looked up, one by one; no tree is ever walked, so a large repository costs what a small one does. Files
-//! of a project are read only where they really lie inside it. What of them the model is told is `engine::primer`'s.
+//! Known places are looked up one by one; no tree is walked, so a large repository costs what a small one does. Files of a
+//! project are read through [`ProjectFiles`], which opens nothing outside it. How much of them the model gets is decided by
+//! `engine`.
 
 mod patterns;
-mod skills;
+pub mod skills;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use engine::ports::AnyTool;
-use engine::primer::{Brief, MAX_SOURCE, Primer, Source};
-use futures_util::FutureExt;
-use futures_util::future::{self, BoxFuture};
-use tools::scope::Scope;
+use engine::primer::{MAX_SOURCE, Source};
 
-use crate::{branch, env, project};
+use crate::Directories;
 
-/// The files that hold instructions; of one folder the first that is there counts.
+/// The files that hold instructions; the first that a directory has is used.
 const NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
-/// The beginning of a file and how large the whole is; `None` if it cannot be read.
+/// The beginning of a file and its full size; `None` if it cannot be read.
 type Beginning = Option<(String, u64)>;
 
-/// Makes the primer of a session in these folders, the working folder first.
-pub type OpenPrimer = Arc<dyn Fn(&[PathBuf]) -> Arc<dyn Primer> + Send + Sync>;
+/// Opens the files of a project: only those that really lie inside it.
+pub trait ProjectFiles: Send + Sync {
+    /// Reads the beginning of a file and returns its size.
+    fn read_start(&self, path: &Path, most: usize) -> Option<(Vec<u8>, u64)>;
 
-/// Makes primers from the user's configuration: `instructions` are paths and patterns.
-#[must_use]
-pub fn primers(instructions: Vec<String>) -> OpenPrimer {
-    let instructions: Arc<[String]> = instructions.into();
-    Arc::new(move |folders| Arc::new(ProjectPrimer::new(folders, Arc::clone(&instructions))))
+    /// Tells whether the user would be asked before a tool reads this file.
+    fn is_secret(&self, path: &Path) -> bool;
 }
 
-/// Makes the tool that loads skills, if there are any for these folders.
-pub(crate) fn skill_tool(folders: &[PathBuf]) -> Option<Arc<dyn AnyTool>> {
-    let places = Places::new(folders, env::config_folder());
-    let has_some = !skills::find(&places).is_empty();
-    has_some.then(|| Arc::new(skills::SkillTool::new(places)) as Arc<dyn AnyTool>)
-}
-
-/// The primer of one session.
-struct ProjectPrimer {
-    places: Places,
-    instructions: Arc<[String]>,
-}
-
-/// Where to look.
+/// Where instructions and skills are looked for.
 #[derive(Debug, Clone)]
-struct Places {
-    /// The user's configuration folder.
+pub struct Places {
+    /// The user's configuration directory.
     user: Option<PathBuf>,
-    /// The session's folders, as the client spells them.
+    home: Option<PathBuf>,
+    /// The session's directories, as the client spells them.
     given: Vec<PathBuf>,
-    /// From the top of each project down to the session's folder, without repetition.
+    /// From the top of each project down to the session's directory, without repetition.
     chain: Vec<PathBuf>,
     /// The tops of the projects; nothing outside them is read for them.
-    scope: Scope,
     roots: Vec<PathBuf>,
 }
 
 impl Places {
-    fn new(folders: &[PathBuf], user: Option<PathBuf>) -> Places {
+    /// Finds the places for a session in these directories, the working directory first.
+    #[must_use]
+    pub fn new(folders: &[PathBuf], directories: &Directories) -> Places {
         let (mut chain, mut roots) = (Vec::new(), Vec::new());
         for folder in folders {
             let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
@@ -77,25 +61,38 @@ impl Places {
             chain.extend(below);
             roots.push(root);
         }
-        let scope = Scope::new(roots.clone()).without(&env::own_folders());
-        Places { user, given: folders.to_vec(), chain, scope, roots }
+        let (user, home) = (directories.config.clone(), directories.home.clone());
+        Places { user, home, given: folders.to_vec(), chain, roots }
     }
 
-    /// Tells whether a path is a file of a folder whose instructions are known from the beginning, by its words alone.
-    fn is_known(&self, path: &Path) -> bool {
+    /// Returns the tops of the projects.
+    #[must_use]
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
+    /// Returns the working directory, with links followed.
+    #[must_use]
+    pub fn cwd(&self) -> PathBuf {
+        self.chain.last().cloned().unwrap_or_default()
+    }
+
+    /// Tells whether a path is a file of a directory whose instructions the model has from the start.
+    #[must_use]
+    pub fn is_known(&self, path: &Path) -> bool {
         let is_known =
             |folder: &Path| self.given.iter().chain(&self.chain).any(|known| known == folder);
         path.parent().is_some_and(is_known) && !path.is_dir()
     }
+}
 
-    /// Reads a file of a project, if it really lies inside it. A link to a file of another kind is none of its instructions.
-    fn read(&self, path: &Path, most: usize) -> Beginning {
-        if real(path).extension() != path.extension() {
-            return None;
-        }
-        let (bytes, size) = self.scope.read_start(path, most)?;
-        Some((text(bytes), size))
+/// Reads a file of a project. A link to a file of another kind is not followed.
+fn read_project(files: &dyn ProjectFiles, path: &Path, most: usize) -> Beginning {
+    if real(path).extension() != path.extension() {
+        return None;
     }
+    let (bytes, size) = files.read_start(path, most)?;
+    Some((text(bytes), size))
 }
 
 /// Reads the beginning of a file of the user's own, links followed: people keep their settings elsewhere.
@@ -119,57 +116,31 @@ fn text(bytes: Vec<u8>) -> String {
     }
 }
 
-impl ProjectPrimer {
-    fn new(folders: &[PathBuf], instructions: Arc<[String]>) -> ProjectPrimer {
-        ProjectPrimer { places: Places::new(folders, env::config_folder()), instructions }
-    }
+/// The patterns of instruction files.
+#[derive(Debug, Clone, Default)]
+pub struct Patterns {
+    /// Those of the user's configuration.
+    pub user: Vec<String>,
+    /// Those of the project.
+    pub project: Vec<String>,
 }
 
-impl Primer for ProjectPrimer {
-    fn brief(&self) -> BoxFuture<'_, Brief> {
-        let (places, instructions) = (self.places.clone(), Arc::clone(&self.instructions));
-        async move {
-            let cwd = places.chain.last().cloned().unwrap_or_default();
-            let branch = branch::find(cwd).await;
-            // A disk may be slow, and everything else is on this thread.
-            let read = tokio::task::spawn_blocking(move || {
-                (sources(&places, &instructions), skills::find(&places))
-            });
-            let (sources, skills) = read.await.unwrap_or_default();
-            let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
-            Brief { branch, platform, sources, skills }
-        }
-        .boxed()
-    }
-
-    fn touched<'a>(&'a self, paths: &'a [PathBuf]) -> BoxFuture<'a, Vec<Source>> {
-        if paths.iter().all(|path| self.places.is_known(path)) {
-            return future::ready(Vec::new()).boxed();
-        }
-        let (places, paths) = (self.places.clone(), paths.to_vec());
-        async move {
-            let read = tokio::task::spawn_blocking(move || touched(&places, &paths));
-            read.await.unwrap_or_default()
-        }
-        .boxed()
-    }
-}
-
-fn sources(places: &Places, instructions: &[String]) -> Vec<Source> {
+/// Reads the instructions of a session.
+#[must_use]
+pub fn sources(places: &Places, files: &dyn ProjectFiles, patterns: &Patterns) -> Vec<Source> {
+    let read = |path: &Path, most| read_project(files, path, most);
     let user = places.user.iter().filter_map(|folder| first(folder, &read_own));
-    let project = places.chain.iter().filter_map(|folder| first(folder, &in_project(places)));
+    let project = places.chain.iter().filter_map(|folder| first(folder, &read));
     let mut all: Vec<Source> = user.chain(project).collect();
-    let theirs = places.given.first().map(|folder| project::instructions(folder));
-    let users = instructions.iter().map(|pattern| (pattern, false));
-    for (pattern, is_theirs) in users.chain(theirs.iter().flatten().map(|pattern| (pattern, true)))
-    {
-        for (path, is_own) in patterns::find(pattern, &places.chain, env::home().as_deref()) {
-            if is_theirs && is_private(&path) {
+    let users = patterns.user.iter().map(|pattern| (pattern, false));
+    let theirs = patterns.project.iter().map(|pattern| (pattern, true));
+    for (pattern, is_theirs) in users.chain(theirs) {
+        for (path, is_own) in patterns::find(pattern, &places.chain, places.home.as_deref()) {
+            if is_theirs && is_private(&path, files) {
                 tracing::warn!("a project names {} as instructions: left out", path.display());
                 continue;
             }
-            let read =
-                if is_own { read_own(&path, MAX_SOURCE) } else { places.read(&path, MAX_SOURCE) };
+            let read = if is_own { read_own(&path, MAX_SOURCE) } else { read(&path, MAX_SOURCE) };
             let origin = path.to_string_lossy().into_owned();
             if let Some((text, size)) =
                 read.filter(|_| all.iter().all(|source| source.origin != origin))
@@ -182,10 +153,10 @@ fn sources(places: &Places, instructions: &[String]) -> Vec<Source> {
 }
 
 /// Tells whether a project may not have the model told what a file holds: the user would be asked before it is read.
-fn is_private(path: &Path) -> bool {
+fn is_private(path: &Path, files: &dyn ProjectFiles) -> bool {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     [path, &real].iter().any(|path| {
-        shell::is_secret(path) || path.components().any(|part| part.as_os_str() == ".git")
+        files.is_secret(path) || path.components().any(|part| part.as_os_str() == ".git")
     })
 }
 
@@ -199,12 +170,8 @@ fn first(folder: &Path, read: &dyn Fn(&Path, usize) -> Beginning) -> Option<Sour
     })
 }
 
-fn in_project(places: &Places) -> impl Fn(&Path, usize) -> Beginning {
-    |path, most| places.read(path, most)
-}
-
 /// Finds the instructions of folders on the way from a project's top to these paths.
-fn touched(places: &Places, paths: &[PathBuf]) -> Vec<Source> {
+pub fn touched(places: &Places, files: &dyn ProjectFiles, paths: &[PathBuf]) -> Vec<Source> {
     let mut folders: Vec<&Path> = Vec::new();
     let paths: Vec<PathBuf> = paths.iter().map(|path| real(path)).collect();
     for path in &paths {
@@ -216,7 +183,8 @@ fn touched(places: &Places, paths: &[PathBuf]) -> Vec<Source> {
         below.retain(|folder| !folders.contains(folder));
         folders.extend(below);
     }
-    folders.into_iter().filter_map(|folder| first(folder, &in_project(places))).collect()
+    let read = |path: &Path, most| read_project(files, path, most);
+    folders.into_iter().filter_map(|folder| first(folder, &read)).collect()
 }
 
 /// Follows links; of a file that is not there yet, those of its folder.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use wire::SizeLimits;
 
 /// Makes the struct, its defaults and its printable table from one list.
 macro_rules! limits {
@@ -79,21 +78,6 @@ limits! {
 }
 
 impl Limits {
-    /// Returns the part that the wire needs.
-    #[must_use]
-    pub fn sizes(&self) -> SizeLimits {
-        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        SizeLimits {
-            initialize: size(self.max_initialize_bytes),
-            new_session: size(self.max_new_session_bytes),
-            prompt: size(self.max_prompt_bytes),
-            prompt_data: size(self.max_prompt_data_bytes),
-            update: size(self.max_update_bytes),
-            file: size(self.max_file_bytes),
-            other: size(self.max_other_bytes),
-        }
-    }
-
     /// Returns how long a model may send nothing.
     #[must_use]
     pub fn no_progress(&self) -> Duration {
@@ -108,7 +92,8 @@ impl Limits {
 }
 
 /// A time-out; 0 stands for one that never comes.
-pub(crate) fn lasting(seconds: u64) -> Duration {
+#[must_use]
+pub fn lasting(seconds: u64) -> Duration {
     Duration::from_secs(if seconds == 0 { u64::from(u32::MAX) } else { seconds })
 }
 

@@ -1,23 +1,23 @@
-//! A project's own configuration: read, never obeyed. Its rules can only narrow; what it could run is listed for the user.
+//! A project's own settings. Each file is read once, and trust is checked once, by [`Project::read`].
 //!
-//! Opening a folder runs nothing of it. Who wants to use a part asks `trust::check` first.
+//! Opening a project runs nothing of it. Its rules can only narrow what the user allows; what it could run, or would
+//! allow, is a [`Part`], and inert until the user trusts the project.
 
-pub(crate) mod settings;
-
-use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use engine::permission::Decision;
 use engine::permission::rules::{Rule, Source};
+use engine::visible::visible;
 use serde_json::Value;
 
+use crate::config::check::{Checked, check};
+use crate::config::keys::{self, ProjectUse};
 use crate::config::permission;
-use crate::custom::Additions;
 use crate::custom::files::{self, Found, Sort};
-use crate::custom::template;
-use crate::permissions::quote_all;
-use crate::servers::UserServers;
+use crate::custom::{Additions, template};
+use crate::mcp_servers::McpServers;
 use crate::trust::{self, Trust};
+use crate::{Directories, ReadText, quote_all};
 
 /// One part of a project that could run something, or allow something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,94 +30,218 @@ pub struct Part {
 
 /// The files that are read, in this order.
 const FILES: [&str; 4] = ["purlin.json", "purlin.jsonc", "opencode.json", "opencode.jsonc"];
-/// Those of them that are ours: hooks of others are not understood.
+/// The files that are ours: hooks of other programs have another form, and mistakes in their files are not reported.
 const OURS: [&str; 2] = ["purlin.json", "purlin.jsonc"];
-/// A larger file is nobody's configuration.
+/// The largest file that is read.
 const LARGEST: u64 = 1024 * 1024;
-
-/// Lists what a project could run, and what could not be read.
-#[must_use]
-pub fn parts(folder: &Path) -> (Vec<Part>, Vec<String>) {
-    let mut problems = Vec::new();
-    let configs = configs(folder, &mut problems);
-    let commands = files::of_project(folder, Sort::Commands, &mut problems);
-    (parts_of(&configs, &commands), problems)
-}
-
-/// Returns the MCP servers of a project that the user trusts; none of any other.
-///
-/// Files are read once: what is started is what the trust was checked for.
-#[must_use]
-pub fn servers(folder: &Path) -> (UserServers, Vec<String>) {
-    let mut problems = Vec::new();
-    let mut found = UserServers::default();
-    let configs = configs(folder, &mut problems);
-    let commands = files::of_project(folder, Sort::Commands, &mut problems);
-    if configs.iter().all(|(_, value)| value.get("mcp").is_none())
-        || trust::check(folder, &parts_of(&configs, &commands)) != Trust::Trusted
-    {
-        // Whoever makes the session's policy tells the user of both.
-        return (found, Vec::new());
-    }
-    for (file, mut value) in configs {
-        let mut wrong = Vec::new();
-        if let Some(value) = value.get_mut("mcp").map(Value::take) {
-            let more = UserServers::read(value, &mut wrong);
-            found.servers.extend(more.servers);
-            found.off.extend(more.off);
-        }
-        problems.extend(wrong.iter().map(|problem| format!("{file}: {problem}")));
-    }
-    (found, problems)
-}
-
-/// So many patterns of instructions are taken.
+/// The most patterns of instructions that are used.
 const MOST_PATTERNS: usize = 32;
 
-/// Returns what a project's configuration names as instructions: paths and patterns inside it, no others.
-pub(crate) fn instructions(folder: &Path) -> Vec<String> {
-    // Whoever makes the session's policy tells the user what is wrong.
-    let configs = configs(folder, &mut Vec::new());
-    let named = configs.iter().filter_map(|(_, value)| value.get("instructions")?.as_array());
-    let named = named.flatten().filter_map(Value::as_str);
-    named
-        .filter(|path| !path.starts_with(['/', '~']))
-        .map(str::to_owned)
-        .take(MOST_PATTERNS)
-        .collect()
+/// A project as it was when it was read.
+#[derive(Debug)]
+pub struct Project {
+    folder: PathBuf,
+    home: Option<PathBuf>,
+    configs: Vec<ConfigFile>,
+    commands: Vec<Found>,
+    parts: Vec<Part>,
+    trust: Trust,
+    /// What could not be read.
+    problems: Vec<String>,
 }
 
-/// What a project adds to a session, as it is written.
-pub(crate) struct Added {
-    /// Agents, commands and hooks of its configurations.
-    pub(crate) given: Vec<Additions>,
-    /// Its files that describe commands.
-    pub(crate) commands: Vec<Found>,
-    /// What of all it has could run.
-    pub(crate) parts: Vec<Part>,
+/// One configuration file.
+#[derive(Debug)]
+struct ConfigFile {
+    name: &'static str,
+    value: Value,
+    /// The same, checked against the table of keys, if the file is ours.
+    checked: Option<Checked>,
 }
 
-/// Reads what a project adds. Files are read once: what is used is what the trust is checked for.
-pub(crate) fn additions(folder: &Path) -> Added {
-    // Whoever makes the session's policy tells the user what is wrong.
-    let mut problems = Vec::new();
-    let configs = configs(folder, &mut problems);
-    let commands = files::of_project(folder, Sort::Commands, &mut problems);
-    let parts = parts_of(&configs, &commands);
-    let members = |value: &Value, key: &str| {
-        value.get(key).and_then(Value::as_object).cloned().unwrap_or_default()
-    };
-    let given = configs.iter().map(|(file, value)| Additions {
-        agent: members(value, "agent"),
-        command: members(value, "command"),
-        hooks: value.get("hooks").filter(|_| OURS.contains(file)).cloned().unwrap_or_default(),
-    });
-    Added { given: given.collect(), commands, parts }
+impl Project {
+    /// Reads a project and checks whether the user trusts it.
+    #[must_use]
+    pub fn read(folder: &Path, directories: &Directories, reader: &dyn ReadText) -> Project {
+        let mut problems = Vec::new();
+        let configs = configs(folder, reader, &mut problems);
+        let commands = files::of_project(folder, Sort::Commands, &mut problems);
+        let parts = parts_of(&configs, &commands, directories.home.as_deref());
+        let trust = trust::check(directories.data.as_deref(), folder, &parts, reader);
+        let (folder, home) = (folder.to_owned(), directories.home.clone());
+        Project { folder, home, configs, commands, parts, trust, problems }
+    }
+
+    /// Returns the project's directory.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns what it could run or would allow.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Returns whether the user trusts it.
+    #[must_use]
+    pub fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
+    /// Tells whether the user trusts it.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        self.trust == Trust::Trusted
+    }
+
+    /// Returns the permission rules. Without trust those that allow are left out, and the others can only narrow.
+    #[must_use]
+    pub fn rules(&self) -> Vec<Rule> {
+        self.rules_and_problems().0
+    }
+
+    fn rules_and_problems(&self) -> (Vec<Rule>, Vec<String>) {
+        let mut problems = Vec::new();
+        let mut rules = Vec::new();
+        let source = if self.is_trusted() { Source::TrustedProject } else { Source::Project };
+        for ConfigFile { name, value, .. } in &self.configs {
+            if let Some(value) = value.get("permission") {
+                let mut wrong = Vec::new();
+                let home = self.home.as_deref();
+                rules.extend(permission::rules(value.clone(), source, home, &mut wrong));
+                problems.extend(wrong.iter().map(|problem| format!("{name}: {problem}")));
+            }
+        }
+        rules.retain(|rule| self.is_trusted() || rule.decision != Decision::Allow);
+        (rules, problems)
+    }
+
+    /// Returns the MCP servers, if the user trusts the project, and what is wrong with them.
+    #[must_use]
+    pub fn servers(&self) -> (McpServers, Vec<String>) {
+        let (mut found, mut problems) = (McpServers::default(), Vec::new());
+        for ConfigFile { name, value, .. } in self.configs.iter().filter(|_| self.is_trusted()) {
+            let mut wrong = Vec::new();
+            if let Some(value) = value.get("mcp") {
+                found.extend(McpServers::read(value.clone(), &mut wrong));
+            }
+            problems.extend(wrong.iter().map(|problem| format!("{name}: {problem}")));
+        }
+        // These two are for the user to set, in the user's own file.
+        for server in &mut found.servers {
+            (server.is_shared, server.is_unsandboxed) = (false, false);
+        }
+        (found, problems)
+    }
+
+    /// Returns the patterns of instruction files, which name files inside the project only.
+    #[must_use]
+    pub fn instructions(&self) -> Vec<String> {
+        let named = self.configs.iter().filter_map(|file| file.value.get("instructions")?.as_array());
+        let named = named.flatten().filter_map(Value::as_str);
+        named
+            .filter(|path| !path.starts_with(['/', '~']))
+            .map(str::to_owned)
+            .take(MOST_PATTERNS)
+            .collect()
+    }
+
+    /// Returns the agents, commands and hooks of the configuration files.
+    pub(crate) fn additions(&self) -> impl Iterator<Item = Additions> {
+        let members = |value: &Value, key: &str| {
+            value.get(key).and_then(Value::as_object).cloned().unwrap_or_default()
+        };
+        self.configs.iter().map(move |ConfigFile { name, value, .. }| Additions {
+            agent: members(value, "agent"),
+            command: members(value, "command"),
+            hooks: value.get("hooks").filter(|_| OURS.contains(name)).cloned().unwrap_or_default(),
+        })
+    }
+
+    /// Returns the Markdown files that describe commands.
+    pub(crate) fn commands(&self) -> &[Found] {
+        &self.commands
+    }
+
+    /// Returns the configuration files that are ours, each with its name.
+    pub fn checked(&self) -> impl Iterator<Item = (&'static str, &Checked)> {
+        self.configs.iter().filter_map(|file| Some((file.name, file.checked.as_ref()?)))
+    }
+
+    /// Lists what cannot be read, what is wrong, and what a project may not set.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = self.problems.clone();
+        problems.extend(self.rules_and_problems().1);
+        for (name, checked) in self.checked() {
+            let wrong = checked.problems.iter();
+            problems.extend(wrong.map(|(line, problem)| format!("{name}:{line}: {problem}")));
+            for key in checked.value.keys() {
+                let line = checked.lines.get(key).copied().unwrap_or(1);
+                if let Some(ProjectUse::Never(why)) = keys::find(key).map(|top| top.project) {
+                    problems.push(format!("{name}:{line}: a project cannot set `{key}`: {why}"));
+                }
+            }
+        }
+        problems
+    }
+
+    /// Lists what users should know when a session opens: problems, and what waits for trust.
+    #[must_use]
+    pub fn notices(&self) -> Vec<String> {
+        let mut notices: Vec<String> =
+            self.problems().iter().map(|problem| visible(problem)).collect();
+        if let Trust::Not(why) = &self.trust {
+            notices.push(self.inert(why));
+        }
+        notices
+    }
+
+    /// Says what is not used and how to use it.
+    fn inert(&self, why: &str) -> String {
+        let shown = self.parts.iter().take(5);
+        let mut names: Vec<String> = shown.map(|part| visible(&part.name)).collect();
+        if self.parts.len() > names.len() {
+            names.push(format!("{} more", self.parts.len() - names.len()));
+        }
+        let folder = visible(&self.folder.to_string_lossy());
+        format!(
+            "{}: {why}. `purlin trust {folder}` shows what each would do, and asks.",
+            names.join(", ")
+        )
+    }
 }
 
-fn parts_of(configs: &[(&'static str, Value)], commands: &[Found]) -> Vec<Part> {
+fn configs(folder: &Path, reader: &dyn ReadText, problems: &mut Vec<String>) -> Vec<ConfigFile> {
+    let mut found = Vec::new();
+    for name in FILES {
+        let text = match reader.read_text(&folder.join(name), LARGEST) {
+            Ok(Some(text)) => text,
+            Ok(None) => continue,
+            Err(why) => {
+                problems.push(format!("{name}: {why}"));
+                continue;
+            }
+        };
+        let checked = OURS.contains(&name).then(|| check(&text));
+        let options = jsonc_parser::ParseOptions::default();
+        let value = match jsonc_parser::parse_to_serde_value::<Value>(&text, &options) {
+            Ok(value) => value,
+            Err(err) => {
+                problems.push(format!("{name}: {err}"));
+                Value::Null
+            }
+        };
+        found.push(ConfigFile { name, value, checked });
+    }
+    found
+}
+
+fn parts_of(configs: &[ConfigFile], commands: &[Found], home: Option<&Path>) -> Vec<Part> {
     let mut parts = Vec::new();
-    for (file, value) in configs {
+    for ConfigFile { name: file, value, .. } in configs {
         if let Some(value) = value.get("mcp") {
             list(&format!("`mcp` in {file}"), value, &mut parts);
         }
@@ -132,7 +256,7 @@ fn parts_of(configs: &[(&'static str, Value)], commands: &[Found]) -> Vec<Part> 
             }
         }
         if let Some(value) = value.get("permission") {
-            let allowed = permission::rules(value.clone(), Source::Project, &mut Vec::new());
+            let allowed = permission::rules(value.clone(), Source::Project, home, &mut Vec::new());
             for rule in allowed.iter().filter(|rule| rule.decision == Decision::Allow) {
                 let name = format!("`permission` in {file}");
                 parts.push(Part { name, runs: format!("allows {}: {}", rule.key, rule.pattern) });
@@ -159,58 +283,6 @@ fn what_runs(head: &Value, template: &str) -> Option<String> {
     (!runs.is_empty()).then(|| runs.join("\n"))
 }
 
-/// Returns the rules of a project. Without trust those that allow are left out, and the others can only narrow.
-#[must_use]
-pub fn rules(folder: &Path, is_trusted: bool) -> (Vec<Rule>, Vec<String>) {
-    let mut problems = Vec::new();
-    let mut rules = Vec::new();
-    let source = if is_trusted { Source::TrustedProject } else { Source::Project };
-    for (file, value) in configs(folder, &mut problems) {
-        if let Some(value) = value.get("permission") {
-            let mut wrong = Vec::new();
-            rules.extend(permission::rules(value.clone(), source, &mut wrong));
-            problems.extend(wrong.iter().map(|problem| format!("{file}: {problem}")));
-        }
-    }
-    rules.retain(|rule| is_trusted || rule.decision != Decision::Allow);
-    (rules, problems)
-}
-
-fn configs(folder: &Path, problems: &mut Vec<String>) -> Vec<(&'static str, Value)> {
-    let mut found = Vec::new();
-    for name in FILES {
-        let text = match read(&folder.join(name)) {
-            Ok(Some(text)) => text,
-            Ok(None) => continue,
-            Err(why) => {
-                problems.push(format!("{name}: {why}"));
-                continue;
-            }
-        };
-        let options = jsonc_parser::ParseOptions::default();
-        match jsonc_parser::parse_to_serde_value::<Value>(&text, &options) {
-            Ok(value) => found.push((name, value)),
-            Err(err) => problems.push(format!("{name}: {err}")),
-        }
-    }
-    found
-}
-
-/// Reads a small regular file. A pipe or a device in its place is not opened.
-fn read(path: &Path) -> Result<Option<String>, String> {
-    if !std::fs::metadata(path).is_ok_and(|about| about.is_file()) {
-        return Ok(None);
-    }
-    // Counted as it is read: a link may lead to a file without an end that says it is empty.
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|err| err.to_string())?;
-    file.take(LARGEST + 1).read_to_string(&mut text).map_err(|err| err.to_string())?;
-    if text.len() as u64 > LARGEST {
-        return Err(format!("is larger than {LARGEST} bytes"));
-    }
-    Ok(Some(text))
-}
-
 /// Lists a value: each member of an object is a part of its own.
 fn list(name: &str, value: &Value, parts: &mut Vec<Part>) {
     let Value::Object(members) = value else {
@@ -232,36 +304,33 @@ fn list(name: &str, value: &Value, parts: &mut Vec<Part>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Such a file says that it is empty, and has no end.
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_file_without_an_end_is_given_up() {
-        let endless = Path::new("/proc/self/pagemap");
-        assert_eq!(std::fs::metadata(endless).unwrap().len(), 0);
-        assert!(read(endless).is_err());
-    }
+    use crate::DiskReader;
 
     #[test]
-    fn what_could_run_is_listed_and_what_would_widen_is_left_out() {
+    fn parts_that_could_run_are_listed_and_rules_that_allow_need_trust() {
         let folder = std::env::temp_dir().join(format!("purlin-project-{}", std::process::id()));
         std::fs::create_dir_all(folder.join(".purlin/command")).unwrap();
         std::fs::write(folder.join(".purlin/command/x.md"), "!`id`").unwrap();
         let text = r#"{ "mcp": { "x": { "type": "local", "command": ["node", "x y.js"] } },
             "permission": { "bash": { "*": "allow", "git push *": "deny" } }, "model": "a/b" }"#;
         std::fs::write(folder.join("opencode.json"), text).unwrap();
-        let (parts, problems) = parts(&folder);
-        let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+        let data = folder.join("data");
+        let directories = Directories { data: Some(data), ..Directories::default() };
+        let read = || Project::read(&folder, &directories, &DiskReader);
+        let project = read();
+        let names: Vec<&str> = project.parts().iter().map(|part| part.name.as_str()).collect();
         assert_eq!(
             names,
             ["`mcp` in opencode.json: x", "`permission` in opencode.json", ".purlin/command/x.md"]
         );
-        assert!(parts[0].runs.starts_with("node 'x y.js'\n"), "{}", parts[0].runs);
-        assert_eq!(problems, [""; 0]);
-        let (narrow, _) = rules(&folder, false);
-        assert_eq!(narrow.len(), 1);
-        assert_eq!(narrow[0].decision, Decision::Reject);
-        assert_eq!(rules(&folder, true).0.len(), 2);
+        assert!(project.parts()[0].runs.starts_with("node 'x y.js'\n"), "{:?}", project.parts());
+        assert_eq!(project.problems(), [""; 0]);
+        assert_eq!(project.rules().len(), 1);
+        assert_eq!(project.rules()[0].decision, Decision::Reject);
+        assert_eq!(project.servers().0, McpServers::default());
+        trust::add(directories.data.as_ref().unwrap(), &folder, project.parts()).unwrap();
+        assert_eq!(read().rules().len(), 2);
+        assert_eq!(read().servers().0.servers.len(), 1);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

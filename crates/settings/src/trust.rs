@@ -1,20 +1,15 @@
-//! Trust: what a project's files could run is inert until the user has seen it and said yes.
+//! Trust: what a project could run is inert until the user has seen it and agreed.
 //!
-//! Trust is bound to the folder and to the content of what would run, and kept outside the workspace. A change asks again.
-//! Nothing here trusts by itself: only `purlin trust`, on a terminal, after showing the literal commands.
+//! Trust belongs to a directory and to the content of what would run, and is stored outside the workspace. A change needs a
+//! new answer. Nothing here trusts by itself: only `purlin trust` does, on a terminal, after it showed the literal commands.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use anyhow::{Context, bail};
-use engine::visible::visible;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::cli::say;
-use crate::project::{self, Part};
-use crate::{env, kept};
+use crate::project::Part;
+use crate::{ReadText, answer_store};
 
 /// Whether what a project could run may be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,23 +28,32 @@ struct Trusted {
     hash: String,
 }
 
-/// Tells whether the user trusts these parts of a folder's project.
-#[must_use]
-pub fn check(folder: &Path, parts: &[Part]) -> Trust {
-    match env::data_folder() {
-        Some(data) => check_in(&data, folder, parts),
-        None if parts.is_empty() => Trust::Trusted,
-        None => Trust::Not("there is no folder to keep trust in".to_owned()),
-    }
-}
+/// The largest trust store that is read.
+const LARGEST: u64 = 16 * 1024 * 1024;
 
-fn check_in(data: &Path, folder: &Path, parts: &[Part]) -> Trust {
+/// Tells whether the user trusts these parts of a project, by the store in the data directory.
+pub(crate) fn check(
+    data: Option<&Path>,
+    folder: &Path,
+    parts: &[Part],
+    reader: &dyn ReadText,
+) -> Trust {
     if parts.is_empty() {
         return Trust::Trusted;
     }
-    let trusted: Vec<Trusted> = match kept::read(&data.join("trust.json")) {
-        Ok(trusted) => trusted,
-        Err(err) => return Trust::Not(err),
+    let Some(data) = data else {
+        return Trust::Not("there is no folder to keep trust in".to_owned());
+    };
+    let file = file_in(data);
+    let text = reader.read_text(&file, LARGEST);
+    let text = text.map_err(|why| format!("{} cannot be read: {why}", file.display()));
+    let trusted: Vec<Trusted> = match text {
+        Ok(Some(text)) => match answer_store::parse(&file, &text) {
+            Ok(trusted) => trusted,
+            Err(why) => return Trust::Not(why),
+        },
+        Ok(None) => Vec::new(),
+        Err(why) => return Trust::Not(why),
     };
     let folder = real(folder);
     match trusted.iter().find(|trusted| trusted.folder == folder) {
@@ -59,7 +63,49 @@ fn check_in(data: &Path, folder: &Path, parts: &[Part]) -> Trust {
     }
 }
 
-fn real(folder: &Path) -> PathBuf {
+/// Returns the directories that are trusted as they were.
+///
+/// # Errors
+/// Says why the store cannot be read.
+pub fn list(data: &Path) -> Result<Vec<PathBuf>, String> {
+    let trusted: Vec<Trusted> = answer_store::read(&file_in(data))?;
+    Ok(trusted.into_iter().map(|trusted| trusted.folder).collect())
+}
+
+/// Trusts these parts of a project, until they change.
+///
+/// # Errors
+/// Says why the store cannot be written.
+pub fn add(data: &Path, folder: &Path, parts: &[Part]) -> Result<(), String> {
+    let new = Trusted { folder: real(folder), hash: hash(parts) };
+    answer_store::change::<Vec<Trusted>>(&file_in(data), |all| {
+        all.retain(|trusted| trusted.folder != new.folder);
+        all.push(new);
+    })
+}
+
+/// Stops trusting a directory. Tells whether it was trusted.
+///
+/// # Errors
+/// Says why the store cannot be written.
+pub fn revoke(data: &Path, folder: &Path) -> Result<bool, String> {
+    let folder = real(folder);
+    let mut was_trusted = false;
+    answer_store::change::<Vec<Trusted>>(&file_in(data), |all| {
+        let before = all.len();
+        all.retain(|trusted| trusted.folder != folder);
+        was_trusted = all.len() < before;
+    })?;
+    Ok(was_trusted)
+}
+
+fn file_in(data: &Path) -> PathBuf {
+    data.join("trust.json")
+}
+
+/// Returns a directory with links followed.
+#[must_use]
+pub fn real(folder: &Path) -> PathBuf {
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
@@ -74,120 +120,29 @@ fn hash(parts: &[Part]) -> String {
     hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What `purlin trust` is asked to do.
-#[derive(Debug)]
-pub enum TrustCommand {
-    /// Show what a folder could run, and ask.
-    Ask(PathBuf),
-    /// List the folders that are trusted.
-    List,
-    /// Trust a folder no longer.
-    Revoke(PathBuf),
-}
-
-/// Does what was asked.
-///
-/// # Errors
-/// Says what could not be done.
-pub fn run(command: TrustCommand) -> anyhow::Result<ExitCode> {
-    let data = env::data_folder().context("there is no folder to keep trust in; set HOME")?;
-    let file = data.join("trust.json");
-    match command {
-        TrustCommand::List => {
-            let trusted: Vec<Trusted> = kept::read(&file).map_err(anyhow::Error::msg)?;
-            let lines = trusted.iter().map(|trusted| {
-                let (parts, _) = project::parts(&trusted.folder);
-                let state = match check_in(&data, &trusted.folder, &parts) {
-                    Trust::Trusted => "trusted".to_owned(),
-                    Trust::Not(why) => format!("inert: {why}"),
-                };
-                format!("{}  {state}\n", visible(&trusted.folder.to_string_lossy()))
-            });
-            let text: String = lines.collect();
-            say(if text.is_empty() { "No folder is trusted.\n" } else { &text })?;
-        }
-        TrustCommand::Revoke(folder) => {
-            let folder = real(&folder);
-            let mut was_there = false;
-            kept::change::<Vec<Trusted>>(&file, |all| {
-                let before = all.len();
-                all.retain(|trusted| trusted.folder != folder);
-                was_there = all.len() < before;
-            })
-            .map_err(anyhow::Error::msg)?;
-            if !was_there {
-                bail!("{} was not trusted", folder.display());
-            }
-        }
-        TrustCommand::Ask(folder) => {
-            anyhow::ensure!(folder.is_dir(), "there is no folder {}", folder.display());
-            return ask(&data, &real(&folder));
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn ask(data: &Path, folder: &Path) -> anyhow::Result<ExitCode> {
-    let (parts, problems) = project::parts(folder);
-    problems.iter().for_each(|problem| eprintln!("{problem}"));
-    if parts.is_empty() {
-        say(&format!("Nothing in {} would run by itself.\n", visible(&folder.to_string_lossy())))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut text =
-        format!("The project in {} could do this:\n", visible(&folder.to_string_lossy()));
-    for part in &parts {
-        text.push_str(&format!(
-            "  {}\n      {}\n",
-            visible(&part.name),
-            visible(&part.runs).replace('\n', "\n      ")
-        ));
-    }
-    say(&text)?;
-    if check_in(data, folder, &parts) == Trust::Trusted {
-        say("You trust it already.\n")?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if !std::io::stdin().is_terminal() {
-        bail!("there is no terminal to ask on, and nothing is trusted without asking");
-    }
-    say("Trust it, until it changes? [y/N] ")?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    if !matches!(answer.trim(), "y" | "yes") {
-        say("Not trusted.\n")?;
-        return Ok(ExitCode::FAILURE);
-    }
-    let new = Trusted { folder: folder.to_owned(), hash: hash(&parts) };
-    kept::change::<Vec<Trusted>>(&data.join("trust.json"), |all| {
-        all.retain(|trusted| trusted.folder != new.folder);
-        all.push(new);
-    })
-    .map_err(anyhow::Error::msg)?;
-    say("Trusted.\n")?;
-    Ok(ExitCode::SUCCESS)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DiskReader;
 
     #[test]
-    fn trust_is_bound_to_the_folder_and_to_what_would_run() {
+    fn trust_belongs_to_the_folder_and_to_what_would_run() {
         let data = std::env::temp_dir().join(format!("purlin-trust-{}", std::process::id()));
         let part = |runs: &str| Part { name: "MCP server x".to_owned(), runs: runs.to_owned() };
+        let check = |folder: &Path, parts: &[Part]| check(Some(&data), folder, parts, &DiskReader);
         let (here, there) = (std::env::temp_dir(), PathBuf::from("/"));
         let parts = [part("node x.js")];
-        assert_eq!(check_in(&data, &here, &[]), Trust::Trusted);
+        assert_eq!(check(&here, &[]), Trust::Trusted);
         let unknown = Trust::Not("you have not trusted this folder".to_owned());
-        assert_eq!(check_in(&data, &here, &parts), unknown);
-        let new = Trusted { folder: real(&here), hash: hash(&parts) };
-        kept::change::<Vec<Trusted>>(&data.join("trust.json"), |all| all.push(new)).unwrap();
-        assert_eq!(check_in(&data, &here, &parts), Trust::Trusted);
-        assert_eq!(check_in(&data, &there, &parts), unknown);
+        assert_eq!(check(&here, &parts), unknown);
+        add(&data, &here, &parts).unwrap();
+        assert_eq!(check(&here, &parts), Trust::Trusted);
+        assert_eq!(check(&there, &parts), unknown);
         let changed = Trust::Not("it changed since you trusted it".to_owned());
-        assert_eq!(check_in(&data, &here, &[part("node y.js")]), changed);
-        assert_eq!(check_in(&data, &here, &[part("node x.js"), part("z")]), changed);
+        assert_eq!(check(&here, &[part("node y.js")]), changed);
+        assert_eq!(check(&here, &[part("node x.js"), part("z")]), changed);
+        assert!(revoke(&data, &here).unwrap());
+        assert_eq!(check(&here, &parts), unknown);
         std::fs::remove_dir_all(&data).unwrap();
     }
 }

@@ -11,7 +11,7 @@ use super::keys::{self, KEYS, Key, Kind};
 use crate::limits::Limits;
 
 /// On which line each member stands, by its path: `limits.expire_days`.
-pub(crate) type Lines = BTreeMap<String, usize>;
+pub type Lines = BTreeMap<String, usize>;
 
 /// So many problems of a file are told: a file with more is not meant for us.
 const MOST_PROBLEMS: usize = 20;
@@ -20,17 +20,17 @@ const LONGEST_PATH: usize = 200;
 
 /// A text that was read: what is left of it, where it stands, and what is wrong.
 #[derive(Debug, Default)]
-pub(crate) struct Checked {
+pub struct Checked {
     /// The members that are right.
-    pub(crate) value: serde_json::Map<String, Value>,
+    pub value: serde_json::Map<String, Value>,
     /// Where they stand.
-    pub(crate) lines: Lines,
+    pub lines: Lines,
     /// What is wrong, each with its line.
-    pub(crate) problems: Vec<(usize, String)>,
+    pub problems: Vec<(usize, String)>,
 }
 
 /// Reads a text and takes out what is wrong. Values never join a problem: they may be secret.
-pub(crate) fn check(text: &str) -> Checked {
+pub fn check(text: &str) -> Checked {
     let mut checked = Checked::default();
     let options = ParseOptions::default();
     let parsed = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), &options)
@@ -58,7 +58,7 @@ pub(crate) fn check(text: &str) -> Checked {
 
 impl Checked {
     /// Takes out what is wrong, and tells it.
-    pub(crate) fn take_out(&mut self) {
+    pub fn take_out(&mut self) {
         let Checked { value, lines, problems } = self;
         let mut walk = Walk { lines, problems };
         walk.members(value, "", |name| keys::find(name).map(|top| &top.key));
@@ -69,7 +69,7 @@ impl Checked {
 ///
 /// # Errors
 /// Says what it must be.
-pub(crate) fn check_value(kind: &Kind, value: &Value) -> Result<(), String> {
+pub fn check_value(kind: &Kind, value: &Value) -> Result<(), String> {
     if fits(kind, value) { Ok(()) } else { Err(format!("must be {}", words(kind))) }
 }
 
@@ -99,7 +99,7 @@ fn note_lines(ends: &[usize], value: &ast::Value<'_>, path: &str, checked: &mut 
 }
 
 /// Joins a path and a name.
-pub(crate) fn join(path: &str, name: &str) -> String {
+pub fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 

@@ -7,19 +7,21 @@ use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde_json::Value;
 
-use crate::env;
+use crate::Directories;
+use crate::files::{self, Access};
 
 /// Changes the given file, or the user's own, which is made if there is none; returns which.
 ///
 /// # Errors
 /// Says what cannot be read or written; the file is then as it was.
-pub(crate) fn change(
+pub fn change(
     file: Option<PathBuf>,
+    directories: &Directories,
     change: impl FnOnce(&CstObject) -> anyhow::Result<()>,
 ) -> anyhow::Result<PathBuf> {
     let file = match file {
         Some(file) => file,
-        None => env::config_folder().context("there is no home folder")?.join("purlin.json"),
+        None => directories.config_file().context("there is no home folder")?,
     };
     let text = match std::fs::read_to_string(&file) {
         Ok(text) => text,
@@ -30,18 +32,13 @@ pub(crate) fn change(
         .with_context(|| file.display().to_string())?;
     let object = root.object_value_or_create();
     change(&object.with_context(|| format!("{} does not hold an object", file.display()))?)?;
-    if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
-    let draft = file.with_extension(format!("json.{}", std::process::id()));
-    let written =
-        std::fs::write(&draft, root.to_string()).and_then(|()| std::fs::rename(&draft, &file));
-    written.with_context(|| file.display().to_string())?;
+    files::replace(&file, root.to_string().as_bytes(), Access::Shared)?;
     Ok(file)
 }
 
 /// Writes a value as the file holds it.
-pub(crate) fn input(value: Value) -> CstInputValue {
+#[must_use]
+pub fn input(value: Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,
         Value::Bool(is) => CstInputValue::Bool(is),

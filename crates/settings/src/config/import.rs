@@ -1,4 +1,4 @@
-//! `purlin config import`: what the user's OpenCode has that we understand, and writing it down as ours.
+//! What the user's OpenCode configuration has that we understand, and how to write it into our own file.
 
 use std::path::{Path, PathBuf};
 
@@ -7,64 +7,74 @@ use serde_json::Value;
 
 use super::check::check;
 use super::edit;
-use crate::cli::say;
-use crate::env;
+use crate::Directories;
 
-/// The keys that are taken over.
+/// The keys that are imported.
 const KEYS: [&str; 6] = ["provider", "model", "agent", "command", "permission", "mcp"];
 
-/// One thing that OpenCode has.
+/// One setting of OpenCode.
 #[derive(Debug, PartialEq)]
-struct Item {
+pub struct Item {
     /// The key, and the member of it where its members stand for themselves.
     key: &'static str,
     member: Option<String>,
-    line: usize,
+    /// The line it is on.
+    pub line: usize,
     value: Value,
     /// Whether our file has it already; then ours stays.
-    is_there: bool,
+    pub is_there: bool,
 }
 
-/// Shows what would be taken over from OpenCode; with `write`, takes it over.
-///
-/// # Errors
-/// Says what cannot be read or written.
-pub(super) fn run(from: Option<PathBuf>, file: Option<PathBuf>, write: bool) -> anyhow::Result<()> {
-    let files = from.map_or_else(env::opencode_configs, |file| vec![file]);
-    let Some(source) = files.iter().find(|file| file.is_file()) else {
-        let looked: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-        bail!("there is no configuration of OpenCode; looked for {}", looked.join(" and "));
-    };
-    let text = std::fs::read_to_string(source).with_context(|| source.display().to_string())?;
-    let own = file.clone().or_else(|| Some(env::config_folder()?.join("purlin.json")));
-    let own = own.and_then(|own| std::fs::read_to_string(own).ok()).unwrap_or_default();
-    let (items, problems) = items(&text, &own, source.parent().unwrap_or(Path::new("/")));
-    let at = source.display();
-    let mut shown = String::new();
-    for item in &items {
-        let what = if item.is_there { "yours stays" } else { "taken" };
-        shown.push_str(&format!(
-            "{}  ({at}:{}): {what}\n",
-            engine::visible::visible(&item.path()),
-            item.line
-        ));
+/// What an OpenCode configuration has for us.
+#[derive(Debug)]
+pub struct Import {
+    /// The file it is in.
+    pub source: PathBuf,
+    /// The settings.
+    pub items: Vec<Item>,
+    /// What is wrong with them, each with its line.
+    pub problems: Vec<String>,
+}
+
+impl Import {
+    /// Reads the given OpenCode configuration, or the user's, and compares it with our file.
+    ///
+    /// # Errors
+    /// Says what cannot be read.
+    pub fn read(
+        from: Option<PathBuf>,
+        file: Option<&Path>,
+        directories: &Directories,
+    ) -> anyhow::Result<Import> {
+        let files = from.map_or_else(|| directories.opencode_configs(), |file| vec![file]);
+        let Some(source) = files.iter().find(|file| file.is_file()) else {
+            let looked: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+            bail!("there is no configuration of OpenCode; looked for {}", looked.join(" and "));
+        };
+        let text = std::fs::read_to_string(source).with_context(|| source.display().to_string())?;
+        let own = file.map(Path::to_owned).or_else(|| directories.config_file());
+        let own = own.and_then(|own| std::fs::read_to_string(own).ok()).unwrap_or_default();
+        let (items, problems) = items(&text, &own, source.parent().unwrap_or(Path::new("/")));
+        Ok(Import { source: source.clone(), items, problems })
     }
-    if items.is_empty() {
-        shown.push_str(&format!("{at} has nothing for us\n"));
+
+    /// Writes the settings to our file; what the file has already stays. Returns which file.
+    ///
+    /// # Errors
+    /// Says what cannot be written.
+    pub fn write(
+        self,
+        file: Option<PathBuf>,
+        directories: &Directories,
+    ) -> anyhow::Result<PathBuf> {
+        edit::change(file, directories, |object| put(object, self.items))
     }
-    if write {
-        let written = edit::change(file, |object| put(object, items))?;
-        shown.push_str(&format!("Written to {}.\n", written.display()));
-    } else {
-        shown.push_str("Nothing is written; `purlin config import --write` does that.\n");
-    }
-    say(&shown)?;
-    problems.iter().for_each(|problem| eprintln!("{at}:{problem}"));
-    Ok(())
 }
 
 impl Item {
-    fn path(&self) -> String {
+    /// Returns the path of the setting.
+    #[must_use]
+    pub fn path(&self) -> String {
         match &self.member {
             Some(member) => format!("{}.{member}", self.key),
             None => self.key.to_owned(),
@@ -169,9 +179,10 @@ mod tests {
             ]
         );
         assert_eq!(problems, [""; 0]);
-        run(Some(theirs.clone()), Some(ours.clone()), false).unwrap();
+        let directories = Directories::default();
+        let import = Import::read(Some(theirs), Some(&ours), &directories).unwrap();
         assert_eq!(std::fs::read_to_string(&ours).unwrap(), before);
-        run(Some(theirs), Some(ours.clone()), true).unwrap();
+        import.write(Some(ours.clone()), &directories).unwrap();
         let after = std::fs::read_to_string(&ours).unwrap();
         assert!(after.contains("// mine") && after.contains("\"c/d\""), "{after}");
         assert!(after.contains(&format!("{{file:{}/look.md}}", folder.display())), "{after}");

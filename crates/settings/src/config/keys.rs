@@ -5,18 +5,18 @@
 
 /// One key.
 #[derive(Debug)]
-pub(crate) struct Key {
+pub struct Key {
     /// Its name.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// What it holds.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// What it means, in a sentence or two.
-    pub(crate) about: &'static str,
+    pub about: &'static str,
 }
 
 /// What a key holds.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Any text.
     Text,
     /// A text that is never shown.
@@ -47,7 +47,7 @@ pub(crate) enum Kind {
 
 /// What a project's own file may do with a key. Nothing that a project says ever widens what the user allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Project {
+pub enum ProjectUse {
     /// It counts, as far as the sentence says.
     May(&'static str),
     /// It is inert until the user has seen it and said yes with `purlin trust`.
@@ -58,28 +58,28 @@ pub(crate) enum Project {
 
 /// A key at the top of the file.
 #[derive(Debug)]
-pub(crate) struct TopKey {
+pub struct TopKey {
     /// The key.
-    pub(crate) key: Key,
+    pub key: Key,
     /// What a project may do with it.
-    pub(crate) project: Project,
+    pub project: ProjectUse,
     /// The variable of the environment that sets it, where there is one.
-    pub(crate) variable: Option<&'static str>,
+    pub variable: Option<&'static str>,
     /// The flag of the command line that sets it, where there is one.
-    pub(crate) flag: Option<&'static str>,
+    pub flag: Option<&'static str>,
 }
 
 const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
     Key { name, kind, about }
 }
 
-const fn top(key: Key, project: Project) -> TopKey {
+const fn top(key: Key, project: ProjectUse) -> TopKey {
     TopKey { key, project, variable: None, flag: None }
 }
 
 const fn settable(
     key: Key,
-    project: Project,
+    project: ProjectUse,
     variable: &'static str,
     flag: Option<&'static str>,
 ) -> TopKey {
@@ -89,10 +89,10 @@ const fn settable(
 use Kind::{
     Either, Limits, List, Map, Number, Object, Open, Rules, Secret, Switch, Text, Whole, Word,
 };
-use Project::{May, Never, Trusted};
+use ProjectUse::{May, Never, Trusted};
 
 /// Everything that may stand at the top of the file.
-pub(crate) static KEYS: [TopKey; 13] = [
+pub static KEYS: [TopKey; 13] = [
     top(
         key(
             "$schema",
@@ -334,6 +334,6 @@ const HOOK: &[Key] = &[
 ];
 
 /// Finds a key at the top.
-pub(crate) fn find(name: &str) -> Option<&'static TopKey> {
+pub fn find(name: &str) -> Option<&'static TopKey> {
     KEYS.iter().find(|top| top.key.name == name)
 }

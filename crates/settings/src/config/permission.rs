@@ -1,12 +1,12 @@
 //! The key `permission`: rules as in OpenCode, a word for all, or for each key a word or words by pattern.
 
+use std::path::Path;
+
 use engine::nearest::nearest;
 use engine::permission::Decision;
 use engine::permission::pattern::fits;
 use engine::permission::rules::{Rule, Source};
 use serde_json::Value;
-
-use crate::env;
 
 /// The keys that tools of ours use. A key may also be the name of any tool, so others are kept, too.
 const KEYS: [&str; 17] = [
@@ -30,7 +30,12 @@ const KEYS: [&str; 17] = [
 ];
 
 /// Reads the rules. What is wrong is reported and asked for: a mistake must never allow.
-pub(crate) fn rules(value: Value, source: Source, problems: &mut Vec<String>) -> Vec<Rule> {
+pub(crate) fn rules(
+    value: Value,
+    source: Source,
+    home: Option<&Path>,
+    problems: &mut Vec<String>,
+) -> Vec<Rule> {
     let mut rules = Vec::new();
     let mut add = |key: &str, pattern: &str, value: &Value| {
         let word = value.as_str().unwrap_or_default();
@@ -44,7 +49,7 @@ pub(crate) fn rules(value: Value, source: Source, problems: &mut Vec<String>) ->
             ));
             Decision::Ask
         });
-        rules.push(Rule { key: key.to_owned(), pattern: at_home(pattern), decision, source });
+        rules.push(Rule { key: key.to_owned(), pattern: at_home(pattern, home), decision, source });
     };
     match value {
         Value::Object(keys) => {
@@ -86,9 +91,9 @@ pub(crate) fn rules(value: Value, source: Source, problems: &mut Vec<String>) ->
 }
 
 /// Writes out `~/` and `$HOME/` at the start of a pattern.
-fn at_home(pattern: &str) -> String {
+fn at_home(pattern: &str, home: Option<&Path>) -> String {
     let rest = pattern.strip_prefix("~/").or_else(|| pattern.strip_prefix("$HOME/"));
-    match (rest, env::home()) {
+    match (rest, home) {
         (Some(rest), Some(home)) => home.join(rest).to_string_lossy().into_owned(),
         _ => pattern.to_owned(),
     }
@@ -102,7 +107,7 @@ mod tests {
 
     fn read(value: Value) -> (Vec<String>, Vec<String>) {
         let mut problems = Vec::new();
-        let rules = rules(value, Source::User, &mut problems);
+        let rules = rules(value, Source::User, None, &mut problems);
         let short = |rule: &Rule| format!("{} {} {}", rule.decision.word(), rule.key, rule.pattern);
         let mut short: Vec<String> = rules.iter().map(short).collect();
         // Whether JSON keeps the order of members depends on who builds us.

@@ -63,7 +63,7 @@ fn limits() -> Value {
 #[cfg(test)]
 mod tests {
     use super::super::check::check;
-    use super::super::keys::Project;
+    use super::super::keys::ProjectUse;
     use super::*;
 
     const HEAD: &str = "\
@@ -127,9 +127,9 @@ Every key of `purlin.json`. [configuration.md](configuration.md) explains how th
         for top in &KEYS {
             let code = |name: Option<&str>| name.map_or(String::new(), |name| format!("`{name}`"));
             let project = match top.project {
-                Project::May(how) => format!("yes: {how}"),
-                Project::Trusted(why) => format!("only in a trusted project: {why}"),
-                Project::Never(why) => format!("no: {why}"),
+                ProjectUse::May(how) => format!("yes: {how}"),
+                ProjectUse::Trusted(why) => format!("only in a trusted project: {why}"),
+                ProjectUse::Never(why) => format!("no: {why}"),
             };
             text.push_str(&format!(
                 "| `{}` | {} | {} | {project} |\n",

@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 
 use super::check::{self, check, check_value};
 use super::keys::{KEYS, Kind};
-use crate::env;
+use crate::Environment;
 use crate::limits::Limits;
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// The user's file, or the one that was named.
     File(PathBuf, usize),
     /// The user's OpenCode.
@@ -39,13 +39,13 @@ impl fmt::Display for Origin {
 
 /// All layers on one another, as they are written.
 #[derive(Debug, Default)]
-pub(crate) struct Sources {
+pub struct Sources {
     /// The values that count.
-    pub(crate) value: Map<String, Value>,
+    pub value: Map<String, Value>,
     /// Where each comes from, by path; what is not here is inside something that is.
-    pub(crate) origins: BTreeMap<String, Origin>,
+    pub origins: BTreeMap<String, Origin>,
     /// What is wrong, each with its place.
-    pub(crate) problems: Vec<String>,
+    pub problems: Vec<String>,
 }
 
 /// A configuration from which the user's OpenCode serves some keys.
@@ -53,10 +53,11 @@ const FROM_OPENCODE: [&str; 4] = ["provider", "permission", "model", "small_mode
 
 impl Sources {
     /// Reads the given file or the user's own, their OpenCode's where that counts, and the environment.
-    pub(crate) fn gather(file: Option<PathBuf>) -> Sources {
+    #[must_use]
+    pub fn gather(file: Option<PathBuf>, environment: &Environment) -> Sources {
         let is_given = file.is_some();
         let mut sources = Sources::default();
-        let file = file.or_else(|| Some(env::config_folder()?.join("purlin.json")));
+        let file = file.or_else(|| environment.directories.config_file());
         if let Some(path) = file {
             match std::fs::read_to_string(&path) {
                 Ok(text) => sources.take_file(&text, &path),
@@ -67,13 +68,14 @@ impl Sources {
             }
         }
         if !is_given && !sources.value.contains_key("provider") {
-            sources.take_over(&env::opencode_configs());
+            sources.take_over(&environment.directories.opencode_configs());
         }
-        sources.take_variables(&env::for_keys());
+        sources.take_variables(&environment.overrides);
         sources
     }
 
-    pub(super) fn take_file(&mut self, text: &str, path: &Path) {
+    /// Takes the values of a file.
+    pub fn take_file(&mut self, text: &str, path: &Path) {
         let checked = check(text);
         let at = path.display();
         let problems = checked.problems.iter();
@@ -130,7 +132,7 @@ impl Sources {
     }
 
     /// Sets one value, over all that was there.
-    pub(crate) fn set(&mut self, path: &str, value: Value, origin: Origin) {
+    pub fn set(&mut self, path: &str, value: Value, origin: Origin) {
         match path.split_once('.') {
             Some((key, inner)) => {
                 let members = self.value.entry(key).or_insert_with(|| Value::Object(Map::new()));
@@ -155,7 +157,7 @@ impl Sources {
     }
 
     /// Finds where the value at a path comes from: its own place, or that of what it is in.
-    pub(crate) fn origin(&self, path: &str) -> Option<&Origin> {
+    pub fn origin(&self, path: &str) -> Option<&Origin> {
         let mut path = path;
         loop {
             if let Some(origin) = self.origins.get(path) {
@@ -189,7 +191,7 @@ fn unknown_limit(variable: &str) -> Option<String> {
 }
 
 /// What the variables of limits begin with.
-pub(crate) const LIMIT: &str = "PURLIN_LIMITS_";
+pub const LIMIT: &str = "PURLIN_LIMITS_";
 
 #[cfg(test)]
 mod tests {

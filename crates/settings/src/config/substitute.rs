@@ -6,28 +6,32 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::env;
+use crate::Environment;
 
 /// Replaces them everywhere in `value`. What is not set or cannot be read becomes nothing.
-pub(super) fn substitute(value: &mut Value, folder: &Path) {
+pub(super) fn substitute(value: &mut Value, folder: &Path, environment: &Environment) {
     match value {
-        Value::String(text) if text.contains('{') => *text = replaced(text, folder).0,
-        Value::Array(items) => items.iter_mut().for_each(|item| substitute(item, folder)),
+        Value::String(text) if text.contains('{') => *text = replaced(text, folder, environment).0,
+        Value::Array(items) => items.iter_mut().for_each(|item| substitute(item, folder, environment)),
         Value::Object(members) => {
-            members.values_mut().for_each(|member| substitute(member, folder));
+            members.values_mut().for_each(|member| substitute(member, folder, environment));
         }
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
 /// Says what a text names that is not there.
-pub(super) fn missing_in(text: &str, folder: &Path) -> Option<String> {
-    let (_, missing) = replaced(text, folder);
+pub(super) fn missing_in(
+    text: &str,
+    folder: &Path,
+    environment: &Environment,
+) -> Option<String> {
+    let (_, missing) = replaced(text, folder, environment);
     (!missing.is_empty()).then(|| missing.join(" and "))
 }
 
 /// Returns a text with what it names put in, and what is missing of that.
-fn replaced(text: &str, folder: &Path) -> (String, Vec<String>) {
+fn replaced(text: &str, folder: &Path, environment: &Environment) -> (String, Vec<String>) {
     let mut out = String::new();
     let mut missing = Vec::new();
     let mut rest = text;
@@ -39,11 +43,11 @@ fn replaced(text: &str, folder: &Path) -> (String, Vec<String>) {
             break;
         };
         match inside.split_once(':') {
-            Some(("env", name)) => match env::for_config(name.trim()) {
+            Some(("env", name)) => match (environment.variable)(name.trim()) {
                 Some(value) => out.push_str(&value),
                 None => missing.push(format!("the variable {} is not set", name.trim())),
             },
-            Some(("file", path)) => match read(path.trim(), folder) {
+            Some(("file", path)) => match read(path.trim(), folder, environment.directories.home.as_deref()) {
                 Ok(text) => out.push_str(&text),
                 Err(why) => missing.push(why),
             },
@@ -60,8 +64,8 @@ fn replaced(text: &str, folder: &Path) -> (String, Vec<String>) {
 }
 
 /// The text of a file, without blanks around it. Paths are relative to the configuration.
-fn read(path: &str, folder: &Path) -> Result<String, String> {
-    let path = match (path.strip_prefix("~/"), env::home()) {
+fn read(path: &str, folder: &Path, home: Option<&Path>) -> Result<String, String> {
+    let path = match (path.strip_prefix("~/"), home) {
         (Some(path), Some(home)) => home.join(path),
         _ => folder.join(PathBuf::from(path)),
     };
@@ -79,6 +83,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::Directories;
+
+    fn environment() -> Environment {
+        Environment {
+            directories: Directories::default(),
+            overrides: Vec::new(),
+            variable: |name| (name == "HOME").then(|| "/home/me".to_owned()),
+            known_providers: Vec::new(),
+            builtin_model: "",
+        }
+    }
 
     #[test]
     fn variables_and_files_are_put_in() {
@@ -86,15 +101,16 @@ mod tests {
         let file = folder.join(format!("purlin-substitute-{}", std::process::id()));
         std::fs::write(&file, " from a file\n").unwrap();
         let name = file.file_name().unwrap().to_str().unwrap();
-        let home = env::home().unwrap().display().to_string();
+        let environment = environment();
+        let home = "/home/me";
         let mut value = json!({ "a": ["x {env:HOME}", format!("{{file:{name}}}!")], "b": "{env:PURLIN_NOT_SET}", "c": "{a} {env:HOME", "d": 1 });
-        substitute(&mut value, &folder);
+        substitute(&mut value, &folder, &environment);
         std::fs::remove_file(&file).unwrap();
         assert_eq!(
             value,
             json!({ "a": [format!("x {home}"), "from a file!"], "b": "", "c": "{a} {env:HOME", "d": 1 })
         );
-        let missing = |text: &str| missing_in(text, Path::new("/no"));
+        let missing = |text: &str| missing_in(text, Path::new("/no"), &environment);
         assert_eq!(missing("{env:HOME}"), None);
         assert_eq!(
             missing("{env:PURLIN_NOT_SET}").unwrap(),

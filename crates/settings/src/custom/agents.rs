@@ -1,6 +1,7 @@
 //! Agents as users and projects describe them: `agent` in a configuration, and Markdown files with a head.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use engine::agents::{Agent, Narrowing, Role};
 use engine::permission::rules::Source;
@@ -14,24 +15,25 @@ use crate::config::permission;
 const LONGEST_DESCRIPTION: usize = 1000;
 
 /// The agents that were described, by name; the first description of a name counts.
-pub(crate) type Agents = BTreeMap<String, Agent>;
+pub type Agents = BTreeMap<String, Agent>;
 
 /// Reads `agent` of a configuration, whose keys were checked.
-pub(crate) fn of_config(
+pub fn of_config(
     value: &Map<String, Value>,
+    home: Option<&Path>,
     agents: &mut Agents,
     problems: &mut Vec<String>,
 ) {
     for (name, value) in value {
         if let Value::Object(members) = value {
-            take(name, members, None, &format!("agent.{name}"), agents, problems);
+            take(name, members, None, &format!("agent.{name}"), home, agents, problems);
         }
     }
 }
 
 /// Adds the agents of a project. None takes the place of one of ours or of the user's: what these may do is known by their
 /// names. Which model is asked is the user's business until the folder is trusted.
-pub(crate) fn add_project(
+pub fn add_project(
     theirs: Agents,
     is_trusted: bool,
     agents: &mut Agents,
@@ -50,7 +52,12 @@ pub(crate) fn add_project(
 }
 
 /// Reads a Markdown file: its head describes, its text is the prompt.
-pub(crate) fn of_file(file: &Found, agents: &mut Agents, problems: &mut Vec<String>) {
+pub fn of_file(
+    file: &Found,
+    home: Option<&Path>,
+    agents: &mut Agents,
+    problems: &mut Vec<String>,
+) {
     let mut members = file.head.clone();
     // In a folder of Claude's an agent is one that others give work to.
     if file.is_claude {
@@ -58,7 +65,7 @@ pub(crate) fn of_file(file: &Found, agents: &mut Agents, problems: &mut Vec<Stri
     }
     let named = members.get("name").and_then(Value::as_str).filter(|_| file.is_claude);
     let name = named.unwrap_or(&file.name).to_owned();
-    take(&name, &members, Some(&file.body), &file.shown, agents, problems);
+    take(&name, &members, Some(&file.body), &file.shown, home, agents, problems);
 }
 
 fn take(
@@ -66,6 +73,7 @@ fn take(
     members: &Map<String, Value>,
     body: Option<&str>,
     at: &str,
+    home: Option<&Path>,
     agents: &mut Agents,
     problems: &mut Vec<String>,
 ) {
@@ -78,7 +86,7 @@ fn take(
         return;
     }
     let mut wrong = Vec::new();
-    let agent = read(name, members, body, &mut wrong);
+    let agent = read(name, members, body, home, &mut wrong);
     problems.extend(wrong.iter().map(|problem| format!("`{at}` {problem}")));
     agents.insert(name.to_owned(), agent);
 }
@@ -87,6 +95,7 @@ fn read(
     name: &str,
     members: &Map<String, Value>,
     body: Option<&str>,
+    home: Option<&Path>,
     problems: &mut Vec<String>,
 ) -> Agent {
     let text = |key: &str| members.get(key).and_then(Value::as_str).map(str::trim);
@@ -116,7 +125,7 @@ fn read(
     };
     let mut wrong = Vec::new();
     let rules = members.get("permission").cloned();
-    let rules = rules.map(|rules| permission::rules(rules, Source::Agent, &mut wrong));
+    let rules = rules.map(|rules| permission::rules(rules, Source::Agent, home, &mut wrong));
     problems.extend(wrong.iter().map(|problem| format!("has a mistake in its rules: {problem}")));
     let steps = members.get("steps").or_else(|| members.get("maxSteps")).and_then(Value::as_u64);
     let prompt = body.or_else(|| text("prompt")).map(str::trim).filter(|prompt| !prompt.is_empty());
@@ -175,7 +184,7 @@ mod tests {
     fn read_one(value: Value) -> (Agent, Vec<String>) {
         let (mut agents, mut problems) = (Agents::new(), Vec::new());
         let map = json!({ "it": value });
-        of_config(map.as_object().unwrap(), &mut agents, &mut problems);
+        of_config(map.as_object().unwrap(), None, &mut agents, &mut problems);
         (agents.remove("it").unwrap(), problems)
     }
 
@@ -186,7 +195,7 @@ mod tests {
             let value =
                 |name: &&str| ((*name).to_owned(), json!({ "prompt": "Go.", "model": "a/b" }));
             let (mut agents, mut problems) = (Agents::new(), Vec::new());
-            of_config(&names.iter().map(value).collect(), &mut agents, &mut problems);
+            of_config(&names.iter().map(value).collect(), None, &mut agents, &mut problems);
             agents
         };
         let (mut all, mut problems) = (agents(&["mine"]), Vec::new());

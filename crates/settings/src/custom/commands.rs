@@ -9,7 +9,7 @@ use super::template::{self, Part};
 
 /// Who wrote a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Author {
+pub enum Author {
     /// The user.
     User,
     /// A project that the user trusts.
@@ -20,23 +20,23 @@ pub(crate) enum Author {
 
 /// One command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Command {
+pub struct Command {
     /// Its name, without the slash.
-    pub(crate) name: String,
+    pub name: String,
     description: String,
     /// What it puts in the place of the prompt.
-    pub(crate) parts: Vec<Part>,
+    pub parts: Vec<Part>,
     /// The mode of its turn.
-    pub(crate) agent: Option<String>,
+    pub agent: Option<String>,
     /// The model of its turn.
-    pub(crate) model: Option<String>,
+    pub model: Option<String>,
     /// Who wrote it.
-    pub(crate) author: Author,
+    pub author: Author,
 }
 
 impl Command {
     /// Returns it as clients list it.
-    pub(crate) fn listed(&self) -> SlashCommand {
+    pub fn listed(&self) -> SlashCommand {
         SlashCommand {
             name: self.name.clone().into(),
             description: visible(&self.description).into(),
@@ -46,7 +46,7 @@ impl Command {
 }
 
 /// Reads `command` of a configuration, whose keys were checked.
-pub(crate) fn of_config(
+pub fn of_config(
     value: &Map<String, Value>,
     author: Author,
     commands: &mut Vec<Command>,
@@ -64,7 +64,7 @@ pub(crate) fn of_config(
 }
 
 /// Reads a Markdown file: its head describes, its text is the template.
-pub(crate) fn of_file(
+pub fn of_file(
     file: &Found,
     author: Author,
     commands: &mut Vec<Command>,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::front_matter;
-use crate::env;
+use crate::Directories;
 
 /// A larger file describes nothing.
 const LARGEST: u64 = 128 * 1024;
@@ -14,22 +14,22 @@ const MOST: usize = 200;
 
 /// A Markdown file that was found.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub struct Found {
     /// Its name, without the ending.
-    pub(crate) name: String,
+    pub name: String,
     /// Where it is, for people.
-    pub(crate) shown: String,
+    pub shown: String,
     /// What its head says.
-    pub(crate) head: Map<String, Value>,
+    pub head: Map<String, Value>,
     /// The text below the head.
-    pub(crate) body: String,
+    pub body: String,
     /// Whether it lies in a folder of Claude's.
-    pub(crate) is_claude: bool,
+    pub is_claude: bool,
 }
 
 /// What is looked for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Sort {
+pub enum Sort {
     /// `agent/` and `agents/`.
     Agents,
     /// `command/` and `commands/`.
@@ -46,14 +46,13 @@ impl Sort {
 }
 
 /// Reads the user's own files: ours before OpenCode's.
-pub(crate) fn of_user(sort: Sort, problems: &mut Vec<String>) -> Vec<Found> {
-    let opencode = env::opencode_configs().first().and_then(|file| Some(file.parent()?.to_owned()));
-    let tops: Vec<PathBuf> = env::config_folder().into_iter().chain(opencode).collect();
-    tops.iter().flat_map(|top| read_top(top, top, false, sort, problems)).collect()
+pub fn of_user(directories: &Directories, sort: Sort, problems: &mut Vec<String>) -> Vec<Found> {
+    let tops = directories.config.iter().chain(&directories.opencode_config);
+    tops.flat_map(|top| read_top(top, top, false, sort, problems)).collect()
 }
 
 /// Reads a project's files. A link in their place is not followed: it may lead out of the project.
-pub(crate) fn of_project(folder: &Path, sort: Sort, problems: &mut Vec<String>) -> Vec<Found> {
+pub fn of_project(folder: &Path, sort: Sort, problems: &mut Vec<String>) -> Vec<Found> {
     let tops = [(".purlin", false), (".opencode", false), (".claude", true)];
     let read = |(name, is_claude): (&str, bool)| {
         let top = folder.join(name);

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 const DEEPEST: usize = 8;
 
 /// Splits a file into its head and what follows. A file without a head is all text.
-pub(crate) fn split(text: &str) -> (Map<String, Value>, &str) {
+pub fn split(text: &str) -> (Map<String, Value>, &str) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let Some(rest) = text.strip_prefix("---").and_then(end_of_line) else {
         return (Map::new(), text);

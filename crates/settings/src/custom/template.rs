@@ -4,7 +4,7 @@
 
 /// One part of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Part {
+pub enum Part {
     /// Stands for itself.
     Text(String),
     /// All that was written behind the command.
@@ -18,7 +18,7 @@ pub(crate) enum Part {
 }
 
 /// Reads a template. Every text is one.
-pub(crate) fn parse(text: &str) -> Vec<Part> {
+pub fn parse(text: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut plain = String::new();
     let mut rest = text;
@@ -74,7 +74,7 @@ fn is_of_path(c: char) -> bool {
 }
 
 /// Splits what was written behind a command into words; quotes keep blanks together.
-pub(crate) fn words(arguments: &str) -> Vec<String> {
+pub fn words(arguments: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
@@ -95,7 +95,7 @@ pub(crate) fn words(arguments: &str) -> Vec<String> {
 }
 
 /// Says what may be written behind a command with this template.
-pub(crate) fn hint(parts: &[Part]) -> Option<String> {
+pub fn hint(parts: &[Part]) -> Option<String> {
     let last = last_word(parts);
     if last > 0 {
         let words: Vec<String> = (1..=last.min(9)).map(|number| format!("<{number}>")).collect();
@@ -105,13 +105,13 @@ pub(crate) fn hint(parts: &[Part]) -> Option<String> {
 }
 
 /// The highest number of a word that a template uses.
-pub(crate) fn last_word(parts: &[Part]) -> usize {
+pub fn last_word(parts: &[Part]) -> usize {
     let number = |part: &Part| if let Part::Word(number) = part { *number } else { 0 };
     parts.iter().map(number).max().unwrap_or(0)
 }
 
 /// Returns what a word of a template stands for; the last takes the rest.
-pub(crate) fn word(words: &[String], number: usize, last: usize) -> String {
+pub fn word(words: &[String], number: usize, last: usize) -> String {
     match words.get(number - 1..) {
         Some(rest) if number == last => rest.join(" "),
         Some(rest) => rest.first().cloned().unwrap_or_default(),

@@ -1,18 +1,12 @@
 //! Skills: folders with a SKILL.md, listed to the model by name and description, loaded when it asks.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use engine::permission::Access;
-use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
 use engine::primer::Skill;
 use engine::visible::visible;
-use engine::words::ToolKind;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Places, read_own, real};
+use super::{Places, ProjectFiles, read_own, read_project, real};
 use crate::custom::front_matter;
 
 /// Where a project keeps skills.
@@ -26,12 +20,13 @@ const MAX_FILE: usize = 64 * 1024;
 const MOST_ENTRIES: usize = 200;
 
 /// Lists the skills there are; of two with one name the one nearest to the session's folder counts.
-pub(super) fn find(places: &Places) -> Vec<Skill> {
+#[must_use]
+pub fn find(places: &Places, files: &dyn ProjectFiles) -> Vec<Skill> {
     let mut all: Vec<Skill> = Vec::new();
     for (folder, is_own) in folders(places) {
         for place in entries(&folder) {
             let path = place.join("SKILL.md");
-            let head = if is_own { read_own(&path, HEAD) } else { places.read(&path, HEAD) };
+            let head = if is_own { read_own(&path, HEAD) } else { read_project(files, &path, HEAD) };
             let Some((head, size)) = head else { continue };
             let (values, _) = front_matter::split(&head);
             let value = |key: &str| {
@@ -66,31 +61,15 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// `skill`: loads a skill, or another file of its folder. Reads only.
-pub(super) struct SkillTool {
-    places: Places,
-    spec: Arc<ToolSpec>,
+/// Returns the path of a file of a skill, with links followed.
+#[must_use]
+pub fn path_of(places: &Places, files: &dyn ProjectFiles, name: &str, file: &str) -> Option<PathBuf> {
+    locate(places, files, name, file).ok().map(|(_, path)| real(&path))
 }
 
-impl SkillTool {
-    pub(super) fn new(places: Places) -> SkillTool {
-        let schema = json!({
-            "type": "object",
-            "properties": {
-                "name": { "type": "string", "description": "The skill" },
-                "file": { "type": "string", "description": "A file of its folder, instead of SKILL.md" },
-            },
-            "required": ["name"],
-        });
-        let description = "Loads a skill: what it says of a special task. The skills there are were listed to you.";
-        let (name, description) = ("skill".to_owned(), description.to_owned());
-        let spec = ToolSpec { name, description, schema: schema.into() };
-        SkillTool { places, spec: Arc::new(spec) }
-    }
-
-    /// Finds the file that is meant: one that really lies in the skill's folder.
-    fn locate(&self, name: &str, file: &str) -> Result<(PathBuf, PathBuf), String> {
-        let all = find(&self.places);
+/// Finds the file that is meant: one that really lies in the skill's folder.
+fn locate(places: &Places, files: &dyn ProjectFiles, name: &str, file: &str) -> Result<(PathBuf, PathBuf), String> {
+        let all = find(places, files);
         let Some(skill) = all.iter().find(|skill| skill.name == name) else {
             let names: Vec<&str> = all.iter().map(|skill| skill.name.as_str()).collect();
             return Err(format!("there is no skill `{name}`; there are {}", names.join(", ")));
@@ -107,11 +86,15 @@ impl SkillTool {
         Ok((folder.to_owned(), path))
     }
 
-    pub(super) fn load(&self, name: &str, file: &str) -> Result<String, String> {
-        let (folder, path) = self.locate(name, file)?;
-        let is_own = self.places.user.as_ref().is_some_and(|user| folder.starts_with(user));
+/// Loads a file of a skill, for the model.
+///
+/// # Errors
+/// Says what is wrong with the skill or the file, for the model.
+pub fn load(places: &Places, files: &dyn ProjectFiles, name: &str, file: &str) -> Result<String, String> {
+        let (folder, path) = locate(places, files, name, file)?;
+        let is_own = places.user.as_ref().is_some_and(|user| folder.starts_with(user));
         let read =
-            if is_own { read_own(&path, MAX_FILE) } else { self.places.read(&path, MAX_FILE) };
+            if is_own { read_own(&path, MAX_FILE) } else { read_project(files, &path, MAX_FILE) };
         let Some((text, size)) = read else {
             return Err(format!("`{file}` of the skill `{name}` cannot be read"));
         };
@@ -134,50 +117,3 @@ impl SkillTool {
         }
         Ok(told)
     }
-}
-
-impl AnyTool for SkillTool {
-    fn spec(&self) -> Arc<ToolSpec> {
-        Arc::clone(&self.spec)
-    }
-
-    fn kind(&self) -> ToolKind {
-        ToolKind::Read
-    }
-
-    fn intent<'a>(
-        &'a self,
-        _: &'a ToolCx<'a>,
-        input: &'a Value,
-    ) -> BoxFuture<'a, Result<Intent, ToolError>> {
-        let intent = match input["name"].as_str() {
-            Some(name) => {
-                let mut access = vec![Access::allow("skill", name)];
-                if let Ok((_, path)) = self.locate(name, file_of(input)) {
-                    access.push(Access::allow("read", real(&path).to_string_lossy()));
-                }
-                Ok(Intent { title: format!("Load the skill {name}"), access, ..Intent::default() })
-            }
-            None => Err(ToolError::Model("the input of `skill` needs a `name`".to_owned())),
-        };
-        async { intent }.boxed()
-    }
-
-    fn run<'a>(
-        &'a self,
-        _: &'a ToolCx<'a>,
-        input: &'a Value,
-    ) -> BoxFuture<'a, Result<Output, ToolError>> {
-        let name = input["name"].as_str().unwrap_or_default();
-        let loaded = self.load(name, file_of(input));
-        async {
-            let text = loaded.map_err(ToolError::Model)?;
-            Ok(Output { text, content: Some(Vec::new()), raw: None })
-        }
-        .boxed()
-    }
-}
-
-fn file_of(input: &Value) -> &str {
-    input["file"].as_str().unwrap_or("SKILL.md")
-}

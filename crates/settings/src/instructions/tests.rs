@@ -1,6 +1,21 @@
 //! Which files are found, and which are not.
 
+use tools::scope::Scope;
+
 use super::*;
+
+/// Reads the files below the tops of the projects.
+struct InScope(Scope);
+
+impl ProjectFiles for InScope {
+    fn read_start(&self, path: &Path, most: usize) -> Option<(Vec<u8>, u64)> {
+        self.0.read_start(path, most)
+    }
+
+    fn is_secret(&self, path: &Path) -> bool {
+        shell::is_secret(path)
+    }
+}
 
 struct Folder(PathBuf);
 
@@ -19,8 +34,12 @@ impl Folder {
         path
     }
 
-    fn places(&self, cwd: &str) -> Places {
-        Places::new(&[self.0.join(cwd)], Some(self.0.join("user")))
+    fn places(&self, cwd: &str) -> (Places, InScope) {
+        let config = Some(self.0.join("user"));
+        let directories = Directories { config, ..Directories::default() };
+        let places = Places::new(&[self.0.join(cwd)], &directories);
+        let files = InScope(Scope::new(places.roots().to_vec()));
+        (places, files)
     }
 
     fn origins(&self, sources: &[Source]) -> Vec<String> {
@@ -58,9 +77,12 @@ fn instructions_are_found_from_the_top_down_and_when_touched() {
     let named =
         r#"{ "instructions": ["own/*.md", "../../outside.md", "~/x.md", ".e*", ".git/config"] }"#;
     folder.write("repo/src/purlin.json", named);
-    let places = folder.places("repo/src");
-    let instructions = ["docs/s*.md".to_owned(), "**/more.md".to_owned(), "none/*".to_owned()];
-    let all = sources(&places, &instructions);
+    let directories = Directories::default();
+    let project = crate::Project::read(&folder.0.join("repo/src"), &directories, &crate::DiskReader);
+    let (places, files) = folder.places("repo/src");
+    let user = ["docs/s*.md".to_owned(), "**/more.md".to_owned(), "none/*".to_owned()].to_vec();
+    let patterns = Patterns { user, project: project.instructions() };
+    let all = sources(&places, &files, &patterns);
     assert_eq!(
         folder.origins(&all),
         [
@@ -73,7 +95,7 @@ fn instructions_are_found_from_the_top_down_and_when_touched() {
         ]
     );
     assert_eq!((all[0].text.as_str(), all[0].size), ("mine", 4));
-    let touch = |path: &str| folder.origins(&touched(&places, &[folder.0.join(path)]));
+    let touch = |path: &str| folder.origins(&touched(&places, &files, &[folder.0.join(path)]));
     assert_eq!(touch("repo/src/deep/er/file.rs"), ["repo/src/deep/AGENTS.md"]);
     assert_eq!(touch("repo/src/main.rs"), [""; 0]);
     assert_eq!(touch("elsewhere/file"), [""; 0]);
@@ -92,12 +114,13 @@ fn a_link_out_of_the_project_is_not_followed() {
     let skill = folder.write("secret/skill/SKILL.md", "---\nname: stolen\n---\n");
     let link = folder.0.join("repo/.purlin/skills/stolen");
     std::os::unix::fs::symlink(skill.parent().unwrap(), link).unwrap();
-    let places = folder.places("repo");
-    let all = sources(&places, &["AGENTS.md".to_owned(), secret.to_string_lossy().into_owned()]);
+    let (places, files) = folder.places("repo");
+    let user = vec!["AGENTS.md".to_owned(), secret.to_string_lossy().into_owned()];
+    let all = sources(&places, &files, &Patterns { user, project: Vec::new() });
     let texts: Vec<&str> = all.iter().map(|source| source.text.as_str()).collect();
     // What the user names in full is the user's choice.
     assert_eq!(texts, ["inside", "a secret"]);
-    assert_eq!(skills::find(&places), []);
+    assert_eq!(skills::find(&places, &files), []);
 }
 
 /// A project may be a whole home: a link inside it is followed only to a file of the same kind, and a skill's files are its own.
@@ -113,11 +136,11 @@ fn a_link_inside_the_project_opens_no_other_file() {
     folder.write("repo/.purlin/skills/x/more.txt", "more");
     let link = folder.0.join("repo/.purlin/skills/x/e.txt");
     std::os::unix::fs::symlink("../../../notes.txt", link).unwrap();
-    let places = folder.places("repo");
-    assert_eq!(sources(&places, &[]), []);
-    let tool = skills::SkillTool::new(places);
-    assert!(tool.load("x", "more.txt").unwrap().starts_with("more"));
-    let refused = tool.load("x", "e.txt").unwrap_err();
+    let (places, files) = folder.places("repo");
+    assert_eq!(sources(&places, &files, &Patterns::default()), []);
+    let load = |file: &str| skills::load(&places, &files, "x", file);
+    assert!(load("more.txt").unwrap().starts_with("more"));
+    let refused = load("e.txt").unwrap_err();
     assert_eq!(refused, "`e.txt` is not a file of the skill's folder");
 }
 
@@ -128,7 +151,8 @@ fn skills_are_listed_and_the_nearest_counts() {
     folder.write("user/skills/both/SKILL.md", "---\nname: both\ndescription: far\n---\n");
     folder.write("repo/.claude/skills/b/SKILL.md", "---\nname: both\ndescription: near\n---\n");
     folder.write("repo/.opencode/skill/none/README.md", "no skill");
-    let all = skills::find(&folder.places("repo"));
+    let (places, files) = folder.places("repo");
+    let all = skills::find(&places, &files);
     let listed: Vec<(&str, &str)> =
         all.iter().map(|skill| (skill.name.as_str(), skill.description.as_str())).collect();
     assert_eq!(listed, [("mine", "Of the user"), ("both", "near")]);

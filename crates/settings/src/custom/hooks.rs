@@ -1,0 +1,68 @@
+//! Hooks: commands that run when tools and turns begin and end. `serve` runs them.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// The time-out of a hook that sets none, and the longest one, in seconds.
+const TIMEOUT: Duration = Duration::from_secs(10);
+const LONGEST: u64 = 60;
+/// The most hooks of one moment.
+const MOST_HOOKS: usize = 16;
+
+/// The names of the moments, as the configuration has them.
+pub const MOMENTS: [&str; 4] = ["before_turn", "before_tool", "after_tool", "after_turn"];
+
+/// One hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    /// When it runs: one of [`MOMENTS`].
+    pub moment: &'static str,
+    /// The tools it is for; all if there is none.
+    pub matcher: Option<String>,
+    /// The command, for the shell.
+    pub command: String,
+    /// How long it may run.
+    pub timeout: Duration,
+    /// Whether a project brought it, which the user trusts.
+    pub is_project: bool,
+}
+
+/// Reads `hooks`, whose keys were checked.
+pub fn read(value: &Value, is_project: bool, problems: &mut Vec<String>) -> Vec<Hook> {
+    let mut hooks = Vec::new();
+    for moment in MOMENTS {
+        let rows = value.get(moment).and_then(Value::as_array).into_iter().flatten();
+        for row in rows.take(MOST_HOOKS) {
+            let Some(command) = row.get("command").and_then(Value::as_str) else {
+                problems.push(format!("`hooks.{moment}` has a hook without a `command`"));
+                continue;
+            };
+            let seconds = row.get("timeout").and_then(Value::as_u64);
+            hooks.push(Hook {
+                moment,
+                matcher: row.get("matcher").and_then(Value::as_str).map(str::to_owned),
+                command: command.to_owned(),
+                timeout: seconds.map_or(TIMEOUT, |s| Duration::from_secs(s.clamp(1, LONGEST))),
+                is_project,
+            });
+        }
+    }
+    hooks
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn time_out_of_a_hook_is_limited() {
+        let value = json!({ "before_tool": [{ "command": "x", "timeout": 900 }, { "matcher": "x" }] });
+        let mut problems = Vec::new();
+        let hooks = read(&value, false, &mut problems);
+        assert_eq!((hooks.len(), problems.len()), (1, 1));
+        assert_eq!(hooks[0].timeout, Duration::from_secs(LONGEST));
+    }
+}

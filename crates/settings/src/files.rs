@@ -1,0 +1,109 @@
+//! Files of ours and of projects: bounded reads, and writes that replace a file as a whole.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::Path;
+
+use anyhow::Context;
+
+/// Reads configuration files. A trait so that a test can count the reads.
+pub trait ReadText: Send + Sync {
+    /// Reads a file as text; `None` if there is no regular file.
+    ///
+    /// # Errors
+    /// Says why the file cannot be read.
+    fn read_text(&self, path: &Path, most: u64) -> Result<Option<String>, String>;
+}
+
+/// Reads from the disk.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DiskReader;
+
+impl ReadText for DiskReader {
+    fn read_text(&self, path: &Path, most: u64) -> Result<Option<String>, String> {
+        // A pipe or a device in its place is not opened.
+        if !std::fs::metadata(path).is_ok_and(|about| about.is_file()) {
+            return Ok(None);
+        }
+        // Counted while reading: a link may lead to an endless file that claims to be empty.
+        let mut text = String::new();
+        let file = File::open(path).map_err(|err| err.to_string())?;
+        file.take(most + 1).read_to_string(&mut text).map_err(|err| err.to_string())?;
+        if text.len() as u64 > most {
+            return Err(format!("is larger than {most} bytes"));
+        }
+        Ok(Some(text))
+    }
+}
+
+/// Who may read a file that is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// The user alone.
+    Private,
+    /// Whoever the system's defaults allow.
+    Shared,
+}
+
+/// Writes a file beside the old one and renames it: the file is complete at any time.
+pub(crate) fn replace(file: &Path, bytes: &[u8], access: Access) -> anyhow::Result<()> {
+    let folder = file.parent().with_context(|| format!("{} has no folder", file.display()))?;
+    make_folder(folder, access).with_context(|| folder.display().to_string())?;
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".new-{}", std::process::id()));
+    let draft = folder.join(name);
+    let written = write_new(&draft, bytes, access).and_then(|()| std::fs::rename(&draft, file));
+    if written.is_err() {
+        // What was written of it may hold keys.
+        drop(std::fs::remove_file(&draft));
+    }
+    written.with_context(|| file.display().to_string())
+}
+
+fn write_new(path: &Path, bytes: &[u8], access: Access) -> std::io::Result<()> {
+    // A file of that name was left by a process that died; another process has another name.
+    drop(std::fs::remove_file(path));
+    let mut file = options(access).create_new(true).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Opens a file to lock it, and creates it if there is none.
+pub(crate) fn open_lock(path: &Path) -> std::io::Result<File> {
+    options(Access::Private).create(true).open(path)
+}
+
+fn options(access: Access) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    if access == Access::Private {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    options
+}
+
+/// Creates a directory and those above it.
+pub(crate) fn make_folder(folder: &Path, access: Access) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    if access == Access::Private {
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    }
+    builder.create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Such a file says that it is empty, and has no end.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn reading_an_endless_file_fails() {
+        let endless = Path::new("/proc/self/pagemap");
+        assert_eq!(std::fs::metadata(endless).unwrap().len(), 0);
+        assert!(DiskReader.read_text(endless, 1024 * 1024).is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! The settings of the user and of projects: configuration, trust, permission rules, custom agents and commands,
+//! instructions, credentials.
+//!
+//! Reads and writes files and decides what is in effect. Runs nothing, and reads no environment: the program hands in an
+//! [`Environment`]. Servers and providers are plain values here; `serve` and `purlin` turn them into what their crates need.
+
+pub mod answer_store;
+pub mod config;
+pub mod credentials;
+pub mod custom;
+mod environment;
+mod files;
+pub mod instructions;
+pub mod limits;
+pub mod mcp_servers;
+pub mod preferences;
+pub mod project;
+pub mod providers;
+mod quote;
+mod secret;
+pub mod trust;
+
+pub use config::Config;
+pub use environment::{Directories, Environment};
+pub use files::{DiskReader, ReadText};
+pub use limits::Limits;
+pub use project::Project;
+pub use quote::quote_all;
+pub use secret::Secret;
+pub use trust::Trust;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Everything that sessions are opened with.
+#[derive(Clone)]
+pub struct Settings {
+    /// The user's configuration.
+    pub config: Config,
+    /// What is wrong with it; every session shows this.
+    pub problems: Vec<String>,
+    /// Where the user's files are.
+    pub directories: Directories,
+    /// The directory that answers to permission questions are saved in; `None` saves none.
+    pub answers: Option<PathBuf>,
+    /// Reads the configuration files of projects.
+    pub reader: Arc<dyn ReadText>,
+}
+
+impl Settings {
+    /// Makes settings from a configuration that was loaded.
+    #[must_use]
+    pub fn new(config: Config, problems: Vec<String>, directories: Directories) -> Settings {
+        let answers = directories.data.clone();
+        Settings { config, problems, directories, answers, reader: Arc::new(DiskReader) }
+    }
+
+    /// Reads a project of these settings.
+    #[must_use]
+    pub fn project(&self, folder: &std::path::Path) -> Project {
+        Project::read(folder, &self.directories, &*self.reader)
+    }
+}
