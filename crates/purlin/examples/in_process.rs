@@ -16,8 +16,8 @@ use engine::script::ScriptedModel;
 use process::Spec;
 use process::sandbox::{Level, Profile, Sandbox, secret_places};
 use purlin::assemble;
-use purlin::limits::Limits;
-use purlin::serve::{self, Pipes};
+use serve::Pipes;
+use settings::{Config, Directories, Limits, Settings};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -165,16 +165,15 @@ fn speaker(pieces: usize) -> anyhow::Result<serve::Options> {
     let mut hub = assemble::hub_options(None)?;
     hub.models = assemble::scripted(model)?;
     let limits = Limits { updates_per_minute: 0, ..Limits::default() };
+    let config = Config { limits, ..Config::default() };
+    let settings = Settings::new(config, Vec::new(), Directories::default());
     Ok(serve::Options {
-        limits,
         hub,
         dialect: None,
         cwd: std::env::temp_dir(),
         stop: Default::default(),
-        tools: assemble::tools(assemble::Machine::here(), true),
-        policy: purlin::permissions::policies(Vec::new(), None),
-        primer: purlin::primer::primers(Vec::new()),
-        ladder: None,
+        workspaces: assemble::workspaces(settings, std::env::current_exe()?, true),
+        keys: None,
     })
 }
 

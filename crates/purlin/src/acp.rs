@@ -3,21 +3,19 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use observe::Tap;
+use serve::{ClientKeys, stdio};
+use settings::config::problem_of_model;
+use settings::{Config, Settings};
 use tokio_util::sync::CancellationToken;
 use wire::acp::dialect::Dialect;
 
-use crate::assemble::{self, Machine};
-use crate::choices::UserHabits;
-use crate::config::{Config, problem_of_model};
-use crate::custom::with_additions;
-use crate::ladder::Ladder;
-use crate::serve::{self, stdio};
-use crate::{env, log, permissions, primer, servers, tour};
+use crate::model_sources::{ModelSources, UserPreferences};
+use crate::{assemble, env, log};
 
 /// How `purlin acp` was called.
 #[derive(Debug, Clone, Default)]
@@ -43,29 +41,28 @@ const WATCHDOG: Duration = Duration::from_secs(5);
 /// Says what is wrong with the model that was asked for.
 pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     log::log_panics();
-    let (config, problems) = Config::load(options.config);
+    let (config, problems) = env::load_config(options.config);
     problems.iter().for_each(|problem| tracing::warn!("{problem}"));
     if let Some(model) = &options.model {
         check_model(model, &config)?;
     }
-    let model = options.model.or(config.model);
+    let model = options.model.or_else(|| config.model.clone());
     let is_real = |model: &String| !model.starts_with("script:") && model.contains('/');
     let (real, scripted) = match model {
         Some(model) if is_real(&model) => (Some(model), None),
         model => (None, model),
     };
     let mut hub = assemble::hub_options(scripted.as_deref())?;
-    let ladder = scripted.is_none().then(|| {
+    let sources = scripted.is_none().then(|| {
         let is_model_given = real.is_some();
-        let ladder = Ladder::new(config.provider, real, Arc::clone(&hub.models));
-        hub.find_models = Some(ladder.finder());
+        let sources = ModelSources::new(config.provider.clone(), real, Arc::clone(&hub.models));
+        hub.find_models = Some(sources.finder());
         if !options.forget {
-            let (ladder, small_model) = (Arc::clone(&ladder), config.small_model);
-            hub.habits = Some(Arc::new(UserHabits { ladder, is_model_given, small_model }));
+            let (sources, small_model) = (Arc::clone(&sources), config.small_model.clone());
+            hub.habits = Some(Arc::new(UserPreferences { sources, is_model_given, small_model }));
         }
-        ladder
+        sources as Arc<dyn ClientKeys>
     });
-    let data = env::data_folder().filter(|_| !options.forget);
     if !options.forget {
         hub.journal = Arc::new(assemble::store(&config.limits));
     }
@@ -79,8 +76,9 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         let stop = CancellationToken::new();
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(stop_on_signals(stop.clone()));
-        let dialect = options.dialect.or(config.dialect);
-        let trace = options.trace.or_else(env::trace_file).or(config.trace);
+        let configured = config.dialect.as_deref().and_then(Dialect::from_name);
+        let dialect = options.dialect.or(configured);
+        let trace = options.trace.or_else(env::trace_file).or_else(|| config.trace.clone());
         let tap = trace.map(|file| open_trace(&file, dialect)).transpose()?;
         let pipes = match &tap {
             Some(tap) => {
@@ -90,37 +88,23 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         };
         // Started in a folder that is gone by now, `.` stays as it is, and is refused when a client says it.
         let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-        let host = Arc::new(OnceLock::new());
-        let (rules, is_scripted) = (config.permission.clone(), scripted.is_some());
-        let policy =
-            permissions::telling(permissions::policies(config.permission, data), &problems);
-        let (of_tools, known) = (Arc::clone(&policy), Arc::clone(&host));
-        // Only sessions need these: who says hello does not wait for them.
-        let tools = LazyLock::new(move || {
-            let machine = Machine::here();
-            let host = known.get_or_init(|| servers::host(&machine));
-            let tools = tour::with_tour(assemble::tools(Arc::clone(&machine), is_scripted), rules);
-            let tools = with_additions(tools, config.additions, of_tools, machine);
-            servers::with_servers(tools, Arc::clone(host), config.mcp)
-        });
+        let mut settings = Settings::new(config, problems, env::directories());
+        settings.answers.take_if(|_| options.forget);
+        let helper = std::env::current_exe().unwrap_or_default();
+        let workspaces = assemble::workspaces(settings, helper, scripted.is_some());
         let options = serve::Options {
-            limits: config.limits,
             hub,
             dialect,
             cwd,
             stop,
-            tools: Arc::new(move |workspace| tools(workspace)),
-            policy,
-            primer: primer::primers(config.instructions),
-            ladder,
+            workspaces: Arc::clone(&workspaces),
+            keys: sources,
         };
         // A task of its own: to wake what the runtime itself waits for costs a system call each time.
         let mut connection = tokio::task::JoinSet::new();
         connection.spawn(serve::serve(pipes, options));
         connection.join_next().await.transpose().context("the connection broke down")?;
-        if let Some(host) = host.get() {
-            host.end().await;
-        }
+        workspaces.end().await;
         tap.iter().for_each(Tap::end);
         anyhow::Ok(())
     })?;
@@ -133,7 +117,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// Says what is wrong with it.
 pub(crate) fn check_model(model: &str, config: &Config) -> anyhow::Result<()> {
-    if let Some(problem) = problem_of_model(model, &config.provider) {
+    if let Some(problem) = problem_of_model(model, &config.provider, &env::environment()) {
         anyhow::bail!("`--model` {problem}");
     }
     if model.starts_with("script:") {

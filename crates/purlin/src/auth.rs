@@ -1,18 +1,14 @@
-//! The user's keys: one file in the data folder, readable by the user alone; and `purlin auth`.
+//! `purlin auth`: manages the user's API keys.
 
-pub(crate) mod opencode;
-
-use std::collections::BTreeMap;
-use std::io::{BufRead, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
 
-use anyhow::Context;
-use providers::ApiKey;
-use serde_json::{Value, json};
+use settings::Secret;
+use settings::config::problem_of_provider;
+use settings::credentials::{Credentials, opencode};
+use settings::preferences::Preferences;
 
 use crate::cli::say;
-use crate::config::{Config, problem_of_provider};
 use crate::env;
 
 /// What `purlin auth` was asked to do.
@@ -33,7 +29,8 @@ pub enum AuthCommand {
 /// # Errors
 /// Says what cannot be read or written.
 pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
-    let file = file()?;
+    let credentials = Credentials::new(&env::directories())?;
+    let file = credentials.file();
     match command {
         AuthCommand::Login(provider) => {
             let provider = match provider {
@@ -43,35 +40,34 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
                 }
             };
             anyhow::ensure!(!provider.is_empty(), "no provider was named");
-            let (config, problems) = Config::load(None);
-            if let Some(problem) = problem_of_provider(&provider, &config.provider) {
+            let (config, problems) = env::load_config(None);
+            if let Some(problem) =
+                problem_of_provider(&provider, &config.provider, &env::environment())
+            {
                 // A provider of the user's own may be what is wrong there.
                 problems.iter().for_each(|problem| eprintln!("{problem}"));
                 anyhow::bail!("no key is kept for {problem}");
             }
-            let key = ApiKey::new(&ask(&format!("Key for {provider}: "), true)?);
+            let key = ask(&format!("Key for {provider}: "), true)?;
             anyhow::ensure!(!key.is_empty(), "no key was given");
-            let mut keys = load_from(&file)?;
-            keys.insert(provider.clone(), key);
-            save(&file, &keys)?;
+            credentials.set_key(&provider, &Secret::new(key))?;
             eprintln!("The key for {provider} is kept in {}.", file.display());
         }
         AuthCommand::Logout(provider) => {
-            let mut keys = load_from(&file)?;
-            anyhow::ensure!(keys.remove(provider).is_some(), "there is no key for {provider}");
-            save(&file, &keys)?;
+            anyhow::ensure!(credentials.remove_key(provider)?, "there is no key for {provider}");
             eprintln!("The key for {provider} is forgotten.");
         }
-        AuthCommand::Import => opencode::import()?,
+        AuthCommand::Import => import()?,
         AuthCommand::List => {
             let mut text = String::new();
-            for provider in load_from(&file)?.keys() {
+            for provider in credentials.keys()?.keys() {
                 text.push_str(&format!("{provider}\tkept in {}\n", file.display()));
             }
             for variable in env::keys().keys() {
                 text.push_str(&format!("{variable}\tset in the environment\n"));
             }
-            for provider in opencode::borrowed().keys() {
+            let borrowed = opencode::borrowed(&env::directories(), &env::providers_with_keys());
+            for provider in borrowed.keys() {
                 text.push_str(&format!("{provider}\tkept by OpenCode\n"));
             }
             if text.is_empty() {
@@ -83,102 +79,26 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the keys that are kept. A file that cannot be read is reported and counts as none.
-pub(crate) fn load() -> BTreeMap<String, ApiKey> {
-    file().and_then(|file| load_from(&file)).unwrap_or_else(|err| {
-        tracing::warn!("the stored keys cannot be used: {err:#}");
-        BTreeMap::new()
-    })
-}
-
-fn file() -> anyhow::Result<PathBuf> {
-    let folder = env::data_folder().context("there is no home folder to keep keys in")?;
-    Ok(folder.join("auth.json"))
-}
-
-fn load_from(file: &Path) -> anyhow::Result<BTreeMap<String, ApiKey>> {
-    let key = |entry: &Value| Some(ApiKey::new(entry.get("key")?.as_str()?));
-    let entries = entries_of(file)?;
-    Ok(entries.iter().filter_map(|(id, entry)| Some((id.clone(), key(entry)?))).collect())
-}
-
-fn entries_of(file: &Path) -> anyhow::Result<serde_json::Map<String, Value>> {
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(err) if err.kind() == std::io::ErrorKind::NotFound => return Ok(Default::default()),
-        Err(err) => return Err(err).with_context(|| file.display().to_string()),
-    };
-    // The parser's own words may repeat what it read, so they stay out.
-    let Ok(Value::Object(entries)) = serde_json::from_str(&text) else {
-        anyhow::bail!("{} is damaged", file.display());
-    };
-    Ok(entries)
-}
-
-/// The log-ins to MCP servers, in the same file as the keys.
-pub(crate) struct McpVault;
-
-impl mcp::oauth::Vault for McpVault {
-    fn load(&self, entry: &str) -> Option<String> {
-        let entries = file().and_then(|file| entries_of(&file)).ok()?;
-        let login = entries.get(&mcp_entry(entry))?.get("login")?;
-        Some(login.to_string())
+/// Asks whether OpenCode's keys may be used, and saves the answer.
+fn import() -> anyhow::Result<()> {
+    let directories = env::directories();
+    let names: Vec<String> =
+        opencode::keys(&directories, &env::providers_with_keys()).into_keys().collect();
+    anyhow::ensure!(!names.is_empty(), "OpenCode keeps no API keys that can be used here");
+    let question = format!(
+        "OpenCode keeps API keys for {}. May Purlin use them where it finds no others? [y/N] ",
+        names.join(", ")
+    );
+    if !std::io::stdin().is_terminal() {
+        eprintln!("{question}");
     }
-
-    fn save(&self, entry: &str, text: Option<&str>) -> Result<(), String> {
-        let save = || {
-            let file = file()?;
-            let mut entries = entries_of(&file)?;
-            match text {
-                Some(text) => {
-                    let login: Value = serde_json::from_str(text)?;
-                    entries.insert(mcp_entry(entry), json!({ "type": "mcp", "login": login }));
-                }
-                None => drop(entries.remove(&mcp_entry(entry))),
-            }
-            save_entries(&file, entries)
-        };
-        save().map_err(|err: anyhow::Error| err.to_string())
+    let is_yes = matches!(ask(&question, false)?.to_lowercase().as_str(), "y" | "yes");
+    Preferences::change(&directories, |preferences| preferences.opencode_keys = Some(is_yes))?;
+    match is_yes {
+        true => eprintln!("They are used from now on; `purlin auth import` asks again."),
+        false => eprintln!("They are not used; `purlin auth import` asks again."),
     }
-}
-
-fn mcp_entry(login: &str) -> String {
-    format!("mcp:{login}")
-}
-
-/// Writes the file anew, beside the old one, and puts it in its place: it is whole at any time.
-fn save(file: &Path, keys: &BTreeMap<String, ApiKey>) -> anyhow::Result<()> {
-    let mut entries = entries_of(file)?;
-    // What is no key stays as it is: log-ins to MCP servers are kept here, too.
-    entries.retain(|_, entry| entry.get("key").is_none());
-    let keys = keys.iter();
-    entries
-        .extend(keys.map(|(id, key)| (id.clone(), json!({ "type": "api", "key": key.reveal() }))));
-    save_entries(file, entries)
-}
-
-fn save_entries(file: &Path, entries: serde_json::Map<String, Value>) -> anyhow::Result<()> {
-    let folder = file.parent().context("the file has no folder")?;
-    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let text = serde_json::to_string_pretty(&Value::Object(entries))?;
-    let draft = folder.join(format!("auth.json.{}", std::process::id()));
-    let written =
-        write_private(&draft, text.as_bytes()).and_then(|()| std::fs::rename(&draft, file));
-    if written.is_err() {
-        // What is left of it holds keys.
-        drop(std::fs::remove_file(&draft));
-    }
-    written.with_context(|| file.display().to_string())
-}
-
-fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
+    Ok(())
 }
 
 /// Asks on the terminal, or reads a line where there is none.
@@ -228,31 +148,5 @@ impl Drop for Hidden {
 impl Hidden {
     fn begin() -> Option<Hidden> {
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    // R: I4
-    #[test]
-    fn keys_are_kept_for_the_user_alone() {
-        let folder = std::env::temp_dir().join(format!("purlin-auth-{}", std::process::id()));
-        let file = folder.join("auth.json");
-        assert!(load_from(&file).unwrap().is_empty());
-        let keys = BTreeMap::from([("anthropic".to_owned(), ApiKey::new("sk-1"))]);
-        save(&file, &keys).unwrap();
-        save(&file, &keys).unwrap();
-        assert_eq!(load_from(&file).unwrap(), keys);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        }
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
-        std::fs::write(&file, "{ sk-canary").unwrap();
-        assert!(!format!("{:#}", load_from(&file).unwrap_err()).contains("canary"));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -8,19 +8,19 @@ use anyhow::Context;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use clap_complete::env::{CompleteEnv, Shells};
+use settings::Settings;
 use wire::acp::dialect::Dialect;
 
 use crate::acp::{self, AcpOptions};
 use crate::auth::AuthCommand;
-use crate::config::Config;
-use crate::config::command::ConfigCommand;
+use crate::config_command::ConfigCommand;
 use crate::count::count;
+use crate::mcp_command::McpCommand;
 use crate::permissions::PermissionsCommand;
 use crate::run::{self, RunOptions};
-use crate::servers::command::McpCommand;
 use crate::sessions::{self, SessionsCommand};
 use crate::trust::{self, TrustCommand};
-use crate::{auth, config, doctor, ladder, log, permissions, servers};
+use crate::{auth, config_command, doctor, env, log, mcp_command, model_sources, permissions};
 
 /// A coding agent that editors drive over the Agent Client Protocol.
 #[derive(Debug, Parser)]
@@ -242,30 +242,31 @@ fn run_command() -> anyhow::Result<ExitCode> {
             Auth::Import => AuthCommand::Import,
             Auth::List => AuthCommand::List,
         }),
-        Command::Mcp(McpArgs { command, config }) => servers::command::run(command, config),
+        Command::Mcp(McpArgs { command, config }) => mcp_command::run(command, config),
         Command::Models(ModelsArgs { refresh, config: file }) => {
-            config::check_is_there(file.as_deref())?;
-            let (config, problems) = Config::load(file.clone());
+            settings::config::check_is_there(file.as_deref())?;
+            let (config, problems) = env::load_config(file.clone());
             problems.iter().for_each(|problem| eprintln!("{problem}"));
-            ladder::print_models(config, file.as_deref(), refresh)
+            model_sources::print_models(config, file.as_deref(), refresh)
         }
         Command::Doctor { json } => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(doctor::run(json))
         }
         Command::Sessions { command } => {
-            let (config, _) = Config::load(None);
+            let (config, _) = env::load_config(None);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(sessions::run(command, &config.limits))
         }
-        Command::Config { command } => config::command::run(command),
+        Command::Config { command } => config_command::run(command),
         Command::Completions { shell } => completions(shell),
         Command::Man { command } => manual(&command),
         Command::Permissions { command } => {
-            let (config, problems) = Config::load(None);
+            let (config, problems) = env::load_config(None);
             problems.iter().for_each(|problem| eprintln!("{problem}"));
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(permissions::run(command, config.permission))
+            let settings = Settings::new(config, problems, env::directories());
+            runtime.block_on(permissions::run(command, &settings))
         }
         Command::Trust(TrustArgs { path, list, revoke }) => trust::run(match (list, revoke) {
             (true, _) => TrustCommand::List,
@@ -342,7 +343,7 @@ fn this_program(model: Option<&str>) -> anyhow::Result<Vec<String>> {
     let mut command = vec![program.to_string_lossy().into_owned(), "acp".to_owned()];
     if let Some(model) = model {
         // Said here rather than by an agent that ends at once.
-        acp::check_model(model, &Config::load(None).0)?;
+        acp::check_model(model, &env::load_config(None).0)?;
         // The agent runs in another folder than the shell whose path it is.
         let model = match model.strip_prefix("script:") {
             Some(file) => format!("script:{}", std::path::absolute(file)?.display()),

@@ -4,15 +4,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use engine::visible::visible;
 use serde_json::{Value, json};
+use settings::config::check::join;
+use settings::config::import::Import;
+use settings::config::keys::{self, KEYS, Kind, ProjectUse};
+use settings::config::sources::{Origin, Sources};
+use settings::config::{check_is_there, schema};
+use settings::{DiskReader, Limits, Project, Trust};
 
-use super::keys::{self, KEYS, Kind};
-use super::sources::{Origin, Sources};
-use super::{import, schema};
 use crate::cli::say;
-use crate::limits::Limits;
-use crate::project::{self, settings};
-use crate::trust;
+use crate::env;
 
 /// What can be done with the configuration.
 #[derive(Debug, Subcommand)]
@@ -55,21 +57,21 @@ pub enum ConfigCommand {
 pub fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
     match command {
         ConfigCommand::Show { json, config, model, cwd } => {
-            super::check_is_there(config.as_deref())?;
-            let mut sources = Sources::gather(config);
+            check_is_there(config.as_deref())?;
+            let mut sources = Sources::gather(config, &env::environment());
             if let Some(model) = model {
                 let flag = keys::find("model").and_then(|top| top.flag).unwrap_or_default();
                 sources.set("model", model.into(), Origin::Flag(flag));
             }
             let mut rows = rows(&sources);
-            let (parts, _) = project::parts(&cwd);
-            rows.extend(settings::rows(&cwd, &trust::check(&cwd, &parts)));
+            let project = Project::read(&cwd, &env::directories(), &DiskReader);
+            rows.extend(project_rows(&project));
             print(&rows, json)?;
             let mut problems = std::mem::take(&mut sources.problems);
-            problems.extend(settings::problems(&cwd));
+            problems.extend(project.problems());
             problems.iter().for_each(|problem| eprintln!("{problem}"));
         }
-        ConfigCommand::Import { write, from, config } => import::run(from, config, write)?,
+        ConfigCommand::Import { write, from, config } => import(from, config, write)?,
         ConfigCommand::Schema => {
             let text = serde_json::to_string_pretty(&schema::schema())?;
             say(&format!("{text}\n"))?;
@@ -78,15 +80,40 @@ pub fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Shows what would be imported from OpenCode; with `write`, imports it.
+fn import(from: Option<PathBuf>, file: Option<PathBuf>, write: bool) -> anyhow::Result<()> {
+    let directories = env::directories();
+    let import = Import::read(from, file.as_deref(), &directories)?;
+    let at = import.source.display().to_string();
+    let mut shown = String::new();
+    for item in &import.items {
+        let what = if item.is_there { "yours stays" } else { "taken" };
+        shown.push_str(&format!("{}  ({at}:{}): {what}\n", visible(&item.path()), item.line));
+    }
+    if import.items.is_empty() {
+        shown.push_str(&format!("{at} has nothing for us\n"));
+    }
+    let problems = import.problems.clone();
+    if write {
+        let written = import.write(file, &directories)?;
+        shown.push_str(&format!("Written to {}.\n", written.display()));
+    } else {
+        shown.push_str("Nothing is written; `purlin config import --write` does that.\n");
+    }
+    say(&shown)?;
+    problems.iter().for_each(|problem| eprintln!("{at}:{problem}"));
+    Ok(())
+}
+
 /// One value that counts.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Row {
+struct Row {
     /// Its path.
-    pub(crate) path: String,
+    path: String,
     /// What it is, with secrets masked.
-    pub(crate) value: Value,
+    value: Value,
     /// Where it comes from.
-    pub(crate) origin: String,
+    origin: String,
 }
 
 /// Lists every value that counts.
@@ -123,17 +150,33 @@ fn rows(sources: &Sources) -> Vec<Row> {
     rows
 }
 
+/// Lists what a project's file says, and whether it is in effect.
+fn project_rows(project: &Project) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (name, checked) in project.checked() {
+        for (key, value) in &checked.value {
+            let Some(top) = keys::find(key) else { continue };
+            let standing = match (top.project, project.trust()) {
+                (ProjectUse::May(_), _) | (ProjectUse::Trusted(_), Trust::Trusted) => "the project",
+                (ProjectUse::Trusted(_), Trust::Not(_)) => "the project, inert until trusted",
+                (ProjectUse::Never(_), _) => "the project, ignored",
+            };
+            leaves(Some(&top.key.kind), value, key.clone(), &mut |path, value| {
+                let own = checked.lines.get(&path).or_else(|| checked.lines.get(key));
+                let line = own.copied().unwrap_or(1);
+                rows.push(Row { path, value, origin: format!("{name}:{line}, {standing}") });
+            });
+        }
+    }
+    rows
+}
+
 fn origin_of(sources: &Sources, path: &str) -> String {
     sources.origin(path).map_or_else(|| "default".to_owned(), Origin::to_string)
 }
 
 /// Visits the values inside a value; secrets are masked.
-pub(crate) fn leaves(
-    kind: Option<&Kind>,
-    value: &Value,
-    path: String,
-    visit: &mut dyn FnMut(String, Value),
-) {
+fn leaves(kind: Option<&Kind>, value: &Value, path: String, visit: &mut dyn FnMut(String, Value)) {
     let Value::Object(members) = value else {
         let is_secret = matches!(kind, Some(Kind::Secret));
         let shown = if is_secret { masked(value) } else { value.clone() };
@@ -161,7 +204,7 @@ pub(crate) fn leaves(
         };
         // What the table does not know may be a secret of somebody else's.
         let kind = kind.or(Some(&Kind::Secret).filter(|_| looks_secret(name)));
-        leaves(kind, value, super::check::join(&path, name), visit);
+        leaves(kind, value, join(&path, name), visit);
     }
 }
 
@@ -190,15 +233,14 @@ fn print(rows: &[Row], as_json: bool) -> anyhow::Result<()> {
             text.push_str(&format!("{line}\n"));
         } else {
             let value = if value.is_null() { "(not set)".to_owned() } else { value.to_string() };
-            let value = engine::visible::visible(&value);
-            let (path, origin) = (engine::visible::visible(path), engine::visible::visible(origin));
+            let value = visible(&value);
+            let (path, origin) = (visible(path), visible(origin));
             text.push_str(&format!("{path} = {value}  ({origin})\n"));
         }
     }
     say(&text)
 }
 
-/// Writes to stdout. Whoever reads and has seen enough, as `head` has, is no error.
 #[cfg(test)]
 mod tests {
     use std::path::Path;

@@ -12,11 +12,11 @@ use futures_util::future::join_all;
 use mcp::probe::probe;
 use process::sandbox::Level;
 use serde_json::{Value, json};
+use serve::mcp_servers::convert;
+use settings::Config;
 
-use crate::config::Config;
 use crate::count::count;
-use crate::servers::host_options;
-use crate::{assemble, env, guide, ladder};
+use crate::{assemble, env, guide, model_sources};
 
 /// One thing that was looked at.
 struct Finding {
@@ -40,7 +40,7 @@ pub(crate) async fn report() -> String {
 }
 
 async fn look() -> Vec<Finding> {
-    let (config, problems) = Config::load(None);
+    let (config, problems) = env::load_config(None);
     look_at(&config, problems).await
 }
 
@@ -53,7 +53,7 @@ async fn look_at(config: &Config, problems: Vec<String>) -> Vec<Finding> {
 /// # Errors
 /// Fails if it cannot be printed.
 pub async fn run(json: bool) -> anyhow::Result<ExitCode> {
-    let (config, problems) = Config::load(None);
+    let (config, problems) = env::load_config(None);
     let mut findings = look_at(&config, problems).await;
     // Only here: in a conversation `/mcp` tells, of the servers that run already.
     findings.push(servers(&config).await);
@@ -81,7 +81,7 @@ fn as_json(finding: &Finding) -> (String, Value) {
 }
 
 async fn sandbox() -> Finding {
-    let found = assemble::Machine::here().sandbox.found().await;
+    let found = serve::sandbox(&env::this_machine()).found().await;
     let words = match found.level {
         Level::Full => "commands see their workspace and nothing they could harm",
         Level::Kernel => "the kernel keeps commands inside their workspace",
@@ -107,7 +107,7 @@ async fn sandbox() -> Finding {
 
 fn sessions(config: &Config) -> Finding {
     let store = assemble::store(&config.limits);
-    let (is_well, summary) = match (env::data_folder(), store.outlives()) {
+    let (is_well, summary) = match (env::directories().data, store.outlives()) {
         (Some(folder), true) => (true, format!("kept in {}", folder.display())),
         _ => (false, "not kept".to_owned()),
     };
@@ -125,11 +125,13 @@ fn configuration(problems: Vec<String>) -> Finding {
 
 /// Starts every MCP server of the configuration once, side by side, and says which do not work.
 async fn servers(config: &Config) -> Finding {
-    let mut options = host_options(&assemble::Machine::here());
+    let mut options = env::host_options();
     options.timing.start_most = Duration::ZERO;
-    let probes = config.mcp.servers.iter().map(|server| probe(server.clone(), &options));
+    let servers: Vec<_> =
+        config.mcp.servers.iter().filter_map(|server| convert(server).ok()).collect();
+    let probes = servers.iter().map(|server| probe(server.clone(), &options));
     let outcomes = join_all(probes).await;
-    let failed = config.mcp.servers.iter().zip(&outcomes).filter_map(|(server, outcome)| {
+    let failed = servers.iter().zip(&outcomes).filter_map(|(server, outcome)| {
         let (error, _) = outcome.as_ref().err()?;
         Some(format!("{}: {}", server.name, visible(&error.to_string())))
     });
@@ -145,7 +147,7 @@ async fn servers(config: &Config) -> Finding {
 
 async fn models(config: &Config) -> Finding {
     let name = "models";
-    let usable = ladder::usable(config).await;
+    let usable = model_sources::usable(config).await;
     let total: usize = usable.iter().map(|(_, models)| models.len()).sum();
     if total == 0 {
         let summary = match config.model.as_deref().filter(|model| model.contains('/')) {

@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use providers::ApiKey;
+use ::providers::{ApiKey, key_takers, key_variables, known_providers};
+use serve::MachineOptions;
+use settings::{Config, Directories, Environment};
+
+use crate::guide;
 
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 fn text(name: &str) -> Option<String> {
@@ -19,39 +23,79 @@ fn path(name: &str) -> Option<PathBuf> {
         .filter(|path| path.is_absolute())
 }
 
-/// Returns the folder of the user's configuration, by the XDG rules.
+/// Returns the user's directories, by the XDG rules.
 #[must_use]
-pub(crate) fn config_folder() -> Option<PathBuf> {
-    let base = path("XDG_CONFIG_HOME").or_else(|| Some(path("HOME")?.join(".config")))?;
-    Some(base.join("purlin"))
+pub fn directories() -> Directories {
+    let home = path("HOME");
+    let base =
+        |name: &str, default: &str| path(name).or_else(|| Some(home.as_ref()?.join(default)));
+    let config = base("XDG_CONFIG_HOME", ".config");
+    let data = base("XDG_DATA_HOME", ".local/share");
+    let ours = |base: &Option<PathBuf>| Some(base.as_ref()?.join("purlin"));
+    Directories {
+        config: ours(&config),
+        data: ours(&data),
+        state: ours(&base("XDG_STATE_HOME", ".local/state")),
+        cache: ours(&base("XDG_CACHE_HOME", ".cache")),
+        opencode_config: config.map(|base| base.join("opencode")),
+        opencode_data: data.map(|base| base.join("opencode")),
+        home,
+    }
 }
 
-/// Returns the folders with our configuration, keys, rules and sessions, which no tool may touch.
-pub(crate) fn own_folders() -> Vec<PathBuf> {
-    config_folder().into_iter().chain(data_folder()).collect()
+/// Returns what the configuration is read with.
+#[must_use]
+pub fn environment() -> Environment {
+    Environment {
+        directories: directories(),
+        overrides: overrides(),
+        variable: text,
+        known_providers: known_providers(),
+        builtin_model: guide::ID,
+    }
 }
 
-/// Returns the folder of the user's data, by the XDG rules.
+/// Reads the configuration: the given file, or the user's.
 #[must_use]
-pub(crate) fn data_folder() -> Option<PathBuf> {
-    let base = path("XDG_DATA_HOME").or_else(|| Some(path("HOME")?.join(".local/share")))?;
-    Some(base.join("purlin"))
+pub fn load_config(file: Option<PathBuf>) -> (Config, Vec<String>) {
+    Config::load(file, &environment())
 }
 
-/// Returns the folder of what can be lost without harm, by the XDG rules.
+/// Returns what sessions find on this machine. `helper` is a copy of this program, which becomes a sandboxed command.
 #[must_use]
-pub(crate) fn state_folder() -> Option<PathBuf> {
-    let base = path("XDG_STATE_HOME").or_else(|| Some(path("HOME")?.join(".local/state")))?;
-    Some(base.join("purlin"))
+pub fn machine_options(helper: PathBuf) -> MachineOptions {
+    MachineOptions {
+        helper,
+        directories: directories(),
+        search: search_path(),
+        command_environment: for_commands(),
+        server_environment: for_servers(),
+    }
+}
+
+/// Returns this machine. Where our own path is unknown there is no sandbox, and every command needs permission.
+pub(crate) fn this_machine() -> MachineOptions {
+    machine_options(std::env::current_exe().unwrap_or_default())
+}
+
+/// Returns the options of a host for MCP servers on this machine.
+pub(crate) fn host_options() -> mcp::Options {
+    let machine = this_machine();
+    serve::mcp_servers::host_options(&machine, serve::sandbox(&machine))
+}
+
+/// Returns the providers that have API keys.
+pub(crate) fn providers_with_keys() -> Vec<&'static str> {
+    key_takers().map(|(id, _)| id).collect()
 }
 
 /// Returns where the user's programs are.
-pub(crate) fn search_path() -> Vec<PathBuf> {
+fn search_path() -> Vec<PathBuf> {
     std::env::var_os("PATH").map_or_else(Vec::new, |path| std::env::split_paths(&path).collect())
 }
 
 /// Returns the environment of commands: who the user is, where tools keep their things, and nothing secret.
-pub(crate) fn for_commands() -> Vec<(String, String)> {
+fn for_commands() -> Vec<(String, String)> {
     let kept = KEPT.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?)));
     let set = SET.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let mut all: Vec<(String, String)> = kept.chain(set).collect();
@@ -107,26 +151,13 @@ pub(crate) fn is_journal_late() -> bool {
     cfg!(debug_assertions) && text("PURLIN_TEST_LATE_JOURNAL").is_some()
 }
 
-/// Returns the user's configuration files of OpenCode, the one that counts first.
-pub(crate) fn opencode_configs() -> Vec<PathBuf> {
-    let base = path("XDG_CONFIG_HOME").or_else(|| Some(path("HOME")?.join(".config")));
-    let names = ["opencode.json", "opencode.jsonc"];
-    base.into_iter().flat_map(|base| names.map(|name| base.join("opencode").join(name))).collect()
-}
-
 /// Returns the variables that set keys of the configuration.
-pub(crate) fn for_keys() -> Vec<(String, String)> {
+fn overrides() -> Vec<(String, String)> {
     let is_ours = |name: &OsString| name.to_str().is_some_and(|name| name.starts_with("PURLIN_"));
     let ours = std::env::vars_os().filter(|(name, _)| is_ours(name));
     ours.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(_, value)| !value.is_empty())
         .collect()
-}
-
-/// Returns the file with the keys that OpenCode keeps.
-pub(crate) fn opencode_keys() -> Option<PathBuf> {
-    let base = path("XDG_DATA_HOME").or_else(|| Some(path("HOME")?.join(".local/share")))?;
-    Some(base.join("opencode").join("auth.json"))
 }
 
 /// Returns where the user runs model servers, by provider: Ollama's own variable says where it listens.
@@ -150,24 +181,8 @@ fn ollama_place(host: &str) -> Option<String> {
     is_plain.then(|| format!("{scheme}://{name}:{port}/v1"))
 }
 
-/// Returns the folder of what can be got again, by the XDG rules.
-pub(crate) fn cache_folder() -> Option<PathBuf> {
-    let base = path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")))?;
-    Some(base.join("purlin"))
-}
-
-/// Returns what `{env:NAME}` in the user's configuration stands for.
-pub(crate) fn for_config(name: &str) -> Option<String> {
-    text(name)
-}
-
-/// Returns the user's home folder.
-pub(crate) fn home() -> Option<PathBuf> {
-    path("HOME")
-}
-
 /// Returns the few variables of ours that MCP servers get.
-pub(crate) fn for_servers() -> Vec<(OsString, OsString)> {
+fn for_servers() -> Vec<(OsString, OsString)> {
     const NAMES: [&str; 4] = ["PATH", "HOME", "LANG", "SystemRoot"];
     NAMES.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect()
 }
@@ -175,7 +190,7 @@ pub(crate) fn for_servers() -> Vec<(OsString, OsString)> {
 /// Returns the keys of providers that are set.
 pub(crate) fn keys() -> BTreeMap<String, ApiKey> {
     let set = |name: &'static str| Some((name.to_owned(), ApiKey::new(&text(name)?)));
-    providers::key_variables().filter_map(set).collect()
+    key_variables().filter_map(set).collect()
 }
 
 /// Returns the file that every message is to be written to.

@@ -1,32 +1,22 @@
-//! The program: wiring, transports, the bridge between ACP and the engine, the command line.
+//! The program: command line, environment, and the assembly of everything else.
 //!
-//! A library besides the binary so that tests can serve a client in process. Start with [`serve`].
+//! A library besides the binary so that tests can serve a client in process. Start with [`acp`].
 
 pub mod acp;
 pub mod assemble;
 pub mod auth;
-mod branch;
-mod bridge;
-mod choices;
 pub mod cli;
-pub mod config;
+pub mod config_command;
 mod count;
-pub mod custom;
 pub mod doctor;
-mod env;
-mod error_table;
+pub mod env;
 pub mod guide;
-pub mod kept;
-pub mod ladder;
-pub mod limits;
 pub mod log;
+mod mcp_command;
+pub mod model_sources;
 pub mod permissions;
-pub mod primer;
-pub mod project;
-mod rate;
+mod providers;
 pub mod run;
-pub mod serve;
-pub mod servers;
 pub mod sessions;
 pub mod tour;
 pub mod trust;

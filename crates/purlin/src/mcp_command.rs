@@ -1,5 +1,6 @@
 //! `purlin mcp`: list, add, remove and test the servers of the configuration, and log in to them.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,15 +9,16 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use mcp::{Reach, ServerConfig};
 use serde_json::{Value, json};
+use serve::mcp_servers::{self, Vault};
+use settings::config::{check_is_there, edit};
+use settings::mcp_servers::McpServer;
+use settings::quote_all;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
-use crate::assemble::Machine;
-use crate::auth;
 use crate::cli::say;
-use crate::config::{self, Config, edit};
 use crate::count::count;
-use crate::permissions::quote_all;
+use crate::env;
 
 /// Said where there is nothing to list or to test.
 const NONE: &str = "No MCP servers are configured. `purlin mcp add NAME -- COMMAND` adds one.\n";
@@ -82,17 +84,18 @@ fn pair(text: &str) -> Result<(String, String), String> {
 pub(crate) fn run(command: McpCommand, file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     // The first server may be what makes the file.
     if !matches!(command, McpCommand::Add(_)) {
-        config::check_is_there(file.as_deref())?;
+        check_is_there(file.as_deref())?;
     }
-    let (config, problems) = Config::load(file.clone());
-    problems.iter().for_each(|problem| eprintln!("{problem}"));
+    let servers = Servers::load(file.clone());
+    servers.problems.iter().for_each(|problem| eprintln!("{problem}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match command {
-        McpCommand::List => list(&config),
+        McpCommand::List => list(&servers),
         McpCommand::Add(add) => {
             let name = add.name.clone();
             let entry = add.entry();
-            super::read_one(&name, entry.clone()).map_err(anyhow::Error::msg)?;
+            let server = McpServer::read(&name, &entry).map_err(anyhow::Error::msg)?;
+            mcp_servers::convert(&server).map_err(anyhow::Error::msg)?;
             let file = change(file, |servers| {
                 servers.get(&name).into_iter().for_each(|old| old.remove());
                 servers.append(&name, edit::input(entry));
@@ -107,22 +110,47 @@ pub(crate) fn run(command: McpCommand, file: Option<PathBuf>) -> anyhow::Result<
                 known.with_context(|| format!("there is no server `{name}`"))?.remove();
                 Ok(())
             })?;
-            if let Some(entry) = login_of(&config, &name) {
-                mcp::oauth::Vault::save(&auth::McpVault, &entry, None)
-                    .map_err(anyhow::Error::msg)?;
+            if let Some(entry) = login_of(&servers, &name) {
+                mcp::oauth::Vault::save(&vault(), &entry, None).map_err(anyhow::Error::msg)?;
             }
             eprintln!("`{name}` is gone from {}.", file.display());
             Ok(ExitCode::SUCCESS)
         }
-        McpCommand::Test { name } => runtime.block_on(test(&config, name.as_deref())),
+        McpCommand::Test { name } => runtime.block_on(test(&servers, name.as_deref())),
         McpCommand::Login { name } => {
-            let server = find(&config, &name).map_err(|err| {
+            let server = find(&servers, &name).map_err(|err| {
                 let add = format!("`purlin mcp add {name} --url URL`");
                 anyhow::anyhow!("{err}. One that an editor names is added first: {add}")
             })?;
             runtime.block_on(login(server))
         }
     }
+}
+
+/// The servers of the configuration.
+struct Servers {
+    servers: Vec<ServerConfig>,
+    disabled: BTreeSet<String>,
+    problems: Vec<String>,
+}
+
+impl Servers {
+    fn load(file: Option<PathBuf>) -> Servers {
+        let (config, mut problems) = env::load_config(file);
+        let mut servers = Vec::new();
+        for server in &config.mcp.servers {
+            match mcp_servers::convert(server) {
+                Ok(server) => servers.push(server),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        Servers { servers, disabled: config.mcp.disabled, problems }
+    }
+}
+
+/// Where log-ins are stored.
+fn vault() -> Vault {
+    Vault(env::directories())
 }
 
 impl Add {
@@ -153,27 +181,26 @@ impl Add {
 }
 
 /// What the log-in to a server of the configuration is kept under.
-fn login_of(config: &Config, name: &str) -> Option<String> {
-    let server = config.mcp.servers.iter().find(|server| server.name == name)?;
+fn login_of(servers: &Servers, name: &str) -> Option<String> {
+    let server = servers.servers.iter().find(|server| server.name == name)?;
     match &server.reach {
         Reach::Http(remote) | Reach::Sse(remote) => Some(mcp::oauth::entry(name, &remote.url)),
         Reach::Command(_) => None,
     }
 }
 
-fn list(config: &Config) -> anyhow::Result<ExitCode> {
+fn list(servers: &Servers) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    for server in &config.mcp.servers {
-        let login = login_of(config, &server.name);
-        let is_in =
-            login.is_some_and(|entry| mcp::oauth::Vault::load(&auth::McpVault, &entry).is_some());
+    for server in &servers.servers {
+        let login = login_of(servers, &server.name);
+        let is_in = login.is_some_and(|entry| mcp::oauth::Vault::load(&vault(), &entry).is_some());
         let note = if is_in { "\tlogged in" } else { "" };
         writeln!(out, "{}\t{}{note}", server.name, place(server))?;
     }
-    for name in &config.mcp.off {
+    for name in &servers.disabled {
         writeln!(out, "{name}\toff")?;
     }
-    if config.mcp.servers.is_empty() && config.mcp.off.is_empty() {
+    if servers.servers.is_empty() && servers.disabled.is_empty() {
         write!(out, "{NONE}")?;
     }
     Ok(ExitCode::SUCCESS)
@@ -196,18 +223,18 @@ fn place(server: &ServerConfig) -> String {
     }
 }
 
-async fn test(config: &Config, name: Option<&str>) -> anyhow::Result<ExitCode> {
-    let servers = match name {
-        Some(name) => vec![find(config, name)?],
-        None => config.mcp.servers.iter().collect(),
+async fn test(servers: &Servers, name: Option<&str>) -> anyhow::Result<ExitCode> {
+    let tested = match name {
+        Some(name) => vec![find(servers, name)?],
+        None => servers.servers.iter().collect(),
     };
-    if servers.is_empty() {
+    if tested.is_empty() {
         say(NONE)?;
     }
-    let mut options = super::host_options(&Machine::here());
+    let mut options = env::host_options();
     options.folder = std::env::current_dir().unwrap_or(options.folder);
     let mut code = ExitCode::SUCCESS;
-    for server in servers {
+    for server in tested {
         let probe = mcp::probe::probe(server.clone(), &options);
         tokio::pin!(probe);
         let soon = server.start.unwrap_or(options.timing.start);
@@ -252,8 +279,8 @@ fn millis(time: std::time::Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-fn find<'a>(config: &'a Config, name: &str) -> anyhow::Result<&'a ServerConfig> {
-    let found = config.mcp.servers.iter().find(|server| server.name == name);
+fn find<'a>(servers: &'a Servers, name: &str) -> anyhow::Result<&'a ServerConfig> {
+    let found = servers.servers.iter().find(|server| server.name == name);
     found.with_context(|| format!("there is no server `{name}`; `purlin mcp list` shows them"))
 }
 
@@ -265,10 +292,7 @@ async fn login(server: &ServerConfig) -> anyhow::Result<ExitCode> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let home = format!("http://127.0.0.1:{}", listener.local_addr()?.port());
     let redirect = format!("{home}/callback");
-    let attempt = super::host_options(&Machine::here())
-        .login
-        .begin(&server.name, &remote.url, &redirect)
-        .await?;
+    let attempt = env::host_options().login.begin(&server.name, &remote.url, &redirect).await?;
     eprintln!("Open this page to log in to `{}`:", server.name);
     writeln!(std::io::stdout().lock(), "{}", attempt.page())?;
     let path = callback(&listener).await?;
@@ -307,7 +331,7 @@ fn change(
     file: Option<PathBuf>,
     change: impl FnOnce(&jsonc_parser::cst::CstObject) -> anyhow::Result<()>,
 ) -> anyhow::Result<PathBuf> {
-    edit::change(file, |object| {
+    edit::change(file, &env::directories(), |object| {
         change(&object.object_value_or_create("mcp").context("`mcp` is no object")?)
     })
 }
@@ -337,17 +361,18 @@ mod tests {
         run(McpCommand::Add(add("near")), Some(file.clone())).unwrap();
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.contains("// mine"), "{text}");
-        let (config, problems) = Config::load(Some(file.clone()));
-        assert_eq!(problems, [] as [String; 0]);
+        let (config, _) = env::load_config(Some(file.clone()));
         assert_eq!(config.model.as_deref(), Some("openai/b"));
-        assert_eq!(config.mcp.servers.len(), 1);
-        assert_eq!(place(&config.mcp.servers[0]), "node 'my server.js' --token '****'");
+        let servers = Servers::load(Some(file.clone()));
+        assert_eq!(servers.problems, [] as [String; 0]);
+        assert_eq!(servers.servers.len(), 1);
+        assert_eq!(place(&servers.servers[0]), "node 'my server.js' --token '****'");
         change(Some(file.clone()), |servers| {
             servers.get("near").unwrap().remove();
             Ok(())
         })
         .unwrap();
-        assert!(Config::load(Some(file.clone())).0.mcp.servers.is_empty());
+        assert!(Servers::load(Some(file.clone())).servers.is_empty());
         assert!(
             change(Some(file), |servers| servers.get("far").map(|_| ()).context("none")).is_err()
         );

@@ -1,4 +1,4 @@
-//! The ladder: which models a session can use when it is opened.
+//! Model sources: which models a session can use when it is opened.
 //!
 //! The model that was asked for; then every provider with a key or an entry in the user's config; then servers that run
 //! on this machine; then the keys that OpenCode keeps, if the user agreed; then the guide. Nothing is looked for before a session needs it.
@@ -11,17 +11,20 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ::providers::{ApiKey, OWN_FILE, Options, Provider, ProviderOptions, find_local};
 use engine::hub::FindModels;
-use engine::session::ModelChoice;
-use engine::words::ModelId;
+use engine::ports::Habits;
+use engine::session::{ModelChoice, Settings};
+use engine::words::{ModelId, Thinking};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use providers::{ApiKey, Options, Provider, ProviderOptions};
+use serve::ClientKeys;
+use settings::Config;
+use settings::credentials::{self, opencode};
+use settings::preferences::Preferences;
 
-use crate::auth::opencode;
 use crate::cli::say;
-use crate::config::Config;
-use crate::{auth, env, guide};
+use crate::{env, guide, providers};
 
 /// How long servers on this machine have to answer.
 const LOOK_AROUND: Duration = Duration::from_millis(200);
@@ -32,7 +35,7 @@ const LIST: Duration = Duration::from_secs(10);
 
 /// Finds models, and remembers what it found.
 #[derive(Debug)]
-pub struct Ladder {
+pub struct ModelSources {
     configured: BTreeMap<String, ProviderOptions>,
     /// The model that was asked for, as `provider/model`.
     wanted: Option<String>,
@@ -49,37 +52,26 @@ struct State {
     found: Option<Arc<[ModelChoice]>>,
 }
 
-impl Ladder {
-    /// Makes a ladder. Looks for nothing yet.
+impl ModelSources {
+    /// Makes a sources. Looks for nothing yet.
     #[must_use]
     pub fn new(
-        configured: BTreeMap<String, ProviderOptions>,
+        configured: BTreeMap<String, settings::providers::Provider>,
         wanted: Option<String>,
         fallback: Arc<[ModelChoice]>,
-    ) -> Arc<Ladder> {
-        Arc::new(Ladder { configured, wanted, fallback, state: Mutex::default() })
+    ) -> Arc<ModelSources> {
+        let configured = providers::convert(configured);
+        Arc::new(ModelSources { configured, wanted, fallback, state: Mutex::default() })
     }
 
     /// Returns it in the form that the hub takes.
     #[must_use]
-    pub fn finder(self: &Arc<Ladder>) -> FindModels {
-        let ladder = Arc::clone(self);
+    pub fn finder(self: &Arc<ModelSources>) -> FindModels {
+        let sources = Arc::clone(self);
         Arc::new(move || {
-            let ladder = Arc::clone(&ladder);
-            async move { ladder.models().await }.boxed()
+            let sources = Arc::clone(&sources);
+            async move { sources.models().await }.boxed()
         })
-    }
-
-    /// Uses a key from now on, for sessions that are opened later.
-    pub(crate) fn give(&self, provider: &str, key: ApiKey) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.given.insert(provider.to_owned(), key);
-        state.found = None;
-    }
-
-    /// Forgets the keys that the client gave.
-    pub(crate) fn take_back(&self) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::default();
     }
 
     async fn models(&self) -> Arc<[ModelChoice]> {
@@ -93,12 +85,12 @@ impl Ladder {
         let mut options = self.options();
         let mut models = known_models(&options).await;
         if models.is_empty() && self.wanted.is_none() {
-            models = providers::find_local(&options, LOOK_AROUND).await;
+            models = find_local(&options, LOOK_AROUND).await;
         }
         let wanted = self.wanted.as_deref().and_then(|id| id.split_once('/'));
         let lacks_key = wanted.is_some_and(|(id, _)| !options.provider(id).is_usable());
         if models.is_empty() || lacks_key {
-            options.borrowed = opencode::borrowed();
+            options.borrowed = borrowed();
         }
         if models.is_empty() && !options.borrowed.is_empty() {
             models = known_models(&options).await;
@@ -110,7 +102,9 @@ impl Ladder {
             models.insert(0, wanted);
         }
         let is_real = !models.is_empty();
-        if !is_real && opencode::offered().is_empty() {
+        if !is_real
+            && opencode::offered(&env::directories(), &env::providers_with_keys()).is_empty()
+        {
             models.extend(self.fallback.iter().cloned());
         } else if !is_real {
             models.push(guide::choice_with_import());
@@ -125,7 +119,7 @@ impl Ladder {
     }
 
     fn options(&self) -> Options {
-        let mut stored = auth::load();
+        let mut stored = providers::keys(credentials::load_keys(&env::directories()));
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         stored.extend(state.given.iter().map(|(id, key)| (id.clone(), key.clone())));
         Options {
@@ -151,7 +145,7 @@ impl Ladder {
     }
 
     fn usable_provider(&self, id: &str) -> Option<Provider> {
-        let options = Options { borrowed: opencode::borrowed(), ..self.options() };
+        let options = Options { borrowed: borrowed(), ..self.options() };
         Some(options.provider(id)).filter(Provider::is_usable)
     }
 }
@@ -172,11 +166,60 @@ async fn known_models(options: &Options) -> Vec<ModelChoice> {
     join_all(lists).await.into_iter().flatten().collect()
 }
 
-/// Tells whose key this is by how it begins.
-pub(crate) fn provider_of_key(key: &str) -> Option<&'static str> {
-    const BEGINNINGS: [(&str, &str); 4] =
-        [("sk-ant-", "anthropic"), ("sk-or-", "openrouter"), ("AIza", "google"), ("sk-", "openai")];
-    BEGINNINGS.iter().find(|(front, _)| key.starts_with(front)).map(|(_, provider)| *provider)
+/// Returns the keys of OpenCode, if the user agreed that we use them.
+fn borrowed() -> BTreeMap<String, ApiKey> {
+    providers::keys(opencode::borrowed(&env::directories(), &env::providers_with_keys()))
+}
+
+impl ClientKeys for ModelSources {
+    fn give(&self, provider: &str, key: &str) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.given.insert(provider.to_owned(), ApiKey::new(key));
+        state.found = None;
+    }
+
+    fn forget(&self) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::default();
+    }
+}
+
+/// The preferences of the user of this program.
+pub(crate) struct UserPreferences {
+    /// Where models come from.
+    pub(crate) sources: Arc<ModelSources>,
+    /// Whether configuration or command line name the model: then the last choice is not used.
+    pub(crate) is_model_given: bool,
+    /// The model for small work, as the configuration names it.
+    pub(crate) small_model: Option<String>,
+}
+
+impl Habits for UserPreferences {
+    fn model(&self) -> Option<ModelId> {
+        if self.is_model_given {
+            return None;
+        }
+        Preferences::load(&env::directories()).model()
+    }
+
+    fn thinking(&self) -> Option<Thinking> {
+        Preferences::load(&env::directories()).thinking()
+    }
+
+    fn keep(&self, model: &ModelId, thinking: Thinking) {
+        let saved = Preferences::change(&env::directories(), |preferences| {
+            preferences.set(model, thinking);
+        });
+        if let Err(err) = saved {
+            tracing::warn!("the choice of {model} is not saved: {err:#}");
+        }
+    }
+
+    fn small_model(&self, settings: &Settings) -> Option<ModelChoice> {
+        match &self.small_model {
+            Some(id) => self.sources.model(id),
+            None => self.sources.small_model_beside(&settings.model),
+        }
+    }
 }
 
 /// What is said of a provider that was just asked.
@@ -191,8 +234,8 @@ pub fn print_models(
     file: Option<&Path>,
     refresh: bool,
 ) -> anyhow::Result<ExitCode> {
-    let ladder = Ladder::new(config.provider, config.model, Arc::new([]));
-    let options = Options { borrowed: opencode::borrowed(), ..ladder.options() };
+    let sources = ModelSources::new(config.provider, config.model, Arc::new([]));
+    let options = Options { borrowed: borrowed(), ..sources.options() };
     let providers = options.providers();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let lists =
@@ -206,7 +249,7 @@ pub fn print_models(
     let mut text = String::new();
     for (provider, (standing, models)) in providers.iter().zip(lists) {
         let standing = match &own {
-            Some(own) => standing.replace(providers::OWN_FILE, own),
+            Some(own) => standing.replace(OWN_FILE, own),
             None => standing,
         };
         text.push_str(&format!("{} ({}): {standing}\n", provider.name(), provider.id()));
@@ -227,8 +270,8 @@ pub fn print_models(
 
 /// Lists the models that can be used, for each provider that has some. Who is far away is asked only if nothing is known.
 pub(crate) async fn usable(config: &Config) -> Vec<(String, Vec<ModelChoice>)> {
-    let ladder = Ladder::new(config.provider.clone(), config.model.clone(), Arc::new([]));
-    let providers = ladder.options().providers();
+    let sources = ModelSources::new(config.provider.clone(), config.model.clone(), Arc::new([]));
+    let providers = sources.options().providers();
     let lists = join_all(providers.iter().map(|provider| list(provider, false))).await;
     let named = providers
         .iter()
@@ -250,19 +293,5 @@ async fn list(provider: &Provider, refresh: bool) -> (String, Vec<ModelChoice>) 
         Ok(models) => (ANSWERS.to_owned(), models),
         Err(err) if provider.is_usable() => (err.to_string(), known),
         Err(_) => (provider.standing(), Vec::new()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_tell_whose_they_are() {
-        assert_eq!(provider_of_key("sk-ant-api03-x"), Some("anthropic"));
-        assert_eq!(provider_of_key("sk-or-v1-x"), Some("openrouter"));
-        assert_eq!(provider_of_key("AIzaSy"), Some("google"));
-        assert_eq!(provider_of_key("sk-proj-x"), Some("openai"));
-        assert_eq!(provider_of_key("hf_x"), None);
     }
 }

@@ -1,83 +1,26 @@
-//! `purlin permissions`: what is kept, what would happen, and how to take an answer back. Also makes each session's policy.
+//! `purlin permissions`: lists and revokes saved answers, and explains what would happen to a command.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use engine::modes::{MODES, Mode};
-use engine::permission::policy::{Kept, Policy};
+use engine::permission::policy::Policy;
 use engine::permission::rules::Rule;
 use engine::permission::{Access, Decision, kept_words};
 use engine::visible::visible;
 use engine::words::{SessionId, ToolKind};
 use process::sandbox::Level;
 use serde_json::json;
+use serve::Machine;
+use settings::answer_store::{self, KeptRule};
+use settings::{Settings, quote_all};
 use tools::bash::ExtraPermissions;
 use tools::bash::Requirement;
 
 use crate::cli::say;
-use crate::kept::{self, FolderRules, KeptRule};
-use crate::project::{self, settings};
-use crate::trust::{self, Trust};
-use crate::{assemble, env};
-
-/// Makes the policy of a session in these folders, the working folder first, and what the user should know of it.
-pub type OpenPolicy = Arc<dyn Fn(&[PathBuf]) -> (Policy, Vec<String>) + Send + Sync>;
-
-/// Makes policies from the user's rules. Answers are kept in `data`; without it they hold for their session.
-#[must_use]
-pub fn policies(rules: Vec<Rule>, data: Option<PathBuf>) -> OpenPolicy {
-    Arc::new(move |folders| open(&rules, data.as_deref(), folders))
-}
-
-/// Tells every session what is wrong with the user's configuration.
-#[must_use]
-pub fn telling(policies: OpenPolicy, problems: &[String]) -> OpenPolicy {
-    let problems: Vec<String> = problems.iter().map(|problem| visible(problem)).collect();
-    Arc::new(move |folders| {
-        let (policy, notices) = policies(folders);
-        (policy, problems.iter().cloned().chain(notices).collect())
-    })
-}
-
-fn open(user: &[Rule], data: Option<&Path>, folders: &[PathBuf]) -> (Policy, Vec<String>) {
-    let mut rules = user.to_vec();
-    let mut notices = Vec::new();
-    let mut roots: Vec<PathBuf> = folders.to_vec();
-    for folder in folders {
-        let (found, mut problems) = project::parts(folder);
-        let trust = trust::check(folder, &found);
-        let (narrowing, wrong) = project::rules(folder, trust == Trust::Trusted);
-        problems.extend(wrong);
-        rules.extend(narrowing);
-        problems.extend(settings::problems(folder));
-        problems.iter().for_each(|problem| tracing::warn!("{}", visible(problem)));
-        notices.extend(problems.iter().map(|problem| visible(problem)));
-        if let Trust::Not(why) = trust {
-            notices.push(inert(folder, &found, &why));
-        }
-        roots.extend(folder.canonicalize().ok().filter(|real| real != folder));
-    }
-    let cwd = folders.first().map(|cwd| cwd.canonicalize().unwrap_or_else(|_| cwd.clone()));
-    let kept =
-        data.zip(cwd).map(|(data, cwd)| Arc::new(FolderRules::new(data, cwd)) as Arc<dyn Kept>);
-    (Policy::new(rules, roots, kept), notices)
-}
-
-/// Says what is not used and how to use it.
-fn inert(folder: &Path, parts: &[project::Part], why: &str) -> String {
-    let mut names: Vec<String> = parts.iter().take(5).map(|part| visible(&part.name)).collect();
-    if parts.len() > names.len() {
-        names.push(format!("{} more", parts.len() - names.len()));
-    }
-    let folder = visible(&folder.to_string_lossy());
-    format!(
-        "{}: {why}. `purlin trust {folder}` shows what each would do, and asks.",
-        names.join(", ")
-    )
-}
+use crate::env;
 
 /// What can be done with permissions.
 #[derive(Debug, Subcommand)]
@@ -126,7 +69,7 @@ pub enum PermissionsCommand {
 ///
 /// # Errors
 /// Says what could not be done.
-pub async fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Result<ExitCode> {
+pub async fn run(command: PermissionsCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
     match command {
         PermissionsCommand::Explain {
             mode,
@@ -147,20 +90,14 @@ pub async fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Resul
                 [one] => one.clone(),
                 words => quote_all(words.iter().map(String::as_str)),
             };
-            let (policy, _) =
-                open(&rules, env::data_folder().as_deref(), std::slice::from_ref(&cwd));
+            let policy = serve::workspace::policy(settings, &[settings.project(&cwd)]);
             // What this machine can do is tried, not assumed.
-            let machine = assemble::Machine::here();
+            let machine = Machine::new(env::this_machine());
             let level = match no_sandbox {
                 true => Level::None,
                 false => machine.sandbox.found().await.level,
             };
-            let bash = machine.bash(&assemble::Workspace {
-                session: SessionId::new("explain"),
-                folders: vec![cwd.clone()],
-                servers: Vec::new(),
-                problems: Vec::new(),
-            });
+            let bash = machine.bash(&SessionId::new("explain"), std::slice::from_ref(&cwd));
             let extra = ExtraPermissions { network, git, write_outside };
             let explained = match bash.requirements(&cwd, &text, &extra, level) {
                 Ok(parts) => explain(parts, mode, level, &policy),
@@ -180,26 +117,14 @@ pub async fn run(command: PermissionsCommand, rules: Vec<Rule>) -> anyhow::Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes words so that a shell reads them back as they are.
-pub(crate) fn quote_all<'a>(words: impl Iterator<Item = &'a str>) -> String {
-    words.map(quote).collect::<Vec<_>>().join(" ")
-}
-
-fn quote(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 fn kept_file() -> anyhow::Result<PathBuf> {
-    let data = env::data_folder().context("there is no folder to keep answers in; set HOME")?;
-    Ok(kept::file_in(&data))
+    let data =
+        env::directories().data.context("there is no folder to keep answers in; set HOME")?;
+    Ok(answer_store::file_in(&data))
 }
 
 fn kept_rules() -> anyhow::Result<Vec<KeptRule>> {
-    kept::read(&kept_file()?).map_err(anyhow::Error::msg)
+    answer_store::read(&kept_file()?).map_err(anyhow::Error::msg)
 }
 
 fn list(rules: &[KeptRule], as_json: bool) -> String {
@@ -232,7 +157,7 @@ fn revoke(which: &str) -> anyhow::Result<()> {
         );
     }
     let mut taken = Vec::new();
-    kept::change::<Vec<KeptRule>>(&kept_file()?, |rules| match number {
+    answer_store::change::<Vec<KeptRule>>(&kept_file()?, |rules| match number {
         None => taken = std::mem::take(rules),
         Some(number) if number <= rules.len() => taken.push(rules.remove(number - 1)),
         Some(_) => {}

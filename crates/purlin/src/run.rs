@@ -388,7 +388,7 @@ mod tests {
             AuthNeeded, ContextFull, Failed, Incomplete, RateLimited, Unavailable,
         };
         let refused = |err| {
-            let error = crate::error_table::error_out(&err, "REF");
+            let error = serve::error_table::error_out(&err, "REF");
             words_of(&client::Error::Refused { method: "session/prompt", error }.into())
         };
         for kind in [AuthNeeded, ContextFull, RateLimited, Unavailable, Incomplete, Failed] {

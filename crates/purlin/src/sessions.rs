@@ -23,7 +23,7 @@ use store::replay::Replay;
 use crate::assemble;
 use crate::cli::say;
 use crate::count::count;
-use crate::limits::Limits;
+use settings::Limits;
 
 /// Lines that are shown of each change and each output, unless all are asked for.
 const LINES: usize = 40;

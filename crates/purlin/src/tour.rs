@@ -10,38 +10,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::commands::SlashCommand;
-use engine::permission::rules::Rule;
 use engine::ports::{AnyTool, Model, ModelEvent, ModelStream, Request, Tools};
 use engine::scene::Scene;
 use engine::session::ModelChoice;
 use engine::words::{Message, ModelId, Prompt, SessionId, StopReason, ToolCallId, ToolRequest};
 use futures_util::{FutureExt, StreamExt, stream};
+use serve::Workspaces;
+use serve::workspace::Wrap;
 use tokio::sync::Notify;
 
-use crate::assemble::{self, OpenTools, Workspace};
-use crate::permissions::{self, OpenPolicy};
+use crate::assemble;
 
 /// How long the tour waits for the user to stop its last command.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Gives every session the command `/tour`, with the user's rules of permission.
+/// Gives every session the command `/tour`.
 #[must_use]
-pub fn with_tour(tools: OpenTools, rules: Vec<Rule>) -> OpenTools {
-    // An answer for good is good for the tour: it is about a folder that is gone afterwards.
-    let policy = permissions::policies(rules, None);
-    Arc::new(move |workspace: Workspace| {
-        let session = workspace.session.clone();
-        let own = tools(workspace);
-        let (open, policy) = (Arc::clone(&tools), Arc::clone(&policy));
-        Arc::new(TourGuide { own, open, policy, session })
+pub fn wrap() -> Wrap {
+    Box::new(|workspaces, own, session| {
+        let (workspaces, session) = (Arc::clone(workspaces), session.clone());
+        Arc::new(TourGuide { own, workspaces, session })
     })
 }
 
 /// The tools of a session, and the way to the tour.
 struct TourGuide {
     own: Arc<dyn Tools>,
-    open: OpenTools,
-    policy: OpenPolicy,
+    workspaces: Arc<Workspaces>,
     session: SessionId,
 }
 
@@ -53,19 +48,14 @@ impl TourGuide {
         let cwd = folder.0.clone();
         let last_command = Arc::new(Notify::new());
         let model = Player { cwd: cwd.clone(), last_command: Arc::clone(&last_command) };
-        let workspace = Workspace {
-            session: self.session.clone(),
-            folders: vec![cwd.clone()],
-            servers: Vec::new(),
-            problems: Vec::new(),
-        };
-        let (policy, _) = (self.policy)(std::slice::from_ref(&cwd));
+        // An answer for good is good for the tour: it is about a folder that is gone afterwards.
+        let (tools, policy) = self.workspaces.open_bare(&self.session, &cwd);
         let stop = async move {
             last_command.notified().await;
             tokio::time::sleep(PATIENCE).await;
         };
         Ok(Scene {
-            tools: Arc::new(OnScratch { tools: (self.open)(workspace), _folder: folder }),
+            tools: Arc::new(OnScratch { tools, _folder: folder }),
             cwd,
             model: ModelChoice {
                 id: ModelId::new("purlin/tour"),

@@ -19,11 +19,10 @@ use engine::stamp::iso_8601;
 use engine::words::{Block, Contents, Media, Prompt, StopReason, Thinking};
 use serde::Serialize;
 use serde_json::Value;
+use settings::Limits;
 use wire::acp::models::{ModelInfo, ModelState};
 use wire::acp::{fault, file_uri, schema};
 use wire::{Code, RpcError};
-
-use crate::limits::Limits;
 
 /// Reads a prompt, and checks what the schema cannot: that it is not empty and not too large. A path in place of an
 /// address belongs to the session's folder.

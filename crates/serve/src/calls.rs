@@ -4,19 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::Reply;
-use engine::hub::{Attached, HubCommand, Start};
+use engine::hub::{HubCommand, Start};
 use engine::ports::{Editor, Query};
 use engine::session::Command;
-use engine::visible::visible;
 use engine::words::{ModeId, ModelId, SessionId, StopReason, Thinking};
 use engine::{Error, session};
 use futures_util::future::BoxFuture;
-use providers::ApiKey;
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tools::scope::Scope;
 use wire::acp::authenticate::Authenticate;
 use wire::acp::dialect::Dialect;
 use wire::acp::{
@@ -24,18 +21,16 @@ use wire::acp::{
 };
 use wire::{Code, RequestId, RpcError};
 
-use super::dispatcher::{Dispatcher, Turn};
-use super::opened::{Pending, Wish};
-use super::outbox::{Pace, SESSION_BUDGET};
-use super::steer::steering_offer;
-use super::wake::{Answer, FromSession, Opening, Shape};
-use crate::assemble::Workspace;
 use crate::bridge::editor::AcpEditor;
 use crate::bridge::recap::Recap;
-use crate::ladder::provider_of_key;
-use crate::limits::lasting;
-use crate::servers::{self, Wanted};
-use crate::{branch, bridge, env};
+use crate::dispatcher::{Dispatcher, Turn};
+use crate::mcp_servers::{self as servers, RequestedServers};
+use crate::opened::{Pending, Wish};
+use crate::outbox::{Pace, SESSION_BUDGET};
+use crate::steer::steering_offer;
+use crate::wake::{Answer, FromSession, Opening, Shape};
+use crate::{branch, bridge};
+use settings::limits::lasting;
 
 /// Goes on with the keys that are set, or with none.
 const LOGIN: &str = "local";
@@ -55,7 +50,7 @@ impl Dispatcher {
             AgentCall::Authenticate(request) => self.authenticate(&id, &request),
             AgentCall::Logout => {
                 self.is_logged_in = false;
-                self.ladder.iter().for_each(|ladder| ladder.take_back());
+                self.keys.iter().for_each(|keys| keys.forget());
                 self.answer(&id, "logout", &json!({}));
                 Ok(())
             }
@@ -167,7 +162,7 @@ impl Dispatcher {
         match (request.method_id.as_str(), key) {
             (LOGIN | TERMINAL_LOGIN, _) => {
                 // Somebody may have logged in outside: look again when the next session is opened.
-                self.ladder.iter().for_each(|ladder| ladder.take_back());
+                self.keys.iter().for_each(|keys| keys.forget());
             }
             (KEY_LOGIN, Some(key)) => {
                 let named =
@@ -178,7 +173,7 @@ impl Dispatcher {
                         "'credentials.provider' must say whose key this is".to_owned(),
                     ));
                 };
-                self.ladder.iter().for_each(|ladder| ladder.give(provider, ApiKey::new(key)));
+                self.keys.iter().for_each(|keys| keys.give(provider, key));
             }
             _ => {
                 return Err(fault::at(
@@ -210,7 +205,7 @@ impl Dispatcher {
             .map(ModeId::new);
         let mut meta = request.meta;
         let problems = members::take_meta_value(&mut meta, mcp_servers::PROBLEMS);
-        let servers = Wanted::new(request.mcp_servers, servers::problems_in(problems));
+        let servers = RequestedServers::new(request.mcp_servers, servers::problems_in(problems));
         let meta = meta.filter(|_| self.dialect != Dialect::V1);
         let wish = Wish { mode: mode.clone(), meta };
         let more = request.additional_directories;
@@ -227,7 +222,7 @@ impl Dispatcher {
         self.check_login()?;
         let more = request.additional_directories.unwrap_or_default();
         check_folders(request.cwd.as_deref(), &more)?;
-        let servers = Wanted::new(request.mcp_servers, request.mcp_problems);
+        let servers = RequestedServers::new(request.mcp_servers, request.mcp_problems);
         let session = session_in(&request.session_id);
         let cwd = request.cwd;
         if opening == Opening::Fork {
@@ -245,10 +240,10 @@ impl Dispatcher {
             if !servers.servers.is_empty() && servers.servers != entry.servers {
                 entry.servers.clone_from(&servers.servers);
                 entry.has_other_tools = true;
-                let folders = std::iter::once(entry.cwd.clone()).chain(more).collect();
-                let Wanted { servers, problems } = servers;
-                let session = session.clone();
-                tools = Some((self.place.tools)(Workspace { session, folders, servers, problems }));
+                let folders: Vec<PathBuf> =
+                    std::iter::once(entry.cwd.clone()).chain(more).collect();
+                let workspaces = &self.place.workspaces;
+                tools = Some(workspaces.open_tools(&session, &folders, servers));
             }
             let of = session.clone();
             let reply = self.reply(id, move |outcome| Answer::Reopened(of, opening, outcome))?;
@@ -276,7 +271,7 @@ impl Dispatcher {
         opening: Opening,
         start: Start,
         more_folders: Vec<PathBuf>,
-        wanted: Wanted,
+        requested: RequestedServers,
         wish: Wish,
     ) -> Result<(), RpcError> {
         let reply = self.reply(id, move |opened| Answer::Opened(opening, opened))?;
@@ -289,42 +284,33 @@ impl Dispatcher {
         }
         self.opening.insert(
             id.clone(),
-            Pending { budget: Arc::clone(&budget), session, wish, servers: wanted.servers.clone() },
+            Pending {
+                budget: Arc::clone(&budget),
+                session,
+                wish,
+                servers: requested.servers.clone(),
+            },
         );
         let (outlet, limits) = (self.outlet.clone(), Arc::clone(&self.limits));
         let offers = self.client.unwrap_or_default();
         // Its document has permission as a note: a client may never answer.
         let patience = (self.dialect == Dialect::MessageReference)
             .then(|| lasting(self.limits.permission_wait_seconds));
-        let tools = Arc::clone(&self.place.tools);
+        let workspaces = Arc::clone(&self.place.workspaces);
         let is_told_branch = self.dialect == Dialect::Container;
-        let policy = Arc::clone(&self.place.policy);
-        let primer = Arc::clone(&self.place.primer);
         let attach = move |session: SessionId, cwd: &Path| {
             let folders: Vec<PathBuf> =
                 std::iter::once(cwd.to_owned()).chain(more_folders).collect();
-            let Wanted { servers, problems } = wanted;
-            let (session_id, of) = (session.clone(), folders.clone());
-            let tools = tools(Workspace { session: session_id, folders: of, servers, problems });
-            let (policy, unused) = policy(&folders);
-            let unused = unused.into_iter().map(|problem| (session::UNUSED, problem));
-            let gone = (!cwd.is_dir()).then(|| gone(cwd));
-            let notices = unused.chain(gone).collect();
-            let primer = primer(&folders);
-            let scope = Scope::new(folders).without(&env::own_folders());
-            let editor: Arc<dyn Editor> = Arc::new(AcpEditor::new(
-                session,
-                outlet,
-                budget,
-                offers,
-                limits,
-                scope.clone(),
-                patience,
-            ));
-            let files = Arc::new(tools::Files::new(scope));
+            let connect = |scope| {
+                let session = session.clone();
+                let editor =
+                    AcpEditor::new(session, outlet, budget, offers, limits, scope, patience);
+                Arc::new(editor) as Arc<dyn Editor>
+            };
+            let mut opened = workspaces.open(&session, &folders, requested, connect);
             let find = || Box::pin(branch::find(cwd.to_owned())) as BoxFuture<'static, _>;
-            let branch = is_told_branch.then(find);
-            Attached { editor, files, primer, tools, branch, policy, notices }
+            opened.branch = is_told_branch.then(find);
+            opened
         };
         self.hub.send(HubCommand::Open { start, attach: Box::new(attach), reply });
         Ok(())
@@ -516,15 +502,6 @@ impl Dispatcher {
     }
 }
 
-/// What the user is told of a session whose folder is not there any more.
-fn gone(cwd: &Path) -> (&'static str, String) {
-    let cwd = visible(&cwd.to_string_lossy());
-    let words = format!(
-        "{cwd} is not there any more: the history can be read, but no tool can work there."
-    );
-    ("The folder of this session is gone", words)
-}
-
 /// Answers a call that found the session's mailbox full.
 pub(super) fn crowded() -> RpcError {
     RpcError::of(Code::SESSION_LOCKED)
@@ -563,7 +540,28 @@ pub(super) fn session_in(id: &schema::SessionId) -> SessionId {
     SessionId::new(Arc::clone(&id.0))
 }
 
+/// Tells whose key this is by how it begins.
+fn provider_of_key(key: &str) -> Option<&'static str> {
+    const BEGINNINGS: [(&str, &str); 4] =
+        [("sk-ant-", "anthropic"), ("sk-or-", "openrouter"), ("AIza", "google"), ("sk-", "openai")];
+    BEGINNINGS.iter().find(|(front, _)| key.starts_with(front)).map(|(_, provider)| *provider)
+}
+
 /// A name for the log, without anything that could steer a terminal.
 fn printable(text: &str) -> String {
     text.chars().filter(|character| !character.is_control()).take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn provider_is_recognised_by_its_key() {
+        assert_eq!(provider_of_key("sk-ant-api03-x"), Some("anthropic"));
+        assert_eq!(provider_of_key("sk-or-v1-x"), Some("openrouter"));
+        assert_eq!(provider_of_key("AIzaSy"), Some("google"));
+        assert_eq!(provider_of_key("sk-proj-x"), Some("openai"));
+        assert_eq!(provider_of_key("hf_x"), None);
+    }
 }

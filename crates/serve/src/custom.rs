@@ -1,15 +1,4 @@
-//! What users and projects add: agents, slash commands and hooks, as a layer over the tools of a session.
-//!
-//! `custom::agents`, `custom::commands` and `custom::hooks` read them, from configurations and from Markdown files
-//! (`custom::files`). What the user wrote counts before what a project says; what a project says runs nothing before it
-//! is trusted, and never widens anything.
-
-pub(crate) mod agents;
-pub(crate) mod commands;
-pub(crate) mod files;
-pub(crate) mod front_matter;
-pub(crate) mod hooks;
-pub(crate) mod template;
+//! What users and projects add to a session, at work: agents, slash commands and hooks over the session's tools.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,129 +9,59 @@ use engine::commands::SlashCommand;
 use engine::hooks::{Moment, Ruling};
 use engine::modes::Mode;
 use engine::permission::Decision;
+use engine::permission::policy::Policy;
 use engine::ports::{AnyTool, Expanded, Guise, Tools};
-use engine::words::{Block, Contents, ModeId, ModelId, Prompt};
+use engine::words::{Block, Contents, ModeId, ModelId, Prompt, SessionId};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use serde_json::{Map, Value};
+use settings::custom::Custom;
+use settings::custom::commands::{Author, Command};
+use settings::custom::template::{self, Part};
 use tools::bash::{Bash, CapturedRun};
 use tools::scope::Scope;
 
-use crate::assemble::{Machine, OpenTools, Workspace};
-use crate::permissions::OpenPolicy;
-use crate::trust::{self, Trust};
-use crate::{doctor, env, project};
-use agents::Agents;
-use commands::{Author, Command};
-use files::Sort;
-use hooks::Hook;
-use template::Part;
+use crate::hooks::{self, HookPlace};
+use crate::workspace::Report;
 
-/// What the user's configuration adds to every session.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Additions {
-    /// `agent`, as it is written.
-    pub agent: Map<String, Value>,
-    /// `command`, as it is written.
-    pub command: Map<String, Value>,
-    /// `hooks`, as they are written.
-    pub hooks: Value,
-}
-
-/// How long a command that a slash command names may run.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a command of a slash command may run.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// How much of its output, and how much of a file, goes into a prompt.
 const MOST_TEXT: usize = 32 * 1024;
 /// How many files and commands one slash command may name.
 const MOST_PARTS: usize = 16;
 
-/// So many agents, so many commands, and so many problems of them are taken; a project with more is not meant for people.
-const MOST: usize = 100;
-
-/// Tells whether agents and commands can be called so.
-fn is_name(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    (1..=64).contains(&name.len()) && name.chars().all(is_plain)
-}
-
-/// Adds what the user's configuration, the user's files and the project's describe.
-#[must_use]
-pub fn with_additions(
-    tools: OpenTools,
-    additions: Additions,
-    policy: OpenPolicy,
-    machine: Arc<Machine>,
-) -> OpenTools {
-    Arc::new(move |workspace: Workspace| {
-        let bash = machine.bash(&workspace);
-        let scope = Scope::new(workspace.folders.clone()).without(&env::own_folders());
-        let scope = scope.with_hidden(Arc::clone(&machine.hidden));
-        let (found, problems) = gather(&additions, workspace.folders.first());
-        let inner = tools(workspace.clone());
-        problems.iter().for_each(|problem| tracing::warn!("{problem}"));
-        let news = Mutex::new(problems);
-        let policy = Arc::clone(&policy);
-        Arc::new(Custom { inner, found, bash, scope, workspace, policy, news })
-    })
-}
-
-/// What was found.
-#[derive(Debug, Default)]
-struct Gathered {
-    agents: Vec<Arc<Agent>>,
-    commands: Vec<Command>,
-    hooks: Vec<Hook>,
-}
-
-fn gather(user: &Additions, folder: Option<&PathBuf>) -> (Gathered, Vec<String>) {
-    let mut problems = Vec::new();
-    let (mut agents, mut found) = (Agents::new(), Gathered::default());
-    agents::of_config(&user.agent, &mut agents, &mut problems);
-    for file in files::of_user(Sort::Agents, &mut problems) {
-        agents::of_file(&file, &mut agents, &mut problems);
-    }
-    commands::of_config(&user.command, Author::User, &mut found.commands, &mut problems);
-    for file in files::of_user(Sort::Commands, &mut problems) {
-        commands::of_file(&file, Author::User, &mut found.commands, &mut problems);
-    }
-    found.hooks = hooks::read(&user.hooks, false, &mut problems);
-    if let Some(folder) = folder {
-        let project = project::additions(folder);
-        let is_trusted = trust::check(folder, &project.parts) == Trust::Trusted;
-        let author = if is_trusted { Author::Trusted } else { Author::Stranger };
-        let mut theirs = Agents::new();
-        for given in &project.given {
-            agents::of_config(&given.agent, &mut theirs, &mut problems);
-            commands::of_config(&given.command, author, &mut found.commands, &mut problems);
-            if is_trusted {
-                found.hooks.extend(hooks::read(&given.hooks, true, &mut problems));
-            }
-        }
-        for file in files::of_project(folder, Sort::Agents, &mut problems) {
-            agents::of_file(&file, &mut theirs, &mut problems);
-        }
-        agents::add_project(theirs, is_trusted, &mut agents, &mut problems);
-        for file in &project.commands {
-            commands::of_file(file, author, &mut found.commands, &mut problems);
-        }
-    }
-    problems.truncate(MOST);
-    found.agents = agents.into_values().map(Arc::new).collect();
-    (found, problems.iter().map(|problem| engine::visible::visible(problem)).collect())
-}
-
-struct Custom {
+/// The tools of a session with what users and projects add.
+pub(crate) struct CustomTools {
     inner: Arc<dyn Tools>,
-    found: Gathered,
-    bash: Bash,
+    custom: Custom,
+    bash: Arc<Bash>,
     scope: Scope,
-    workspace: Workspace,
-    policy: OpenPolicy,
-    /// What the user is still to be told.
+    policy: Policy,
+    place: HookPlace,
+    report: Report,
+    /// What the user was not told yet.
     news: Mutex<Vec<String>>,
 }
 
-impl Tools for Custom {
+impl CustomTools {
+    pub(crate) fn new(
+        inner: Arc<dyn Tools>,
+        mut custom: Custom,
+        bash: Arc<Bash>,
+        scope: Scope,
+        policy: Policy,
+        (session, cwd): (SessionId, PathBuf),
+        report: Report,
+    ) -> CustomTools {
+        let problems = std::mem::take(&mut custom.problems);
+        problems.iter().for_each(|problem| tracing::warn!("{problem}"));
+        let place = HookPlace { session, cwd };
+        let news = Mutex::new(problems);
+        CustomTools { inner, custom, bash, scope, policy, place, report, news }
+    }
+}
+
+impl Tools for CustomTools {
     fn now(&self) -> Arc<[Arc<dyn AnyTool>]> {
         self.inner.now()
     }
@@ -152,7 +71,7 @@ impl Tools for Custom {
     }
 
     fn agents(&self) -> Vec<Arc<Agent>> {
-        self.found.agents.clone()
+        self.custom.agents.clone()
     }
 
     fn commands(&self) -> Vec<SlashCommand> {
@@ -162,7 +81,7 @@ impl Tools for Custom {
             description: "Say whether everything is as it should be".into(),
             hint: None,
         });
-        commands.extend(self.found.commands.iter().map(Command::listed));
+        commands.extend(self.custom.commands.iter().map(Command::listed));
         commands
     }
 
@@ -180,9 +99,9 @@ impl Tools for Custom {
             };
             let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             if name == "doctor" && rest.is_empty() {
-                return Expanded::Say(doctor::report().await);
+                return Expanded::Say((self.report)().await);
             }
-            let Some(command) = self.found.commands.iter().find(|command| command.name == name)
+            let Some(command) = self.custom.commands.iter().find(|command| command.name == name)
             else {
                 return self.inner.expand(prompt).await;
             };
@@ -202,14 +121,14 @@ impl Tools for Custom {
     }
 
     fn hook<'a>(&'a self, moment: Moment<'a>) -> BoxFuture<'a, Ruling> {
-        hooks::ask(&self.found.hooks, moment, &self.bash, &self.workspace)
+        hooks::ask(&self.custom.hooks, moment, &self.bash, &self.place)
     }
 }
 
-impl Custom {
+impl CustomTools {
     /// Makes the prompt of a command: its text, and behind it the files that the text names.
     async fn fill_in(&self, command: &Command, arguments: &str) -> Result<Vec<Block>, String> {
-        let modes = Mode::with(&self.found.agents);
+        let modes = Mode::with(&self.custom.agents);
         if let Some(agent) = &command.agent
             && !modes.iter().any(|mode| mode.is(agent))
         {
@@ -267,11 +186,10 @@ impl Custom {
                 "it wants to run `{shown}`, and this project is not trusted; `purlin trust` shows what it could do, and asks"
             ));
         }
-        let cwd = self.workspace.folders.first().cloned().unwrap_or_default();
+        let cwd = self.place.cwd.clone();
         let access = self.bash.access_of(&cwd, shell).await;
         let access = access.map_err(|why| format!("`{shown}` did not run: {why}"))?;
-        let (policy, _) = (self.policy)(&self.workspace.folders);
-        if policy.judge(&access).decision == Decision::Reject {
+        if self.policy.judge(&access).decision == Decision::Reject {
             return Err(format!("a rule of yours forbids `{shown}`"));
         }
         let run = CapturedRun {
@@ -280,7 +198,7 @@ impl Custom {
             environment: vec![("ARGUMENTS".to_owned(), arguments.to_owned())],
             cwd,
             input: Vec::new(),
-            timeout: PATIENCE,
+            timeout: TIMEOUT,
             limit: MOST_TEXT,
             must_be_confined: true,
         };

@@ -24,21 +24,19 @@ use wire::acp::{AgentCall, AgentNote, schema};
 use wire::peer::Incoming;
 use wire::{Code, Peer, RequestId, RpcError, rpc};
 
-use super::Pipes;
-use super::opened::{About, Pending};
-use super::outbox::{Outbox, Pace};
-use super::steer::steering_idle;
-use super::wake::{Answer, FromSession, Shape, TakeAnswer, Wake};
-use crate::assemble::OpenTools;
+use crate::Pipes;
 use crate::bridge;
 use crate::bridge::editor::Outlet;
 use crate::bridge::recap::Recap;
 use crate::error_table::error_out;
-use crate::ladder::Ladder;
-use crate::limits::Limits;
-use crate::permissions::OpenPolicy;
-use crate::primer::OpenPrimer;
+use crate::opened::{About, Pending};
+use crate::outbox::{Outbox, Pace};
 use crate::rate::Window;
+use crate::steer::steering_idle;
+use crate::wake::{Answer, FromSession, Shape, TakeAnswer, Wake};
+use crate::workspace::Workspaces;
+use crate::{ClientKeys, size_limits};
+use settings::Limits;
 
 /// How long running turns may take to end when the connection does.
 pub(super) const GRACE: Duration = Duration::from_millis(2_200);
@@ -76,8 +74,8 @@ pub(super) struct Dispatcher {
     pub(super) dialect: Dialect,
     pub(super) place: Place,
     pub(super) is_logged_in: bool,
-    /// Where keys go that the client gives us.
-    pub(super) ladder: Option<Arc<Ladder>>,
+    /// Takes the API keys that the client gives.
+    pub(super) keys: Option<Arc<dyn ClientKeys>>,
     /// Our calls that wait for an answer.
     waiting: HashMap<u64, (SessionId, TakeAnswer)>,
     /// Answers to lines without a readable id.
@@ -99,12 +97,8 @@ pub(super) struct Place {
     pub(super) forced: Option<Dialect>,
     /// The folder that a client means by `.`.
     pub(super) cwd: PathBuf,
-    /// Makes the tools of a session.
-    pub(super) tools: OpenTools,
-    /// Makes what decides about their calls.
-    pub(super) policy: OpenPolicy,
-    /// Finds what the model should know of a session's project.
-    pub(super) primer: OpenPrimer,
+    /// Opens what sessions work with.
+    pub(super) workspaces: Arc<Workspaces>,
 }
 
 /// A session as its connection knows it.
@@ -153,7 +147,7 @@ impl Dispatcher {
         place: Place,
     ) -> Dispatcher {
         Dispatcher {
-            peer: Peer::new(limits.sizes()),
+            peer: Peer::new(size_limits(&limits)),
             outbox,
             outlet,
             hub,
@@ -166,7 +160,7 @@ impl Dispatcher {
             dialect: place.forced.unwrap_or_default(),
             place,
             is_logged_in: true,
-            ladder: None,
+            keys: None,
             waiting: HashMap::new(),
             errors: Window::new(limits.errors_per_minute),
             unanswered_errors: 0,

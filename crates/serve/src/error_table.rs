@@ -8,7 +8,8 @@ use wire::{Code, RpcError};
 /// Gives the code, the kind and the words of every error of the engine.
 ///
 /// `reference` names the place in the log for failures whose inside must not be shown.
-pub(crate) fn error_out(err: &Error, reference: &str) -> RpcError {
+#[must_use]
+pub fn error_out(err: &Error, reference: &str) -> RpcError {
     let (code, kind) = match err {
         Error::NoSuchSession(_) => (Code::SESSION_NOT_FOUND, "session_not_found"),
         Error::Busy(_) => (Code::SESSION_LOCKED, "turn_running"),

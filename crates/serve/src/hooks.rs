@@ -3,77 +3,37 @@
 //! A hook gets JSON and answers with JSON. Before something happens, a hook that does not answer properly counts as an
 //! objection: a guard that cannot speak has not agreed. Afterwards it is only told.
 
-use std::time::Duration;
+use std::path::PathBuf;
 
 use engine::hooks::{Moment, Ruling};
 use engine::permission::pattern::fits;
-use engine::words::StopReason;
+use engine::words::{SessionId, StopReason};
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use serde_json::{Value, json};
+use settings::custom::hooks::{Hook, MOMENTS};
 use tools::bash::{Bash, CapturedRun, Ran};
 
-use crate::assemble::Workspace;
-
-/// How long a hook has, if its row does not say, and at most.
-const PATIENCE: Duration = Duration::from_secs(10);
-const LONGEST: u64 = 60;
 /// How much of a tool's output a hook is told.
 const MOST_OUTPUT: usize = 32 * 1024;
 /// How much is heard of a hook.
 const MOST_HEARD: usize = 64 * 1024;
 /// How much of what a hook says reaches the model or the user.
 const MOST_TOLD: usize = 8 * 1024;
-/// So many hooks of one moment are asked.
-const MOST_HOOKS: usize = 16;
-
-/// The names of the moments, as the configuration has them.
-pub(crate) const MOMENTS: [&str; 4] = ["before_turn", "before_tool", "after_tool", "after_turn"];
-
-/// One hook.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hook {
-    moment: &'static str,
-    /// The tools it is for; all if there is none.
-    matcher: Option<String>,
-    command: String,
-    timeout: Duration,
-    /// Whether a project brought it, which the user trusts.
-    is_project: bool,
+/// The session that hooks belong to.
+#[derive(Debug)]
+pub(crate) struct HookPlace {
+    pub(crate) session: SessionId,
+    pub(crate) cwd: PathBuf,
 }
 
-/// Reads `hooks`, whose keys were checked.
-pub(crate) fn read(value: &Value, is_project: bool, problems: &mut Vec<String>) -> Vec<Hook> {
-    let mut hooks = Vec::new();
-    for moment in MOMENTS {
-        let rows = value.get(moment).and_then(Value::as_array).into_iter().flatten();
-        for row in rows.take(MOST_HOOKS) {
-            let Some(command) = row.get("command").and_then(Value::as_str) else {
-                problems.push(format!("`hooks.{moment}` has a hook without a `command`"));
-                continue;
-            };
-            let seconds = row.get("timeout").and_then(Value::as_u64);
-            hooks.push(Hook {
-                moment,
-                matcher: row.get("matcher").and_then(Value::as_str).map(str::to_owned),
-                command: command.to_owned(),
-                timeout: seconds.map_or(PATIENCE, |s| Duration::from_secs(s.clamp(1, LONGEST))),
-                is_project,
-            });
-        }
-    }
-    hooks
-}
-
-impl Hook {
-    fn is_for(&self, moment: &Moment<'_>) -> bool {
-        let tool = match moment {
-            Moment::BeforeTool { tool, .. } | Moment::AfterTool { tool, .. } => *tool,
-            Moment::BeforeTurn { .. } | Moment::AfterTurn(_) => "",
-        };
-        let fits_one = |matcher: &String| matcher.split('|').any(|one| fits(one.trim(), tool));
-        self.moment == name_of(moment) && self.matcher.as_ref().is_none_or(fits_one)
-    }
+fn is_for(hook: &Hook, moment: &Moment<'_>) -> bool {
+    let tool = match moment {
+        Moment::BeforeTool { tool, .. } | Moment::AfterTool { tool, .. } => *tool,
+        Moment::BeforeTurn { .. } | Moment::AfterTurn(_) => "",
+    };
+    let fits_one = |matcher: &String| matcher.split('|').any(|one| fits(one.trim(), tool));
+    hook.moment == name_of(moment) && hook.matcher.as_ref().is_none_or(fits_one)
 }
 
 fn name_of(moment: &Moment<'_>) -> &'static str {
@@ -90,29 +50,24 @@ pub(crate) fn ask<'a>(
     hooks: &'a [Hook],
     moment: Moment<'a>,
     bash: &'a Bash,
-    workspace: &'a Workspace,
+    place: &'a HookPlace,
 ) -> BoxFuture<'a, Ruling> {
-    let asked: Vec<&Hook> = hooks.iter().filter(|hook| hook.is_for(&moment)).collect();
+    let asked: Vec<&Hook> = hooks.iter().filter(|hook| is_for(hook, &moment)).collect();
     if asked.is_empty() {
         return future::ready(Ruling::default()).boxed();
     }
-    ask_all(asked, moment, bash, workspace).boxed()
+    ask_all(asked, moment, bash, place).boxed()
 }
 
-async fn ask_all(
-    asked: Vec<&Hook>,
-    moment: Moment<'_>,
-    bash: &Bash,
-    workspace: &Workspace,
-) -> Ruling {
+async fn ask_all(asked: Vec<&Hook>, moment: Moment<'_>, bash: &Bash, place: &HookPlace) -> Ruling {
     let mut ruling = Ruling::default();
-    let told = told(&moment, workspace).to_string().into_bytes();
+    let told = told(&moment, place).to_string().into_bytes();
     for hook in asked {
         let run = CapturedRun {
             command: hook.command.clone(),
             args: Vec::new(),
             environment: Vec::new(),
-            cwd: workspace.folders.first().cloned().unwrap_or_default(),
+            cwd: place.cwd.clone(),
             input: told.clone(),
             timeout: hook.timeout,
             limit: MOST_HEARD,
@@ -127,11 +82,11 @@ async fn ask_all(
 }
 
 /// What a hook reads.
-fn told(moment: &Moment<'_>, workspace: &Workspace) -> Value {
+fn told(moment: &Moment<'_>, place: &HookPlace) -> Value {
     let mut told = json!({
         "event": name_of(moment),
-        "session": workspace.session.as_str(),
-        "cwd": workspace.folders.first(),
+        "session": place.session.as_str(),
+        "cwd": place.cwd,
     });
     match moment {
         Moment::BeforeTurn { prompt } => told["prompt"] = json!(prompt),
@@ -235,7 +190,7 @@ mod tests {
         ];
         for (moment, objects) in [("before_tool", true), ("after_tool", false)] {
             let value = json!({ moment: [{ "command": "guard" }] });
-            let hook = read(&value, false, &mut Vec::new()).remove(0);
+            let hook = settings::custom::hooks::read(&value, false, &mut Vec::new()).remove(0);
             for ran in failures.clone() {
                 let mut ruling = Ruling::default();
                 judge(&hook, ran.clone(), &mut ruling);
@@ -247,21 +202,19 @@ mod tests {
 
     #[test]
     fn a_hook_is_told_how_a_turn_ended_in_the_words_of_the_protocol() {
-        let (session, folders) = (engine::words::SessionId::new("s"), Vec::new());
-        let workspace = Workspace { session, folders, servers: Vec::new(), problems: Vec::new() };
-        let stop = |stop| told(&Moment::AfterTurn(stop), &workspace)["stop"].clone();
+        let place = HookPlace { session: SessionId::new("s"), cwd: PathBuf::new() };
+        let stop = |stop| told(&Moment::AfterTurn(stop), &place)["stop"].clone();
         assert_eq!(stop(Some(StopReason::MaxTurnRequests)), "max_turn_requests");
         assert_eq!(stop(None), Value::Null);
     }
 
     #[test]
     fn a_matcher_names_tools() {
-        let value = json!({ "before_tool": [{ "command": "x", "matcher": "bash|github_*", "timeout": 900 }] });
-        let hook = read(&value, false, &mut Vec::new()).remove(0);
-        assert_eq!(hook.timeout, Duration::from_secs(LONGEST));
+        let value = json!({ "before_tool": [{ "command": "x", "matcher": "bash|github_*" }] });
+        let hook = settings::custom::hooks::read(&value, false, &mut Vec::new()).remove(0);
         let input = json!({});
-        let is_for = |tool| hook.is_for(&Moment::BeforeTool { tool, input: &input });
+        let is_for = |tool| super::is_for(&hook, &Moment::BeforeTool { tool, input: &input });
         assert!(is_for("bash") && is_for("github_push") && !is_for("edit"));
-        assert!(!hook.is_for(&Moment::BeforeTurn { prompt: "" }));
+        assert!(!super::is_for(&hook, &Moment::BeforeTurn { prompt: "" }));
     }
 }

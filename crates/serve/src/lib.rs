@@ -1,14 +1,26 @@
-//! Serving one client: the reader, the dispatcher and the writer of a connection, and the hub behind them.
+//! The agent's side of ACP: serves one client over a transport, and opens the workspaces of its sessions.
 //!
-//! [`serve`] knows channels only; `serve::stdio` moves the bytes of stdin and stdout.
+//! [`serve()`] knows channels only; [`stdio`] moves the bytes of stdin and stdout. Reads no configuration files and no
+//! environment: the program hands in [`settings::Settings`] and a [`Machine`].
 
+mod branch;
+mod bridge;
 mod calls;
+mod custom;
 mod dispatcher;
+pub mod error_table;
+mod hooks;
+mod instructions;
+mod machine;
+pub mod mcp_servers;
 mod opened;
-pub(crate) mod outbox;
+mod outbox;
+mod rate;
+mod skill_tool;
 pub mod stdio;
 mod steer;
-pub(crate) mod wake;
+mod wake;
+pub mod workspace;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,19 +32,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wire::acp::dialect::Dialect;
 
-use crate::assemble::OpenTools;
 use crate::bridge::editor::Outlet;
-use crate::ladder::Ladder;
-use crate::limits::Limits;
-use crate::permissions::OpenPolicy;
-use crate::primer::OpenPrimer;
 use dispatcher::{Channels, Dispatcher, Place};
+
+pub use machine::{Machine, MachineOptions, sandbox};
+pub use workspace::{WorkspaceOptions, Workspaces};
 
 /// What a connection is served with.
 pub struct Options {
-    /// The limits in force.
-    pub limits: Limits,
-    /// What all sessions share; the limits are taken over from `limits`.
+    /// What all sessions share; the limits are those of the settings.
     pub hub: HubOptions,
     /// The dialect to speak, whatever the client's `initialize` looks like.
     pub dialect: Option<Dialect>,
@@ -40,14 +48,19 @@ pub struct Options {
     pub cwd: PathBuf,
     /// Ends the connection, as the end of input does.
     pub stop: CancellationToken,
-    /// Makes the tools of a session.
-    pub tools: OpenTools,
-    /// Makes what decides about their calls.
-    pub policy: OpenPolicy,
-    /// Finds what the model should know of a session's project.
-    pub primer: OpenPrimer,
-    /// Where keys go that the client gives us; `None` where no key is of use.
-    pub ladder: Option<Arc<Ladder>>,
+    /// Opens what sessions work with.
+    pub workspaces: Arc<Workspaces>,
+    /// Takes the API keys that the client gives; `None` where keys are of no use.
+    pub keys: Option<Arc<dyn ClientKeys>>,
+}
+
+/// Takes the API keys that a client gives with `authenticate`.
+pub trait ClientKeys: Send + Sync {
+    /// Uses a key from now on, for sessions that open later.
+    fn give(&self, provider: &str, key: &str);
+
+    /// Forgets the keys that were given, and looks for models again when the next session opens.
+    fn forget(&self);
 }
 
 /// The two directions of a connection, as channels.
@@ -69,7 +82,8 @@ const OPEN_CALLS: usize = 1024;
 
 /// Serves a client until it closes its end or `stop` fires, then ends everything that runs for it.
 pub async fn serve(pipes: Pipes, options: Options) {
-    let Options { limits, hub, dialect, cwd, stop, tools, policy, primer, ladder } = options;
+    let Options { hub, dialect, cwd, stop, workspaces, keys } = options;
+    let limits = workspaces.settings().config.limits.clone();
     let hub = HubOptions {
         max_requests_per_turn: usize::try_from(limits.max_requests_per_turn).unwrap_or(usize::MAX),
         max_sessions: usize::try_from(limits.max_sessions).unwrap_or(usize::MAX),
@@ -92,12 +106,26 @@ pub async fn serve(pipes: Pipes, options: Options) {
     };
     let channels = Channels { pipes, from_sessions, abandoned_calls, stop };
     let limits = Arc::new(limits);
-    let place = Place { forced: dialect, cwd, tools, policy, primer };
+    let place = Place { forced: dialect, cwd, workspaces };
     let mut dispatcher = Dispatcher::new(limits, outbox, outlet, hub_handle, clock, journal, place);
-    dispatcher.ladder = ladder;
+    dispatcher.keys = keys;
     dispatcher.run(channels).await;
     // The dispatcher dropped the hub's handle and every session's; what still runs has been cancelled.
     if tokio::time::timeout(dispatcher::GRACE, tasks.join_next()).await.is_err() {
         tracing::warn!("a session did not end in time and is dropped");
+    }
+}
+
+/// Returns the limits that the wire needs.
+pub(crate) fn size_limits(limits: &settings::Limits) -> wire::SizeLimits {
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    wire::SizeLimits {
+        initialize: size(limits.max_initialize_bytes),
+        new_session: size(limits.max_new_session_bytes),
+        prompt: size(limits.max_prompt_bytes),
+        prompt_data: size(limits.max_prompt_data_bytes),
+        update: size(limits.max_update_bytes),
+        file: size(limits.max_file_bytes),
+        other: size(limits.max_other_bytes),
     }
 }

@@ -1,29 +1,28 @@
-//! MCP servers: which ones a session gets, from the client, the user's configuration and a project that is trusted.
+//! MCP servers: those of clients and settings, converted for the host that runs them.
 
-pub(crate) mod command;
-
-use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use mcp::{Command, Host, Reach, Remote, Secret, ServerConfig, SessionServers};
+use mcp::{Command, Reach, Remote, Secret, ServerConfig};
+use process::sandbox::Sandbox;
 use serde_json::Value;
+use settings::credentials::Credentials;
+use settings::mcp_servers::{self as configured, McpServer as ConfiguredServer, McpServers};
+use settings::{Directories, Project};
 use wire::acp::schema::{self, McpServer};
 
-use crate::assemble::{Machine, OpenTools, Workspace};
-use crate::{auth, env, project};
+use crate::machine::{self, MachineOptions};
 
-/// The servers that a client wants a session to have.
-#[derive(Debug, Default)]
-pub(crate) struct Wanted {
+/// The servers that a client requests for a session.
+#[derive(Debug, Clone, Default)]
+pub struct RequestedServers {
     pub(crate) servers: Vec<ServerConfig>,
     /// What is wrong with those that were left out.
     pub(crate) problems: Vec<String>,
 }
 
-impl Wanted {
-    /// Reads the servers; those that cannot be used are left out and join the problems.
-    pub(crate) fn new(servers: Vec<McpServer>, mut problems: Vec<String>) -> Wanted {
+impl RequestedServers {
+    /// Reads the servers; those that cannot be used are left out and reported.
+    pub(crate) fn new(servers: Vec<McpServer>, mut problems: Vec<String>) -> RequestedServers {
         let mut good = Vec::new();
         for server in servers {
             match server_in(server) {
@@ -31,13 +30,13 @@ impl Wanted {
                 Err(problem) => problems.push(problem),
             }
         }
-        Wanted { servers: good, problems }
+        RequestedServers { servers: good, problems }
     }
 }
 
 /// Reads the problems that `wire` found.
-pub(crate) fn problems_in(stowed: Option<Value>) -> Vec<String> {
-    stowed.and_then(|problems| serde_json::from_value(problems).ok()).unwrap_or_default()
+pub(crate) fn problems_in(value: Option<Value>) -> Vec<String> {
+    value.and_then(|problems| serde_json::from_value(problems).ok()).unwrap_or_default()
 }
 
 fn server_in(server: McpServer) -> Result<ServerConfig, String> {
@@ -67,71 +66,82 @@ fn server_in(server: McpServer) -> Result<ServerConfig, String> {
     }
 }
 
-/// The servers of the user's configuration.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct UserServers {
-    /// Those that every session gets.
-    pub servers: Vec<ServerConfig>,
-    /// The names of those that no session gets, wherever they come from.
-    pub off: BTreeSet<String>,
-}
-
-impl UserServers {
-    /// Reads `mcp` of the configuration. A mistake in one server does not undo the others.
-    pub(crate) fn read(value: Value, problems: &mut Vec<String>) -> UserServers {
-        let mut found = UserServers::default();
-        let Value::Object(entries) = value else {
-            problems.push("`mcp` must be an object".to_owned());
-            return found;
-        };
-        for (name, entry) in entries {
-            if entry.get("enabled") == Some(&Value::Bool(false)) {
-                found.off.insert(name);
-                continue;
-            }
-            match read_one(&name, entry) {
-                Ok(server) => found.servers.push(server),
-                Err(problem) => problems.push(format!("`mcp.{name}` {problem}")),
-            }
-        }
-        found
-    }
-}
-
-fn read_one(name: &str, mut entry: Value) -> Result<ServerConfig, String> {
-    let Some(members) = entry.as_object_mut() else {
-        return Err("must be an object".to_owned());
+/// Converts a server of the settings.
+///
+/// # Errors
+/// Says what is wrong with it.
+pub fn convert(server: &ConfiguredServer) -> Result<ServerConfig, String> {
+    let secrets = |pairs: &[(String, settings::Secret)]| {
+        pairs.iter().map(|(name, value)| (name.clone(), Secret::new(value.reveal()))).collect()
     };
-    members.insert("name".to_owned(), name.into());
-    let is_shared = members.remove("shared") == Some(Value::Bool(true));
-    let is_free = members.remove("sandbox") == Some(Value::Bool(false));
-    let start = members.remove("timeout").and_then(|millis| millis.as_u64());
-    let cwd = members.remove("cwd").and_then(|cwd| Some(PathBuf::from(cwd.as_str()?)));
-    let mut server = server_in(wire::acp::mcp_servers::read(entry)?)?;
-    server.is_shared = is_shared;
-    server.is_free = is_free;
-    server.start = start.map(std::time::Duration::from_millis);
-    if let Reach::Command(command) = &mut server.reach {
-        command.cwd = cwd;
+    let remote = |remote: &configured::Remote| Remote {
+        url: remote.url.clone(),
+        headers: secrets(&remote.headers),
+    };
+    let mut converted = match &server.transport {
+        configured::Transport::Stdio { program, args, env, cwd } => {
+            let (program, args, cwd) = (program.clone(), args.clone(), cwd.clone());
+            ServerConfig::command(&server.name, Command { program, args, env: secrets(env), cwd })?
+        }
+        configured::Transport::Http(at) => {
+            ServerConfig::remote(&server.name, Reach::Http(remote(at)))?
+        }
+        configured::Transport::Sse(at) => {
+            ServerConfig::remote(&server.name, Reach::Sse(remote(at)))?
+        }
+    };
+    converted.start = server.start;
+    converted.is_shared = server.is_shared;
+    converted.is_free = server.is_unsandboxed;
+    Ok(converted)
+}
+
+/// Chooses the servers of a session: the client's, the user's, and those of a project that is trusted.
+pub(crate) fn choose(
+    requested: RequestedServers,
+    user: &McpServers,
+    project: Option<&Project>,
+) -> RequestedServers {
+    let RequestedServers { servers: requested, mut problems } = requested;
+    let (own, wrong) = project.map(Project::servers).unwrap_or_default();
+    problems.extend(wrong);
+    let is_on = |name: &String| !user.disabled.contains(name) && !own.disabled.contains(name);
+    let mut servers = requested;
+    servers.retain(|server| !user.disabled.contains(&server.name));
+    for server in user.servers.iter().chain(&own.servers).filter(|server| is_on(&server.name)) {
+        match convert(server) {
+            Ok(server) => servers.push(server),
+            Err(problem) => problems.push(problem),
+        }
     }
-    Ok(server)
+    RequestedServers { servers, problems }
 }
 
-/// Makes the host of all servers. Starts none.
+/// Makes the options of a host: what its servers get and how they are restricted.
 #[must_use]
-pub fn host(machine: &Machine) -> Arc<Host> {
-    Host::new(host_options(machine))
-}
-
-pub(crate) fn host_options(machine: &Machine) -> mcp::Options {
+pub fn host_options(options: &MachineOptions, sandbox: Arc<Sandbox>) -> mcp::Options {
     mcp::Options {
         timing: mcp::Timing::default(),
-        environment: env::for_servers(),
+        environment: options.server_environment.clone(),
         folder: std::env::temp_dir(),
-        login: mcp::oauth::Login::new(Arc::new(auth::McpVault)),
+        login: mcp::oauth::Login::new(Arc::new(Vault(options.directories.clone()))),
         guard: process::Guard::default(),
         starter: mcp::Starter::default(),
-        confine: Some(confine(machine)),
+        confine: Some(confine(&options.directories, sandbox)),
+    }
+}
+
+/// The log-ins to MCP servers, stored with the user's other credentials.
+pub struct Vault(pub Directories);
+
+impl mcp::oauth::Vault for Vault {
+    fn load(&self, entry: &str) -> Option<String> {
+        Credentials::new(&self.0).ok()?.mcp_login(entry)
+    }
+
+    fn save(&self, entry: &str, text: Option<&str>) -> Result<(), String> {
+        let saved = Credentials::new(&self.0).and_then(|store| store.set_mcp_login(entry, text));
+        saved.map_err(|err| err.to_string())
     }
 }
 
@@ -157,86 +167,16 @@ const NEEDED: [(&str, &str); 6] = [
     ("pnpm", ".local/share/pnpm"),
 ];
 
-/// What holds the programs of servers back: they see no secrets and nothing of ours, and write to their session's
-/// folders, to temporary ones and to caches.
-fn confine(machine: &Machine) -> mcp::Confine {
-    let home = env::home();
+/// Restricts the programs of servers: they see no secrets and nothing of ours, and write to their session's
+/// directories, to temporary ones and to caches.
+fn confine(directories: &Directories, sandbox: Arc<Sandbox>) -> mcp::Confine {
+    let home = &directories.home;
     let caches = home.iter().flat_map(|home| CACHES.map(|cache| home.join(cache)));
     let needed = home.iter().flat_map(|home| NEEDED.map(|(of, cache)| (of, home.join(cache))));
     mcp::Confine {
-        sandbox: Arc::clone(&machine.sandbox),
-        hidden: machine.own.iter().chain(&*machine.hidden).cloned().collect(),
+        sandbox,
+        hidden: directories.private().into_iter().chain(machine::hidden(directories)).collect(),
         writable: caches.chain([std::env::temp_dir()]).collect(),
         caches: needed.collect(),
-    }
-}
-
-/// Adds the tools of MCP servers to those that a session has anyway.
-#[must_use]
-pub fn with_servers(tools: OpenTools, host: Arc<Host>, user: UserServers) -> OpenTools {
-    Arc::new(move |workspace: Workspace| {
-        let mut problems = workspace.problems.clone();
-        let (mut own, wrong) = match workspace.folders.first() {
-            Some(folder) => project::servers(folder),
-            None => Default::default(),
-        };
-        problems.extend(wrong);
-        // `shared` and `sandbox` are for the user to say, in the user's own file.
-        for server in &mut own.servers {
-            (server.is_shared, server.is_free) = (false, false);
-        }
-        let is_off = |name: &String| user.off.contains(name) || own.off.contains(name);
-        let given = workspace.servers.iter().filter(|server| !user.off.contains(&server.name));
-        let users = user.servers.iter().chain(&own.servers);
-        let servers = given.chain(users.filter(|server| !is_off(&server.name))).cloned().collect();
-        let roots = workspace.folders.clone();
-        let tools = tools(workspace);
-        Arc::new(SessionServers::new(&host, tools, servers, problems, roots))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    // R: M1
-    #[test]
-    fn servers_are_read_as_opencode_writes_them() {
-        let mut problems = Vec::new();
-        let mut servers = UserServers::read(
-            json!({
-                "near": { "type": "local", "command": ["node", "a.js"], "environment": { "A": "1" }, "cwd": "/w" },
-                "far": { "type": "remote", "url": "https://h/mcp", "headers": { "K": "v" }, "timeout": 900 },
-                "old": { "type": "sse", "url": "http://h/sse", "shared": true },
-                "asleep": { "type": "local", "command": [], "enabled": false },
-                "bad": { "type": "local", "command": [] },
-                "worse": 7,
-            }),
-            &mut problems,
-        );
-        servers.servers.sort_by(|one, other| one.name.cmp(&other.name));
-        problems.sort();
-        let names: Vec<&str> = servers.servers.iter().map(|server| server.name.as_str()).collect();
-        assert_eq!(names, ["far", "near", "old"]);
-        assert_eq!(servers.off, BTreeSet::from(["asleep".to_owned()]));
-        assert_eq!(
-            problems,
-            [
-                "`mcp.bad` (`bad`) has neither a `command` nor a `url`",
-                "`mcp.worse` must be an object"
-            ]
-        );
-        assert_eq!(servers.servers[0].start, Some(std::time::Duration::from_millis(900)));
-        assert!(servers.servers[2].is_shared);
-        let Reach::Command(command) = &servers.servers[1].reach else {
-            panic!("a local server is a command");
-        };
-        assert_eq!(
-            (command.program.as_str(), &command.args[..]),
-            ("node", &["a.js".to_owned()][..])
-        );
-        assert_eq!(command.cwd, Some(PathBuf::from("/w")));
     }
 }

@@ -15,12 +15,12 @@ use wire::acp::members;
 use wire::acp::models::SessionReply;
 use wire::acp::schema;
 
-use super::dispatcher::{Dispatcher, Entry};
-use super::outbox::Pace;
-use super::wake::Opening;
 use crate::bridge;
 use crate::bridge::recap::Recap;
+use crate::dispatcher::{Dispatcher, Entry};
+use crate::outbox::Pace;
 use crate::rate::Window;
+use crate::wake::Opening;
 
 /// A session that is being opened.
 pub(super) struct Pending {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use engine::Event;
 use engine::words::SessionId;
+use settings::Limits;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wire::acp::dialect::Dialect;
 
 use crate::bridge::{size, update};
-use crate::limits::Limits;
 use crate::rate::Bucket;
 
 /// How much one session may have waiting before its turn waits. Also how much a single event can count for.
@@ -85,7 +85,7 @@ impl Outbox {
             ready: VecDeque::new(),
             total: Arc::new(Semaphore::new(TOTAL_BUDGET)),
             updates_per_minute: limits.updates_per_minute,
-            max_update: limits.sizes().update,
+            max_update: crate::size_limits(limits).update,
             dialect: Dialect::V1,
         }
     }

@@ -7,10 +7,10 @@ use wire::acp::schema;
 use wire::acp::steer::Steer;
 use wire::{RequestId, RpcError};
 
-use super::calls::{crowded, session_in};
-use super::dispatcher::Dispatcher;
-use super::wake::Answer;
 use crate::bridge;
+use crate::calls::{crowded, session_in};
+use crate::dispatcher::Dispatcher;
+use crate::wake::Answer;
 
 impl Dispatcher {
     /// Lets a message wait for the turn that runs.

@@ -108,7 +108,8 @@ impl Config {
         let Config { model, small_model, provider, .. } = self;
         let mut problems = Vec::new();
         for (key, model) in [("model", model), ("small_model", small_model)] {
-            let problem = model.as_ref().and_then(|model| problem_of_model(model, provider, environment));
+            let problem =
+                model.as_ref().and_then(|model| problem_of_model(model, provider, environment));
             if let Some(problem) = problem {
                 *model = None;
                 problems.push(format!("`{key}` {problem}"));
@@ -226,11 +227,14 @@ mod tests {
 
     #[test]
     fn one_mistake_does_not_undo_the_rest() {
-        let (config, problems) = Config::from_value(json!({
-            "limits": { "prompts_per_minute": 3, "max_prompt_bytes": "big", "typo": 1 },
-            "modle": "x",
-            "dialect": "latin",
-        }), None);
+        let (config, problems) = Config::from_value(
+            json!({
+                "limits": { "prompts_per_minute": 3, "max_prompt_bytes": "big", "typo": 1 },
+                "modle": "x",
+                "dialect": "latin",
+            }),
+            None,
+        );
         assert_eq!(config.limits.prompts_per_minute, 3);
         assert_eq!(config.limits.max_prompt_bytes, Limits::default().max_prompt_bytes);
         let mut problems = problems;

@@ -23,7 +23,8 @@ impl Credentials {
     /// # Errors
     /// Fails if there is no data directory.
     pub fn new(directories: &Directories) -> anyhow::Result<Credentials> {
-        let folder = directories.data.as_ref().context("there is no home folder to keep keys in")?;
+        let folder =
+            directories.data.as_ref().context("there is no home folder to keep keys in")?;
         Ok(Credentials { file: folder.join("auth.json") })
     }
 

@@ -45,6 +45,14 @@ pub(crate) enum Access {
     Shared,
 }
 
+/// Writes a file of ours as a whole.
+///
+/// # Errors
+/// Says what cannot be written.
+pub fn write_whole(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    replace(file, bytes, Access::Shared)
+}
+
 /// Writes a file beside the old one and renames it: the file is complete at any time.
 pub(crate) fn replace(file: &Path, bytes: &[u8], access: Access) -> anyhow::Result<()> {
     let folder = file.parent().with_context(|| format!("{} has no folder", file.display()))?;

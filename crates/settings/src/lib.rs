@@ -22,7 +22,7 @@ pub mod trust;
 
 pub use config::Config;
 pub use environment::{Directories, Environment};
-pub use files::{DiskReader, ReadText};
+pub use files::{DiskReader, ReadText, write_whole};
 pub use limits::Limits;
 pub use project::Project;
 pub use quote::quote_all;

@@ -106,7 +106,8 @@ impl McpServer {
             None => stdio(members)?,
             Some(_) => {
                 return Err(
-                    "is of a `type` that is not known; there are local, remote, http and sse".to_owned()
+                    "is of a `type` that is not known; there are local, remote, http and sse"
+                        .to_owned(),
                 );
             }
         };
@@ -170,9 +171,10 @@ fn pairs(value: Option<&Value>, wrong: &str) -> Result<Vec<(String, Secret)>, St
     let read = match value {
         None | Some(Value::Null) => Some(Vec::new()),
         Some(Value::Object(pairs)) => pairs.iter().map(|(name, value)| pair(name, value)).collect(),
-        Some(Value::Array(pairs)) => {
-            pairs.iter().map(|entry| pair(entry.get("name")?.as_str()?, entry.get("value")?)).collect()
-        }
+        Some(Value::Array(pairs)) => pairs
+            .iter()
+            .map(|entry| pair(entry.get("name")?.as_str()?, entry.get("value")?))
+            .collect(),
         Some(_) => None,
     };
     read.ok_or_else(|| wrong.to_owned())

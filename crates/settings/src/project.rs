@@ -139,7 +139,8 @@ impl Project {
     /// Returns the patterns of instruction files, which name files inside the project only.
     #[must_use]
     pub fn instructions(&self) -> Vec<String> {
-        let named = self.configs.iter().filter_map(|file| file.value.get("instructions")?.as_array());
+        let named =
+            self.configs.iter().filter_map(|file| file.value.get("instructions")?.as_array());
         let named = named.flatten().filter_map(Value::as_str);
         named
             .filter(|path| !path.starts_with(['/', '~']))
@@ -168,6 +169,12 @@ impl Project {
     /// Returns the configuration files that are ours, each with its name.
     pub fn checked(&self) -> impl Iterator<Item = (&'static str, &Checked)> {
         self.configs.iter().filter_map(|file| Some((file.name, file.checked.as_ref()?)))
+    }
+
+    /// Lists what cannot be read.
+    #[must_use]
+    pub fn unreadable(&self) -> &[String] {
+        &self.problems
     }
 
     /// Lists what cannot be read, what is wrong, and what a project may not set.

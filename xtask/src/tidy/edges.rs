@@ -17,6 +17,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("mcp", &["engine", "wire", "process"]),
     ("observe", &["wire"]),
     ("client", &["wire", "process"]),
+    ("settings", &["engine"]),
+    ("serve", &["wire", "engine", "process", "shell", "tools", "mcp", "settings"]),
     (
         "purlin",
         &[
@@ -30,6 +32,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "mcp",
             "observe",
             "client",
+            "settings",
+            "serve",
         ],
     ),
     ("fake_model", &[]),

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use providers::Listed;
+use ::providers::Listed;
 
-use crate::choices::write_whole;
 use crate::env;
 
 type Lists = BTreeMap<String, Vec<Listed>>;
@@ -25,11 +24,11 @@ pub(super) fn keep(fresh: impl Iterator<Item = (String, Vec<Listed>)>) {
     let mut lists = load();
     lists.extend(fresh);
     let kept = serde_json::to_vec(&lists).map_err(anyhow::Error::from);
-    if let Err(err) = kept.and_then(|bytes| write_whole(&file, &bytes)) {
+    if let Err(err) = kept.and_then(|bytes| settings::write_whole(&file, &bytes)) {
         tracing::warn!("the lists of models are not kept: {err:#}");
     }
 }
 
 fn file() -> Option<PathBuf> {
-    Some(env::cache_folder()?.join("models.json"))
+    Some(env::directories().cache?.join("models.json"))
 }

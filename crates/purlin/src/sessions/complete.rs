@@ -4,7 +4,7 @@ use clap_complete::CompletionCandidate;
 use engine::ports::{Journal, Query};
 
 use crate::assemble;
-use crate::limits::Limits;
+use settings::Limits;
 
 /// Returns the ids of the sessions that are kept; none where they cannot be read, for a shell shows no errors.
 pub(super) fn candidates() -> Vec<CompletionCandidate> {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use engine::ports::{Journal, PromptKind, Record, State};
 use engine::words::{Block, MessageId, Prompt, SessionId, StopReason};
-use purlin::limits::Limits;
+use settings::Limits;
 use serde_json::{Value, json};
 
 use crate::crash::Folder;

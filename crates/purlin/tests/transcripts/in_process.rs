@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use client::transcript::Transcript;
-use purlin::config::Config;
-use purlin::serve::{self, Pipes};
+use serve::Pipes;
+use settings::{Config, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use wire::acp::dialect::Dialect;
 
 /// The client's ends of the pipes to a running agent. The agent ends when this is dropped.
 pub(crate) struct Agent {
@@ -31,31 +32,24 @@ pub(crate) fn start(transcript: &Transcript, work: &Path, data: Option<PathBuf>)
 fn options(transcript: &Transcript, work: &Path, data: Option<PathBuf>) -> serve::Options {
     let model = engine::script::ScriptedModel::parse(&transcript.script(work)).unwrap();
     let config = transcript.config().cloned();
-    let (config, problems) = config.map_or_else(Default::default, Config::from_value);
+    let directories = purlin::env::directories();
+    let read = |config| Config::from_value(config, directories.home.as_deref());
+    let (config, problems) = config.map_or_else(Default::default, read);
     let mut hub = purlin::assemble::hub_options(None).unwrap();
     hub.models = purlin::assemble::scripted(model).unwrap();
     if let Some(data) = &data {
         hub.journal = Arc::new(purlin::assemble::store_in(Some(data.clone()), &config.limits));
     }
-    let Config { limits, dialect, mcp, permission, additions, .. } = config;
-    let machine = purlin::assemble::Machine::helped_by(env!("CARGO_BIN_EXE_purlin").into());
-    let host = purlin::servers::host(&machine);
-    let rules = permission.clone();
-    let policy = purlin::permissions::policies(permission, data);
-    let policy = purlin::permissions::telling(policy, &problems);
-    let tools = purlin::assemble::tools(Arc::clone(&machine), true);
-    let tools = purlin::tour::with_tour(tools, rules);
-    let tools = purlin::custom::with_additions(tools, additions, Arc::clone(&policy), machine);
+    let dialect = config.dialect.as_deref().and_then(Dialect::from_name);
+    let settings = Settings { answers: data, ..Settings::new(config, problems, directories) };
+    let helper = env!("CARGO_BIN_EXE_purlin").into();
     serve::Options {
-        limits,
         hub,
         dialect,
         cwd: work.to_owned(),
         stop: CancellationToken::new(),
-        tools: purlin::servers::with_servers(tools, host, mcp),
-        policy,
-        primer: purlin::primer::primers(Vec::new()),
-        ladder: None,
+        workspaces: purlin::assemble::workspaces(settings, helper, true),
+        keys: None,
     }
 }
 

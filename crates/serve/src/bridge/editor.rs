@@ -17,6 +17,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
+use settings::limits::{Limits, lasting};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tools::scope::Scope;
@@ -26,10 +27,9 @@ use wire::{Code, RpcError, rpc};
 
 use super::call::CallOut;
 use super::size;
-use crate::limits::{Limits, lasting};
+use crate::outbox::SESSION_BUDGET;
 use crate::rate::Window;
-use crate::serve::outbox::SESSION_BUDGET;
-use crate::serve::wake::{ClientCall, FromSession};
+use crate::wake::{ClientCall, FromSession};
 
 /// What all sessions of a connection use to reach it.
 #[derive(Clone)]

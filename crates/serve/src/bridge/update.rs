@@ -228,7 +228,15 @@ mod tests {
             ToolStatus::Completed,
             ToolStatus::Failed,
         ];
-        let models = crate::assemble::hub_options(None).unwrap().models;
+        let model = engine::script::ScriptedModel::parse("model echo").unwrap();
+        let models = std::sync::Arc::new([engine::session::ModelChoice {
+            id: engine::words::ModelId::new("script/echo"),
+            name: "Echo".to_owned(),
+            context_size: 1000,
+            price: None,
+            can_think: true,
+            model: std::sync::Arc::new(model),
+        }]);
         let settings = engine::session::Settings::new(models).unwrap();
         let mut events = vec![
             Event::Text { message: message.clone(), text: "text".into() },

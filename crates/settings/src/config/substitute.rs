@@ -12,7 +12,9 @@ use crate::Environment;
 pub(super) fn substitute(value: &mut Value, folder: &Path, environment: &Environment) {
     match value {
         Value::String(text) if text.contains('{') => *text = replaced(text, folder, environment).0,
-        Value::Array(items) => items.iter_mut().for_each(|item| substitute(item, folder, environment)),
+        Value::Array(items) => {
+            items.iter_mut().for_each(|item| substitute(item, folder, environment))
+        }
         Value::Object(members) => {
             members.values_mut().for_each(|member| substitute(member, folder, environment));
         }
@@ -21,11 +23,7 @@ pub(super) fn substitute(value: &mut Value, folder: &Path, environment: &Environ
 }
 
 /// Says what a text names that is not there.
-pub(super) fn missing_in(
-    text: &str,
-    folder: &Path,
-    environment: &Environment,
-) -> Option<String> {
+pub(super) fn missing_in(text: &str, folder: &Path, environment: &Environment) -> Option<String> {
     let (_, missing) = replaced(text, folder, environment);
     (!missing.is_empty()).then(|| missing.join(" and "))
 }
@@ -47,10 +45,12 @@ fn replaced(text: &str, folder: &Path, environment: &Environment) -> (String, Ve
                 Some(value) => out.push_str(&value),
                 None => missing.push(format!("the variable {} is not set", name.trim())),
             },
-            Some(("file", path)) => match read(path.trim(), folder, environment.directories.home.as_deref()) {
-                Ok(text) => out.push_str(&text),
-                Err(why) => missing.push(why),
-            },
+            Some(("file", path)) => {
+                match read(path.trim(), folder, environment.directories.home.as_deref()) {
+                    Ok(text) => out.push_str(&text),
+                    Err(why) => missing.push(why),
+                }
+            }
             _ => {
                 out.push('{');
                 rest = &back[1..];

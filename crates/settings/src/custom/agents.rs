@@ -52,12 +52,7 @@ pub fn add_project(
 }
 
 /// Reads a Markdown file: its head describes, its text is the prompt.
-pub fn of_file(
-    file: &Found,
-    home: Option<&Path>,
-    agents: &mut Agents,
-    problems: &mut Vec<String>,
-) {
+pub fn of_file(file: &Found, home: Option<&Path>, agents: &mut Agents, problems: &mut Vec<String>) {
     let mut members = file.head.clone();
     // In a folder of Claude's an agent is one that others give work to.
     if file.is_claude {

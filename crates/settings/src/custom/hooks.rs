@@ -59,7 +59,8 @@ mod tests {
 
     #[test]
     fn time_out_of_a_hook_is_limited() {
-        let value = json!({ "before_tool": [{ "command": "x", "timeout": 900 }, { "matcher": "x" }] });
+        let value =
+            json!({ "before_tool": [{ "command": "x", "timeout": 900 }, { "matcher": "x" }] });
         let mut problems = Vec::new();
         let hooks = read(&value, false, &mut problems);
         assert_eq!((hooks.len(), problems.len()), (1, 1));

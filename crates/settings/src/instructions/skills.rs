@@ -26,7 +26,8 @@ pub fn find(places: &Places, files: &dyn ProjectFiles) -> Vec<Skill> {
     for (folder, is_own) in folders(places) {
         for place in entries(&folder) {
             let path = place.join("SKILL.md");
-            let head = if is_own { read_own(&path, HEAD) } else { read_project(files, &path, HEAD) };
+            let head =
+                if is_own { read_own(&path, HEAD) } else { read_project(files, &path, HEAD) };
             let Some((head, size)) = head else { continue };
             let (values, _) = front_matter::split(&head);
             let value = |key: &str| {
@@ -63,57 +64,71 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 
 /// Returns the path of a file of a skill, with links followed.
 #[must_use]
-pub fn path_of(places: &Places, files: &dyn ProjectFiles, name: &str, file: &str) -> Option<PathBuf> {
+pub fn path_of(
+    places: &Places,
+    files: &dyn ProjectFiles,
+    name: &str,
+    file: &str,
+) -> Option<PathBuf> {
     locate(places, files, name, file).ok().map(|(_, path)| real(&path))
 }
 
 /// Finds the file that is meant: one that really lies in the skill's folder.
-fn locate(places: &Places, files: &dyn ProjectFiles, name: &str, file: &str) -> Result<(PathBuf, PathBuf), String> {
-        let all = find(places, files);
-        let Some(skill) = all.iter().find(|skill| skill.name == name) else {
-            let names: Vec<&str> = all.iter().map(|skill| skill.name.as_str()).collect();
-            return Err(format!("there is no skill `{name}`; there are {}", names.join(", ")));
-        };
-        let path = PathBuf::from(&skill.origin);
-        let Some(folder) = path.parent() else { return Err("the skill has no folder".to_owned()) };
-        let is_below = Path::new(file)
-            .components()
-            .all(|part| matches!(part, std::path::Component::Normal(_)));
-        let path = folder.join(file);
-        if !is_below || !real(&path).starts_with(real(folder)) {
-            return Err(format!("`{file}` is not a file of the skill's folder"));
-        }
-        Ok((folder.to_owned(), path))
+fn locate(
+    places: &Places,
+    files: &dyn ProjectFiles,
+    name: &str,
+    file: &str,
+) -> Result<(PathBuf, PathBuf), String> {
+    let all = find(places, files);
+    let Some(skill) = all.iter().find(|skill| skill.name == name) else {
+        let names: Vec<&str> = all.iter().map(|skill| skill.name.as_str()).collect();
+        return Err(format!("there is no skill `{name}`; there are {}", names.join(", ")));
+    };
+    let path = PathBuf::from(&skill.origin);
+    let Some(folder) = path.parent() else { return Err("the skill has no folder".to_owned()) };
+    let is_below =
+        Path::new(file).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    let path = folder.join(file);
+    if !is_below || !real(&path).starts_with(real(folder)) {
+        return Err(format!("`{file}` is not a file of the skill's folder"));
     }
+    Ok((folder.to_owned(), path))
+}
 
 /// Loads a file of a skill, for the model.
 ///
 /// # Errors
 /// Says what is wrong with the skill or the file, for the model.
-pub fn load(places: &Places, files: &dyn ProjectFiles, name: &str, file: &str) -> Result<String, String> {
-        let (folder, path) = locate(places, files, name, file)?;
-        let is_own = places.user.as_ref().is_some_and(|user| folder.starts_with(user));
-        let read =
-            if is_own { read_own(&path, MAX_FILE) } else { read_project(files, &path, MAX_FILE) };
-        let Some((text, size)) = read else {
-            return Err(format!("`{file}` of the skill `{name}` cannot be read"));
-        };
-        let body = if file == "SKILL.md" { front_matter::split(&text).1 } else { text.as_str() };
-        let mut told = visible(body.trim());
-        if (text.len() as u64) < size {
-            told.push_str(&format!("\n[cut: {} of {size} bytes are shown]", text.len()));
-        }
-        let others: Vec<String> = entries(&folder)
-            .iter()
-            .filter_map(|path| Some(visible(&path.file_name()?.to_string_lossy())))
-            .filter(|name| name != file)
-            .collect();
-        if !others.is_empty() {
-            told.push_str(&format!(
-                "\n\nIn its folder {}: {}",
-                visible(&folder.to_string_lossy()),
-                others.join(", ")
-            ));
-        }
-        Ok(told)
+pub fn load(
+    places: &Places,
+    files: &dyn ProjectFiles,
+    name: &str,
+    file: &str,
+) -> Result<String, String> {
+    let (folder, path) = locate(places, files, name, file)?;
+    let is_own = places.user.as_ref().is_some_and(|user| folder.starts_with(user));
+    let read =
+        if is_own { read_own(&path, MAX_FILE) } else { read_project(files, &path, MAX_FILE) };
+    let Some((text, size)) = read else {
+        return Err(format!("`{file}` of the skill `{name}` cannot be read"));
+    };
+    let body = if file == "SKILL.md" { front_matter::split(&text).1 } else { text.as_str() };
+    let mut told = visible(body.trim());
+    if (text.len() as u64) < size {
+        told.push_str(&format!("\n[cut: {} of {size} bytes are shown]", text.len()));
     }
+    let others: Vec<String> = entries(&folder)
+        .iter()
+        .filter_map(|path| Some(visible(&path.file_name()?.to_string_lossy())))
+        .filter(|name| name != file)
+        .collect();
+    if !others.is_empty() {
+        told.push_str(&format!(
+            "\n\nIn its folder {}: {}",
+            visible(&folder.to_string_lossy()),
+            others.join(", ")
+        ));
+    }
+    Ok(told)
+}

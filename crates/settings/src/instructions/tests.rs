@@ -78,7 +78,8 @@ fn instructions_are_found_from_the_top_down_and_when_touched() {
         r#"{ "instructions": ["own/*.md", "../../outside.md", "~/x.md", ".e*", ".git/config"] }"#;
     folder.write("repo/src/purlin.json", named);
     let directories = Directories::default();
-    let project = crate::Project::read(&folder.0.join("repo/src"), &directories, &crate::DiskReader);
+    let project =
+        crate::Project::read(&folder.0.join("repo/src"), &directories, &crate::DiskReader);
     let (places, files) = folder.places("repo/src");
     let user = ["docs/s*.md".to_owned(), "**/more.md".to_owned(), "none/*".to_owned()].to_vec();
     let patterns = Patterns { user, project: project.instructions() };
