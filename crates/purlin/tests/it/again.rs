@@ -5,8 +5,8 @@ use std::path::Path;
 
 use engine::ports::{Journal, PromptKind, Record, State};
 use engine::words::{Block, MessageId, Prompt, SessionId, StopReason};
-use settings::Limits;
 use serde_json::{Value, json};
+use settings::Limits;
 
 use crate::crash::Folder;
 use crate::syscalls::Agent;
