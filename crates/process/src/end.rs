@@ -50,7 +50,7 @@ impl Child {
             group.kill();
         }
         #[cfg(target_os = "linux")]
-        drop(self.kept.take());
+        drop(self.held.take());
         let Some(mut report) = self.report.take() else { return Ok(status) };
         let mut said = [0; 16];
         // All who could still report anything are gone.
@@ -97,7 +97,7 @@ impl Child {
         if let Some(group) = &self.group {
             // Those that made a session of their own hang below the helper, for as long as it is there.
             #[cfg(target_os = "linux")]
-            if self.kept.is_some() {
+            if self.held.is_some() {
                 crate::sandbox::kill_below(group.0);
             }
             group.kill();

@@ -5,7 +5,7 @@
     reason = "signals, descriptors and the moment between fork and exec have no safe form"
 )]
 
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -16,12 +16,18 @@ pub(crate) struct BeforeExec {
     pub(crate) ignore_term: bool,
     /// A descriptor that the program gets, although it is closed for all others.
     pub(crate) handed_down: Option<RawFd>,
+    /// The `cgroup.procs` of groups to join. That one cannot be joined is no error: the other limits apply.
+    pub(crate) joined: Vec<OwnedFd>,
 }
 
 /// Makes the child the leader of a session of its own, without a terminal, and does the rest of `before`.
 pub(crate) fn lead_session(command: &mut Command, before: BeforeExec) {
     let prepare = move || {
         rustix::process::setsid()?;
+        for group in &before.joined {
+            // Stands for the process that writes it.
+            rustix::io::write(group, b"0").ok();
+        }
         if before.ignore_term {
             // SAFETY: sets a disposition, with no handler that could run.
             unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };

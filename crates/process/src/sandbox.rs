@@ -3,7 +3,7 @@
 //! Four levels, the strongest that works is used; [`Sandbox::found`] tries them. [`Profile`] says what a command may
 //! touch. The mechanisms are one file each: `space` (a tree, a process table and a network of its own; `bubblewrap` makes
 //! one where we may not), `landlock` (which files), `seccomp` (which system calls), `limits` and `cgroup` (how much), `seatbelt` (macOS).
-//! The restricting is done by `helper`, our own program started again; `spare` is one that waits for its command.
+//! The restricting is done by `helper`, our own program started again.
 //! docs/internals/sandbox.md has the whole story.
 
 #[cfg(target_os = "linux")]
@@ -13,17 +13,17 @@ mod canary;
 #[cfg(target_os = "linux")]
 mod cgroup;
 #[cfg(target_os = "linux")]
-mod errand;
-#[cfg(target_os = "linux")]
 pub mod helper;
 #[cfg(target_os = "linux")]
+mod helper_spec;
+#[cfg(target_os = "linux")]
 mod landlock;
+#[cfg(target_os = "linux")]
+mod launch_file;
 #[cfg(target_os = "linux")]
 mod limits;
 #[cfg(target_os = "linux")]
 mod linux;
-#[cfg(target_os = "linux")]
-mod order;
 mod profile;
 #[cfg(target_os = "linux")]
 mod reaper;
@@ -34,8 +34,6 @@ pub mod seatbelt;
 mod seccomp;
 #[cfg(target_os = "linux")]
 mod space;
-#[cfg(target_os = "linux")]
-mod spare;
 #[cfg(target_os = "linux")]
 mod terminal;
 #[cfg(target_os = "linux")]
@@ -48,7 +46,7 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::Kept;
+pub(crate) use linux::Held;
 pub use profile::{Limits, Network, Profile, secret_places};
 #[cfg(target_os = "linux")]
 pub(crate) use reaper::kill_below;
@@ -118,9 +116,6 @@ pub struct Sandbox {
     /// Where hidden places were seen so far: they stay hidden when a link that led there is gone.
     #[cfg(target_os = "linux")]
     hidden: std::sync::Mutex<std::collections::BTreeSet<PathBuf>>,
-    /// What the next command begins as, where that saves time.
-    #[cfg(target_os = "linux")]
-    spare: std::sync::Mutex<Option<spare::Spare>>,
 }
 
 impl Sandbox {
@@ -135,8 +130,6 @@ impl Sandbox {
             found: Mutex::default(),
             #[cfg(target_os = "linux")]
             hidden: std::sync::Mutex::default(),
-            #[cfg(target_os = "linux")]
-            spare: std::sync::Mutex::default(),
         }
     }
 

@@ -76,7 +76,7 @@ pub struct Child {
     pub(crate) report: Option<io::PipeReader>,
     /// What must stay for as long as the program runs. Last, so that it goes after the program was killed.
     #[cfg(target_os = "linux")]
-    pub(crate) kept: Option<crate::sandbox::Kept>,
+    pub(crate) held: Option<crate::sandbox::Held>,
 }
 
 /// What sets a program that stands alone apart: it has no input, no terminal and a session of its own.
@@ -90,7 +90,7 @@ pub(crate) struct Alone {
     pub(crate) report: Option<io::PipeReader>,
     /// What must stay for as long as the program runs.
     #[cfg(target_os = "linux")]
-    pub(crate) kept: Option<crate::sandbox::Kept>,
+    pub(crate) held: Option<crate::sandbox::Held>,
 }
 
 /// Starts a program that stands alone.
@@ -105,15 +105,27 @@ pub(crate) fn spawn_alone(spec: &Spec, alone: Alone) -> Result<Child, Error> {
         crate::raw::BeforeExec {
             ignore_term: alone.ignore_term,
             handed_down: alone.handed_down.as_ref().map(std::os::fd::AsRawFd::as_raw_fd),
+            joined: joined(&alone),
         },
     );
     let mut child = start(spec, command)?;
     child.report = alone.report;
     #[cfg(target_os = "linux")]
     {
-        child.kept = alone.kept;
+        child.held = alone.held;
     }
     Ok(child)
+}
+
+/// Opens the groups that limit the program, for it to join.
+#[cfg(target_os = "linux")]
+fn joined(alone: &Alone) -> Vec<std::os::fd::OwnedFd> {
+    alone.held.as_ref().map(crate::sandbox::Held::joined).unwrap_or_default()
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn joined(_: &Alone) -> Vec<std::os::fd::OwnedFd> {
+    Vec::new()
 }
 
 /// Starts a program with piped input and output. Needs a tokio runtime.
@@ -144,7 +156,7 @@ fn start(spec: &Spec, mut command: std::process::Command) -> Result<Child, Error
         inner,
         report: None,
         #[cfg(target_os = "linux")]
-        kept: None,
+        held: None,
     })
 }
 

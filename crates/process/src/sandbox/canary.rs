@@ -12,7 +12,7 @@ use std::path::Path;
 use super::Level;
 
 /// Tries everything and prints a line for each attempt.
-pub(super) fn sing(outside: &Path, hidden: &Path, protected: &Path, inside: &Path) {
+pub(super) fn probe(outside: &Path, hidden: &Path, protected: &Path, inside: &Path) {
     let yes = |done: bool| if done { "yes" } else { "no" }.to_owned();
     let space = |name: &str| {
         std::fs::read_link(format!("/proc/self/ns/{name}"))
@@ -39,9 +39,9 @@ pub(super) fn sing(outside: &Path, hidden: &Path, protected: &Path, inside: &Pat
 }
 
 /// Says why what the canary told does not make a level, if so.
-pub(super) fn judge(level: Level, song: &str) -> Result<(), String> {
+pub(super) fn judge(level: Level, report: &str) -> Result<(), String> {
     let facts: BTreeMap<&str, &str> =
-        song.lines().filter_map(|line| line.split_once('=')).collect();
+        report.lines().filter_map(|line| line.split_once('=')).collect();
     let is = |name: &str, wanted: &str, why: &str| match facts.get(name) {
         Some(value) if *value == wanted => Ok(()),
         Some(_) => Err(why.to_owned()),
@@ -81,7 +81,7 @@ mod tests {
     const GOOD: &str = "writes inside=yes\nwrites outside=no\nreads hidden=no\nmakes protected=no\ntalks locally=no\ntalks=yes\nis limited=yes\nprocesses=pid:[1]\nnetwork=net:[1]\n";
 
     #[test]
-    fn one_wrong_note_is_enough() {
+    fn one_wrong_fact_is_enough() {
         assert_eq!(judge(Level::Full, GOOD), Ok(()));
         assert!(judge(Level::Kernel, GOOD).unwrap_err().contains("network sockets"));
         assert_eq!(judge(Level::Kernel, &GOOD.replace("talks=yes", "talks=no")), Ok(()));

@@ -8,9 +8,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::order::{Order, Then, WORD};
+use super::helper_spec::{HelperSpec, Then, WORD};
 use super::space::{self, Place};
-use super::{canary, landlock, limits, reaper, seccomp, spare, terminal};
+use super::{canary, landlock, limits, reaper, seccomp, terminal};
 use crate::raw;
 
 /// The exit code of a helper that could not do its work.
@@ -21,13 +21,11 @@ pub fn run_if_asked(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode
     args.next()?;
     let word = args.next()?;
     let done = if word == WORD {
-        Order::from_args(args)
-            .ok_or_else(|| "its orders cannot be read".to_owned())
-            .and_then(|order| obey(&order))
+        HelperSpec::from_args(args)
+            .ok_or_else(|| "the helper's arguments cannot be read".to_owned())
+            .and_then(|spec| restrict_and_run(&spec))
     } else if word == terminal::WORD {
         terminal::run(args)
-    } else if word == spare::WORD {
-        spare::run(args)
     } else {
         return None;
     };
@@ -38,39 +36,39 @@ pub fn run_if_asked(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode
 }
 
 /// Returns for the canary, after a command that was stayed beside, or with what went wrong.
-fn obey(order: &Order) -> Result<ExitCode, String> {
-    if order.reaps {
-        return reaper::run(order);
+fn restrict_and_run(spec: &HelperSpec) -> Result<ExitCode, String> {
+    if spec.reaps {
+        return reaper::run(spec);
     }
     raw::close_at_exec().map_err(|err| format!("open files cannot be kept back: {err}"))?;
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|err| format!("the end of the agent cannot be watched: {err}"))?;
-    if order.parent.is_some_and(|parent| std::os::unix::process::parent_id() != parent) {
+    if spec.parent.is_some_and(|parent| std::os::unix::process::parent_id() != parent) {
         return Err("the agent is gone".to_owned());
     }
-    if let Some(space) = &order.space {
+    if let Some(space) = &spec.space {
         limits::go_first();
         if let Place::Watching(ended) = space::enter(space)? {
-            return Ok(tell_end(order, ended.exit_status(), ended.terminating_signal()));
+            return Ok(report_end(spec, ended.exit_status(), ended.terminating_signal()));
         }
     }
-    if let Some(limits) = &order.limits {
+    if let Some(limits) = &spec.limits {
         limits::restrict(limits)?;
         limits::drop_privileges()?;
     }
-    if let Some(files) = &order.files {
-        landlock::restrict(files, order.sockets)?;
+    if let Some(files) = &spec.files {
+        landlock::restrict(files, spec.sockets)?;
     }
-    if let Some(sockets) = order.sockets {
+    if let Some(sockets) = spec.sockets {
         seccomp::restrict(sockets).map_err(|err| format!("seccomp refuses: {err}"))?;
     }
     raw::mind_term();
-    if let Some(fd) = order.report {
+    if let Some(fd) = spec.report {
         raw::write_once(fd, crate::end::READY).map_err(|err| format!("nobody listens: {err}"))?;
     }
-    match &order.then {
+    match &spec.then {
         Then::Canary { outside, hidden, protected, inside } => {
-            canary::sing(outside, hidden, protected, inside);
+            canary::probe(outside, hidden, protected, inside);
             Ok(ExitCode::SUCCESS)
         }
         Then::Exec(words) => Err(become_command(words)),
@@ -78,9 +76,9 @@ fn obey(order: &Order) -> Result<ExitCode, String> {
 }
 
 /// Reports the signal that ended a command, if one did: its exit code is that of a shell, and any program may give the same.
-pub(super) fn tell_end(order: &Order, code: Option<i32>, signal: Option<i32>) -> ExitCode {
+pub(super) fn report_end(spec: &HelperSpec, code: Option<i32>, signal: Option<i32>) -> ExitCode {
     let signal = signal.and_then(|signal| u8::try_from(signal).ok());
-    if let (Some(fd), Some(signal)) = (order.report, signal) {
+    if let (Some(fd), Some(signal)) = (spec.report, signal) {
         // Where nobody listens any more, nobody needs to know.
         raw::write_once(fd, &[signal]).ok();
     }

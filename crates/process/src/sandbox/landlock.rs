@@ -10,7 +10,7 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 
-use super::order::{Files, Sockets};
+use super::helper_spec::{Files, Sockets};
 
 /// What every program may write: the sinks and sources that belong to nobody.
 const DEVICES: [&str; 8] = [

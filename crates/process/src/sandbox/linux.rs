@@ -1,6 +1,7 @@
 //! How the levels are tried and used on Linux.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -10,11 +11,10 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-use super::cgroup::{self, Groups};
-use super::order::{Files, Order, Sockets, Space, Then};
+use super::cgroup::Groups;
+use super::helper_spec::{Files, HelperSpec, Sockets, Space, Then};
 use super::profile::{Limits, Network, Profile};
 use super::reserve::{self, Reserved};
-use super::spare::Spare;
 use super::{Found, Level, Sandbox, bubblewrap, canary, tree};
 use crate::error::Error;
 use crate::spawn::{Alone, Child, Spec, spawn_alone};
@@ -24,11 +24,18 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a running command needs and is removed when it has ended.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct Held {
     // In this order: the groups kill what is left, only then the rest can go.
     pub(super) groups: Option<Groups>,
     _reserved: Vec<Reserved>,
     _temporary: Option<Temporary>,
+}
+
+impl Held {
+    /// Opens the groups that the program is to join.
+    pub(crate) fn joined(&self) -> Vec<OwnedFd> {
+        self.groups.as_ref().map(Groups::open).unwrap_or_default()
+    }
 }
 
 /// A folder of ours that goes with this value.
@@ -115,17 +122,17 @@ impl Sandbox {
         spec.merge_stderr = true;
         let started = self.start(&spec, &profile, &found, then);
         let mut child = started.map_err(|err| crate::error::whole(&err))?;
-        let mut song = String::new();
+        let mut report = String::new();
         if let Some(output) = child.stdout.take() {
-            let read = timeout(PATIENCE, output.take(4096).read_to_string(&mut song)).await;
+            let read = timeout(PATIENCE, output.take(4096).read_to_string(&mut report)).await;
             read.map_err(|_| "the canary took too long".to_owned())?
                 .map_err(|err| err.to_string())?;
         }
         child.wait().await.map_err(|err| {
-            let said = song.lines().next().unwrap_or_default();
+            let said = report.lines().next().unwrap_or_default();
             format!("{} ({said})", crate::error::whole(&err))
         })?;
-        canary::judge(level, &song)
+        canary::judge(level, &report)
     }
 
     pub(super) fn spawn_on_linux(
@@ -148,47 +155,35 @@ impl Sandbox {
             return spawn_alone(spec, Alone::default());
         }
         let failed = |source| Error::Start { program: self.helper.clone(), source };
-        let mut kept = Kept::default();
-        if !cgroup::are_here() {
-            let (report, told) = std::io::pipe().map_err(failed)?;
-            let report_to = Some(std::os::fd::AsRawFd::as_raw_fd(&told));
-            let order = Order::new(Some(profile.limits), report_to, then);
-            let spec = self.restricted(spec, profile, found, order, &mut kept)?;
-            return spawn_alone(&spec, held(kept, report, told));
-        }
-        let mut waiting = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let spare = match waiting.take_if(|spare| spare.is_waiting()) {
-            Some(spare) => spare,
-            None => Spare::start(&self.helper, &self.scratch)?,
-        };
-        let order = Order::new(Some(profile.limits), Some(spare.report_to), then);
-        let spec = self.restricted(spec, profile, found, order, &mut kept)?;
-        let child = spare.become_program(&spec, &profile.limits, kept).map_err(failed)?;
-        // The next one gets ready while this one works. That there is none costs time, nothing else.
-        *waiting = Spare::start(&self.helper, &self.scratch).ok();
-        Ok(child)
+        let mut held = Held::default();
+        let (report, reported) = std::io::pipe().map_err(failed)?;
+        let report_to = Some(std::os::fd::AsRawFd::as_raw_fd(&reported));
+        let helper = HelperSpec::new(Some(profile.limits), report_to, then);
+        let spec = self.restricted(spec, profile, found, helper, &mut held)?;
+        held.groups = Groups::make(&profile.limits);
+        spawn_alone(&spec, wrapper(held, report, reported))
     }
 
     pub(super) fn spawn_free_on_linux(&self, spec: &Spec) -> Result<Child, Error> {
         let failed = |source| Error::Start { program: self.helper.clone(), source };
-        let (report, told) = std::io::pipe().map_err(failed)?;
-        let report_to = Some(std::os::fd::AsRawFd::as_raw_fd(&told));
-        let order = Order { reaps: true, ..Order::new(None, report_to, exec(spec)) };
-        let mut helper = spec.clone();
-        helper.args = order.to_args();
-        helper.program.clone_from(&self.helper);
-        spawn_alone(&helper, held(Kept::default(), report, told))
+        let (report, reported) = std::io::pipe().map_err(failed)?;
+        let report_to = Some(std::os::fd::AsRawFd::as_raw_fd(&reported));
+        let helper = HelperSpec { reaps: true, ..HelperSpec::new(None, report_to, exec(spec)) };
+        let mut spec = spec.clone();
+        spec.args = helper.to_args();
+        spec.program.clone_from(&self.helper);
+        spawn_alone(&spec, wrapper(Held::default(), report, reported))
     }
 
     /// Returns what to start instead of a program, so that it is restricted before it runs. What must stay meanwhile goes
-    /// to `kept`.
+    /// to `held`.
     pub(super) fn restricted(
         &self,
         spec: &Spec,
         profile: &Profile,
         found: &Found,
-        mut order: Order,
-        kept: &mut Kept,
+        mut helper: HelperSpec,
+        held: &mut Held,
     ) -> Result<Spec, Error> {
         if !self.helper.is_file() {
             return Err(Error::NoHelper { program: self.helper.clone() });
@@ -202,12 +197,12 @@ impl Sandbox {
             Level::Full => {
                 let (mut profile, reserved) = reserve(profile, &reserve::records(&self.scratch))?;
                 profile.hidden = self.hidden(&profile.hidden);
-                kept._reserved = reserved;
+                held._reserved = reserved;
                 let own = profile.private.iter().chain(&profile.writable).cloned();
                 let writable = own.chain([PathBuf::from("/dev")]).collect();
-                order.files = Some(Files { writable, ..Files::default() });
+                helper.files = Some(Files { writable, ..Files::default() });
                 // A network of its own leads nowhere, so its loopback can be used.
-                order.sockets = Some(Sockets::Internet);
+                helper.sockets = Some(Sockets::Internet);
                 match &found.bubblewrap {
                     Some(program) if !program.is_file() => {
                         return Err(Error::NoSuchProgram { program: program.clone() });
@@ -216,10 +211,10 @@ impl Sandbox {
                         spec.args = bubblewrap::arguments(&profile, &spec.cwd, &self.helper)?;
                         spec.program.clone_from(program);
                         // Inside, the helper is a child of bubblewrap, which watches the agent.
-                        order.parent = None;
+                        helper.parent = None;
                     }
                     None => {
-                        order.space = Some(Space {
+                        helper.space = Some(Space {
                             cwd: spec.cwd.clone(),
                             own_network: profile.network == Network::Off,
                             size: tree::size(&profile.limits),
@@ -229,27 +224,27 @@ impl Sandbox {
                         spec.program.clone_from(&self.helper);
                     }
                 }
-                spec.args.extend(order.to_args());
+                spec.args.extend(helper.to_args());
                 return Ok(spec);
             }
             Level::Kernel => {
                 let temporary = Temporary::make(&self.scratch, "tmp").map_err(failed)?;
-                order.files = Some(Files {
+                helper.files = Some(Files {
                     writable: profile.writable.iter().chain([&temporary.0]).cloned().collect(),
                     hidden: self.hidden(&profile.hidden),
                     is_only_layer: true,
                 });
-                order.sockets = Some(match profile.network {
+                helper.sockets = Some(match profile.network {
                     Network::Off => Sockets::None,
                     Network::On => Sockets::Internet,
                 });
                 spec.env.push(("TMPDIR".into(), temporary.0.clone().into()));
-                kept._temporary = Some(temporary);
+                held._temporary = Some(temporary);
             }
             _ => {}
         }
-        order.reaps = true;
-        spec.args = order.to_args();
+        helper.reaps = true;
+        spec.args = helper.to_args();
         spec.program.clone_from(&self.helper);
         Ok(spec)
     }
@@ -277,12 +272,12 @@ fn exec(spec: &Spec) -> Then {
 
 /// How bubblewrap and the helper are started: they stay until what they hold has ended, and it never begins where
 /// nobody listens to the report any more.
-fn held(kept: Kept, report: std::io::PipeReader, told: std::io::PipeWriter) -> Alone {
+fn wrapper(held: Held, report: std::io::PipeReader, reported: std::io::PipeWriter) -> Alone {
     Alone {
         ignore_term: true,
-        handed_down: Some(told.into()),
+        handed_down: Some(reported.into()),
         report: Some(report),
-        kept: Some(kept),
+        held: Some(held),
     }
 }
 

@@ -7,12 +7,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, set_parent_process_death_signal,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
 
 use super::helper;
-use super::order::Order;
+use super::helper_spec::HelperSpec;
 use crate::raw;
 
 /// How often it is looked whether the agent is still there, where the system does not tell.
@@ -24,17 +22,14 @@ const ROUNDS: usize = 100;
 ///
 /// Is not restricted itself, so that the command has no right to signal it.
 #[expect(clippy::disallowed_methods, reason = "the one program that the helper is for")]
-pub(super) fn run(order: &Order) -> Result<ExitCode, String> {
+pub(super) fn run(spec: &HelperSpec) -> Result<ExitCode, String> {
     rustix::process::set_child_subreaper(Some(getpid()))
         .map_err(|err| format!("what is left behind cannot be held: {err}"))?;
     let agent = std::os::unix::process::parent_id();
-    if order.parent.is_some_and(|parent| parent != agent) {
+    if spec.parent.is_some_and(|parent| parent != agent) {
         return Err("the agent is gone".to_owned());
     }
-    // A spare dies with its agent; whoever has to end others must not.
-    set_parent_process_death_signal(None)
-        .map_err(|err| format!("the end of the agent cannot be watched: {err}"))?;
-    let inner = Order { reaps: false, parent: Some(std::process::id()), ..order.clone() };
+    let inner = HelperSpec { reaps: false, parent: Some(std::process::id()), ..spec.clone() };
     let mut child = std::env::current_exe()
         .and_then(|helper| std::process::Command::new(helper).args(inner.to_args()).spawn())
         .map_err(|err| format!("the helper cannot be started again: {err}"))?;
@@ -47,7 +42,7 @@ pub(super) fn run(order: &Order) -> Result<ExitCode, String> {
     });
     let status = child.wait().map_err(|err| format!("how it ended cannot be told: {err}"))?;
     kill_below(getpid());
-    Ok(helper::tell_end(order, status.code(), status.signal()))
+    Ok(helper::report_end(spec, status.code(), status.signal()))
 }
 
 /// Waits until the process that was our parent is so no more.

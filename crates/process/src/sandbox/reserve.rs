@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// The places that commands rely on. The last one removes it, if we made it.
-static HELD: LazyLock<Mutex<HashMap<PathBuf, Held>>> = LazyLock::new(Mutex::default);
+static HELD: LazyLock<Mutex<HashMap<PathBuf, Reservation>>> = LazyLock::new(Mutex::default);
 
 /// One place.
 #[derive(Debug)]
-struct Held {
+struct Reservation {
     commands: usize,
     /// What says that we made it.
     record: Option<PathBuf>,
@@ -58,7 +58,7 @@ impl Reserved {
             return Reserved::make(path, records);
         }
         let record = is_ours.then(|| record(place, &found, records));
-        held.insert(place.to_owned(), Held { commands: 1, record, lock });
+        held.insert(place.to_owned(), Reservation { commands: 1, record, lock });
         Ok(Some(Reserved(place.to_owned())))
     }
 

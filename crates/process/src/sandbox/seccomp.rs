@@ -8,7 +8,7 @@ use seccompiler::{
     SeccompRule, TargetArch, sock_filter,
 };
 
-use super::order::Sockets;
+use super::helper_spec::Sockets;
 
 /// The calls of the other 64-bit table of x86 have this bit, and would pass a filter that does not name them.
 #[cfg(target_arch = "x86_64")]

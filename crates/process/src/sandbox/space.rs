@@ -21,8 +21,8 @@ use rustix::process::{
 };
 use rustix::thread::UnshareFlags;
 
+use super::helper_spec::Space;
 use super::limits;
-use super::order::Space;
 use super::tree::What;
 use crate::raw;
 

@@ -8,9 +8,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::errand;
-use super::linux::Kept;
-use super::order::{self, Order, Then};
+use super::helper_spec::{self, HelperSpec, Then};
+use super::launch_file;
+use super::linux::Held;
 use super::profile::Profile;
 use super::{Found, Sandbox};
 use crate::error::Error;
@@ -27,7 +27,7 @@ pub struct InTerminal {
     /// Its arguments; the last ones are for people.
     pub args: Vec<OsString>,
     file: PathBuf,
-    _kept: Kept,
+    _held: Held,
 }
 
 impl InTerminal {
@@ -63,25 +63,25 @@ impl Sandbox {
         }
         let command =
             std::iter::once(OsString::from(&spec.program)).chain(spec.args.iter().cloned());
-        let order = Order::new(Some(profile.limits), None, Then::Exec(command.collect()));
-        // The terminal starts what starts it.
-        let order = Order { parent: None, ..order };
-        let mut kept = Kept::default();
-        let spec = self.restricted(spec, profile, found, order, &mut kept)?;
+        let helper = HelperSpec::new(Some(profile.limits), None, Then::Exec(command.collect()));
+        // Not a child of ours: the terminal starts it.
+        let helper = HelperSpec { parent: None, ..helper };
+        let mut held = Held::default();
+        let spec = self.restricted(spec, profile, found, helper, &mut held)?;
         let failed = |source| Error::Start { program: self.helper().to_owned(), source };
-        let file = errand::file(self.scratch());
-        errand::write(&file, &spec).map_err(failed)?;
+        let file = launch_file::fresh_path(self.scratch());
+        launch_file::write(&file, &spec).map_err(failed)?;
         let args = [OsString::from(WORD), file.clone().into(), "--".into(), title.into()];
-        Ok(InTerminal { program: self.helper().to_owned(), args: args.into(), file, _kept: kept })
+        Ok(InTerminal { program: self.helper().to_owned(), args: args.into(), file, _held: held })
     }
 }
 
 /// Starts what the file says and waits for it. It dies with this process: the terminal's owner ends only that.
 #[expect(clippy::disallowed_methods, reason = "the one program that the helper is for")]
 pub(super) fn run(mut args: impl Iterator<Item = OsString>) -> Result<ExitCode, String> {
-    let file = args.next().ok_or("there are no orders")?;
-    let mut spec = errand::read(Path::new(&file))?;
-    if spec.args.first().is_some_and(|word| word == order::WORD) {
+    let file = args.next().ok_or("the launch file is not named")?;
+    let mut spec = launch_file::read(Path::new(&file))?;
+    if spec.args.first().is_some_and(|word| word == helper_spec::WORD) {
         // The helper is to know whose child it was from the beginning.
         spec.args.splice(1..1, ["parent".into(), std::process::id().to_string().into()]);
     }

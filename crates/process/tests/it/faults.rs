@@ -237,11 +237,12 @@ fn nothing_outlives_a_killed_agent_at_any_level() {
     }
 }
 
-/// As root each command has groups of its own, and so has the process that waits to become the next one.
-// Fault: T06
+/// As root each command has groups of its own, which are removed when it has ended. Those of an agent that was killed are
+/// removed by the next one.
+// R: T06
 #[tokio::test]
-async fn a_process_that_waits_in_vain_is_replaced_and_no_group_is_left() {
-    let place = Place::new("spare");
+async fn no_group_is_left_behind() {
+    let place = Place::new("groups");
     let mut agent = std::process::Command::new(env!("CARGO_BIN_EXE_escape"))
         .args(["hold", "L3"])
         .arg(place.work())
@@ -255,20 +256,13 @@ async fn a_process_that_waits_in_vain_is_replaced_and_no_group_is_left() {
     assert!(until(|| groups(&maker) > 0 || !has_groups()), "nobody is limited");
     agent.kill().unwrap();
     agent.wait().unwrap();
-    assert!(until(|| groups(&maker) == 0), "groups of a killed agent are left");
-    // One that is gone when it is needed.
+    assert!(until(|| members(&maker) == 0), "processes of a killed agent are left");
     let sandbox = place.sandbox();
     let found = sandbox.found().await;
-    for spare in below_us("__spare") {
-        rustix::process::kill_process(spare, rustix::process::Signal::KILL).unwrap();
-    }
-    assert!(until(|| below_us("__spare").is_empty()));
+    assert_eq!(groups(&maker), 0, "groups of a killed agent are left");
     let (said, code) = run_at(&place, &sandbox, &found, Limits::default(), "echo here").await;
     assert_eq!((said.as_str(), code), ("here\n", Some(0)));
-    // It ends with its sandbox.
-    assert_eq!(below_us("__spare").len(), usize::from(has_groups()));
-    drop(sandbox);
-    assert!(until(|| below_us("__spare").is_empty()), "it waits for nobody");
+    assert_eq!(groups(&format!("confine-{}-", std::process::id())), 0, "groups of ours are left");
 }
 
 fn until(mut holds: impl FnMut() -> bool) -> bool {
@@ -286,25 +280,22 @@ fn has_groups() -> bool {
         && controllers.iter().any(|file| Path::new("/sys/fs/cgroup").join(file).exists())
 }
 
-fn groups(maker: &str) -> usize {
+/// The groups of an agent.
+fn folders_of(maker: &str) -> Vec<PathBuf> {
     let parents = ["/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/memory"];
     let entries = parents.iter().flat_map(std::fs::read_dir).flatten().flatten();
-    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(maker)).count()
+    let is_of = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(maker);
+    entries.filter(is_of).map(|entry| entry.path()).collect()
 }
 
-/// The children of this process that have a word among their arguments.
-fn below_us(word: &str) -> Vec<rustix::process::Pid> {
-    let us = format!("PPid:\t{}\n", std::process::id());
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let ours = processes.filter(|entry| {
-        let read = |file: &str| std::fs::read(entry.path().join(file)).unwrap_or_default();
-        let line = read("cmdline");
-        String::from_utf8_lossy(&read("status")).contains(&us)
-            && line.split(|byte| *byte == 0).any(|other| other == word.as_bytes())
-    });
-    ours.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(rustix::process::Pid::from_raw)
-        .collect()
+fn groups(maker: &str) -> usize {
+    folders_of(maker).len()
+}
+
+/// How many processes are in them.
+fn members(maker: &str) -> usize {
+    let read = |folder: &PathBuf| std::fs::read_to_string(folder.join("cgroup.procs")).ok();
+    folders_of(maker).iter().filter_map(read).map(|list| list.lines().count()).sum()
 }
 
 fn runs(word: &str) -> bool {

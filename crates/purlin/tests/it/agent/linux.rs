@@ -94,7 +94,7 @@ impl Agent {
         found
     }
 
-    /// Returns the processes that it started and that still live, but for the one that waits for the next command.
+    /// Returns the processes that it started and that still live.
     pub(crate) fn children(pid: u32) -> Vec<u32> {
         let parent = |status: &str| {
             status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse::<u32>().ok()
@@ -104,9 +104,7 @@ impl Agent {
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
             .filter(|other| {
                 let status = fs::read_to_string(format!("/proc/{other}/status"));
-                let words = fs::read_to_string(format!("/proc/{other}/cmdline"));
                 status.ok().as_deref().and_then(parent) == Some(pid)
-                    && !words.is_ok_and(|words| words.contains("\0__spare\0"))
             })
             .collect()
     }

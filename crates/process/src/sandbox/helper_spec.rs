@@ -1,4 +1,4 @@
-//! What the helper is told: how to restrict itself, and what to become. Written as arguments, read back as the same.
+//! The helper's arguments: how to restrict itself, and which program to become. Written by the agent, read by the helper.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::RawFd;
@@ -12,8 +12,8 @@ pub(super) const WORD: &str = "__confine";
 
 /// What the helper does to itself before it becomes the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Order {
-    /// Who must be its parent still: whoever dies before the helper can watch that is not told of later.
+pub(super) struct HelperSpec {
+    /// Which process must still be its parent: the signal for a parent's end is not sent if that has ended already.
     pub(super) parent: Option<u32>,
     /// Which namespaces it makes for itself; `None` leaves it in those of the machine, or of whoever made some.
     pub(super) space: Option<Space>,
@@ -81,11 +81,11 @@ pub(super) enum Then {
     },
 }
 
-impl Order {
-    /// Makes an order for a child of this process that restricts nothing but how much is used, if that.
-    pub(super) fn new(limits: Option<Limits>, report: Option<RawFd>, then: Then) -> Order {
+impl HelperSpec {
+    /// Describes a helper that is a child of this process and restricts at most how much is used.
+    pub(super) fn new(limits: Option<Limits>, report: Option<RawFd>, then: Then) -> HelperSpec {
         let parent = Some(std::process::id());
-        Order {
+        HelperSpec {
             parent,
             space: None,
             files: None,
@@ -145,22 +145,23 @@ impl Order {
 
     /// Reads the arguments after the helper's word.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has a helper"))]
-    pub(super) fn from_args(mut args: impl Iterator<Item = OsString>) -> Option<Order> {
-        let mut order = Order { parent: None, ..Order::new(None, None, Then::Exec(Vec::new())) };
+    pub(super) fn from_args(mut args: impl Iterator<Item = OsString>) -> Option<HelperSpec> {
+        let mut spec =
+            HelperSpec { parent: None, ..HelperSpec::new(None, None, Then::Exec(Vec::new())) };
         loop {
             let name = args.next()?;
             match name.to_str()? {
                 "exec" => {
-                    order.then = Then::Exec(args.collect());
-                    return Some(order);
+                    spec.then = Then::Exec(args.collect());
+                    return Some(spec);
                 }
                 "canary" => {
                     let mut path = || args.next().map(PathBuf::from);
                     let (outside, hidden, protected, inside) = (path()?, path()?, path()?, path()?);
-                    order.then = Then::Canary { outside, hidden, protected, inside };
-                    return Some(order);
+                    spec.then = Then::Canary { outside, hidden, protected, inside };
+                    return Some(spec);
                 }
-                name => order.take(name, args.next()?)?,
+                name => spec.take(name, args.next()?)?,
             }
         }
     }
@@ -220,9 +221,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_reads_back_as_it_was_written() {
+    fn helper_spec_reads_back_as_it_was_written() {
         let mounts = MOUNTS.map(|what| (PathBuf::from("/a b\nc"), what)).to_vec();
-        let exec = Order {
+        let exec = HelperSpec {
             parent: Some(6),
             space: Some(Space { cwd: "/c d".into(), own_network: false, size: 5, mounts }),
             files: Some(Files {
@@ -242,12 +243,12 @@ mod tests {
             protected: "/p".into(),
             inside: "/i".into(),
         };
-        let canary = Order { then, ..Order::new(exec.limits, None, exec.then.clone()) };
-        let free = Order { reaps: true, ..Order::new(None, Some(3), exec.then.clone()) };
-        for order in [exec, canary, free] {
-            let args = order.to_args();
+        let canary = HelperSpec { then, ..HelperSpec::new(exec.limits, None, exec.then.clone()) };
+        let free = HelperSpec { reaps: true, ..HelperSpec::new(None, Some(3), exec.then.clone()) };
+        for spec in [exec, canary, free] {
+            let args = spec.to_args();
             assert_eq!(args[0], WORD);
-            assert_eq!(Order::from_args(args.into_iter().skip(1)), Some(order));
+            assert_eq!(HelperSpec::from_args(args.into_iter().skip(1)), Some(spec));
         }
         for broken in [
             vec!["exac"],
@@ -257,7 +258,7 @@ mod tests {
             vec![],
         ] {
             let args = broken.iter().map(OsString::from);
-            assert_eq!(Order::from_args(args), None, "{broken:?}");
+            assert_eq!(HelperSpec::from_args(args), None, "{broken:?}");
         }
     }
 }
