@@ -1,10 +1,10 @@
-//! Links the program so that it starts fast and small.
+//! Links the program: hardened always, and in a release build so that it starts fast and small.
 //!
+//! - In every profile on Linux the program is position-independent (rustc's default), all that the loader fills in is
+//!   read-only before our first instruction, and no stack is executable. `tests/it/hardening.rs` reads it from the program.
 //! - The kernel maps 64 KiB around each page of a program that is touched. Where the few functions that run are spread over
-//!   all of it, most of the program ends up in memory. `link-order.txt` names them in the order of their first use;
-//!   `cargo xtask order` renews it. Names that are not there any more are passed over, so an old list costs memory and nothing else.
-//! - The program stands at a fixed address: at any other the loader would have to write to a hundred pages of it, a quarter of
-//!   the whole start. docs/internals/adr/007-fixed-address.md has what that costs and what is done about it.
+//!   all of it, most of the program ends up in memory. `cargo xtask release` records which functions run, and names the list
+//!   in `PURLIN_FUNCTION_ORDER`. Without it the program is the same, but for the order of its functions.
 //! - What unwinds the stack is linked in: a library of its own would be found, mapped and adjusted at every start.
 
 use std::path::{Path, PathBuf};
@@ -12,21 +12,23 @@ use std::process::Command;
 
 /// The target whose linker is LLVM's by default, which alone knows the option.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Names the list of functions, in the order in which they are to be laid out.
+const ORDER: &str = "PURLIN_FUNCTION_ORDER";
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=link-order.txt");
-    let Some(list) =
-        variable("CARGO_MANIFEST_DIR").map(|folder| Path::new(&folder).join("link-order.txt"))
-    else {
+    println!("cargo:rerun-if-env-changed={ORDER}");
+    if variable("CARGO_CFG_TARGET_OS").as_deref() == Some("linux") {
+        println!("cargo:rustc-link-arg-bin=purlin=-Wl,-z,relro,-z,now,-z,noexecstack");
+    }
+    if variable("PROFILE").as_deref() != Some("release") || !links_with_lld() {
         return;
-    };
-    if variable("PROFILE").as_deref() == Some("release") && list.is_file() && links_with_lld() {
-        let list = list.display();
+    }
+    link_in_the_unwinder();
+    if let Some(list) = variable(ORDER).filter(|list| Path::new(list).is_file()) {
+        println!("cargo:rerun-if-changed={list}");
         println!("cargo:rustc-link-arg-bin=purlin=-Wl,--symbol-ordering-file={list}");
         println!("cargo:rustc-link-arg-bin=purlin=-Wl,--no-warn-symbol-ordering");
-        println!("cargo:rustc-link-arg-bin=purlin=-no-pie");
-        link_in_the_unwinder();
     }
 }
 
@@ -51,11 +53,11 @@ fn links_with_lld() -> bool {
 }
 
 fn sysroot() -> Option<PathBuf> {
-    Some(PathBuf::from(said(&variable("RUSTC")?, "--print=sysroot")?.trim()))
+    Some(PathBuf::from(output_of(&variable("RUSTC")?, "--print=sysroot")?.trim()))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a build script sees none of our crates")]
-fn said(program: &str, argument: &str) -> Option<String> {
+fn output_of(program: &str, argument: &str) -> Option<String> {
     String::from_utf8(Command::new(program).arg(argument).output().ok()?.stdout).ok()
 }
 

@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use crate::program;
+use crate::release;
 use table::Row;
 
 /// A benchmark: its name, and what makes its rows.
@@ -138,17 +139,17 @@ pub(crate) struct Programs {
 
 impl Programs {
     fn build(with_examples: bool) -> Result<Programs> {
-        let build = ["cargo", "build", "--quiet", "--release", "--package", "purlin"];
         // Apart, because the SDK would switch on features of shared crates that the shipped program does not have.
-        program::must_succeed(&[&build[..], &["--bin", "purlin"]].concat())?;
+        let build = ["cargo", "build", "--quiet", "--release", "--package", "purlin"];
+        release::build(&[&build[..], &["--bin", "purlin"]].concat())?;
         if with_examples {
-            program::must_succeed(&[&build[..], &["--example", "in_process"]].concat())?;
+            release::build(&[&build[..], &["--example", "in_process"]].concat())?;
             let build = ["cargo", "build", "--quiet", "--release", "--package", "mcp"];
-            program::must_succeed(&[&build[..], &["--example", "own_client"]].concat())?;
+            release::build(&[&build[..], &["--example", "own_client"]].concat())?;
             for (package, kind, name) in LIMITS {
                 let build = ["cargo", "rustc", "--quiet", "--release", "--package", package];
                 let fast = [kind, name, "--", "-C", "opt-level=3"];
-                program::must_succeed(&[&build[..], &fast].concat())?;
+                release::build(&[&build[..], &fast].concat())?;
             }
         }
         let release = program::target()?.join("release");

@@ -7,8 +7,8 @@
 mod bench;
 mod draw;
 mod needs;
-mod order;
 mod program;
+mod release;
 mod suite;
 mod tidy;
 
@@ -33,8 +33,8 @@ usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
        cargo xtask bench [NAME | --instructions [--write]]
            measure time and memory, see docs/internals/performance.md;
            --instructions counts instructions and fails if a path has grown, --write saves the new figures
-       cargo xtask order
-           renew the order in which the linker lays out functions; after a change of compiler, profile or dependencies";
+       cargo xtask release
+           build the program for release: twice, the second time with the functions that run first laid out together";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -63,7 +63,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["crash", "--runs", runs] => suite::crash(runs.parse().context("--runs needs a number")?),
         ["draw", file] => print_drawing(Path::new(file)),
         ["bench", rest @ ..] => bench::run(&bench::Options::parse(rest)?),
-        ["order"] => order::renew().map(|()| true),
+        ["release"] => release::run().map(|()| true),
         ["catalogue"] => program::succeeds(&["python3", "xtask/catalogue.py"]),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -24,7 +24,15 @@ pub(crate) fn succeeds(words: &[&str]) -> Result<bool> {
 
 /// Runs a program, and fails if it does.
 pub(crate) fn must_succeed(words: &[&str]) -> Result<()> {
-    anyhow::ensure!(succeeds(words)?, "`{}` failed, see above", words.join(" "));
+    must_succeed_with(words, None)
+}
+
+/// Runs a program with a variable in its environment, and fails if it does.
+pub(crate) fn must_succeed_with(words: &[&str], variable: Option<(&str, &OsStr)>) -> Result<()> {
+    println!("$ {}", words.join(" "));
+    let status = command(words)?.envs(variable).status();
+    let status = status.with_context(|| format!("cannot start `{}`", words.join(" ")))?;
+    anyhow::ensure!(status.success(), "`{}` failed, see above", words.join(" "));
     Ok(())
 }
 

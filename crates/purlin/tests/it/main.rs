@@ -20,6 +20,8 @@ mod dialects;
 mod ends;
 mod faults;
 mod guide;
+#[cfg(all(target_os = "linux", target_pointer_width = "64", target_endian = "little"))]
+mod hardening;
 mod hostile;
 #[cfg(target_os = "linux")]
 mod injected;

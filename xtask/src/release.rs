@@ -1,19 +1,20 @@
-//! `cargo xtask order`: which functions run when Purlin starts, opens a session and answers, for the linker.
+//! `cargo xtask release`: builds the program for release, with the functions that run first laid out together.
 //!
-//! Runs the release build with its names under callgrind, once for each of these steps, and writes the names in that order
-//! to `crates/purlin/link-order.txt`; why is told in `crates/purlin/build.rs`. Names carry a hash of the compiler, the
-//! profile and the dependencies, so the list is renewed when one of them changes.
+//! Builds once with symbols, records under callgrind which functions run when Purlin starts, opens a session and answers, and
+//! builds again with that order; `crates/purlin/build.rs` says what it is for. The list is `release-order.txt` in the target
+//! directory. It is not kept in the repository: names carry a hash of the compiler, the profile and the dependencies.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use crate::bench::agent::{Agent, Script};
 use crate::bench::instructions::{temporary, valgrind};
-use crate::program::{self, root};
+use crate::program;
 
-const LIST: &str = "crates/purlin/link-order.txt";
+/// Names the list for the build script.
+const VARIABLE: &str = "PURLIN_FUNCTION_ORDER";
 
 /// How far a run goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,37 +24,55 @@ enum Step {
     Prompt,
 }
 
-/// Renews the list.
-pub(crate) fn renew() -> Result<()> {
+/// Builds the program, records the order of its functions, and builds it again.
+pub(crate) fn run() -> Result<()> {
     valgrind()?;
-    let build = ["cargo", "rustc", "--release", "--package", "purlin", "--bin", "purlin"];
-    program::must_succeed(&[&build[..], &["--", "-C", "strip=none"]].concat())?;
+    let with_symbols = ["--package", "purlin", "--bin", "purlin", "--", "-C", "strip=none"];
+    program::must_succeed(&[&["cargo", "rustc", "--release"][..], &with_symbols].concat())?;
+    record(&list()?)?;
+    build(&["cargo", "build", "--release", "--package", "purlin", "--bin", "purlin"])
+}
+
+/// Runs cargo with the recorded order, if there is one. Whoever builds `purlin` for release uses this: another value of the
+/// variable would build it again.
+pub(crate) fn build(words: &[&str]) -> Result<()> {
+    let list = list()?;
+    let order = list.is_file().then_some((VARIABLE, list.as_os_str()));
+    program::must_succeed_with(words, order)
+}
+
+fn list() -> Result<PathBuf> {
+    Ok(program::target()?.join("release-order.txt"))
+}
+
+/// Writes the functions of the program in the order of their first use.
+fn record(list: &Path) -> Result<()> {
     let purlin = program::target()?.join("release/purlin");
-    let purlin = purlin.to_str().context("the path of the program is no text")?;
+    let purlin = purlin.to_str().context("the path of the program is not UTF-8")?;
     let names = program::answer(&["nm", "--defined-only", purlin]).context("nm lists no names")?;
     let ours: HashSet<&str> = names.lines().filter_map(function).collect();
     let mut seen = HashSet::new();
-    let mut list = String::new();
+    let mut lines = String::new();
     for step in [Step::Start, Step::Session, Step::Prompt] {
-        let report = run(purlin, step)?;
+        let report = run_to(purlin, step)?;
         let mut new: Vec<&str> =
             called(&report).filter(|name| ours.contains(name) && !seen.contains(*name)).collect();
         new.sort_unstable();
         new.dedup();
         println!("{step:?}: {} functions", new.len());
         for name in new {
-            list.push_str(name);
-            list.push('\n');
+            lines.push_str(name);
+            lines.push('\n');
             seen.insert(name.to_owned());
         }
     }
-    std::fs::write(root().join(LIST), list)?;
-    println!("written to {LIST}");
+    std::fs::write(list, lines)?;
+    println!("written to {}", list.display());
     Ok(())
 }
 
-/// Runs the program up to a step, and returns what callgrind says of it.
-fn run(purlin: &str, step: Step) -> Result<String> {
+/// Runs the program up to a step, and returns callgrind's report.
+fn run_to(purlin: &str, step: Step) -> Result<String> {
     let script = Script::write("model text \"a\"\nmodel echo\nmodel loop\n")?;
     let file = temporary("order");
     let out = format!("--callgrind-out-file={}", file.display());
@@ -92,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_are_read_from_both_programs() {
+    fn functions_are_read_from_nm_and_from_callgrind() {
         assert_eq!(function("0000000000001000 T _RNv1a"), Some("_RNv1a"));
         assert_eq!(function("0000000000001000 d table"), None);
         assert_eq!(function("                 U malloc"), None);
