@@ -1,7 +1,7 @@
-//! The catalogue: what is known of the models of the providers we know, from a snapshot in the repository.
+//! The catalogue: facts about the models of known providers, from a snapshot in the repository.
 //!
-//! `cargo xtask catalogue` renews the snapshot; it is read a provider at a time, when that provider is used.
-//! What the user's config and the server say goes before it, and a model that is not in it works all the same.
+//! `cargo xtask catalogue` updates the snapshot. It is parsed one provider at a time, when that provider is used. The
+//! user's config and the server take precedence, and a model that is not in it still works.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 const SNAPSHOT: &str = include_str!("catalogue.json");
 
-/// What is known of a model.
+/// Facts about a model.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) name: String,
@@ -21,10 +21,10 @@ pub(crate) struct Entry {
     cost: Option<[f64; 4]>,
     #[serde(default, rename = "think")]
     pub(crate) can_think: bool,
-    /// Whether it takes pictures.
+    /// Whether it accepts images.
     #[serde(default, rename = "image")]
     pub(crate) takes_pictures: bool,
-    /// When it came out, as `2026-02-17`.
+    /// Its release date, as `2026-02-17`.
     #[serde(default)]
     pub(crate) date: String,
 }
@@ -55,13 +55,13 @@ mod tests {
     use crate::rows::ROWS;
 
     #[test]
-    fn the_snapshot_is_small_and_can_be_read() {
+    fn snapshot_is_small_and_valid() {
         assert!(SNAPSHOT.len() < 150_000, "{} bytes", SNAPSHOT.len());
         for row in ROWS.iter().filter(|row| !row.is_local()) {
             let models = models_of(row.id);
             assert!(models.len() > 5, "{}", row.id);
-            let is_there = |prefix: &&str| models.keys().any(|name| name.starts_with(prefix));
-            assert!(row.prefer.iter().all(is_there), "{}", row.id);
+            let is_present = |prefix: &&str| models.keys().any(|name| name.starts_with(prefix));
+            assert!(row.prefer.iter().all(is_present), "{}", row.id);
         }
         let sonnet = &models_of("anthropic")["claude-sonnet-4-5"];
         assert_eq!((sonnet.context, sonnet.can_think), (200_000, true));

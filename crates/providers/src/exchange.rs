@@ -1,6 +1,6 @@
-//! One request to a model and its answer: sent, retried where that is safe, decoded as it comes.
+//! One request to a model and its answer: sends it, retries it when that is safe, and decodes the stream.
 //!
-//! Safe means: nothing of the answer was shown yet. Afterwards a failure ends the answer, and what was shown stays.
+//! A retry is safe as long as nothing of the answer was shown. After that a failure ends the answer.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -12,13 +12,13 @@ use engine::words::StopReason;
 use tokio::time::{sleep, timeout};
 use wire::sse::{MAX_EVENT, SseDecoder};
 
+use crate::endpoint::Endpoint;
 use crate::fault::Fault;
 use crate::format::{Decoder, Events};
 use crate::http::{self, Body, Post};
-use crate::model::Endpoint;
 
-/// A piece of this length grows no further, in bytes.
-const LONG_PIECE: usize = 4096;
+/// Consecutive text events are merged up to this length, in bytes.
+const MAX_MERGED: usize = 4096;
 
 /// The state of one answer.
 pub(crate) struct Exchange {
@@ -27,13 +27,13 @@ pub(crate) struct Exchange {
     body: Vec<u8>,
     url: String,
     phase: Phase,
-    /// Decoded and not yet taken.
+    /// Events that are decoded but not returned yet.
     ready: VecDeque<Result<ModelEvent, ModelError>>,
-    /// Calls and ends of thoughts that came before anything was shown. A further try brings them anew.
+    /// Tool calls and ends of thoughts that arrived before anything was shown. A retry discards them.
     held: Vec<ModelEvent>,
-    /// How often it failed.
-    tried: u32,
-    /// Whether anything was shown that a second try would show again.
+    /// How many attempts have failed.
+    attempts: u32,
+    /// Whether anything was shown that a retry would show again.
     was_shown: bool,
 }
 
@@ -49,7 +49,7 @@ struct Reading {
     body: Body,
     events: SseDecoder,
     decoder: Decoder,
-    /// Whether any event has come.
+    /// Whether any event has arrived.
     has_events: bool,
 }
 
@@ -68,7 +68,7 @@ impl Exchange {
             phase: Phase::Send,
             ready: VecDeque::new(),
             held: Vec::new(),
-            tried: 0,
+            attempts: 0,
             was_shown: false,
         }
     }
@@ -112,7 +112,7 @@ impl Exchange {
         Ok(Reading { body, events: SseDecoder::default(), decoder, has_events: false })
     }
 
-    /// Takes over what was decoded, and what became of the reading.
+    /// Handles the decoded events and the result of the read.
     fn take(&mut self, events: Events, read: Result<(), Fault>) {
         for event in events {
             match event {
@@ -126,12 +126,12 @@ impl Exchange {
                 }
                 ModelEvent::Stop(stop) => {
                     if stop == StopReason::EndTurn && self.is_empty() {
-                        self.fail(Fault::Empty);
+                        self.fail(Fault::EmptyAnswer);
                         return;
                     }
                     self.release();
                     self.push(event);
-                    // Whatever comes behind the end does not count.
+                    // Events after the end are ignored.
                     self.phase = Phase::Over;
                     return;
                 }
@@ -150,17 +150,17 @@ impl Exchange {
         !self.was_shown && !self.held.iter().any(|event| matches!(event, ModelEvent::Tool(_)))
     }
 
-    /// Lets out what was held: no further try will bring it again.
+    /// Releases the held events: there will be no retry.
     fn release(&mut self) {
         self.ready.extend(self.held.drain(..).map(Ok));
     }
 
-    /// Queues an event. Text that came in one read is one piece: each costs a record and a message.
+    /// Queues an event. Merges text that arrived in one read, because each event costs a journal record and a message.
     fn push(&mut self, event: ModelEvent) {
         match (self.ready.back_mut(), event) {
             (Some(Ok(ModelEvent::Text(before))), ModelEvent::Text(text))
             | (Some(Ok(ModelEvent::Thought(before))), ModelEvent::Thought(text))
-                if before.len() < LONG_PIECE =>
+                if before.len() < MAX_MERGED =>
             {
                 before.push_str(&text);
             }
@@ -168,33 +168,37 @@ impl Exchange {
         }
     }
 
-    /// Tries again if that is safe and of use; else ends the answer with the reason.
+    /// Schedules a retry if that is safe and useful; otherwise ends the answer with the error.
     fn fail(&mut self, fault: Fault) {
-        self.tried += 1;
+        self.attempts += 1;
         self.held.clear();
-        let who = &self.endpoint;
+        let endpoint = &self.endpoint;
         let again = fault
-            .retry_after(self.tried, self.endpoint.timing.first_wait, chance())
+            .retry_after(self.attempts, self.endpoint.timing.first_wait, random())
             .filter(|_| !self.was_shown);
         match again {
             Some(wait) => {
-                let why = self.endpoint.hide_keys(&fault.explain(who));
-                let wait_words = match wait.as_secs() {
-                    0 => "trying again".to_owned(),
-                    seconds => format!("trying again in {seconds} s"),
+                let why = self.endpoint.explain(&fault);
+                let retry = match wait.as_secs() {
+                    0 => "Retrying…".to_owned(),
+                    seconds => format!("Retrying in {seconds} s…"),
                 };
-                self.ready.push_back(Ok(ModelEvent::Waiting(format!("{why}; {wait_words}"))));
+                self.ready.push_back(Ok(ModelEvent::Waiting(format!(
+                    "{}. {retry}",
+                    why.trim_end_matches('.')
+                ))));
                 self.phase = Phase::Wait(wait);
             }
             None => {
                 let fault = match (fault, &self.endpoint.key) {
-                    (Fault::Auth(words), None) => {
-                        Fault::Auth(format!("{}; {words}", self.endpoint.no_key()))
+                    (Fault::Auth(message), None) => {
+                        Fault::Auth(format!("{}; {message}", self.endpoint.no_key()))
                     }
                     (fault, _) => fault,
                 };
                 let advice = fault.advice(self.was_shown);
-                let error = fault.into_error(who, self.was_shown);
+                let message = endpoint.explain(&fault);
+                let error = fault.into_error(message, self.was_shown);
                 self.ready.push_back(Err(self.endpoint.with_advice(error, advice)));
                 self.phase = Phase::Over;
             }
@@ -203,30 +207,34 @@ impl Exchange {
 }
 
 impl Reading {
-    /// Reads until there is something to show, or the end.
+    /// Reads until an event is decoded, or the end.
     async fn read(&mut self, out: &mut Events) -> Result<(), Fault> {
         while out.is_empty() {
-            let piece = match self.body.next().await {
-                Ok(piece) => piece,
-                // A server that said why it stopped and then went silent has said everything.
+            let chunk = match self.body.next().await {
+                Ok(chunk) => chunk,
+                // If the server has already sent the stop reason, the answer is complete.
                 Err(fault) => return self.decoder.finish(out).map_err(|_| fault),
             };
-            let is_end = piece.is_none();
-            match piece {
-                Some(piece) => self.events.feed(&piece),
+            let is_end = chunk.is_none();
+            match chunk {
+                Some(chunk) => self.events.feed(&chunk),
                 None => self.events.finish(),
             }
             while let Some(event) = self.events.next_event() {
-                let event = event.map_err(|err| Fault::Garbled(err.to_string()))?;
+                let event = event.map_err(|err| Fault::InvalidAnswer(err.to_string()))?;
                 self.has_events = true;
                 self.decoder.decode(event.data, out)?;
             }
             if self.events.is_skipping() {
-                return Err(Fault::Garbled(format!("an event is longer than {MAX_EVENT} bytes")));
+                return Err(Fault::InvalidAnswer(format!(
+                    "an event exceeds the limit of {MAX_EVENT} bytes"
+                )));
             }
             if is_end {
                 if !self.has_events && !self.body.is_stream {
-                    return Err(Fault::Garbled("no events; check the base URL".to_owned()));
+                    return Err(Fault::InvalidAnswer(
+                        "it has no events. Check the base URL".to_owned(),
+                    ));
                 }
                 if out.iter().any(|event| matches!(event, ModelEvent::Stop(_))) {
                     return Ok(());
@@ -240,18 +248,19 @@ impl Reading {
         Ok(())
     }
 
-    /// Reads what stands behind the end, a moment long: a body that was read to its end leaves a connection that can
-    /// be used again.
+    /// Reads the rest of the body for a short time: only after its end can the connection be reused.
     async fn read_rest(&mut self) {
-        const MOMENT: Duration = Duration::from_millis(20);
+        const SHORT_WAIT: Duration = Duration::from_millis(20);
         let rest = async { while let Ok(Some(_)) = self.body.next().await {} };
-        if timeout(MOMENT, rest).await.is_err() {
-            tracing::debug!("an answer has an end and goes on; its connection is given up");
+        if timeout(SHORT_WAIT, rest).await.is_err() {
+            tracing::debug!(
+                "the body continues after the end of the answer; its connection is closed"
+            );
         }
     }
 }
 
-/// A number between 0 and 1 that differs each time: nothing that must be hard to guess.
-fn chance() -> f64 {
+/// Returns a random number between 0 and 1. It need not be unpredictable.
+fn random() -> f64 {
     (RandomState::new().hash_one(0) % 1000) as f64 / 1000.0
 }

@@ -1,6 +1,6 @@
-//! What can go wrong with a provider, by what to do about it.
+//! Failures of providers, classified by what to do about them.
 //!
-//! `http` and the formats say what happened; here is what it means: whether to try again, and what the user is told.
+//! `http` and the formats report what happened. This module decides whether to retry and what the user reads.
 
 use std::time::Duration;
 
@@ -8,181 +8,200 @@ use engine::ports::ModelError;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::http::place_of;
-use crate::model::Endpoint;
+use crate::key::ELLIPSIS;
+use crate::url::displayable_url;
 
 /// A failure of one attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
     /// No connection: name, network, TLS, reset.
     Unreachable(String),
-    /// Connected, and then nothing came for so long.
-    Silent(Duration),
-    /// The provider's own trouble: 5xx, overloaded.
-    Server(String),
-    /// Too many requests; with how long to wait, if it said so.
-    Limited { wait: Option<Duration>, words: String },
-    /// The account is used up. Waiting does not help.
-    NoMoney(String),
-    /// The key is missing, wrong or may not do this.
+    /// Connected, but received nothing for this long.
+    TimedOut(Duration),
+    /// A failure of the provider: 5xx, overloaded.
+    ServerError(String),
+    /// Too many requests; with the time to wait, if the provider sent one.
+    RateLimited { wait: Option<Duration>, message: String },
+    /// The account has no credit left. Waiting does not help.
+    OutOfCredit(String),
+    /// The API key is missing, wrong or lacks a permission.
     Auth(String),
     /// The conversation is too long.
     ContextFull(String),
-    /// The request is wrong and will stay wrong.
-    Refused(String),
-    /// The answer is not what the format says.
-    Garbled(String),
-    /// The answer ended without its end.
-    Cut,
-    /// The answer was whole and held nothing.
-    Empty,
+    /// The request is invalid; a retry would fail as well.
+    Rejected(String),
+    /// The answer does not match the format.
+    InvalidAnswer(String),
+    /// The stream ended before the end of the answer.
+    CutOff,
+    /// The answer was complete and empty.
+    EmptyAnswer,
 }
 
-/// The longest wait that a provider may ask of us.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(120);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+/// The longest wait that a provider may ask for.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(120);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
 impl Fault {
-    /// Returns how often to try again after such a failure.
+    /// Returns how many retries this failure allows.
     fn retries(&self) -> u32 {
         match self {
-            Fault::Unreachable(_) | Fault::Silent(_) | Fault::Cut => 3,
-            Fault::Limited { wait: Some(wait), .. } if *wait <= LONGEST_WAIT => 3,
-            Fault::Server(_) => 2,
-            Fault::Empty => 1,
-            Fault::Limited { .. }
-            | Fault::NoMoney(_)
+            Fault::Unreachable(_) | Fault::TimedOut(_) | Fault::CutOff => 3,
+            Fault::RateLimited { wait: Some(wait), .. } if *wait <= MAX_WAIT => 3,
+            Fault::ServerError(_) => 2,
+            Fault::EmptyAnswer => 1,
+            Fault::RateLimited { .. }
+            | Fault::OutOfCredit(_)
             | Fault::Auth(_)
             | Fault::ContextFull(_)
-            | Fault::Refused(_)
-            | Fault::Garbled(_) => 0,
+            | Fault::Rejected(_)
+            | Fault::InvalidAnswer(_) => 0,
         }
     }
 
-    /// Decides whether to try again after `tried` failures, and how long to wait first.
+    /// Returns how long to wait before a retry after `attempts` failures; `None` if there is no retry.
     ///
-    /// `first` is the unit of the waits, `chance` is between 0 and 1: a wait is anything up to twice the last one, so
-    /// that many clients do not come back at once.
-    pub(crate) fn retry_after(&self, tried: u32, first: Duration, chance: f64) -> Option<Duration> {
-        if tried > self.retries() {
+    /// `first` is the unit of the waits, `random` is between 0 and 1: the longest wait doubles with each attempt, and the
+    /// actual wait is random, so that many clients do not retry at the same time.
+    pub(crate) fn retry_after(
+        &self,
+        attempts: u32,
+        first: Duration,
+        random: f64,
+    ) -> Option<Duration> {
+        if attempts > self.retries() {
             return None;
         }
-        if let Fault::Limited { wait: Some(wait), .. } = self {
+        if let Fault::RateLimited { wait: Some(wait), .. } = self {
             return Some(*wait);
         }
-        let most = first.saturating_mul(1 << tried.min(10)).min(LONGEST_BACKOFF);
-        Some(most.mul_f64(chance.clamp(0.0, 1.0)))
+        let longest = first.saturating_mul(1 << attempts.min(10)).min(MAX_BACKOFF);
+        Some(longest.mul_f64(random.clamp(0.0, 1.0)))
     }
 
-    /// Says what happened, for the user.
-    pub(crate) fn explain(&self, endpoint: &Endpoint) -> String {
-        let who = &endpoint.name;
-        let with = |text: &str, words: &str| {
-            if words.is_empty() { text.to_owned() } else { format!("{text}: {words}") }
+    /// Describes what happened, for the user.
+    pub(crate) fn explain(&self, who: &str, base_url: &str) -> String {
+        let with = |text: &str, message: &str| match message {
+            "" => text.to_owned(),
+            status if status.starts_with("HTTP ") => format!("{text} ({status})"),
+            message => format!("{text}: {message}"),
         };
         match self {
-            Fault::Unreachable(words) => {
-                let place = place_of(&endpoint.base_url).map(|place| format!(" at {place}"));
-                with(&format!("{who} cannot be reached{}", place.unwrap_or_default()), words)
+            Fault::Unreachable(message) => {
+                let url = displayable_url(base_url).map(|url| format!(" at {url}"));
+                with(&format!("{who} cannot be reached{}", url.unwrap_or_default()), message)
             }
-            Fault::Silent(time) => format!("{who} sent nothing for {}", seconds(*time)),
-            Fault::Server(words) => with(&format!("{who} is in trouble or overloaded"), words),
-            Fault::Limited { wait: Some(wait), words } => with(
-                &format!("{who} takes no more requests now and says to wait {}", seconds(*wait)),
-                words,
-            ),
-            Fault::Limited { wait: None, words } => {
-                with(&format!("{who} takes no more requests now"), words)
+            Fault::TimedOut(time) => format!("{who} sent nothing for {}", seconds(*time)),
+            Fault::ServerError(message) => with(&format!("{who} is overloaded"), message),
+            Fault::RateLimited { wait: Some(wait), message } => {
+                with(&format!("{who}: rate limit reached, retry after {}", seconds(*wait)), message)
             }
-            Fault::NoMoney(words) => with(&format!("the account at {who} is used up"), words),
-            Fault::Auth(words) => with(&format!("{who} refused the key"), words),
-            Fault::ContextFull(words) => with("the conversation is too long for this model", words),
-            Fault::Refused(words) => with(&format!("{who} refused the request"), words),
-            Fault::Garbled(words) => with(&format!("{who} answered something unreadable"), words),
-            Fault::Cut => format!("the answer of {who} broke off"),
-            Fault::Empty => format!("{who} answered nothing"),
+            Fault::RateLimited { wait: None, message } => {
+                with(&format!("{who}: rate limit reached"), message)
+            }
+            Fault::OutOfCredit(message) => {
+                with(&format!("{who}: the account has no credit left"), message)
+            }
+            Fault::Auth(message) => with(&format!("{who} rejected the API key"), message),
+            Fault::ContextFull(message) => {
+                with("The conversation is too long for this model", message)
+            }
+            Fault::Rejected(message) => with(&format!("{who} rejected the request"), message),
+            Fault::InvalidAnswer(message) => {
+                with(&format!("{who} sent an invalid answer"), message)
+            }
+            Fault::CutOff => format!("The answer from {who} was cut off"),
+            Fault::EmptyAnswer => format!("{who} sent an empty answer"),
         }
     }
 
-    /// Says what the user can do about it.
+    /// Returns what the user can do about it.
     pub(crate) fn advice(&self, was_shown: bool) -> &'static str {
         match self {
-            Fault::NoMoney(_) => "Add credit there or choose another model",
-            Fault::Limited { wait: Some(_), .. } => "Try again then or choose another model",
-            Fault::Limited { wait: None, .. } => "Try again later or choose another model",
-            Fault::ContextFull(_) => "Begin a new session or choose a model that holds more",
-            // The endpoint knows how to set a key; what was refused says why.
-            Fault::Auth(_) | Fault::Refused(_) => "",
-            _ if was_shown => "What was shown is kept; a further message goes on from there",
+            Fault::OutOfCredit(_) => "Add credit or choose another model",
+            Fault::RateLimited { wait: Some(_), .. } => {
+                "Try again after that time, or choose another model"
+            }
+            Fault::RateLimited { wait: None, .. } => "Try again later or choose another model",
+            Fault::ContextFull(_) => "Start a new session or choose a model with a larger context",
+            // The endpoint adds how to set a key; a rejected request names its reason.
+            Fault::Auth(_) | Fault::Rejected(_) => "",
+            _ if was_shown => "The part that was shown is saved. Send a message to continue",
             Fault::Unreachable(_) => "Check the network and the base URL",
-            Fault::Silent(_) => {
-                "Try again later; `headerTimeout` and `chunkTimeout` say how long to wait"
+            Fault::TimedOut(_) => {
+                "Try again later. `headerTimeout` and `chunkTimeout` set how long to wait"
             }
-            Fault::Server(_) => "Try again later or choose another model",
-            Fault::Garbled(_) | Fault::Cut | Fault::Empty => "Try again or choose another model",
+            Fault::ServerError(_) => "Try again later or choose another model",
+            Fault::InvalidAnswer(_) | Fault::CutOff | Fault::EmptyAnswer => {
+                "Try again or choose another model"
+            }
         }
     }
 
-    /// Turns the failure into the engine's. `was_shown` tells whether a part of the answer was.
-    pub(crate) fn into_error(self, endpoint: &Endpoint, was_shown: bool) -> ModelError {
-        let words = self.explain(endpoint);
+    /// Converts the failure to the engine's error, with a message for the user. `was_shown`: whether a part of the answer
+    /// was shown.
+    pub(crate) fn into_error(self, message: String, was_shown: bool) -> ModelError {
         match self {
-            Fault::Auth(_) => ModelError::AuthNeeded(words),
-            Fault::ContextFull(_) => ModelError::ContextFull(words),
-            Fault::Limited { .. } | Fault::NoMoney(_) => ModelError::RateLimited(words),
-            _ if was_shown => ModelError::Incomplete(words),
-            Fault::Unreachable(_) | Fault::Silent(_) | Fault::Server(_) | Fault::Cut => {
-                ModelError::Unavailable(words)
+            Fault::Auth(_) => ModelError::AuthNeeded(message),
+            Fault::ContextFull(_) => ModelError::ContextFull(message),
+            Fault::RateLimited { .. } | Fault::OutOfCredit(_) => ModelError::RateLimited(message),
+            _ if was_shown => ModelError::Incomplete(message),
+            Fault::Unreachable(_) | Fault::TimedOut(_) | Fault::ServerError(_) | Fault::CutOff => {
+                ModelError::Unavailable(message)
             }
-            Fault::Refused(_) | Fault::Garbled(_) | Fault::Empty => ModelError::Failed(words),
+            Fault::Rejected(_) | Fault::InvalidAnswer(_) | Fault::EmptyAnswer => {
+                ModelError::Failed(message)
+            }
         }
     }
 
-    /// Reads an answer with an error status.
+    /// Classifies an answer with an error status.
     pub(crate) fn of_status(status: u16, wait: Option<Duration>, body: &str) -> Fault {
         let error = ErrorBody::parse(body);
         let wait = wait.or(error.wait);
         let fault = error.into_fault();
         match (status, fault) {
-            // What the body says in so many words goes before the status.
-            (_, Some(fault @ (Fault::ContextFull(_) | Fault::NoMoney(_)))) => fault,
-            (401 | 403, fault) => Fault::Auth(words_of(fault, status)),
-            (429, fault) => Fault::Limited { wait, words: words_of(fault, status) },
-            (408 | 409, fault) => Fault::Server(words_of(fault, status)),
-            (413, fault) => Fault::ContextFull(words_of(fault, status)),
-            (402, fault) => Fault::NoMoney(words_of(fault, status)),
+            // An explicit message in the body takes precedence over the status.
+            (_, Some(fault @ (Fault::ContextFull(_) | Fault::OutOfCredit(_)))) => fault,
+            (401 | 403, fault) => Fault::Auth(message_of(fault, status)),
+            (429, fault) => Fault::RateLimited { wait, message: message_of(fault, status) },
+            (408 | 409, fault) => Fault::ServerError(message_of(fault, status)),
+            (413, fault) => Fault::ContextFull(message_of(fault, status)),
+            (402, fault) => Fault::OutOfCredit(message_of(fault, status)),
             (500.., fault) => match wait {
-                Some(wait) => Fault::Limited { wait: Some(wait), words: words_of(fault, status) },
-                None => Fault::Server(words_of(fault, status)),
+                Some(wait) => {
+                    Fault::RateLimited { wait: Some(wait), message: message_of(fault, status) }
+                }
+                None => Fault::ServerError(message_of(fault, status)),
             },
             (_, Some(fault)) => fault,
-            (_, None) => Fault::Refused(format!("HTTP status {status}; check the base URL")),
+            (_, None) => Fault::Rejected(format!("HTTP {status}. Check the base URL")),
         }
     }
 
-    /// Reads an error that came inside a stream, after a status of 200.
+    /// Classifies an error inside a stream, after a status of 200.
     pub(crate) fn of_event(error: &Value) -> Fault {
         let fault = ErrorBody::of(error).into_fault();
-        fault.unwrap_or_else(|| Fault::Server("an error without words".to_owned()))
+        fault.unwrap_or_else(|| Fault::ServerError("an error without a message".to_owned()))
     }
 
-    fn words(self) -> String {
+    fn into_message(self) -> String {
         match self {
-            Fault::Unreachable(words)
-            | Fault::Server(words)
-            | Fault::Limited { words, .. }
-            | Fault::NoMoney(words)
-            | Fault::Auth(words)
-            | Fault::ContextFull(words)
-            | Fault::Refused(words)
-            | Fault::Garbled(words) => words,
-            Fault::Silent(_) | Fault::Cut | Fault::Empty => String::new(),
+            Fault::Unreachable(message)
+            | Fault::ServerError(message)
+            | Fault::RateLimited { message, .. }
+            | Fault::OutOfCredit(message)
+            | Fault::Auth(message)
+            | Fault::ContextFull(message)
+            | Fault::Rejected(message)
+            | Fault::InvalidAnswer(message) => message,
+            Fault::TimedOut(_) | Fault::CutOff | Fault::EmptyAnswer => String::new(),
         }
     }
 }
 
-fn words_of(fault: Option<Fault>, status: u16) -> String {
-    fault.map_or_else(|| format!("HTTP status {status}"), Fault::words)
+fn message_of(fault: Option<Fault>, status: u16) -> String {
+    fault.map_or_else(|| format!("HTTP {status}"), Fault::into_message)
 }
 
 fn seconds(time: Duration) -> String {
@@ -192,10 +211,10 @@ fn seconds(time: Duration) -> String {
     }
 }
 
-/// What the error bodies of all providers have in common.
+/// The parts that the error bodies of all providers have in common.
 #[derive(Debug, Default)]
 struct ErrorBody {
-    /// Type, code and status, as far as there are any.
+    /// Type, code and status, if present.
     kinds: String,
     message: String,
     wait: Option<Duration>,
@@ -206,10 +225,11 @@ impl ErrorBody {
         match serde_json::from_str::<Value>(body) {
             Ok(Value::Array(list)) => list.first().map(ErrorBody::of).unwrap_or_default(),
             Ok(value) => ErrorBody::of(&value),
-            // A page of a proxy, or plain text: its beginning is better than nothing, its markup is not.
+            // A web page, probably of a proxy. Its markup is of no use to the user; plain text is.
             Err(_) if body.trim_start().starts_with('<') => ErrorBody {
-                message: "a web page came instead of an answer; check the base URL and the proxy"
-                    .to_owned(),
+                message:
+                    "received a web page instead of an answer. Check the base URL and the proxy"
+                        .to_owned(),
                 ..ErrorBody::default()
             },
             Err(_) => ErrorBody { message: printable(body), ..ErrorBody::default() },
@@ -228,8 +248,8 @@ impl ErrorBody {
             details: Value,
         }
         let inner = match value.get("error") {
-            Some(Value::String(words)) => {
-                return ErrorBody { message: printable(words), ..ErrorBody::default() };
+            Some(Value::String(message)) => {
+                return ErrorBody { message: printable(message), ..ErrorBody::default() };
             }
             Some(inner @ Value::Object(_)) => inner,
             _ => value,
@@ -249,27 +269,29 @@ impl ErrorBody {
         ErrorBody { kinds, message: printable(&message), wait }
     }
 
-    /// Reads type and words. `None` if there is nothing to read.
+    /// Classifies the error by its type and message. `None` if both are empty.
     fn into_fault(self) -> Option<Fault> {
         let kinds = self.kinds.as_str();
-        let said = self.message.to_lowercase();
+        let lower_message = self.message.to_lowercase();
         let has = |text: &str, any: &[&str]| any.iter().any(|word| text.contains(word));
-        let words = if self.message.is_empty() { kinds.trim().to_owned() } else { self.message };
-        if words.is_empty() {
+        let message = if self.message.is_empty() { kinds.trim().to_owned() } else { self.message };
+        if message.is_empty() {
             return None;
         }
-        Some(if has(kinds, &CONTEXT_KINDS) || has(&said, &CONTEXT_WORDS) {
-            Fault::ContextFull(words)
-        } else if has(kinds, &["insufficient_quota", "billing"]) || has(&said, &MONEY_WORDS) {
-            Fault::NoMoney(words)
+        Some(if has(kinds, &CONTEXT_KINDS) || has(&lower_message, &CONTEXT_WORDS) {
+            Fault::ContextFull(message)
+        } else if has(kinds, &["insufficient_quota", "billing"])
+            || has(&lower_message, &MONEY_WORDS)
+        {
+            Fault::OutOfCredit(message)
         } else if has(kinds, &["rate_limit", "resource_exhausted", "429"]) {
-            Fault::Limited { wait: self.wait, words }
-        } else if has(kinds, &AUTH_KINDS) || has(&said, &AUTH_WORDS) {
-            Fault::Auth(words)
+            Fault::RateLimited { wait: self.wait, message }
+        } else if has(kinds, &AUTH_KINDS) || has(&lower_message, &AUTH_WORDS) {
+            Fault::Auth(message)
         } else if has(kinds, &SERVER_KINDS) {
-            Fault::Server(words)
+            Fault::ServerError(message)
         } else {
-            Fault::Refused(words)
+            Fault::Rejected(message)
         })
     }
 }
@@ -309,19 +331,16 @@ const SERVER_KINDS: [&str; 11] = [
     "529",
 ];
 
-/// The longest words of a provider that are passed on.
-const MAX_WORDS: usize = 300;
-/// What stands behind words that were cut short.
-pub(crate) const CUT: char = '…';
-
-/// Words of a provider, without anything that could steer a terminal, and not too many.
+/// At most this many characters of a provider's message are shown.
+const MAX_MESSAGE: usize = 300;
+/// Returns a provider's message without control characters, and shortened.
 pub(crate) fn printable(text: &str) -> String {
     let clean = |character: char| if character.is_control() { ' ' } else { character };
-    let mut words: String = text.trim().chars().map(clean).take(MAX_WORDS).collect();
-    if text.trim().chars().count() > MAX_WORDS {
-        words.push(CUT);
+    let mut message: String = text.trim().chars().map(clean).take(MAX_MESSAGE).collect();
+    if text.trim().chars().count() > MAX_MESSAGE {
+        message.push(ELLIPSIS);
     }
-    words
+    message
 }
 
 #[cfg(test)]
@@ -332,21 +351,23 @@ mod tests {
 
     // R: P6
     #[test]
-    fn each_failure_is_retried_as_often_as_it_should_be() {
-        let tries = |fault: Fault| {
-            (1..10).take_while(|tried| fault.retry_after(*tried, FIRST, 0.5).is_some()).count()
+    fn each_failure_has_its_number_of_retries() {
+        let retries = |fault: Fault| {
+            (1..10)
+                .take_while(|attempts| fault.retry_after(*attempts, FIRST, 0.5).is_some())
+                .count()
         };
-        assert_eq!(tries(Fault::Unreachable(String::new())), 3);
-        assert_eq!(tries(Fault::Silent(Duration::from_secs(60))), 3);
-        assert_eq!(tries(Fault::of_status(503, None, "")), 2);
-        assert_eq!(tries(Fault::of_status(529, None, "")), 2);
-        assert_eq!(tries(Fault::of_status(401, None, "")), 0);
-        assert_eq!(tries(Fault::of_status(403, None, "")), 0);
-        assert_eq!(tries(Fault::of_status(400, None, "")), 0);
-        assert_eq!(tries(Fault::of_status(429, None, "")), 0);
-        assert_eq!(tries(Fault::of_status(429, Some(Duration::from_secs(2)), "")), 3);
-        assert_eq!(tries(Fault::of_status(429, Some(Duration::from_secs(10_000)), "")), 0);
-        assert_eq!(tries(Fault::Empty), 1);
+        assert_eq!(retries(Fault::Unreachable(String::new())), 3);
+        assert_eq!(retries(Fault::TimedOut(Duration::from_secs(60))), 3);
+        assert_eq!(retries(Fault::of_status(503, None, "")), 2);
+        assert_eq!(retries(Fault::of_status(529, None, "")), 2);
+        assert_eq!(retries(Fault::of_status(401, None, "")), 0);
+        assert_eq!(retries(Fault::of_status(403, None, "")), 0);
+        assert_eq!(retries(Fault::of_status(400, None, "")), 0);
+        assert_eq!(retries(Fault::of_status(429, None, "")), 0);
+        assert_eq!(retries(Fault::of_status(429, Some(Duration::from_secs(2)), "")), 3);
+        assert_eq!(retries(Fault::of_status(429, Some(Duration::from_secs(10_000)), "")), 0);
+        assert_eq!(retries(Fault::EmptyAnswer), 1);
     }
 
     #[test]
@@ -380,12 +401,12 @@ mod tests {
             (
                 429,
                 r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#,
-                "NoMoney",
+                "OutOfCredit",
             ),
             (
                 429,
                 r#"[{"error":{"code":429,"message":"slow down","status":"RESOURCE_EXHAUSTED","details":[{"@type":"x","retryDelay":"7s"}]}}]"#,
-                "Limited { wait: Some(7s)",
+                "RateLimited { wait: Some(7s)",
             ),
             (
                 400,
@@ -393,15 +414,15 @@ mod tests {
                 "Auth",
             ),
             (401, r#"{"error":{"message":"Incorrect API key","code":"invalid_api_key"}}"#, "Auth"),
-            (404, r#"{"error":"model 'x' not found"}"#, "Refused(\"model 'x' not found\")"),
+            (404, r#"{"error":"model 'x' not found"}"#, "Rejected(\"model 'x' not found\")"),
             (
                 400,
                 r#"{"object":"error","message":"bad tool","type":"BadRequestError","code":400}"#,
-                "Refused(\"bad tool\")",
+                "Rejected(\"bad tool\")",
             ),
-            (422, r#"{"detail":"wrong field"}"#, "Refused(\"wrong field\")"),
-            (502, "<html><body>Bad gateway</body></html>", "Server(\"a web page came"),
-            (500, "", "Server(\"HTTP status 500\")"),
+            (422, r#"{"detail":"wrong field"}"#, "Rejected(\"wrong field\")"),
+            (502, "<html><body>Bad gateway</body></html>", "ServerError(\"received a web page"),
+            (500, "", "ServerError(\"HTTP 500\")"),
         ];
         for (status, body, expected) in cases {
             let fault = format!("{:?}", Fault::of_status(status, None, body));
@@ -410,16 +431,16 @@ mod tests {
     }
 
     #[test]
-    fn an_error_inside_a_stream_has_the_same_class() {
+    fn error_inside_a_stream_is_classified_like_a_status() {
         let event = |text: &str| Fault::of_event(&serde_json::from_str(text).unwrap());
         assert!(matches!(
             event(r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#),
-            Fault::Server(_)
+            Fault::ServerError(_)
         ));
         assert!(matches!(
             event(r#"{"error":{"type":"rate_limit_error","message":"slow"}}"#),
-            Fault::Limited { .. }
+            Fault::RateLimited { .. }
         ));
-        assert!(matches!(event("{}"), Fault::Server(_)));
+        assert!(matches!(event("{}"), Fault::ServerError(_)));
     }
 }

@@ -1,9 +1,11 @@
 //! Model providers: the engine's `Model` over HTTP, in four wire formats.
 //!
-//! Start with [`Options`]: it joins the table of known providers, the user's config and keys into [`Provider`]s, and
-//! those have the models. The formats are pure and in `format`; `http` is the only socket; `exchange` retries.
+//! Start with [`Options`]: it combines the table of known providers, the user's config and the API keys into
+//! [`Provider`]s, which have the models. `format` has the formats, without IO; only `http` opens connections; `exchange`
+//! retries.
 
 mod catalogue;
+mod endpoint;
 mod exchange;
 mod fault;
 mod format;
@@ -14,11 +16,13 @@ mod options;
 mod pictures;
 mod provider;
 mod rows;
+mod url;
 
 pub use format::Format;
 pub use http::Timing;
 pub use key::ApiKey;
 pub use options::{Connection, Cost, Limit, Modalities, ModelOptions, ProviderOptions};
 pub use provider::{
-    Listed, OWN_FILE, Options, Provider, find_local, key_takers, key_variables, known_providers,
+    ListedModel, OWN_FILE, Options, Provider, find_local, key_variables, keyed_providers,
+    known_providers,
 };

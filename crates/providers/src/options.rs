@@ -1,4 +1,4 @@
-//! What the user's config may say of a provider: the keys of OpenCode's `provider`.
+//! A provider in the user's config, with the keys of OpenCode's `provider`.
 
 use std::collections::BTreeMap;
 
@@ -6,91 +6,91 @@ use serde::{Deserialize, Deserializer};
 
 use crate::key::ApiKey;
 
-/// One provider of the config. Keys that we have no use for are ignored.
+/// One provider of the config. Other keys are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ProviderOptions {
-    /// The package that OpenCode would load; says which format is spoken.
+    /// The package that OpenCode would load; determines the format.
     pub npm: Option<String>,
-    /// What people call it.
+    /// Its display name.
     pub name: Option<String>,
-    /// How it is reached.
+    /// How to connect to it.
     pub options: Connection,
     /// Its models, by name.
     pub models: BTreeMap<String, ModelOptions>,
 }
 
-/// How a provider is reached.
+/// How to connect to a provider.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Connection {
-    /// Where it is.
+    /// The base URL.
     #[serde(rename = "baseURL")]
     pub base_url: Option<String>,
-    /// Its key.
+    /// The API key.
     pub api_key: Option<ApiKey>,
-    /// Why there is nothing in the key: what it names is not there.
+    /// Why the key is empty: the variable or file that it refers to is missing.
     #[serde(skip)]
     pub missing_key: Option<String>,
-    /// Headers for every request. They may hold keys.
+    /// Headers for every request. Their values may be secret.
     pub headers: BTreeMap<String, ApiKey>,
-    /// Milliseconds until the first byte.
+    /// Time limit for the first byte, in milliseconds.
     #[serde(deserialize_with = "millis")]
     pub header_timeout: Option<u64>,
-    /// Milliseconds from one byte to the next.
+    /// Time limit between two reads, in milliseconds.
     #[serde(deserialize_with = "millis")]
     pub chunk_timeout: Option<u64>,
-    /// Milliseconds that the waits before a retry begin with. Ours, not OpenCode's.
+    /// The first wait before a retry, in milliseconds. OpenCode does not have this key.
     pub retry_delay: Option<u64>,
 }
 
-/// What is known of a model.
+/// A model in the user's config.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ModelOptions {
-    /// Its name at the provider, where the config calls it otherwise.
+    /// The provider's name for it, if the config uses another name.
     pub id: Option<String>,
-    /// What people call it.
+    /// Its display name.
     pub name: Option<String>,
-    /// How much it can hold.
+    /// Its limits in tokens.
     pub limit: Limit,
-    /// What it costs, in US dollars for a million tokens.
+    /// Its price, in US dollars per million tokens.
     pub cost: Option<Cost>,
-    /// Whether it thinks.
+    /// Whether it supports thinking.
     pub reasoning: Option<bool>,
-    /// What it takes and gives.
+    /// What kinds of input it accepts.
     pub modalities: Option<Modalities>,
 }
 
-/// What a model takes, beside text: `image`, `audio`, `pdf`.
+/// What a model accepts besides text: `image`, `audio`, `pdf`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Modalities {
-    /// What it takes.
+    /// The kinds of input.
     pub input: Vec<String>,
 }
 
-/// How many tokens a model can hold.
+/// The limits of a model, in tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Limit {
-    /// All together.
+    /// The context window.
     pub context: Option<u64>,
-    /// In an answer.
+    /// The longest answer.
     pub output: Option<u64>,
 }
 
-/// What a model costs.
+/// The price of a model, in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Cost {
-    /// Read anew.
+    /// Input that is not cached.
     pub input: f64,
-    /// Written.
+    /// Output.
     pub output: f64,
-    /// Read from the cache.
+    /// Input that is read from the cache.
     pub cache_read: f64,
-    /// Put into the cache.
+    /// Input that is written to the cache.
     pub cache_write: f64,
 }
 
@@ -106,7 +106,7 @@ fn millis<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     #[serde(untagged)]
     enum Millis {
         Number(u64),
-        Switch(#[expect(dead_code, reason = "only told apart from a number")] bool),
+        Switch(#[expect(dead_code, reason = "only its type matters")] bool),
     }
     Ok(match Option::<Millis>::deserialize(from)? {
         Some(Millis::Number(number)) => Some(number),

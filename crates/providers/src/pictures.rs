@@ -1,6 +1,6 @@
-//! Pictures on their way to a model: made such as providers take them, or replaced by words, of which the user is told.
+//! Prepares the images of a request: resizes them to what providers accept, or replaces them by a note.
 //!
-//! Only the request changes; the conversation keeps what was sent. One picture is `scale`'s business.
+//! Only the request changes, not the conversation. `scale` handles a single image.
 
 mod scale;
 
@@ -11,30 +11,30 @@ use engine::words::{Block, Media, Message, Prompt};
 use tokio::sync::Semaphore;
 use tokio::task;
 
-/// What the model reads where a picture was.
-const INSTEAD: &str =
-    "(There was a picture here. This model takes no pictures, so you do not see it.)";
+/// What the model reads in place of an image.
+const IMAGE_NOTE: &str =
+    "(The user sent an image here. This model does not accept images, so you cannot see it.)";
 
-/// Takes the pictures out of a request. Returns whether the last thing that the user said had one.
-pub(crate) fn take_out(request: &mut Request) -> bool {
+/// Replaces the images of a request by a note. Returns whether the last message is a prompt with an image.
+pub(crate) fn replace_all(request: &mut Request) -> bool {
     let mut is_new = false;
     for message in &mut request.messages {
         let Message::User(prompt) = &**message else { continue };
         is_new = prompt.blocks.iter().any(is_picture);
         if is_new {
             let blocks = prompt.blocks.iter().map(|block| match block {
-                block if is_picture(block) => Block::Text(INSTEAD.to_owned()),
+                block if is_picture(block) => Block::Text(IMAGE_NOTE.to_owned()),
                 block => block.clone(),
             });
             *message = Arc::new(Message::User(Prompt::from(blocks.collect::<Vec<Block>>())));
         }
     }
-    // What was said before was told of before.
+    // The user was already notified about earlier messages.
     is_new && matches!(request.messages.last().map(|last| &**last), Some(Message::User(_)))
 }
 
-/// Tells whether there are pictures in a request.
-pub(crate) fn are_in(request: &Request) -> bool {
+/// Returns whether a request has images.
+pub(crate) fn has_any(request: &Request) -> bool {
     request.messages.iter().any(|message| has_picture(message))
 }
 
@@ -45,17 +45,16 @@ fn has_picture(message: &Message) -> bool {
     }
 }
 
-/// The messages that were looked at, and what is sent instead of each: a conversation is sent again and again, and its
-/// pictures are decoded once. Never held across an await.
+/// A cache of prepared messages: a conversation is sent many times, but its images are decoded once. The lock is never
+/// held across an await.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Fitted(Arc<Mutex<Vec<Known>>>);
+pub(crate) struct Fitted(Arc<Mutex<Vec<PreparedMessage>>>);
 
-/// A message with pictures, and what is sent instead of it.
-type Known = (Weak<Message>, Arc<Message>);
+/// A message with images, and the prepared message.
+type PreparedMessage = (Weak<Message>, Arc<Message>);
 
 impl Fitted {
-    /// Makes the pictures of a request such as providers take them. Returns what is wrong with those that were not seen
-    /// before, for the user.
+    /// Resizes the images of a request to what providers accept. Returns problems with new images, for the user.
     pub(crate) async fn fit(&self, request: &mut Request) -> Vec<String> {
         let mut problems = Vec::new();
         for message in &mut request.messages {
@@ -66,7 +65,7 @@ impl Fitted {
                 Some(sent) => sent,
                 None => {
                     let sent = fit_message(message, &mut problems).await;
-                    self.keep(message, &sent);
+                    self.store(message, &sent);
                     sent
                 }
             };
@@ -76,16 +75,16 @@ impl Fitted {
     }
 
     fn find(&self, message: &Arc<Message>) -> Option<Arc<Message>> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = known.iter().find(|(seen, _)| seen.as_ptr() == Arc::as_ptr(message));
+        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = cache.iter().find(|(original, _)| original.as_ptr() == Arc::as_ptr(message));
         same.map(|(_, sent)| Arc::clone(sent))
     }
 
-    /// Keeps what is sent for a message, for as long as the conversation has it.
-    fn keep(&self, message: &Arc<Message>, sent: &Arc<Message>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|(seen, _)| seen.strong_count() > 0);
-        known.push((Arc::downgrade(message), Arc::clone(sent)));
+    /// Caches the prepared message as long as the conversation has the original.
+    fn store(&self, message: &Arc<Message>, sent: &Arc<Message>) {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.retain(|(original, _)| original.strong_count() > 0);
+        cache.push((Arc::downgrade(message), Arc::clone(sent)));
     }
 }
 
@@ -98,9 +97,9 @@ async fn fit_message(message: &Arc<Message>, problems: &mut Vec<String>) -> Arc<
             Ok(Some(smaller)) => *picture = smaller,
             Ok(None) => {}
             Err(why) => {
-                problems.push(format!("a picture was not sent to the model: {why}"));
+                problems.push(format!("An image was not sent to the model: {why}"));
                 *block = Block::Text(format!(
-                    "(There was a picture here, and you do not see it: {why}. Say so if it matters.)"
+                    "(The user sent an image here that you cannot see: {why}. Say so if it matters.)"
                 ));
             }
         }
@@ -111,18 +110,18 @@ async fn fit_message(message: &Arc<Message>, problems: &mut Vec<String>) -> Arc<
     }
 }
 
-/// One picture is decoded at a time, so that the memory for it is bounded whatever many sessions send.
+/// One image is decoded at a time, so that memory use is bounded however many sessions send images.
 static DECODING: Semaphore = Semaphore::const_new(1);
 
 async fn fit_picture(picture: Media) -> Result<Option<Media>, String> {
     let turn = DECODING.acquire().await;
     let work = task::spawn_blocking(move || {
         let fitted = scale::fit(&picture);
-        // Held until the work ends, also when nobody waits for it any more.
+        // Held until the work ends, even if nobody waits for it any more.
         drop(turn);
         fitted
     });
-    work.await.unwrap_or_else(|_| Err("it cannot be read".to_owned()))
+    work.await.unwrap_or_else(|_| Err("it cannot be decoded".to_owned()))
 }
 
 fn is_picture(block: &Block) -> bool {
@@ -146,17 +145,17 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_replaced_and_only_a_new_one_is_told_of() {
+    fn images_are_replaced_and_only_a_new_one_is_reported() {
         let media = Media { data: "AAAA".to_owned(), mime: "image/png".to_owned() };
         let shown =
             Message::User(Prompt::from(vec![Block::Text("Look.".into()), Block::Image(media)]));
         let said = Message::Agent { thoughts: Vec::new(), text: "Hm.".into(), calls: Vec::new() };
         let plain = Message::User(Prompt::from(vec![Block::Text("And?".into())]));
         let mut fresh = request(vec![shown.clone()]);
-        assert!(take_out(&mut fresh));
+        assert!(replace_all(&mut fresh));
         let Message::User(prompt) = &*fresh.messages[0] else { panic!("the user said it") };
-        assert_eq!(prompt.text(), format!("Look.\n{INSTEAD}"));
-        assert!(!take_out(&mut request(vec![shown.clone(), said])));
-        assert!(!take_out(&mut request(vec![shown, plain])));
+        assert_eq!(prompt.text(), format!("Look.\n{IMAGE_NOTE}"));
+        assert!(!replace_all(&mut request(vec![shown.clone(), said])));
+        assert!(!replace_all(&mut request(vec![shown, plain])));
     }
 }

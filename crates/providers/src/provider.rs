@@ -1,4 +1,4 @@
-//! A provider as the user has it: a row, the user's config and a key, put together; and its models.
+//! A provider as the user configured it: a row of the table, the config and a key combined; and its models.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,19 +11,20 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{self, Entry};
+use crate::endpoint::{Endpoint, Headers};
 use crate::fault::Fault;
 use crate::format::Format;
 use crate::http::{self, Timing};
 use crate::key::ApiKey;
-use crate::model::{Endpoint, Headers, RemoteModel};
-use crate::options::{ModelOptions, ProviderOptions};
+use crate::model::RemoteModel;
+use crate::options::{Connection, ModelOptions, ProviderOptions};
 use crate::pictures::Fitted;
 use crate::rows::{ROWS, Row, format_of_package};
 
-/// What the user's configuration file is called in what is said of a provider.
+/// The name of the user's configuration file in messages.
 pub const OWN_FILE: &str = "purlin.json";
 
-/// Where providers and their keys come from. All of it is the user's own; nothing of it is a project's.
+/// Where providers and their keys come from. Everything belongs to the user; nothing comes from a project.
 #[derive(Debug, Default)]
 pub struct Options {
     /// The user's config, by provider.
@@ -32,35 +33,35 @@ pub struct Options {
     pub stored: BTreeMap<String, ApiKey>,
     /// Keys in the environment, by variable.
     pub environment: BTreeMap<String, ApiKey>,
-    /// Keys that OpenCode keeps and the user lets us use, by provider.
+    /// Keys that OpenCode stores and the user allows us to use, by provider.
     pub borrowed: BTreeMap<String, ApiKey>,
-    /// Where local servers are that are not in their usual places, by provider.
+    /// Base URLs of local servers that do not use the default, by provider.
     pub places: BTreeMap<String, String>,
-    /// The models that providers named when they were last asked.
-    pub listed: BTreeMap<String, Vec<Listed>>,
+    /// The models that each provider listed when last asked.
+    pub listed: BTreeMap<String, Vec<ListedModel>>,
 }
 
-/// A model as its provider lists it.
+/// A model in a provider's list.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Listed {
-    /// Its name there.
+pub struct ListedModel {
+    /// The provider's name for it.
     pub name: String,
-    /// How many tokens it can hold.
+    /// Its context window in tokens.
     pub context: u64,
 }
 
-/// Returns the variables that may hold keys.
+/// Returns the environment variables that may contain keys.
 pub fn key_variables() -> impl Iterator<Item = &'static str> {
     ROWS.iter().flat_map(|row| row.variables).copied()
 }
 
-/// Returns the providers that take a key: id and name.
-pub fn key_takers() -> impl Iterator<Item = (&'static str, &'static str)> {
+/// Returns the providers that need a key: id and name.
+pub fn keyed_providers() -> impl Iterator<Item = (&'static str, &'static str)> {
     ROWS.iter().filter(|row| !row.is_local()).map(|row| (row.id, row.name))
 }
 
-/// What a model holds where nobody says.
-const CONTEXT_WHERE_UNKNOWN: u64 = 32_768;
+/// The context window of a model if unknown.
+const DEFAULT_CONTEXT: u64 = 32_768;
 
 /// A provider.
 #[derive(Debug, Clone)]
@@ -68,62 +69,52 @@ pub struct Provider {
     id: String,
     row: Option<&'static Row>,
     endpoint: Arc<Endpoint>,
-    /// Models of the config, which go before the catalogue's.
+    /// Models of the config, which take precedence over the catalogue.
     models: BTreeMap<String, ModelOptions>,
-    /// The models that it named when it was last asked.
-    listed: Vec<Listed>,
-    /// Whether the user has named it in the config.
+    /// The models that it listed when last asked.
+    listed: Vec<ListedModel>,
+    /// Whether it is in the user's config.
     is_configured: bool,
-    /// Where the key is from, for the user.
+    /// Where the key comes from, for the user.
     key_source: String,
     /// What is wrong with its config.
     problem: Option<String>,
 }
 
-/// Returns the ids of the providers that are known by name.
+/// Returns the ids of the known providers.
 #[must_use]
 pub fn known_providers() -> Vec<&'static str> {
     ROWS.iter().map(|row| row.id).collect()
 }
 
 impl Options {
-    /// Returns every provider there is, those with keys in the order of the table, then the user's own.
+    /// Returns every provider: first the known ones in the order of the table, then those that only the config has.
     #[must_use]
     pub fn providers(&self) -> Vec<Provider> {
         let known = ROWS.iter().map(|row| row.id);
-        let own = self.configured.keys().map(String::as_str);
-        let own = own.filter(|id| Row::find(id).is_none());
-        known.chain(own).map(|id| self.provider(id)).collect()
+        let configured_only = self.configured.keys().map(String::as_str);
+        let configured_only = configured_only.filter(|id| Row::find(id).is_none());
+        known.chain(configured_only).map(|id| self.provider(id)).collect()
     }
 
-    /// Returns one provider. An id that nobody knows makes one that cannot be used.
+    /// Returns one provider. An unknown id gives a provider that is not usable.
     #[must_use]
     pub fn provider(&self, id: &str) -> Provider {
         let row = Row::find(id);
         let config = self.configured.get(id);
         let connection = config.map(|config| config.options.clone()).unwrap_or_default();
-        let mut problem = None;
         let package = config.and_then(|config| config.npm.as_deref());
-        let format = match (package, row) {
-            (Some(package), _) => format_of_package(package).or_else(|| {
-                problem = Some(format!(
-                    "`npm` names `{package}`, which is none of the formats spoken here"
-                ));
-                None
-            }),
-            (None, Some(row)) => Some(row.format),
-            (None, None) => Some(Format::OpenAiChat),
-        };
-        let place = connection.base_url.or_else(|| self.places.get(id).cloned());
-        let base_url = place.or_else(|| Some(row?.base_url.to_owned()));
+        let (format, mut problem) = format_of(package, row);
+        let configured_url = connection.base_url.clone().or_else(|| self.places.get(id).cloned());
+        let base_url = configured_url.or_else(|| Some(row?.base_url.to_owned()));
         if base_url.is_none() {
             problem = Some("`options.baseURL` is missing".to_owned());
         }
         let is_empty = connection.api_key.as_ref().is_some_and(ApiKey::is_empty);
         let missing_key = is_empty.then(|| {
-            connection.missing_key.unwrap_or_else(|| "`options.apiKey` is empty".to_owned())
+            connection.missing_key.clone().unwrap_or_else(|| "`options.apiKey` is empty".to_owned())
         });
-        let (key, key_source) = self.key(row, id, connection.api_key);
+        let (key, key_source) = self.key(row, id, connection.api_key.clone());
         let name = config.and_then(|config| config.name.clone());
         let name = name.unwrap_or_else(|| row.map_or(id, |row| row.name).to_owned());
         let variable = row.and_then(|row| row.variables.first());
@@ -133,34 +124,17 @@ impl Options {
                 "Set `provider.{id}.options.apiKey` in {OWN_FILE} or run `purlin auth login {id}`"
             ),
         };
-        // Shorter words are the likes of `Bearer` and `true`.
-        let words = connection.headers.values().flat_map(|value| value.reveal().split_whitespace());
-        let secrets = words.filter(|word| word.len() >= 8).map(ApiKey::new).collect();
-        let mut headers: Vec<(String, String)> = connection
-            .headers
-            .iter()
-            .map(|(name, value)| (name.clone(), value.reveal().to_owned()))
-            .collect();
-        if format == Some(Format::AnthropicMessages) {
-            headers.insert(0, ("anthropic-version".to_owned(), "2023-06-01".to_owned()));
-        }
-        let default = Timing::default();
-        let time = |millis: Option<u64>, default| millis.map_or(default, Duration::from_millis);
-        let timing = Timing {
-            first_byte: time(connection.header_timeout, default.first_byte),
-            idle: time(connection.chunk_timeout, default.idle),
-            first_wait: time(connection.retry_delay, default.first_wait),
-        };
-        let has_own_place = config.is_some_and(|config| config.options.base_url.is_some());
+        let timing = timing_of(&connection);
+        let has_own_url = config.is_some_and(|config| config.options.base_url.is_some());
         let endpoint = Endpoint {
             name,
-            format: format.unwrap_or(Format::OpenAiChat),
+            format,
             base_url: base_url.unwrap_or_default(),
             key,
             missing_key,
-            needs_key: row.is_some_and(|row| !row.is_local()) && !has_own_place,
-            headers: Headers(headers),
-            secrets,
+            needs_key: row.is_some_and(|row| !row.is_local()) && !has_own_url,
+            headers: headers_of(&connection.headers, format),
+            secrets: secrets_of(&connection.headers),
             timing,
             advice,
             is_openrouter: id == "openrouter",
@@ -186,12 +160,52 @@ impl Options {
                 return (Some(key.clone()), (*variable).to_owned());
             }
         }
-        let kept = |keys: &BTreeMap<String, ApiKey>, by: &str| {
+        let stored_key = |keys: &BTreeMap<String, ApiKey>, by: &str| {
             keys.get(id).map(|key| (Some(key.clone()), by.to_owned()))
         };
-        kept(&self.stored, "purlin auth login")
-            .or_else(|| kept(&self.borrowed, "OpenCode"))
+        stored_key(&self.stored, "purlin auth login")
+            .or_else(|| stored_key(&self.borrowed, "OpenCode"))
             .unwrap_or_default()
+    }
+}
+
+/// Returns the format of a provider, and the problem if its package is not supported.
+fn format_of(package: Option<&str>, row: Option<&Row>) -> (Format, Option<String>) {
+    match (package, row) {
+        (Some(package), _) => match format_of_package(package) {
+            Some(format) => (format, None),
+            None => {
+                let problem = format!("`npm` names `{package}`, which is not a supported format");
+                (Format::OpenAiChat, Some(problem))
+            }
+        },
+        (None, Some(row)) => (row.format, None),
+        (None, None) => (Format::OpenAiChat, None),
+    }
+}
+
+fn headers_of(configured: &BTreeMap<String, ApiKey>, format: Format) -> Headers {
+    let version = ("anthropic-version".to_owned(), "2023-06-01".to_owned());
+    let fixed = (format == Format::AnthropicMessages).then_some(version);
+    let configured = configured.iter();
+    let configured = configured.map(|(name, value)| (name.clone(), value.reveal().to_owned()));
+    Headers(fixed.into_iter().chain(configured).collect())
+}
+
+/// Returns the words in the values of headers that may be secret.
+fn secrets_of(headers: &BTreeMap<String, ApiKey>) -> Vec<ApiKey> {
+    let words = headers.values().flat_map(|value| value.reveal().split_whitespace());
+    // Shorter words are not secret, such as `Bearer` and `true`.
+    words.filter(|word| word.len() >= 8).map(ApiKey::new).collect()
+}
+
+fn timing_of(connection: &Connection) -> Timing {
+    let default = Timing::default();
+    let time = |millis: Option<u64>, default| millis.map_or(default, Duration::from_millis);
+    Timing {
+        first_byte: time(connection.header_timeout, default.first_byte),
+        idle: time(connection.chunk_timeout, default.idle),
+        first_wait: time(connection.retry_delay, default.first_wait),
     }
 }
 
@@ -202,28 +216,28 @@ impl Provider {
         &self.id
     }
 
-    /// Returns what people call it.
+    /// Returns its display name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.endpoint.name
     }
 
-    /// Tells whether it can be asked without looking whether it is there.
+    /// Returns whether it can be used without first checking that it runs.
     #[must_use]
     pub fn is_usable(&self) -> bool {
         let has_key = self.endpoint.key.is_some() || !self.endpoint.needs_key;
         self.problem.is_none() && has_key && (self.is_configured || self.endpoint.key.is_some())
     }
 
-    /// Tells whether it runs on this machine, if it runs.
+    /// Returns whether it is a server on this machine.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.row.is_some_and(Row::is_local)
     }
 
-    /// Says where its key is from, or why it cannot be used.
+    /// Returns where its key comes from, or why it cannot be used.
     #[must_use]
-    pub fn standing(&self) -> String {
+    pub fn status(&self) -> String {
         match (&self.problem, self.is_usable(), self.key_source.is_empty()) {
             (Some(problem), _, _) => problem.clone(),
             (None, true, false) => format!("key from {}", self.key_source),
@@ -232,13 +246,13 @@ impl Provider {
                 None => "no key needed".to_owned(),
             },
             (None, false, _) if self.is_local() => {
-                format!("nothing answers at {}", self.endpoint.base_url)
+                format!("no server at {}", self.endpoint.base_url)
             }
             (None, false, _) => format!("no key. {}", self.endpoint.advice),
         }
     }
 
-    /// Returns the models that are known of it: the config's, then the catalogue's, the best first.
+    /// Returns its known models: those of the config, then those of the catalogue, the best first.
     #[must_use]
     pub fn models(&self) -> Vec<ModelChoice> {
         let mut catalogue = catalogue::models_of(&self.id);
@@ -250,7 +264,7 @@ impl Provider {
         let mut rest: Vec<(String, Option<Entry>)> = if self.listed.is_empty() {
             catalogue.into_iter().map(|(name, entry)| (name, Some(entry))).collect()
         } else {
-            let is_new = |listed: &&Listed| !self.models.contains_key(&listed.name);
+            let is_new = |listed: &&ListedModel| !self.models.contains_key(&listed.name);
             let listed = self.listed.iter().filter(is_new);
             listed.map(|listed| (listed.name.clone(), catalogue.remove(&listed.name))).collect()
         };
@@ -258,7 +272,7 @@ impl Provider {
         let rank = |name: &str| prefer.iter().position(|prefix| name.starts_with(prefix));
         rest.sort_by(|(a, x), (b, y)| {
             let key = |name: &str| rank(name).unwrap_or(usize::MAX);
-            // The newest first; of a model with and without a date in its name the short one.
+            // The newest first; of names with and without a date the shorter one.
             let date = |entry: &Option<Entry>| {
                 std::cmp::Reverse(entry.as_ref().map(|entry| entry.date.clone()))
             };
@@ -268,63 +282,68 @@ impl Provider {
         choices
     }
 
-    /// Returns its cheapest model for small work, where we know of one.
+    /// Returns its cheapest model, for small tasks such as titles, if known.
     #[must_use]
     pub fn small_model(&self) -> Option<ModelChoice> {
         let small = self.row?.small;
         let models = self.models();
-        let begins = |choice: &&ModelChoice, prefix: &str| self.bare(choice).starts_with(prefix);
+        let begins =
+            |choice: &&ModelChoice, prefix: &str| self.provider_name(choice).starts_with(prefix);
         small.iter().find_map(|prefix| models.iter().find(|choice| begins(choice, prefix))).cloned()
     }
 
-    /// A model's name at the provider.
-    fn bare<'a>(&self, choice: &'a ModelChoice) -> &'a str {
+    /// Returns the provider's name for a model.
+    fn provider_name<'a>(&self, choice: &'a ModelChoice) -> &'a str {
         choice.id.as_str().get(self.id.len() + 1..).unwrap_or_default()
     }
 
-    /// Returns models as they can be kept, to be [`Options::listed`] later.
+    /// Returns models in the form to store, for a later [`Options::listed`].
     #[must_use]
-    pub fn listing(&self, models: &[ModelChoice]) -> Vec<Listed> {
-        let listed = |choice: &ModelChoice| Listed {
-            name: self.bare(choice).to_owned(),
+    pub fn listing(&self, models: &[ModelChoice]) -> Vec<ListedModel> {
+        let listed = |choice: &ModelChoice| ListedModel {
+            name: self.provider_name(choice).to_owned(),
             context: choice.context_size,
         };
         models.iter().map(listed).collect()
     }
 
-    /// Returns a model by its name at the provider, known or not.
+    /// Returns a model by the provider's name for it, known or not.
     #[must_use]
     pub fn model(&self, name: &str) -> ModelChoice {
         self.choice(name, catalogue::models_of(&self.id).get(name))
     }
 
     fn choice(&self, name: &str, entry: Option<&Entry>) -> ModelChoice {
-        let own = self.models.get(name).cloned().unwrap_or_default();
-        let price = own.cost.map(|cost| Price {
+        let override_options = self.models.get(name).cloned().unwrap_or_default();
+        let price = override_options.cost.map(|cost| Price {
             input: cost.input,
             output: cost.output,
             cache_read: cost.cache_read,
             cache_write: cost.cache_write,
         });
-        let can_think = own.reasoning.unwrap_or_else(|| entry.is_some_and(|entry| entry.can_think));
-        let shown = own.name.unwrap_or_else(|| entry.map_or(name, |entry| &entry.name).to_owned());
+        let can_think = override_options
+            .reasoning
+            .unwrap_or_else(|| entry.is_some_and(|entry| entry.can_think));
+        let display_name = override_options
+            .name
+            .unwrap_or_else(|| entry.map_or(name, |entry| &entry.name).to_owned());
         let listed = self.listed.iter().find(|listed| listed.name == name);
-        let context = own.limit.context.or(listed.map(|listed| listed.context));
+        let context = override_options.limit.context.or(listed.map(|listed| listed.context));
         let context = context.or(entry.map(|entry| entry.context));
-        let takes_pictures = match own.modalities {
+        let takes_pictures = match override_options.modalities {
             Some(modalities) => modalities.input.iter().any(|input| input == "image"),
             None => entry.is_none_or(|entry| entry.takes_pictures),
         };
         ModelChoice {
             id: ModelId::new(format!("{}/{name}", self.id)),
-            name: format!("{}: {shown}", self.endpoint.name),
-            context_size: context.unwrap_or(CONTEXT_WHERE_UNKNOWN),
+            name: format!("{}: {display_name}", self.endpoint.name),
+            context_size: context.unwrap_or(DEFAULT_CONTEXT),
             price: price.or_else(|| entry?.price()),
             can_think,
             model: Arc::new(RemoteModel {
                 endpoint: Arc::clone(&self.endpoint),
-                name: own.id.unwrap_or_else(|| name.to_owned()),
-                max_output: own.limit.output.or(entry.map(|entry| entry.output)),
+                name: override_options.id.unwrap_or_else(|| name.to_owned()),
+                max_output: override_options.limit.output.or(entry.map(|entry| entry.output)),
                 can_think,
                 takes_pictures,
                 fitted: Fitted::default(),
@@ -335,17 +354,20 @@ impl Provider {
     /// Asks the server which models it has.
     ///
     /// # Errors
-    /// Says why it did not answer within `limit`.
+    /// Fails if it does not answer within `limit`.
     pub async fn ask_models(&self, limit: Duration) -> Result<Vec<ModelChoice>, ModelError> {
         let endpoint = &self.endpoint;
         let key = endpoint.key.as_ref().map(|key| (key, endpoint.key_header()));
         let document = http::get(&endpoint.url("/models"), key, &endpoint.headers.0, limit).await;
         let list = document.and_then(|document| {
-            serde_json::from_slice::<ModelList>(&document)
-                .map_err(|err| Fault::Garbled(format!("its list of models: {err}")))
+            serde_json::from_slice::<ModelList>(&document).map_err(|err| {
+                Fault::InvalidAnswer(format!("its list of models is invalid: {err}"))
+            })
         });
-        let list =
-            list.map_err(|fault| endpoint.with_advice(fault.into_error(endpoint, false), ""))?;
+        let list = list.map_err(|fault| {
+            let message = endpoint.explain(&fault);
+            endpoint.with_advice(fault.into_error(message, false), "")
+        })?;
         let catalogue = catalogue::models_of(&self.id);
         let mut seen = BTreeSet::new();
         let choices = list.data.into_iter().chain(list.models).filter_map(|named| {
@@ -355,8 +377,9 @@ impl Provider {
                 return None;
             }
             let mut choice = self.choice(&name, catalogue.get(&name));
-            let own = self.models.get(&name).and_then(|own| own.limit.context);
-            if let (Some(context), None) = (named.context, own) {
+            let override_options =
+                self.models.get(&name).and_then(|override_options| override_options.limit.context);
+            if let (Some(context), None) = (named.context, override_options) {
                 choice.context_size = context;
             }
             Some(choice)
@@ -364,7 +387,7 @@ impl Provider {
         let mut choices: Vec<ModelChoice> = choices.collect();
         let prefer = self.row.map_or(&[][..], |row| row.prefer);
         choices.sort_by_key(|choice| {
-            let name = self.bare(choice);
+            let name = self.provider_name(choice);
             prefer.iter().position(|prefix| name.starts_with(prefix)).unwrap_or(usize::MAX)
         });
         Ok(choices)
@@ -374,20 +397,20 @@ impl Provider {
 #[derive(Deserialize)]
 struct ModelList {
     #[serde(default)]
-    data: Vec<Named>,
+    data: Vec<NamedModel>,
     #[serde(default)]
-    models: Vec<Named>,
+    models: Vec<NamedModel>,
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct NamedModel {
     id: Option<String>,
     name: Option<String>,
     #[serde(alias = "max_model_len", alias = "context_length", alias = "inputTokenLimit")]
     context: Option<u64>,
 }
 
-/// Looks which of the local servers run, side by side, and returns their models.
+/// Asks all local servers at the same time and returns the models of those that run.
 pub async fn find_local(options: &Options, limit: Duration) -> Vec<ModelChoice> {
     let local: Vec<Provider> = options
         .providers()
@@ -407,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_in_the_environment_makes_a_provider_usable() {
+    fn provider_with_a_key_in_the_environment_is_usable() {
         let mut options = Options::default();
         assert!(options.providers().iter().all(|provider| !provider.is_usable()));
         options.environment.insert("GOOGLE_API_KEY".to_owned(), ApiKey::new("k"));
@@ -415,7 +438,7 @@ mod tests {
             options.providers().into_iter().filter(Provider::is_usable).collect();
         assert_eq!(usable.len(), 1);
         assert_eq!(
-            (usable[0].id(), usable[0].standing().as_str()),
+            (usable[0].id(), usable[0].status().as_str()),
             ("google", "key from GOOGLE_API_KEY")
         );
         let best = &usable[0].models()[0];
@@ -423,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn the_config_is_read_as_opencode_writes_it() {
+    fn config_is_read_in_opencode_format() {
         let options = options(
             r#"{"gate": {
                 "npm": "@ai-sdk/anthropic", "name": "Our gate",
@@ -431,7 +454,7 @@ mod tests {
                 "models": {"fast": {"id": "claude-x", "name": "Fast", "limit": {"context": 9000, "output": 100}, "cost": {"input": 1, "output": 2}, "reasoning": true, "tool_call": true}}
             }, "odd": {"npm": "@ai-sdk/cohere"}, "unset": {"options": {"baseURL": "http://h", "apiKey": ""}}}"#,
         );
-        assert_eq!(options.provider("unset").standing(), "no key: `options.apiKey` is empty");
+        assert_eq!(options.provider("unset").status(), "no key: `options.apiKey` is empty");
         let gate = options.provider("gate");
         assert!(gate.is_usable());
         assert_eq!(gate.endpoint.format, Format::AnthropicMessages);
@@ -446,27 +469,27 @@ mod tests {
     }
 
     #[test]
-    fn the_best_model_comes_first_and_an_unknown_one_works() {
+    fn best_model_comes_first_and_unknown_model_works() {
         let mut options = Options::default();
         options.stored.insert("anthropic".to_owned(), ApiKey::new("k"));
         let anthropic = options.provider("anthropic");
         assert_eq!(anthropic.models()[0].id.as_str(), "anthropic/claude-sonnet-4-6");
         let unknown = anthropic.model("claude-of-tomorrow");
-        assert_eq!((unknown.price, unknown.context_size), (None, CONTEXT_WHERE_UNKNOWN));
+        assert_eq!((unknown.price, unknown.context_size), (None, DEFAULT_CONTEXT));
         let small = anthropic.small_model().unwrap();
         assert_eq!(small.id.as_str(), "anthropic/claude-haiku-4-5");
         assert!(Options::default().provider("ollama").small_model().is_none());
     }
 
     #[test]
-    fn a_list_of_the_provider_goes_before_the_catalogue() {
+    fn list_of_the_provider_precedes_the_catalogue() {
         let mut options = Options::default();
         let names = ["claude-of-tomorrow", "claude-sonnet-4-6"];
-        let listed = names.map(|name| Listed { name: name.to_owned(), context: 7 });
+        let listed = names.map(|name| ListedModel { name: name.to_owned(), context: 7 });
         options.listed.insert("anthropic".to_owned(), listed.to_vec());
         options.borrowed.insert("anthropic".to_owned(), ApiKey::new("k"));
         let anthropic = options.provider("anthropic");
-        assert_eq!(anthropic.standing(), "key from OpenCode");
+        assert_eq!(anthropic.status(), "key from OpenCode");
         let models = anthropic.models();
         let ids: Vec<&str> = models.iter().map(|choice| choice.id.as_str()).collect();
         assert_eq!(ids, ["anthropic/claude-sonnet-4-6", "anthropic/claude-of-tomorrow"]);

@@ -1,21 +1,21 @@
-//! The providers we know by name: where they are, how they speak, which variables hold their keys.
+//! The table of known providers: base URLs, formats, environment variables for keys.
 //!
-//! A provider that speaks a known format is a row here, or an entry in the user's config, never a file.
+//! A provider with a known format needs only a row here or an entry in the user's config, never a new file.
 
 use crate::format::Format;
 
-/// A provider that is known by name.
+/// A known provider.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) id: &'static str,
     pub(crate) name: &'static str,
     pub(crate) format: Format,
     pub(crate) base_url: &'static str,
-    /// Variables that may hold its key, the first that is set counts. None: it needs no key.
+    /// Environment variables that may contain its key; the first that is set applies. Empty: it needs no key.
     pub(crate) variables: &'static [&'static str],
-    /// Beginnings of model names: where nothing is chosen, the newest model of the first that fits.
+    /// Prefixes of model names. The default model is the newest that matches the first prefix.
     pub(crate) prefer: &'static [&'static str],
-    /// The same for small work, such as titles. None: there is no cheap model to count on.
+    /// The same for small tasks such as titles. Empty: no cheap model is known.
     pub(crate) small: &'static [&'static str],
 }
 
@@ -96,7 +96,7 @@ pub(crate) const ROWS: [Row; 8] = [
 ];
 
 impl Row {
-    /// Tells whether it runs on the user's machine and needs no key.
+    /// Returns whether it runs on the user's machine and needs no key.
     pub(crate) fn is_local(&self) -> bool {
         self.variables.is_empty()
     }
@@ -106,7 +106,7 @@ impl Row {
     }
 }
 
-/// Reads the name of a package, as OpenCode's config has it, as a format.
+/// Returns the format for a package name in OpenCode's config.
 pub(crate) fn format_of_package(package: &str) -> Option<Format> {
     match package {
         "@ai-sdk/anthropic" => Some(Format::AnthropicMessages),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use ::providers::{ApiKey, key_takers, key_variables, known_providers};
+use ::providers::{ApiKey, keyed_providers, key_variables, known_providers};
 use serve::MachineOptions;
 use settings::{Config, Directories, Environment};
 
@@ -86,7 +86,7 @@ pub(crate) fn host_options() -> mcp::Options {
 
 /// Returns the providers that have API keys.
 pub(crate) fn providers_with_keys() -> Vec<&'static str> {
-    key_takers().map(|(id, _)| id).collect()
+    keyed_providers().map(|(id, _)| id).collect()
 }
 
 /// Returns where the user's programs are.

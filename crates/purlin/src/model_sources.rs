@@ -240,19 +240,18 @@ pub fn print_models(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let lists =
         runtime.block_on(join_all(providers.iter().map(|provider| list(provider, refresh))));
-    let is_fresh =
-        |provider: &Provider, standing: &str| !provider.is_local() && standing == ANSWERS;
-    let fresh = providers.iter().zip(&lists).filter(|(one, (standing, _))| is_fresh(one, standing));
+    let is_fresh = |provider: &Provider, status: &str| !provider.is_local() && status == ANSWERS;
+    let fresh = providers.iter().zip(&lists).filter(|(one, (status, _))| is_fresh(one, status));
     listed::keep(fresh.map(|(one, (_, models))| (one.id().to_owned(), one.listing(models))));
     // What is called `purlin.json` everywhere else is the file that was named.
     let own = file.or(config.provider_file.as_deref()).map(|file| file.display().to_string());
     let mut text = String::new();
-    for (provider, (standing, models)) in providers.iter().zip(lists) {
-        let standing = match &own {
-            Some(own) => standing.replace(OWN_FILE, own),
-            None => standing,
+    for (provider, (status, models)) in providers.iter().zip(lists) {
+        let status = match &own {
+            Some(own) => status.replace(OWN_FILE, own),
+            None => status,
         };
-        text.push_str(&format!("{} ({}): {standing}\n", provider.name(), provider.id()));
+        text.push_str(&format!("{} ({}): {status}\n", provider.name(), provider.id()));
         for model in models {
             let price = model.price.map_or_else(String::new, |price| {
                 format!(", ${} in and ${} out for a million tokens", price.input, price.output)
@@ -280,18 +279,18 @@ pub(crate) async fn usable(config: &Config) -> Vec<(String, Vec<ModelChoice>)> {
     named.filter(|(_, models)| !models.is_empty()).collect()
 }
 
-/// What can be said of a provider: its standing and its models.
+/// What can be said of a provider: its status and its models.
 async fn list(provider: &Provider, refresh: bool) -> (String, Vec<ModelChoice>) {
     let known = if provider.is_usable() { provider.models() } else { Vec::new() };
     // One that has a list nowhere is asked for it, as a session does.
     let asks = provider.is_local() || (provider.is_usable() && (refresh || known.is_empty()));
     if !asks {
-        return (provider.standing(), known);
+        return (provider.status(), known);
     }
     let limit = if provider.is_local() { LOOK_AROUND } else { LIST };
     match provider.ask_models(limit).await {
         Ok(models) => (ANSWERS.to_owned(), models),
         Err(err) if provider.is_usable() => (err.to_string(), known),
-        Err(_) => (provider.standing(), Vec::new()),
+        Err(_) => (provider.status(), Vec::new()),
     }
 }

@@ -1,7 +1,7 @@
 //! Anthropic Messages: `POST /messages`, streamed.
 //!
-//! Thinking blocks go back with their signatures, unchanged and in their order; the cache is marked at the
-//! instructions, the tools and the last two messages of the user.
+//! Thinking blocks are sent back unchanged, with their signatures and in order. Cache breakpoints are set after the
+//! instructions, the tools and the last two user messages.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,17 +11,17 @@ use engine::words::{Message, Seal, StopReason, Thinking, Thought, ToolCallId, Us
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Events, IdMaker, Part, Said, Target, ToolDraft};
+use super::common::{self, AnswerPart, Events, IdGenerator, PromptPart, Target, ToolDraft};
 use crate::fault::Fault;
 
-/// Answers are asked for up to this length, even where the model could do more.
-const MOST_OUTPUT: u64 = 32_000;
-const OUTPUT_WHERE_UNKNOWN: u64 = 8_192;
-/// Stands before sealed data of a block that shows nothing. A signature is base64 and has no blank.
+/// The longest answer that is requested, even if the model supports more.
+const MAX_OUTPUT: u64 = 32_000;
+const DEFAULT_OUTPUT: u64 = 8_192;
+/// Marks the data of a redacted thinking block. A signature is base64 and has no blank.
 const REDACTED: &str = "redacted ";
 
 pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Result<Vec<u8>> {
-    let max_tokens = target.max_output.map_or(OUTPUT_WHERE_UNKNOWN, |most| most.min(MOST_OUTPUT));
+    let max_tokens = target.max_output.map_or(DEFAULT_OUTPUT, |most| most.min(MAX_OUTPUT));
     let mut body = json!({
         "model": target.name,
         "max_tokens": max_tokens,
@@ -36,7 +36,7 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Resu
         }]);
     }
     if target.can_think {
-        think(&mut body, request.thinking, target.name, max_tokens);
+        set_thinking(&mut body, request.thinking, target.name, max_tokens);
     }
     let tools = request.tools.iter();
     let mut tools: Vec<Tool<'_>> = tools
@@ -50,7 +50,7 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Resu
     if let Some(last) = tools.last_mut() {
         last.cache_control = Some(json!({ "type": "ephemeral" }));
     }
-    super::with_tools(&body, &tools)
+    common::with_tools(&body, &tools)
 }
 
 #[derive(Serialize)]
@@ -58,18 +58,18 @@ struct Tool<'a> {
     name: &'a str,
     description: &'a str,
     input_schema: &'a Schema,
-    /// Marks the end of what should be cached.
+    /// Sets a cache breakpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<Value>,
 }
 
-/// Marks the end of what should be cached.
-fn mark(block: &mut Value) {
+/// Sets a cache breakpoint.
+fn set_cache_breakpoint(block: &mut Value) {
     block["cache_control"] = json!({ "type": "ephemeral" });
 }
 
-/// Asks for thinking: the newer models take an effort, the older ones a number of tokens.
-fn think(body: &mut Value, thinking: Thinking, model: &str, max_tokens: u64) {
+/// Enables thinking: newer models accept an effort, older ones a number of tokens.
+fn set_thinking(body: &mut Value, thinking: Thinking, model: &str, max_tokens: u64) {
     let (effort, budget) = match thinking {
         Thinking::Default => return,
         Thinking::Off => {
@@ -105,26 +105,28 @@ fn takes_budget(model: &str) -> bool {
     OLD.iter().any(|old| model.contains(old))
 }
 
-/// Writes the conversation. Neighbours of one role are one message: results stand first in the user's.
+/// Encodes the conversation. Consecutive messages of one role are merged, so tool results precede the user's text.
 fn messages(request: &Request) -> Value {
     let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
     let mut push = |role: &'static str, blocks: Vec<Value>| match messages.last_mut() {
         _ if blocks.is_empty() => {}
-        Some((last, held)) if *last == role => held.extend(blocks),
+        Some((last, merged)) if *last == role => merged.extend(blocks),
         _ => messages.push((role, blocks)),
     };
     for message in &request.messages {
         match &**message {
             Message::User(prompt) => {
-                push("user", super::parts(&prompt.blocks).iter().map(part_out).collect());
+                push("user", common::prompt_parts(&prompt.blocks).iter().map(part_out).collect());
             }
             Message::Agent { thoughts, text, calls } => {
                 let mut blocks: Vec<Value> = Vec::new();
-                for said in super::in_order(thoughts, text, request) {
-                    match said {
-                        Said::Thought(thought) => blocks.extend(thought_out(thought)),
-                        Said::Text(text) if text.trim().is_empty() => {}
-                        Said::Text(text) => blocks.push(json!({ "type": "text", "text": text })),
+                for part in common::answer_parts(thoughts, text, request) {
+                    match part {
+                        AnswerPart::Thought(thought) => blocks.extend(thought_out(thought)),
+                        AnswerPart::Text(text) if text.trim().is_empty() => {}
+                        AnswerPart::Text(text) => {
+                            blocks.push(json!({ "type": "text", "text": text }))
+                        }
                     }
                 }
                 blocks.extend(calls.iter().map(|call| {
@@ -132,7 +134,7 @@ fn messages(request: &Request) -> Value {
                         "type": "tool_use",
                         "id": call.id.given(),
                         "name": call.name,
-                        "input": super::input_object(&call.input),
+                        "input": common::input_object(&call.input),
                     })
                 }));
                 push("assistant", blocks);
@@ -151,31 +153,31 @@ fn messages(request: &Request) -> Value {
         }
     }
     let users = messages.iter_mut().rev().filter(|(role, _)| *role == "user").take(2);
-    users.filter_map(|(_, blocks)| blocks.last_mut()).for_each(mark);
+    users.filter_map(|(_, blocks)| blocks.last_mut()).for_each(set_cache_breakpoint);
     messages
         .into_iter()
         .map(|(role, content)| json!({ "role": role, "content": content }))
         .collect()
 }
 
-fn part_out(part: &Part<'_>) -> Value {
+fn part_out(part: &PromptPart<'_>) -> Value {
     match part {
-        Part::Text(text) => json!({ "type": "text", "text": text }),
-        Part::Image(media) => json!({
+        PromptPart::Text(text) => json!({ "type": "text", "text": text }),
+        PromptPart::Image(media) => json!({
             "type": "image",
             "source": { "type": "base64", "media_type": media.mime, "data": media.data },
         }),
-        Part::Pdf { data, .. } => json!({
+        PromptPart::Pdf { data, .. } => json!({
             "type": "document",
             "source": { "type": "base64", "media_type": "application/pdf", "data": data },
         }),
-        Part::Audio(media) => {
-            json!({ "type": "text", "text": format!("(sound, {}, left out)", media.mime) })
+        PromptPart::Audio(media) => {
+            json!({ "type": "text", "text": format!("(audio, {}, omitted)", media.mime) })
         }
     }
 }
 
-/// A thought without a seal cannot go back: the provider would refuse it.
+/// Encodes a thought. Without a signature it is left out, because the provider would reject it.
 fn thought_out(thought: &Thought) -> Option<Value> {
     let data = &thought.seal.as_ref()?.data;
     Some(match data.strip_prefix(REDACTED) {
@@ -184,17 +186,17 @@ fn thought_out(thought: &Thought) -> Option<Value> {
     })
 }
 
-/// Reads the events of one answer.
+/// Decodes the events of one answer.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenBlock>,
     usage: Usage,
     stop: Option<StopReason>,
 }
 
-/// A block that has begun and not ended.
+/// A block that has started but not ended.
 #[derive(Debug)]
-enum Open {
+enum OpenBlock {
     Text,
     Thinking { signature: String },
     Redacted(String),
@@ -256,45 +258,50 @@ impl Decoder {
     pub(super) fn decode(&mut self, data: &str, out: &mut Events) -> Result<(), Fault> {
         let event: Event<'_> = match serde_json::from_str(data) {
             Ok(event) => event,
-            Err(err) => return Err(Fault::Garbled(format!("an event is no JSON we know: {err}"))),
+            Err(err) => return Err(Fault::InvalidAnswer(format!("an event is not valid: {err}"))),
         };
         match &*event.kind {
             "message_start" => {
-                self.count(event.message.and_then(|message| message.usage), out);
+                self.update_usage(event.message.and_then(|message| message.usage), out);
             }
             "content_block_start" => {
                 if let Some(block) = event.content_block {
-                    self.begin(event.index, block, out)?;
+                    self.start_block(event.index, block, out)?;
                 }
             }
             "content_block_delta" => {
                 if let Some(delta) = event.delta {
-                    self.go_on(event.index, delta, out)?;
+                    self.continue_block(event.index, delta, out)?;
                 }
             }
-            "content_block_stop" => self.end(event.index, out),
+            "content_block_stop" => self.end_block(event.index, out),
             "message_delta" => {
-                self.count(event.usage, out);
+                self.update_usage(event.usage, out);
                 if let Some(reason) = event.delta.and_then(|delta| delta.stop_reason) {
                     self.stop = Some(stop_in(&reason));
                 }
             }
             "message_stop" => {
                 for index in self.open.keys().copied().collect::<Vec<_>>() {
-                    self.end(index, out);
+                    self.end_block(index, out);
                 }
                 out.push_back(ModelEvent::Stop(self.stop.unwrap_or(StopReason::EndTurn)));
             }
             "error" => {
                 return Err(Fault::of_event(&serde_json::from_str(data).unwrap_or_default()));
             }
-            // Pings, and whatever comes new.
+            // Pings and unknown events.
             _ => {}
         }
         Ok(())
     }
 
-    fn begin(&mut self, index: u64, block: BlockIn<'_>, out: &mut Events) -> Result<(), Fault> {
+    fn start_block(
+        &mut self,
+        index: u64,
+        block: BlockIn<'_>,
+        out: &mut Events,
+    ) -> Result<(), Fault> {
         if self.open.contains_key(&index) {
             return Ok(());
         }
@@ -302,28 +309,28 @@ impl Decoder {
             "text" => {
                 let text = block.text.filter(|text| !text.is_empty());
                 out.extend(text.map(ModelEvent::Text));
-                Open::Text
+                OpenBlock::Text
             }
             "thinking" => {
                 let text = block.thinking.filter(|text| !text.is_empty());
                 out.extend(text.map(ModelEvent::Thought));
-                Open::Thinking { signature: String::new() }
+                OpenBlock::Thinking { signature: String::new() }
             }
-            "redacted_thinking" => Open::Redacted(block.data.unwrap_or_default()),
+            "redacted_thinking" => OpenBlock::Redacted(block.data.unwrap_or_default()),
             "tool_use" => {
                 let mut draft = ToolDraft {
                     id: block.id,
                     name: block.name.unwrap_or_default(),
                     arguments: String::new(),
                 };
-                // Empty here, and filled by what follows; some servers send all of it at once.
+                // Normally empty and filled by later events; some servers send the whole input here.
                 if let Some(input) = block
                     .input
                     .filter(|input| input.as_object().is_some_and(|members| !members.is_empty()))
                 {
                     draft.push(&input.to_string())?;
                 }
-                Open::Tool(draft)
+                OpenBlock::Tool(draft)
             }
             _ => return Ok(()),
         };
@@ -331,40 +338,45 @@ impl Decoder {
         Ok(())
     }
 
-    fn go_on(&mut self, index: u64, delta: DeltaIn<'_>, out: &mut Events) -> Result<(), Fault> {
+    fn continue_block(
+        &mut self,
+        index: u64,
+        delta: DeltaIn<'_>,
+        out: &mut Events,
+    ) -> Result<(), Fault> {
         out.extend(delta.text.filter(|text| !text.is_empty()).map(ModelEvent::Text));
         out.extend(delta.thinking.filter(|text| !text.is_empty()).map(ModelEvent::Thought));
         match (self.open.get_mut(&index), delta.partial_json, delta.signature) {
-            (Some(Open::Tool(draft)), Some(json), _) => draft.push(&json)?,
-            (Some(Open::Thinking { signature }), _, Some(piece)) => signature.push_str(&piece),
+            (Some(OpenBlock::Tool(draft)), Some(json), _) => draft.push(&json)?,
+            (Some(OpenBlock::Thinking { signature }), _, Some(chunk)) => signature.push_str(&chunk),
             _ => {}
         }
         Ok(())
     }
 
-    fn end(&mut self, index: u64, out: &mut Events) {
+    fn end_block(&mut self, index: u64, out: &mut Events) {
         let seal =
             |data: String| (!data.is_empty()).then_some(Seal { data, call: None::<ToolCallId> });
         match self.open.remove(&index) {
-            Some(Open::Thinking { signature }) => {
+            Some(OpenBlock::Thinking { signature }) => {
                 out.push_back(ModelEvent::ThoughtEnd(seal(signature)));
             }
-            Some(Open::Redacted(data)) => {
+            Some(OpenBlock::Redacted(data)) => {
                 out.push_back(ModelEvent::ThoughtEnd(seal(format!("{REDACTED}{data}"))));
             }
-            Some(Open::Tool(draft)) => {
-                out.push_back(ModelEvent::Tool(draft.finish(&mut IdMaker::default())));
+            Some(OpenBlock::Tool(draft)) => {
+                out.push_back(ModelEvent::Tool(draft.finish(&mut IdGenerator::default())));
             }
-            Some(Open::Text) | None => {}
+            Some(OpenBlock::Text) | None => {}
         }
     }
 
-    /// Takes over what is counted; a later count replaces an earlier one, as the provider counts up.
-    fn count(&mut self, usage: Option<UsageIn>, out: &mut Events) {
+    /// Updates the usage. The provider sends running totals, so a later update_usage replaces an earlier one.
+    fn update_usage(&mut self, usage: Option<UsageIn>, out: &mut Events) {
         let Some(now) = usage else { return };
-        let take = |held: &mut u64, now: Option<u64>| {
+        let take = |merged: &mut u64, now: Option<u64>| {
             if let Some(now) = now.filter(|now| *now > 0) {
-                *held = now;
+                *merged = now;
             }
         };
         take(&mut self.usage.input, now.input_tokens);
@@ -379,7 +391,7 @@ fn stop_in(reason: &str) -> StopReason {
     match reason {
         "max_tokens" | "model_context_window_exceeded" => StopReason::MaxTokens,
         "refusal" => StopReason::Refusal,
-        // end_turn, stop_sequence, tool_use, pause_turn, and whatever comes new.
+        // end_turn, stop_sequence, tool_use, pause_turn, and unknown reasons.
         _ => StopReason::EndTurn,
     }
 }

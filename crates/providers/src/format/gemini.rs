@@ -1,13 +1,13 @@
 //! Gemini: `POST /models/…:streamGenerateContent`, as server-sent events.
 //!
-//! Signatures stand on the parts they belong to, most often on a call, and go back on the same part.
+//! A signature belongs to a part, usually a function call, and is sent back with the same part.
 
 use engine::ports::{ModelEvent, Request, Schema};
 use engine::words::{Message, Seal, StopReason, Thinking, ToolCallId, ToolRequest, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Events, IdMaker, Part, Said, Target};
+use super::common::{self, AnswerPart, Events, IdGenerator, PromptPart, Target};
 use crate::fault::Fault;
 
 pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Result<Vec<u8>> {
@@ -17,7 +17,7 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Resu
     }
     if target.can_think {
         body["generationConfig"] =
-            json!({ "thinkingConfig": think(request.thinking, target.name) });
+            json!({ "thinkingConfig": thinking_config(request.thinking, target.name) });
     }
     let tools = request.tools.iter();
     let function_declarations: Vec<Declaration<'_>> = tools
@@ -29,7 +29,7 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Resu
         .collect();
     let is_some = !function_declarations.is_empty();
     let tools = is_some.then_some(Tools { function_declarations });
-    super::with_tools(&body, tools.as_slice())
+    common::with_tools(&body, tools.as_slice())
 }
 
 #[derive(Serialize)]
@@ -46,13 +46,13 @@ struct Declaration<'a> {
     parameters_json_schema: &'a Schema,
 }
 
-/// The newer models take a level, the older ones a number of tokens.
-fn think(thinking: Thinking, model: &str) -> Value {
+/// Sets thinking: newer models accept a level, older ones a number of tokens.
+fn thinking_config(thinking: Thinking, model: &str) -> Value {
     let mut config = json!({ "includeThoughts": true });
     let takes_budget = model.contains("gemini-2");
     let (level, budget) = match thinking {
         Thinking::Default => return config,
-        // The smallest that every model takes.
+        // The smallest value that every model accepts.
         Thinking::Off => ("low", 128),
         Thinking::Low => ("low", 1_024),
         Thinking::Medium => ("medium", 8_192),
@@ -70,21 +70,21 @@ fn contents(request: &Request) -> Value {
     let mut contents: Vec<(&str, Vec<Value>)> = Vec::new();
     let mut push = |role: &'static str, parts: Vec<Value>| match contents.last_mut() {
         _ if parts.is_empty() => {}
-        Some((last, held)) if *last == role => held.extend(parts),
+        Some((last, merged)) if *last == role => merged.extend(parts),
         _ => contents.push((role, parts)),
     };
     for message in &request.messages {
         match &**message {
             Message::User(prompt) => {
-                push("user", super::parts(&prompt.blocks).iter().map(part_out).collect());
+                push("user", common::prompt_parts(&prompt.blocks).iter().map(part_out).collect());
             }
             Message::Agent { thoughts, text, calls } => {
                 let mut parts: Vec<Value> = Vec::new();
-                for said in super::in_order(thoughts, text, request) {
-                    match said {
-                        Said::Text(text) => parts.push(json!({ "text": text })),
-                        Said::Thought(thought) => {
-                            // Belongs to the text before it; thinking itself does not go back.
+                for part in common::answer_parts(thoughts, text, request) {
+                    match part {
+                        AnswerPart::Text(text) => parts.push(json!({ "text": text })),
+                        AnswerPart::Thought(thought) => {
+                            // A signature belongs to the text before it. The thoughts themselves are not sent back.
                             let own = thought.seal.as_ref().filter(|seal| seal.call.is_none());
                             let Some(seal) = own else { continue };
                             match parts.last_mut() {
@@ -98,13 +98,13 @@ fn contents(request: &Request) -> Value {
                 }
                 let own = || thoughts.iter().filter(|thought| thought.by == request.model);
                 parts.extend(calls.iter().map(|call| {
-                    let args = super::input_object(&call.input);
+                    let args = common::input_object(&call.input);
                     let mut part = json!({ "functionCall": { "name": call.name, "args": args } });
                     let seals = own().filter_map(|thought| thought.seal.as_ref());
-                    let is_its = |seal: &&Seal| {
+                    let is_of_call = |seal: &&Seal| {
                         seal.call.as_ref().is_some_and(|id| id.given() == call.id.given())
                     };
-                    let seal = seals.into_iter().find(is_its);
+                    let seal = seals.into_iter().find(is_of_call);
                     if let Some(seal) = seal {
                         part["thoughtSignature"] = seal.data.as_str().into();
                     }
@@ -113,7 +113,7 @@ fn contents(request: &Request) -> Value {
                 push("model", parts);
             }
             Message::ToolResult { id, text, failed } => {
-                let name = super::tool_name(request, id);
+                let name = common::tool_name(request, id);
                 let key = if *failed { "error" } else { "output" };
                 let response = json!({ "name": name, "response": { key: text } });
                 push("user", vec![json!({ "functionResponse": response })]);
@@ -123,23 +123,23 @@ fn contents(request: &Request) -> Value {
     contents.into_iter().map(|(role, parts)| json!({ "role": role, "parts": parts })).collect()
 }
 
-fn part_out(part: &Part<'_>) -> Value {
+fn part_out(part: &PromptPart<'_>) -> Value {
     match part {
-        Part::Text(text) => json!({ "text": text }),
-        Part::Image(media) | Part::Audio(media) => {
+        PromptPart::Text(text) => json!({ "text": text }),
+        PromptPart::Image(media) | PromptPart::Audio(media) => {
             json!({ "inlineData": { "mimeType": media.mime, "data": media.data } })
         }
-        Part::Pdf { data, .. } => {
+        PromptPart::Pdf { data, .. } => {
             json!({ "inlineData": { "mimeType": "application/pdf", "data": data } })
         }
     }
 }
 
-/// Reads the chunks of one answer.
+/// Decodes the chunks of one answer.
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    ids: IdMaker,
-    /// Set while thinking has come and its end has not been told.
+    ids: IdGenerator,
+    /// Set while a thought has started but not ended.
     is_thinking: bool,
     stop: Option<StopReason>,
 }
@@ -201,13 +201,13 @@ struct UsageIn {
 }
 
 impl Decoder {
-    pub(super) fn new(ids: IdMaker) -> Decoder {
+    pub(super) fn new(ids: IdGenerator) -> Decoder {
         Decoder { ids, is_thinking: false, stop: None }
     }
 
     pub(super) fn decode(&mut self, data: &str, out: &mut Events) -> Result<(), Fault> {
         let chunk: Chunk = serde_json::from_str(data)
-            .map_err(|err| Fault::Garbled(format!("a chunk is no JSON we know: {err}")))?;
+            .map_err(|err| Fault::InvalidAnswer(format!("a chunk is not valid: {err}")))?;
         if chunk.error.is_some() {
             return Err(Fault::of_event(&serde_json::from_str(data).unwrap_or_default()));
         }
@@ -226,7 +226,7 @@ impl Decoder {
             return Ok(());
         };
         for part in candidate.content.into_iter().flat_map(|content| content.parts) {
-            self.take(part, out);
+            self.decode_part(part, out);
         }
         if let Some(reason) = candidate.finish_reason {
             self.stop = Some(stop_in(&reason)?);
@@ -234,7 +234,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn take(&mut self, part: PartIn, out: &mut Events) {
+    fn decode_part(&mut self, part: PartIn, out: &mut Events) {
         let text = part.text.filter(|text| !text.is_empty());
         if part.thought {
             self.is_thinking |= text.is_some();
@@ -266,10 +266,10 @@ impl Decoder {
         }
     }
 
-    /// Takes the end of the stream: fine if there was a finish reason.
+    /// Handles the end of the stream, which is an error without a finish reason.
     pub(super) fn finish(&mut self, out: &mut Events) -> Result<(), Fault> {
         let Some(stop) = self.stop.take() else {
-            return Err(Fault::Cut);
+            return Err(Fault::CutOff);
         };
         self.end_thinking(out);
         out.push_back(ModelEvent::Stop(stop));
@@ -283,11 +283,11 @@ fn stop_in(reason: &str) -> Result<StopReason, Fault> {
         "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
         | "IMAGE_SAFETY" => StopReason::Refusal,
         "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS" => {
-            return Err(Fault::Server(format!(
-                "the model made a call that cannot be read ({reason})"
+            return Err(Fault::ServerError(format!(
+                "the model made an invalid function call ({reason})"
             )));
         }
-        // STOP, OTHER, and whatever comes new.
+        // STOP, OTHER, and unknown reasons.
         _ => StopReason::EndTurn,
     })
 }

@@ -1,21 +1,21 @@
-//! OpenAI Chat Completions: `POST /chat/completions`, streamed, as OpenAI and its many imitators speak it.
+//! OpenAI Chat Completions: `POST /chat/completions`, streamed, for OpenAI and compatible servers.
 //!
-//! What compatible servers really send, and what becomes of it:
+//! What compatible servers send, and how it is handled:
 //!
-//! | they send | we |
+//! | received | handling |
 //! |---|---|
-//! | a tool call without an id | make one up, unique in the conversation |
+//! | a tool call without an id | an id is generated, unique in the conversation |
 //! | no `index`, or the same for all calls | a new id or name begins a new call |
-//! | `arguments` as an object, or null | write it as text, or take it as empty |
-//! | the whole call in one chunk | as any other |
-//! | `message` instead of `delta` | read it as a delta |
-//! | `content` as a list of parts | take their text |
-//! | `reasoning_content` or `reasoning` | show it as thinking |
-//! | `reasoning_details` | show it as thinking, send it back unchanged |
-//! | usage in the last chunk, in each, or never | take the last there is |
-//! | no `[DONE]` | a finish reason is an end as well |
-//! | `finish_reason` "stop" beside tool calls | the calls count |
-//! | an `error` inside a chunk | the class it would have as a status |
+//! | `arguments` as an object, or null | serialised, or empty |
+//! | the whole call in one chunk | like any other |
+//! | `message` instead of `delta` | read as a delta |
+//! | `content` as a list of parts | their text is used |
+//! | `reasoning_content` or `reasoning` | shown as thinking |
+//! | `reasoning_details` | shown as thinking and sent back unchanged |
+//! | usage in the last chunk, in each, or never | the last one is used |
+//! | no `[DONE]` | a finish reason is also an end |
+//! | `finish_reason` "stop" with tool calls | the calls are made |
+//! | an `error` inside a chunk | classified like an HTTP status |
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ use engine::words::{Message, Seal, StopReason, Thinking, Thought, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Declared, Events, IdMaker, Part, Target, ToolDraft};
+use super::common::{self, Events, FunctionSpec, IdGenerator, PromptPart, Target, ToolDraft};
 use crate::fault::Fault;
 
 pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Result<Vec<u8>> {
@@ -51,14 +51,14 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Resu
     let tools = request.tools.iter();
     let tools: Vec<Tool<'_>> =
         tools.map(|tool| Tool { kind: "function", function: (&**tool).into() }).collect();
-    super::with_tools(&body, &tools)
+    common::with_tools(&body, &tools)
 }
 
 #[derive(Serialize)]
 struct Tool<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
-    function: Declared<'a>,
+    function: FunctionSpec<'a>,
 }
 
 fn messages(request: &Request, target: &Target<'_>) -> Value {
@@ -69,13 +69,13 @@ fn messages(request: &Request, target: &Target<'_>) -> Value {
     for message in &request.messages {
         messages.push(match &**message {
             Message::User(prompt) => {
-                json!({ "role": "user", "content": content_out(&super::parts(&prompt.blocks)) })
+                json!({ "role": "user", "content": content_out(&common::prompt_parts(&prompt.blocks)) })
             }
             Message::Agent { thoughts, text, calls } => {
                 let mut message = json!({ "role": "assistant", "content": text });
                 if !calls.is_empty() {
                     let calls = calls.iter().map(|call| {
-                        let arguments = super::input_object(&call.input).to_string();
+                        let arguments = common::input_object(&call.input).to_string();
                         json!({
                             "id": call.id.given(),
                             "type": "function",
@@ -87,7 +87,7 @@ fn messages(request: &Request, target: &Target<'_>) -> Value {
                         message["content"] = Value::Null;
                     }
                     let own = thoughts.iter().filter(|thought| thought.by == request.model);
-                    give_back(&mut message, own);
+                    add_thoughts(&mut message, own);
                 }
                 message
             }
@@ -96,62 +96,62 @@ fn messages(request: &Request, target: &Target<'_>) -> Value {
             }
         });
     }
-    // OpenRouter passes the marks on to models whose cache wants them.
+    // OpenRouter passes the cache breakpoints on to models that need them.
     if target.is_openrouter && target.name.starts_with("anthropic/") {
-        let marked = |text: &Value| json!([{ "type": "text", "text": text, "cache_control": { "type": "ephemeral" } }]);
+        let with_breakpoint = |text: &Value| json!([{ "type": "text", "text": text, "cache_control": { "type": "ephemeral" } }]);
         let last_user = messages.iter().rposition(|message| message["role"] == "user");
         for index in [Some(0), last_user].into_iter().flatten() {
             if messages[index]["content"].is_string() {
-                messages[index]["content"] = marked(&messages[index]["content"]);
+                messages[index]["content"] = with_breakpoint(&messages[index]["content"]);
             }
         }
     }
     messages.into()
 }
 
-/// Sends thinking back beside the calls it led to; elsewhere servers do not want it.
-fn give_back<'a>(message: &mut Value, thoughts: impl Iterator<Item = &'a Thought>) {
-    let mut words = String::new();
+/// Sends thoughts back with the tool calls that they led to. Elsewhere servers do not accept them.
+fn add_thoughts<'a>(message: &mut Value, thoughts: impl Iterator<Item = &'a Thought>) {
+    let mut text = String::new();
     for thought in thoughts {
         match &thought.seal {
             Some(seal) => {
                 let details = serde_json::from_str(&seal.data).unwrap_or_default();
                 message["reasoning_details"] = details;
             }
-            None => words.push_str(&thought.text),
+            None => text.push_str(&thought.text),
         }
     }
-    if !words.is_empty() {
-        message["reasoning_content"] = words.into();
+    if !text.is_empty() {
+        message["reasoning_content"] = text.into();
     }
 }
 
-/// Text alone goes as text: not every server reads a list.
-fn content_out(parts: &[Part<'_>]) -> Value {
+/// Encodes a prompt. Text alone is sent as a string, because not every server accepts a list.
+fn content_out(parts: &[PromptPart<'_>]) -> Value {
     let texts: Vec<&str> = parts
         .iter()
         .filter_map(|part| match part {
-            Part::Text(text) => Some(text.as_str()),
-            Part::Image(_) | Part::Pdf { .. } | Part::Audio(_) => None,
+            PromptPart::Text(text) => Some(text.as_str()),
+            PromptPart::Image(_) | PromptPart::Pdf { .. } | PromptPart::Audio(_) => None,
         })
         .collect();
     if texts.len() == parts.len() {
         return texts.join("\n").into();
     }
-    let part_out = |part: &Part<'_>| match part {
-        Part::Text(text) => json!({ "type": "text", "text": text }),
-        Part::Image(media) => {
+    let part_out = |part: &PromptPart<'_>| match part {
+        PromptPart::Text(text) => json!({ "type": "text", "text": text }),
+        PromptPart::Image(media) => {
             let url = format!("data:{};base64,{}", media.mime, media.data);
             json!({ "type": "image_url", "image_url": { "url": url } })
         }
-        Part::Pdf { name, data } => json!({
+        PromptPart::Pdf { name, data } => json!({
             "type": "file",
             "file": {
                 "filename": name.rsplit('/').next().unwrap_or(name),
                 "file_data": format!("data:application/pdf;base64,{data}"),
             },
         }),
-        Part::Audio(media) => json!({
+        PromptPart::Audio(media) => json!({
             "type": "input_audio",
             "input_audio": {
                 "data": media.data,
@@ -162,13 +162,13 @@ fn content_out(parts: &[Part<'_>]) -> Value {
     parts.iter().map(part_out).collect()
 }
 
-/// Reads the chunks of one answer.
+/// Decodes the chunks of one answer.
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    ids: IdMaker,
-    /// The calls so far, each with the index the server gave it.
+    ids: IdGenerator,
+    /// The calls so far, each with the server's index.
     drafts: Vec<(Option<u64>, ToolDraft)>,
-    /// Set while thinking has come and its end has not been told.
+    /// Set while a thought has started but not ended.
     is_thinking: bool,
     details: Vec<Value>,
     stop: Option<StopReason>,
@@ -250,7 +250,7 @@ struct Details {
 }
 
 impl Decoder {
-    pub(super) fn new(ids: IdMaker) -> Decoder {
+    pub(super) fn new(ids: IdGenerator) -> Decoder {
         Decoder {
             ids,
             drafts: Vec::new(),
@@ -267,7 +267,7 @@ impl Decoder {
             return Ok(());
         }
         let chunk: Chunk<'_> = serde_json::from_str(data)
-            .map_err(|err| Fault::Garbled(format!("a chunk is no JSON we know: {err}")))?;
+            .map_err(|err| Fault::InvalidAnswer(format!("a chunk is not valid: {err}")))?;
         if chunk.error.is_some() {
             return Err(Fault::of_event(&serde_json::from_str(data).unwrap_or_default()));
         }
@@ -278,22 +278,24 @@ impl Decoder {
             return Ok(());
         };
         if let Some(delta) = choice.delta {
-            self.take(delta, out)?;
+            self.decode_delta(delta, out)?;
         }
         if let Some(reason) = choice.finish_reason {
             match &*reason {
                 "" => {}
-                "error" => return Err(Fault::Server("the answer ended with an error".to_owned())),
+                "error" => {
+                    return Err(Fault::ServerError("the answer ended with an error".to_owned()));
+                }
                 "length" | "max_tokens" => self.stop = Some(StopReason::MaxTokens),
                 "content_filter" | "refusal" => self.stop = Some(StopReason::Refusal),
-                // stop, tool_calls, function_call, and what imitators call them.
+                // stop, tool_calls, function_call, and unknown reasons.
                 _ => self.stop = self.stop.or(Some(StopReason::EndTurn)),
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, delta: Delta<'_>, out: &mut Events) -> Result<(), Fault> {
+    fn decode_delta(&mut self, delta: Delta<'_>, out: &mut Events) -> Result<(), Fault> {
         let thought = delta.reasoning_content.or(delta.reasoning).filter(|text| !text.is_empty());
         if let Some(thought) = thought {
             self.is_thinking = true;
@@ -317,12 +319,12 @@ impl Decoder {
             out.push_back(ModelEvent::Text(refusal));
         }
         for call in delta.tool_calls.into_iter().flatten() {
-            self.take_call(call)?;
+            self.decode_call(call)?;
         }
         Ok(())
     }
 
-    fn take_call(&mut self, call: Call<'_>) -> Result<(), Fault> {
+    fn decode_call(&mut self, call: Call<'_>) -> Result<(), Fault> {
         let id = call.id.filter(|id| !id.is_empty());
         let function = call.function.unwrap_or(Function { name: None, arguments: Value::Null });
         let name = function.name.filter(|name| !name.is_empty());
@@ -332,7 +334,7 @@ impl Decoder {
             (None, _) => name.is_none() || draft.name.is_empty(),
         };
         let at = match call.index {
-            Some(index) => self.drafts.iter().rposition(|(held, _)| *held == Some(index)),
+            Some(index) => self.drafts.iter().rposition(|(known, _)| *known == Some(index)),
             None => self.drafts.len().checked_sub(1),
         };
         let at = at.filter(|at| same_id(&self.drafts[*at].1)).unwrap_or_else(|| {
@@ -348,7 +350,7 @@ impl Decoder {
         }
         match function.arguments {
             Value::Null => Ok(()),
-            Value::String(piece) => draft.push(&piece),
+            Value::String(chunk) => draft.push(&chunk),
             whole => draft.push(&whole.to_string()),
         }
     }
@@ -363,13 +365,13 @@ impl Decoder {
         out.push_back(ModelEvent::ThoughtEnd(seal));
     }
 
-    /// Takes the end of the stream: fine if there was a finish reason.
+    /// Handles the end of the stream, which is an error without a finish reason.
     pub(super) fn finish(&mut self, out: &mut Events) -> Result<(), Fault> {
         if self.is_over {
             return Ok(());
         }
         if self.stop.is_none() {
-            return Err(Fault::Cut);
+            return Err(Fault::CutOff);
         }
         self.end(out);
         Ok(())
@@ -387,7 +389,7 @@ impl Decoder {
     }
 }
 
-/// Details come in pieces too: neighbours of one kind and index are one.
+/// Merges consecutive details of the same type and index: they arrive in chunks, too.
 fn join_details(details: Vec<Value>) -> Vec<Value> {
     let mut joined: Vec<Value> = Vec::new();
     for detail in details {

@@ -1,6 +1,6 @@
 //! OpenAI Responses: `POST /responses`, streamed and not stored.
 //!
-//! Nothing is kept at the provider, so reasoning comes encrypted and goes back as it came, before the calls it led to.
+//! The provider stores nothing, so reasoning arrives encrypted and is sent back unchanged, before the calls it led to.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -10,7 +10,9 @@ use engine::words::{Message, Seal, StopReason, Thinking, Thought, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Declared, Events, IdMaker, Part, Said, Target, ToolDraft};
+use super::common::{
+    self, AnswerPart, Events, FunctionSpec, IdGenerator, PromptPart, Target, ToolDraft,
+};
 use crate::fault::Fault;
 
 pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Result<Vec<u8>> {
@@ -28,7 +30,7 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Resu
         body["reasoning"] = json!({ "summary": "auto" });
         let effort = match request.thinking {
             Thinking::Default => None,
-            // `minimal` and `none` are known to some models only; `low` is known to all.
+            // Only some models support `minimal` and `none`; all support `low`.
             Thinking::Off | Thinking::Low => Some("low"),
             Thinking::Medium => Some("medium"),
             Thinking::High => Some("high"),
@@ -41,7 +43,7 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Resu
     let tools: Vec<Tool<'_>> = tools
         .map(|tool| Tool { kind: "function", function: (&**tool).into(), strict: false })
         .collect();
-    super::with_tools(&body, &tools)
+    common::with_tools(&body, &tools)
 }
 
 #[derive(Serialize)]
@@ -49,7 +51,7 @@ struct Tool<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     #[serde(flatten)]
-    function: Declared<'a>,
+    function: FunctionSpec<'a>,
     strict: bool,
 }
 
@@ -59,16 +61,16 @@ fn input(request: &Request) -> Value {
         match &**message {
             Message::User(prompt) => {
                 let content: Vec<Value> =
-                    super::parts(&prompt.blocks).iter().map(part_out).collect();
+                    common::prompt_parts(&prompt.blocks).iter().map(part_out).collect();
                 if !content.is_empty() {
                     items.push(json!({ "type": "message", "role": "user", "content": content }));
                 }
             }
             Message::Agent { thoughts, text, calls } => {
-                for said in super::in_order(thoughts, text, request) {
-                    match said {
-                        Said::Thought(thought) => items.extend(thought_out(thought)),
-                        Said::Text(text) => items.push(json!({
+                for part in common::answer_parts(thoughts, text, request) {
+                    match part {
+                        AnswerPart::Thought(thought) => items.extend(thought_out(thought)),
+                        AnswerPart::Text(text) => items.push(json!({
                             "type": "message",
                             "role": "assistant",
                             "content": [{ "type": "output_text", "text": text }],
@@ -80,7 +82,7 @@ fn input(request: &Request) -> Value {
                         "type": "function_call",
                         "call_id": call.id.given(),
                         "name": call.name,
-                        "arguments": super::input_object(&call.input).to_string(),
+                        "arguments": common::input_object(&call.input).to_string(),
                     })
                 }));
             }
@@ -94,25 +96,25 @@ fn input(request: &Request) -> Value {
     items.into()
 }
 
-fn part_out(part: &Part<'_>) -> Value {
+fn part_out(part: &PromptPart<'_>) -> Value {
     match part {
-        Part::Text(text) => json!({ "type": "input_text", "text": text }),
-        Part::Image(media) => json!({
+        PromptPart::Text(text) => json!({ "type": "input_text", "text": text }),
+        PromptPart::Image(media) => json!({
             "type": "input_image",
             "image_url": format!("data:{};base64,{}", media.mime, media.data),
         }),
-        Part::Pdf { name, data } => json!({
+        PromptPart::Pdf { name, data } => json!({
             "type": "input_file",
             "filename": name.rsplit('/').next().unwrap_or(name),
             "file_data": format!("data:application/pdf;base64,{data}"),
         }),
-        Part::Audio(media) => {
-            json!({ "type": "input_text", "text": format!("(sound, {}, left out)", media.mime) })
+        PromptPart::Audio(media) => {
+            json!({ "type": "input_text", "text": format!("(audio, {}, omitted)", media.mime) })
         }
     }
 }
 
-/// What of a reasoning item must go back.
+/// The parts of a reasoning item that must be sent back.
 #[derive(Serialize, Deserialize)]
 struct Sealed {
     id: String,
@@ -134,12 +136,12 @@ fn thought_out(thought: &Thought) -> Option<Value> {
     }))
 }
 
-/// Reads the events of one answer.
+/// Decodes the events of one answer.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// Calls whose arguments are on their way, by their place in the answer.
+    /// Calls whose arguments are still arriving, by their index in the answer.
     drafts: BTreeMap<u64, ToolDraft>,
-    /// Items that were handed out: an event may come twice.
+    /// Items that are finished: an event may arrive twice.
     done: HashSet<String>,
     is_refusal: bool,
 }
@@ -203,7 +205,7 @@ impl Decoder {
             return Ok(());
         }
         let event: Event<'_> = serde_json::from_str(data)
-            .map_err(|err| Fault::Garbled(format!("an event is no JSON we know: {err}")))?;
+            .map_err(|err| Fault::InvalidAnswer(format!("an event is not valid: {err}")))?;
         let delta = event.delta.filter(|delta| !delta.is_empty());
         match &*event.kind {
             "response.output_text.delta" => out.extend(delta.map(ModelEvent::Text)),
@@ -244,7 +246,7 @@ impl Decoder {
             "error" => {
                 return Err(Fault::of_event(&serde_json::from_str(data).unwrap_or_default()));
             }
-            // Progress of parts we take whole, and whatever comes new.
+            // Progress events, and unknown events.
             _ => {}
         }
         Ok(())
@@ -260,7 +262,7 @@ impl Decoder {
                     arguments: item.arguments.unwrap_or(draft.arguments),
                 };
                 if self.done.insert(draft.id.clone().unwrap_or_default()) {
-                    out.push_back(ModelEvent::Tool(draft.finish(&mut IdMaker::default())));
+                    out.push_back(ModelEvent::Tool(draft.finish(&mut IdGenerator::default())));
                 }
             }
             "reasoning" if self.done.insert(item.id.clone()) => {
@@ -275,10 +277,10 @@ impl Decoder {
     }
 
     fn end(&mut self, response: Option<Response>, out: &mut Events) {
-        // Calls whose end never came, from servers that leave it out.
+        // Some servers leave out the end of a call.
         for (_, draft) in std::mem::take(&mut self.drafts) {
             if self.done.insert(draft.id.clone().unwrap_or_default()) {
-                out.push_back(ModelEvent::Tool(draft.finish(&mut IdMaker::default())));
+                out.push_back(ModelEvent::Tool(draft.finish(&mut IdGenerator::default())));
             }
         }
         let (usage, incomplete) = match response {

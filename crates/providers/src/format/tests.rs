@@ -1,4 +1,4 @@
-//! Streams as the providers document them, and what becomes of them; requests, and what goes out.
+//! Decodes streams from the providers' documentation, and encodes requests.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ fn encode(format: Format, request: &Request, name: &str) -> Value {
     serde_json::from_slice(&format.encode(request, &target).unwrap()).unwrap()
 }
 
-/// Decodes the data of events and prints what came out, a line each.
+/// Decodes the data of events and prints each result as a line.
 fn decode(format: Format, stream: &[&str]) -> String {
     let mut decoder = format.decoder(&request());
     let mut events = Events::new();
@@ -161,7 +161,7 @@ fn anthropic_thinking_text_and_two_calls() {
 }
 
 #[test]
-fn anthropic_requests_mark_the_cache_and_give_thoughts_back() {
+fn anthropic_requests_set_cache_breakpoints_and_send_thoughts_back() {
     let body = encode(Format::AnthropicMessages, &request(), "claude-opus-4-7");
     assert_eq!(
         body,
@@ -304,7 +304,7 @@ fn chat_text_calls_and_usage_at_the_end() {
 
 #[test]
 fn chat_tolerates_what_compatible_servers_send() {
-    // No ids, no index, arguments as an object, the whole call at once, no `[DONE]`, finish reason "stop".
+    // No ids, no index, arguments as an object, the whole call in one chunk, no `[DONE]`, finish reason "stop".
     check(
         Format::OpenAiChat,
         &[
@@ -323,7 +323,7 @@ fn chat_tolerates_what_compatible_servers_send() {
         ],
         &["tool a x {}", "tool b y {}", "stop EndTurn"],
     );
-    // The id repeated in every piece.
+    // The id repeated in every chunk.
     check(
         Format::OpenAiChat,
         &[
@@ -340,7 +340,7 @@ fn chat_tolerates_what_compatible_servers_send() {
         ],
         &["thought Hm.", "end", "text Hi", "stop MaxTokens"],
     );
-    // Details come in pieces and go back whole.
+    // Details arrive in chunks and are sent back merged.
     check(
         Format::OpenAiChat,
         &[
@@ -506,7 +506,7 @@ fn every_stop_reason_is_known() {
 }
 
 #[test]
-fn an_answer_without_its_end_was_cut() {
+fn answer_without_an_end_was_cut_off() {
     let texts = [
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}"#,
         r#"{"type":"response.output_text.delta","delta":"Hi"}"#,
@@ -514,7 +514,7 @@ fn an_answer_without_its_end_was_cut() {
         r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]}}]}"#,
     ];
     for (format, text) in ALL.into_iter().zip(texts) {
-        check(format, &[text], &["text Hi", "Cut"]);
+        check(format, &[text], &["text Hi", "CutOff"]);
     }
 }
 
@@ -527,12 +527,12 @@ fn errors_inside_a_stream_are_read() {
         r#"{"error":{"code":503,"status":"UNAVAILABLE","message":"Overloaded"}}"#,
     ];
     for (format, error) in ALL.into_iter().zip(errors) {
-        check(format, &[error], &["Server(\"Overloaded\")"]);
+        check(format, &[error], &["ServerError(\"Overloaded\")"]);
     }
 }
 
 #[test]
-fn arguments_that_are_no_json_stay_text() {
+fn arguments_that_are_not_json_stay_a_string() {
     check(
         Format::OpenAiChat,
         &[
@@ -543,9 +543,9 @@ fn arguments_that_are_no_json_stay_text() {
 }
 
 proptest! {
-    /// Anything at all, and anything that is nearly right: no panic in any format.
+    /// Arbitrary and nearly valid data causes no panic in any format.
     #[test]
-    fn any_data_is_survived(data in proptest::collection::vec(any_data(), 0..20)) {
+    fn arbitrary_data_causes_no_panic(data in proptest::collection::vec(any_data(), 0..20)) {
         for format in ALL {
             let data: Vec<&str> = data.iter().map(String::as_str).collect();
             decode(format, &data);

@@ -1,7 +1,7 @@
-//! Makes one picture such as every provider takes it: small enough, and of the format that it says. Pure.
+//! Resizes one image so that every provider accepts it, and corrects its MIME type. Pure.
 //!
-//! What a client or a tool sends is untrusted: the size is read from its head, and what is too large is never decoded. PNG
-//! and JPEG are made smaller and become JPEG; GIF and WebP are sent as they are, or not at all.
+//! Images from clients and tools are untrusted: the size is read from the header, and an image that is too large is never
+//! decoded. PNG and JPEG are resized and become JPEG; GIF and WebP are sent unchanged or rejected.
 
 use std::io::Cursor;
 
@@ -16,20 +16,20 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-/// The longest side of a picture, in pixels: Anthropic takes no larger one beside many others, and models see no more.
-pub(super) const LONGEST_SIDE: u32 = 2_000;
-/// The longest side of a picture that we cannot make smaller: no provider takes more.
-const LONGEST_UNCHANGED: u32 = 8_000;
-/// The largest picture that providers take, in bytes of base64.
-pub(super) const MOST_BYTES: usize = 5 * 1024 * 1024;
-/// Pictures of more pixels are not decoded.
-const MOST_PIXELS: u64 = 50_000_000;
-/// No picture that people look at is longer, in pixels; one line of a pixel each takes as long as all the rest.
-const MOST_SIDE: u32 = 32_768;
-/// How well a smaller picture keeps what it shows, of 100.
+/// The longest side after resizing, in pixels: Anthropic's limit for requests with many images.
+pub(super) const MAX_RESIZED_SIDE: u32 = 2_000;
+/// The longest side of an image that is sent unchanged: no provider accepts more.
+const MAX_UNCHANGED_SIDE: u32 = 8_000;
+/// The largest image that providers accept, in bytes of base64.
+pub(super) const MAX_BYTES: usize = 5 * 1024 * 1024;
+/// Images with more pixels are not decoded.
+const MAX_PIXELS: u64 = 50_000_000;
+/// Images with a longer side are not decoded: very narrow images are slow to decode and never useful.
+const MAX_SIDE: u32 = 32_768;
+/// The JPEG quality, of 100.
 const QUALITY: u8 = 85;
 
-/// Some clients leave out the padding.
+/// Accepts base64 without padding, which some clients send.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -38,7 +38,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 /// Width and height.
 type Size = (u32, u32);
 
-/// The formats that providers take.
+/// The formats that providers accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Png,
@@ -55,7 +55,7 @@ impl Format {
         (Format::WebP, "WebP", "image/webp"),
     ];
 
-    /// Knows a format by its first bytes.
+    /// Recognises a format by its first bytes.
     fn of(bytes: &[u8]) -> Option<Format> {
         match bytes {
             [0x89, b'P', b'N', b'G', ..] => Some(Format::Png),
@@ -75,58 +75,58 @@ impl Format {
     }
 }
 
-/// Makes a picture such as providers take it; `None` if it is so already.
+/// Resizes an image or corrects its MIME type; `None` if it can be sent unchanged.
 ///
 /// # Errors
-/// Says what is wrong with it, as the end of a sentence.
+/// Describes what is wrong, to be appended to a sentence.
 pub(super) fn fit(picture: &Media) -> Result<Option<Media>, String> {
     let bytes = LENIENT.decode(picture.data.trim()).map_err(|_| "it is not base64".to_owned())?;
     let Some(format) = Format::of(&bytes) else {
         let is_known = Format::ALL.iter().any(|(_, _, mime)| *mime == picture.mime);
-        // What else a provider may take is its own business.
-        return if is_known { Err(format!("it is no {}", picture.mime)) } else { Ok(None) };
+        // Other formats are left to the provider.
+        return if is_known { Err(format!("it is not {}", picture.mime)) } else { Ok(None) };
     };
-    let broken = || format!("it is a broken {}", format.name());
+    let damaged = || format!("it is a damaged {}", format.name());
     let (width, height) =
-        size(format, &bytes).filter(|size| size.0 > 0 && size.1 > 0).ok_or_else(broken)?;
+        size(format, &bytes).filter(|size| size.0 > 0 && size.1 > 0).ok_or_else(damaged)?;
     let longest = width.max(height);
-    let is_light = picture.data.len() <= MOST_BYTES;
-    if is_light && longest <= LONGEST_SIDE {
+    let is_small = picture.data.len() <= MAX_BYTES;
+    if is_small && longest <= MAX_RESIZED_SIDE {
         let mime = format.mime().to_owned();
-        let is_right = mime == picture.mime;
-        return Ok((!is_right).then(|| Media { data: picture.data.clone(), mime }));
+        let is_correct = mime == picture.mime;
+        return Ok((!is_correct).then(|| Media { data: picture.data.clone(), mime }));
     }
     let rows: Rows = match format {
-        _ if u64::from(width) * u64::from(height) > MOST_PIXELS || longest > MOST_SIDE => {
-            return Err(format!("its {width} × {height} pixels are too many"));
+        _ if u64::from(width) * u64::from(height) > MAX_PIXELS || longest > MAX_SIDE => {
+            return Err(format!("it is too large ({width} × {height} pixels)"));
         }
         Format::Png => png_rows,
         Format::Jpeg => jpeg_rows,
-        Format::Gif | Format::WebP if is_light && longest <= LONGEST_UNCHANGED => return Ok(None),
+        Format::Gif | Format::WebP if is_small && longest <= MAX_UNCHANGED_SIDE => return Ok(None),
         Format::Gif | Format::WebP => {
             return Err(format!(
-                "it is a {} of {width} × {height} pixels and {} bytes, which is too large; a PNG or JPEG would be made smaller",
+                "it is a {} that is too large ({width} × {height} pixels, {} bytes). Only PNG and JPEG are resized",
                 format.name(),
                 bytes.len()
             ));
         }
     };
-    let mut side = longest.min(LONGEST_SIDE);
+    let mut side = longest.min(MAX_RESIZED_SIDE);
     loop {
-        let mut shrink = Shrink::new((width, height), within((width, height), side));
-        rows(&bytes, &mut shrink).map_err(|why| format!("{}: {why}", broken()))?;
+        let mut shrink = Shrink::new((width, height), scaled_to((width, height), side));
+        rows(&bytes, &mut shrink).map_err(|why| format!("{}: {why}", damaged()))?;
         let data = STANDARD.encode(shrink.into_jpeg()?);
-        if data.len() <= MOST_BYTES {
+        if data.len() <= MAX_BYTES {
             return Ok(Some(Media { data, mime: Format::Jpeg.mime().to_owned() }));
         }
         side = side / 4 * 3;
     }
 }
 
-/// Decodes a picture row by row.
+/// Decodes an image row by row.
 type Rows = fn(&[u8], &mut Shrink) -> Result<(), String>;
 
-/// Reads the size of a picture from its head.
+/// Reads the size of an image from its header.
 fn size(format: Format, bytes: &[u8]) -> Option<Size> {
     let big = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let little = |at: usize, length: usize| {
@@ -177,37 +177,37 @@ fn jpeg_rows(bytes: &[u8], shrink: &mut Shrink) -> Result<(), String> {
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options());
     let pixels = decoder.decode().map_err(|err| format!("{err:?}"))?;
     let samples = decoder.output_colorspace().map_or(3, |colors| colors.num_components());
-    shrink.turned = decoder.exif().and_then(|exif| turned(exif));
+    shrink.orientation = decoder.exif().and_then(|exif| orientation(exif));
     let width = shrink.from.0 as usize;
     pixels.chunks_exact(width * samples).for_each(|row| shrink.push(row, samples));
     Ok(())
 }
 
-/// Reads how a camera was held, of what it wrote: 2 to 8, as Exif counts, if the picture is to be turned.
-fn turned(exif: &[u8]) -> Option<u8> {
+/// Reads the orientation from Exif data: 2 to 8 if the image must be rotated or mirrored.
+fn orientation(exif: &[u8]) -> Option<u8> {
     const ORIENTATION: u16 = 0x0112;
     let is_little = exif.starts_with(b"II");
     let number = |at: usize| {
         let bytes = exif.get(at..at + 2)?.try_into().ok()?;
         Some(if is_little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
     };
-    // The place of the first list of entries; its upper half is 0 in what cameras write.
+    // The offset of the first directory. Only its lower half is read: cameras write small offsets.
     let list = usize::from(number(if is_little { 4 } else { 6 })?);
     let mut entries = (0..usize::from(number(list)?)).map(|entry| list + 2 + entry * 12);
     let entry = entries.find(|at| number(*at) == Some(ORIENTATION))?;
-    u8::try_from(number(entry + 8)?).ok().filter(|turned| (2..=8).contains(turned))
+    u8::try_from(number(entry + 8)?).ok().filter(|orientation| (2..=8).contains(orientation))
 }
 
 fn options() -> DecoderOptions {
-    let most = usize::try_from(MOST_PIXELS).unwrap_or(usize::MAX);
+    let most = usize::try_from(MAX_PIXELS).unwrap_or(usize::MAX);
     DecoderOptions::new_safe()
         .set_max_width(most)
         .set_max_height(most)
         .jpeg_set_out_colorspace(ColorSpace::RGB)
 }
 
-/// The size of a picture whose longest side is this long; its shape stays.
-fn within((width, height): Size, longest: u32) -> Size {
+/// Scales a size to this longest side, with the same aspect ratio.
+fn scaled_to((width, height): Size, longest: u32) -> Size {
     let whole = width.max(height);
     let part = |side: u32| {
         let part = (u64::from(side) * u64::from(longest) + u64::from(whole) / 2) / u64::from(whole);
@@ -216,20 +216,20 @@ fn within((width, height): Size, longest: u32) -> Size {
     (part(width), part(height))
 }
 
-/// Makes a picture smaller as its rows come: each new pixel is the mean of the area that it stands for.
+/// Resizes an image row by row: each new pixel is the mean of the area it covers.
 struct Shrink {
     from: (u64, u64),
     to: (u64, u64),
-    /// The next row that comes.
+    /// The number of the next source row.
     row: u64,
-    /// The row that came, at its new width.
+    /// The current source row, scaled to the new width.
     line: Vec<u64>,
-    /// What belongs to the new row at hand.
+    /// The weighted sums of the current new row.
     sums: Vec<u64>,
-    /// The new picture, in RGB.
+    /// The new image, in RGB.
     done: Vec<u8>,
-    /// How it is to be turned, as Exif counts.
-    turned: Option<u8>,
+    /// The Exif orientation, if the image must be rotated or mirrored.
+    orientation: Option<u8>,
 }
 
 impl Shrink {
@@ -243,11 +243,11 @@ impl Shrink {
             line: vec![0; wide],
             sums: vec![0; wide],
             done: Vec::with_capacity(wide * to.1 as usize),
-            turned: None,
+            orientation: None,
         }
     }
 
-    /// Takes the next row: grey, grey and alpha, RGB or RGB and alpha.
+    /// Adds the next row: grey, grey with alpha, RGB, or RGB with alpha.
     fn push(&mut self, row: &[u8], samples: usize) {
         if self.row >= self.from.1 {
             return;
@@ -255,12 +255,12 @@ impl Shrink {
         self.line.fill(0);
         for (at, pixel) in (0..self.from.0).zip(row.chunks_exact(samples)) {
             let colors = on_white(pixel);
-            for (to, weight) in shares(at, self.from.0, self.to.0) {
+            for (to, weight) in overlaps(at, self.from.0, self.to.0) {
                 let cell = self.line.iter_mut().skip(to * 3).zip(colors);
                 cell.for_each(|(sum, color)| *sum += u64::from(color) * weight);
             }
         }
-        let [(now, weight), (next, rest)] = shares(self.row, self.from.1, self.to.1);
+        let [(now, weight), (next, rest)] = overlaps(self.row, self.from.1, self.to.1);
         self.add(weight);
         self.row += 1;
         if now != next || (self.row * self.to.1).is_multiple_of(self.from.1) {
@@ -277,7 +277,7 @@ impl Shrink {
     }
 
     fn into_jpeg(mut self) -> Result<Vec<u8>, String> {
-        // A picture that broke off is white where nothing came.
+        // The missing rows of a truncated image are white.
         self.done.resize(self.line.len() * self.to.1 as usize, u8::MAX);
         let (width, height) = (u16::try_from(self.to.0), u16::try_from(self.to.1));
         let (Ok(width), Ok(height)) = (width, height) else {
@@ -285,10 +285,11 @@ impl Shrink {
         };
         let mut jpeg = Vec::new();
         let mut encoder = Encoder::new(&mut jpeg, QUALITY);
-        let failed = |err| format!("it cannot be made smaller: {err}");
-        if let Some(turned) = self.turned {
-            // One entry, and nothing else of what the camera wrote: it may say where that was.
-            let exif = [b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", &[turned][..], &[0; 6]];
+        let failed = |err| format!("it cannot be resized: {err}");
+        if let Some(orientation) = self.orientation {
+            // Only the orientation: other Exif data may reveal the location.
+            let exif =
+                [b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", &[orientation][..], &[0; 6]];
             encoder.add_exif_metadata(&exif.concat()).map_err(failed)?;
         }
         encoder.encode(&self.done, width, height, ColorType::Rgb).map_err(failed)?;
@@ -296,7 +297,7 @@ impl Shrink {
     }
 }
 
-/// The colors of a pixel that stands on white.
+/// The color of a pixel on a white background.
 fn on_white(pixel: &[u8]) -> [u8; 3] {
     let (colors, alpha) = match *pixel {
         [grey] => ([grey; 3], u8::MAX),
@@ -312,9 +313,9 @@ fn on_white(pixel: &[u8]) -> [u8; 3] {
     })
 }
 
-/// In which cells of a shorter scale a cell of a longer one lies, and with how much of it: one or two. Together they
-/// weigh as much as the shorter scale is long.
-fn shares(at: u64, from: u64, to: u64) -> [(usize, u64); 2] {
+/// Returns the one or two cells of a shorter scale that a cell of a longer scale overlaps, with the weights of the
+/// overlaps. The weights add up to the length of the shorter scale.
+fn overlaps(at: u64, from: u64, to: u64) -> [(usize, u64); 2] {
     let (start, end) = (at * to, (at + 1) * to);
     let first = start / from;
     let border = (first + 1) * from;
@@ -340,7 +341,7 @@ mod tests {
         bytes
     }
 
-    /// Half red, half see-through.
+    /// Half red, half transparent.
     fn two_halves(size: Size) -> Vec<u8> {
         png(size, |x| if x < size.0 / 2 { [255, 0, 0, 255] } else { [0, 0, 255, 0] })
     }
@@ -354,8 +355,8 @@ mod tests {
         size(Format::of(&bytes).unwrap(), &bytes).unwrap()
     }
 
-    /// Puts other bytes into the head of a PNG, with the sum that belongs to them.
-    fn with_head(mut png: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
+    /// Replaces bytes in the header of a PNG, and its checksum.
+    fn with_header(mut png: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
         png[at..at + bytes.len()].copy_from_slice(bytes);
         let sum = crc32fast::hash(&png[12..29]);
         png[29..33].copy_from_slice(&sum.to_be_bytes());
@@ -363,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_picture_is_made_smaller_and_shows_the_same() {
+    fn large_image_is_resized_and_shows_the_same() {
         let smaller = fit(&media(&two_halves((4000, 200)), "image/png")).unwrap().unwrap();
         assert_eq!((size_of(&smaller), smaller.mime.as_str()), ((2000, 100), "image/jpeg"));
         let mut shown = Shrink::new((2000, 100), (2, 1));
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_stays_as_it_is() {
+    fn image_within_the_limits_is_unchanged() {
         let small = media(&two_halves((20, 10)), "image/png");
         assert_eq!(fit(&small), Ok(None));
         let misnamed = Media { mime: "image/webp".to_owned(), ..small.clone() };
@@ -386,50 +387,53 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_too_many_bytes_is_written_anew() {
+    fn image_with_too_many_bytes_is_reencoded() {
         let mut heavy = two_halves((100, 60));
-        heavy.resize(MOST_BYTES, 0);
+        heavy.resize(MAX_BYTES, 0);
         let lighter = fit(&media(&heavy, "image/png")).unwrap().unwrap();
         assert_eq!((size_of(&lighter), lighter.data.len() < 10_000), ((100, 60), true));
     }
 
     #[test]
-    fn an_interlaced_picture_is_decoded() {
-        let bytes = with_head(png((1, 1), |_| [1, 2, 3, 255]), 28, &[1]);
+    fn interlaced_image_is_decoded() {
+        let bytes = with_header(png((1, 1), |_| [1, 2, 3, 255]), 28, &[1]);
         let mut shrink = Shrink::new((1, 1), (1, 1));
         png_rows(&bytes, &mut shrink).unwrap();
         assert_eq!(shrink.done, [1, 2, 3]);
     }
 
     #[test]
-    fn a_photo_stays_turned_as_it_was() {
+    fn orientation_of_a_photo_is_preserved() {
         let mut photo = Shrink::new((4, 2), (4, 2));
-        photo.turned = Some(6);
+        photo.orientation = Some(6);
         let mut bytes = photo.into_jpeg().unwrap();
-        bytes.resize(MOST_BYTES, 0);
+        bytes.resize(MAX_BYTES, 0);
         let smaller = fit(&media(&bytes, "image/jpeg")).unwrap().unwrap();
         let mut again = Shrink::new((4, 2), (4, 2));
         jpeg_rows(&STANDARD.decode(&smaller.data).unwrap(), &mut again).unwrap();
-        assert_eq!((size_of(&smaller), again.turned), ((4, 2), Some(6)));
+        assert_eq!((size_of(&smaller), again.orientation), ((4, 2), Some(6)));
         let little = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x03\0\0\0";
-        assert_eq!((turned(little), turned(&little[..18]), turned(b"MM")), (Some(3), None, None));
+        assert_eq!(
+            (orientation(little), orientation(&little[..18]), orientation(b"MM")),
+            (Some(3), None, None)
+        );
     }
 
     #[test]
-    fn what_cannot_be_used_is_told() {
+    fn unusable_image_is_described() {
         let why = |bytes: &[u8], mime: &str| fit(&media(bytes, mime)).unwrap_err();
         let side = 10_000_u32.to_be_bytes();
-        let bomb = with_head(png((1, 1), |_| [0; 4]), 16, &[side, side].concat());
-        assert_eq!(why(&bomb, "image/png"), "its 10000 × 10000 pixels are too many");
+        let bomb = with_header(png((1, 1), |_| [0; 4]), 16, &[side, side].concat());
+        assert_eq!(why(&bomb, "image/png"), "it is too large (10000 × 10000 pixels)");
         let (one, many) = (1_u32.to_be_bytes(), 40_000_u32.to_be_bytes());
-        let thread = with_head(png((1, 1), |_| [0; 4]), 16, &[one, many].concat());
-        assert_eq!(why(&thread, "image/png"), "its 1 × 40000 pixels are too many");
-        assert_eq!(why(b"hello", "image/png"), "it is no image/png");
-        assert_eq!(why(b"\x89PNG", "image/png"), "it is a broken PNG");
-        assert_eq!(why(b"\xff\xd8\xff\xe0", "image/jpeg"), "it is a broken JPEG");
+        let thread = with_header(png((1, 1), |_| [0; 4]), 16, &[one, many].concat());
+        assert_eq!(why(&thread, "image/png"), "it is too large (1 × 40000 pixels)");
+        assert_eq!(why(b"hello", "image/png"), "it is not image/png");
+        assert_eq!(why(b"\x89PNG", "image/png"), "it is a damaged PNG");
+        assert_eq!(why(b"\xff\xd8\xff\xe0", "image/jpeg"), "it is a damaged JPEG");
         let wide = two_halves((4000, 10));
         let cut = why(&wide[..wide.len() / 2], "image/png");
-        assert!(cut.starts_with("it is a broken PNG: "), "{cut}");
+        assert!(cut.starts_with("it is a damaged PNG: "), "{cut}");
         let not_base64 = Media { data: "*".to_owned(), mime: "image/png".to_owned() };
         assert_eq!(fit(&not_base64).unwrap_err(), "it is not base64");
     }
@@ -438,18 +442,18 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
         #[test]
-        fn what_is_sent_is_within_the_limits_and_keeps_its_shape(
+        fn resized_image_is_within_the_limits_and_keeps_its_aspect_ratio(
             long in 1_u32..6000, short in 1_u32..40, is_upright: bool,
         ) {
             let from = if is_upright { (short, long) } else { (long, short) };
             let longest = long.max(short);
             match fit(&media(&two_halves(from), "image/png")).unwrap() {
-                None => prop_assert!(longest <= LONGEST_SIDE),
+                None => prop_assert!(longest <= MAX_RESIZED_SIDE),
                 Some(smaller) => {
-                    prop_assert!(longest > LONGEST_SIDE && smaller.data.len() <= MOST_BYTES);
+                    prop_assert!(longest > MAX_RESIZED_SIDE && smaller.data.len() <= MAX_BYTES);
                     let to = size_of(&smaller);
-                    prop_assert_eq!(to.0.max(to.1), LONGEST_SIDE);
-                    let scale = f64::from(LONGEST_SIDE) / f64::from(longest);
+                    prop_assert_eq!(to.0.max(to.1), MAX_RESIZED_SIDE);
+                    let scale = f64::from(MAX_RESIZED_SIDE) / f64::from(longest);
                     for (before, after) in [(from.0, to.0), (from.1, to.1)] {
                         let exact = f64::from(before) * scale;
                         prop_assert!((f64::from(after) - exact).abs() <= 0.5 || after == 1);
@@ -459,7 +463,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_a_fault(
+        fn arbitrary_bytes_cause_no_panic(
             format in 0_usize..4, noise in proptest::collection::vec(any::<u8>(), 0..300), at in 0_usize..4000,
         ) {
             let mut wide = Shrink::new((2100, 4), (2100, 4));
@@ -474,7 +478,7 @@ mod tests {
             let hurt = [&whole[..at], &noise[..], whole.get(at + noise.len()..).unwrap_or(&[])].concat();
             if let Ok(Some(smaller)) = fit(&media(&hurt, "image/png")) {
                 let (width, height) = size_of(&smaller);
-                prop_assert!(width.max(height) <= LONGEST_UNCHANGED);
+                prop_assert!(width.max(height) <= MAX_UNCHANGED_SIDE);
             }
         }
     }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ::providers::Listed;
+use ::providers::ListedModel;
 
 use crate::env;
 
-type Lists = BTreeMap<String, Vec<Listed>>;
+type Lists = BTreeMap<String, Vec<ListedModel>>;
 
 /// Returns what was listed, by provider. What cannot be read counts as not listed.
 pub(super) fn load() -> Lists {
@@ -16,7 +16,7 @@ pub(super) fn load() -> Lists {
 }
 
 /// Keeps new lists; those of other providers stay as they were.
-pub(super) fn keep(fresh: impl Iterator<Item = (String, Vec<Listed>)>) {
+pub(super) fn keep(fresh: impl Iterator<Item = (String, Vec<ListedModel>)>) {
     let mut fresh = fresh.peekable();
     let Some(file) = file().filter(|_| fresh.peek().is_some()) else {
         return;

@@ -115,7 +115,7 @@ fn a_large_picture_reaches_the_model_smaller_and_is_kept_as_it_was() {
     assert_eq!(agent.reply(id)["result"]["stopReason"], "end_turn");
     let seen = agent.take_seen();
     let told = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
-    assert!(told.contains("a picture was not sent to the model: it is a broken PNG"), "{told}");
+    assert!(told.contains("An image was not sent to the model: it is a damaged PNG"), "{told}");
 
     let message = fake.body(0)["messages"][1]["content"].clone();
     let url = message[1]["image_url"]["url"].as_str().unwrap();

@@ -181,7 +181,7 @@ impl Client {
 fn waits(seen: &[Value]) -> Vec<&str> {
     let thoughts = updates(seen, "agent_thought_chunk").into_iter();
     let thoughts = thoughts.filter_map(|update| update["content"]["text"].as_str());
-    thoughts.flat_map(str::lines).filter(|line| line.contains("; trying again")).collect()
+    thoughts.flat_map(str::lines).filter(|line| line.contains(". Retrying")).collect()
 }
 
 /// Plays a fault against a server that works afterwards. Returns what the server was asked.
@@ -208,7 +208,7 @@ fn check_history(case: &Case<'_>, next: &ReceivedRequest) {
     if !case.shown.is_empty() {
         assert_eq!(body.matches(case.shown).count(), 1, "{}: {body}", case.package);
     }
-    assert!(!body.contains("trying again"), "{}: {body}", case.package);
+    assert!(!body.contains("Retrying"), "{}: {body}", case.package);
 }
 
 /// Plays a fault of a place that never works; the session goes on with another model.

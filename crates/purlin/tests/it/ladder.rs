@@ -228,7 +228,7 @@ fn a_picture_is_not_sent_to_a_model_that_takes_none() {
     agent.reply(id);
     let seen = agent.take_seen();
     let told = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
-    assert!(told.contains("takes no pictures"), "{told}");
+    assert!(told.contains("does not accept images"), "{told}");
     let body = fake.body(0).to_string();
     assert!(!body.contains(PICTURE) && body.contains("There was a picture here"), "{body}");
 }

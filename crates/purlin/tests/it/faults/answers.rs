@@ -28,7 +28,7 @@ fn p18_silence_in_the_text() {
             package,
             script: "text \"half\"\nhang",
             shown: "half",
-            ends: Ends::incomplete(&["sent nothing for 1.0 s", "What was shown is kept"]),
+            ends: Ends::incomplete(&["sent nothing for 1.0 s", "The part that was shown is saved"]),
             chunk_timeout: SHORT,
             ..Case::default()
         });
@@ -76,7 +76,7 @@ fn p19_silence_in_the_arguments_of_a_call() {
             package,
             script: &format!("text \"half\"\n{open}"),
             shown: "half",
-            ends: Ends::incomplete(&["sent nothing for 1.0 s", "What was shown is kept"]),
+            ends: Ends::incomplete(&["sent nothing for 1.0 s", "The part that was shown is saved"]),
             chunk_timeout: SHORT,
             ..Case::default()
         });
@@ -90,9 +90,12 @@ fn check_cut(cut: &str) {
             package,
             script: &format!("{cut}\n---\ntext \"half\"\n{cut}"),
             requests: 2,
-            told: "broke off",
+            told: "was cut off",
             shown: "half",
-            ends: Ends::incomplete(&["the answer of fake broke off", "What was shown is kept"]),
+            ends: Ends::incomplete(&[
+                "The answer from fake was cut off",
+                "The part that was shown is saved",
+            ]),
             ..Case::default()
         });
     }
@@ -120,8 +123,8 @@ fn p22_an_answer_without_its_end_is_not_whole() {
     check(&Case {
         script: &times(4, "end"),
         requests: 4,
-        told: "broke off",
-        ends: Ends::unavailable(&["the answer of fake broke off", "Try again or choose"]),
+        told: "was cut off",
+        ends: Ends::unavailable(&["The answer from fake was cut off", "Try again or choose"]),
         ..Case::default()
     });
 }
@@ -146,7 +149,7 @@ fn p22_what_a_broken_try_sealed_is_not_sent_back() {
             package,
             script: "signature \"OLD\"\nend\n---\nsignature \"NEW\"\ntext \"Hello.\"",
             requests: 2,
-            told: "broke off",
+            told: "was cut off",
             shown: "Hello.",
             ..Case::default()
         });
@@ -295,7 +298,7 @@ fn p25_events_and_parts_that_are_unknown() {
         check(&Case {
             package,
             script: &raw(&[json!("of tomorrow")]),
-            ends: Ends::failed(&["fake answered something unreadable", "Try again or choose"]),
+            ends: Ends::failed(&["fake sent an invalid answer", "Try again or choose"]),
             ..Case::default()
         });
     }
@@ -344,7 +347,7 @@ fn p28_a_web_page_instead_of_an_answer() {
     for package in PACKAGES {
         for script in [&html, &format!("status 404\n{html}"), &format!("status 403\n{html}")] {
             let words =
-                ["a web page came instead of an answer", "check the base URL and the proxy"];
+                ["received a web page instead of an answer", "Check the base URL and the proxy"];
             let ends = if script.contains("403") {
                 Ends::Badly(-32000, "auth_required", &words)
             } else {
@@ -424,7 +427,7 @@ fn p33_an_empty_answer_is_asked_for_once_more() {
             package,
             script: &format!("{empty}\n---\ntext \"Hello.\""),
             requests: 2,
-            told: "fake answered nothing",
+            told: "fake sent an empty answer",
             shown: "Hello.",
             ..Case::default()
         });
@@ -432,8 +435,8 @@ fn p33_an_empty_answer_is_asked_for_once_more() {
             package,
             script: &format!("{empty}\n---\n{empty}"),
             requests: 2,
-            told: "fake answered nothing",
-            ends: Ends::failed(&["fake answered nothing", "Try again or choose another model"]),
+            told: "fake sent an empty answer",
+            ends: Ends::failed(&["fake sent an empty answer", "Try again or choose another model"]),
             ..Case::default()
         });
     }

@@ -180,7 +180,7 @@ fn check_refused_key(status: u16) {
     let script = format!("status {status}\nbody {}", Value::from(body));
     for package in PACKAGES {
         let words = [
-            "fake refused the key: Incorrect API key provided: ****",
+            "fake rejected the API key: Incorrect API key provided: ****",
             "Set `provider.fake.options.apiKey`",
         ];
         let ends = Ends::Badly(-32000, "auth_required", &words);
@@ -212,7 +212,7 @@ fn a_key_that_names_what_is_not_there_is_told_as_that() {
         let mut client = Client::new(config);
         let (reply, _) = client.ask("Go.");
         let details = reply["error"]["data"]["details"].as_str().unwrap();
-        assert!(details.starts_with(&format!("fake refused the key: {words}")), "{details}");
+        assert!(details.starts_with(&format!("fake rejected the API key: {words}")), "{details}");
         assert!(details.ends_with("or run `purlin auth login fake`"), "{details}");
         client.go_on();
         client.end();
@@ -279,12 +279,12 @@ fn p08_a_wait_that_is_too_long_ends_it_and_says_when() {
 
 #[test]
 fn p09_too_many_requests_without_a_time_or_without_money() {
-    let words = ["takes no more requests now", "Try again later or choose another model"];
+    let words = ["fake: rate limit reached", "Try again later or choose another model"];
     let ends = Ends::Badly(-32603, "model_rate_limited", &words);
     check(&Case { script: "status 429", ends, ..Case::default() });
     let spent =
         r#"{"error":{"code":"insufficient_quota","message":"You exceeded your current quota"}}"#;
-    let words = ["the account at fake is used up", "Add credit there or choose another model"];
+    let words = ["fake: the account has no credit left", "Add credit or choose another model"];
     check(&Case {
         script: &format!("status 429\nheader retry-after: 1\nbody {}", Value::from(spent)),
         ends: Ends::Badly(-32603, "model_rate_limited", &words),
@@ -298,7 +298,7 @@ fn check_server_error(answer: &str, package: &str) {
         package,
         script: &format!("{}\n---\ntext \"Hello.\"", times(2, answer)),
         requests: 3,
-        told: "fake is in trouble or overloaded",
+        told: "fake is overloaded",
         shown: "Hello.",
         ..Case::default()
     });
@@ -306,8 +306,8 @@ fn check_server_error(answer: &str, package: &str) {
         package,
         script: &times(3, answer),
         requests: 3,
-        told: "fake is in trouble or overloaded",
-        ends: Ends::unavailable(&["in trouble or overloaded", "Try again later"]),
+        told: "fake is overloaded",
+        ends: Ends::unavailable(&["fake is overloaded", "Try again later"]),
         ..Case::default()
     });
 }
@@ -353,7 +353,7 @@ fn p15_an_error_event_after_200_has_the_class_of_its_status() {
             package,
             script: "text \"half\"\nerror overloaded_error \"Overloaded\"",
             shown: "half",
-            ends: Ends::incomplete(&["Overloaded", "What was shown is kept"]),
+            ends: Ends::incomplete(&["Overloaded", "The part that was shown is saved"]),
             ..Case::default()
         });
     }
@@ -370,7 +370,7 @@ fn a_client_that_shows_notices_is_told_of_further_tries_by_them() {
     let (_, seen) = ask(&mut agent, &session, "Go.");
     assert_eq!(text_of(&session, &seen), "Hello.");
     let notice = updates(&seen, "notice").remove(0);
-    assert!(notice.to_string().contains("trying again"), "{notice}");
+    assert!(notice.to_string().contains("Retrying"), "{notice}");
     assert!(updates(&seen, "agent_thought_chunk").is_empty());
 }
 
@@ -395,7 +395,7 @@ fn p35_a_redirect_to_another_place_is_refused_and_the_key_stays() {
         let place = format!("{}/chat/completions", thief.url);
         check(&Case {
             script: &format!("status {status}\nheader location: {place}"),
-            ends: Ends::failed(&["sends us on to 127.0.0.1", "not followed", "base URL"]),
+            ends: Ends::failed(&["redirect to 127.0.0.1", "not followed", "base URL"]),
             ..Case::default()
         });
     }
