@@ -239,7 +239,7 @@ fn nothing_outlives_a_killed_agent_at_any_level() {
 
 /// As root each command has groups of its own, which are removed when it has ended. Those of an agent that was killed are
 /// removed by the next one.
-// R: T06
+// Fault: T06
 #[tokio::test]
 async fn no_group_is_left_behind() {
     let place = Place::new("groups");
