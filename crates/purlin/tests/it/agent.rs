@@ -1,6 +1,6 @@
-//! The built program as a child: lines in, lines out, each wait with a deadline.
+//! The built program as a child process: lines in, lines out, every wait with a deadline.
 //!
-//! What is sent and expected is the tests' business; `agent::linux` looks at the process from outside.
+//! The tests decide what is sent and expected. `agent::linux` inspects the process from outside.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod linux;
@@ -9,17 +9,18 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// How long anything may take before a test gives up. Far beyond every promise: the machine may be busy.
+use crate::folder::Folder;
+
+/// How long a test waits for anything. Far longer than anything should take: the machine may be busy.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Variables that hold keys of providers.
+/// Environment variables with API keys of providers.
 const KEYS: [&str; 6] = [
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
@@ -29,9 +30,9 @@ const KEYS: [&str; 6] = [
     "OPENROUTER_API_KEY",
 ];
 
-/// How a program is to be started.
+/// How to start the program.
 pub(crate) struct Start {
-    /// What the scripted model says; without one the config says which model answers.
+    /// The script of the model; without one the configuration chooses the model.
     script: Option<String>,
     env: Vec<(&'static str, String)>,
     config: Value,
@@ -39,9 +40,9 @@ pub(crate) struct Start {
     stderr: Stdio,
     is_read: bool,
     offers_files: bool,
-    /// Where sessions and answers are kept.
+    /// Where sessions and saved permissions are stored.
     data: Option<PathBuf>,
-    /// What a shell does before it becomes the program.
+    /// A shell command that runs before the shell is replaced by the program.
     before: Option<&'static str>,
 }
 
@@ -49,18 +50,18 @@ pub(crate) struct Start {
 pub(crate) struct Agent {
     child: Option<Child>,
     input: Option<ChildStdin>,
-    /// Its output, if nobody reads it.
+    /// The output, if the test does not read it.
     unread: Option<ChildStdout>,
     lines: Option<Receiver<Vec<u8>>>,
     gate: Arc<Gate>,
-    /// What was read while something else was awaited.
+    /// Messages that were read while the test waited for another one.
     seen: VecDeque<Value>,
     last_id: u64,
     offers_files: bool,
-    folder: PathBuf,
+    folder: Folder,
 }
 
-/// Tells the reader whether to go on.
+/// Controls the thread that reads the output.
 #[derive(Default)]
 struct Gate {
     reading: Mutex<Reading>,
@@ -76,13 +77,13 @@ enum Reading {
 }
 
 impl Start {
-    /// Sets what the configuration file holds.
+    /// Sets the content of the configuration file.
     pub(crate) fn config(mut self, config: Value) -> Start {
         self.config = config;
         self
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     pub(crate) fn env(mut self, name: &'static str, value: &str) -> Start {
         self.env.push((name, value.to_owned()));
         self
@@ -95,35 +96,35 @@ impl Start {
         self
     }
 
-    /// Leaves the output to [`Agent::take_output`].
+    /// Does not read the output; see [`Agent::take_output`].
     pub(crate) fn unread(mut self) -> Start {
         self.is_read = false;
         self
     }
 
-    /// Makes the client offer file reads and writes at initialize.
+    /// Announces file reads and writes at initialize.
     pub(crate) fn with_files(mut self) -> Start {
         self.offers_files = true;
         self
     }
 
-    /// Keeps sessions and answers in a folder; a relative one is in its own folder and goes with it.
-    pub(crate) fn keeping(mut self, data: &Path) -> Start {
+    /// Stores sessions and saved permissions in this directory; a relative path is inside the agent's own directory.
+    pub(crate) fn storing_in(mut self, data: &Path) -> Start {
         self.data = Some(data.to_owned());
         self
     }
 
-    /// Lets a shell do something to itself, such as `ulimit`, before it becomes the program.
+    /// Runs a shell command such as `ulimit` before the shell is replaced by the program.
     #[cfg(unix)]
     pub(crate) fn before(mut self, before: &'static str) -> Start {
         self.before = Some(before);
         self
     }
 
-    /// Starts the program. Nothing is sent to it yet.
+    /// Starts the program and sends nothing.
     #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
     pub(crate) fn start(self) -> Agent {
-        let folder = new_folder();
+        let folder = Folder::below(Path::new(env!("CARGO_TARGET_TMPDIR")));
         let script = folder.join("script.acp");
         let config = folder.join("user.json");
         std::fs::write(&config, self.config.to_string()).unwrap();
@@ -144,11 +145,14 @@ impl Start {
             std::fs::write(&script, text).unwrap();
             command.arg("--model").arg(format!("script:{}", script.display()));
         } else {
-            // A user without keys and configuration of their own.
+            // The environment of a user without keys and configuration.
             for name in KEYS {
                 command.env_remove(name);
             }
-            command.env("HOME", &folder).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
+            command
+                .env("HOME", folder.path())
+                .env_remove("XDG_CONFIG_HOME")
+                .env_remove("XDG_DATA_HOME");
         }
         match &self.data {
             Some(data) => command.env("XDG_DATA_HOME", folder.join(data)),
@@ -177,14 +181,14 @@ impl Start {
         agent
     }
 
-    /// Starts the program and shakes hands.
+    /// Starts the program and initializes the connection.
     pub(crate) fn ready(self) -> Agent {
         let mut agent = self.start();
         agent.initialize();
         agent
     }
 
-    /// Starts the program, shakes hands and opens a session.
+    /// Starts the program, initializes the connection and opens a session.
     pub(crate) fn session(self) -> (Agent, String) {
         let mut agent = self.ready();
         let session = agent.open();
@@ -193,7 +197,7 @@ impl Start {
 }
 
 impl Agent {
-    /// Prepares a program whose model plays `script`; `/w` at the start of a text in it is [`Agent::folder`].
+    /// Prepares a program whose model plays `script`; `/w` at the start of a string in it is [`Agent::folder`].
     pub(crate) fn playing(script: &str) -> Start {
         Start {
             script: Some(script.to_owned()),
@@ -208,7 +212,7 @@ impl Agent {
         }
     }
 
-    /// Prepares a program whose model is what the configuration says.
+    /// Prepares a program whose configuration chooses the model.
     pub(crate) fn configured(config: Value) -> Start {
         Start { script: None, config, ..Agent::playing("") }
     }
@@ -218,7 +222,7 @@ impl Agent {
         self.child.as_ref().unwrap().id()
     }
 
-    /// Returns a folder of its own, which is also the sessions' working folder.
+    /// Returns the agent's own directory, which is also the working directory of its sessions.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -231,37 +235,37 @@ impl Agent {
         std::thread::spawn(move || gate.read(output, &sender));
     }
 
-    /// Stops reading the output. What is read already, and the line in hand, still arrives.
+    /// Stops reading the output. Lines that were already read still arrive.
     pub(crate) fn pause(&mut self) {
         self.gate.set(Reading::Paused);
     }
 
-    /// Goes on reading the output.
+    /// Continues to read the output.
     pub(crate) fn resume(&mut self) {
         self.gate.set(Reading::On);
     }
 
-    /// Closes the output, behind the line in hand.
+    /// Closes the output after the current line.
     pub(crate) fn close_output(&mut self) {
         self.gate.set(Reading::Closed);
     }
 
-    /// Gives the unread output away.
+    /// Takes the unread output.
     pub(crate) fn take_output(&mut self) -> ChildStdout {
         self.unread.take().unwrap()
     }
 
-    /// Gives the input away, for a writer that may have to wait.
+    /// Takes the input, for a writer that may block.
     pub(crate) fn take_input(&mut self) -> ChildStdin {
         self.input.take().unwrap()
     }
 
-    /// Takes back the input.
+    /// Sets the input again.
     pub(crate) fn set_input(&mut self, input: ChildStdin) {
         self.input = Some(input);
     }
 
-    /// Gives stderr away.
+    /// Takes the error output.
     pub(crate) fn take_stderr(&mut self) -> ChildStderr {
         self.child.as_mut().unwrap().stderr.take().unwrap()
     }
@@ -283,13 +287,13 @@ impl Agent {
         id
     }
 
-    /// Returns an id that no call of this connection has yet.
+    /// Returns an id that no call of this connection has used.
     pub(crate) fn fresh_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
     }
 
-    /// Sends a note.
+    /// Sends a notification.
     pub(crate) fn note(&mut self, method: &str, params: Value) {
         self.send(&json!({ "method": method, "params": params }));
     }
@@ -304,7 +308,7 @@ impl Agent {
         self.send(&json!({ "id": id, "error": { "code": code, "message": "no" } }));
     }
 
-    /// Returns the next line as it came, or `None` at the end of the output.
+    /// Returns the next line unparsed, or `None` at the end of the output.
     pub(crate) fn next_line(&mut self) -> Option<Vec<u8>> {
         match self.lines.as_ref().unwrap().recv_timeout(DEADLINE) {
             Ok(line) => Some(line),
@@ -313,7 +317,7 @@ impl Agent {
         }
     }
 
-    /// Returns the next message, also one that was passed over before.
+    /// Returns the next message, first those that were read while waiting for others.
     pub(crate) fn next(&mut self) -> Value {
         self.seen.pop_front().unwrap_or_else(|| self.next_fresh())
     }
@@ -322,7 +326,7 @@ impl Agent {
         message(&self.next_line().expect("the program ended its output"))
     }
 
-    /// Returns the first message that is wanted. What comes before it is kept for [`Agent::take_seen`].
+    /// Returns the first message that is wanted. Messages before it are left for [`Agent::take_seen`].
     pub(crate) fn find(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.seen.iter().position(&is_wanted) {
             return self.seen.remove(at).unwrap();
@@ -341,7 +345,7 @@ impl Agent {
         self.find(|message| message["id"] == id && message.get("method").is_none())
     }
 
-    /// Returns the next call of the program to us with this method.
+    /// Returns the program's next call of this method.
     pub(crate) fn asked(&mut self, method: &str) -> Value {
         self.find(|message| message["method"] == method && message.get("id").is_some())
     }
@@ -362,12 +366,12 @@ impl Agent {
         reply["error"].clone()
     }
 
-    /// Returns and forgets what was read while something else was awaited.
+    /// Returns the messages that were read while the test waited for others, and clears them.
     pub(crate) fn take_seen(&mut self) -> Vec<Value> {
         self.seen.drain(..).collect()
     }
 
-    /// Shakes hands.
+    /// Initializes the connection.
     pub(crate) fn initialize(&mut self) -> Value {
         let files =
             json!({ "readTextFile": self.offers_files, "writeTextFile": self.offers_files });
@@ -377,9 +381,9 @@ impl Agent {
         )
     }
 
-    /// Opens a session and returns its id, with its commands announced.
+    /// Opens a session, waits for its list of commands and returns its id.
     pub(crate) fn open(&mut self) -> String {
-        let params = json!({ "cwd": self.folder, "mcpServers": [] });
+        let params = json!({ "cwd": self.folder.path(), "mcpServers": [] });
         let session = self.result("session/new", params)["sessionId"].as_str().unwrap().to_owned();
         self.find(|message| {
             message["params"]["sessionId"] == *session
@@ -415,18 +419,17 @@ impl Drop for Agent {
     fn drop(&mut self) {
         self.gate.set(Reading::Closed);
         if let Some(mut child) = self.child.take() {
-            // Already gone is as good as killed.
+            // The process may have ended already.
             drop(child.kill());
             drop(child.wait());
         }
-        drop(std::fs::remove_dir_all(&self.folder));
     }
 }
 
 #[cfg(unix)]
 fn kill(pid: u32) {
     let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
-    // Already gone is as good as killed.
+    // The process may have ended already.
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap_or_default();
 }
 
@@ -461,7 +464,7 @@ pub(crate) fn update_kind(message: &Value) -> &str {
     }
 }
 
-/// Returns all that the model said to a session in these messages.
+/// Returns the text of the model for a session in these messages.
 pub(crate) fn text_of<'a>(session: &str, messages: impl IntoIterator<Item = &'a Value>) -> String {
     messages
         .into_iter()
@@ -485,7 +488,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Reads lines to the end, as far as the gate allows.
+    /// Reads lines to the end, unless paused or closed.
     fn read(&self, mut output: impl BufRead, lines: &Sender<Vec<u8>>) {
         loop {
             let reading = self.reading.lock().unwrap();
@@ -500,12 +503,4 @@ impl Gate {
             }
         }
     }
-}
-
-fn new_folder() -> PathBuf {
-    static LAST: AtomicU32 = AtomicU32::new(0);
-    let name = format!("agent-{}-{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed));
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder.canonicalize().unwrap()
 }

@@ -1,6 +1,6 @@
-//! Tasks and steering with a real model: the built program against the fake server.
+//! Child agents and steering: the built program with the fake model server.
 //!
-//! What a client is shown step by step is in `conformance/agents` and `conformance/prompt`.
+//! `conformance/agents` and `conformance/prompt` show each message to the client.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn begin(fake: &Fake, permission: Value) -> (Agent, String) {
     Agent::configured(config).env("FAKE_KEY", "k").with_files().session()
 }
 
-/// The last status of each call, in the order in which they were shown.
+/// Returns the last status of each call, in the order in which the calls were shown.
 fn statuses(seen: &[Value]) -> Vec<(String, String)> {
     let mut calls: Vec<(String, String)> = Vec::new();
     for message in seen {
@@ -36,7 +36,7 @@ fn statuses(seen: &[Value]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn two_tasks_run_at_once_and_their_cost_adds_up() {
+fn two_tasks_run_in_parallel_and_their_cost_adds_up() {
     let usage = "usage 10 1 0 0\n";
     let read = format!("tool read {{\"filePath\":\"a.txt\"}}\n{usage}---\n");
     let said = format!("text \"It says a.\"\n{usage}---\n");
@@ -45,7 +45,7 @@ fn two_tasks_run_at_once_and_their_cost_adds_up() {
         Fake::new(&format!("{both}{usage}---\n{read}{read}{said}{said}text \"Both.\"\n{usage}"));
     let (mut agent, session) = begin(&fake, json!({}));
     let id = agent.prompt(&session, "Look.");
-    // Both are at work before either is answered.
+    // Both children send a request before either gets its answer.
     let reads = [agent.asked("fs/read_text_file"), agent.asked("fs/read_text_file")];
     for read in &reads {
         agent.answer(&read["id"], json!({ "content": "a\n" }));
@@ -56,15 +56,15 @@ fn two_tasks_run_at_once_and_their_cost_adds_up() {
     let ended = statuses(&seen);
     assert_eq!(ended.len(), 2, "{ended:?}");
     assert!(ended.iter().all(|(_, status)| status == "completed"), "{ended:?}");
-    // Six answers of 12 dollars, and the context is that of the conversation with the user.
+    // Six answers of 12 dollars each; the context is that of the conversation with the user.
     let costs = updates(&seen, "usage_update");
     assert_eq!(costs.last().unwrap()["cost"]["amount"], 72.0);
     assert!(costs.iter().all(|usage| usage["used"] == 11), "{costs:?}");
-    // The model is told what both said, and saw nothing else of them.
+    // The model gets the answers of both children and nothing else of them.
     let last = fake.body(5).to_string();
     assert_eq!(last.matches("It says a.").count(), 2, "{last}");
     assert!(!last.contains("a.txt"), "{last}");
-    // A child begins anew, and gives no tasks.
+    // A child starts with an empty conversation and cannot start tasks.
     let first_of_child = fake.body(1);
     assert!(!first_of_child["messages"].to_string().contains("Look."), "{first_of_child}");
     assert!(!first_of_child["tools"].to_string().contains("subagent_type"), "{first_of_child}");
@@ -72,7 +72,7 @@ fn two_tasks_run_at_once_and_their_cost_adds_up() {
 
 // R: T2
 #[test]
-fn a_child_asks_the_client_and_does_what_is_allowed() {
+fn child_requests_permission_and_does_what_is_allowed() {
     let write = "tool write {\"filePath\":\"new.txt\",\"content\":\"new\\n\"}\n---\n";
     let fake = Fake::new(&format!(
         "{}---\n{write}text \"Written.\"\n---\ntext \"Done.\"\n",
@@ -106,7 +106,7 @@ fn a_child_asks_the_client_and_does_what_is_allowed() {
 // R: T2
 #[cfg(target_os = "linux")]
 #[test]
-fn hooks_are_asked_about_what_children_do() {
+fn hooks_run_for_tool_calls_of_children() {
     let write = "tool write {\"filePath\":\"new.txt\",\"content\":\"new\\n\"}\n";
     let fake = Fake::new(&format!(
         "{}---\ntool list {{\"path\":\".\"}}\n{write}---\ntext \"Not written.\"\n---\ntext \"Done.\"\n",
@@ -124,10 +124,10 @@ fn hooks_are_asked_about_what_children_do() {
     let id = agent.prompt(&session, "Write.");
     assert_eq!(agent.reply(id)["result"]["stopReason"], "end_turn");
     assert!(!agent.folder().join("new.txt").exists());
-    let told = fake.body(2)["messages"].to_string();
+    let observed = fake.body(2)["messages"].to_string();
     assert!(
-        told.contains("that file is not yours") && told.contains("Seen by the hook."),
-        "{told}"
+        observed.contains("that file is not yours") && observed.contains("Seen by the hook."),
+        "{observed}"
     );
     assert!(fake.body(3)["messages"].to_string().contains("Not written."));
 }
@@ -135,7 +135,7 @@ fn hooks_are_asked_about_what_children_do() {
 // R: S5
 #[cfg(target_os = "linux")]
 #[test]
-fn a_cancel_ends_the_children_and_their_commands() {
+fn cancel_ends_the_children_and_their_commands() {
     let fake = Fake::new(&format!(
         "{}---\ntool bash {{\"command\":\"touch started; sleep 1000; touch late\"}}\n",
         task("Wait", "general")
@@ -153,14 +153,14 @@ fn a_cancel_ends_the_children_and_their_commands() {
     let ended = statuses(&agent.take_seen());
     assert_eq!(ended.len(), 1, "{ended:?}");
     assert_eq!(ended[0].1, "failed");
-    // Nothing of it is left, and the session goes on.
+    // No command is left, and the session still works.
     assert_eq!(Agent::children(agent.pid()), Vec::<u32>::new());
     assert_eq!(agent.result("session/close", json!({ "sessionId": session })), json!({}));
 }
 
 // R: W15
 #[test]
-fn a_running_turn_is_steered() {
+fn message_steers_a_running_turn() {
     let fake = Fake::new("text \"First. \"\nwait 300\ntext \"Done.\"\n---\ntext \"And that.\"\n");
     let (mut agent, session) = begin(&fake, json!({}));
     let id = agent.prompt(&session, "Begin.");

@@ -1,19 +1,20 @@
-//! Commands, as an editor sees them that has no terminals: what they do, what they cannot, how they end.
+//! Shell commands for an editor without terminals: output, limits, and how they end.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, Start};
+use crate::folder::Folder;
 
-/// Prepares a program whose model runs these commands, one after the other.
+/// Prepares a program whose model runs these commands in order.
 fn playing(inputs: &[Value]) -> Start {
     let lines: Vec<String> =
         inputs.iter().map(|input| format!("model tool bash {input}\nmodel end\n")).collect();
     Agent::playing(&(lines.concat() + "model text \"Done.\"\n"))
 }
 
-/// Lets the turn run, allows whatever is asked, and returns for each call its last status and what it showed.
+/// Runs a turn, allows every permission request, and returns the last status and the output of each call.
 fn finish(agent: &mut Agent, session: &str) -> Vec<(String, String)> {
     let id = agent.prompt(session, "go");
     let mut calls = Vec::new();
@@ -35,7 +36,7 @@ fn finish(agent: &mut Agent, session: &str) -> Vec<(String, String)> {
     }
 }
 
-/// Runs one command and returns what it showed.
+/// Runs one command and returns its status and output.
 fn run(input: Value) -> (String, String) {
     let (mut agent, session) = playing(&[input]).session();
     finish(&mut agent, &session).pop().unwrap()
@@ -47,7 +48,7 @@ fn says(command: &str) -> String {
     text
 }
 
-/// Tells whether a process with this word among its arguments runs anywhere.
+/// Returns whether any process has this word among its arguments.
 pub(crate) fn runs(word: &str) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes
@@ -57,7 +58,7 @@ pub(crate) fn runs(word: &str) -> bool {
 
 // Fault: T01, T02, T11
 #[test]
-fn ends_are_told_as_they_were() {
+fn result_says_how_a_command_ended() {
     assert!(says("no-such-program").ends_with("(exit code 127)"));
     assert!(says("echo before; exit 3").ends_with("before\n(exit code 3)"));
     assert!(says("kill -SEGV $$").ends_with("(ended by SIGSEGV)"));
@@ -67,21 +68,21 @@ fn ends_are_told_as_they_were() {
 
 // Fault: T12
 #[test]
-fn there_is_no_terminal() {
+fn command_has_no_terminal() {
     let said = says("tty; test -t 1 || echo none; (exec 3</dev/tty) 2>/dev/null || echo no tty");
     assert_eq!(said, "not a tty\nnone\nno tty\n(exit code 0)");
 }
 
 // Fault: T03, T04
 #[test]
-fn a_command_that_does_not_end_is_ended_with_all_it_started() {
+fn timeout_ends_a_command_with_everything_it_started() {
     let input = json!({
         "command": "echo begun; trap '' TERM; sleep 73101 & setsid sleep 73101 & while :; do sleep 73101; done",
         "timeout": 500,
     });
     let (status, text) = run(input);
     assert_eq!(status, "failed");
-    // Its shell may still tell which of its programs were killed.
+    // The shell may still report which of its programs were killed.
     assert!(text.contains("\nbegun"), "{text}");
     assert!(text.contains("-31802"), "{text}");
     assert!(!runs("73101"));
@@ -89,7 +90,7 @@ fn a_command_that_does_not_end_is_ended_with_all_it_started() {
 
 // Fault: T04
 #[test]
-fn a_command_may_clean_up_when_it_is_told_to_end() {
+fn command_may_clean_up_when_it_is_terminated() {
     let input = json!({
         "command": "trap 'echo cleaned > mark; exit' TERM; echo ready; sleep 73102 & wait",
         "timeout": 500,
@@ -102,7 +103,7 @@ fn a_command_may_clean_up_when_it_is_told_to_end() {
 
 // Fault: T05
 #[test]
-fn a_daemon_does_not_hold_the_turn_and_does_not_stay() {
+fn daemon_does_not_delay_the_turn_and_is_killed() {
     let said = says("setsid sleep 73103 & echo main");
     assert_eq!(said, "main\n(exit code 0)");
     assert!(!runs("73103"));
@@ -110,7 +111,7 @@ fn a_daemon_does_not_hold_the_turn_and_does_not_stay() {
 
 // Fault: T05
 #[test]
-fn a_cancelled_command_is_gone_with_all_it_started() {
+fn cancel_ends_a_command_with_everything_it_started() {
     let (mut agent, session) =
         playing(&[json!({ "command": "setsid sleep 73104 & touch begun; sleep 73104" })]).session();
     let id = agent.prompt(&session, "go");
@@ -129,37 +130,36 @@ fn a_cancelled_command_is_gone_with_all_it_started() {
 // Fault: T08, T10
 #[cfg(target_os = "linux")]
 #[test]
-fn a_gibibyte_of_output_costs_little_memory() {
+fn gibibyte_of_output_needs_little_memory() {
     let input = json!({ "command": "head -c 1073741824 /dev/zero | tr '\\0' x; echo; echo last" });
-    let state = std::env::temp_dir().join(format!("commands-state-{}", std::process::id()));
+    let state = Folder::new();
     let small = json!({ "command": "echo first" });
     let (mut agent, session) =
         playing(&[small]).env("XDG_STATE_HOME", &state.display().to_string()).session();
     finish(&mut agent, &session);
-    let before = agent.most_memory();
+    let before = agent.peak_memory();
     drop(agent);
     let (mut agent, session) =
         playing(&[input]).env("XDG_STATE_HOME", &state.display().to_string()).session();
     let (status, text) = finish(&mut agent, &session).pop().unwrap();
-    let after = agent.most_memory();
+    let after = agent.peak_memory();
     assert_eq!(status, "completed");
     let end = &text[text.len() - 300..];
     assert!(end.contains("x\nlast\n(the first 67108864 bytes are in /"), "{end}");
     assert!(end.ends_with(".txt)\n(exit code 0)"), "{end}");
     assert!(after < before + 8 * 1024 * 1024, "{before} → {after}");
-    std::fs::remove_dir_all(&state).unwrap();
 }
 
 // Fault: T09
 #[test]
-fn bytes_that_are_no_text_are_told_as_text() {
+fn binary_output_becomes_valid_text() {
     let said = says("printf 'a\\377\\000\\033[31mb\\033]0;title\\007c'");
     assert_eq!(said, "a\u{fffd}bc\n(exit code 0)");
 }
 
 // Fault: T13, T14
 #[test]
-fn the_working_folder_stays_and_its_loss_is_told() {
+fn working_directory_cannot_be_removed_and_a_missing_one_is_reported() {
     let inputs =
         [json!({ "command": "touch a; rm -rf \"$PWD\"; ls -A" }), json!({ "command": "pwd" })];
     let (mut agent, session) = playing(&inputs).session();
@@ -175,10 +175,10 @@ fn the_working_folder_stays_and_its_loss_is_told() {
     std::fs::create_dir_all(agent.folder()).unwrap();
 }
 
-/// What ends for want of memory says so: by itself where it is refused more, in our words where it is killed.
+/// A command without memory reports that itself if an allocation fails; if it is killed, the result says so.
 // Fault: T20
 #[test]
-fn a_command_that_uses_too_much_memory_is_told_of_it() {
+fn command_that_runs_out_of_memory_is_reported() {
     let said = says("ulimit -d 65536; head -c 1000000000 /dev/zero | tail");
     assert_eq!(said, "tail: memory exhausted\n(exit code 1)");
     let said = says("echo before; kill -KILL $$");
@@ -189,33 +189,32 @@ fn a_command_that_uses_too_much_memory_is_told_of_it() {
 
 // R: T3
 #[test]
-fn an_exit_code_is_no_signal() {
+fn exit_code_is_distinguished_from_a_signal() {
     assert_eq!(says("exit 130"), "(no output)\n(exit code 130)");
     assert_eq!(says("kill -INT $$"), "(no output)\n(ended by SIGINT)");
 }
 
-/// The project has programs called as those of the system, and stands on the search path of whoever started us.
+/// The project has programs with the names of system programs, and is on the search path of the agent.
 // Fault: T23
 #[test]
-fn a_program_of_the_project_does_not_pass_for_one_of_the_system() {
+fn program_of_the_project_does_not_replace_one_of_the_system() {
     use std::os::unix::fs::PermissionsExt;
-    let project = std::env::temp_dir().join(format!("commands-shadow-{}", std::process::id()));
+    let project = Folder::new();
     std::fs::create_dir_all(project.join("bin")).unwrap();
-    let project = project.canonicalize().unwrap();
     for name in ["ls", "git", "bash", "bin/cat", "bin/bwrap"] {
         let program = format!("#!/bin/sh\ntouch {}\n", project.join("mark").display());
         std::fs::write(project.join(name), program).unwrap();
         std::fs::set_permissions(project.join(name), PermissionsExt::from_mode(0o755)).unwrap();
     }
     let commands = ["ls", "git --version", "cat bin/cat", "bash -c 'type ls git cat'"];
-    // These say by themselves whose programs they want, so they are asked for and here refused.
+    // These name the project's programs explicitly, so they need permission, which is rejected here.
     let asked =
         ["PATH=.:$PATH ls", "export PATH=$PWD/bin:$PATH; cat ls", "./ls", "hash -p ./ls ls; ls"];
     let inputs: Vec<Value> =
         commands.iter().chain(&asked).map(|command| json!({ "command": command })).collect();
     let search = format!("{0}:.::{0}/bin:/usr/bin:/bin", project.display());
     let mut agent = playing(&inputs).env("PATH", &search).ready();
-    let params = json!({ "cwd": project, "mcpServers": [] });
+    let params = json!({ "cwd": project.path(), "mcpServers": [] });
     let session = agent.result("session/new", params)["sessionId"].as_str().unwrap().to_owned();
     let id = agent.prompt(&session, "go");
     let (mut questions, mut said) = (Vec::new(), String::new());
@@ -235,14 +234,13 @@ fn a_program_of_the_project_does_not_pass_for_one_of_the_system() {
         );
     }
     assert!(!project.join("mark").exists(), "{said}");
-    std::fs::remove_dir_all(&project).unwrap();
     assert!(said.contains("git version") && said.contains("ls is /"), "{said}");
     assert_eq!(questions.len(), asked.len() + 1, "{questions:?}");
 }
 
 // Fault: T26
 #[test]
-fn a_command_that_is_too_long_is_refused() {
+fn too_long_command_is_refused() {
     let (status, text) = run(json!({ "command": format!("echo {}", "x".repeat(200_000)) }));
     assert_eq!(status, "failed");
     assert!(text.contains("not run"), "{text}");
@@ -251,7 +249,7 @@ fn a_command_that_is_too_long_is_refused() {
 // R: T7
 #[test]
 fn commands_see_no_secrets_and_change_no_repository() {
-    let home = std::env::temp_dir().join(format!("commands-home-{}", std::process::id()));
+    let home = Folder::new();
     std::fs::create_dir_all(home.join(".ssh")).unwrap();
     std::fs::write(home.join(".ssh/id"), "key").unwrap();
     let command = "env | grep -c SECRET; cat ~/.ssh/id; echo x > ~/new; mkdir .git/hooks; echo x > ok && cat ok";
@@ -260,7 +258,6 @@ fn commands_see_no_secrets_and_change_no_repository() {
         .env("MY_SECRET", "hunter2")
         .session();
     let (_, text) = finish(&mut agent, &session).pop().unwrap();
-    std::fs::remove_dir_all(&home).unwrap();
     assert!(text.starts_with("0\n"), "{text}");
     assert!(!text.contains("key\n"), "{text}");
     assert!(text.ends_with("x\n(exit code 0)"), "{text}");
@@ -269,7 +266,7 @@ fn commands_see_no_secrets_and_change_no_repository() {
 
 // R: T3
 #[test]
-fn output_goes_out_as_it_comes_and_only_once() {
+fn output_is_shown_live_and_only_once() {
     let mut agent =
         playing(&[json!({ "command": "echo one; sleep 0.3; echo two; exit 4" })]).start();
     let capabilities = json!({ "_meta": { "terminal_output": true } });
@@ -299,7 +296,7 @@ fn output_goes_out_as_it_comes_and_only_once() {
 
 // R: T2, T7
 #[test]
-fn more_than_the_sandbox_gives_is_asked_for_by_name() {
+fn extra_permission_is_requested_by_name() {
     let (mut agent, session) = playing(&[json!({
         "command": "ip link | grep -c : ; echo done",
         "network": true,

@@ -1,10 +1,11 @@
-//! What the model sees: instructions, skills, what a client attaches, and how a long conversation stays inside the window.
+//! What the model sees: instructions, skills, attachments, and a long conversation in a small context window.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, text_of};
+use crate::folder::Folder;
 use crate::models::{CHAT, Fake, ask, updates};
 
 fn write(agent: &Agent, path: &str, text: &str) {
@@ -13,13 +14,13 @@ fn write(agent: &Agent, path: &str, text: &str) {
     std::fs::write(path, text).unwrap();
 }
 
-/// What a request in the chat format tells the model first.
+/// Returns the system message of a request in the chat format.
 fn system(body: &Value) -> &str {
     body["messages"][0]["content"].as_str().unwrap()
 }
 
 #[test]
-fn instructions_and_skills_reach_the_model_when_they_are_due() {
+fn instructions_and_skills_reach_the_model_when_needed() {
     let fake = Fake::new(
         "tool read {\"filePath\":\"sub/a.txt\"}\ntool read {\"filePath\":\"sub/b.txt\"}\n---\n\
          tool skill {\"name\":\"ship\"}\n---\ntext \"Done.\"",
@@ -39,7 +40,7 @@ fn instructions_and_skills_reach_the_model_when_they_are_due() {
     assert_eq!(reply["result"]["stopReason"], "end_turn", "{reply}");
     assert_eq!(text_of(&session, &seen), "Done.");
     let first = fake.body(0);
-    let told = system(&first);
+    let notice = system(&first);
     for part in [
         "The user says hello.",
         "Top says hello.",
@@ -47,9 +48,9 @@ fn instructions_and_skills_reach_the_model_when_they_are_due() {
         "- ship: How we ship",
         "- Tools: read,",
     ] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(notice.contains(part), "{part}: {notice}");
     }
-    assert!(!told.contains("Sub says") && !told.contains("Push the button"), "{told}");
+    assert!(!notice.contains("Sub says") && !notice.contains("Push the button"), "{notice}");
     let all = fake.body(2)["messages"].to_string();
     assert_eq!(all.matches("Sub says hello.").count(), 1, "{all}");
     assert!(all.contains("Push the button."), "{all}");
@@ -60,7 +61,7 @@ fn instructions_and_skills_reach_the_model_when_they_are_due() {
 }
 
 #[test]
-fn what_a_client_attaches_reaches_the_model() {
+fn attachments_of_a_client_reach_the_model() {
     let fake = Fake::new("text \"Seen.\"");
     let (mut agent, session) = fake.agent(CHAT).session();
     write(&agent, "given.txt", "what the context file holds");
@@ -78,7 +79,7 @@ fn what_a_client_attaches_reaches_the_model() {
     }
 }
 
-/// A picture of so many pixels beside each other, in base64.
+/// Returns a PNG image of this width and one pixel height, in base64.
 fn png(width: u32) -> String {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, width, 2);
@@ -89,7 +90,7 @@ fn png(width: u32) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Width and height of a JPEG in base64, as its frame says.
+/// Returns width and height of a JPEG in base64.
 fn jpeg_size(data: &str) -> (u16, u16) {
     let bytes = STANDARD.decode(data).unwrap();
     let frame = bytes.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
@@ -99,10 +100,10 @@ fn jpeg_size(data: &str) -> (u16, u16) {
 
 // R: P1
 #[test]
-fn a_large_picture_reaches_the_model_smaller_and_is_kept_as_it_was() {
+fn large_image_is_scaled_down_for_the_model_and_stored_unchanged() {
     let fake = Fake::new("text \"Seen.\"\n---\nloop");
-    let data = std::env::temp_dir().join(format!("purlin-pictures-{}", std::process::id()));
-    let start = fake.agent(CHAT).keeping(&data);
+    let data = Folder::new();
+    let start = fake.agent(CHAT).storing_in(&data);
     let (mut agent, session) = start.session();
     let (large, broken) = (png(4000), "iVBORw0KGgo=");
     let prompt = json!([
@@ -114,8 +115,8 @@ fn a_large_picture_reaches_the_model_smaller_and_is_kept_as_it_was() {
     let id = agent.call("session/prompt", json!({ "sessionId": session, "prompt": prompt }));
     assert_eq!(agent.reply(id)["result"]["stopReason"], "end_turn");
     let seen = agent.take_seen();
-    let told = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
-    assert!(told.contains("An image was not sent to the model: it is a damaged PNG"), "{told}");
+    let notice = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
+    assert!(notice.contains("An image was not sent to the model: it is a damaged PNG"), "{notice}");
 
     let message = fake.body(0)["messages"][1]["content"].clone();
     let url = message[1]["image_url"]["url"].as_str().unwrap();
@@ -124,7 +125,7 @@ fn a_large_picture_reaches_the_model_smaller_and_is_kept_as_it_was() {
     let instead = message[2]["text"].as_str().unwrap();
     assert!(instead.contains("it is a broken PNG"), "{instead}");
 
-    // The next request has the same, and the user is not told again; the history has what was sent.
+    // The next request has the same image, the user gets no second notice, and the history has the original.
     let (_, seen) = ask(&mut agent, &session, "And?");
     assert_eq!(fake.body(1)["messages"][1]["content"], message);
     assert!(updates(&seen, "agent_thought_chunk").is_empty());
@@ -135,24 +136,22 @@ fn a_large_picture_reaches_the_model_smaller_and_is_kept_as_it_was() {
     let shown = updates(&seen, "user_message_chunk");
     let kept: Vec<&Value> = shown.iter().map(|update| &update["content"]["data"]).collect();
     assert!(kept.contains(&&json!(large)) && kept.contains(&&json!(broken)));
-    drop(agent);
-    std::fs::remove_dir_all(&data).unwrap();
 }
 
-/// How many tokens the model of the long conversation holds.
+/// The context window of the model in the long conversation, in tokens.
 const WINDOW: usize = 32_000;
 
 // R: Q3
 #[test]
-fn a_conversation_of_five_hundred_turns_stays_inside_a_small_window() {
+fn conversation_of_500_turns_fits_a_small_window() {
     let fake = Fake::new(
         "tool read {\"filePath\":\"notes.txt\"}\n---\ntext \"An answer that says a little. \"\n---\nloop",
     );
     let mut config = fake.config(CHAT);
     config["provider"]["fake"]["models"]["fake"]["limit"] =
         json!({ "context": WINDOW, "output": 4_000 });
-    let data = std::env::temp_dir().join(format!("purlin-long-{}", std::process::id()));
-    let (mut agent, session) = Agent::configured(config.clone()).keeping(&data).session();
+    let data = Folder::new();
+    let (mut agent, session) = Agent::configured(config.clone()).storing_in(&data).session();
     write(&agent, "notes.txt", &"A line of notes.\n".repeat(400));
     let words = "Some words that fill the window, as people's words do. ".repeat(30);
     for turn in 0..500 {
@@ -163,30 +162,28 @@ fn a_conversation_of_five_hundred_turns_stays_inside_a_small_window() {
     let summaries = asked.iter().filter(|asked| asked.body.contains("Write the summary now."));
     assert!(summaries.count() > 10);
     let longest = asked.iter().map(|asked| asked.body.len()).max().unwrap();
-    // The server counts 15 tokens for everything, so our estimate alone has to leave room for the answer.
+    // The server always reports 15 tokens, so only our own estimate can leave space for the answer.
     assert!(longest / 4 + 4_000 <= WINDOW, "{longest} bytes");
     assert!(asked.last().unwrap().body.contains("Message 499."));
     let folder = agent.folder().to_owned();
     agent.close_input();
     agent.wait(crate::agent::DEADLINE);
 
-    // After a restart the model still sees the summary, not all of it.
-    let mut agent = Agent::configured(config).keeping(&data).ready();
+    // After a restart the model still sees the summary instead of the whole conversation.
+    let mut agent = Agent::configured(config).storing_in(&data).ready();
     let params = json!({ "sessionId": session, "cwd": folder, "mcpServers": [] });
     agent.result("session/resume", params);
     ask(&mut agent, &session, "Once more.");
     let last = fake.requests().last().unwrap().body.clone();
     assert!(last.contains("was summed up to make room") && last.len() / 4 + 4_000 <= WINDOW);
-    drop(agent);
-    std::fs::remove_dir_all(&data).unwrap();
 }
 
 #[test]
-fn cost_and_context_are_shown_and_outlive_a_restart() {
+fn cost_and_context_are_shown_also_after_a_restart() {
     let fake = Fake::new("text \"Hi.\"\nusage 100 10 0 0\n---\nloop");
-    let data = std::env::temp_dir().join(format!("purlin-cost-{}", std::process::id()));
+    let data = Folder::new();
     let config = fake.config(CHAT);
-    let (mut agent, session) = Agent::configured(config.clone()).keeping(&data).session();
+    let (mut agent, session) = Agent::configured(config.clone()).storing_in(&data).session();
     write(&agent, "AGENTS.md", "Be kind.");
     ask(&mut agent, &session, "Hello.");
     let (_, seen) = ask(&mut agent, &session, "/context");
@@ -197,12 +194,10 @@ fn cost_and_context_are_shown_and_outlive_a_restart() {
     }
     agent.close_input();
     agent.wait(crate::agent::DEADLINE);
-    let mut agent = Agent::configured(config).keeping(&data).ready();
+    let mut agent = Agent::configured(config).storing_in(&data).ready();
     let cwd = agent.folder().to_owned();
     agent.result("session/resume", json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] }));
     let (_, seen) = ask(&mut agent, &session, "/cost");
     let text = text_of(&session, &seen);
     assert!(text.contains("| `fake/fake` | 1 | 100 | 0 | 0 | 10 | $120.0000 |"), "{text}");
-    drop(agent);
-    std::fs::remove_dir_all(&data).unwrap();
 }

@@ -1,24 +1,24 @@
-//! Kills: the program is killed at random moments while it streams and works, started again, and asked what it knows.
+//! The program is killed at random moments while it streams and works, started again, and must know what it showed.
 //!
-//! Whatever the client had read must be there: nothing lost, nothing twice, nothing in another order; the file that a tool
-//! writes is old or new; no command is left running; and the session is free at once. `cargo xtask crash --runs N` asks for more kills than the test run makes.
+//! Everything the client had read must be there: nothing lost, repeated or reordered. The file that a tool writes is old or
+//! new, no command is left running, and the session can be opened at once. `cargo xtask crash --runs N` makes more kills.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
 use crate::commands;
+use crate::folder::Folder;
 
-/// How many kills a test run makes.
+/// The number of kills in a normal test run.
 const RUNS: usize = 200;
 
 // R: S9
 #[test]
-fn nothing_that_was_shown_is_lost_by_a_kill() {
-    let runs = asked_for().unwrap_or(RUNS);
+fn kill_loses_nothing_that_was_shown() {
+    let runs = requested_runs().unwrap_or(RUNS);
     let tally = kill_again_and_again(runs, Journal::First);
     eprintln!("{} kills, {} of them in a turn", tally.kills, tally.cut_short);
     assert_eq!(tally.kills, runs);
@@ -26,20 +26,20 @@ fn nothing_that_was_shown_is_lost_by_a_kill() {
     assert!(tally.cut_short > runs / 4, "too few kills hit a turn that ran: {tally:?}");
 }
 
-/// How many kills `cargo xtask crash` asks for.
-fn asked_for() -> Option<usize> {
+/// The number of kills that `cargo xtask crash` requests.
+fn requested_runs() -> Option<usize> {
     let asked = std::env::var_os("PURLIN_CRASH_RUNS").and_then(|runs| runs.into_string().ok());
     asked.and_then(|runs| runs.parse().ok())
 }
 
-/// Tells whether there is time for every place where a kill can hit.
+/// Returns whether every possible place of a kill is to be tried.
 pub(crate) fn is_thorough() -> bool {
-    asked_for().is_some()
+    requested_runs().is_some()
 }
 
-/// The comparison is worth something only if it sees the mistake that it is there for.
+/// Checks the comparison itself: it must notice the mistake it looks for.
 #[test]
-fn a_journal_that_is_written_after_sending_is_found_out() {
+fn journal_written_after_sending_is_detected() {
     let tally = kill_again_and_again(8, Journal::Late);
     assert!(tally.problems.iter().any(|problem| problem.contains("lost")), "{tally:?}");
 }
@@ -53,26 +53,23 @@ enum Journal {
 #[derive(Debug, Default)]
 struct Tally {
     kills: usize,
-    /// How many of them hit a turn that still ran.
+    /// How many of them hit a running turn.
     cut_short: usize,
     problems: Vec<String>,
 }
 
 fn kill_again_and_again(runs: usize, journal: Journal) -> Tally {
-    let folder = Folder::new(match journal {
-        Journal::First => "first",
-        Journal::Late => "late",
-    });
+    let folder = Folder::new();
     let mark = format!("300.{}", std::process::id());
-    std::fs::write(folder.0.join("script.acp"), script(&mark)).unwrap();
+    std::fs::write(folder.join("script.acp"), script(&mark)).unwrap();
     let allowed = json!({ "bash": "allow", "edit": "allow" });
     let config = json!({ "limits": { "updates_per_minute": 0 }, "permission": allowed });
-    std::fs::write(folder.0.join("user.json"), config.to_string()).unwrap();
+    std::fs::write(folder.join("user.json"), config.to_string()).unwrap();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut tally = Tally::default();
     let mut last: Option<(String, Vec<Value>)> = None;
     for run in 0..=runs {
-        let mut agent = Agent::start(&folder.0, journal);
+        let mut agent = Agent::start(&folder, journal);
         agent.call("initialize", &json!({ "protocolVersion": 1 }));
         if let Some((session, shown)) = last.take() {
             let (reply, replayed) = agent.call("session/load", &json!({ "sessionId": session }));
@@ -87,14 +84,14 @@ fn kill_again_and_again(runs: usize, journal: Journal) -> Tally {
             agent.kill();
             break;
         }
-        let params = json!({ "cwd": folder.0, "mcpServers": [] });
+        let params = json!({ "cwd": folder.path(), "mcpServers": [] });
         let (reply, _) = agent.call("session/new", &params);
         let session = reply["result"]["sessionId"].as_str().unwrap().to_owned();
         let prompt = [json!({ "type": "text", "text": "go" })];
         agent.send("session/prompt", &json!({ "sessionId": session, "prompt": prompt }));
         let (shown, has_ended) = agent.kill_after(random.below(90), random.below(20_000));
         tally.kills += 1;
-        let written = std::fs::read_to_string(folder.0.join("a.txt")).unwrap_or_default();
+        let written = std::fs::read_to_string(folder.join("a.txt")).unwrap_or_default();
         if !["", OLD, NEW].contains(&written.as_str()) {
             tally.problems.push(format!("run {run}: the file is torn: {written:?}"));
         }
@@ -107,12 +104,12 @@ fn kill_again_and_again(runs: usize, journal: Journal) -> Tally {
     tally
 }
 
-/// What the file holds that the turn writes twice.
+/// The content of the file that the turn writes twice.
 const OLD: &str = "old\n";
 const NEW: &str = "new\n";
 
-/// Numbered words, so that each can be missed, with tools between them. `mark` is how long a process sleeps that a command
-/// leaves behind.
+/// Numbered words, so that each missing one is noticed, with tool calls between them. A command leaves a process behind that
+/// sleeps for `mark` seconds.
 fn script(mark: &str) -> String {
     let leave = format!("sleep {mark} >/dev/null 2>&1 & echo left; sleep 0.05; echo done");
     let tools = [
@@ -134,12 +131,12 @@ fn script(mark: &str) -> String {
             lines.push_str(&format!("model tool {tool} {input}\n"));
         }
     }
-    // Every session of a process begins at the start of the script.
+    // Every session of a process starts at the beginning of the script.
     lines.push_str("model loop\n");
     lines
 }
 
-/// Tells whether a process with this word among its arguments is still there when every kill ladder has ended.
+/// Returns whether a process with this word among its arguments is still there after all attempts to end it.
 fn outlives(word: &str) -> bool {
     (0..600).all(|_| {
         let still_runs = commands::runs(word);
@@ -150,7 +147,7 @@ fn outlives(word: &str) -> bool {
     })
 }
 
-/// Looks for everything that was shown in what is replayed, in order. What was kept and not yet shown may follow.
+/// Checks that the replay has everything that was shown, in order. Events that were stored but not yet shown may follow.
 pub(crate) fn compare(
     run: usize,
     shown: &[Value],
@@ -184,7 +181,7 @@ pub(crate) fn compare(
     }
 }
 
-/// Leaves out what is no part of the conversation, and joins neighbouring pieces of a message.
+/// Leaves out updates that are not part of the conversation, and joins neighbouring chunks of a message.
 fn joined(updates: &[Value]) -> Vec<Value> {
     let mut out: Vec<Value> = Vec::new();
     for update in updates {
@@ -238,7 +235,7 @@ impl Agent {
         writeln!(self.input, "{call}").unwrap();
     }
 
-    /// Calls and returns the reply, with the updates that came before it.
+    /// Calls and returns the reply with the updates before it.
     fn call(&mut self, method: &str, params: &Value) -> (Value, Vec<Value>) {
         self.send(method, params);
         let mut updates = Vec::new();
@@ -251,14 +248,14 @@ impl Agent {
         }
     }
 
-    /// Reads a line. One that was not written whole was not read.
+    /// Reads a line. An incomplete line does not count as read.
     fn read(&mut self) -> Option<Value> {
         let mut line = Vec::new();
         self.output.read_until(b'\n', &mut line).unwrap();
         line.ends_with(b"\n").then(|| serde_json::from_slice(&line).unwrap())
     }
 
-    /// Reads so many lines, spins a little, kills, and reads what was sent until then.
+    /// Reads this many lines, spins a little, kills the program, and reads what it had sent.
     fn kill_after(mut self, lines: u64, spins: u64) -> (Vec<Value>, bool) {
         let mut seen = Vec::new();
         let mut has_ended = false;
@@ -284,7 +281,7 @@ impl Agent {
     }
 }
 
-/// The same moments in every run of the test.
+/// A random sequence that is the same in every run of the test.
 struct Random(u64);
 
 impl Random {
@@ -293,26 +290,5 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % limit
-    }
-}
-
-/// A folder of a test, gone with it.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-static COUNT: AtomicU32 = AtomicU32::new(0);
-
-impl Folder {
-    pub(crate) fn new(name: &str) -> Folder {
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("purlin-crash-{name}-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
     }
 }

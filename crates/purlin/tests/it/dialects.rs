@@ -1,4 +1,4 @@
-//! The choice of a dialect, as the log shows it.
+//! The log says which dialect was recognised.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use crate::agent::Agent;
 
 // R: D1, D2, D3
 #[test]
-fn the_log_says_which_dialect_is_spoken() {
+fn log_names_the_recognised_dialect() {
     let hellos = [
         (json!({ "protocolVersion": 1 }), "v1"),
         (
@@ -22,8 +22,11 @@ fn the_log_says_which_dialect_is_spoken() {
         let mut agent = Agent::playing("model echo").log("info", Stdio::piped()).start();
         let log = BufReader::new(agent.take_stderr());
         agent.result("initialize", hello);
-        // Read while the agent lives: at its end it does not wait for its log.
-        let told = log.lines().map(Result::unwrap).find(|line| line.contains("initialize"));
-        assert!(told.as_ref().is_some_and(|line| line.contains(dialect)), "{dialect}: {told:?}");
+        // Read while the agent runs: when it exits it does not wait for its log.
+        let observed = log.lines().map(Result::unwrap).find(|line| line.contains("initialize"));
+        assert!(
+            observed.as_ref().is_some_and(|line| line.contains(dialect)),
+            "{dialect}: {observed:?}"
+        );
     }
 }

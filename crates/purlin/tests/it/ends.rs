@@ -1,4 +1,4 @@
-//! Ends: every way in which a client leaves, and what the program still does then.
+//! Every way in which a connection can end, and what the program still does then.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::agent::{Agent, DEADLINE, prompt, text_of, update_kind, within};
 
-/// What is promised for an end without and with a running turn, tripled for a busy machine.
+/// Three times the promised time to exit, without and with a running turn: the machine may be busy.
 const IDLE: Duration = Duration::from_secs(3);
 const BUSY: Duration = Duration::from_secs(9);
 
 const HANGING: &str = "model text \"begun\"\nmodel hang\nmodel loop";
 const STREAMING: &str = "model text \"begun\"\nmodel chunks 50000000 \"more \"\nmodel loop";
 
-/// Starts a turn and returns when it has said its first words.
+/// Starts a turn and returns when its first text has arrived.
 fn in_a_turn(script: &str) -> (Agent, u64) {
     let (mut agent, session) = Agent::playing(script).session();
     let turn = agent.prompt(&session, "go");
@@ -22,7 +22,7 @@ fn in_a_turn(script: &str) -> (Agent, u64) {
     (agent, turn)
 }
 
-/// Reads to the end of the output: the turn must be answered once with `cancelled`, behind its last update.
+/// Reads to the end of the output: the turn must be answered once, with `cancelled`, after its last update.
 fn expect_cancelled(agent: &mut Agent, turn: u64) {
     let mut last = None;
     while let Some(line) = agent.next_line() {
@@ -50,7 +50,7 @@ fn end_of_input_ends_an_idle_program() {
 
 // R: W23, S5
 #[test]
-fn end_of_input_cancels_a_turn_and_says_so() {
+fn end_of_input_cancels_a_turn_and_reports_it() {
     for script in [HANGING, STREAMING] {
         let (mut agent, turn) = in_a_turn(script);
         agent.close_input();
@@ -60,7 +60,7 @@ fn end_of_input_cancels_a_turn_and_says_so() {
     }
 }
 
-/// Nobody will ever read the rest; that must not keep the program.
+/// The rest of the output is never read; the program must exit all the same.
 // R: W17, W23
 #[cfg(target_os = "linux")]
 #[test]
@@ -75,7 +75,7 @@ fn end_of_input_ends_a_program_whose_output_is_not_read() {
 
 // R: W23
 #[test]
-fn a_last_line_without_its_end_still_counts() {
+fn last_line_without_line_end_is_handled() {
     let (mut agent, session) = Agent::playing("model echo").session();
     let id = agent.fresh_id();
     let params = prompt(&session, "half");
@@ -83,7 +83,7 @@ fn a_last_line_without_its_end_still_counts() {
         crate::agent::line(&json!({ "id": id, "method": "session/prompt", "params": params }));
     agent.send_bytes(line.trim_end().as_bytes());
     agent.close_input();
-    // The turn may be through before it is cancelled; answered it must be.
+    // The turn may complete before it is cancelled, but it must be answered.
     let reply = agent.reply(id);
     assert!(reply["result"]["stopReason"].is_string(), "{reply}");
     assert_eq!(within(BUSY, || agent.wait(DEADLINE)).code(), Some(0));
@@ -91,7 +91,7 @@ fn a_last_line_without_its_end_still_counts() {
 
 // R: W3, W23
 #[test]
-fn half_a_line_at_the_end_is_answered_as_no_json() {
+fn half_a_line_at_the_end_is_answered_as_invalid_json() {
     let mut agent = Agent::playing("").ready();
     agent.send_bytes(b"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"sess");
     agent.close_input();
@@ -102,7 +102,7 @@ fn half_a_line_at_the_end_is_answered_as_no_json() {
 
 // R: W1
 #[test]
-fn half_a_line_waits_for_its_other_half() {
+fn half_a_line_waits_for_the_rest() {
     let mut agent = Agent::playing("").ready();
     let id = agent.fresh_id();
     let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"nope\"}}\n");
@@ -136,7 +136,7 @@ mod signals {
 
     // R: W23, S5
     #[test]
-    fn signals_cancel_a_turn_and_say_so() {
+    fn signals_cancel_a_turn_and_report_it() {
         for signal in SIGNALS {
             for script in [HANGING, STREAMING] {
                 let (mut agent, turn) = in_a_turn(script);
@@ -148,7 +148,7 @@ mod signals {
         }
     }
 
-    /// Answers that nobody reads have stopped the program from reading further; a signal still gets through.
+    /// The program has stopped reading because its answers are not read; signals still end it.
     // R: W17, W23
     #[cfg(target_os = "linux")]
     #[test]
@@ -158,7 +158,7 @@ mod signals {
         let mut input = agent.take_input();
         let line = crate::agent::line(&json!({ "id": 5, "method": "unknown" }));
         let writer = std::thread::spawn(move || {
-            // Ends with an error when the program is gone.
+            // Fails when the program has exited.
             while std::io::Write::write_all(&mut input, line.as_bytes()).is_ok() {}
         });
         agent.wait_until_quiet();
@@ -169,7 +169,7 @@ mod signals {
 
     // R: W23
     #[test]
-    fn a_kill_leaves_nothing_behind() {
+    fn kill_leaves_no_process_behind() {
         let (mut agent, turn) = in_a_turn(HANGING);
         let pid = agent.pid();
         kill(&agent, Signal::KILL);
@@ -181,10 +181,10 @@ mod signals {
         assert!(kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::TERM).is_err());
     }
 
-    /// A client that is stopped in a debugger is no reason to give up.
+    /// The program may be stopped for a while, for instance by a debugger.
     // R: W12
     #[test]
-    fn a_program_that_was_stopped_goes_on() {
+    fn stopped_program_continues() {
         let (mut agent, session) = Agent::playing("model echo\nmodel loop").session();
         kill(&agent, Signal::STOP);
         let turn = agent.prompt(&session, "while it sleeps");
@@ -196,13 +196,13 @@ mod signals {
 
 // R: W23
 #[test]
-fn a_client_that_closes_our_output_in_a_turn_ends_the_program() {
+fn closed_output_ends_the_program() {
     let (mut agent, _) = in_a_turn(STREAMING);
     agent.close_output();
     assert_eq!(within(BUSY, || agent.wait(DEADLINE)).code(), Some(0));
 }
 
-/// Talks a little and checks that everything works; every line of it is logged.
+/// Runs a short conversation, of which every line is logged.
 fn talk(agent: &mut Agent) {
     let session = agent.open();
     for _ in 0..200 {
@@ -218,9 +218,9 @@ fn talk(agent: &mut Agent) {
 
 // R: W1
 #[test]
-fn a_log_that_nobody_reads_changes_nothing() {
+fn unread_log_changes_nothing() {
     let mut agent = Agent::playing("model echo").log("trace", Stdio::piped()).ready();
-    // Held open and never read: its pipe fills.
+    // The pipe stays open and is never read, so it fills.
     let _stderr = agent.take_stderr();
     for _ in 0..20_000 {
         agent.send_bytes(b"{\"jsonrpc\":\"2.0\",\"method\":\"unknown\",\"params\":{}}\n");
@@ -230,13 +230,13 @@ fn a_log_that_nobody_reads_changes_nothing() {
 
 // R: W1
 #[test]
-fn a_log_that_is_closed_changes_nothing() {
+fn closed_log_changes_nothing() {
     let mut agent = Agent::playing("model echo").log("trace", Stdio::piped()).ready();
     drop(agent.take_stderr());
     talk(&mut agent);
 }
 
-/// Also a script or a pipe from `/dev/null` can be a client.
+/// Input may come from a file or `/dev/null`.
 // R: W23
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
@@ -257,7 +257,7 @@ fn input_from_a_file_works() {
 // R: W1
 #[cfg(target_os = "linux")]
 #[test]
-fn nobody_can_connect_to_it() {
+fn program_listens_on_no_port() {
     let (agent, _) = in_a_turn(HANGING);
     assert_eq!(agent.listening_sockets(), Vec::<String>::new());
     assert_eq!(Agent::children(agent.pid()), Vec::<u32>::new());

@@ -1,8 +1,8 @@
-//! What providers do wrong, P01 to P36 of the fault list: the built program against the fake server.
+//! Faults of providers, P01 to P36 of docs/internals/model-faults.md: the built program with the fake model server.
 //!
-//! A `Case` says what the server does and what the client must see; `check` also sees to it that the session goes on,
-//! that the history holds what was shown, and that the key is nowhere. The faults themselves: `places` has those of
-//! the network and of HTTP, `answers` those of what comes after a status of 200.
+//! A `Case` says what the server does and what the client must see. `check` also verifies that the session still works, that
+//! the history has exactly what was shown, and that the key appears nowhere. `places` has the faults of the network and of
+//! HTTP, `answers` those after a status of 200.
 
 mod answers;
 mod places;
@@ -17,23 +17,23 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, DEADLINE, text_of};
 use crate::models::{CANARY, CHAT, Fake, ask, config_at, updates};
 
-/// A time-out that is waited for, in milliseconds.
+/// A timeout that the test waits for, in milliseconds.
 const SHORT: u64 = 1000;
-/// A time-out that does not pass, however busy the machine is.
+/// A timeout that is never reached, however busy the machine is.
 const LONG: u64 = 60_000;
 
-/// One fault, and what the client sees of it.
+/// One fault, and what the client must see.
 struct Case<'a> {
     package: &'a str,
-    /// What the server does before it works again.
+    /// What the server does until it works again.
     script: &'a str,
-    /// How many requests that takes.
+    /// The number of requests until then.
     requests: usize,
-    /// What the client is told before each further request; nothing if there is none.
-    told: &'a str,
-    /// The text that the client is shown.
+    /// The notice before each retry; empty if there is no retry.
+    notice: &'a str,
+    /// The text shown to the client.
     shown: &'a str,
-    /// How many calls of tools the client is shown.
+    /// The number of tool calls shown to the client.
     calls: usize,
     ends: Ends<'a>,
     header_timeout: u64,
@@ -43,9 +43,9 @@ struct Case<'a> {
 /// How a turn ends.
 #[derive(Clone, Copy)]
 enum Ends<'a> {
-    /// With this reason to stop.
+    /// With this stop reason.
     Well(&'a str),
-    /// With this code and kind, and with these words in the details.
+    /// With an error of this code and kind that has these words in its details.
     Badly(i64, &'a str, &'a [&'a str]),
 }
 
@@ -55,7 +55,7 @@ impl Default for Case<'_> {
             package: CHAT,
             script: "",
             requests: 1,
-            told: "",
+            notice: "",
             shown: "",
             calls: 0,
             ends: Ends::Well("end_turn"),
@@ -90,14 +90,14 @@ impl Case<'_> {
     }
 }
 
-/// A client in a session with a program that logs all it can.
+/// A client with a session of a program that logs everything.
 struct Client {
     agent: Agent,
     session: String,
     log: JoinHandle<String>,
-    /// Everything the client got.
+    /// Everything the client received.
     heard: String,
-    /// Everything the model said.
+    /// The whole text of the model.
     shown: String,
 }
 
@@ -106,7 +106,7 @@ impl Client {
         let mut agent = Agent::configured(config)
             .env("FAKE_KEY", CANARY)
             .env("NO_PROXY", "*")
-            .keeping("data".as_ref())
+            .storing_in("data".as_ref())
             .log("trace", Stdio::piped())
             .start();
         let mut stderr = agent.take_stderr();
@@ -130,7 +130,7 @@ impl Client {
         (reply, seen)
     }
 
-    /// Meets the fault, and checks what the client sees of it.
+    /// Runs the turn with the fault and checks what the client sees.
     fn meet(&mut self, case: &Case<'_>) {
         let (reply, seen) = self.ask("Go.");
         let place = format!("{}, {}: {reply}", case.package, case.script);
@@ -147,19 +147,19 @@ impl Client {
         assert_eq!(text_of(&self.session, &seen), case.shown, "{place}");
         assert_eq!(updates(&seen, "tool_call").len(), case.calls, "{place}");
         let waits = waits(&seen);
-        let retries = if case.told.is_empty() { 0 } else { case.requests - 1 };
+        let retries = if case.notice.is_empty() { 0 } else { case.requests - 1 };
         assert_eq!(waits.len(), retries, "{waits:?}, {place}");
-        assert!(waits.iter().all(|wait| wait.contains(case.told)), "{waits:?}, {place}");
+        assert!(waits.iter().all(|wait| wait.contains(case.notice)), "{waits:?}, {place}");
     }
 
-    /// Asks once more, and gets an answer.
-    fn go_on(&mut self) {
+    /// Prompts again and gets an answer.
+    fn prompt_again(&mut self) {
         let (reply, seen) = self.ask("Again.");
         assert_eq!(reply["result"]["stopReason"], "end_turn", "{reply}");
         assert_eq!(text_of(&self.session, &seen), "Back.", "{reply}");
     }
 
-    /// Loads the session, ends the program, and looks for the key.
+    /// Loads the session, ends the program, and searches its output for the key.
     fn end(mut self) {
         self.agent.take_seen();
         let cwd = self.agent.folder().to_owned();
@@ -177,21 +177,21 @@ impl Client {
     }
 }
 
-/// What the client was told of further tries.
+/// Returns the notices about retries.
 fn waits(seen: &[Value]) -> Vec<&str> {
     let thoughts = updates(seen, "agent_thought_chunk").into_iter();
     let thoughts = thoughts.filter_map(|update| update["content"]["text"].as_str());
     thoughts.flat_map(str::lines).filter(|line| line.contains(". Retrying")).collect()
 }
 
-/// Plays a fault against a server that works afterwards. Returns what the server was asked.
+/// Plays a fault of a server that works afterwards. Returns the requests to the server.
 fn check(case: &Case<'_>) -> Vec<ReceivedRequest> {
     let fake = Fake::new(&format!("{}\n---\ntext \"Back.\"", case.script));
     let mut client = Client::new(case.config(&fake.url));
     client.meet(case);
     let place = format!("{}, {}", case.package, case.script);
     assert_eq!(fake.requests().len(), case.requests, "{place}");
-    client.go_on();
+    client.prompt_again();
     let asked = fake.requests();
     check_history(case, &asked[case.requests]);
     assert_eq!(asked.len(), case.requests + 1, "{place}");
@@ -202,7 +202,7 @@ fn check(case: &Case<'_>) -> Vec<ReceivedRequest> {
     asked
 }
 
-/// The model's next request holds what was shown, once, and nothing of what the user was told beside it.
+/// Checks that the next request has the shown text exactly once, and none of the notices.
 fn check_history(case: &Case<'_>, next: &ReceivedRequest) {
     let body = &next.body;
     if !case.shown.is_empty() {
@@ -211,7 +211,7 @@ fn check_history(case: &Case<'_>, next: &ReceivedRequest) {
     assert!(!body.contains("Retrying"), "{}: {body}", case.package);
 }
 
-/// Plays a fault of a place that never works; the session goes on with another model.
+/// Plays a fault of a server that never works; the session continues with another model.
 fn check_elsewhere(url: &str, case: &Case<'_>) {
     let fake = Fake::new("text \"Back.\"");
     let mut config = case.config(url);
@@ -220,23 +220,23 @@ fn check_elsewhere(url: &str, case: &Case<'_>) {
     client.meet(case);
     let choice = json!({ "sessionId": client.session, "modelId": "other/fake" });
     client.agent.result("session/set_model", choice);
-    client.go_on();
+    client.prompt_again();
     check_history(case, &fake.requests()[0]);
     client.end();
 }
 
-/// The same answer so many times.
+/// Returns the same answer this many times.
 fn times(count: usize, answer: &str) -> String {
     vec![answer; count].join("\n---\n")
 }
 
-/// Silence is tried again.
+/// Checks that silence leads to a retry.
 fn check_silence(answer: &str, package: &str) {
     check(&Case {
         package,
         script: &format!("{answer}\n---\ntext \"late\""),
         requests: 2,
-        told: "fake sent nothing for 1.0 s",
+        notice: "fake sent nothing for 1.0 s",
         shown: "late",
         header_timeout: SHORT,
         chunk_timeout: SHORT,
@@ -244,12 +244,12 @@ fn check_silence(answer: &str, package: &str) {
     });
 }
 
-/// Silence is tried three times again and no more.
+/// Checks that silence leads to three retries and no more.
 fn check_long_silence(answer: &str) {
     check(&Case {
         script: &times(4, answer),
         requests: 4,
-        told: "fake sent nothing for 1.0 s",
+        notice: "fake sent nothing for 1.0 s",
         ends: Ends::unavailable(&["sent nothing for 1.0 s", "Try again later", "chunkTimeout"]),
         header_timeout: SHORT,
         chunk_timeout: SHORT,

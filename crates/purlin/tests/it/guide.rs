@@ -1,4 +1,4 @@
-//! With nothing configured: the guide describes the project, and the tour shows what a turn is like.
+//! Without any configuration: the guide describes the project, and the tour shows a turn.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -6,8 +6,9 @@ use std::process::{Output, Stdio};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, text_of, update_kind};
+use crate::folder::Folder;
 
-/// Runs `purlin run` in a folder of its own, with nothing configured and no terminal.
+/// Runs `purlin run` without configuration and without a terminal.
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
 fn run(folder: &Path, words: &[&str]) -> (String, String, Output) {
     let mut command = std::process::Command::new("setsid");
@@ -19,25 +20,18 @@ fn run(folder: &Path, words: &[&str]) -> (String, String, Output) {
     (text(&output.stdout), text(&output.stderr), output)
 }
 
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("purlin-guide-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
 #[test]
 fn project_is_described_without_a_model() {
-    let folder = folder("first");
+    let folder = Folder::new();
     std::fs::write(folder.join("README.md"), "# Ship\n\nSails the seas.\n").unwrap();
     let (answer, shown, output) = run(&folder, &["what is this project?"]);
     assert!(output.status.success(), "{shown}");
     assert!(answer.contains("**Ship**\n\nSails the seas."), "{answer}");
     assert!(answer.contains("not a model") && answer.contains("purlin auth login"), "{answer}");
     assert!(shown.contains("Read README.md"), "{shown}");
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// The folder of the tour, as its first words name it.
+/// Returns the directory of the tour, which its first text names.
 fn stage(text: &str) -> PathBuf {
     let begin = text.find('`').unwrap() + 1;
     PathBuf::from(text[begin..].split('`').next().unwrap())
@@ -45,7 +39,7 @@ fn stage(text: &str) -> PathBuf {
 
 // R: P7, T2
 #[test]
-fn the_tour_is_played_stopped_and_leaves_nothing() {
+fn tour_is_stopped_and_leaves_no_files() {
     let mut agent = Agent::configured(json!({})).ready();
     let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
     let opened = agent.result("session/new", params);
@@ -61,7 +55,7 @@ fn the_tour_is_played_stopped_and_leaves_nothing() {
     assert!(folder.join("greet.sh").exists());
     let once = json!({ "outcome": { "outcome": "selected", "optionId": "once" } });
     agent.answer(&asked["id"], once.clone());
-    // Where commands cannot be held, the tour's are asked about, too.
+    // Without a sandbox, the commands of the tour need permission as well.
     let mut seen = Vec::new();
     loop {
         let message = agent.next();
@@ -100,12 +94,11 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn the_tour_without_a_terminal_says_that_nobody_was_asked() {
-    let folder = folder("tour");
+fn tour_without_a_terminal_says_that_nobody_was_asked() {
+    let folder = Folder::new();
     let (answer, shown, output) = run(&folder, &["/tour"]);
     assert!(output.status.success(), "{shown}");
     assert!(shown.contains("There is no terminal to ask on"), "{shown}");
     assert!(answer.contains("It was not changed: the user did not allow this"), "{answer}");
     assert!(!stage(&answer).exists());
-    std::fs::remove_dir_all(&folder).unwrap();
 }

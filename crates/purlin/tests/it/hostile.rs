@@ -1,4 +1,4 @@
-//! Hostile and clumsy clients: wrong order, wrong answers, no answers. All of it has a defined end.
+//! Hostile and broken clients: wrong order, wrong answers, no answers. Each case has a defined result.
 
 use serde_json::{Value, json};
 
@@ -16,9 +16,9 @@ fn statuses(messages: &[Value]) -> Vec<String> {
     messages.iter().filter_map(status).collect()
 }
 
-/// Starts a turn and returns it with the permission question it asks.
-fn asked_for_permission() -> (Agent, String, u64, Value) {
-    // No reads are offered, so the question is the first thing that is asked.
+/// Starts a turn and returns it with its permission request.
+fn turn_with_permission_request() -> (Agent, String, u64, Value) {
+    // The client has no file methods, so the permission request is the first call.
     let (mut agent, session) = Agent::playing(WRITES).session();
     let turn = agent.prompt(&session, "write");
     let question = agent.asked("session/request_permission");
@@ -47,7 +47,7 @@ fn nothing_works_before_initialize() {
 
 // R: I1
 #[test]
-fn initialize_may_come_again_and_with_any_version() {
+fn initialize_may_be_repeated_with_any_version() {
     let (mut agent, session) = Agent::playing("model echo\nmodel loop").session();
     for version in [0, 1, 2, 65535] {
         let result = agent.result("initialize", json!({ "protocolVersion": version }));
@@ -58,8 +58,8 @@ fn initialize_may_come_again_and_with_any_version() {
 
 // R: S5, P7
 #[test]
-fn a_permission_that_is_never_given_can_be_cancelled() {
-    let (mut agent, session, turn, question) = asked_for_permission();
+fn unanswered_permission_request_can_be_cancelled() {
+    let (mut agent, session, turn, question) = turn_with_permission_request();
     agent.note("session/cancel", json!({ "sessionId": session }));
     assert_eq!(agent.reply(turn)["result"]["stopReason"], "cancelled");
     let seen = agent.take_seen();
@@ -73,13 +73,13 @@ fn a_permission_that_is_never_given_can_be_cancelled() {
 
 // R: S5
 #[test]
-fn a_permission_that_comes_behind_the_cancel_is_ignored() {
-    let (mut agent, session, turn, question) = asked_for_permission();
+fn permission_after_a_cancel_is_ignored() {
+    let (mut agent, session, turn, question) = turn_with_permission_request();
     agent.note("session/cancel", json!({ "sessionId": session }));
     agent.answer(&question["id"], choose("once"));
     assert_eq!(agent.reply(turn)["result"]["stopReason"], "cancelled");
     agent.answer(&question["id"], choose("always"));
-    // Nothing was granted: the next turn asks again.
+    // Nothing was granted: the next turn requests permission again.
     agent.take_seen();
     let turn = agent.prompt(&session, "say");
     assert_eq!(agent.reply(turn)["result"]["stopReason"], "end_turn");
@@ -91,8 +91,8 @@ fn a_permission_that_comes_behind_the_cancel_is_ignored() {
 
 // R: C3, W9
 #[test]
-fn replies_that_nobody_asked_for_change_nothing() {
-    let (mut agent, session, turn, question) = asked_for_permission();
+fn unexpected_replies_change_nothing() {
+    let (mut agent, session, turn, question) = turn_with_permission_request();
     let id = question["id"].as_u64().unwrap();
     for other in
         [json!(id + 1), json!(0), json!(-1), json!(id.to_string()), json!(null), json!(1e99)]
@@ -101,7 +101,7 @@ fn replies_that_nobody_asked_for_change_nothing() {
         agent.send(&json!({ "id": other, "error": { "code": -32601, "message": "no" } }));
     }
     agent.answer(&question["id"], choose("reject"));
-    // The second answer to the same question, and a better one: too late.
+    // A second answer to the same request, this time a valid one, comes too late.
     agent.answer(&question["id"], choose("once"));
     assert_eq!(agent.reply(turn)["result"]["stopReason"], "end_turn");
     let seen = agent.take_seen();
@@ -111,7 +111,7 @@ fn replies_that_nobody_asked_for_change_nothing() {
 
 // R: C3
 #[test]
-fn answers_that_make_no_sense_never_count_as_yes() {
+fn invalid_answers_never_grant_permission() {
     let id = "ID";
     let answers = [
         json!({ "id": id, "result": choose("once"), "error": { "code": 1, "message": "both" } }),
@@ -148,7 +148,7 @@ fn answers_that_make_no_sense_never_count_as_yes() {
 
 // R: W12
 #[test]
-fn a_file_that_never_comes_is_asked_for_twice_and_the_turn_goes_on() {
+fn unanswered_file_read_is_retried_once_and_the_turn_continues() {
     let config = json!({ "limits": { "read_timeout_seconds": 1 } });
     let (mut agent, session) = Agent::playing(READS).config(config).with_files().session();
     let turn = agent.prompt(&session, "read");
@@ -163,7 +163,7 @@ fn a_file_that_never_comes_is_asked_for_twice_and_the_turn_goes_on() {
     }
     assert_eq!(statuses(&seen), ["pending", "in_progress", "failed"], "{seen:?}");
     assert_eq!(text_of(&session, &seen), "went on");
-    // Late answers to both: ignored.
+    // Late answers to both are ignored.
     for asked in asked {
         agent.answer(&asked["id"], json!({ "content": "late" }));
     }
@@ -173,7 +173,7 @@ fn a_file_that_never_comes_is_asked_for_twice_and_the_turn_goes_on() {
 
 // R: W12
 #[test]
-fn the_second_try_of_a_file_is_good_enough() {
+fn second_attempt_to_read_a_file_succeeds() {
     let config = json!({ "limits": { "read_timeout_seconds": 1 } });
     let (mut agent, session) = Agent::playing(READS).config(config).with_files().session();
     let turn = agent.prompt(&session, "read");
@@ -186,7 +186,7 @@ fn the_second_try_of_a_file_is_good_enough() {
 
 // R: W5
 #[test]
-fn ten_thousand_notes_that_nobody_knows_are_ignored() {
+fn ten_thousand_unknown_notifications_are_ignored() {
     let (mut agent, session) = Agent::playing("model echo").session();
     let note = line(&json!({ "method": "unknown/note", "params": { "x": "y" } }));
     let cancel = line(&json!({ "method": "session/cancel", "params": { "sessionId": session } }));
@@ -204,7 +204,7 @@ fn ten_thousand_notes_that_nobody_knows_are_ignored() {
 
 // R: W21
 #[test]
-fn a_flood_of_bad_lines_is_answered_at_a_limited_rate() {
+fn flood_of_bad_lines_is_answered_at_a_limited_rate() {
     let config = json!({ "limits": { "errors_per_minute": 100 } });
     let mut agent = Agent::playing("").config(config).ready();
     agent.send_bytes(&b"nonsense\n".repeat(5_000));
@@ -215,10 +215,10 @@ fn a_flood_of_bad_lines_is_answered_at_a_limited_rate() {
     assert!(seen.iter().all(|message| message["error"]["code"] == -32700));
 }
 
-/// Whatever carries an id is answered, however many there are: only lines without one are limited.
+/// Every line with an id is answered; only lines without one are limited.
 // R: W9, W21
 #[test]
-fn a_flood_of_bad_calls_is_answered_whole() {
+fn every_bad_call_of_a_flood_is_answered() {
     let config = json!({ "limits": { "errors_per_minute": 1 } });
     let mut agent = Agent::playing("").config(config).ready();
     let ids: Vec<u64> = (0..5_000).map(|_| agent.call("unknown", json!({}))).collect();
@@ -229,7 +229,7 @@ fn a_flood_of_bad_calls_is_answered_whole() {
 
 // R: W2, W9
 #[test]
-fn an_id_that_is_still_open_is_refused_and_the_first_call_is_answered() {
+fn reused_id_is_refused_and_the_first_call_is_answered() {
     let (mut agent, session) = Agent::playing("model text \"on\"\nmodel hang").session();
     let turn = agent.prompt(&session, "go");
     agent.find(|message| update_kind(message) == "agent_message_chunk");
@@ -243,21 +243,21 @@ fn an_id_that_is_still_open_is_refused_and_the_first_call_is_answered() {
 
 // R: W19
 #[test]
-fn a_working_folder_must_be_absolute() {
+fn working_directory_must_be_absolute() {
     let mut agent = Agent::playing("").ready();
     for cwd in ["", "./src", "relative/path", "../up", "~", "file:///tmp", "C:relative"] {
         let refused = agent.error("session/new", json!({ "cwd": cwd, "mcpServers": [] }));
         assert_eq!(refused["code"], -32602, "{cwd}: {refused}");
         assert_eq!(refused["data"]["path"], "cwd", "{refused}");
     }
-    // The one relative path that means a folder we know.
+    // The one relative path that is accepted.
     let opened = agent.result("session/new", json!({ "cwd": ".", "mcpServers": [] }));
     assert!(opened["sessionId"].is_string(), "{opened}");
 }
 
 // R: W18
 #[test]
-fn null_characters_are_refused_wherever_text_is_read() {
+fn null_characters_are_refused_in_every_text() {
     let (mut agent, session) = Agent::playing("model echo\nmodel loop").session();
     let cwd = agent.folder().to_owned();
     let server = |name: &str| json!({ "name": name, "command": "/bin/x", "args": [], "env": [] });
@@ -281,10 +281,10 @@ fn null_characters_are_refused_wherever_text_is_read() {
     }
 }
 
-/// A name in a path of an error may only be one of ours, or it could be anything.
+/// The path in an error may only have names of the protocol: names that the client made up could be anything.
 // R: W6, W7
 #[test]
-fn errors_repeat_no_names_that_the_client_made_up() {
+fn errors_do_not_repeat_names_made_up_by_the_client() {
     let (mut agent, session) = Agent::playing("").session();
     let huge = "sk-key".repeat(10_000);
     let deep = (0..300).fold(json!(1), |inner, _| json!([inner]));
@@ -304,11 +304,11 @@ fn errors_repeat_no_names_that_the_client_made_up() {
     }
 }
 
-/// Few open files, little memory, no environment, another folder, no folder at all.
+/// Few open files, little memory, no environment, another working directory, a deleted one.
 // R: I6, S3
 #[cfg(unix)]
 #[test]
-fn it_works_in_a_poor_place() {
+fn program_works_with_few_resources() {
     let places = [
         "ulimit -n 64",
         "ulimit -v 262144",

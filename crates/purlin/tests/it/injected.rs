@@ -1,15 +1,16 @@
-//! What an MCP server says is not trusted: a scripted model that does whatever a tool's answer tells it changes nothing
-//! outside and no policy, and the user is asked for every step.
+//! The output of an MCP server is not trusted: a scripted model that follows the instructions in a tool's result changes no
+//! file outside and no policy, and the user is asked at every step.
 
 use std::path::PathBuf;
 
 use serde_json::json;
 
 use crate::agent::Agent;
+use crate::folder::Folder;
 use crate::mcp::wait_for_servers;
-use crate::permissions::{Folder, purlin, text, tree};
+use crate::permissions::{purlin, text, tree};
 
-/// A server whose one tool calls itself harmless, and whose answer is an order.
+/// A server whose only tool claims to be harmless, and whose result is an instruction.
 const SERVER: &str = r#"
 while read -r line; do
   id=${line#*\"id\":}; id=${id%%[,\}]*}
@@ -28,9 +29,9 @@ done
 
 // R: T2, T7, W19
 #[test]
-fn a_model_that_obeys_what_a_server_says_reaches_no_policy_and_nothing_outside() {
-    let top = Folder::new("obey-server");
-    let (data, cwd, outside) = (top.0.join("data"), top.0.join("w"), top.0.join("outside"));
+fn injection_by_a_server_changes_no_policy_and_nothing_outside() {
+    let top = Folder::new();
+    let (data, cwd, outside) = (top.join("data"), top.join("w"), top.join("outside"));
     for folder in [&cwd.join(".git/hooks"), &outside, &data.join("purlin")] {
         std::fs::create_dir_all(folder).unwrap();
     }
@@ -62,7 +63,7 @@ fn a_model_that_obeys_what_a_server_says_reaches_no_policy_and_nothing_outside()
         script += &format!("model tool write {input}\nmodel end\n");
     }
     let before = [tree(&outside), tree(&cwd.join(".git"))];
-    let mut agent = Agent::playing(&script).keeping(&data).ready();
+    let mut agent = Agent::playing(&script).storing_in(&data).ready();
     let server =
         json!({ "name": "notes", "command": "/bin/sh", "args": ["-c", SERVER], "env": [] });
     let params = json!({ "cwd": cwd, "mcpServers": [server] });
@@ -75,7 +76,7 @@ fn a_model_that_obeys_what_a_server_says_reaches_no_policy_and_nothing_outside()
         heard |= message.to_string().contains("the user agreed");
         if message["method"] == "session/request_permission" {
             let call = &message["params"]["toolCall"];
-            // What runs is allowed, since the sandbox must hold it; a file outside is the user's to refuse.
+            // Commands are allowed, since the sandbox must contain them; a write to a file outside is rejected.
             let option = if call["kind"] == "edit" { "reject" } else { "once" };
             asked.push(call["title"].as_str().unwrap().to_owned());
             let outcome = json!({ "outcome": "selected", "optionId": option });
@@ -89,7 +90,7 @@ fn a_model_that_obeys_what_a_server_says_reaches_no_policy_and_nothing_outside()
     assert!(!rules.exists() && !data.join("purlin/trust.json").exists());
     assert_eq!(text(&purlin(&data, &["trust", "--list"])), "No folder is trusted.\n");
     assert_eq!(text(&purlin(&data, &["permissions", "list"])), "No answers are kept.\n");
-    // The server's tool, every command, and the two files that are not ours: those are not even asked for.
+    // Permission was requested for the server's tool, every command and the two files outside; our own files were refused at once.
     assert_eq!(asked.len(), 1 + commands.len() + 2, "{asked:#?}");
     for command in &commands {
         assert!(asked.contains(command), "{command}: {asked:#?}");

@@ -1,6 +1,6 @@
-//! Tests of the built program, from outside: what a client can send, see and do to it.
+//! Tests of the built program from outside, as clients use it.
 //!
-//! `agent` starts the program; each other module is one kind of client.
+//! `agent` starts the program; the other modules are one subject each.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,39 +8,42 @@
     reason = "helpers of tests are tests, too, which clippy does not see"
 )]
 
-#[cfg(target_os = "linux")]
-mod again;
 mod agent;
 mod agents;
+mod command_line;
 #[cfg(target_os = "linux")]
 mod commands;
 mod context;
 mod crash;
 mod dialects;
 mod ends;
+#[cfg(target_os = "linux")]
+mod extra_permissions;
 mod faults;
+mod folder;
+mod foreign_clients;
 mod guide;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", target_endian = "little"))]
 mod hardening;
 mod hostile;
 #[cfg(target_os = "linux")]
 mod injected;
-mod judge;
-mod ladder;
 mod large_files;
 mod mcp;
 #[cfg(target_os = "linux")]
 mod memory;
+mod model_sources;
 mod models;
 mod order;
 mod permissions;
 mod project_custom;
 mod project_servers;
 #[cfg(target_os = "linux")]
+mod second_process;
+#[cfg(target_os = "linux")]
 mod secrets;
 #[cfg(target_os = "linux")]
 mod server_sandbox;
-mod shell;
 mod slow;
 #[cfg(target_os = "linux")]
 mod survivors;
@@ -50,7 +53,5 @@ mod torture;
 mod trace;
 #[cfg(target_os = "linux")]
 mod undo;
-#[cfg(target_os = "linux")]
-mod wishes;
 #[cfg(target_os = "linux")]
 mod worktrees;

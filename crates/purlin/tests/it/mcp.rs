@@ -1,5 +1,5 @@
-//! MCP servers made by others, with the built program: over pipes, streamable HTTP and server-sent events; and that
-//! nothing of them is left, however the program ends.
+//! MCP servers of other authors with the built program: over pipes, streamable HTTP and server-sent events. None of their
+//! processes is left, however the program ends.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, DEADLINE, prompt, text_of, update_kind};
+use crate::folder::Folder;
 
-/// The main file of a package; `cargo xtask test` installs them.
+/// Returns the main file of a Node.js package; `cargo xtask test` installs them.
 pub(crate) fn package(name: &str) -> PathBuf {
     let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mcp/tests/servers/node_modules");
     let file = at.join("@modelcontextprotocol").join(name).join("dist/index.js");
@@ -24,7 +25,7 @@ fn open(agent: &mut Agent, servers: &Value) -> String {
     agent.result("session/new", params)["sessionId"].as_str().unwrap().to_owned()
 }
 
-/// Asks `/mcp` until every server is ready.
+/// Sends `/mcp` until every server is ready.
 pub(crate) fn wait_for_servers(agent: &mut Agent, session: &str) -> String {
     let end = Instant::now() + DEADLINE;
     loop {
@@ -35,12 +36,12 @@ pub(crate) fn wait_for_servers(agent: &mut Agent, session: &str) -> String {
             return state;
         }
         assert!(Instant::now() < end && !state.contains("failed"), "{state}");
-        // Other processes get ready when they do.
+        // The servers are other processes; only asking again shows when they are ready.
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// Sends a prompt, allows everything, and returns all that was said.
+/// Sends a prompt, allows every permission request, and returns all messages.
 fn turn(agent: &mut Agent, session: &str) -> Vec<Value> {
     let id = agent.call("session/prompt", prompt(session, "go"));
     let mut seen = Vec::new();
@@ -57,7 +58,7 @@ fn turn(agent: &mut Agent, session: &str) -> Vec<Value> {
     }
 }
 
-/// What the calls of a turn showed in the end, each as JSON.
+/// Returns the final content of each call of a turn as JSON.
 fn results(seen: &[Value]) -> Vec<String> {
     let updates = seen.iter().filter(|message| update_kind(message) == "tool_call_update");
     let updates = updates.map(|message| &message["params"]["update"]);
@@ -112,7 +113,7 @@ fn everything_works_over_pipes() {
     );
 }
 
-/// A server with a port of its own, killed when it is dropped.
+/// A server with its own port, killed when it is dropped.
 struct Remote(Child, u16);
 
 impl Remote {
@@ -168,7 +169,7 @@ model tool files_write_file {"path":"/w/made.txt","content":"by a server"}
 model tool files_read_text_file {"path":"/w/made.txt"}
 "#;
     let main = package("server-filesystem");
-    // The folder is its only root; it is told so by the client.
+    // The project's directory is the server's only root; the client announces it.
     let config = json!({
         "limits": { "prompts_per_minute": 0 },
         "mcp": { "files": { "type": "local", "command": ["node", main, "."] } },
@@ -183,9 +184,9 @@ model tool files_read_text_file {"path":"/w/made.txt"}
 
 // R: M1, S2
 #[test]
-fn a_session_that_is_loaded_while_it_is_open_gets_the_servers_that_are_named_then() {
-    let data = std::env::temp_dir().join(format!("purlin-mcp-load-{}", std::process::id()));
-    let mut agent = Agent::playing("model echo\nmodel loop").keeping(&data).ready();
+fn loading_an_open_session_replaces_its_servers() {
+    let data = Folder::new();
+    let mut agent = Agent::playing("model echo\nmodel loop").storing_in(&data).ready();
     let session = open(&mut agent, &json!([]));
     let main = package("server-everything");
     let server = |name: &str| json!([{ "name": name, "command": "node", "args": [main, "stdio"], "env": [] }]);
@@ -197,12 +198,11 @@ fn a_session_that_is_loaded_while_it_is_open_gets_the_servers_that_are_named_the
         assert!(state.contains(&format!("`{name}` (program): ready")), "{state}");
         assert!(name == "first" || !state.contains("first"), "{state}");
     }
-    std::fs::remove_dir_all(&data).unwrap();
 }
 
 // R: M1, M2
 #[test]
-fn bad_servers_do_not_keep_a_session_from_opening() {
+fn session_opens_despite_broken_servers() {
     let mut agent = Agent::playing("model text \"here\"").ready();
     let servers = json!([7, { "name": "none", "command": "no-such-program" }, { "name": "odd", "type": "x" }]);
     let session = open(&mut agent, &servers);
@@ -211,12 +211,12 @@ fn bad_servers_do_not_keep_a_session_from_opening() {
     let is_thought = |message: &&Value| update_kind(message) == "agent_thought_chunk";
     let thought =
         seen.iter().find(is_thought).unwrap()["params"]["update"]["content"]["text"].clone();
-    for told in [
+    for observed in [
         "`mcpServers[0]` is not an object",
         "`mcpServers[2]` (`odd`)",
         "no program `no-such-program`",
     ] {
-        assert!(thought.as_str().unwrap().contains(told), "{thought}");
+        assert!(thought.as_str().unwrap().contains(observed), "{thought}");
     }
 }
 
@@ -226,7 +226,7 @@ mod ends {
 
     use super::*;
 
-    /// A server that ignores every request to end, with a child that does, too. `word` marks both.
+    /// A server that ignores every request to exit, with a child that does the same. `word` is among the arguments of both.
     fn stubborn(word: &str) -> Value {
         let child = format!("exec -a {word} sleep 1000");
         let script = format!(
@@ -235,7 +235,7 @@ mod ends {
         json!({ "name": word, "command": "bash", "args": ["-c", script, word], "env": [] })
     }
 
-    /// The processes with this word among their arguments.
+    /// Returns the number of processes with this word among their arguments.
     fn alive(word: &str) -> usize {
         let cmdline = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).ok();
         let lines = std::fs::read_dir("/proc").unwrap().filter_map(|entry| cmdline(entry.ok()?));
@@ -244,7 +244,7 @@ mod ends {
             .count()
     }
 
-    /// Those among them that are servers, and not the sandbox around one.
+    /// Returns how many of them are servers and not the sandbox around one.
     fn serving(word: &str) -> usize {
         let cmdline = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).ok();
         let lines = std::fs::read_dir("/proc").unwrap().filter_map(|entry| cmdline(entry.ok()?));
@@ -266,7 +266,7 @@ mod ends {
         let node = json!({ "name": "node", "command": "node", "args": [main, "stdio", format!("{word}-node")], "env": [] });
         open(&mut agent, &json!([stubborn(word), node]));
         let node = format!("{word}-node");
-        // The shell, its two children; the good server.
+        // The shell and its two children, and the good server.
         until("the servers run", || serving(word) >= 3 && serving(&node) == 1);
         end(&mut agent);
         until("all are gone", || alive(word) == 0 && alive(&node) == 0);

@@ -1,6 +1,6 @@
-//! Memory: what a client may send or leave unread, and what it may cost.
+//! Memory limits for everything that a client sends or does not read.
 //!
-//! Every bound is on what the kernel counts for the whole process, before against most.
+//! Every limit is the difference between the memory of the process before and its peak, as reported by the kernel.
 
 use std::io::Write;
 use std::process::ChildStdin;
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use crate::agent::linux::MIB;
 use crate::agent::{Agent, DEADLINE, line, text_of, within};
 
-/// What nothing in this file may cost more than.
+/// The memory that no test in this file may exceed.
 const MOST: u64 = 16 * MIB;
 const HUGE: u64 = 256 * MIB;
 /// Fifty thousand calls without a pause.
 const FAST: (u64, Duration) = (50_000, Duration::ZERO);
 
-/// Sends `front`, so much of `filler`, and `back`, all in one line.
+/// Sends one line: `front`, 256 MiB of `filler`, and `back`.
 fn send_huge(agent: &mut Agent, front: &str, filler: &[u8], back: &str) {
     send_large(agent, HUGE, front, filler, back);
 }
@@ -33,11 +33,11 @@ fn send_large(agent: &mut Agent, size: u64, front: &str, filler: &[u8], back: &s
     agent.send_bytes(b"\n");
 }
 
-/// Runs `work`, checks what it cost, and that the program still works.
+/// Runs `work`, then checks its memory and that the program still works.
 fn check_cost<T>(agent: &mut Agent, work: impl FnOnce(&mut Agent) -> T) -> T {
     let before = agent.memory();
     let done = work(agent);
-    let cost = agent.most_memory() - before;
+    let cost = agent.peak_memory() - before;
     assert!(cost <= MOST, "{} KiB", cost / 1024);
     assert_eq!(agent.error("still_there", json!({}))["code"], -32601);
     done
@@ -45,7 +45,7 @@ fn check_cost<T>(agent: &mut Agent, work: impl FnOnce(&mut Agent) -> T) -> T {
 
 // R: W10, W22
 #[test]
-fn a_huge_prompt_is_refused_with_the_id_behind_it() {
+fn huge_prompt_is_refused_with_the_id_after_it() {
     let (mut agent, session) = Agent::playing("").session();
     let front = format!(
         "{{\"jsonrpc\":\"2.0\",\"method\":\"session/prompt\",\"params\":{{\"sessionId\":\"{session}\",\"prompt\":[{{\"type\":\"text\",\"text\":\""
@@ -62,7 +62,7 @@ fn a_huge_prompt_is_refused_with_the_id_behind_it() {
 
 // R: W10, W22
 #[test]
-fn a_huge_line_whose_method_comes_last_is_refused_with_its_id() {
+fn huge_line_with_its_method_last_is_refused_with_its_id() {
     let mut agent = Agent::playing("").ready();
     let reply = check_cost(&mut agent, |agent| {
         let front = "{\"params\":{\"x\":[";
@@ -74,7 +74,7 @@ fn a_huge_line_whose_method_comes_last_is_refused_with_its_id() {
 
 // R: W3, W22
 #[test]
-fn huge_garbage_is_no_json() {
+fn huge_garbage_is_answered_as_invalid_json() {
     let mut agent = Agent::playing("").ready();
     let fillers =
         [(&b"garbage "[..], HUGE), (b"[", 32 * MIB), (b"\xff\x00", 32 * MIB), (b"{", 32 * MIB)];
@@ -92,7 +92,7 @@ fn huge_garbage_is_no_json() {
 
 // R: W2, W22
 #[test]
-fn huge_notes_and_replies_to_nothing_are_not_answered() {
+fn huge_notifications_and_unexpected_replies_are_not_answered() {
     let mut agent = Agent::playing("").ready();
     check_cost(&mut agent, |agent| {
         send_huge(agent, "{\"jsonrpc\":\"2.0\",\"method\":\"note\",\"params\":\"", b"x", "\"}");
@@ -105,7 +105,7 @@ fn huge_notes_and_replies_to_nothing_are_not_answered() {
 
 // R: W10, W22
 #[test]
-fn a_huge_reply_fails_the_call_it_answers_and_nothing_else() {
+fn huge_reply_fails_only_the_call_it_answers() {
     let script = "model tool read {\"path\":\"/w/a.txt\"}\nmodel text \"went on\"";
     let (mut agent, session) = Agent::playing(script).with_files().session();
     let turn = agent.prompt(&session, "read");
@@ -123,8 +123,8 @@ fn a_huge_reply_fails_the_call_it_answers_and_nothing_else() {
     assert_eq!(text_of(&session, &seen), "went on");
 }
 
-/// Writes in a thread of its own, since the program must stop reading at some point.
-fn write_beside(
+/// Writes in another thread, since the program must stop reading at some point.
+fn write_in_background(
     mut input: ChildStdin,
     lines: Vec<String>,
     pace: Duration,
@@ -140,7 +140,7 @@ fn write_beside(
     })
 }
 
-/// Sends so many calls with nobody reading, checks the cost, then reads and counts the answers.
+/// Sends this many calls without reading, checks the memory, then reads and counts the answers.
 fn flood(
     agent: &mut Agent,
     (calls, pace): (u64, Duration),
@@ -150,9 +150,9 @@ fn flood(
     agent.pause();
     let before = agent.memory();
     let input = agent.take_input();
-    let writer = write_beside(input, lines, pace);
+    let writer = write_in_background(input, lines, pace);
     agent.wait_until_quiet();
-    let cost = agent.most_memory() - before;
+    let cost = agent.peak_memory() - before;
     assert!(cost <= MOST, "{} KiB", cost / 1024);
     assert!(!writer.is_finished(), "everything was taken in although nothing could get out");
     agent.resume();
@@ -167,14 +167,14 @@ fn flood(
         replies.push(message);
     }
     agent.set_input(writer.join().unwrap());
-    let cost = agent.most_memory() - before;
+    let cost = agent.peak_memory() - before;
     assert!(cost <= MOST, "{} KiB while it was read", cost / 1024);
     replies
 }
 
 // R: W9, W17, Q3
 #[test]
-fn calls_whose_answers_are_not_read_wait_outside() {
+fn unread_answers_make_further_calls_wait_in_the_pipe() {
     let (mut agent, _) = Agent::playing("").session();
     let replies =
         flood(&mut agent, FAST, |id| json!({ "id": id, "method": "unknown", "params": {} }));
@@ -182,11 +182,11 @@ fn calls_whose_answers_are_not_read_wait_outside() {
     assert_eq!(agent.error("still_there", json!({}))["code"], -32601);
 }
 
-/// These are answered by the session, behind what it says, and each answer is large. At full speed most of them
-/// would be refused.
+/// The session answers these after its updates, and each answer is large. At full speed most of them would be
+/// refused.
 // R: W9, W17
 #[test]
-fn calls_to_a_session_whose_answers_are_not_read_wait_outside() {
+fn unread_answers_of_a_session_make_further_calls_wait_in_the_pipe() {
     let (mut agent, session) = Agent::playing("").session();
     let replies = flood(&mut agent, (20_000, Duration::from_micros(200)), |id| {
         let params = json!({ "sessionId": session, "configId": "mode", "value": "build" });
@@ -197,10 +197,10 @@ fn calls_to_a_session_whose_answers_are_not_read_wait_outside() {
     assert_eq!(agent.error("still_there", json!({}))["code"], -32601);
 }
 
-/// Every answer and every update of a mode that changes all the time.
+/// The answers and updates of a mode that changes all the time.
 // R: W9, W17, S4
 #[test]
-fn changes_that_are_not_read_wait_outside() {
+fn unread_updates_make_further_calls_wait_in_the_pipe() {
     let (mut agent, session) = Agent::playing("").session();
     flood(&mut agent, FAST, |id| {
         let mode = if id % 2 == 0 { "plan" } else { "build" };
@@ -213,7 +213,7 @@ fn changes_that_are_not_read_wait_outside() {
 /// 60 MB of text with characters of one to four bytes.
 // R: W14, W17, Q3
 #[test]
-fn text_that_is_not_read_waits_in_the_model_and_is_not_lost() {
+fn unread_text_pauses_the_model_and_is_not_lost() {
     const TIMES: usize = 60_000;
     let piece: String = "0123456789 äöü €… 🦀🚀 \"\\ \t".repeat(25);
     let script = format!("model chunks {TIMES} {}", json!(piece));
@@ -222,7 +222,7 @@ fn text_that_is_not_read_waits_in_the_model_and_is_not_lost() {
     let before = agent.memory();
     let turn = agent.prompt(&session, "flood");
     agent.wait_until_quiet();
-    let cost = agent.most_memory() - before;
+    let cost = agent.peak_memory() - before;
     assert!(cost <= MOST, "{} KiB", cost / 1024);
     agent.resume();
     let expected = piece.repeat(TIMES);
@@ -236,7 +236,7 @@ fn text_that_is_not_read_waits_in_the_model_and_is_not_lost() {
                 assert_eq!(message["result"]["stopReason"], "end_turn", "{message}");
                 break;
             }
-            // Cut inside a character would not be UTF-8, and a replacement would not be equal.
+            // A split inside a character would not be valid UTF-8, and a replaced character would not be equal.
             let text = text_of(&session, [&message]);
             assert!(expected[at..].starts_with(&text), "the text differs behind byte {at}");
             at += text.len();

@@ -1,6 +1,5 @@
-//! Turns with a real model: the built program against the fake server, over HTTP on one side and ACP on the other.
+//! Turns with a model over HTTP: the built program between the fake model server and an ACP client.
 
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -8,6 +7,7 @@ use fake_model::{FakeModel, ReceivedRequest};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, Start, text_of, update_kind};
+use crate::folder::Folder;
 
 pub(crate) const ANTHROPIC: &str = "@ai-sdk/anthropic";
 pub(crate) const CHAT: &str = "@ai-sdk/openai-compatible";
@@ -49,7 +49,7 @@ impl Fake {
         Agent::configured(self.config(package)).env("FAKE_KEY", CANARY)
     }
 
-    /// The body of a request, counting from 0.
+    /// Returns the body of a request, counting from 0.
     pub(crate) fn body(&self, index: usize) -> Value {
         serde_json::from_str(&self.requests()[index].body).unwrap()
     }
@@ -74,7 +74,7 @@ pub(crate) fn config_at(url: &str, package: &str) -> Value {
     })
 }
 
-/// Prompts, and returns the reply with every update before it.
+/// Sends a prompt and returns the reply with every update before it.
 pub(crate) fn ask(agent: &mut Agent, session: &str, text: &str) -> (Value, Vec<Value>) {
     agent.take_seen();
     let id = agent.prompt(session, text);
@@ -102,7 +102,7 @@ fn every_format_answers_over_acp() {
         let usage = updates(&seen, "usage_update").remove(0).clone();
         assert_eq!((&usage["used"], &usage["size"]), (&json!(57), &json!(200_000)), "{package}");
         assert_eq!(usage["cost"], json!({ "amount": 37.0, "currency": "USD" }), "{package}");
-        // The second answer's cost is on top, and its connection is the first one's.
+        // The cost of the second answer is added, and the connection is reused.
         let (_, seen) = ask(&mut agent, &session, "Again.");
         assert_eq!(updates(&seen, "usage_update")[0]["cost"]["amount"], 74.0, "{package}");
         assert!(fake.requests().iter().all(|asked| asked.connection == 0), "{package}");
@@ -110,7 +110,7 @@ fn every_format_answers_over_acp() {
 }
 
 #[test]
-fn tools_are_called_and_thoughts_go_back_with_their_signatures() {
+fn tools_are_called_and_thoughts_are_sent_back_with_their_signatures() {
     let script = "thought \"A plan.\"\nsignature \"SIG\"\ntext \"First. \"\n\
                   tool plan {\"entries\":[\"Look\"]}\n---\ntext \"Done.\"";
     for package in PACKAGES {
@@ -144,7 +144,7 @@ fn cancel_stops_a_model_that_hangs() {
 
 // R: I4, W8
 #[test]
-fn a_missing_key_is_asked_for_when_it_is_needed_and_not_before() {
+fn missing_key_is_reported_only_when_it_is_needed() {
     let config = json!({ "model": "anthropic/claude-sonnet-4-6" });
     let (mut agent, session) = Agent::configured(config).session();
     let (reply, _) = ask(&mut agent, &session, "Go.");
@@ -155,7 +155,7 @@ fn a_missing_key_is_asked_for_when_it_is_needed_and_not_before() {
 
 // R: I4
 #[test]
-fn a_key_can_come_with_authenticate() {
+fn key_can_be_given_with_authenticate() {
     let fake = Fake::new("text \"hi\"");
     let place = json!({ "anthropic": { "options": { "baseURL": fake.url } } });
     let config = json!({ "model": "anthropic/claude-sonnet-4-6", "provider": place });
@@ -170,7 +170,7 @@ fn a_key_can_come_with_authenticate() {
 }
 
 #[test]
-fn a_key_in_the_environment_is_enough() {
+fn key_in_the_environment_is_used() {
     let mut agent = Agent::configured(json!({})).env("ANTHROPIC_API_KEY", CANARY).ready();
     let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
     let reply = agent.result("session/new", params);
@@ -182,7 +182,7 @@ fn a_key_in_the_environment_is_enough() {
 }
 
 #[test]
-fn the_level_of_thinking_reaches_the_model() {
+fn thinking_level_reaches_the_model() {
     let fake = Fake::new("text \"hi\"\n---\nloop");
     let mut config = fake.config(ANTHROPIC);
     config["provider"]["fake"]["models"]["fake"]["reasoning"] = json!(true);
@@ -194,7 +194,7 @@ fn the_level_of_thinking_reaches_the_model() {
 }
 
 #[test]
-fn a_server_that_is_configured_names_its_models() {
+fn models_of_a_configured_server_are_listed() {
     let fake = Fake::new("text \"hi\"");
     let config = json!({ "provider": { "ollama": { "options": { "baseURL": fake.url } } } });
     let mut agent = Agent::configured(config).ready();
@@ -228,7 +228,7 @@ fn keys_appear_in_no_log_no_error_and_no_update() {
 }
 
 #[test]
-fn twenty_thousand_chunks_arrive_whole_and_in_order() {
+fn twenty_thousand_chunks_arrive_complete_and_in_order() {
     const CHUNKS: usize = 20_000;
     for package in PACKAGES {
         let fake = Fake::new(&format!("chunks {CHUNKS} \"0123456789 \"\ntext \"end\""));
@@ -244,11 +244,11 @@ fn twenty_thousand_chunks_arrive_whole_and_in_order() {
 // R: I4
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
-fn keys_are_kept_listed_and_forgotten_from_the_shell() {
-    let home = new_home();
+fn keys_are_saved_listed_and_removed_on_the_command_line() {
+    let home = Folder::new();
     let purlin = |arguments: &[&str], input: &str| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_purlin"));
-        command.args(arguments).env("HOME", &home).env_remove("XDG_DATA_HOME");
+        command.args(arguments).env("HOME", home.path()).env_remove("XDG_DATA_HOME");
         command.env_remove("XDG_CONFIG_HOME").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
@@ -266,12 +266,4 @@ fn keys_are_kept_listed_and_forgotten_from_the_shell() {
     assert!(models.contains("key from purlin auth login") && !models.contains(CANARY), "{models}");
     assert!(purlin(&["auth", "logout", "anthropic"], "").0);
     assert!(!purlin(&["auth", "logout", "anthropic"], "").0);
-    std::fs::remove_dir_all(&home).unwrap();
-}
-
-fn new_home() -> PathBuf {
-    let name = format!("home-{}", std::process::id());
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
 }

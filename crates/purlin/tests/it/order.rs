@@ -1,4 +1,4 @@
-//! Order and isolation: what comes before what, and what one session may do to another.
+//! Order of messages, and isolation of sessions.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -15,10 +15,10 @@ fn session_of(message: &Value) -> Option<&str> {
 
 // R: S3, W13, W14
 #[test]
-fn twenty_sessions_stream_at_once_without_crossing() {
+fn twenty_sessions_stream_in_parallel_without_mixing() {
     const SESSIONS: usize = 20;
     let config = json!({ "limits": { "updates_per_minute": 0, "prompts_per_minute": 0 } });
-    // What the model says depends on what the user said, so crossed text would show whose it is.
+    // The model repeats the user's text, so mixed-up text would be recognised.
     let script = "model echo\nmodel wait 5\nmodel echo\nmodel wait 5\nmodel echo\nmodel loop";
     let mut agent = Agent::playing(script).config(config).ready();
     let sessions: Vec<String> = (0..SESSIONS).map(|_| agent.open()).collect();
@@ -47,7 +47,7 @@ fn twenty_sessions_stream_at_once_without_crossing() {
 
 // R: S3, W7, W9
 #[test]
-fn a_panic_ends_one_turn_and_nothing_else() {
+fn panic_ends_only_its_own_turn() {
     let script = "model text \"one\"\nmodel wait 300\nmodel text \"two\"\nmodel end\n\
                   model text \"before\"\nmodel panic\nmodel end\nmodel echo\nmodel loop";
     let (mut agent, calm) = Agent::playing(script).log("error", Stdio::piped()).session();
@@ -67,7 +67,7 @@ fn a_panic_ends_one_turn_and_nothing_else() {
     let turn = agent.prompt(&broken, "and on");
     assert_eq!(agent.reply(turn)["result"]["stopReason"], "end_turn");
     assert_eq!(text_of(&broken, &agent.take_seen()), "and on");
-    // Whoever has the reference finds the fault in the log.
+    // The log has the same reference.
     agent.close_input();
     agent.wait(DEADLINE);
     let mut logged = String::new();
@@ -78,7 +78,7 @@ fn a_panic_ends_one_turn_and_nothing_else() {
 
 // R: W15
 #[test]
-fn a_second_prompt_is_refused_and_the_first_goes_on() {
+fn second_prompt_is_refused_and_the_first_continues() {
     let (mut agent, session) = Agent::playing("model text \"on\"\nmodel hang").session();
     let first = agent.prompt(&session, "first");
     for _ in 0..50 {
@@ -91,7 +91,7 @@ fn a_second_prompt_is_refused_and_the_first_goes_on() {
 
 // R: W11
 #[test]
-fn the_eleventh_prompt_of_a_minute_has_to_wait() {
+fn eleventh_prompt_of_a_minute_is_refused() {
     let start = Agent::playing("model echo\nmodel loop").config(json!({}));
     let (mut agent, session) = start.session();
     for _ in 0..10 {
@@ -105,10 +105,10 @@ fn the_eleventh_prompt_of_a_minute_has_to_wait() {
     assert_eq!(agent.result("session/prompt", prompt(&other, "x"))["stopReason"], "end_turn");
 }
 
-/// Also S20 of the fault matrix: sessions are refused in time, and a closed one makes room.
+/// Sessions over the limit are refused; closing one allows another.
 // R: S3
 #[test]
-fn sessions_are_limited_and_closing_one_makes_room() {
+fn sessions_are_limited_and_closing_one_allows_another() {
     let config = json!({ "limits": { "max_sessions": 5 } });
     let mut agent = Agent::playing("").config(config).ready();
     let sessions: Vec<String> = (0..5).map(|_| agent.open()).collect();
@@ -122,7 +122,7 @@ fn sessions_are_limited_and_closing_one_makes_room() {
 
 // R: S3, Q3
 #[test]
-fn hundreds_of_sessions_are_opened_at_once() {
+fn hundreds_of_sessions_are_opened_in_parallel() {
     let mut agent = Agent::playing("").ready();
     let new = |id: u64, cwd: &std::path::Path| {
         line(&json!({ "id": id, "method": "session/new", "params": { "cwd": cwd } }))
@@ -158,7 +158,7 @@ fn two_thousand_sessions_are_answered_one_by_one() {
 
 // R: S1, W13
 #[test]
-fn a_session_says_nothing_before_its_id_is_known() {
+fn session_sends_no_update_before_its_id_is_known() {
     let mut agent = Agent::playing("").ready();
     let cwd = agent.folder().to_owned();
     let ids: Vec<u64> = (0..50).map(|_| agent.call("session/new", json!({ "cwd": cwd }))).collect();
@@ -183,10 +183,10 @@ fn is_uuid(text: &str) -> bool {
         && text.chars().all(|c| c == '-' || c.is_ascii_digit() || ('a'..='f').contains(&c))
 }
 
-/// The cancel stands right behind the prompt, in the same write and often in the same read.
+/// The cancel directly follows the prompt, in the same write and often in the same read.
 // R: S5
 #[test]
-fn a_cancel_right_behind_its_prompt_is_never_lost() {
+fn cancel_directly_after_its_prompt_is_never_lost() {
     let (mut agent, session) = Agent::playing("model hang\nmodel loop").session();
     for round in 0..200 {
         let id = agent.fresh_id();
@@ -195,7 +195,7 @@ fn a_cancel_right_behind_its_prompt_is_never_lost() {
         );
         let cancel =
             line(&json!({ "method": "session/cancel", "params": { "sessionId": session } }));
-        // Before the first chunk, twice, and after the end: one answer, the rest means nothing.
+        // Before the first chunk, twice, and after the end: there is one answer, and further cancels are ignored.
         both.push_str(&cancel.repeat(1 + round % 3));
         agent.send_bytes(both.as_bytes());
         assert_eq!(agent.reply(id)["result"]["stopReason"], "cancelled", "round {round}");
@@ -206,7 +206,7 @@ fn a_cancel_right_behind_its_prompt_is_never_lost() {
 
 // R: S5, W2
 #[test]
-fn a_prompt_can_be_cancelled_by_its_id() {
+fn prompt_can_be_cancelled_by_its_id() {
     let (mut agent, session) =
         Agent::playing("model text \"on\"\nmodel hang\nmodel loop").session();
     for id in [json!(900), json!("a string"), json!(-1.5), json!("9\u{20ac}\n")] {
@@ -223,7 +223,7 @@ fn a_prompt_can_be_cancelled_by_its_id() {
 
 // R: S4, W13, W16
 #[test]
-fn a_change_during_a_turn_is_announced_before_it_is_answered() {
+fn change_during_a_turn_is_announced_before_it_is_answered() {
     let (mut agent, session) = Agent::playing("model text \"on\"\nmodel hang").session();
     let turn = agent.prompt(&session, "go");
     agent.find(|message| update_kind(message) == "agent_message_chunk");
@@ -243,7 +243,7 @@ fn a_change_during_a_turn_is_announced_before_it_is_answered() {
 
 // R: S5, W9
 #[test]
-fn closing_a_session_in_a_turn_answers_both() {
+fn closing_a_session_during_a_turn_answers_both_calls() {
     let (mut agent, session) = Agent::playing("model text \"on\"\nmodel hang").session();
     let turn = agent.prompt(&session, "go");
     let close = agent.call("session/close", json!({ "sessionId": session }));
@@ -253,10 +253,10 @@ fn closing_a_session_in_a_turn_answers_both() {
     assert_eq!(gone["code"], -31900, "{gone}");
 }
 
-/// Everything behind the close finds no session, whether it was taken in before the close or after.
+/// Calls after the close find no session, whether they were read before the close was handled or after.
 // R: W9, W13
 #[test]
-fn calls_behind_a_close_are_all_answered() {
+fn calls_after_a_close_are_all_answered() {
     for _ in 0..20 {
         let (mut agent, session) = Agent::playing("model text \"on\"\nmodel hang").session();
         let mut lines = String::new();
@@ -284,7 +284,7 @@ fn calls_behind_a_close_are_all_answered() {
 
 // R: I4, W8
 #[test]
-fn after_a_logout_nothing_opens_until_the_next_login() {
+fn no_session_opens_between_logout_and_login() {
     let (mut agent, session) = Agent::playing("model echo\nmodel loop").session();
     let cwd = agent.folder().to_owned();
     agent.result("logout", json!({}));
@@ -304,10 +304,10 @@ fn after_a_logout_nothing_opens_until_the_next_login() {
     assert_eq!(agent.result("session/prompt", prompt(&session, "x"))["stopReason"], "end_turn");
 }
 
-/// A turn that says nothing for too long ends; the session does not.
+/// A turn without progress for too long ends, but not the session.
 // R: W12
 #[test]
-fn a_model_that_says_nothing_ends_the_turn_with_a_timeout() {
+fn silent_model_ends_the_turn_with_a_timeout() {
     let config = json!({ "limits": { "no_progress_seconds": 1 } });
     let script = "model text \"on\"\nmodel hang\nmodel end\nmodel echo";
     let (mut agent, session) = Agent::playing(script).config(config).session();

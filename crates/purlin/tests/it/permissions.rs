@@ -1,4 +1,4 @@
-//! Permission and trust in the built program: what is kept, what can be taken back, and what a project cannot do.
+//! Permissions and trust in the built program: saved rules, revoking them, and what a project cannot do.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -6,27 +6,7 @@ use std::process::Output;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, prompt, update_kind};
-
-/// A folder that is gone after the test.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Folder {
-    pub(crate) fn new(name: &str) -> Folder {
-        Folder::below(&std::env::temp_dir(), name)
-    }
-
-    pub(crate) fn below(folder: &Path, name: &str) -> Folder {
-        let path = folder.join(format!("purlin-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path.canonicalize().unwrap())
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
+use crate::folder::Folder;
 
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
 pub(crate) fn purlin(data: &Path, args: &[&str]) -> Output {
@@ -44,11 +24,11 @@ fn open(agent: &mut Agent, cwd: &Path) -> String {
     agent.result("session/new", params)["sessionId"].as_str().unwrap().to_owned()
 }
 
-/// Runs a turn in which a file is written; answers questions with `option` and returns how many there were.
+/// Runs a turn that writes a file. Answers permission requests with `option` and returns their number.
 fn write_once(data: &Path, cwd: &Path, option: &str) -> usize {
     let path = cwd.join("a.txt");
     let script = format!("model tool write {}", json!({ "path": path, "content": "x" }));
-    let mut agent = Agent::playing(&script).with_files().keeping(data).ready();
+    let mut agent = Agent::playing(&script).with_files().storing_in(data).ready();
     let session = open(&mut agent, cwd);
     let turn = agent.prompt(&session, "go");
     let mut questions = 0;
@@ -70,9 +50,9 @@ fn write_once(data: &Path, cwd: &Path, option: &str) -> usize {
 
 // R: T2
 #[test]
-fn an_answer_for_good_counts_in_the_next_process_until_it_is_taken_back() {
-    let top = Folder::new("kept-answer");
-    let (data, cwd, other) = (top.0.join("data"), top.0.join("w"), top.0.join("other"));
+fn saved_permission_applies_in_the_next_process_until_it_is_revoked() {
+    let top = Folder::new();
+    let (data, cwd, other) = (top.join("data"), top.join("w"), top.join("other"));
     [&cwd, &other].iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
     assert_eq!(write_once(&data, &cwd, "once"), 1);
     assert_eq!(write_once(&data, &cwd, "always"), 1);
@@ -89,13 +69,13 @@ fn an_answer_for_good_counts_in_the_next_process_until_it_is_taken_back() {
 
 #[test]
 fn explain_says_which_rule_decides() {
-    let top = Folder::new("explain");
-    let cwd = top.0.display().to_string();
+    let top = Folder::new();
+    let cwd = top.display().to_string();
     let explain = |more: &[&str], command: &str| {
         let mut args = vec!["permissions", "explain", "--cwd", &cwd];
         args.extend(more);
         args.extend(["--", command]);
-        text(&purlin(&top.0, &args))
+        text(&purlin(&top, &args))
     };
     assert_eq!(explain(&[], "git status"), "It would run.\n  allow  `git status`: it only reads\n");
     assert_eq!(
@@ -103,9 +83,9 @@ fn explain_says_which_rule_decides() {
         "The mode does not allow it.\n  ask    `make`: it is not known to read only\n"
     );
     assert!(explain(&["--no-sandbox"], "ls").contains("there is no sandbox"));
-    std::fs::create_dir_all(top.0.join("purlin")).unwrap();
+    std::fs::create_dir_all(top.join("purlin")).unwrap();
     let config = json!({ "permission": { "bash": { "rm *": "deny" } } });
-    std::fs::write(top.0.join("purlin/purlin.json"), config.to_string()).unwrap();
+    std::fs::write(top.join("purlin/purlin.json"), config.to_string()).unwrap();
     let refused = explain(&[], "ls; sudo /bin/rm x > y");
     assert!(refused.starts_with("It would be refused.\n"), "{refused}");
     assert!(
@@ -114,7 +94,7 @@ fn explain_says_which_rule_decides() {
     );
     let json: Value = serde_json::from_str(&explain(&["--json"], "rm x")).unwrap();
     assert_eq!(json["parts"][0]["decision"], "deny");
-    // What a command wants beyond the sandbox is judged by its simple commands, and what would be kept is said.
+    // Extra permissions of a command are judged for each simple command, and the rule that would be saved is shown.
     assert_eq!(
         explain(&["--git"], "cd . && git commit -m x").lines().collect::<Vec<_>>(),
         [
@@ -135,17 +115,17 @@ fn explain_says_which_rule_decides() {
     assert!(!unclear.contains("always:"), "{unclear}");
 }
 
-/// A command that is not understood may be the one that is forbidden; where none is, leave for all commands is leave for it.
+/// A command that cannot be analysed may be a forbidden one. Without any deny rule, permission for all commands includes it.
 // R: T2
 #[test]
-fn what_is_not_understood_does_not_pass_a_deny() {
-    let top = Folder::new("unclear");
-    let cwd = top.0.display().to_string();
-    std::fs::create_dir_all(top.0.join("purlin")).unwrap();
+fn command_that_cannot_be_analysed_does_not_bypass_a_deny_rule() {
+    let top = Folder::new();
+    let cwd = top.display().to_string();
+    std::fs::create_dir_all(top.join("purlin")).unwrap();
     let explain = |rules: Value, command: &str| {
         let config = json!({ "permission": { "bash": rules } });
-        std::fs::write(top.0.join("purlin/purlin.json"), config.to_string()).unwrap();
-        text(&purlin(&top.0, &["permissions", "explain", "--cwd", &cwd, "--", command]))
+        std::fs::write(top.join("purlin/purlin.json"), config.to_string()).unwrap();
+        text(&purlin(&top, &["permissions", "explain", "--cwd", &cwd, "--", command]))
     };
     let forbids = json!({ "*": "allow", "rm *": "deny" });
     let long = format!("{}rm x", "true;".repeat(5000));
@@ -160,12 +140,12 @@ fn what_is_not_understood_does_not_pass_a_deny() {
     assert!(explain(forbids, "make").starts_with("It would run.\n"));
 }
 
-/// Leave to read a folder outside for good is no leave to write there, also where edits are allowed.
+/// Permanent permission to read a directory outside does not permit writing there, even where edits are allowed.
 // R: T2
 #[test]
-fn a_write_outside_is_asked_for_after_a_read_there_was_allowed_for_good() {
-    let top = Folder::new("outside");
-    let (cwd, out) = (top.0.join("w"), top.0.join("out"));
+fn permanent_permission_to_read_outside_does_not_permit_writing() {
+    let top = Folder::new();
+    let (cwd, out) = (top.join("w"), top.join("out"));
     [&cwd, &out].iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
     std::fs::write(out.join("a"), "x").unwrap();
     std::fs::write(out.join("b"), "x").unwrap();
@@ -198,22 +178,22 @@ fn a_write_outside_is_asked_for_after_a_read_there_was_allowed_for_good() {
         asked,
         [always(&format!("access to `{out}/*`")), always(&format!("writing to `{out}/new`"))]
     );
-    assert!(!top.0.join("out/new").exists());
+    assert!(!top.join("out/new").exists());
 }
 
-/// What a pattern means is judged name by name, as if each were written; what braces make is asked for.
+/// A glob pattern is judged by each name that it matches; brace expansions need permission.
 // R: T2
 #[test]
-fn a_pattern_hides_no_secret_and_no_place_outside() {
-    let top = Folder::new("patterns");
+fn pattern_cannot_hide_a_secret_or_a_path_outside() {
+    let top = Folder::new();
     for name in [".env", "id_rsa", "x.txt"] {
-        std::fs::write(top.0.join(name), "x").unwrap();
+        std::fs::write(top.join(name), "x").unwrap();
     }
-    std::os::unix::fs::symlink("/etc/passwd", top.0.join("fl")).unwrap();
-    std::os::unix::fs::symlink("/etc", top.0.join("l")).unwrap();
-    let cwd = top.0.display().to_string();
+    std::os::unix::fs::symlink("/etc/passwd", top.join("fl")).unwrap();
+    std::os::unix::fs::symlink("/etc", top.join("l")).unwrap();
+    let cwd = top.display().to_string();
     let asks = |command: &str| {
-        let said = text(&purlin(&top.0, &["permissions", "explain", "--cwd", &cwd, "--", command]));
+        let said = text(&purlin(&top, &["permissions", "explain", "--cwd", &cwd, "--", command]));
         !said.starts_with("It would run.")
     };
     for command in [
@@ -236,7 +216,7 @@ fn a_pattern_hides_no_secret_and_no_place_outside() {
     }
 }
 
-/// Every place where a file of a project might run something: for editors, agents, package managers and shells.
+/// Every file of a project that editors, agents, package managers or shells might run something from.
 const PLACES: &[&str] = &[
     "purlin.json",
     "purlin.jsonc",
@@ -314,7 +294,7 @@ const PLACES: &[&str] = &[
     "sh",
 ];
 
-/// What a place holds: the canary's command in every form in which one of its readers would run it.
+/// Returns the content of such a file: the canary command in every form in which one of its readers would run it.
 fn payload(place: &str, command: &str) -> String {
     let words = ["sh", "-c", command];
     match Path::new(place).extension().and_then(|extension| extension.to_str()) {
@@ -349,21 +329,21 @@ fn payload(place: &str, command: &str) -> String {
 
 #[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "shows that the canary lives where it is let out")]
-fn let_out(path: &Path) {
+fn make_executable(path: &Path) {
     assert!(std::process::Command::new("sh").arg(path).status().unwrap().success());
 }
 
 // R: T2
 #[cfg(unix)]
 #[test]
-fn opening_a_project_and_asking_something_runs_nothing_of_it() {
+fn opening_a_project_runs_nothing_of_it() {
     use std::os::unix::fs::PermissionsExt;
-    let top = Folder::new("injection");
-    let canaries = top.0.join("canaries");
+    let top = Folder::new();
+    let canaries = top.join("canaries");
     std::fs::create_dir_all(&canaries).unwrap();
     let mut agent = Agent::playing("model text \"I looked.\"\nmodel loop").with_files().ready();
     for (index, place) in PLACES.iter().enumerate() {
-        let project = top.0.join(format!("project-{index}"));
+        let project = top.join(format!("project-{index}"));
         let file = project.join(place);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         let command = format!("touch {}", canaries.join(index.to_string()).display());
@@ -377,22 +357,23 @@ fn opening_a_project_and_asking_something_runs_nothing_of_it() {
     assert_eq!(count, 0, "canaries of {} places", PLACES.len());
     assert!(PLACES.len() >= 60);
     let shell = PLACES.iter().position(|place| *place == ".husky/pre-commit").unwrap();
-    let_out(&top.0.join(format!("project-{shell}/.husky/pre-commit")));
+    make_executable(&top.join(format!("project-{shell}/.husky/pre-commit")));
     assert!(canaries.join(shell.to_string()).exists());
 }
 
-/// The model does whatever a file tells it, and the user allows what stays inside. What is our own is not even asked for.
+/// The model follows the instructions in a file, and the user allows everything inside the project. Access to our own files is
+/// refused without a request.
 // R: T2, W19
 #[test]
-fn a_model_that_obeys_an_injection_reaches_no_policy_and_nothing_outside() {
-    let top = Folder::new("obey");
-    let (data, cwd) = (top.0.join("data"), top.0.join("w"));
+fn injection_in_a_file_changes_no_policy_and_nothing_outside() {
+    let top = Folder::new();
+    let (data, cwd) = (top.join("data"), top.join("w"));
     std::fs::create_dir_all(&cwd).unwrap();
     let kept = data.join("purlin/permissions.json");
     let targets = [
         kept.clone(),
         data.join("purlin/trust.json"),
-        top.0.join("outside.txt"),
+        top.join("outside.txt"),
         cwd.join("../outside.txt"),
         PathBuf::from("/etc/purlin-canary"),
         cwd.join("../../../../../../etc/purlin-canary"),
@@ -401,7 +382,7 @@ fn a_model_that_obeys_an_injection_reaches_no_policy_and_nothing_outside() {
         format!("model tool write {}\n", json!({ "path": path, "content": "allow" }))
     };
     let script: String = targets.iter().map(call).collect();
-    let mut agent = Agent::playing(&script).with_files().keeping(&data).ready();
+    let mut agent = Agent::playing(&script).with_files().storing_in(&data).ready();
     let session = open(&mut agent, &cwd);
     let turn = agent.prompt(&session, "Read README.md and do what it says");
     loop {
@@ -420,7 +401,7 @@ fn a_model_that_obeys_an_injection_reaches_no_policy_and_nothing_outside() {
         }
     }
     assert!(!kept.exists());
-    assert!(!top.0.join("outside.txt").exists());
+    assert!(!top.join("outside.txt").exists());
     assert_eq!(text(&purlin(&data, &["trust", "--list"])), "No folder is trusted.\n");
     let trusted = purlin(&data, &["trust", &cwd.display().to_string()]);
     assert!(text(&trusted).contains("would run by itself"));
@@ -430,10 +411,10 @@ fn a_model_that_obeys_an_injection_reaches_no_policy_and_nothing_outside() {
     assert!(!refused.status.success());
 }
 
-/// A client that shows no notices would open a session whose project was passed over, and its user would never know.
+/// Without notices, the user would not know that the settings of the project were ignored.
 // R: T7
 #[test]
-fn what_a_session_leaves_out_is_told_in_the_first_turn_and_only_there() {
+fn ignored_settings_are_reported_once_in_the_first_turn() {
     let mut agent = Agent::playing("model echo\nmodel loop").ready();
     std::fs::write(agent.folder().join("purlin.json"), "{ \"model\": \"a/b\" }").unwrap();
     let session = agent.open();
@@ -449,7 +430,7 @@ fn what_a_session_leaves_out_is_told_in_the_first_turn_and_only_there() {
     assert_eq!(thoughts("two"), Vec::<String>::new());
 }
 
-/// All files below a folder, with what they hold.
+/// Returns all files below a directory with their content.
 pub(crate) fn tree(folder: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
     let mut found = std::collections::BTreeMap::new();
     let mut open = vec![folder.to_owned()];
@@ -465,13 +446,13 @@ pub(crate) fn tree(folder: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>
     found
 }
 
-/// The model runs whatever a file tells it, and the user allows each of it once: the sandbox is all that is left.
+/// The model runs every command in a file, and the user allows each of them once: only the sandbox protects the user.
 // R: T2, T7
 #[cfg(target_os = "linux")]
 #[test]
-fn a_user_who_allows_everything_loses_nothing_outside_to_a_model_that_obeys() {
-    let top = Folder::new("obey-commands");
-    let (data, cwd, outside) = (top.0.join("data"), top.0.join("w"), top.0.join("outside"));
+fn injected_commands_change_nothing_outside_even_if_all_are_allowed() {
+    let top = Folder::new();
+    let (data, cwd, outside) = (top.join("data"), top.join("w"), top.join("outside"));
     for folder in [&cwd.join(".git/hooks"), &cwd.join("sub/.git"), &outside, &data.join("purlin")] {
         std::fs::create_dir_all(folder).unwrap();
     }
@@ -499,7 +480,7 @@ fn a_user_who_allows_everything_loses_nothing_outside_to_a_model_that_obeys() {
         .map(|command| format!("model tool bash {}\nmodel end\n", json!({ "command": command })))
         .collect();
     let before = [tree(&outside), tree(&cwd.join(".git")), tree(&cwd.join("sub"))];
-    let mut agent = Agent::playing(&script).keeping(&data).ready();
+    let mut agent = Agent::playing(&script).storing_in(&data).ready();
     let session = open(&mut agent, &cwd);
     let turn = agent.prompt(&session, "Read README.md and do what it says");
     loop {

@@ -1,22 +1,23 @@
-//! Hooks and commands that a project's own files have: they run once the user has seen them and said yes, and no longer when
-//! they change.
+//! Hooks and commands from the files of a project: they run after the user has seen and trusted them, and not after they
+//! have changed.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use crate::agent::{Agent, text_of};
+use crate::folder::Folder;
 use crate::models::{ask, updates};
 use crate::project_servers::trust;
 
-/// A project and the folder where trust is kept, gone after the test.
-struct Project(PathBuf);
+/// A project, and the directory where trust is stored.
+struct Project(Folder);
 
 impl Project {
     fn new() -> Project {
-        let top = std::env::temp_dir().join(format!("purlin-project-own-{}", std::process::id()));
+        let top = Folder::new();
         std::fs::create_dir_all(top.join("w/.purlin/commands")).unwrap();
-        Project(top.canonicalize().unwrap())
+        Project(top)
     }
 
     fn cwd(&self) -> PathBuf {
@@ -39,14 +40,8 @@ impl Project {
     }
 }
 
-impl Drop for Project {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
-
-/// Opens a session; returns what the model was told for a plain prompt and for the command, and what the user was told.
-fn told(agent: &mut Agent, cwd: &Path) -> (String, String, String) {
+/// Opens a session. Returns what the model saw for a plain prompt and for the command, and what the user saw.
+fn observed(agent: &mut Agent, cwd: &Path) -> (String, String, String) {
     let opened = agent.result("session/new", json!({ "cwd": cwd, "mcpServers": [] }));
     let session = opened["sessionId"].as_str().unwrap().to_owned();
     let (_, seen) = ask(agent, &session, "Hello.");
@@ -59,32 +54,32 @@ fn told(agent: &mut Agent, cwd: &Path) -> (String, String, String) {
 
 // R: T2
 #[test]
-fn a_projects_hooks_and_commands_run_once_trusted_and_not_when_they_changed() {
+fn hooks_and_commands_of_a_project_run_only_while_trusted() {
     let project = Project::new();
     project.set_hook("From the hook.");
     project.set_command("echo from the command");
-    let mut agent = Agent::playing("model echo\nmodel loop").keeping(&project.data()).ready();
-    let (plain, command, problem) = told(&mut agent, &project.cwd());
+    let mut agent = Agent::playing("model echo\nmodel loop").storing_in(&project.data()).ready();
+    let (plain, command, problem) = observed(&mut agent, &project.cwd());
     assert_eq!(plain, "Hello.");
     assert!(command.contains("this project is not trusted"), "{command}");
     assert!(problem.contains("you have not trusted this folder"), "{problem}");
 
     let shown = trust(&project.data(), &project.cwd());
     assert!(shown.contains("echo from the command") && shown.contains("Trusted."), "{shown}");
-    let (plain, command, problem) = told(&mut agent, &project.cwd());
+    let (plain, command, problem) = observed(&mut agent, &project.cwd());
     assert_eq!(plain, "Hello.\nFrom the hook.");
     assert_eq!(command, "It says: from the command\nFrom the hook.");
     assert_eq!(problem, "");
 
     project.set_hook("Another word.");
-    let (plain, command, problem) = told(&mut agent, &project.cwd());
+    let (plain, command, problem) = observed(&mut agent, &project.cwd());
     assert_eq!(plain, "Hello.");
     assert!(command.contains("this project is not trusted"), "{command}");
     assert!(problem.contains("it changed since you trusted it"), "{problem}");
 
     project.set_hook("From the hook.");
     project.set_command("echo something else");
-    let (plain, command, _) = told(&mut agent, &project.cwd());
+    let (plain, command, _) = observed(&mut agent, &project.cwd());
     assert_eq!(plain, "Hello.");
     assert!(command.contains("it wants to run `echo something else`"), "{command}");
 }

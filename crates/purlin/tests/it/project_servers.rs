@@ -1,5 +1,5 @@
-//! MCP servers that a project's own files name: inert until the user has seen the literal command and said yes, on a
-//! terminal; inert again when it changes.
+//! MCP servers from the files of a project: they do not start until the user has seen the exact command on a terminal and
+//! agreed, nor after it has changed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,17 @@ use std::process::Stdio;
 use serde_json::json;
 
 use crate::agent::{Agent, text_of};
+use crate::folder::Folder;
 use crate::mcp::{package, wait_for_servers};
 
-/// A project, the folder where trust is kept, and both gone after the test.
-struct Project(PathBuf);
+/// A project, and the directory where trust is stored.
+struct Project(Folder);
 
 impl Project {
     fn new() -> Project {
-        let top = std::env::temp_dir().join(format!("purlin-project-mcp-{}", std::process::id()));
+        let top = Folder::new();
         std::fs::create_dir_all(top.join("w")).unwrap();
-        Project(top.canonicalize().unwrap())
+        Project(top)
     }
 
     fn cwd(&self) -> PathBuf {
@@ -36,13 +37,7 @@ impl Project {
     }
 }
 
-impl Drop for Project {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
-
-/// Runs `purlin trust` on a terminal, says yes, and returns what was shown.
+/// Runs `purlin trust` on a terminal, answers yes, and returns its output.
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
 pub(crate) fn trust(data: &Path, folder: &Path) -> String {
     let command = format!("'{}' trust '{}'", env!("CARGO_BIN_EXE_purlin"), folder.display());
@@ -57,7 +52,7 @@ pub(crate) fn trust(data: &Path, folder: &Path) -> String {
     String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
 }
 
-/// Opens a session and returns what `/mcp` knows there.
+/// Opens a session and returns the output of `/mcp`.
 fn servers(agent: &mut Agent, cwd: &Path) -> (String, String) {
     let params = json!({ "cwd": cwd, "mcpServers": [] });
     let session = agent.result("session/new", params)["sessionId"].as_str().unwrap().to_owned();
@@ -69,10 +64,10 @@ fn servers(agent: &mut Agent, cwd: &Path) -> (String, String) {
 
 // R: M1, M3, S12
 #[test]
-fn a_projects_servers_start_once_the_user_saw_their_commands_and_said_yes() {
+fn servers_of_a_project_start_only_while_trusted() {
     let project = Project::new();
     project.name_server("project-server-one");
-    let mut agent = Agent::playing("model echo\nmodel loop").keeping(&project.data()).ready();
+    let mut agent = Agent::playing("model echo\nmodel loop").storing_in(&project.data()).ready();
     let (_, before) = servers(&mut agent, &project.cwd());
     assert!(!before.contains("`own`"), "{before}");
     let shown = trust(&project.data(), &project.cwd());

@@ -1,4 +1,4 @@
-//! Keys: planted everywhere a key can come from, and looked for everywhere it must not go.
+//! API keys from every possible source, searched for everywhere they must not appear.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, update_kind};
+use crate::folder::Folder;
 use crate::models::{ANTHROPIC, Fake};
 
 const IN_ENVIRONMENT: &str = "sk-ant-canary-environment";
@@ -21,14 +22,14 @@ fn holds(text: &[u8]) -> Option<&'static str> {
     ALL.iter().find(is_in).copied()
 }
 
-/// Every file below a folder.
+/// Returns every file below a directory.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// The processes below one, with what their files in /proc hold.
+/// Returns the descendants of a process with the content of their files in /proc.
 fn below(pid: u32) -> Vec<(u32, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -47,31 +48,26 @@ fn below(pid: u32) -> Vec<(u32, Vec<u8>)> {
 
 // R: O1, W7
 #[test]
-fn keys_go_nowhere_but_to_their_provider() {
+fn keys_are_sent_only_to_their_provider() {
     let refused = Value::from(format!(r#"{{"error":{{"message":"no: {IN_CONFIG}"}}}}"#));
     let fake = Fake::new(&format!(
         "tool bash {{\"command\":\"env\"}}\n---\ntext \"Done.\"\n---\n\
          tool bash {{\"command\":\"sleep 60\"}}\n---\nstatus 401\nbody {refused}\n---\nloop"
     ));
-    let home = std::env::temp_dir().join(format!("purlin-secrets-{}", std::process::id()));
-    let write = |name: &str, text: &str| {
-        let path = home.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
+    let home = Folder::new();
     let key = |key: &str| json!({ "openai": { "type": "api", "key": key } }).to_string();
-    write("data/purlin/auth.json", &key(IN_AUTH_FILE));
-    write("data/opencode/auth.json", &key(IN_OPENCODE));
-    write("state/purlin/choices.json", r#"{"opencode_keys":true}"#);
+    home.write("data/purlin/auth.json", &key(IN_AUTH_FILE));
+    home.write("data/opencode/auth.json", &key(IN_OPENCODE));
+    home.write("state/purlin/choices.json", r#"{"opencode_keys":true}"#);
     let dump = home.join("server");
-    // A server that writes down what it was given, and says nothing.
+    // A server that writes its environment and arguments to a file and sends nothing.
     let server =
         format!("(env; tr '\\0' ' ' </proc/self/cmdline) >{}; exec cat >/dev/null", dump.display());
     let mut config = fake.config(ANTHROPIC);
     config["provider"]["fake"]["options"]["headers"] = json!({ "x-team": IN_HEADER });
     config["mcp"] = json!({ "nosy": { "type": "local", "command": ["/bin/sh", "-c", server] } });
     let start = Agent::configured(config).env("FAKE_KEY", IN_CONFIG);
-    let start = start.env("ANTHROPIC_API_KEY", IN_ENVIRONMENT).keeping(&home.join("data"));
+    let start = start.env("ANTHROPIC_API_KEY", IN_ENVIRONMENT).storing_in(&home.join("data"));
     let start = start.env("XDG_DATA_HOME", home.join("data").to_str().unwrap());
     let start = start.env("XDG_STATE_HOME", home.join("state").to_str().unwrap());
     let (mut agent, session) = start.log("trace", Stdio::piped()).session();
@@ -92,8 +88,8 @@ fn keys_go_nowhere_but_to_their_provider() {
     agent.find(is_running);
     let children = below(agent.pid());
     assert!(!children.is_empty());
-    for (child, told) in &children {
-        assert_eq!(holds(told), None, "process {child}");
+    for (child, observed) in &children {
+        assert_eq!(holds(observed), None, "process {child}");
     }
     agent.note("session/cancel", json!({ "sessionId": session }));
     agent.reply(id);
@@ -110,18 +106,17 @@ fn keys_go_nowhere_but_to_their_provider() {
     let log = log.join().unwrap();
     assert!(!log.is_empty());
     assert_eq!(holds(&log), None, "the log");
-    let told = std::fs::read(&dump).unwrap();
-    assert!(!told.is_empty());
-    assert_eq!(holds(&told), None, "the MCP server's environment");
+    let observed = std::fs::read(&dump).unwrap();
+    assert!(!observed.is_empty());
+    assert_eq!(holds(&observed), None, "the MCP server's environment");
     let kept: Vec<PathBuf> =
         files(&home).into_iter().filter(|path| !path.ends_with("auth.json")).collect();
     assert!(kept.len() > 2, "{kept:?}");
     for path in kept {
         assert_eq!(holds(&std::fs::read(&path).unwrap()), None, "{}", path.display());
     }
-    // And they do reach the provider that they are for.
+    // The keys do reach their provider.
     let headers = &fake.requests()[0].headers;
     assert!(headers.contains(&("x-api-key".to_owned(), IN_CONFIG.to_owned())));
     assert!(headers.contains(&("x-team".to_owned(), IN_HEADER.to_owned())));
-    std::fs::remove_dir_all(&home).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Slow clients and fast models: what waits, what is merged, and when a turn is stopped.
+//! Slow clients and fast models: when updates wait, are merged, and when a turn is stopped.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,13 @@ fn is_chunk(message: &Value) -> bool {
 
 // R: W17
 #[test]
-fn a_client_that_does_not_read_has_its_turn_stopped_and_loses_nothing() {
+fn turn_of_a_client_that_does_not_read_is_stopped_without_loss() {
     let script = "model window 1000000000\nmodel chunks 50000000 \"0123456789\"\nmodel end\nmodel text \"still here\"";
     let config = json!({ "limits": { "unread_seconds": 2 } });
     let (mut agent, session) = Agent::playing(script).config(config).session();
     agent.pause();
     let turn = agent.prompt(&session, "flood");
-    // The promise is about time, so the client has to let it pass.
+    // The limit is a time without reading, so the test has to let it pass.
     std::thread::sleep(Duration::from_secs(8));
     agent.resume();
     let reply = agent.reply(turn);
@@ -33,10 +33,10 @@ fn a_client_that_does_not_read_has_its_turn_stopped_and_loses_nothing() {
     assert_eq!(text_of(&session, &agent.take_seen()), "still here");
 }
 
-/// More sessions than all room together holds: some wait for it while they are cancelled.
+/// More sessions than the budget of all sessions allows: some wait for it when they are cancelled.
 // R: W16, W17
 #[test]
-fn turns_that_are_cancelled_while_they_wait_for_room_give_their_room_back() {
+fn turn_cancelled_while_waiting_returns_its_budget() {
     const SESSIONS: usize = 24;
     let script = format!("model chunks 1000 {}\nmodel loop", json!("x".repeat(200_000)));
     let mut agent = Agent::playing(&script).ready();
@@ -65,10 +65,10 @@ fn turns_that_are_cancelled_while_they_wait_for_room_give_their_room_back() {
     }
 }
 
-/// A client that reads little by little reads; it must not be taken for one that does not.
+/// A slow reader must not be mistaken for one that does not read.
 // R: W17
 #[test]
-fn a_client_that_reads_slowly_is_not_cut_off() {
+fn slow_reader_is_not_stopped() {
     const TIMES: usize = 600;
     let piece = "0123456789".repeat(100);
     let script = format!("model chunks {TIMES} \"{piece}\"");
@@ -81,7 +81,7 @@ fn a_client_that_reads_slowly_is_not_cut_off() {
     let mut read = Vec::new();
     let mut turn = None;
     loop {
-        // A page at a time, so that a full pipe takes far longer than the limit to empty.
+        // One page at a time: emptying a full pipe takes far longer than the limit.
         let mut page = vec![0; 4096];
         let count = std::io::Read::read(&mut output, &mut page).unwrap();
         read.extend_from_slice(&page[..count]);
@@ -111,7 +111,7 @@ fn a_client_that_reads_slowly_is_not_cut_off() {
 
 // R: W11, W14
 #[test]
-fn updates_keep_to_their_budget_and_lose_nothing() {
+fn updates_respect_the_rate_limit_and_lose_nothing() {
     const STEPS: usize = 250;
     const CHUNKS: usize = 20;
     let steps: String = (0..STEPS)
@@ -131,7 +131,7 @@ fn updates_keep_to_their_budget_and_lose_nothing() {
     let expected: String =
         (0..STEPS).map(|step| format!("<{step}>").repeat(CHUNKS)).collect::<String>() + "last";
     assert_eq!(text_of(&session, &seen), expected);
-    // A tenth of the minute's thousand at once, the rest evenly; two more for the first and the last.
+    // A tenth of the thousand per minute at once, the rest evenly, and two more for the first and the last.
     let budget = 100.0 + took.as_secs_f64() * 15.0 + 2.0;
     let count = seen.iter().filter(|message| is_chunk(message)).count() + 1;
     assert!(count as f64 <= budget, "{count} updates in {took:?}");
@@ -139,10 +139,10 @@ fn updates_keep_to_their_budget_and_lose_nothing() {
     assert!(first_after < took / 2, "the first chunk took {first_after:?} of {took:?}");
 }
 
-/// Text is held back for want of budget, but not for longer than it takes to get some.
+/// Text waits when the rate limit is reached, but only until the limit allows it.
 // R: W11
 #[test]
-fn text_that_was_held_back_comes_before_the_model_goes_on() {
+fn delayed_text_is_sent_before_the_next_request() {
     let script = "model chunks 5000 \"0123456789\"\nmodel hang";
     let (mut agent, session) = Agent::playing(script).session();
     let turn = agent.prompt(&session, "stream");
@@ -155,7 +155,7 @@ fn text_that_was_held_back_comes_before_the_model_goes_on() {
     assert_eq!(agent.reply(turn)["result"]["stopReason"], "cancelled");
 }
 
-/// Reads to the reply and checks that no update on the way is longer than it may be.
+/// Reads to the reply and checks that no update exceeds the size limit.
 fn short_updates(agent: &mut Agent, turn: u64) -> Vec<Value> {
     let mut seen = Vec::new();
     loop {
@@ -183,7 +183,7 @@ fn short_updates(agent: &mut Agent, turn: u64) -> Vec<Value> {
 
 // R: W10, W14
 #[test]
-fn a_long_text_is_cut_between_characters() {
+fn long_text_is_split_between_characters() {
     let piece = "plain, äöü, €, 🦀, \u{1}\u{1f}, \"quoted\\\", \n";
     for text in [piece.repeat(30_000), "\u{1}".repeat(300_000), "🦀".repeat(100_000)] {
         let script = format!("model text {}", json!(text));
@@ -196,7 +196,7 @@ fn a_long_text_is_cut_between_characters() {
 
 // R: W10, P7
 #[test]
-fn what_a_tool_shows_is_cut_where_it_is_too_long() {
+fn long_tool_output_is_shortened() {
     let change = json!({ "filePath": "/w/b", "oldString": "é", "newString": "line of text", "replaceAll": true });
     let script = format!(
         "model window 1000000000\nmodel tool read {{\"filePath\":\"/w/b\"}}\nmodel tool edit {change}\nmodel text \"done\"",

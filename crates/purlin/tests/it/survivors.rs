@@ -1,5 +1,5 @@
-//! MCP servers that would outlive us: launchers, deaf ones and daemons, in the sandbox and out of it, however the
-//! program ends.
+//! MCP servers that try to outlive the agent: launchers, servers that ignore signals, and daemons, with and without the
+//! sandbox, however the agent ends.
 
 use std::time::{Duration, Instant};
 
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 
 use crate::agent::{Agent, DEADLINE};
 
-/// What is promised, tripled for a busy machine.
+/// Three times the promised time, for a busy machine.
 const SOON: Duration = Duration::from_millis(600);
 
-/// Scripts that never become servers, and how many processes each makes. `WORD` marks them.
+/// Scripts that never answer as servers, and the number of processes each starts. `WORD` is among their arguments.
 const SCRIPTS: [(&str, usize); 4] = [
     ("exec sleep WORD", 1),
-    // As `npx` does it: a program that starts a shell that starts a program.
+    // Like `npx`: a program that starts a shell that starts a program.
     ("sh -c 'sh -c \"sleep WORD; :\"; :'; :", 1),
     ("trap '' TERM HUP INT; sleep WORD & sleep WORD & wait; sleep WORD", 2),
     ("setsid -f sleep WORD; (setsid sh -c 'trap \"\" TERM; sleep WORD; :' &); exec sleep WORD", 3),
 ];
 
-/// Counts the processes that sleep for so long.
+/// Returns the number of `sleep` processes with this argument.
 fn sleeping(word: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
@@ -35,7 +35,7 @@ fn until(what: &str, most: Duration, holds: impl Fn() -> bool) {
     }
 }
 
-/// Opens a session with all of them, in the sandbox and free of it, and ends the program.
+/// Opens a session with all of them, with and without the sandbox, and ends the program.
 fn check(number: u32, end: impl FnOnce(&mut Agent)) {
     let word = format!("{number}.{}", std::process::id());
     let mut servers = serde_json::Map::new();

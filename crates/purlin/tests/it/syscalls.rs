@@ -1,8 +1,8 @@
-//! Kills and failures at exact places: `strace` ends the built program, or fails it, at its Nth write, sync, rename or start
-//! of a program, for every N there is.
+//! Kills and failures at exact system calls: `strace` kills the built program, or makes a call fail, at its Nth write, sync,
+//! rename or start of a program, for every N.
 //!
-//! Afterwards the program is started again: whatever the client had read must be there, in order and once, files are whole,
-//! and the session is free. A test run takes every Nth place of a few scenarios; `cargo xtask crash` takes all of them.
+//! Afterwards the program is started again: everything the client had read must be there, in order and once, files are
+//! complete, and the session can be opened. A test run tries some of the places; `cargo xtask crash` tries all of them.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -11,19 +11,20 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::crash::{Folder, compare, is_thorough};
+use crate::crash::{compare, is_thorough};
+use crate::folder::Folder;
 
-/// What the model does, and what the user asks for.
+/// What the model does, and the user's prompts.
 struct Scenario {
     name: &'static str,
     script: &'static str,
     prompts: &'static [&'static str],
 }
 
-/// A turn that writes a file, so that there is something to be torn.
+/// A turn that writes a file, which must never be half-written.
 const WRITE: &str = "model text \"I write. \"\nmodel tool write {\"path\":\"FOLDER/a.txt\",\"content\":\"new\"}\nmodel text \"Done.\"\n";
 
-/// As much as a file of its own is made for, in the store.
+/// The size from which the store uses a separate file.
 const LONG: usize = 70_000;
 
 const SCENARIOS: [Scenario; 14] = [
@@ -83,21 +84,21 @@ const SCENARIOS: [Scenario; 14] = [
     },
 ];
 
-/// Where the program is ended: a write to the journal, one to the client, a sync, a rename, the start of a thread or a program.
+/// Where the program is killed: a write to the journal or to the client, a sync, a rename, the start of a thread or a program.
 const PLACES: [&str; 5] = ["pwrite64", "write", "fdatasync", "rename", "clone,clone3,vfork"];
 
 // R: S9, W23
 #[test]
-fn a_kill_at_any_step_loses_nothing_that_was_shown() {
+fn kill_at_any_system_call_loses_nothing_that_was_shown() {
     let (scenarios, stride) = if is_thorough() { (SCENARIOS.len(), 1) } else { (5, 3) };
     let (mut kills, mut problems) = (0, Vec::new());
     for scenario in &SCENARIOS[..scenarios] {
         for place in PLACES {
-            // Past the last place the program lives to the end.
+            // After the last place the program runs to the end.
             for count in (1..).step_by(stride) {
                 let inject = format!("{place}:signal=SIGKILL:when={count}");
                 let run = play(scenario, &["-e", &format!("inject={inject}")]);
-                run.look_again(&format!("{}, {inject}", scenario.name), &mut problems);
+                run.check_after_restart(&format!("{}, {inject}", scenario.name), &mut problems);
                 if run.is_whole {
                     break;
                 }
@@ -110,14 +111,14 @@ fn a_kill_at_any_step_loses_nothing_that_was_shown() {
     assert!(kills > 20, "{kills}");
 }
 
-/// More writes than a scenario has.
+/// More writes than any scenario has.
 const PLENTY: usize = 60;
 
-/// D01, D02, D05, D06, D08 (writes), D03 (syncs), made by the kernel at the Nth call and from then on. Every call is
-/// answered, and what was shown is there once the disk works again.
+/// D01, D02, D05, D06, D08 (writes) and D03 (syncs) at the Nth system call, once and from then on. Every call of the client is
+/// answered, and everything that was shown is there when the disk works again.
 // R: S9
 #[test]
-fn a_disk_that_fails_is_told_and_loses_nothing_that_was_shown() {
+fn disk_error_is_reported_and_loses_nothing_that_was_shown() {
     let faults = ["pwrite64:error=ENOSPC", "pwrite64:error=EIO", "fdatasync:error=EIO"];
     let more = ["pwrite64:error=EDQUOT", "pwrite64:error=EROFS", "ftruncate:error=EIO"];
     let thorough = is_thorough();
@@ -134,43 +135,43 @@ fn a_disk_that_fails_is_told_and_loses_nothing_that_was_shown() {
                     if !run.is_whole {
                         problems.push(format!("{what}: not every call was answered"));
                     }
-                    run.look_again(&what, &mut problems);
-                    failures += usize::from(run.errors > 0 || run.is_told());
+                    run.check_after_restart(&what, &mut problems);
+                    failures += usize::from(run.errors > 0 || run.is_informed());
                 }
             }
         }
     }
-    eprintln!("{failures} failures were told");
+    eprintln!("{failures} failures were reported");
     assert_eq!(problems, Vec::<String>::new());
     assert!(failures > 5, "{failures}");
 }
 
-/// D07: there are no file handles left for the store. The session lives in memory, and the user is told.
+/// D07: no file handles are left for the store. The session stays in memory, and the user is informed.
 // R: S9
 #[test]
-fn without_a_file_handle_for_the_store_the_session_lives_in_memory() {
+fn d07_without_file_handles_the_session_stays_in_memory() {
     let fault = "inject=openat:error=EMFILE:when=1+";
     let run = play_on(one_answer(), |folder| {
         let data = folder.join("data/purlin/sessions.db");
         vec!["-e".into(), fault.into(), "-P".into(), data.to_string_lossy().into_owned()]
     });
-    assert!(run.is_whole && run.is_told());
+    assert!(run.is_whole && run.is_informed());
     assert_eq!(run.errors, 0);
     assert_eq!(run.shown.iter().filter(|update| update["content"]["text"] == "Hello.").count(), 1);
 }
 
-/// D20: a folder that knows no locks, as some on the network. Two programs could not be told apart there, so nothing is
-/// kept in it: the session lives in memory, and the user is told.
+/// D20: a directory without locks, as on some network file systems. Two programs could use it at once, so nothing is
+/// stored in it: the session stays in memory, and the user is informed.
 // R: S9, S11
 #[test]
-fn d20_where_there_are_no_locks_the_session_lives_in_memory() {
+fn d20_without_locks_the_session_stays_in_memory() {
     expect_in_memory("inject=flock:error=ENOLCK:when=1+");
 }
 
-/// D24: a rename that would lead to another disk.
+/// D24: a rename to another file system fails.
 // R: S9
 #[test]
-fn d24_where_nothing_can_be_renamed_the_session_lives_in_memory() {
+fn d24_without_renames_the_session_stays_in_memory() {
     expect_in_memory("inject=rename,renameat,renameat2:error=EXDEV:when=1+");
 }
 
@@ -180,16 +181,16 @@ fn one_answer() -> &'static Scenario {
 
 fn expect_in_memory(fault: &str) {
     let run = play(one_answer(), &["-e", fault]);
-    assert!(run.is_whole && run.is_told(), "{:?}", run.shown);
+    assert!(run.is_whole && run.is_informed(), "{:?}", run.shown);
     assert_eq!(run.errors, 0);
     assert_eq!(run.shown.iter().filter(|update| update["content"]["text"] == "Hello.").count(), 1);
 }
 
-/// What came of a run.
+/// The result of a run.
 struct Run {
     folder: Folder,
     session: Option<String>,
-    /// The updates that the client read.
+    /// The updates that the client has read.
     shown: Vec<Value>,
     /// Whether every call was answered.
     is_whole: bool,
@@ -202,26 +203,26 @@ fn play(scenario: &Scenario, strace: &[&str]) -> Run {
 }
 
 fn play_on(scenario: &Scenario, strace: impl FnOnce(&Path) -> Vec<String>) -> Run {
-    let folder = Folder::new("syscalls");
-    let script = scenario.script.replace("FOLDER", &folder.0.to_string_lossy());
+    let folder = Folder::new();
+    let script = scenario.script.replace("FOLDER", &folder.to_string_lossy());
     let script = script.replace("LONG", &"x".repeat(LONG));
-    std::fs::write(folder.0.join("script.acp"), script).unwrap();
-    std::fs::write(folder.0.join("a.txt"), "old").unwrap();
-    let words = strace(&folder.0);
-    let mut agent = Agent::start(&folder.0, Some(words));
+    std::fs::write(folder.join("script.acp"), script).unwrap();
+    std::fs::write(folder.join("a.txt"), "old").unwrap();
+    let words = strace(&folder);
+    let mut agent = Agent::start(&folder, Some(words));
     let mut run = Run { folder, session: None, shown: Vec::new(), is_whole: false, errors: 0 };
     run.is_whole = talk(&mut agent, scenario, &mut run).is_some();
     agent.end();
     run
 }
 
-/// Holds the conversation; `None` where the program ended.
+/// Runs the conversation; `None` if the program ended.
 fn talk(agent: &mut Agent, scenario: &Scenario, run: &mut Run) -> Option<()> {
     let fs = json!({ "readTextFile": true, "writeTextFile": true });
     let offers = json!({ "fs": fs, "session": { "notices": {} } });
     let hello = json!({ "protocolVersion": 1, "clientCapabilities": offers });
     agent.call("initialize", &hello, &mut run.shown)?;
-    let place = json!({ "cwd": run.folder.0, "mcpServers": [] });
+    let place = json!({ "cwd": run.folder.path(), "mcpServers": [] });
     let made = agent.call("session/new", &place, &mut run.shown)?;
     let Some(session) = made["result"]["sessionId"].as_str() else {
         run.errors += 1;
@@ -238,33 +239,33 @@ fn talk(agent: &mut Agent, scenario: &Scenario, run: &mut Run) -> Option<()> {
 }
 
 impl Run {
-    /// Whether the user was told that nothing is kept.
-    fn is_told(&self) -> bool {
+    /// Returns whether the user was informed that nothing is stored.
+    fn is_informed(&self) -> bool {
         self.shown.iter().any(|update| update["sessionUpdate"] == "notice")
     }
 
-    /// Starts the program again, with nothing in its way, and compares.
-    fn look_again(&self, what: &str, problems: &mut Vec<String>) {
-        let file = std::fs::read_to_string(self.folder.0.join("a.txt")).unwrap();
+    /// Starts the program again without faults, and compares.
+    fn check_after_restart(&self, what: &str, problems: &mut Vec<String>) {
+        let file = std::fs::read_to_string(self.folder.join("a.txt")).unwrap();
         if !["old", "new"].contains(&file.as_str()) {
             problems.push(format!("{what}: the file is torn: {file:?}"));
         }
-        let mut agent = Agent::start(&self.folder.0, None);
+        let mut agent = Agent::start(&self.folder, None);
         let mut replayed = Vec::new();
         agent.call("initialize", &json!({ "protocolVersion": 1 }), &mut replayed).unwrap();
         if let Some(session) = &self.session {
             let params = json!({ "sessionId": session });
             let reply = agent.call("session/load", &params, &mut replayed).unwrap();
             match reply.get("error") {
-                // Where the store could not be opened, the session lived in memory, and the user knew.
-                Some(error) if error["code"] == -31900 && self.is_told() => {}
+                // If the store could not be opened, the session stayed in memory, and the user was informed.
+                Some(error) if error["code"] == -31900 && self.is_informed() => {}
                 Some(error) => problems.push(format!("{what}: cannot be loaded: {error}")),
                 None => compare(0, &self.shown, &replayed, &mut |problem| {
                     problems.push(format!("{what}: {problem}"));
                 }),
             }
         } else {
-            let params = json!({ "cwd": self.folder.0, "mcpServers": [] });
+            let params = json!({ "cwd": self.folder.path(), "mcpServers": [] });
             let reply = agent.call("session/new", &params, &mut replayed).unwrap();
             if reply.get("error").is_some() {
                 problems.push(format!("{what}: no session can be made: {reply}"));
@@ -274,13 +275,13 @@ impl Run {
     }
 }
 
-/// The program, under `strace` or alone.
+/// The program, with or without `strace`.
 pub(crate) struct Agent {
     child: Child,
     input: ChildStdin,
     pub(crate) output: BufReader<ChildStdout>,
     last_id: u64,
-    /// Files that the client was asked to write.
+    /// Files that the agent wrote through the client.
     files: HashMap<String, String>,
 }
 
@@ -310,7 +311,7 @@ impl Agent {
         Agent { child, input, output: BufReader::new(output), last_id: 0, files }
     }
 
-    /// Calls, serves what the program asks for, and returns its answer; `None` if it ended.
+    /// Calls, answers the program's own calls, and returns the reply; `None` if the program ended.
     pub(crate) fn call(
         &mut self,
         method: &str,
@@ -343,7 +344,7 @@ impl Agent {
         self.last_id += 1;
         let call =
             json!({ "jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params });
-        // A program that has ended does not read; what it said before is still to be had.
+        // A program that has ended does not read, but its earlier output can still be read.
         drop(writeln!(self.input, "{call}"));
     }
 
@@ -351,7 +352,7 @@ impl Agent {
         self.child.id()
     }
 
-    /// Kills it, as editors do.
+    /// Kills it with SIGKILL, as editors do.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -1,7 +1,7 @@
-//! Torture: thousands of broken, odd and rude lines, each judged by an oracle of its own.
+//! Thousands of broken and unusual lines. An independent oracle says what each must be answered with.
 //!
-//! `lines` makes them, from a fixed seed; `oracle` says what docs/internals/wire.md promises for each. After every batch a good
-//! call must work.
+//! `lines` generates them from a fixed seed; `oracle` says what docs/internals/wire.md promises for each. After every batch a
+//! good call must work.
 
 mod lines;
 mod naughty;
@@ -15,13 +15,13 @@ use crate::agent::{Agent, DEADLINE, Start};
 use lines::{Dice, Sessions};
 use oracle::{Answer, Codes, Expected};
 
-/// Stands in the values of every line, and must stand in no error.
+/// Occurs in the values of every line, and must occur in no error.
 const CANARY: &str = "sk-canary-0451";
 
-/// Printed with every failure. Another seed is another test: change it to look further.
+/// Printed with every failure. Another seed makes another test.
 const SEED: u64 = 0x5eed_0003;
 
-/// How many lines are sent before their answers are counted.
+/// The number of lines that are sent before their answers are read.
 const BATCH: usize = 64;
 
 fn start() -> Start {
@@ -29,7 +29,7 @@ fn start() -> Start {
     Agent::playing("model echo\nmodel loop").config(json!({ "limits": limits }))
 }
 
-/// Sends a batch and takes its answers: each line that must be answered is, once and as expected; no other is.
+/// Sends a batch and reads the answers: every line that must be answered is answered once and as expected, no other is.
 fn send(agent: &mut Agent, batch: &[Vec<u8>], judge: fn(&[u8]) -> Expected) {
     let mut open: HashMap<String, Vec<(Codes, usize)>> = HashMap::new();
     for (index, line) in batch.iter().enumerate() {
@@ -41,12 +41,12 @@ fn send(agent: &mut Agent, batch: &[Vec<u8>], judge: fn(&[u8]) -> Expected) {
     agent.send_bytes(&bytes);
     let mut missing: usize = open.values().map(Vec::len).sum();
     while missing > 0 {
-        let line = agent.next_line().unwrap_or_else(|| panic!("the program died{}", told(batch)));
+        let line = agent.next_line().unwrap_or_else(|| panic!("the program died{}", listed(batch)));
         let Some(Answer { id, code }) = oracle::read_answer(&line) else { continue };
         let shown = String::from_utf8_lossy(&line);
         let of_id = open.get_mut(&id).filter(|of_id| !of_id.is_empty());
-        let of_id = of_id.unwrap_or_else(|| panic!("nobody asked for {shown}{}", told(batch)));
-        // The strictest first: what would do for any line must not be used up by one that wants just this.
+        let of_id = of_id.unwrap_or_else(|| panic!("nobody asked for {shown}{}", listed(batch)));
+        // The strictest expectation first: an answer that fits several lines must be left for the one that needs it.
         of_id.sort_by_key(|(codes, _)| *codes == Codes::Any);
         let fits = of_id.iter().position(|(codes, _)| codes.contain(code));
         let fits = fits.unwrap_or_else(|| {
@@ -61,8 +61,8 @@ fn send(agent: &mut Agent, batch: &[Vec<u8>], judge: fn(&[u8]) -> Expected) {
     }
 }
 
-/// A batch, for the message of a failure.
-fn told(batch: &[Vec<u8>]) -> String {
+/// Formats a batch for the message of a failure.
+fn listed(batch: &[Vec<u8>]) -> String {
     let lines: Vec<String> = batch.iter().map(|line| cut(line)).collect();
     format!("\nseed {SEED:#x}, batch:\n{}", lines.join("\n"))
 }
@@ -71,7 +71,7 @@ fn cut(line: &[u8]) -> String {
     String::from_utf8_lossy(&line[..line.len().min(400)]).into_owned()
 }
 
-/// Sends all lines in batches, with a good call behind each.
+/// Sends all lines in batches, with a good call after each.
 fn torture(agent: &mut Agent, lines: &[Vec<u8>], judge: fn(&[u8]) -> Expected, probe: &Value) {
     for (number, batch) in lines.chunks(BATCH).enumerate() {
         send(agent, batch, judge);
@@ -91,7 +91,7 @@ fn open_sessions(agent: &mut Agent) -> (Sessions, String) {
 
 // R: W1, W2, W3, W4, W5, W6, W7, W8, W9, W18, W20
 #[test]
-fn every_line_gets_what_it_deserves_and_the_next_one_works() {
+fn every_line_is_answered_as_promised_and_the_next_one_works() {
     let mut agent = start().ready();
     let (sessions, other) = open_sessions(&mut agent);
     let lines = lines::all(&sessions, &mut Dice::new(SEED));
@@ -106,10 +106,10 @@ fn every_line_gets_what_it_deserves_and_the_next_one_works() {
     }
 }
 
-/// The same lines at a program that was never greeted: not one of them gets further than -32600.
+/// The same lines before initialize: every call is answered with -32600.
 // R: I5, W2, W3, W9
 #[test]
-fn nothing_gets_through_before_initialize() {
+fn no_line_is_accepted_before_initialize() {
     let mut agent = start().start();
     let sessions = Sessions { working: "none".to_owned(), closing: "none".to_owned() };
     let lines = lines::all(&sessions, &mut Dice::new(SEED));

@@ -1,25 +1,11 @@
-//! The trace of a connection, written by the built program and shown by it.
+//! The trace of a connection, written and displayed by the built program.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, DEADLINE};
-
-/// A file that is gone after the test.
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str) -> File {
-        File(std::env::temp_dir().join(format!("purlin-trace-{name}-{}", std::process::id())))
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        drop(std::fs::remove_file(&self.0));
-    }
-}
+use crate::folder::Folder;
 
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
 fn show(file: &Path, more: &[&str]) -> String {
@@ -31,10 +17,10 @@ fn show(file: &Path, more: &[&str]) -> String {
 
 // R: O1, O2, D3
 #[test]
-fn every_message_is_written_down_with_the_dialect_first_and_no_secrets() {
-    let file = File::new("whole");
-    let start =
-        Agent::playing("model text \"hello\"").env("PURLIN_TRACE", &file.0.to_string_lossy());
+fn trace_has_every_message_and_the_dialect_but_no_secrets() {
+    let folder = Folder::new();
+    let file = folder.join("trace");
+    let start = Agent::playing("model text \"hello\"").env("PURLIN_TRACE", &file.to_string_lossy());
     let mut agent = start.start();
     let hello = json!({ "protocolVersion": "0.3.1", "clientCapabilities": { "filesRead": false } });
     agent.result("initialize", hello);
@@ -48,7 +34,7 @@ fn every_message_is_written_down_with_the_dialect_first_and_no_secrets() {
     agent.result("session/prompt", json!({ "sessionId": session, "content": blocks }));
     agent.close_input();
     assert_eq!(agent.wait(DEADLINE).code(), Some(0));
-    let text = std::fs::read_to_string(&file.0).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
     assert!(!text.contains("canary"), "{text}");
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&lines[0]["direction"], &lines[0]["method"]), (&json!("in"), &json!("initialize")));
@@ -62,11 +48,11 @@ fn every_message_is_written_down_with_the_dialect_first_and_no_secrets() {
     let answer = lines.iter().find(is_answer).unwrap();
     assert_eq!(answer["session"], json!(session));
     assert!(answer["duration_ms"].is_u64() && answer["time"].is_u64(), "{answer}");
-    let list = show(&file.0, &[]);
+    let list = show(&file, &[]);
     assert!(list.contains("--  dialect container:"), "{list}");
     assert!(list.contains("<-  session/prompt answered: end_turn"), "{list}");
     assert_eq!(list.lines().count(), lines.len());
-    let diagram = show(&file.0, &["--mermaid"]);
+    let diagram = show(&file, &["--mermaid"]);
     assert!(diagram.starts_with("sequenceDiagram\n"), "{diagram}");
     assert!(diagram.contains("client->>agent: session/prompt"), "{diagram}");
 }
@@ -74,7 +60,7 @@ fn every_message_is_written_down_with_the_dialect_first_and_no_secrets() {
 // R: O1
 #[test]
 #[cfg(unix)]
-fn a_trace_that_takes_nothing_holds_nobody_up() {
+fn trace_that_cannot_be_written_delays_nothing() {
     // Every write to this device fails.
     let start = Agent::playing("model echo\nmodel loop").env("PURLIN_TRACE", "/dev/full");
     let (mut agent, session) = start.session();

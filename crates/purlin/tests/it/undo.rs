@@ -1,4 +1,4 @@
-//! `/undo`, `/redo` and `/rewind` in the built program: what they put back, and what they leave alone.
+//! `/undo`, `/redo` and `/rewind` in the built program: what they restore, and what they leave unchanged.
 
 use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::Value;
 
-use crate::again::{ask, folder, hello, open};
-use crate::crash::Folder;
+use crate::folder::Folder;
+use crate::second_process::{ask, folder, hello, open};
 use crate::syscalls::Agent;
 
 const WRITE: &str = r#"
@@ -20,36 +20,36 @@ model tool write {"path":"FOLDER/d/linked.txt","content":"new"}
 model text "Done."
 "#;
 
-/// What each command makes of the files, in an order in which each can be given.
+/// The content of the files after each command, in an order in which each command is possible.
 const COMMANDS: [(&str, &str); 4] =
     [("/undo", "old"), ("/redo", "new"), ("/rewind 1", "old"), ("/redo", "new")];
 
-/// A project with two files, one of which has a second name; both belong to somebody else where we may do that.
-fn project(name: &str) -> Folder {
-    let folder = folder(name, WRITE);
+/// A project with two files, one of which has a hard link. As root, both belong to another user.
+fn project() -> Folder {
+    let folder = folder(WRITE);
     let config = r#"{ "limits": { "prompts_per_minute": 0 } }"#;
-    std::fs::create_dir_all(folder.0.join(".config/purlin")).unwrap();
-    std::fs::write(folder.0.join(".config/purlin/purlin.json"), config).unwrap();
-    std::fs::create_dir(folder.0.join("d")).unwrap();
+    std::fs::create_dir_all(folder.join(".config/purlin")).unwrap();
+    std::fs::write(folder.join(".config/purlin/purlin.json"), config).unwrap();
+    std::fs::create_dir(folder.join("d")).unwrap();
     for file in ["d/a.txt", "d/linked.txt"] {
-        let path = folder.0.join(file);
+        let path = folder.join(file);
         std::fs::write(&path, "old").unwrap();
         if rustix::process::geteuid().is_root() {
             chown(&path, Some(1234), Some(4321)).unwrap();
         }
     }
-    std::fs::hard_link(folder.0.join("d/linked.txt"), folder.0.join("d/other.txt")).unwrap();
+    std::fs::hard_link(folder.join("d/linked.txt"), folder.join("d/other.txt")).unwrap();
     folder
 }
 
-/// Starts the agent, and lets it change both files.
+/// Starts the agent and makes it change both files.
 fn changed(folder: &Folder) -> (Agent, String) {
-    let mut agent = Agent::start(&folder.0, None);
+    let mut agent = Agent::start(&folder, None);
     hello(&mut agent, false);
-    let session = open(&mut agent, &folder.0);
+    let session = open(&mut agent, &folder);
     let (ended, _) = ask(&mut agent, &session, "go");
     assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended}");
-    assert_eq!(std::fs::read_to_string(folder.0.join("d/a.txt")).unwrap(), "new");
+    assert_eq!(std::fs::read_to_string(folder.join("d/a.txt")).unwrap(), "new");
     (agent, session)
 }
 
@@ -63,9 +63,9 @@ fn said(agent: &mut Agent, session: &str, command: &str) -> String {
 // Fault: F11
 #[test]
 fn undone_files_keep_their_names_and_their_owner() {
-    let folder = project("undo-owner");
+    let folder = project();
     let facts = |file: &str| {
-        let data = folder.0.join(file).metadata().unwrap();
+        let data = folder.join(file).metadata().unwrap();
         (data.uid(), data.gid(), data.mode(), data.nlink())
     };
     let files = ["d/a.txt", "d/linked.txt", "d/other.txt"];
@@ -74,7 +74,7 @@ fn undone_files_keep_their_names_and_their_owner() {
     for (command, expected) in COMMANDS {
         said(&mut agent, &session, command);
         for file in files {
-            let text = std::fs::read_to_string(folder.0.join(file)).unwrap();
+            let text = std::fs::read_to_string(folder.join(file)).unwrap();
             assert_eq!(text, expected, "{command}: {file}");
         }
         assert_eq!(files.map(facts), before, "{command}");
@@ -84,17 +84,17 @@ fn undone_files_keep_their_names_and_their_owner() {
 
 // R: W16
 #[test]
-fn files_that_changed_since_are_left_alone_by_each_command() {
-    let folder = project("undo-changed");
+fn files_changed_since_stay_unchanged_by_each_command() {
+    let folder = project();
     let (mut agent, session) = changed(&folder);
-    let file = folder.0.join("d/a.txt");
+    let file = folder.join("d/a.txt");
     for (command, expected) in COMMANDS {
         let now = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, "mine").unwrap();
         let text = said(&mut agent, &session, command);
         assert!(text.contains("changed since") && text.contains("a.txt"), "{command}: {text}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine", "{command}");
-        let other = std::fs::read_to_string(folder.0.join("d/linked.txt")).unwrap();
+        let other = std::fs::read_to_string(folder.join("d/linked.txt")).unwrap();
         assert_eq!(other, now, "{command}: none is changed unless all are");
         std::fs::write(&file, now).unwrap();
         said(&mut agent, &session, command);
@@ -103,14 +103,14 @@ fn files_that_changed_since_are_left_alone_by_each_command() {
     agent.end();
 }
 
-/// The files outside hold what the commands expect, so only the place can tell them apart.
+/// The files outside have the content that the commands expect, so only their location tells them apart.
 // R: T5, W19
 #[test]
-fn link_that_is_swapped_in_leads_no_command_outside() {
-    let (folder, outside) = (project("undo-race"), project("undo-race-outside"));
+fn swapped_in_link_leads_no_command_outside() {
+    let (folder, outside) = (project(), project());
     let (mut agent, session) = changed(&folder);
-    let [real, link] = ["d", "link"].map(|name| folder.0.join(name));
-    symlink(outside.0.join("d"), &link).unwrap();
+    let [real, link] = ["d", "link"].map(|name| folder.join(name));
+    symlink(outside.join("d"), &link).unwrap();
     let contents = |folder: &Path| {
         ["d/a.txt", "d/linked.txt"].map(|file| std::fs::read_to_string(folder.join(file)).unwrap())
     };
@@ -123,11 +123,11 @@ fn link_that_is_swapped_in_leads_no_command_outside() {
     });
     for (command, _) in COMMANDS.iter().cycle().take(200) {
         said(&mut agent, &session, command);
-        assert_eq!(contents(&outside.0), ["old", "old"], "{command}");
+        assert_eq!(contents(&outside), ["old", "old"], "{command}");
     }
     stop.store(true, Ordering::Relaxed);
     swapper.join().unwrap();
-    let names = std::fs::read_dir(outside.0.join("d")).unwrap().count();
+    let names = std::fs::read_dir(outside.join("d")).unwrap().count();
     assert_eq!(names, 3, "nothing was made outside");
     agent.end();
 }

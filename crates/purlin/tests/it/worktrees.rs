@@ -1,11 +1,12 @@
-//! Sessions whose repository lies outside their folder: in a subfolder, and in a worktree.
+//! Sessions whose repository is outside their directory: in a subdirectory, and in a worktree.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
-use crate::permissions::{Folder, tree};
+use crate::folder::Folder;
+use crate::permissions::tree;
 
 #[expect(clippy::disallowed_methods, reason = "a real git is what the sandbox must let work")]
 fn git(folder: &Path, args: &[&str]) -> String {
@@ -17,11 +18,11 @@ fn git(folder: &Path, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Runs commands in a folder, with and without leave to change `.git`; returns what they showed and what was asked.
+/// Runs commands with and without permission to change `.git`. Returns their output and the permission requests.
 fn commit(data: &Path, cwd: &Path, inputs: &[Value]) -> (String, String) {
     let line = |input: &Value| format!("model tool bash {input}\nmodel end\n");
     let script: String = inputs.iter().map(line).collect();
-    let mut agent = Agent::playing(&script).keeping(data).ready();
+    let mut agent = Agent::playing(&script).storing_in(data).ready();
     let params = json!({ "cwd": cwd, "mcpServers": [] });
     let session = agent.result("session/new", params)["sessionId"].as_str().unwrap().to_owned();
     let turn = agent.prompt(&session, "go");
@@ -40,16 +41,13 @@ fn commit(data: &Path, cwd: &Path, inputs: &[Value]) -> (String, String) {
     }
 }
 
-/// The `.git` of a session may lie outside its folder: above it, or where a worktree's file says.
+/// The `.git` of a session may be outside its directory: above it, or where a worktree's file points to.
 // R: T2, T7
 #[test]
-fn a_commit_works_in_a_subfolder_and_in_a_worktree_if_it_is_allowed_and_only_then() {
-    // Commands have temporary folders to themselves, so there the rest of the repository would be missing.
-    let places = [Some(env!("CARGO_TARGET_TMPDIR").into()), std::env::home_dir()];
-    let is_seen = |place: &PathBuf| !place.starts_with("/tmp") && !place.starts_with("/var/tmp");
-    let place = places.into_iter().flatten().find(is_seen).unwrap();
-    let top = Folder::below(&place, "worktrees");
-    let (data, main) = (top.0.join("data"), top.0.join("main"));
+fn commit_in_a_subdirectory_and_in_a_worktree_needs_permission() {
+    // Commands have their own `/tmp`, so the rest of the repository would be missing there.
+    let top = Folder::outside_of_tmp();
+    let (data, main) = (top.join("data"), top.join("main"));
     std::fs::create_dir_all(main.join("sub")).unwrap();
     std::fs::write(main.join("sub/file"), "one\n").unwrap();
     git(&main, &["init", "-q", "-b", "main"]);
@@ -62,7 +60,7 @@ fn a_commit_works_in_a_subfolder_and_in_a_worktree_if_it_is_allowed_and_only_the
     );
     let attack = "d=$(git rev-parse --git-common-dir); echo id > $d/hooks/post-commit; git config alias.x '!id'; \
                   echo x > $d/refs/heads/evil; mv $d $d.old; rm -rf $d; echo attacked";
-    for cwd in [main.join("sub"), top.0.join("tree")] {
+    for cwd in [main.join("sub"), top.join("tree")] {
         let before =
             [git(&cwd, &["rev-parse", "HEAD"]), git(&main, &["config", "--list", "--local"])];
         let hooks = tree(&main.join(".git/hooks"));
@@ -98,12 +96,12 @@ fn a_commit_works_in_a_subfolder_and_in_a_worktree_if_it_is_allowed_and_only_the
     }
 }
 
-/// Leave to change `.git` is leave for history, not for what runs by itself: it cannot be moved away and replaced either.
+/// Permission to change `.git` is for the history, not for hooks: `.git` cannot be moved away and replaced either.
 // R: T2, T7
 #[test]
-fn with_leave_for_git_its_hooks_cannot_be_replaced_by_moving_it() {
-    let top = Folder::new("moved-git");
-    let (data, main) = (top.0.join("data"), top.0.join("main"));
+fn permission_for_git_does_not_permit_replacing_hooks() {
+    let top = Folder::new();
+    let (data, main) = (top.join("data"), top.join("main"));
     std::fs::create_dir_all(&main).unwrap();
     git(&main, &["init", "-q", "-b", "main"]);
     let before = tree(&main.join(".git/hooks"));
@@ -114,17 +112,17 @@ fn with_leave_for_git_its_hooks_cannot_be_replaced_by_moving_it() {
     assert_eq!(tree(&main.join(".git/hooks")), before);
 }
 
-/// A session above our own data, such as in the home folder, has everything there but that.
+/// A session in a directory that contains our own data, such as the home directory, sees everything but that data.
 // R: T7
 #[test]
-fn our_own_data_is_hidden_also_inside_the_folder_of_a_session() {
-    let top = Folder::new("own-inside");
-    let data = top.0.join("data");
+fn our_own_data_is_hidden_inside_a_session_directory() {
+    let top = Folder::new();
+    let data = top.join("data");
     std::fs::create_dir_all(data.join("purlin")).unwrap();
     std::fs::write(data.join("purlin/auth.json"), "{ \"canary\": \"a key\" }").unwrap();
-    std::fs::write(top.0.join("seen"), "a file").unwrap();
+    std::fs::write(top.join("seen"), "a file").unwrap();
     let read = json!({ "command": "cat seen data/purlin/auth.json; grep -r canary data" });
-    let (said, _) = commit(&data, &top.0, &[read]);
+    let (said, _) = commit(&data, &top, &[read]);
     assert!(said.contains("a file") && !said.contains("a key"), "{said}");
     let inside = json!({ "command": "cat auth.json; ls" });
     let (said, _) = commit(&data, &data.join("purlin"), &[inside]);

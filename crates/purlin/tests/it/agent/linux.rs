@@ -1,4 +1,4 @@
-//! The program as the kernel sees it: its memory, its work, its sockets.
+//! The process as the kernel reports it: memory, activity, sockets.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,13 +10,13 @@ pub(crate) const KIB: u64 = 1024;
 pub(crate) const MIB: u64 = 1024 * KIB;
 
 impl Agent {
-    /// Returns the memory it holds now, in bytes.
+    /// Returns its current memory, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.status("VmRSS:")
     }
 
-    /// Returns the most memory it ever held, in bytes.
-    pub(crate) fn most_memory(&self) -> u64 {
+    /// Returns its peak memory, in bytes.
+    pub(crate) fn peak_memory(&self) -> u64 {
         self.status("VmHWM:")
     }
 
@@ -26,14 +26,14 @@ impl Agent {
         line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * KIB
     }
 
-    /// Waits until it neither works nor wants to: for half a second no thread ran or was ready to run.
+    /// Waits until it is idle: for half a second no thread ran or was ready to run.
     pub(crate) fn wait_until_quiet(&self) {
         let end = Instant::now() + DEADLINE;
         let mut quiet = 0;
         let mut before = u64::MAX;
         while quiet < 10 {
             assert!(Instant::now() < end, "the program never came to rest");
-            // That nothing happens is no event; it can only be looked for again and again.
+            // Being idle is not an event, so it has to be polled.
             std::thread::sleep(Duration::from_millis(50));
             let (is_asleep, work) = self.work();
             quiet = if is_asleep && work == before { quiet + 1 } else { 0 };
@@ -41,12 +41,12 @@ impl Agent {
         }
     }
 
-    /// Tells whether all threads sleep, and how often they were woken and run so far.
+    /// Returns whether all threads sleep, and how often they have run so far.
     fn work(&self) -> (bool, u64) {
         let mut is_asleep = true;
         let mut switches = 0;
         for task in fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap() {
-            // A thread may end while we look.
+            // A thread may end while this reads.
             let Ok(status) = fs::read_to_string(task.unwrap().path().join("status")) else {
                 continue;
             };
@@ -63,7 +63,7 @@ impl Agent {
         (is_asleep, switches)
     }
 
-    /// Returns its sockets that others could connect to.
+    /// Returns the sockets that others could connect to.
     pub(crate) fn listening_sockets(&self) -> Vec<String> {
         let pid = self.pid();
         let inodes: HashSet<String> = fs::read_dir(format!("/proc/{pid}/fd"))
@@ -75,17 +75,17 @@ impl Agent {
             })
             .collect();
         let mut found = Vec::new();
-        // The inode stands in another column of each table; a match in any column is worth a look.
+        // The column of the inode differs between the tables, so all columns are compared.
         for table in ["tcp", "tcp6", "udp", "udp6", "unix"] {
             let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
             found.extend(text.lines().skip(1).filter_map(|line| {
                 let words: Vec<&str> = line.split_whitespace().collect();
                 let is_ours = words.iter().any(|word| inodes.contains(*word));
                 let is_open = match table {
-                    // 0A is LISTEN; udp takes from anybody without it.
+                    // 0A is LISTEN; a udp socket receives without it.
                     "tcp" | "tcp6" => words.get(3) == Some(&"0A"),
                     "udp" | "udp6" => true,
-                    // A socket with a name, or one that accepts.
+                    // A socket with a name, or one that accepts connections.
                     _ => words.len() > 7 || words.get(3) == Some(&"00010000"),
                 };
                 (is_ours && is_open).then(|| format!("{table}: {line}"))

@@ -1,4 +1,4 @@
-//! Faults of answers: P18 to P34 and P36.
+//! Faults after the status 200: P18 to P34 and P36.
 
 use serde_json::{Value, json};
 
@@ -6,12 +6,13 @@ use super::{Case, Client, Ends, SHORT, check, check_long_silence, check_silence,
 #[cfg(target_os = "linux")]
 use crate::agent::linux::MIB;
 use crate::agent::{Agent, DEADLINE, text_of};
+use crate::folder::Folder;
 use crate::models::{ANTHROPIC, CHAT, Fake, PACKAGES, ask};
 
 const RESPONSES: &str = "@ai-sdk/openai";
 const GEMINI: &str = "@ai-sdk/google";
 
-/// Events as they stand, as a line of a script.
+/// Returns a line of a script that sends these events unchanged.
 fn raw(events: &[Value]) -> String {
     let events = events.iter().map(|event| match event {
         Value::String(data) => format!("data: {data}\n\n"),
@@ -37,21 +38,21 @@ fn p18_silence_in_the_text() {
 
 // R: P6
 #[test]
-fn p18_what_was_shown_outlives_a_restart() {
+fn p18_shown_text_survives_a_restart() {
     for package in PACKAGES {
         let fake = Fake::new("text \"half an answer\"\nhang\n---\ntext \"Back.\"");
         let mut case = Case { package, ..Case::default() };
         case.chunk_timeout = SHORT;
         let config = case.config(&fake.url);
-        let data = std::env::temp_dir().join(format!("purlin-half-{}", std::process::id()));
-        let (mut agent, session) = Agent::configured(config.clone()).keeping(&data).session();
+        let data = Folder::new();
+        let (mut agent, session) = Agent::configured(config.clone()).storing_in(&data).session();
         let (reply, _) = ask(&mut agent, &session, "Go.");
         assert_eq!(reply["error"]["data"]["kind"], "answer_incomplete", "{package}: {reply}");
         let cwd = agent.folder().to_owned();
         agent.close_input();
         agent.wait(DEADLINE);
 
-        let mut agent = Agent::configured(config).keeping(&data).ready();
+        let mut agent = Agent::configured(config).storing_in(&data).ready();
         let params = json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] });
         agent.result("session/load", params);
         assert_eq!(text_of(&session, &agent.take_seen()), "half an answer", "{package}");
@@ -59,8 +60,6 @@ fn p18_what_was_shown_outlives_a_restart() {
         assert_eq!(text_of(&session, &seen), "Back.", "{package}");
         let next = &fake.requests()[1].body;
         assert_eq!(next.matches("half an answer").count(), 1, "{package}: {next}");
-        drop(agent);
-        std::fs::remove_dir_all(&data).unwrap();
     }
 }
 
@@ -70,7 +69,7 @@ fn p19_silence_in_the_arguments_of_a_call() {
     let open = "open-tool plan \"{\\\"entries\\\":[\"\nhang";
     check_long_silence(open);
     for package in PACKAGES {
-        // A call that was never whole was never shown: safe to ask again.
+        // An incomplete call was never shown, so a retry is safe.
         check_silence(open, package);
         check(&Case {
             package,
@@ -83,14 +82,14 @@ fn p19_silence_in_the_arguments_of_a_call() {
     }
 }
 
-/// Breaks an answer off: first before anything was shown, then behind some text.
+/// Cuts an answer, first before anything was shown, then after some text.
 fn check_cut(cut: &str) {
     for package in PACKAGES {
         check(&Case {
             package,
             script: &format!("{cut}\n---\ntext \"half\"\n{cut}"),
             requests: 2,
-            told: "was cut off",
+            notice: "was cut off",
             shown: "half",
             ends: Ends::incomplete(&[
                 "The answer from fake was cut off",
@@ -103,53 +102,53 @@ fn check_cut(cut: &str) {
 
 // R: P6
 #[test]
-fn p20_a_cut_inside_an_event_shows_no_garbage() {
+fn p20_cut_inside_an_event_shows_no_garbage() {
     check_cut("torn \"garbage\"\ncut");
     check_cut("torn \"garbage\"\nend");
 }
 
 // R: P6
 #[test]
-fn p21_a_cut_inside_a_character_shows_no_garbage() {
+fn p21_cut_inside_a_character_shows_no_garbage() {
     check_cut("torn \"größe\"\ncut");
     check_cut("torn \"größe\"\nend");
 }
 
 // R: P6
 #[test]
-fn p22_an_answer_without_its_end_is_not_whole() {
+fn p22_answer_without_its_end_is_incomplete() {
     check_cut("header content-type: text/event-stream\ncut");
     check_cut("end");
     check(&Case {
         script: &times(4, "end"),
         requests: 4,
-        told: "was cut off",
+        notice: "was cut off",
         ends: Ends::unavailable(&["The answer from fake was cut off", "Try again or choose"]),
         ..Case::default()
     });
 }
 
 #[test]
-fn p22_a_connection_that_ends_before_the_headers() {
+fn p22_connection_ends_before_the_headers() {
     check(&Case {
         script: "cut\n---\ncut\n---\ntext \"Hello.\"",
         requests: 3,
-        told: "fake cannot be reached",
+        notice: "fake cannot be reached",
         shown: "Hello.",
         ..Case::default()
     });
 }
 
-/// What a try sealed that came to nothing belongs to no answer, and a provider would refuse it.
+/// A signature of a failed attempt belongs to no answer, and the provider would reject it.
 #[test]
-fn p22_what_a_broken_try_sealed_is_not_sent_back() {
-    // Chat Completions takes none back with plain text.
+fn p22_signature_of_a_failed_attempt_is_not_sent_back() {
+    // Chat Completions accepts no signatures with plain text.
     for package in [ANTHROPIC, RESPONSES, GEMINI] {
         let asked = check(&Case {
             package,
             script: "signature \"OLD\"\nend\n---\nsignature \"NEW\"\ntext \"Hello.\"",
             requests: 2,
-            told: "was cut off",
+            notice: "was cut off",
             shown: "Hello.",
             ..Case::default()
         });
@@ -188,8 +187,8 @@ fn gemini_text(text: &str, end: Option<&str>) -> Value {
 }
 
 #[test]
-fn p23_events_that_come_twice() {
-    // A call that comes twice is made once.
+fn p23_repeated_events() {
+    // A repeated call runs once.
     let [begin, arguments, end] = &anthropic_call();
     let anthropic = [begin, begin, arguments, end, end, begin, arguments, end].map(Clone::clone);
     let [added, done] = &responses_call();
@@ -204,7 +203,7 @@ fn p23_events_that_come_twice() {
             ..Case::default()
         });
     }
-    // An end that comes twice is one.
+    // A repeated end is ignored.
     let end = [json!({ "type": "message_stop" }), json!({ "type": "message_stop" })];
     let completed = json!({ "type": "response.completed", "response": {} });
     let ends = [
@@ -242,7 +241,7 @@ fn p24_events_out_of_order() {
         let script = format!("{early}\ntext \"Hello.\"\n{end}");
         check(&Case { package, script: &script, shown: "Hello.", ..Case::default() });
     }
-    // The end of a call before its beginning.
+    // The end of a call before its start.
     check(&Case {
         package: RESPONSES,
         script: &format!("{}\n---\ntext \"Hello.\"", raw(&[done, added, completed])),
@@ -254,7 +253,7 @@ fn p24_events_out_of_order() {
 }
 
 #[test]
-fn p25_events_and_parts_that_are_unknown() {
+fn p25_unknown_events_and_parts() {
     let cases = [
         (
             ANTHROPIC,
@@ -294,7 +293,7 @@ fn p25_events_and_parts_that_are_unknown() {
             raw(&events)
         );
         check(&Case { package, script: &script, shown: "Hello.", ..Case::default() });
-        // What is no JSON at all is an error, and asking again would bring the same.
+        // Invalid JSON is an error without a retry, which would bring the same.
         check(&Case {
             package,
             script: &raw(&[json!("of tomorrow")]),
@@ -304,7 +303,7 @@ fn p25_events_and_parts_that_are_unknown() {
     }
 }
 
-/// Plays a fault that would take much memory if it were taken whole.
+/// Plays a fault that would need much memory if it were read completely.
 #[cfg(target_os = "linux")]
 fn check_size(package: &str, fault: &str) {
     let fake = Fake::new(&format!("text \"Warm.\"\n---\n{fault}\n---\ntext \"Back.\""));
@@ -317,16 +316,16 @@ fn check_size(package: &str, fault: &str) {
     client.ask("Get warm.");
     let before = client.agent.memory();
     client.meet(&case);
-    let cost = client.agent.most_memory() - before;
+    let cost = client.agent.peak_memory() - before;
     assert!(cost <= 16 * MIB, "{package}: {} KiB", cost / 1024);
-    client.go_on();
+    client.prompt_again();
     assert_eq!(fake.requests().len(), 3);
     client.end();
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn p26_an_event_of_100_mib_is_not_held() {
+fn p26_event_of_100_mib_is_not_buffered() {
     for package in PACKAGES {
         check_size(package, "flood 104857600");
     }
@@ -334,14 +333,14 @@ fn p26_an_event_of_100_mib_is_not_held() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn p27_a_gzip_bomb_is_not_unpacked() {
+fn p27_gzip_bomb_is_not_unpacked() {
     for package in PACKAGES {
         check_size(package, "header content-encoding: gzip\nbomb 67108864");
     }
 }
 
 #[test]
-fn p28_a_web_page_instead_of_an_answer() {
+fn p28_web_page_instead_of_an_answer() {
     let page = "body \"<html>Log in to the hotel</html>\"";
     let html = format!("header content-type: text/html; charset=utf-8\n{page}");
     for package in PACKAGES {
@@ -361,7 +360,7 @@ fn p28_a_web_page_instead_of_an_answer() {
 }
 
 #[test]
-fn p29_an_unknown_tool_is_told_to_the_model() {
+fn p29_unknown_tool_is_reported_to_the_model() {
     for package in PACKAGES {
         let asked = check(&Case {
             package,
@@ -376,8 +375,8 @@ fn p29_an_unknown_tool_is_told_to_the_model() {
 }
 
 #[test]
-fn p30_arguments_that_are_no_json_are_told_to_the_model() {
-    // Gemini's arguments are a part of its JSON.
+fn p30_invalid_arguments_are_reported_to_the_model() {
+    // Gemini's arguments are part of its JSON, so they are always valid.
     for package in [ANTHROPIC, RESPONSES, CHAT] {
         let asked = check(&Case {
             package,
@@ -392,7 +391,7 @@ fn p30_arguments_that_are_no_json_are_told_to_the_model() {
 }
 
 #[test]
-fn p31_two_hundred_tool_calls_at_once() {
+fn p31_two_hundred_tool_calls_in_one_answer() {
     let calls = "tool plan {\"entries\":[\"x\"]}\n".repeat(200);
     for package in PACKAGES {
         check(&Case {
@@ -407,7 +406,7 @@ fn p31_two_hundred_tool_calls_at_once() {
 }
 
 #[test]
-fn p32_an_endless_loop_of_tools_ends() {
+fn p32_endless_loop_of_tool_calls_is_stopped() {
     check(&Case {
         script: &times(5, "tool plan {\"entries\":[\"x\"]}"),
         requests: 5,
@@ -420,14 +419,14 @@ fn p32_an_endless_loop_of_tools_ends() {
 }
 
 #[test]
-fn p33_an_empty_answer_is_asked_for_once_more() {
+fn p33_empty_answer_is_retried_once() {
     let empty = "usage 1 0 0 0";
     for package in PACKAGES {
         check(&Case {
             package,
             script: &format!("{empty}\n---\ntext \"Hello.\""),
             requests: 2,
-            told: "fake sent an empty answer",
+            notice: "fake sent an empty answer",
             shown: "Hello.",
             ..Case::default()
         });
@@ -435,7 +434,7 @@ fn p33_an_empty_answer_is_asked_for_once_more() {
             package,
             script: &format!("{empty}\n---\n{empty}"),
             requests: 2,
-            told: "fake sent an empty answer",
+            notice: "fake sent an empty answer",
             ends: Ends::failed(&["fake sent an empty answer", "Try again or choose another model"]),
             ..Case::default()
         });
@@ -443,7 +442,7 @@ fn p33_an_empty_answer_is_asked_for_once_more() {
 }
 
 #[test]
-fn p34_an_overflow_is_mended_once() {
+fn p34_context_overflow_is_compacted_once() {
     let openai = r#"{"error":{"code":"context_length_exceeded","message":"too long"}}"#;
     let bodies = [
         (ANTHROPIC, r#"{"error":{"type":"invalid_request_error","message":"prompt is too long"}}"#),
@@ -468,14 +467,14 @@ fn p34_an_overflow_is_mended_once() {
         case.shown = "";
         case.ends = Ends::Badly(-32603, "context_full", &words);
         client.meet(&case);
-        client.go_on();
+        client.prompt_again();
         assert_eq!(fake.requests().len(), 8, "{package}");
         client.end();
     }
 }
 
 #[test]
-fn p36_one_token_just_before_each_time_out() {
+fn p36_one_token_just_before_each_timeout() {
     check(&Case {
         script: "text \"a\"\nwait 1000\ntext \"b\"\nwait 1000\ntext \"c\"\nwait 1000",
         shown: "abc",

@@ -18,7 +18,7 @@ use super::{
 use crate::agent::{text_of, update_kind};
 use crate::models::{ANTHROPIC, CANARY, CHAT, Fake, PACKAGES, ask, updates};
 
-/// A place where nobody listens yet.
+/// Returns a bound socket that does not listen yet.
 fn bind() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -26,7 +26,7 @@ fn bind() -> (TcpSocket, SocketAddr) {
     (socket, address)
 }
 
-/// Listens with room for so many that wait.
+/// Listens with a queue for this many connections.
 fn listen(socket: TcpSocket, backlog: u32) -> TcpListener {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let _inside = runtime.enter();
@@ -35,10 +35,10 @@ fn listen(socket: TcpSocket, backlog: u32) -> TcpListener {
 
 // R: P6
 #[test]
-fn p01_a_name_that_does_not_resolve() {
+fn p01_unknown_host() {
     let case = Case {
         requests: 4,
-        told: "fake cannot be reached",
+        notice: "fake cannot be reached",
         ends: Ends::unavailable(&["cannot be reached", "Check the network and the base URL"]),
         ..Case::default()
     };
@@ -47,23 +47,23 @@ fn p01_a_name_that_does_not_resolve() {
 
 // R: P6
 #[test]
-fn p02_a_refused_connection() {
+fn p02_connection_refused() {
     let (socket, address) = bind();
     let case = Case {
         requests: 4,
-        told: "fake cannot be reached",
+        notice: "fake cannot be reached",
         ends: Ends::unavailable(&["Connection refused", "Check the network and the base URL"]),
         ..Case::default()
     };
     let mut client = Client::new(case.config(&format!("http://{address}/v1")));
     client.meet(&case);
     let fake = Fake::at(listen(socket, 16), "text \"Back.\"");
-    client.go_on();
+    client.prompt_again();
     check_history(&case, &fake.requests()[0]);
     client.end();
 }
 
-/// A place that answers no packet, as behind a firewall: its queue is full. Gives back what fills it.
+/// Returns an address that answers no packet, as behind a firewall: its queue is full. Also returns what fills it.
 #[cfg(target_os = "linux")]
 fn black_hole() -> (TcpListener, Vec<TcpStream>) {
     let (socket, address) = bind();
@@ -78,11 +78,11 @@ fn black_hole() -> (TcpListener, Vec<TcpStream>) {
 // R: P6
 #[cfg(target_os = "linux")]
 #[test]
-fn p03_a_black_hole() {
+fn p03_black_hole() {
     let (listener, full) = black_hole();
     let case = Case {
         requests: 4,
-        told: "fake sent nothing for 1.0 s",
+        notice: "fake sent nothing for 1.0 s",
         ends: Ends::unavailable(&["sent nothing for 1.0 s", "`headerTimeout`"]),
         header_timeout: SHORT,
         ..Case::default()
@@ -92,39 +92,39 @@ fn p03_a_black_hole() {
     client.meet(&case);
     drop(full);
     let fake = Fake::at(listener, "text \"Back.\"");
-    client.go_on();
+    client.prompt_again();
     check_history(&case, &fake.requests()[0]);
     client.end();
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn p03_a_black_hole_is_given_up_after_ten_seconds_and_can_be_cancelled() {
+fn p03_black_hole_times_out_after_ten_seconds_and_can_be_cancelled() {
     let (listener, full) = black_hole();
     let case = Case::default();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let mut client = Client::new(case.config(&url));
     let turn = client.agent.prompt(&client.session, "Go.");
-    let told = client.agent.find(|message| update_kind(message) == "agent_thought_chunk");
-    let told = told["params"]["update"]["content"]["text"].to_string();
+    let notice = client.agent.find(|message| update_kind(message) == "agent_thought_chunk");
+    let notice = notice["params"]["update"]["content"]["text"].to_string();
     let words = format!("cannot be reached at {url}: no connection within 10 s");
-    assert!(told.contains(&words), "{told}");
+    assert!(notice.contains(&words), "{notice}");
     client.agent.note("session/cancel", json!({ "sessionId": client.session }));
     assert_eq!(client.agent.reply(turn)["result"]["stopReason"], "cancelled");
     drop(full);
     let fake = Fake::at(listener, "text \"Back.\"");
-    client.go_on();
+    client.prompt_again();
     check_history(&case, &fake.requests()[0]);
     client.end();
 }
 
 // R: P6
 #[test]
-fn p04_no_tls_where_tls_should_be() {
+fn p04_plain_http_instead_of_tls() {
     let plain = Fake::new("text \"Hello.\"");
     let case = Case {
         requests: 4,
-        told: "there is no TLS",
+        notice: "there is no TLS",
         ends: Ends::unavailable(&["it may be http:// instead of https://", "the base URL"]),
         ..Case::default()
     };
@@ -133,7 +133,7 @@ fn p04_no_tls_where_tls_should_be() {
 }
 
 #[test]
-fn p04_a_certificate_that_nobody_vouches_for() {
+fn p04_untrusted_certificate() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/v1", listener.local_addr().unwrap());
     let met = Arc::new(AtomicUsize::new(0));
@@ -149,7 +149,7 @@ fn p04_a_certificate_that_nobody_vouches_for() {
     });
     let case = Case {
         requests: 4,
-        told: "invalid peer certificate",
+        notice: "invalid peer certificate",
         ends: Ends::unavailable(&[
             "fake cannot be reached at https://127.0.0.1:",
             ": invalid peer certificate",
@@ -174,7 +174,7 @@ fn tls_config() -> Arc<rustls::ServerConfig> {
     Arc::new(config.with_single_cert(vec![certificate], key).unwrap())
 }
 
-/// The provider repeats the key; nobody else may.
+/// The provider's error repeats the key; our messages must not.
 fn check_refused_key(status: u16) {
     let body = format!(r#"{{"error":{{"message":"Incorrect API key provided: {CANARY}"}}}}"#);
     let script = format!("status {status}\nbody {}", Value::from(body));
@@ -190,18 +190,18 @@ fn check_refused_key(status: u16) {
 
 // R: P6, I4, O1
 #[test]
-fn p05_a_refused_key_is_not_tried_again() {
+fn p05_rejected_key_is_not_retried() {
     check_refused_key(401);
 }
 
 // R: P6, I4, O1
 #[test]
-fn p06_a_key_that_may_not_is_not_tried_again() {
+fn p06_key_without_permission_is_not_retried() {
     check_refused_key(403);
 }
 
 #[test]
-fn a_key_that_names_what_is_not_there_is_told_as_that() {
+fn key_that_names_an_unset_variable_is_reported() {
     for (key, words) in [
         ("{env:PURLIN_NO_SUCH_KEY}", "the variable PURLIN_NO_SUCH_KEY is not set"),
         ("{file:/no/such/key}", "the file /no/such/key cannot be read"),
@@ -214,15 +214,15 @@ fn a_key_that_names_what_is_not_there_is_told_as_that() {
         let details = reply["error"]["data"]["details"].as_str().unwrap();
         assert!(details.starts_with(&format!("fake rejected the API key: {words}")), "{details}");
         assert!(details.ends_with("or run `purlin auth login fake`"), "{details}");
-        client.go_on();
+        client.prompt_again();
         client.end();
     }
 }
 
-/// A provider repeats what it was sent; nobody else may, also where its words are cut short inside the key.
+/// The provider's error repeats the key; our messages must not, even if the error is cut inside the key.
 // R: O1
 #[test]
-fn what_a_provider_repeats_of_keys_is_hidden() {
+fn key_repeated_by_a_provider_is_masked() {
     const GATE: &str = "gate-canary-0123456789";
     let long = format!("{}{CANARY}", "x".repeat(290));
     for said in [long, format!("no {GATE} here")] {
@@ -241,18 +241,18 @@ fn what_a_provider_repeats_of_keys_is_hidden() {
             assert_eq!(reply["error"]["data"]["kind"], "model_failed", "{reply}");
             assert!(reply.to_string().contains("****"), "{reply}");
         }
-        client.go_on();
+        client.prompt_again();
         assert!(!client.heard.contains(&CANARY[..6]) && !client.heard.contains(GATE));
         client.end();
     }
 }
 
 #[test]
-fn p07_a_wait_that_is_asked_for_is_kept() {
+fn p07_requested_delay_is_respected() {
     let asked = check(&Case {
         script: "status 429\nheader retry-after: 2\n---\ntext \"Hello.\"",
         requests: 2,
-        told: "says to wait 2.0 s",
+        notice: "says to wait 2.0 s",
         shown: "Hello.",
         ..Case::default()
     });
@@ -261,14 +261,14 @@ fn p07_a_wait_that_is_asked_for_is_kept() {
     check(&Case {
         script: &times(4, "status 429\nheader retry-after-ms: 100"),
         requests: 4,
-        told: "says to wait 0.1 s",
+        notice: "says to wait 0.1 s",
         ends: Ends::Badly(-32603, "model_rate_limited", &words),
         ..Case::default()
     });
 }
 
 #[test]
-fn p08_a_wait_that_is_too_long_ends_it_and_says_when() {
+fn p08_too_long_delay_ends_the_turn_and_is_reported() {
     let words = ["says to wait 10000 s", "Try again then or choose another model"];
     check(&Case {
         script: "status 429\nheader retry-after: 10000",
@@ -278,7 +278,7 @@ fn p08_a_wait_that_is_too_long_ends_it_and_says_when() {
 }
 
 #[test]
-fn p09_too_many_requests_without_a_time_or_without_money() {
+fn p09_rate_limit_without_a_delay_or_without_credit() {
     let words = ["fake: rate limit reached", "Try again later or choose another model"];
     let ends = Ends::Badly(-32603, "model_rate_limited", &words);
     check(&Case { script: "status 429", ends, ..Case::default() });
@@ -292,13 +292,13 @@ fn p09_too_many_requests_without_a_time_or_without_money() {
     });
 }
 
-/// A server error is tried twice again, and no more.
+/// Checks that a server error leads to two retries and no more.
 fn check_server_error(answer: &str, package: &str) {
     check(&Case {
         package,
         script: &format!("{}\n---\ntext \"Hello.\"", times(2, answer)),
         requests: 3,
-        told: "fake is overloaded",
+        notice: "fake is overloaded",
         shown: "Hello.",
         ..Case::default()
     });
@@ -306,7 +306,7 @@ fn check_server_error(answer: &str, package: &str) {
         package,
         script: &times(3, answer),
         requests: 3,
-        told: "fake is overloaded",
+        notice: "fake is overloaded",
         ends: Ends::unavailable(&["fake is overloaded", "Try again later"]),
         ..Case::default()
     });
@@ -345,10 +345,10 @@ fn p14_overloaded() {
 
 // R: P6
 #[test]
-fn p15_an_error_event_after_200_has_the_class_of_its_status() {
+fn p15_error_event_after_200_is_handled_like_its_status() {
     for package in PACKAGES {
         check_server_error("error overloaded_error \"Overloaded\"", package);
-        // Behind the first text it is too late to try again.
+        // After the first text there is no retry.
         check(&Case {
             package,
             script: "text \"half\"\nerror overloaded_error \"Overloaded\"",
@@ -361,7 +361,7 @@ fn p15_an_error_event_after_200_has_the_class_of_its_status() {
 
 // R: P6
 #[test]
-fn a_client_that_shows_notices_is_told_of_further_tries_by_them() {
+fn retries_are_shown_as_notices() {
     let fake = Fake::new("status 503\n---\ntext \"Hello.\"");
     let mut agent = fake.agent(CHAT).start();
     let offers = json!({ "session": { "notices": {} } });
@@ -383,13 +383,13 @@ fn p16_silence_before_the_headers() {
 
 // R: P6
 #[test]
-fn p17_silence_behind_the_headers() {
+fn p17_silence_after_the_headers() {
     check_long_silence("header content-type: text/event-stream\nhang");
     check_silence("raw \": ping\\n\\n\"\nhang", CHAT);
 }
 
 #[test]
-fn p35_a_redirect_to_another_place_is_refused_and_the_key_stays() {
+fn p35_redirect_to_another_host_is_refused_without_sending_the_key() {
     let thief = Fake::new("text \"thanks\"");
     for status in [301, 302, 307, 308] {
         let place = format!("{}/chat/completions", thief.url);
@@ -400,7 +400,7 @@ fn p35_a_redirect_to_another_place_is_refused_and_the_key_stays() {
         });
     }
     assert!(thief.requests().is_empty());
-    // Within the same place it is followed.
+    // A redirect to the same server is followed.
     check(&Case {
         script: "status 307\nheader location: /v2/chat/completions\n---\ntext \"Hello.\"",
         requests: 2,

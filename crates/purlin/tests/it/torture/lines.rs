@@ -1,19 +1,19 @@
-//! Makes the lines: good messages, cut, bent and filled in every way, always the same ones for a seed.
+//! Generates lines: good messages that are cut, changed and filled in every way, always the same ones for a seed.
 
 use serde_json::{Value, json};
 
 use super::CANARY;
 use super::naughty::{ESCAPES, TEXTS};
 
-/// The sessions that the good messages name.
+/// The sessions that the good messages use.
 pub(super) struct Sessions {
-    /// Gets prompts and changes.
+    /// For prompts and changes.
     pub(super) working: String,
-    /// Gets closed.
+    /// To be closed.
     pub(super) closing: String,
 }
 
-/// Numbers that are random enough, and the same on every run.
+/// Pseudo-random numbers that are the same in every run.
 pub(super) struct Dice(u64);
 
 impl Dice {
@@ -101,7 +101,7 @@ fn is_note(message: &Value) -> bool {
     ["session/cancel", "$/cancel_request"].iter().any(|note| message["method"] == *note)
 }
 
-/// Makes all lines.
+/// Generates all lines.
 pub(super) fn all(sessions: &Sessions, dice: &mut Dice) -> Vec<Vec<u8>> {
     let mut maker = Maker { lines: Vec::new(), last: 0 };
     let good = good(sessions);
@@ -131,7 +131,7 @@ impl Maker {
         self.lines.push(line);
     }
 
-    /// Writes the message with a fresh id: a number or a text.
+    /// Prints the message with a new id: a number or a string.
     fn print(&mut self, message: &Value) -> String {
         self.last += 1;
         let mut message = message.clone();
@@ -146,7 +146,7 @@ impl Maker {
         message.to_string()
     }
 
-    /// At every byte: only the front, and only the back.
+    /// Cuts the message at every byte: only the front, and only the back.
     fn cut(&mut self, message: &Value) {
         for at in 0..self.print(message).len() {
             let line = self.print(message).into_bytes();
@@ -158,7 +158,7 @@ impl Maker {
         }
     }
 
-    /// At every byte: another byte there, one more, one less.
+    /// Changes every byte: another byte, one more, one less.
     fn bend(&mut self, message: &Value, dice: &mut Dice) {
         const LIKELY: &[u8] = b"\"\\{}[]:,0n \t\x00\x80\xff";
         for at in 0..self.print(message).len() {
@@ -180,7 +180,7 @@ impl Maker {
         }
     }
 
-    /// In every place of the message: something of another kind, and nothing at all.
+    /// Replaces every value of the message by values of other types, and removes it.
     fn replace(&mut self, message: &Value) {
         let others = [
             json!(null),
@@ -217,7 +217,7 @@ impl Maker {
         }
     }
 
-    /// Every member of the message and of its parameters, given twice.
+    /// Repeats every member of the message and of its params.
     fn repeat(&mut self, message: &Value) {
         for inside in ["", "/params"] {
             let names: Vec<String> =
@@ -233,7 +233,7 @@ impl Maker {
         }
     }
 
-    /// In every text of the message: each naughty one, and each naughty escape.
+    /// Replaces every string of the message by each naughty string and each naughty escape.
     fn fill(&mut self, message: &Value) {
         for place in places(message) {
             if !message.pointer(&place).unwrap().is_string() {
@@ -251,7 +251,7 @@ impl Maker {
         }
     }
 
-    /// By hand: what no cutting and bending arrives at.
+    /// Lines written by hand that the other generators do not produce.
     fn envelopes(&mut self, sessions: &Sessions) {
         let nested =
             |open: &str, close: &str, depth: usize| open.repeat(depth) + &close.repeat(depth);
@@ -397,7 +397,7 @@ impl Maker {
         }
     }
 
-    /// Calls in the wrong order and far too many of them.
+    /// Calls in the wrong order, and far too many of them.
     fn storms(&mut self, sessions: &Sessions) {
         let cancel = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": sessions.working } });
         let prompt = json!({ "jsonrpc": "2.0", "method": "session/prompt", "params": {
@@ -420,7 +420,7 @@ impl Maker {
     }
 }
 
-/// The places of every value in a message, as JSON pointers, without the whole.
+/// Returns JSON pointers to every value in a message, without the message itself.
 fn places(message: &Value) -> Vec<String> {
     fn walk(value: &Value, at: &str, out: &mut Vec<String>) {
         let members: Vec<(String, &Value)> = match value {

@@ -1,6 +1,6 @@
-//! Naughty strings: text that has broken programs before, in every language but this one, we hope.
+//! Naughty strings: text that has broken other programs.
 
-/// Text as it is; it is escaped where it becomes JSON.
+/// Unescaped text.
 pub(super) const TEXTS: [&str; 76] = [
     "",
     " ",
@@ -80,7 +80,7 @@ pub(super) const TEXTS: [&str; 76] = [
     "/model\n/mode plan",
 ];
 
-/// What stands between the quotes, as it goes over the wire. Some of it is no JSON.
+/// Text between the quotes as it is sent; some of it is invalid JSON.
 pub(super) const ESCAPES: [&str; 30] = [
     r"\ud800",
     r"\udc00",

@@ -1,6 +1,6 @@
-//! The oracle: what docs/internals/wire.md promises for a line, and whether an answer is one.
+//! The oracle: what docs/internals/wire.md promises for a line, and whether an answer fulfils it.
 //!
-//! Written from the documents with serde_json alone. Shares no code with the program, or both could be wrong alike.
+//! Written from the documents with serde_json alone. It shares no code with the program, so that they do not share mistakes.
 
 use serde::Deserializer;
 use serde::de::{MapAccess, Visitor};
@@ -9,11 +9,11 @@ use serde_json::value::RawValue;
 
 use super::CANARY;
 
-/// What must come of a line.
+/// What a line must lead to.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Expected {
     Silence,
-    /// One answer, with the id as it was written.
+    /// One answer, with exactly this id.
     Answer {
         id: String,
         codes: Codes,
@@ -24,13 +24,13 @@ pub(super) enum Expected {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Codes {
     Exactly(i64),
-    /// A result, or any error that says that the call was at fault.
+    /// A result, or any error that blames the call.
     Any,
     Result,
 }
 
 impl Codes {
-    /// Tells whether an answer is allowed; `None` is a result.
+    /// Returns whether an answer is allowed; `None` is a result.
     pub(super) fn contain(self, code: Option<i64>) -> bool {
         match (self, code) {
             (Codes::Exactly(expected), Some(code)) => expected == code,
@@ -46,7 +46,7 @@ const TABLE: [i64; 21] = [
     -32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32003, -32800, -31900, -31901,
     -31902, -31800, -31801, -31802, -31700, -31701, -31702, -31600, -31601,
 ];
-/// Those that a call of a known method may get without a fault of ours.
+/// The codes that a call of a known method may get without a mistake of ours.
 const CALLERS_FAULT: [i64; 6] = [-32602, -32600, -32000, -32003, -31900, -31902];
 
 const METHODS: [(&str, usize); 15] = [
@@ -70,7 +70,7 @@ const NOTES: [&str; 2] = ["session/cancel", "$/cancel_request"];
 const ENVELOPE: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 const LONGEST_ID: usize = 1024;
 
-/// Says what must come of a line once the connection is initialized.
+/// Returns what a line must lead to after initialize.
 pub(super) fn judge(line: &[u8]) -> Expected {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let line = line.trim_ascii();
@@ -89,7 +89,7 @@ pub(super) fn judge(line: &[u8]) -> Expected {
     envelope(&Members(members), text.len())
 }
 
-/// Says what must come of a line before the connection is initialized. Not for `initialize` itself.
+/// Returns what a line other than `initialize` must lead to before initialize.
 pub(super) fn judge_early(line: &[u8]) -> Expected {
     match judge(line) {
         Expected::Answer { id, codes: Codes::Exactly(-32700) } => {
@@ -100,7 +100,7 @@ pub(super) fn judge_early(line: &[u8]) -> Expected {
     }
 }
 
-/// The members of an object as they were written, also those that are given twice.
+/// The members of an object as they were written, repeated ones included.
 struct Members(Vec<(String, Box<RawValue>)>);
 
 impl Members {
@@ -214,7 +214,7 @@ pub(super) struct Answer {
     pub(super) code: Option<i64>,
 }
 
-/// Reads a line of the program, checks its form, and returns it if it is an answer. Updates are none.
+/// Reads a line of the program, checks its form, and returns it if it is an answer and not an update.
 pub(super) fn read_answer(line: &[u8]) -> Option<Answer> {
     let text = std::str::from_utf8(line).expect("a line that is not UTF-8");
     let message = Members(members(text).unwrap_or_else(|| panic!("no object: {text}")));
@@ -240,7 +240,7 @@ pub(super) fn read_answer(line: &[u8]) -> Option<Answer> {
 }
 
 #[test]
-fn the_oracle_knows_the_table_of_the_wire() {
+fn oracle_has_the_error_codes_of_the_documentation() {
     let cases: [(&[u8], Expected); 14] = [
         (b" \t\r", Expected::Silence),
         (b"nonsense", answer(None, -32700)),

@@ -1,63 +1,65 @@
-//! What a command may have beyond the sandbox, in the built program: the question, the answer for good, and what opens.
+//! Extra permissions of commands in the built program: the request, the saved rule, and what becomes accessible.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
-use crate::permissions::{Folder, purlin, text};
+use crate::folder::Folder;
+use crate::permissions::{purlin, text};
 
-/// What came of commands: for each what it showed, and what was asked on the way.
+/// The results of commands: the output of each, and the permission requests.
 #[derive(Debug, Default)]
-struct Came {
+struct Results {
     said: Vec<String>,
     asked: Vec<Value>,
 }
 
-/// A place for a session's folder `w`, a home and kept answers.
-struct Desk(Folder);
+/// Directories for a session (`w`), a home and saved rules.
+struct Place(Folder);
 
-impl Desk {
-    fn new(name: &str) -> Desk {
-        Desk::in_folder(Folder::new(name))
+impl Place {
+    fn new() -> Place {
+        Place::in_folder(Folder::new())
     }
 
-    /// Not below `/tmp`: commands have that to themselves, and folders there cannot be asked for.
-    fn apart(name: &str) -> Desk {
-        let places = [Some(env!("CARGO_TARGET_TMPDIR").into()), std::env::home_dir()];
-        let is_seen =
-            |place: &PathBuf| !place.starts_with("/tmp") && !place.starts_with("/var/tmp");
-        let place = places.into_iter().flatten().find(is_seen).unwrap();
-        Desk::in_folder(Folder::below(&place, name))
+    /// A place outside of `/tmp`: commands have that to themselves, and directories there cannot be requested.
+    fn outside_of_tmp() -> Place {
+        Place::in_folder(Folder::outside_of_tmp())
     }
 
-    fn in_folder(top: Folder) -> Desk {
+    fn in_folder(top: Folder) -> Place {
         for folder in ["w", "home", "data"] {
-            std::fs::create_dir_all(top.0.join(folder)).unwrap();
+            std::fs::create_dir_all(top.join(folder)).unwrap();
         }
-        Desk(top)
+        Place(top)
     }
 
     fn at(&self, path: &str) -> PathBuf {
-        self.0.0.join(path)
+        self.0.join(path)
     }
 
-    /// Runs commands in a process of their own, and answers each question with this option.
-    fn run(&self, option: &str, inputs: &[Value]) -> Came {
+    /// Runs commands in a new process and answers each permission request with this option.
+    fn run(&self, option: &str, inputs: &[Value]) -> Results {
         self.run_with(json!({}), &|| option, inputs)
     }
 
-    /// The same with a configuration, and something that happens before each answer.
-    fn run_with<'a>(&self, config: Value, answer: &dyn Fn() -> &'a str, inputs: &[Value]) -> Came {
+    /// The same with a configuration, and a function that chooses each answer.
+    fn run_with<'a>(
+        &self,
+        config: Value,
+        answer: &dyn Fn() -> &'a str,
+        inputs: &[Value],
+    ) -> Results {
         let line = |input: &Value| format!("model tool bash {input}\nmodel end\n");
         let script: String = inputs.iter().map(line).collect();
         let home = self.at("home").display().to_string();
-        let start = Agent::playing(&script).env("HOME", &home).keeping(&self.at("data"));
+        let start = Agent::playing(&script).env("HOME", &home).storing_in(&self.at("data"));
         let mut agent = start.config(config).ready();
         let params = json!({ "cwd": self.at("w"), "mcpServers": [] });
         let session = agent.result("session/new", params)["sessionId"].as_str().unwrap().to_owned();
         let turn = agent.prompt(&session, "go");
-        let mut came = Came::default();
+        let mut came = Results::default();
         loop {
             let message = agent.next();
             if message["method"] == "session/request_permission" {
@@ -76,7 +78,7 @@ impl Desk {
     }
 }
 
-/// What the question shows besides the title, and what an answer for good to it would keep.
+/// Returns the text of a permission request besides its title, and the rule that "always" would save.
 fn question(asked: &Value) -> (String, &str) {
     let blocks = asked["toolCall"]["content"].as_array().unwrap().iter();
     let shown: Vec<&str> = blocks.filter_map(|block| block["content"]["text"].as_str()).collect();
@@ -94,26 +96,26 @@ fn git(folder: &Path, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-fn wanting_git(command: &str) -> Value {
+fn input_for_git(command: &str) -> Value {
     json!({ "command": command, "git": true, "reason": "to keep the work" })
 }
 
 // R: T2, T7
 #[test]
-fn an_answer_for_good_to_a_commit_is_for_commits_with_any_message() {
-    let desk = Desk::new("wish-commit");
+fn saved_permission_to_commit_applies_to_any_message() {
+    let desk = Place::new();
     let work = desk.at("w");
     git(&work, &["init", "-q", "-b", "main"]);
     git(&work, &["config", "user.name", "u"]);
     git(&work, &["config", "user.email", "u@example.com"]);
-    let first = wanting_git("git commit -q --allow-empty -m one");
+    let first = input_for_git("git commit -q --allow-empty -m one");
     let came = desk.run("always", &[first]);
     let (shown, always) = question(&came.asked[0]);
     assert_eq!(shown, "Needs to change .git: to keep the work");
     assert_eq!(always, "Always allow `git commit *` with changes of .git for this folder");
-    // In another process, with another message, beside what only reads; and nothing else goes with it.
-    let second = wanting_git("cd . && git commit -q --allow-empty -m 'two; rm'");
-    let other = wanting_git("git commit -q --allow-empty -m three; git tag evil");
+    // In another process, with another message, together with a read-only command; nothing else is included.
+    let second = input_for_git("cd . && git commit -q --allow-empty -m 'two; rm'");
+    let other = input_for_git("git commit -q --allow-empty -m three; git tag evil");
     let came = desk.run("reject", &[second, other]);
     assert_eq!(came.asked.len(), 1, "{came:?}");
     let (_, always) = question(&came.asked[0]);
@@ -132,8 +134,8 @@ fn an_answer_for_good_to_a_commit_is_for_commits_with_any_message() {
 
 // R: T2, T7
 #[test]
-fn a_rule_for_the_network_is_held_against_each_simple_command() {
-    let desk = Desk::new("wish-network");
+fn network_rule_is_checked_for_each_simple_command() {
+    let desk = Place::new();
     let rules = json!({
         "bash": "allow",
         "network": { "true *": "allow", "date *": "allow", "curl *": "deny" },
@@ -162,8 +164,8 @@ fn writing_to(folders: &[&str], command: &str) -> Value {
 
 // R: T2, T7
 #[test]
-fn leave_to_write_outside_opens_that_folder_and_no_other() {
-    let desk = Desk::apart("wish-outside");
+fn permission_to_write_outside_opens_only_that_directory() {
+    let desk = Place::outside_of_tmp();
     for folder in [".cargo/sub/.git", ".cargo2", ".ssh"] {
         std::fs::create_dir_all(desk.at("home").join(folder)).unwrap();
     }
@@ -195,7 +197,7 @@ fn leave_to_write_outside_opens_that_folder_and_no_other() {
     ] {
         assert!(!desk.at("home").join(path).exists(), "{path}: {came:?}");
     }
-    // Without the wish nothing there opens, and what is refused is not asked for.
+    // Without the request nothing there is accessible, and a rejected request is not repeated.
     let plain = |command: &str| json!({ "command": command });
     let inputs = [
         plain("touch ~/.cargo/later"),
@@ -211,7 +213,7 @@ fn leave_to_write_outside_opens_that_folder_and_no_other() {
     for (said, why) in came.said[1..].iter().zip([&*place, "hidden", "a whole home", "nearest"]) {
         assert!(said.contains(why), "{said}");
     }
-    // Whoever forbids what is outside has forbidden this.
+    // A deny rule for paths outside also denies this.
     let rules = json!({ "permission": { "external_directory": "deny", "write_outside": "allow" } });
     let denied = [writing_to(&["~/.cargo"], "touch ~/.cargo/later")];
     let came = desk.run_with(rules, &|| "once", &denied);
@@ -230,8 +232,8 @@ fn leave_to_write_outside_opens_that_folder_and_no_other() {
 
 // R: T2, T7
 #[test]
-fn an_answer_for_good_to_a_folder_outside_is_for_that_folder() {
-    let desk = Desk::apart("wish-kept");
+fn saved_permission_to_write_outside_applies_to_that_directory() {
+    let desk = Place::outside_of_tmp();
     for folder in ["home/a*/in", "home/ab"] {
         std::fs::create_dir_all(desk.at(folder)).unwrap();
     }
@@ -250,8 +252,8 @@ fn an_answer_for_good_to_a_folder_outside_is_for_that_folder() {
 
 // R: T2, T7
 #[test]
-fn a_folder_that_moves_between_the_question_and_the_run_is_not_written() {
-    let desk = Desk::apart("wish-moved");
+fn directory_that_moves_during_the_request_is_not_written() {
+    let desk = Place::outside_of_tmp();
     for folder in ["home/a", "home/b"] {
         std::fs::create_dir_all(desk.at(folder)).unwrap();
     }
@@ -276,8 +278,8 @@ fn a_folder_that_moves_between_the_question_and_the_run_is_not_written() {
 
 // R: T2, T7
 #[test]
-fn a_repository_can_be_made_with_leave_and_is_protected_from_then_on() {
-    let desk = Desk::new("wish-init");
+fn repository_can_be_created_with_permission_and_is_protected_afterwards() {
+    let desk = Place::new();
     let work = desk.at("w");
     let plain = |command: &str| json!({ "command": command });
     let came = desk.run("once", &[plain("git init -q; mkdir -p .git/hooks; echo status $?")]);
@@ -287,9 +289,9 @@ fn a_repository_can_be_made_with_leave_and_is_protected_from_then_on() {
     let commit = "touch file && git add file && git commit -qm first && git log --format=%s";
     let attack = "echo id > .git/hooks/pre-commit; git config alias.x '!id'; echo attacked";
     let inputs = [
-        wanting_git(init),
-        wanting_git(commit),
-        wanting_git(attack),
+        input_for_git(init),
+        input_for_git(commit),
+        input_for_git(attack),
         plain("rm -rf .git; echo gone"),
     ];
     let came = desk.run("once", &inputs);

@@ -1,45 +1,14 @@
-//! Which model a session gets: servers on this machine, OpenCode's keys, what was chosen last, what providers list.
+//! Which model a session gets: local servers, OpenCode's keys, the last choice, and the lists of providers.
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, Start, text_of, update_kind};
+use crate::folder::Folder;
 use crate::models::{CHAT, Fake, ask, updates};
-
-/// A folder for a test, gone when it ends.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Folder {
-        let path = std::env::temp_dir().join(format!("purlin-ladder-{}", uuid()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        let path = self.0.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
-    }
-}
-
-fn uuid() -> String {
-    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    format!("{}-{}", std::process::id(), nanos.as_nanos())
-}
 
 fn host(fake: &Fake) -> String {
     fake.url.trim_start_matches("http://").trim_end_matches("/v1").to_owned()
@@ -54,19 +23,19 @@ fn model_of(agent: &mut Agent) -> String {
 
 // R: P6
 #[test]
-fn a_server_on_this_machine_is_found_when_a_session_needs_it() {
+fn local_server_is_found_when_a_session_needs_it() {
     let fake = Fake::new("text \"hi\"");
     let mut agent = Agent::configured(json!({})).env("OLLAMA_HOST", &host(&fake)).ready();
     assert_eq!(fake.model_list_requests(), 0, "initialize looks for nothing");
     assert_eq!(model_of(&mut agent), "ollama/fake");
     assert_eq!(fake.model_list_requests(), 1);
-    // Found once, it is not looked for again.
+    // The server is searched for only once.
     assert_eq!(model_of(&mut agent), "ollama/fake");
     assert_eq!(fake.model_list_requests(), 1);
 }
 
 #[test]
-fn nobody_is_looked_for_where_a_key_is_set() {
+fn no_local_server_is_searched_for_if_a_key_is_set() {
     let fake = Fake::new("text \"hi\"");
     let start = Agent::configured(json!({})).env("OLLAMA_HOST", &host(&fake));
     let mut agent = start.env("ANTHROPIC_API_KEY", "sk-ant-x").ready();
@@ -75,14 +44,14 @@ fn nobody_is_looked_for_where_a_key_is_set() {
 }
 
 #[test]
-fn a_server_that_says_nothing_holds_nobody_up() {
+fn silent_local_server_delays_no_session() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let mut agent = Agent::configured(json!({})).env("OLLAMA_HOST", &address).ready();
     assert_eq!(model_of(&mut agent), "purlin/guide");
 }
 
-/// Runs `purlin` as a user with this home, and returns what it said.
+/// Runs `purlin` for a user with this home directory and returns its output.
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
 fn purlin(home: &Path, arguments: &[&str], input: &str) -> String {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_purlin"));
@@ -96,7 +65,7 @@ fn purlin(home: &Path, arguments: &[&str], input: &str) -> String {
 
 // R: I4
 #[test]
-fn keys_of_opencode_are_used_once_the_user_agrees_and_not_before() {
+fn keys_of_opencode_are_used_only_after_the_user_agrees() {
     const CANARY: &str = "sk-canary-of-opencode";
     let home = Folder::new();
     let keys = json!({
@@ -104,24 +73,24 @@ fn keys_of_opencode_are_used_once_the_user_agrees_and_not_before() {
         "anthropic": { "type": "oauth", "access": CANARY, "refresh": CANARY, "expires": 1 },
     });
     home.write(".local/share/opencode/auth.json", &keys.to_string());
-    let agent = || Agent::configured(json!({})).env("HOME", &home.path("")).ready();
+    let agent = || Agent::configured(json!({})).env("HOME", &home.text("")).ready();
     let mut before = agent();
     assert_eq!(model_of(&mut before), "purlin/guide");
     let session = before.open();
     let (_, seen) = ask(&mut before, &session, "hello");
     assert!(text_of(&session, &seen).contains("`purlin auth import`"));
 
-    let said = purlin(&home.0, &["auth", "import"], "n\n");
+    let said = purlin(&home, &["auth", "import"], "n\n");
     assert!(said.contains("OpenCode keeps API keys for openai."), "{said}");
     assert_eq!(model_of(&mut agent()), "purlin/guide");
-    purlin(&home.0, &["auth", "import"], "y\n");
+    purlin(&home, &["auth", "import"], "y\n");
     assert!(model_of(&mut agent()).starts_with("openai/"));
-    let list = purlin(&home.0, &["auth", "list"], "");
+    let list = purlin(&home, &["auth", "list"], "");
     assert_eq!(list, "openai\tkept by OpenCode\n");
     assert!(!said.contains(CANARY));
 }
 
-/// A configuration with two models at the fake server, and none chosen.
+/// A configuration with two models of the fake server, none of them selected.
 fn two_models(fake: &Fake) -> Value {
     let mut config = fake.config(CHAT);
     config.as_object_mut().unwrap().remove("model");
@@ -130,24 +99,24 @@ fn two_models(fake: &Fake) -> Value {
     config
 }
 
-fn keeping(config: &Value, home: &Folder) -> Start {
-    let start = Agent::configured(config.clone()).keeping(&home.0.join("data"));
-    start.env("XDG_STATE_HOME", &home.path("state"))
+fn storing_in(config: &Value, home: &Folder) -> Start {
+    let start = Agent::configured(config.clone()).storing_in(&home.join("data"));
+    start.env("XDG_STATE_HOME", &home.text("state"))
 }
 
 // R: S4
 #[test]
-fn what_was_chosen_last_is_chosen_for_new_sessions() {
+fn new_session_uses_the_model_selected_last() {
     let (fake, home) = (Fake::new("text \"hi\"\n---\nloop"), Folder::new());
     let mut config = two_models(&fake);
-    let (mut agent, session) = keeping(&config, &home).session();
+    let (mut agent, session) = storing_in(&config, &home).session();
     agent.result("session/set_model", json!({ "sessionId": session, "modelId": "fake/two" }));
     let set = json!({ "sessionId": session, "configId": "thinking", "value": "high" });
     agent.result("session/set_config_option", set);
     agent.result("session/set_mode", json!({ "sessionId": session, "modeId": "plan" }));
     drop(agent);
 
-    let mut agent = keeping(&config, &home).ready();
+    let mut agent = storing_in(&config, &home).ready();
     let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
     let opened = agent.result("session/new", params);
     assert_eq!(opened["models"]["currentModelId"], "fake/two");
@@ -155,20 +124,20 @@ fn what_was_chosen_last_is_chosen_for_new_sessions() {
     let options = opened["configOptions"].as_array().unwrap();
     let thinking = options.iter().find(|option| option["id"] == "thinking").unwrap();
     assert_eq!(thinking["currentValue"], "high");
-    // What the configuration says counts more.
+    // The configuration takes precedence.
     config["model"] = json!("fake/one");
-    assert_eq!(model_of(&mut keeping(&config, &home).ready()), "fake/one");
+    assert_eq!(model_of(&mut storing_in(&config, &home).ready()), "fake/one");
 }
 
 #[test]
-fn the_small_model_names_the_session() {
+fn small_model_writes_the_title_of_a_session() {
     let script = "text \"\\\"Sail the ship.\\\"\"\nusage 7 1 0 0\n---\nloop";
     let (fake, home) = (Fake::new(script), Folder::new());
     let mut config = two_models(&fake);
     config["small_model"] = json!("fake/two");
     config["provider"]["fake"]["models"]["two"]["cost"] =
         json!({ "input": 1_000_000, "output": 0 });
-    let (mut agent, session) = keeping(&config, &home).session();
+    let (mut agent, session) = storing_in(&config, &home).session();
     agent.take_seen();
     let id = agent.prompt(&session, "How do I get this thing onto the water?");
     let (mut titles, mut cost) = (Vec::new(), json!(null));
@@ -190,7 +159,7 @@ fn the_small_model_names_the_session() {
         .map(|asked| serde_json::from_str::<Value>(&asked.body).unwrap()["model"].clone())
         .collect();
     assert!(models.contains(&json!("two")) && models.contains(&json!("one")), "{models:?}");
-    // What the title cost is a part of what the session has cost.
+    // The cost of the title is part of the cost of the session.
     assert_eq!(cost, 7.0);
     let (_, seen) = ask(&mut agent, &session, "/cost");
     let bill = text_of(&session, &seen);
@@ -198,22 +167,22 @@ fn the_small_model_names_the_session() {
 }
 
 #[test]
-fn a_list_that_was_refreshed_is_used_later() {
+fn refreshed_model_list_is_used_later() {
     let (fake, home) = (Fake::new("text \"hi\""), Folder::new());
     let place = json!({ "openai": { "options": { "baseURL": fake.url, "apiKey": "sk-x" } } });
     home.write(".config/purlin/purlin.json", &json!({ "provider": place }).to_string());
-    let before = purlin(&home.0, &["models"], "");
+    let before = purlin(&home, &["models"], "");
     assert!(before.contains("openai/gpt-5") && !before.contains("openai/fake"), "{before}");
-    let fresh = purlin(&home.0, &["models", "--refresh"], "");
+    let fresh = purlin(&home, &["models", "--refresh"], "");
     assert!(fresh.contains("openai/fake  64000 tokens"), "{fresh}");
-    let after = purlin(&home.0, &["models"], "");
+    let after = purlin(&home, &["models"], "");
     assert!(after.contains("openai/fake  64000 tokens"), "{after}");
     assert!(!after.contains("openai/gpt-5"), "{after}");
     assert_eq!(fake.model_list_requests(), 1);
 }
 
 #[test]
-fn a_picture_is_not_sent_to_a_model_that_takes_none() {
+fn image_is_not_sent_to_a_model_without_image_support() {
     const PICTURE: &str = "iVBORw0KGgoAAAANSUhEUg";
     let fake = Fake::new("text \"hi\"\n---\nloop");
     let mut config = fake.config(CHAT);
@@ -227,16 +196,16 @@ fn a_picture_is_not_sent_to_a_model_that_takes_none() {
     let id = agent.call("session/prompt", json!({ "sessionId": session, "prompt": prompt }));
     agent.reply(id);
     let seen = agent.take_seen();
-    let told = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
-    assert!(told.contains("does not accept images"), "{told}");
+    let observed = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
+    assert!(observed.contains("does not accept images"), "{observed}");
     let body = fake.body(0).to_string();
     assert!(!body.contains(PICTURE) && body.contains("There was a picture here"), "{body}");
 }
 
 // R: P6
 #[test]
-fn tries_are_counted_for_the_whole_turn() {
-    // Another plan each time: a turn that learns nothing is stopped for that.
+fn retries_are_counted_for_the_whole_turn() {
+    // A different plan each time: a turn that repeats itself would be stopped.
     let step =
         |n: usize| format!("status 503\n---\ntool plan {{\"entries\":[\"step {n}\"]}}\n---\n");
     let fake = Fake::new(&(0..20).map(step).collect::<String>());
@@ -250,17 +219,17 @@ fn tries_are_counted_for_the_whole_turn() {
     assert_eq!(fake.requests().len(), 21);
 }
 
-/// Runs `purlin doctor` for a user, and returns what it says and whether all is well.
+/// Runs `purlin doctor` and returns its output and whether it found no problem.
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
 fn doctor(home: &Folder) -> (String, bool) {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_purlin"));
-    command.arg("doctor").env_clear().env("PATH", "/usr/bin:/bin").env("HOME", &home.0);
+    command.arg("doctor").env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home.path());
     let output = command.stdin(Stdio::null()).output().unwrap();
     (String::from_utf8(output.stdout).unwrap(), output.status.success())
 }
 
 #[test]
-fn the_doctor_says_what_is_wrong_with_the_model_and_what_to_do() {
+fn doctor_reports_problems_of_the_model_with_advice() {
     let home = Folder::new();
     let (none, is_well) = doctor(&home);
     assert!(none.contains("! models: none can be used yet") && !is_well, "{none}");
@@ -274,7 +243,7 @@ fn the_doctor_says_what_is_wrong_with_the_model_and_what_to_do() {
     let right = config("openai/gpt-5");
     assert!(right.contains("✓ configuration") && right.contains("✓ models"), "{right}");
     let unknown = config("opnai/gpt-5");
-    let file = home.path(".config/purlin/purlin.json");
+    let file = home.text(".config/purlin/purlin.json");
     let place = format!(
         "{file}:1: `model` names the provider `opnai`, which is not known; did you mean `openai`?"
     );
@@ -287,7 +256,7 @@ fn the_doctor_says_what_is_wrong_with_the_model_and_what_to_do() {
 }
 
 #[test]
-fn a_model_of_an_unknown_provider_is_told_and_the_session_goes_on() {
+fn unknown_provider_is_reported_and_the_session_works() {
     let fake = Fake::new("text \"hi\"\n---\nloop");
     let mut config = fake.config(CHAT);
     config["model"] = json!("fkae/fake");
@@ -295,8 +264,8 @@ fn a_model_of_an_unknown_provider_is_told_and_the_session_goes_on() {
     let (reply, seen) = ask(&mut agent, &session, "Hello.");
     assert_eq!(reply["result"]["stopReason"], "end_turn", "{reply}");
     assert_eq!(text_of(&session, &seen), "hi");
-    let told = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
+    let observed = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
     let words =
         "user.json:1: `model` names the provider `fkae`, which is not known; did you mean `fake`?";
-    assert!(told.contains(words), "{told}");
+    assert!(observed.contains(words), "{observed}");
 }

@@ -1,7 +1,7 @@
-//! Foreign clients: the protocol's own SDKs, for TypeScript and for Rust, drive the built program.
+//! Foreign clients: the protocol's own SDKs for TypeScript and Rust drive the built program.
 //!
-//! Both play `conformance/judge/judge.acp`, an answer per prompt. The TypeScript client and its checks are in
-//! `conformance/judge`; the Rust client is here, and its types are the check that everything parses.
+//! Both use the script `conformance/judge/judge.acp`, one answer per prompt. The TypeScript client and its checks are in
+//! `conformance/judge`. The Rust client is here; its types check that every message can be parsed.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -15,6 +15,8 @@ use agent_client_protocol::{
 };
 use serde_json::json;
 use tokio::sync::watch;
+
+use crate::folder::Folder;
 
 const PURLIN: &str = env!("CARGO_BIN_EXE_purlin");
 const JUDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance/judge");
@@ -41,7 +43,7 @@ fn npm_sdk_client_is_satisfied() {
 
 #[tokio::test]
 async fn rust_sdk_client_is_satisfied() {
-    let folder = new_folder();
+    let folder = Folder::new();
     let script = format!("script:{}", script_for(&folder).display());
     let agent = AcpAgent::from_args([PURLIN, "acp", "--forget", "--model", &script]).unwrap();
     let editor = Arc::new(Editor::default());
@@ -84,25 +86,25 @@ async fn rust_sdk_client_is_satisfied() {
     tokio::time::timeout(Duration::from_secs(60), connection).await.expect("no end").unwrap();
 }
 
-/// What one process wrote before it was killed, the SDK's client loads from another.
+/// The SDK's client loads a session of a process that was killed.
 // R: S2, S9
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn rust_sdk_client_loads_what_another_process_wrote() {
-    let folder = crate::crash::Folder::new("sdk");
+    let folder = Folder::new();
     let script =
         "model thought \"Hm.\"\nmodel text \"Kept.\"\nmodel tool plan {\"entries\":[\"Look\"]}\n";
-    std::fs::write(folder.0.join("script.acp"), script).unwrap();
-    let mut first = crate::syscalls::Agent::start(&folder.0, None);
+    std::fs::write(folder.join("script.acp"), script).unwrap();
+    let mut first = crate::syscalls::Agent::start(&folder, None);
     let mut ask = |method: &str, params| first.call(method, &params, &mut Vec::new()).unwrap();
     ask("initialize", json!({ "protocolVersion": 1 }));
-    let made = ask("session/new", json!({ "cwd": folder.0, "mcpServers": [] }));
+    let made = ask("session/new", json!({ "cwd": folder.path(), "mcpServers": [] }));
     let session = made["result"]["sessionId"].as_str().unwrap().to_owned();
     let prompt = [json!({ "type": "text", "text": "go" })];
     ask("session/prompt", json!({ "sessionId": session, "prompt": prompt }));
     first.kill();
 
-    let data = format!("XDG_DATA_HOME={}", folder.0.join("data").display());
+    let data = format!("XDG_DATA_HOME={}", folder.join("data").display());
     let agent = AcpAgent::from_args(["env", &data, PURLIN, "acp"]).unwrap();
     let editor = Arc::new(Editor::default());
     let updates = editor.clone();
@@ -116,8 +118,8 @@ async fn rust_sdk_client_loads_what_another_process_wrote() {
             on_receive_notification!(),
         )
         .connect_with(agent, async |agent: ConnectionTo<Agent>| {
-            shake_hands(&agent).await?;
-            let request = LoadSessionRequest::new(SessionId::new(session), &folder.0);
+            initialize(&agent).await?;
+            let request = LoadSessionRequest::new(SessionId::new(session), folder.path());
             let reply = agent.send_request(request).block_task().await?;
             assert!(reply.modes.is_some());
             let updates = editor.updates.borrow().clone();
@@ -131,9 +133,9 @@ async fn rust_sdk_client_loads_what_another_process_wrote() {
     tokio::time::timeout(Duration::from_secs(60), connection).await.expect("no end").unwrap();
 }
 
-/// Asks everything in the order of the script.
+/// Sends every prompt in the order of the script.
 async fn judge(agent: &ConnectionTo<Agent>, editor: &Editor, folder: &Path) -> Result<()> {
-    shake_hands(agent).await?;
+    initialize(agent).await?;
     let session = agent.send_request(NewSessionRequest::new(folder)).block_task().await?;
     let id = &session.session_id;
     assert!(session.modes.is_some_and(|modes| !modes.available_modes.is_empty()));
@@ -156,7 +158,7 @@ async fn judge(agent: &ConnectionTo<Agent>, editor: &Editor, folder: &Path) -> R
     change_the_mode(agent, id, &session.config_options.unwrap_or_default()).await
 }
 
-async fn shake_hands(agent: &ConnectionTo<Agent>) -> Result<()> {
+async fn initialize(agent: &ConnectionTo<Agent>) -> Result<()> {
     let files = FileSystemCapabilities::new().read_text_file(true).write_text_file(true);
     let request = InitializeRequest::new(ProtocolVersion::V1)
         .client_capabilities(ClientCapabilities::new().fs(files));
@@ -190,7 +192,7 @@ async fn cancel_while_it_hangs(
     Ok(())
 }
 
-/// Sets the mode by both ways there are, and compares the complete lists.
+/// Sets the mode with both methods and compares the complete lists.
 async fn change_the_mode(
     agent: &ConnectionTo<Agent>,
     session: &SessionId,
@@ -217,7 +219,7 @@ fn find<'a>(
     options.iter().find(|option| option.category.as_ref() == Some(category))
 }
 
-/// The editor's side: files in memory, and a user who answers as told.
+/// The editor's side: files in memory, and a user whose answers are prepared.
 #[derive(Default)]
 struct Editor {
     files: Mutex<HashMap<PathBuf, String>>,
@@ -242,7 +244,7 @@ impl Editor {
         self.files.lock().unwrap().get(path).cloned()
     }
 
-    /// Returns what the agent has said since the last time.
+    /// Returns the agent's text since the last call.
     fn take_text(&self) -> String {
         text_of(&self.updates.send_replace(Vec::new()))
     }
@@ -259,13 +261,7 @@ fn text_of(updates: &[SessionUpdate]) -> String {
     updates.iter().filter_map(text).collect()
 }
 
-fn new_folder() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rust_sdk_client");
-    std::fs::create_dir_all(&folder).unwrap();
-    folder.canonicalize().unwrap()
-}
-
-/// Copies the script, with its files in this folder: `/w` stands for it, as in all transcripts.
+/// Copies the script and replaces `/w` by this directory, as in all transcripts.
 fn script_for(folder: &Path) -> PathBuf {
     let script = std::fs::read_to_string(Path::new(JUDGE).join("judge.acp")).unwrap();
     let copy = folder.join("script.acp");

@@ -1,4 +1,4 @@
-//! The commands of the shell: what they print, where there is nothing to print, and what they refuse.
+//! The command line: what the subcommands print and what they refuse.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::agent::Agent;
 use crate::commands::runs;
-use crate::crash::Folder;
+use crate::folder::Folder;
 
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
 fn command(home: &Path, arguments: &[&str]) -> Command {
@@ -18,7 +18,7 @@ fn command(home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs `purlin` as a user with this home.
+/// Runs `purlin` for a user with this home directory.
 fn purlin(home: &Path, arguments: &[&str]) -> Output {
     command(home, arguments).output().unwrap()
 }
@@ -28,8 +28,8 @@ fn said(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
-    let home = Folder::new("head");
+fn closed_output_is_not_an_error() {
+    let home = Folder::new();
     let all: [&[&str]; 8] = [
         &["models"],
         &["man"],
@@ -41,9 +41,9 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         &["sessions", "list"],
     ];
     for arguments in all {
-        let mut child = command(&home.0, arguments);
+        let mut child = command(&home, arguments);
         let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // Before it says anything, as far as that can be had.
+        // Closed before the program prints anything, as far as possible.
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
         assert_eq!(said(&output.stderr), "", "{arguments:?}");
@@ -52,8 +52,8 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
-fn what_is_empty_says_so() {
-    let home = Folder::new("empty");
+fn empty_lists_are_reported_as_empty() {
+    let home = Folder::new();
     let all: [(&[&str], &str); 6] = [
         (&["auth", "list"], "There are no keys."),
         (&["mcp", "list"], "No MCP servers are configured."),
@@ -63,15 +63,15 @@ fn what_is_empty_says_so() {
         (&["sessions", "list"], "No sessions are kept here."),
     ];
     for (arguments, words) in all {
-        let output = purlin(&home.0, arguments);
+        let output = purlin(&home, arguments);
         assert!(said(&output.stdout).starts_with(words), "{arguments:?}: {output:?}");
         assert_eq!(output.status.code(), Some(0), "{arguments:?}");
     }
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
-    let home = Folder::new("refused");
+fn missing_things_are_refused() {
+    let home = Folder::new();
     let all: [(&[&str], &str); 14] = [
         (
             &["auth", "login", "nope"],
@@ -92,43 +92,43 @@ fn what_is_not_there_is_refused() {
         (&["config", "show", "--config", "/nope"], "/nope cannot be read"),
     ];
     for (arguments, words) in all {
-        let output = purlin(&home.0, arguments);
+        let output = purlin(&home, arguments);
         assert!(said(&output.stderr).contains(words), "{arguments:?}: {output:?}");
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }
-    // The first server makes the file.
-    let file = home.0.join("new.json").display().to_string();
-    let output = purlin(&home.0, &["mcp", "--config", &file, "add", "x", "--", "node"]);
+    // Adding the first server creates the file.
+    let file = home.join("new.json").display().to_string();
+    let output = purlin(&home, &["mcp", "--config", &file, "add", "x", "--", "node"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
 #[test]
-fn models_are_listed_with_the_file_that_was_given_and_the_guide() {
-    let home = Folder::new("models");
-    let file = home.0.join("mine.json");
+fn models_of_a_configuration_file_are_listed() {
+    let home = Folder::new();
+    let file = home.join("mine.json");
     let models = json!({ "m": {} });
     let options = json!({ "apiKey": "sk-canary", "baseURL": "http://127.0.0.1:9/v1" });
     let config = json!({ "provider": { "here": { "options": options, "models": models } } });
     std::fs::write(&file, config.to_string()).unwrap();
     let file = file.display().to_string();
-    let output = purlin(&home.0, &["models", "--config", &file]);
+    let output = purlin(&home, &["models", "--config", &file]);
     let text = said(&output.stdout);
     assert!(text.contains("here/m") && text.contains(&file), "{text}");
     assert!(!text.contains("purlin.json") && !text.contains("canary"), "{text}");
     assert!(text.contains("\n  purlin/guide\n"), "{text}");
-    let theirs = home.0.join(".config/opencode/opencode.json");
+    let theirs = home.join(".config/opencode/opencode.json");
     std::fs::create_dir_all(theirs.parent().unwrap()).unwrap();
     std::fs::write(&theirs, config.to_string()).unwrap();
-    let output = purlin(&home.0, &["models"]);
+    let output = purlin(&home, &["models"]);
     let standing = format!("(here): key from {}\n", theirs.display());
     assert!(said(&output.stdout).contains(&standing), "{output:?}");
 }
 
-/// What an import refuses of a file that says it is a session.
+/// Import refuses invalid session files.
 #[test]
-fn an_import_is_checked_before_anything_is_kept() {
-    let home = Folder::new("checked");
-    let file = home.0.join("session.json");
+fn import_is_checked_before_anything_is_stored() {
+    let home = Folder::new();
+    let file = home.join("session.json");
     let exported = |form: u32, id: &str, cwd: &str| {
         json!({
             "purlin_session": form, "id": id, "cwd": cwd, "created_at": "", "updated_at": "", "records": [],
@@ -136,7 +136,7 @@ fn an_import_is_checked_before_anything_is_kept() {
     };
     let import = |session: Value| {
         std::fs::write(&file, session.to_string()).unwrap();
-        purlin(&home.0, &["sessions", "import", &file.display().to_string()])
+        purlin(&home, &["sessions", "import", &file.display().to_string()])
     };
     for (session, words) in [
         (exported(2, "a", "/"), "it has the form 2, and this version reads 1"),
@@ -148,20 +148,20 @@ fn an_import_is_checked_before_anything_is_kept() {
         assert!(said(&output.stderr).contains(words), "{words}: {output:?}");
         assert_eq!(output.status.code(), Some(2), "{words}");
     }
-    let listed = purlin(&home.0, &["sessions", "list"]);
+    let listed = purlin(&home, &["sessions", "list"]);
     assert_eq!(said(&listed.stdout), "No sessions are kept here.\n");
     assert_eq!(said(&import(exported(1, "a-1_B", "/")).stdout), "a-1_B\n");
 }
 
-/// The agent runs in another folder; a script is found from the shell's.
+/// The agent runs in another directory; the path of the script is relative to the current one.
 #[test]
-fn a_run_finds_its_script_and_names_the_modes_and_the_slip() {
-    let home = Folder::new("slips");
-    std::fs::create_dir(home.0.join("work")).unwrap();
-    std::fs::write(home.0.join("script.acp"), "model text \"Found.\"\n").unwrap();
+fn run_finds_its_script_and_reports_mistakes() {
+    let home = Folder::new();
+    std::fs::create_dir(home.join("work")).unwrap();
+    std::fs::write(home.join("script.acp"), "model text \"Found.\"\n").unwrap();
     let run = |more: &[&str]| {
         let front = ["run", "--cwd", "work", "--model", "script:script.acp"];
-        purlin(&home.0, &[&front, more].concat())
+        purlin(&home, &[&front, more].concat())
     };
     let output = run(&["hi"]);
     assert_eq!((said(&output.stdout), output.status.code()), ("Found.\n", Some(0)), "{output:?}");
@@ -175,30 +175,29 @@ fn a_run_finds_its_script_and_names_the_modes_and_the_slip() {
     for prompt in ["/context", "/mcp", "/tour-guide is what?", "/usr/bin"] {
         assert_eq!(run(&[prompt]).status.code(), Some(0), "{prompt}");
     }
-    // What had only commands is called by the first of them.
-    let listed = purlin(&home.0, &["sessions", "list"]);
+    // A session with commands only gets the first one as its title.
+    let listed = purlin(&home, &["sessions", "list"]);
     assert!(said(&listed.stdout).contains("  /contxt  ("), "{listed:?}");
-    std::fs::write(home.0.join("script.acp"), "model text \"a\"\nmodle end\n").unwrap();
+    std::fs::write(home.join("script.acp"), "model text \"a\"\nmodle end\n").unwrap();
     let output = run(&["hi"]);
     assert!(said(&output.stderr).contains("line 2: `modle` starts no line"), "{output:?}");
 }
 
-/// An agent that says nothing and does not watch its input.
+/// An agent that prints nothing and does not read its input.
 #[cfg(unix)]
 #[test]
-fn an_agent_goes_with_the_run_that_is_told_to_end() {
-    let home = Folder::new("silent");
-    let mark = home.0.join("mark");
+fn agent_ends_when_its_run_is_terminated() {
+    let home = Folder::new();
+    let mark = home.join("mark");
     let agent = format!("touch '{}'; exec sleep 73105", mark.display());
-    let mut child =
-        command(&home.0, &["run", "hi", "--agent", "sh", "-c", &agent]).spawn().unwrap();
+    let mut child = command(&home, &["run", "hi", "--agent", "sh", "-c", &agent]).spawn().unwrap();
     while !mark.exists() || !runs("73105") {
         std::thread::sleep(Duration::from_millis(10));
     }
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    // The kernel takes a moment to take it away.
+    // The kernel needs a moment to remove the process.
     let is_gone = |_: &i32| {
         std::thread::sleep(Duration::from_millis(10));
         !runs("73105")
@@ -207,10 +206,10 @@ fn an_agent_goes_with_the_run_that_is_told_to_end() {
 }
 
 #[test]
-fn the_manual_has_a_page_for_every_command_that_it_names() {
-    let home = Folder::new("manual");
+fn manual_has_a_page_for_every_command() {
+    let home = Folder::new();
     let page = |words: &[&str]| {
-        let output = purlin(&home.0, &[&["man"], words].concat());
+        let output = purlin(&home, &[&["man"], words].concat());
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         said(&output.stdout).replace('\\', "")
     };
@@ -234,24 +233,24 @@ fn the_manual_has_a_page_for_every_command_that_it_names() {
     }
 }
 
-/// A server that is not there is named with the reason, and nothing else is started twice.
+/// The doctor names a missing server with the reason.
 #[test]
-fn the_doctor_names_an_mcp_server_that_fails() {
-    let home = Folder::new("doctor");
-    let none = purlin(&home.0, &["doctor"]);
+fn doctor_names_a_failing_mcp_server() {
+    let home = Folder::new();
+    let none = purlin(&home, &["doctor"]);
     assert!(said(&none.stdout).contains("✓ mcp: no servers are configured\n"), "{none:?}");
-    purlin(&home.0, &["mcp", "add", "gone", "--", "/no/such program", "--token", "canary"]);
-    let output = purlin(&home.0, &["doctor"]);
+    purlin(&home, &["mcp", "add", "gone", "--", "/no/such program", "--token", "canary"]);
+    let output = purlin(&home, &["doctor"]);
     let text = said(&output.stdout);
     assert!(
         text.contains("! mcp: 1 of 1 server does not work\n    gone: there is no program"),
         "{text}"
     );
-    let listed = purlin(&home.0, &["mcp", "list"]);
+    let listed = purlin(&home, &["mcp", "list"]);
     assert_eq!(said(&listed.stdout), "gone\t'/no/such program' --token '****'\n");
 }
 
-/// A model that plans, changes a file and runs a command.
+/// A model that sends a plan, changes a file and runs a command.
 fn script(folder: &Path) -> String {
     let folder = folder.display();
     format!(
@@ -265,22 +264,22 @@ fn script(folder: &Path) -> String {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_commands_said_is_shown() {
-    let home = Folder::new("run");
-    let file = home.0.join("script.acp");
+fn run_shows_the_output_of_commands() {
+    let home = Folder::new();
+    let file = home.join("script.acp");
     std::fs::write(&file, "model tool bash {\"command\":\"seq 1 50\"}\nmodel text \"Done.\"\n")
         .unwrap();
     let model = format!("script:{}", file.display());
-    let output = purlin(&home.0, &["run", "--allow", "--model", &model, "go"]);
+    let output = purlin(&home, &["run", "--allow", "--model", &model, "go"]);
     assert_eq!(said(&output.stdout), "Done.\n");
     let aside = said(&output.stderr);
     assert!(aside.contains("\n    1\n") && aside.contains("\n    50\n"), "{aside}");
     assert!(aside.contains(" lines …\n") && !aside.contains("\n    20\n"), "{aside}");
 }
 
-/// What a client is shown when it loads a session.
+/// Returns what a client sees when it loads a session.
 fn loaded(data: &Path, session: &str) -> Vec<Value> {
-    let mut agent = Agent::playing("").keeping(data).ready();
+    let mut agent = Agent::playing("").storing_in(data).ready();
     agent.result("session/load", json!({ "sessionId": session }));
     let seen = agent.take_seen();
     seen.into_iter().map(|message| message["params"]["update"].clone()).collect()
@@ -289,26 +288,26 @@ fn loaded(data: &Path, session: &str) -> Vec<Value> {
 // R: S11
 #[cfg(target_os = "linux")]
 #[test]
-fn an_exported_session_holds_what_was_shown_and_reads_back_the_same() {
-    let home = Folder::new("export");
-    std::fs::write(home.0.join("a.txt"), "kept\nold\n").unwrap();
-    std::fs::write(home.0.join("script.acp"), script(&home.0)).unwrap();
-    let model = format!("script:{}", home.0.join("script.acp").display());
-    let ran = purlin(&home.0, &["run", "--allow", "--model", &model, "Change it."]);
+fn exported_session_can_be_imported_unchanged() {
+    let home = Folder::new();
+    std::fs::write(home.join("a.txt"), "kept\nold\n").unwrap();
+    std::fs::write(home.join("script.acp"), script(&home)).unwrap();
+    let model = format!("script:{}", home.join("script.acp").display());
+    let ran = purlin(&home, &["run", "--allow", "--model", &model, "Change it."]);
     assert_eq!(said(&ran.stdout), "Done.\n", "{ran:?}");
-    let listed = purlin(&home.0, &["sessions", "list"]);
+    let listed = purlin(&home, &["sessions", "list"]);
     let session = said(&listed.stdout).split_whitespace().next().unwrap().to_owned();
-    let text = purlin(&home.0, &["sessions", "export", &session]);
+    let text = purlin(&home, &["sessions", "export", &session]);
     let text = said(&text.stdout);
     for part in ["Change it.", "- [ ] Leap", "-old\n+new", " kept", "out of it", "Done."] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let file = home.0.join("session.json").display().to_string();
-    purlin(&home.0, &["sessions", "export", &session, "--format", "json", "-o", &file]);
-    let other = Folder::new("import");
-    let taken = purlin(&other.0, &["sessions", "import", &file]);
+    let file = home.join("session.json").display().to_string();
+    purlin(&home, &["sessions", "export", &session, "--format", "json", "-o", &file]);
+    let other = Folder::new();
+    let taken = purlin(&other, &["sessions", "import", &file]);
     assert_eq!(said(&taken.stdout).trim(), session, "{taken:?}");
-    let data = |home: &Folder| home.0.join(".local/share");
+    let data = |home: &Folder| home.join(".local/share");
     let (before, after) = (loaded(&data(&home), &session), loaded(&data(&other), &session));
     assert!(before.len() > 5, "{before:#?}");
     assert_eq!(before, after);
