@@ -61,7 +61,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_comes_is_plain_and_short(text in ".{0,200}", limit in 0_usize..100) {
+        fn cleaned_text_is_plain_and_short(text in ".{0,200}", limit in 0_usize..100) {
             let cleaned = clean(&text, limit);
             proptest::prop_assert!(cleaned.chars().all(is_plain));
             proptest::prop_assert!(cleaned.len() <= limit + '…'.len_utf8());

@@ -343,7 +343,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_heard_without_harm(bytes in proptest::collection::vec(0_u8.., 0..200)) {
+        fn arbitrary_bytes_cause_no_panic(bytes in proptest::collection::vec(0_u8.., 0..200)) {
             let (inbox, _questions) = inbox();
             inbox.hear(&bytes);
         }

@@ -312,7 +312,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_without_a_fault(text in "[\\[\\]{}\":,a-z0-9 \n./*-]{0,200}") {
+        fn problems_of_arbitrary_text_are_on_its_lines(text in "[\\[\\]{}\":,a-z0-9 \n./*-]{0,200}") {
             let checked = check(&text);
             prop_assert!(checked.problems.iter().all(|(line, _)| *line <= text.lines().count().max(1) + 1));
         }

@@ -228,7 +228,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_without_a_fault(text in "(---\n)?([ \t]{0,4}[-a-z\"'\\[\\]|>#:é]{0,9}[: \n]{0,2}){0,30}(\n---\n)?.{0,20}") {
+        fn body_is_the_end_of_arbitrary_text(text in "(---\n)?([ \t]{0,4}[-a-z\"'\\[\\]|>#:é]{0,9}[: \n]{0,2}){0,30}(\n---\n)?.{0,20}") {
             let (_, body) = split(&text);
             prop_assert!(text.ends_with(body));
         }

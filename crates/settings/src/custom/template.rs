@@ -164,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_template(text in "[$@!`a-zA1-9 ./é\n]{0,80}") {
+        fn parsed_template_has_the_same_text(text in "[$@!`a-zA1-9 ./é\n]{0,80}") {
             let parts = parse(&text);
             let back: String = parts.iter().map(|part| match part {
                 Part::Text(text) => text.clone(),
@@ -177,8 +177,15 @@ mod tests {
         }
 
         #[test]
-        fn any_arguments_are_words(text in ".{0,60}") {
-            drop(words(&text));
+        fn quoted_words_are_read_back(expected in proptest::collection::vec("[a-z '\t]{0,8}", 0..6)) {
+            let text: Vec<String> = expected.iter().map(|word| format!("\"{word}\"")).collect();
+            prop_assert_eq!(words(&text.join("  ")), expected);
+        }
+
+        #[test]
+        fn unquoted_words_are_separated_by_white_space(text in "[^\"']{0,60}") {
+            let expected: Vec<&str> = text.split_whitespace().collect();
+            prop_assert_eq!(words(&text), expected);
         }
     }
 }

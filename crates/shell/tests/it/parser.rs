@@ -31,16 +31,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_text_is_taken(text in any::<String>()) {
+    fn arbitrary_text_has_a_need(text in any::<String>()) {
         prop_assert!(text.trim().is_empty() || !needs_of(&text).is_empty());
     }
 
     #[test]
-    fn any_text_of_shell_signs_is_taken(text in "[a-z \\n\\t;|&()<>{}$`'\"\\\\#=!*?\\[\\]~-]{0,60}") {
+    fn arbitrary_shell_syntax_has_a_need(text in "[a-z \\n\\t;|&()<>{}$`'\"\\\\#=!*?\\[\\]~-]{0,60}") {
         prop_assert!(text.trim().is_empty() || !needs_of(&text).is_empty());
     }
 
-    /// Each command has a name that nothing else has, so each must be found by it.
+    /// Each command has a unique name, so each must be found by it.
     #[test]
     fn no_command_is_missed(
         commands in prop::collection::vec(simple(), 1..8),
@@ -68,7 +68,7 @@ proptest! {
 
     /// The normal form is itself a command with the same normal form.
     #[test]
-    fn the_normal_form_is_stable(command in simple()) {
+    fn normal_form_is_stable(command in simple()) {
         let first = needs_of(&command)[0].subject.clone();
         prop_assert_eq!(&needs_of(&first)[0].subject, &first);
     }

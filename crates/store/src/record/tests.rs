@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_damage_or_a_record(body in any::<Vec<u8>>(), sum in any::<u32>(), version in any::<u32>()) {
+    fn arbitrary_bytes_are_never_read_as_a_record(body in any::<Vec<u8>>(), sum in any::<u32>(), version in any::<u32>()) {
         let decoded = Encoded { version, checksum: sum, body }.decode();
         prop_assert!(matches!(decoded, Decoded::Damaged | Decoded::Opaque));
     }
