@@ -123,7 +123,7 @@ fn large_image_is_scaled_down_for_the_model_and_stored_unchanged() {
     let sent = url.strip_prefix("data:image/jpeg;base64,").unwrap();
     assert_eq!(jpeg_size(sent), (2000, 1));
     let instead = message[2]["text"].as_str().unwrap();
-    assert!(instead.contains("it is a broken PNG"), "{instead}");
+    assert!(instead.contains("it is a damaged PNG"), "{instead}");
 
     // The next request has the same image, the user gets no second notice, and the history has the original.
     let (_, seen) = ask(&mut agent, &session, "And?");

@@ -199,7 +199,7 @@ fn image_is_not_sent_to_a_model_without_image_support() {
     let observed = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
     assert!(observed.contains("does not accept images"), "{observed}");
     let body = fake.body(0).to_string();
-    assert!(!body.contains(PICTURE) && body.contains("There was a picture here"), "{body}");
+    assert!(!body.contains(PICTURE) && body.contains("The user sent an image here"), "{body}");
 }
 
 // R: P6

@@ -309,7 +309,7 @@ fn check_size(package: &str, fault: &str) {
     let fake = Fake::new(&format!("text \"Warm.\"\n---\n{fault}\n---\ntext \"Back.\""));
     let case = Case {
         package,
-        ends: Ends::failed(&["longer than 4194304 bytes", "Try again or choose another model"]),
+        ends: Ends::failed(&["exceeds the limit of 4194304 bytes", "Try again or choose another model"]),
         ..Case::default()
     };
     let mut client = Client::new(case.config(&fake.url));
@@ -354,7 +354,7 @@ fn p28_web_page_instead_of_an_answer() {
             };
             check(&Case { package, script, ends, ..Case::default() });
         }
-        let ends = Ends::failed(&["no events", "check the base URL"]);
+        let ends = Ends::failed(&["no events", "Check the base URL"]);
         check(&Case { package, script: page, ends, ..Case::default() });
     }
 }
@@ -463,7 +463,7 @@ fn p34_context_overflow_is_compacted_once() {
         client.meet(&case);
         let mended = fake.requests()[3].body.clone();
         assert!(mended.contains("What was.") && mended.contains("Go."), "{package}: {mended}");
-        let words = ["the conversation is too long", "Begin a new session"];
+        let words = ["The conversation is too long", "Start a new session"];
         case.shown = "";
         case.ends = Ends::Badly(-32603, "context_full", &words);
         client.meet(&case);

@@ -125,7 +125,7 @@ fn p04_plain_http_instead_of_tls() {
     let case = Case {
         requests: 4,
         notice: "there is no TLS",
-        ends: Ends::unavailable(&["it may be http:// instead of https://", "the base URL"]),
+        ends: Ends::unavailable(&["Try http:// instead of https://", "the base URL"]),
         ..Case::default()
     };
     check_elsewhere(&plain.url.replace("http:", "https:"), &case);
@@ -252,16 +252,16 @@ fn p07_requested_delay_is_respected() {
     let asked = check(&Case {
         script: "status 429\nheader retry-after: 2\n---\ntext \"Hello.\"",
         requests: 2,
-        notice: "says to wait 2.0 s",
+        notice: "retry after 2.0 s",
         shown: "Hello.",
         ..Case::default()
     });
     assert!(asked[1].at - asked[0].at >= Duration::from_secs(2));
-    let words = ["says to wait 0.1 s", "Try again then or choose another model"];
+    let words = ["retry after 0.1 s", "Try again after that time, or choose another model"];
     check(&Case {
         script: &times(4, "status 429\nheader retry-after-ms: 100"),
         requests: 4,
-        notice: "says to wait 0.1 s",
+        notice: "retry after 0.1 s",
         ends: Ends::Badly(-32603, "model_rate_limited", &words),
         ..Case::default()
     });
@@ -269,7 +269,7 @@ fn p07_requested_delay_is_respected() {
 
 #[test]
 fn p08_too_long_delay_ends_the_turn_and_is_reported() {
-    let words = ["says to wait 10000 s", "Try again then or choose another model"];
+    let words = ["retry after 10000 s", "Try again after that time, or choose another model"];
     check(&Case {
         script: "status 429\nheader retry-after: 10000",
         ends: Ends::Badly(-32603, "model_rate_limited", &words),

@@ -1,0 +1,44 @@
+//! The data directory: creates files and directories that only their owner can read.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+
+/// Checks whether the directory can be written, without opening the store.
+pub(crate) fn check_writable(folder: Option<&Path>) -> Result<(), String> {
+    let Some(folder) = folder else {
+        return Err("no data directory: HOME is not set".to_owned());
+    };
+    let with_path = |err: std::io::Error| format!("{}: {err}", folder.display());
+    create_private_dir(folder).and_then(|()| may_write(folder)).map_err(with_path)
+}
+
+#[cfg(unix)]
+fn may_write(folder: &Path) -> std::io::Result<()> {
+    use rustix::fs::{Access, access};
+    Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+}
+
+/// On this system permissions are more than a flag, so a file is created to find out.
+#[cfg(not(unix))]
+fn may_write(folder: &Path) -> std::io::Result<()> {
+    let draft = folder.join(format!(".probe-{}", std::process::id()));
+    create_private_file(&draft).and_then(|()| std::fs::remove_file(&draft))
+}
+
+/// Creates a directory that only its owner can read.
+pub(crate) fn create_private_dir(path: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Creates a file that only its owner can read. An existing file stays unchanged.
+pub(crate) fn create_private_file(path: &Path) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
+}
