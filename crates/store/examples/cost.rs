@@ -1,6 +1,6 @@
-//! What keeping costs: CPU per update while text streams, loading against a bare loop, listing many sessions.
+//! Measures the store: CPU time per update while text streams, loading compared with a bare loop, listing many sessions.
 //!
-//! `cargo run --release -p store --example cost`. Prints; checks nothing.
+//! `cargo run --release -p store --example cost`. Prints numbers and checks nothing.
 
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for a person to look at")]
 
@@ -26,7 +26,7 @@ fn options(folder: &Path) -> Options {
     }
 }
 
-/// The time this process has spent on all its threads.
+/// The CPU time of all threads of this process.
 fn cpu() -> Duration {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = text.rsplit_once(')').unwrap().1.split_whitespace().collect();
@@ -90,7 +90,7 @@ async fn main() {
     begin(&store, &turns).await;
     for turn in 0..1000 {
         for number in 0..18 {
-            // Another message each time, so that nothing is joined: the worst case for the load.
+            // A new message each time, so that nothing is merged: the worst case for loading.
             let message = MessageId::new(format!("m{turn}-{number}"));
             let text = format!("some words of an answer, number {number} of turn {turn}");
             store.keep(&turns, Event::Text { message, text }, None).await.unwrap();

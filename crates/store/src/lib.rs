@@ -1,13 +1,16 @@
-//! The session journal: what was said and done, kept so that nothing a client was shown is ever lost.
+//! The session journal: stores everything that a client was shown, so that none of it is ever lost.
 //!
-//! [`Store`] is the engine's journal. Behind it a thread of its own owns a [`journal::Backend`]: SQLite, or memory where
-//! nothing can be written. What a record looks like is in [`record`], how a session comes back in [`replay`].
+//! [`Store`] implements the engine's journal. Its own thread owns a [`journal::Backend`]: SQLite, or memory if nothing can
+//! be written. [`record`] has the format of records, [`replay`] restores a session from them.
 
-mod apart;
-mod contents;
+pub mod content;
+mod content_files;
+mod files;
 pub mod index;
 pub mod journal;
+mod large_values;
 pub mod memory;
+mod options;
 pub mod owner;
 pub mod record;
 pub mod replay;
@@ -16,4 +19,5 @@ mod store;
 mod sync;
 mod writer;
 
-pub use store::{Options, Place, Store, SyncAll};
+pub use options::{CustomBackend, Options, SyncAll};
+pub use store::Store;

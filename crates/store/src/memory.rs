@@ -1,4 +1,4 @@
-//! The backend that forgets: for tests, and for homes that cannot be written.
+//! The backend in memory: for tests, and if the data directory cannot be written.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -6,8 +6,9 @@ use std::time::SystemTime;
 use engine::ports::{Info, State};
 use engine::words::SessionId;
 
+use crate::content::{Content, Hash};
 use crate::index::{Cursor, Filter, PAGE, Page, time_in};
-use crate::journal::{Backend, Change, Claim, Content, Error, Facts, Hash, Stored};
+use crate::journal::{Backend, Change, Claim, Error, Facts, Stored};
 use crate::record::Encoded;
 
 /// Sessions in memory.
@@ -72,14 +73,14 @@ impl Backend for Memory {
         session: &str,
         owner: &str,
         own: &Encoded,
-        place_of: &dyn Fn(&str) -> Option<String>,
+        describe_owner: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Claim, Error> {
         let session = self.session(session)?;
         match session.facts.owner.as_deref() {
             Some(other) if other == owner => return Ok(session.claim(false)),
             Some(other) => {
-                if let Some(place) = place_of(other) {
-                    return Err(Error::Owned(place));
+                if let Some(cursor) = describe_owner(other) {
+                    return Err(Error::Owned(cursor));
                 }
             }
             None => {}
@@ -152,7 +153,7 @@ impl Backend for Memory {
     }
 
     fn list(&mut self, filter: &Filter) -> Result<Page, Error> {
-        let place = |session: &Session| Cursor {
+        let cursor = |session: &Session| Cursor {
             updated: time_in(session.facts.info.updated),
             number: session.number,
         };
@@ -161,11 +162,11 @@ impl Backend for Memory {
             .values()
             .filter(|session| {
                 filter.cwd.as_ref().is_none_or(|cwd| *cwd == session.facts.info.cwd)
-                    && filter.after.is_none_or(|after| place(session) < after)
+                    && filter.after.is_none_or(|after| cursor(session) < after)
             })
             .collect();
-        found.sort_by_key(|session| std::cmp::Reverse(place(session)));
-        let next = (found.len() > PAGE).then(|| place(found[PAGE - 1]));
+        found.sort_by_key(|session| std::cmp::Reverse(cursor(session)));
+        let next = (found.len() > PAGE).then(|| cursor(found[PAGE - 1]));
         found.truncate(PAGE);
         Ok(Page {
             sessions: found.into_iter().map(|session| session.facts.clone()).collect(),

@@ -1,7 +1,7 @@
-//! Who has a session: a process, known by a file that it keeps locked while it lives.
+//! The owner of sessions: a process, identified by a file that it keeps locked while it runs.
 //!
-//! The kernel lets go of the lock when the process dies, however it dies, so a dead owner is seen at once and no process
-//! id is ever believed. One file per process, whatever the number of its sessions.
+//! The kernel releases the lock however the process dies, so a dead owner is detected at once, without relying on process
+//! ids. There is one file per process, whatever the number of its sessions.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
@@ -18,53 +18,53 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Makes the file of this process in `folder`, and clears away those of dead ones.
+    /// Creates the file of this process in `folder`, and removes those of dead processes.
     ///
     /// # Errors
-    /// Fails if the folder cannot be written or does not know locks.
+    /// Fails if the directory cannot be written or does not support locks.
     pub fn new(folder: &Path) -> std::io::Result<Owner> {
-        clear(folder);
+        remove_dead(folder);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let id = format!("{}-{:x}", std::process::id(), since.as_nanos());
-        // Locked before it has its name: nobody can see it unlocked and take its owner for dead.
+        // Locked before it gets its final name, so that no process sees it unlocked and takes its owner for dead.
         let draft = folder.join(format!("{id}.new"));
-        crate::store::make_file(&draft)?;
+        crate::files::create_private_file(&draft)?;
         let mut file = OpenOptions::new().append(true).open(&draft)?;
         file.try_lock()?;
-        file.write_all(place().as_bytes())?;
+        file.write_all(describe_process().as_bytes())?;
         std::fs::rename(&draft, folder.join(&id))?;
         Ok(Owner { id, folder: folder.to_owned(), _file: file })
     }
 
-    /// Returns the name that sessions are marked with.
+    /// Returns the id that is stored with sessions.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Says where an owner runs; `None` if it is dead.
+    /// Describes a running owner; `None` if it is dead.
     #[must_use]
-    pub fn place_of(&self, owner: &str) -> Option<String> {
+    pub fn describe_owner(&self, owner: &str) -> Option<String> {
         if owner == self.id {
-            return Some(place());
+            return Some(describe_process());
         }
-        // A name from the store is only ever a name in our folder.
+        // An id from the store must not name a file outside the directory.
         if owner.contains(['/', '\\']) {
             return None;
         }
-        place_of(&self.folder.join(owner))
+        describe_owner(&self.folder.join(owner))
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
         if let Err(err) = std::fs::remove_file(self.folder.join(&self.id)) {
-            tracing::debug!("the file of this process could not be removed: {err}");
+            tracing::debug!("cannot remove the lock file of this process: {err}");
         }
     }
 }
 
-fn place_of(path: &Path) -> Option<String> {
+fn describe_owner(path: &Path) -> Option<String> {
     let mut file = File::open(path).ok()?;
     match file.try_lock_shared() {
         Ok(()) => None,
@@ -75,34 +75,34 @@ fn place_of(path: &Path) -> Option<String> {
                 Err(_) => Some("another process".to_owned()),
             }
         }
-        Err(TryLockError::Error(err)) => Some(format!("a process that cannot be asked: {err}")),
+        Err(TryLockError::Error(err)) => Some(format!("an unknown process: {err}")),
     }
 }
 
-fn clear(folder: &Path) {
+fn remove_dead(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return;
     };
     for entry in entries.flatten() {
         let path = entry.path();
-        // A draft belongs to a process that is starting, or that died in that moment: it is left for a day.
+        // A draft belongs to a process that is just starting, or that died while starting: it is kept for a day.
         let is_draft = path.extension().is_some_and(|extension| extension == "new");
         let is_old = entry
             .metadata()
             .and_then(|data| data.modified())
             .is_ok_and(|time| time.elapsed().is_ok_and(|age| age.as_secs() > 86_400));
         if (!is_draft || is_old)
-            && place_of(&path).is_none()
+            && describe_owner(&path).is_none()
             && let Err(err) = std::fs::remove_file(&path)
         {
-            tracing::debug!("the file of a dead process could not be removed: {err}");
+            tracing::debug!("cannot remove the lock file of a dead process: {err}");
         }
     }
 }
 
-/// Says where this process runs, for the user of another one.
+/// Describes this process to users of other processes.
 #[must_use]
-pub fn place() -> String {
+pub fn describe_process() -> String {
     format!("process {} on {}", std::process::id(), host())
 }
 

@@ -1,7 +1,7 @@
-//! Records: the disk's own words for everything that is kept, apart from the engine's, so that either can change.
+//! Records: the format on disk. It is independent of the engine's types, so that both can change.
 //!
-//! A record is JSON with a version and a checksum. A variant never changes its meaning; a new meaning is a new variant,
-//! and a change that older programs must not guess at raises [`VERSION`]. What cannot be understood is kept as it is.
+//! A record is JSON with a version and a checksum. A variant never changes its meaning; a new meaning gets a new variant, and
+//! a change that older programs could misread increments [`VERSION`]. Unknown records are left unchanged.
 
 #![expect(missing_docs, reason = "fields and variants mirror engine::words, which describes them")]
 
@@ -19,13 +19,13 @@ pub use convert::{
 /// The version of the records that this program writes.
 pub const VERSION: u32 = 1;
 
-/// One thing that is kept.
+/// One record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Record {
     /// A process took the session.
     Own { pid: u32, host: String },
-    /// The user sent this.
+    /// A prompt of the user.
     Prompt {
         message: Name,
         kind: PromptKind,
@@ -33,15 +33,15 @@ pub enum Record {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         asides: Vec<Option<Value>>,
     },
-    /// The agent said this.
+    /// Text of the agent.
     Text { message: Name, text: String },
-    /// The agent thought this.
+    /// A thought of the agent.
     Thought { message: Name, text: String },
-    /// The agent showed this.
+    /// A block that the agent showed.
     Shown { message: Name, block: Block },
     /// A tool call was shown.
     ToolCall(Box<ToolCall>),
-    /// A tool call went on.
+    /// A tool call made progress.
     ToolUpdate {
         id: Name,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,13 +50,14 @@ pub enum Record {
         content: Option<Vec<ToolContent>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         raw_output: Option<Value>,
-        /// What a running command said since the last one.
+        /// Output of a running command since the previous update.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        said: Option<String>,
+        #[serde(rename = "said")]
+        live_output: Option<String>,
     },
     /// The whole plan.
     Plan(Vec<PlanEntry>),
-    /// Mode, model and how much it thinks.
+    /// Mode, model and thinking level.
     Settings {
         mode: Name,
         model: Name,
@@ -65,30 +66,39 @@ pub enum Record {
     },
     /// How full the context is.
     Usage { used: u64, size: u64, cost: Option<f64> },
-    /// The context is being shortened.
+    /// The context is being compacted.
     Compaction { id: String, status: CompactionStatus, error: Option<String> },
-    /// A piece of the summary.
+    /// A chunk of the summary.
     CompactionSummary { id: String, text: String },
-    /// What the model thought in its answer, with what it was sealed with.
+    /// The thoughts of the model in its answer, with their signatures.
     Thoughts(Vec<Thought>),
-    /// The model's answer ended and asks for these tools.
+    /// The model's answer ended with these tool calls.
     Answer(Vec<ToolRequest>),
-    /// The same, with long texts of the inputs kept apart.
-    AnswerApart { calls: Vec<ToolRequest>, texts: Vec<Apart> },
+    /// The same, with large values of the inputs stored separately.
+    #[serde(rename = "answer_apart")]
+    AnswerLargeValues {
+        calls: Vec<ToolRequest>,
+        #[serde(rename = "texts")]
+        values: Vec<LargeValue>,
+    },
     /// A tool is about to run.
     ToolIntent(ToolRequest),
-    /// What the model was told of a call.
+    /// The result of a call, for the model.
     ToolResult { id: Name, text: String, failed: bool },
-    /// A file is about to change: what it holds and will hold, by their hashes; `None` for no file.
+    /// A file is about to change: the hashes of its content before and after; `None` for no file.
     Change { path: String, before: Option<Name>, after: Option<Name> },
-    /// The turn of this message was taken back, and all behind it.
-    TakenBack { first: Name },
-    /// The turns that were taken back are there again, up to the one of this message.
-    BroughtBack { last: Name },
-    /// The model was told this in the middle of a turn, by the program.
-    Told { text: String },
-    /// A model answered, and used this.
-    Spent {
+    /// The turn of this message and all later turns were undone.
+    #[serde(rename = "taken_back")]
+    Undone { first: Name },
+    /// Undone turns were redone, up to the turn of this message.
+    #[serde(rename = "brought_back")]
+    Redone { last: Name },
+    /// A message of the program to the model in the middle of a turn.
+    #[serde(rename = "told")]
+    Note { text: String },
+    /// The token usage of an answer.
+    #[serde(rename = "spent")]
+    ModelUsage {
         model: Name,
         input: u64,
         output: u64,
@@ -97,20 +107,20 @@ pub enum Record {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dollars: Option<f64>,
     },
-    /// To the model, a summary stands for all before a place; each result behind it keeps `cap` bytes.
+    /// For the model, a summary replaces everything before a position; later tool results are cut to `cap` bytes.
     Compacted {
         summary: String,
         from: Cut,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cap: Option<usize>,
     },
-    /// The turn ended: why, or nothing after a failure.
+    /// The turn ended, with its stop reason, or without one after a failure.
     TurnEnd { stop: Option<StopReason> },
-    /// A crash ended the turn; written by the process that found it.
+    /// A crash ended the turn. Written by the process that detected it.
     Interrupted {},
 }
 
-/// A text that many records share, such as an id.
+/// A string that many records share, such as an id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Name(pub Arc<str>);
 
@@ -126,7 +136,7 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-/// A place in the conversation.
+/// A position in the conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cut {
@@ -135,7 +145,7 @@ pub enum Cut {
     End,
 }
 
-/// Whom a prompt is for.
+/// What a prompt is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptKind {
@@ -188,7 +198,7 @@ pub enum ToolKind {
     Other,
 }
 
-/// How far a tool call is.
+/// The status of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
@@ -198,7 +208,7 @@ pub enum ToolStatus {
     Failed,
 }
 
-/// Something a tool call shows.
+/// Content of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolContent {
@@ -208,7 +218,7 @@ pub enum ToolContent {
     Live { cwd: String },
 }
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Location {
     pub path: String,
@@ -224,7 +234,7 @@ pub struct PlanEntry {
     pub status: PlanStatus,
 }
 
-/// How much a step matters.
+/// The priority of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
@@ -233,7 +243,7 @@ pub enum Priority {
     Low,
 }
 
-/// How far a step is.
+/// The status of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanStatus {
@@ -242,7 +252,7 @@ pub enum PlanStatus {
     Completed,
 }
 
-/// How far a compaction is.
+/// The status of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionStatus {
@@ -252,7 +262,7 @@ pub enum CompactionStatus {
     Cancelled,
 }
 
-/// A piece of a model's thinking.
+/// A thought of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Thought {
     pub by: Name,
@@ -262,7 +272,7 @@ pub struct Thought {
     pub at: usize,
 }
 
-/// Data that a model wants back unchanged.
+/// Data that must be sent back to the model unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
     pub data: String,
@@ -270,7 +280,7 @@ pub struct Seal {
     pub call: Option<Name>,
 }
 
-/// A tool that the model asked for.
+/// A tool call that the model requested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolRequest {
     pub id: Name,
@@ -279,15 +289,15 @@ pub struct ToolRequest {
     pub input: Arc<Value>,
 }
 
-/// A field of a call's input whose text is kept apart, by its hash.
+/// A field of a call's input whose value is stored separately, under its hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Apart {
+pub struct LargeValue {
     pub call: usize,
     pub field: String,
     pub text: Name,
 }
 
-/// The input of a call, which may be long and is not copied to be kept.
+/// Serialises the input of a call without copying it.
 mod shared {
     use super::{Arc, Deserialize, Deserializer, Serialize, Serializer, Value};
 
@@ -311,41 +321,41 @@ pub enum StopReason {
     Cancelled,
 }
 
-/// A record as the disk has it.
+/// A record as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encoded {
-    /// The version of the program's records that wrote it.
+    /// The version of the format.
     pub version: u32,
-    /// Of the version and the body.
+    /// The checksum of the version and the body.
     pub checksum: u32,
-    /// JSON.
+    /// The record as JSON.
     pub body: Vec<u8>,
 }
 
-/// What became of reading a record.
+/// The result of decoding a record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decoded {
-    /// Understood.
+    /// A valid record.
     Record(Record),
-    /// Whole, but of a version or kind that this program does not know. It stays where it is.
+    /// Undamaged, but of an unknown version or kind. It stays stored.
     Opaque,
     /// Damaged.
     Damaged,
 }
 
 impl Record {
-    /// Writes the record.
+    /// Encodes the record.
     ///
     /// # Errors
-    /// Fails for what JSON cannot say, which none of our values is.
+    /// Fails if a value cannot be written as JSON, which does not happen.
     pub fn encode(&self) -> Result<Encoded, serde_json::Error> {
         let body = serde_json::to_vec(self)?;
         Ok(Encoded { version: VERSION, checksum: checksum(VERSION, &body), body })
     }
 
-    /// Tells whether the record must be taken also when the session is full: what ends something that was begun.
+    /// Returns whether the record is accepted even if the session is full, because it ends an operation.
     #[must_use]
-    pub fn ends_something(&self) -> bool {
+    pub fn ends_operation(&self) -> bool {
         matches!(
             self,
             Record::Own { .. }
@@ -357,7 +367,7 @@ impl Record {
 }
 
 impl Encoded {
-    /// Reads the record.
+    /// Decodes the record.
     #[must_use]
     pub fn decode(&self) -> Decoded {
         if checksum(self.version, &self.body) != self.checksum {

@@ -1,7 +1,7 @@
-//! Replay: from records to what the client is shown again and what the model remembers.
+//! Replay: restores a session from its records, as events for the client and as history for the model.
 //!
-//! Plain values, no IO: feed it records in order, take out events. What a crash left open is closed by
-//! [`Replay::close`], which says what to append so that it stays closed.
+//! Does no IO: feed it records in order and take events. [`Replay::close`] closes what a crash left open, and returns the
+//! records to append so that it stays closed.
 
 mod turns;
 
@@ -22,45 +22,45 @@ use serde_json::Value;
 
 use crate::journal::Stored;
 use crate::record::{self, Decoded, Name, PromptKind, Record};
-use turns::Ledger;
+use turns::TurnLog;
 
-/// How much of a long conversation the model is given back, in bytes. More than any model can read at once.
-const HISTORY: usize = 16 * 1024 * 1024;
-/// Neighbouring pieces of one message are shown as one, up to about this many bytes.
-const PIECE: usize = 16 * 1024;
-/// How many damaged records are named one by one.
-const NAMED: usize = 10;
+/// The longest history that is restored for the model, in bytes. It is longer than any context window.
+const MAX_HISTORY: usize = 16 * 1024 * 1024;
+/// Consecutive text chunks of one message are merged up to about this many bytes.
+const MAX_MERGED: usize = 16 * 1024;
+/// At most this many damaged records are named.
+const MAX_NAMED: usize = 10;
 
-/// What the user sees of a tool whose end nobody knows.
-const UNKNOWN: &str = "Interrupted; the outcome is unknown";
-/// What the user sees of a call whose end cannot be read.
-const LOST: &str = "What came of this could not be read: its record is damaged";
-/// What the user sees of a tool that never began.
+/// Shown to the user for a tool call whose outcome is unknown.
+const UNKNOWN: &str = "Interrupted. The outcome is unknown";
+/// Shown to the user for a tool call whose result cannot be read.
+const LOST_RESULT: &str = "The result cannot be read: its record is damaged";
+/// Shown to the user for a tool call that was not started.
 const NOT_RUN: &str = "Interrupted before it ran";
-/// What the model is told of a tool whose end nobody knows.
-const UNKNOWN_TO_MODEL: &str = "interrupted: the program ended while this ran, so the outcome is unknown. Look at what is there before you do it again";
-/// What the model is told of a tool that never began.
+/// Sent to the model for a tool call whose outcome is unknown.
+const UNKNOWN_TO_MODEL: &str = "interrupted: the program ended while this was running, so the outcome is unknown. Check the current state before you run it again";
+/// Sent to the model for a tool call that was not started.
 const NOT_RUN_TO_MODEL: &str = "interrupted before it ran";
 
-/// A session on its way back.
+/// A session that is being restored.
 #[derive(Debug, Default)]
 pub struct Replay {
     events: Vec<Event>,
-    /// Text that may still grow.
-    piece: Option<Event>,
+    /// A text event to which the next chunk may be appended.
+    pending_text: Option<Event>,
     history: History,
     history_bytes: usize,
-    turns: Ledger,
-    /// What the model said since its last message ended.
-    said: String,
-    /// What it thought since then, if that answer is whole.
+    turns: TurnLog,
+    /// The text of the current answer.
+    answer_text: String,
+    /// The thoughts of the current answer, if it is complete.
     thoughts: Vec<Thought>,
-    /// A command's answer is ours, not the model's.
+    /// Whether the current turn is a slash command, whose output the model does not see.
     is_command: bool,
     is_turn_open: bool,
-    calls: Vec<Call>,
+    calls: Vec<ReplayedCall>,
     by_id: HashMap<Name, usize>,
-    /// What calls of the last answer showed to the model besides their results.
+    /// Images that the calls of the last answer returned in addition to their text.
     pictures: Vec<Block>,
     usage: Option<Event>,
     mode: Option<ModeId>,
@@ -68,7 +68,7 @@ pub struct Replay {
     thinking: Option<Thinking>,
     spent: f64,
     bill: Bill,
-    /// Each holds unless what it was made of is taken back; the last one counts.
+    /// The compactions that were not undone. The last one applies.
     compactions: Vec<Compaction>,
     last_seq: u64,
     damaged: Vec<u64>,
@@ -76,26 +76,27 @@ pub struct Replay {
     opaque: u64,
 }
 
-/// A tool call of the turn that runs.
+/// A tool call of the current turn.
 #[derive(Debug)]
-struct Call {
+struct ReplayedCall {
     id: Name,
     has_intent: bool,
     is_shown: bool,
     is_done: bool,
     has_terminal: bool,
-    /// What it would do, if that may change files that nobody sees.
+    /// Its title, if it may change files without a record.
     command: Option<String>,
-    /// What its command said so far.
-    said: String,
-    /// What the model was told, while the call was not yet done.
+    /// The output of its command so far.
+    answer_text: String,
+    /// The result for the model, while the call is not done.
     result: Option<String>,
 }
 
-/// A summary that stands for the beginning of the history. The history itself stays whole, so that it can be taken back.
+/// A summary that replaces the beginning of the history. The history itself stays complete, so that the compaction can be
+/// undone.
 #[derive(Debug)]
 struct Compaction {
-    /// How many entries it stands for.
+    /// How many entries it replaces.
     cut: usize,
     /// How many entries there were when it was made.
     at: usize,
@@ -103,31 +104,31 @@ struct Compaction {
     cap: Option<usize>,
 }
 
-/// What is left when all records are fed.
+/// A restored session.
 #[derive(Debug)]
 pub struct Replayed {
-    /// What the model sees.
+    /// The history for the model.
     pub history: History,
-    /// What can be taken back, and brought back.
+    /// The turns that can be undone and redone.
     pub turns: Turns,
     /// The last mode.
     pub mode: Option<ModeId>,
     /// The last model.
     pub model: Option<ModelId>,
-    /// How much the model was to think.
+    /// The last thinking level.
     pub thinking: Option<Thinking>,
-    /// What the session has cost, in US dollars.
+    /// The cost of the session, in US dollars.
     pub spent: f64,
-    /// What it has used, by model.
+    /// The token usage by model.
     pub bill: Bill,
-    /// What could not be read, for the user.
+    /// Problems with the records, for the user.
     pub problems: Vec<String>,
     /// The last events to show.
     pub events: Vec<Event>,
 }
 
 impl Replay {
-    /// Takes the next record as the backend has it.
+    /// Adds the next stored record.
     pub fn feed(&mut self, stored: &Stored) {
         if self.last_seq > 0 {
             self.missing += stored.seq.saturating_sub(self.last_seq + 1);
@@ -140,26 +141,26 @@ impl Replay {
         }
     }
 
-    /// Takes the events that are ready to be shown.
+    /// Returns the events that are ready to be shown.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
-    /// Takes the next record.
+    /// Adds the next record.
     pub fn feed_record(&mut self, record: Record) {
         match record {
-            // An answer gets its texts back before it comes here.
-            Record::Own { .. } | Record::AnswerApart { .. } => {}
+            // The large values of an answer are restored before it is replayed.
+            Record::Own { .. } | Record::AnswerLargeValues { .. } => {}
             Record::Prompt { message, kind, blocks, asides } => {
                 self.prompt(&message, kind, blocks, asides);
             }
             Record::Text { ref text, .. } => {
                 if !self.is_command {
-                    self.said.push_str(text);
+                    self.answer_text.push_str(text);
                 }
-                self.show_piece(record);
+                self.show_text(record);
             }
-            Record::Thought { .. } => self.show_piece(record),
+            Record::Thought { .. } => self.show_text(record),
             Record::ToolCall(mut call) => {
                 let before = call.content.len();
                 call.content.retain(|content| !matches!(content, record::ToolContent::Live { .. }));
@@ -195,39 +196,39 @@ impl Replay {
             Record::ToolIntent(request) => {
                 let call = self.call(&request.id);
                 call.has_intent = true;
-                // What a child ran without asking was never shown as a call; its intent says what it was.
+                // A call of a subagent that needed no permission was never shown, so only its intent names it.
                 let command = if call.is_shown { call.command.take() } else { Some(request.name) };
                 if let Some(command) = command.filter(|_| !self.is_command) {
                     self.turns.ran(command);
                 }
             }
-            // What a command of ours did in a folder of its own is nothing to take back.
+            // Changes by slash commands are not undone.
             Record::Change { .. } if self.is_command => {}
             Record::Change { path, before, after } => {
                 let id = |name: Name| ContentId::new(name.0);
                 let (before, after) = (before.map(id), after.map(id));
                 self.turns.changed(Change { path: PathBuf::from(path), before, after });
             }
-            Record::TakenBack { first } => {
-                self.turns.take_back(&first, &mut self.history);
+            Record::Undone { first } => {
+                self.turns.undo(&first, &mut self.history);
                 let left = self.history.len();
                 self.compactions.retain(|compaction| compaction.at <= left);
             }
-            Record::BroughtBack { last } => self.turns.bring_back(&last, &mut self.history),
+            Record::Redone { last } => self.turns.redo(&last, &mut self.history),
             Record::ToolResult { id, text, failed } => {
                 self.call(&id).result = Some(text.clone());
                 self.remember_result(ToolCallId::new(id.0), text, failed);
             }
-            Record::Told { text } => {
+            Record::Note { text } => {
                 self.remember(Message::User(Prompt::from(vec![Block::Text(text)])));
             }
-            Record::Spent { model, input, output, cache_read, cache_write, dollars } => {
+            Record::ModelUsage { model, input, output, cache_read, cache_write, dollars } => {
                 let usage = Usage { input, output, cache_read, cache_write };
                 self.bill.add(&ModelId::new(model.0), &usage, dollars);
                 self.spent += dollars.unwrap_or_default();
             }
             Record::Compacted { summary, from, cap } => {
-                // A place that is not found was damaged: then the model sees all of it, and it is summed up again.
+                // If the position is missing, its record is damaged. The model then sees the whole history, which is compacted again.
                 let at = self.history.len();
                 let cut = self.history.find(&record::cut_out(from));
                 self.compactions.extend(cut.map(|cut| Compaction { cut, at, summary, cap }));
@@ -245,9 +246,9 @@ impl Replay {
         asides: Vec<Option<Value>>,
     ) {
         if kind == PromptKind::Steering {
-            // It stands inside its turn, behind what was said and done before.
-            self.flush_piece();
-            if !self.said.is_empty() {
+            // It belongs to the current turn, after everything before it.
+            self.flush_text();
+            if !self.answer_text.is_empty() {
                 self.remember_answer(Vec::new());
             }
         } else {
@@ -273,22 +274,22 @@ impl Replay {
     }
 
     fn end_turn(&mut self, why: &str) {
-        self.flush_piece();
-        // Every call of a turn that ends has ended; a record that says so may be damaged.
-        let is_lost = |call: &&Call| call.is_shown && !call.is_done;
+        self.flush_text();
+        // Every call of an ended turn has ended. If one seems open, the record of its end is damaged.
+        let is_lost = |call: &&ReplayedCall| call.is_shown && !call.is_done;
         let lost: Vec<Name> =
             self.calls.iter().filter(is_lost).map(|call| call.id.clone()).collect();
         for id in lost {
-            let text = record::ToolContent::Block(record::Block::Text(LOST.to_owned()));
+            let text = record::ToolContent::Block(record::Block::Text(LOST_RESULT.to_owned()));
             self.feed_record(Record::ToolUpdate {
                 id,
                 status: Some(record::ToolStatus::Failed),
                 content: Some(vec![text]),
                 raw_output: None,
-                said: None,
+                live_output: None,
             });
         }
-        if !self.said.is_empty() {
+        if !self.answer_text.is_empty() {
             self.remember_answer(Vec::new());
         }
         self.thoughts.clear();
@@ -305,26 +306,27 @@ impl Replay {
         if let Some(message) = engine::pictures::message_of(pictures) {
             self.remember(message);
         }
-        let (thoughts, text) = (std::mem::take(&mut self.thoughts), std::mem::take(&mut self.said));
+        let (thoughts, text) =
+            (std::mem::take(&mut self.thoughts), std::mem::take(&mut self.answer_text));
         self.remember(Message::Agent { thoughts, text, calls });
     }
 
-    /// Calls that ran at once ended in any order; the model is told of them in the order that it asked.
+    /// Adds a result to the history. Parallel calls end in any order, but the model gets their results in the order of the calls.
     fn remember_result(&mut self, id: ToolCallId, text: String, failed: bool) {
-        let Some(own) = self.place(&id) else { return };
-        let is_behind = |message: &Message| match message {
-            Message::ToolResult { id, .. } => self.place(id) > Some(own),
+        let Some(own_index) = self.index_in_answer(&id) else { return };
+        let is_after = |message: &Message| match message {
+            Message::ToolResult { id, .. } => self.index_in_answer(id) > Some(own_index),
             Message::User(_) | Message::Agent { .. } => false,
         };
-        let behind =
-            self.history.messages().iter().rev().take_while(|message| is_behind(message)).count();
-        let behind = self.history.split_off(self.history.len() - behind);
+        let after =
+            self.history.messages().iter().rev().take_while(|message| is_after(message)).count();
+        let after = self.history.split_off(self.history.len() - after);
         self.remember(Message::ToolResult { id, text, failed });
-        self.history.extend(behind);
+        self.history.extend(after);
     }
 
-    /// Finds where a call stands in the last answer; `None` for a child's, which the model did not ask for.
-    fn place(&self, id: &ToolCallId) -> Option<usize> {
+    /// Returns the index of a call in the last answer; `None` for a call of a subagent, which the model did not make.
+    fn index_in_answer(&self, id: &ToolCallId) -> Option<usize> {
         let calls = self.history.messages().iter().rev().find_map(|message| match &**message {
             Message::Agent { calls, .. } => Some(calls),
             Message::User(_) | Message::ToolResult { .. } => None,
@@ -338,14 +340,14 @@ impl Replay {
         }
         self.history_bytes += message.size();
         self.history.push(message);
-        if self.history_bytes > 2 * HISTORY {
+        if self.history_bytes > 2 * MAX_HISTORY {
             self.forget_oldest();
             self.history_bytes = self.history.messages().iter().map(|message| message.size()).sum();
         }
     }
 
     fn forget_oldest(&mut self) {
-        let gone = self.history.keep_last(HISTORY);
+        let gone = self.history.keep_last(MAX_HISTORY);
         self.turns.forget(gone);
         self.compactions.retain(|compaction| compaction.at >= gone);
         for compaction in &mut self.compactions {
@@ -354,17 +356,17 @@ impl Replay {
         }
     }
 
-    fn call(&mut self, id: &Name) -> &mut Call {
+    fn call(&mut self, id: &Name) -> &mut ReplayedCall {
         let calls = &mut self.calls;
         let index = *self.by_id.entry(id.clone()).or_insert_with(|| {
-            calls.push(Call {
+            calls.push(ReplayedCall {
                 id: id.clone(),
                 has_intent: false,
                 is_shown: false,
                 is_done: false,
                 has_terminal: false,
                 command: None,
-                said: String::new(),
+                answer_text: String::new(),
                 result: None,
             });
             calls.len() - 1
@@ -372,14 +374,14 @@ impl Replay {
         &mut calls[index]
     }
 
-    /// The client's terminals are gone, so what they held is shown as text when the call is done.
+    /// Replays an update. The client's terminals no longer exist, so their output is shown as text when the call is done.
     fn tool_update(&mut self, record: Record) {
         let Some(Event::ToolUpdate(id, mut update)) = record::event_out(record) else {
             return;
         };
         let call = self.call(&Name(id.to_shared()));
         if let Some(Live::Output(text)) = update.live.take() {
-            call.said.push_str(&text);
+            call.answer_text.push_str(&text);
         }
         if let Some(content) = &mut update.content {
             let before = content.len();
@@ -387,7 +389,7 @@ impl Replay {
                 !matches!(content, ToolContent::Terminal(_) | ToolContent::Live { .. })
             });
             call.has_terminal = content.len() < before;
-            // What stands beside a terminal is a part of the result.
+            // Content next to a terminal is part of the result.
             if call.has_terminal {
                 update.content = None;
             }
@@ -407,66 +409,67 @@ impl Replay {
             }
         }
         if *update != ToolUpdate::default() {
-            self.flush_piece();
+            self.flush_text();
             self.events.push(Event::ToolUpdate(id, update));
         }
     }
 
     fn show(&mut self, record: Record) {
-        self.flush_piece();
+        self.flush_text();
         self.events.extend(record::event_out(record));
     }
 
-    fn show_piece(&mut self, record: Record) {
+    fn show_text(&mut self, record: Record) {
         let Some(event) = record::event_out(record) else {
             return;
         };
-        match (&mut self.piece, event) {
+        match (&mut self.pending_text, event) {
             (Some(Event::Text { message, text }), Event::Text { message: other, text: more })
             | (
                 Some(Event::Thought { message, text }),
                 Event::Thought { message: other, text: more },
-            ) if *message == other && text.len() < PIECE => text.push_str(&more),
+            ) if *message == other && text.len() < MAX_MERGED => text.push_str(&more),
             (_, event) => {
-                self.flush_piece();
-                self.piece = Some(event);
+                self.flush_text();
+                self.pending_text = Some(event);
             }
         }
     }
 
-    fn flush_piece(&mut self) {
-        self.events.extend(self.piece.take());
+    fn flush_text(&mut self) {
+        self.events.extend(self.pending_text.take());
     }
 
-    /// Closes the turn that a crash left open, and returns the records that keep it closed.
+    /// Closes a turn that a crash left open, and returns the records to append.
     pub fn close(&mut self) -> Vec<Record> {
         if !self.is_turn_open {
             return Vec::new();
         }
         let mut records = Vec::new();
         for call in self.calls.iter().filter(|call| !call.is_done) {
-            let (shown, told) = if call.has_intent {
+            let (shown, for_model) = if call.has_intent {
                 (UNKNOWN, UNKNOWN_TO_MODEL)
             } else {
                 (NOT_RUN, NOT_RUN_TO_MODEL)
             };
-            let is_asked_for = self.place(&ToolCallId::new(Arc::clone(&call.id.0))).is_some();
-            if call.result.is_none() && is_asked_for {
-                let text = told.to_owned();
+            let is_in_answer =
+                self.index_in_answer(&ToolCallId::new(Arc::clone(&call.id.0))).is_some();
+            if call.result.is_none() && is_in_answer {
+                let text = for_model.to_owned();
                 records.push(Record::ToolResult { id: call.id.clone(), text, failed: true });
             }
             if call.is_shown {
                 let shown = match &call.result {
                     Some(result) => result.clone(),
-                    None if call.said.is_empty() => shown.to_owned(),
-                    None => format!("{}\n{shown}", call.said.trim_end()),
+                    None if call.answer_text.is_empty() => shown.to_owned(),
+                    None => format!("{}\n{shown}", call.answer_text.trim_end()),
                 };
                 records.push(Record::ToolUpdate {
                     id: call.id.clone(),
                     status: Some(record::ToolStatus::Failed),
                     content: Some(vec![record::ToolContent::Block(record::Block::Text(shown))]),
                     raw_output: None,
-                    said: None,
+                    live_output: None,
                 });
             }
         }
@@ -478,7 +481,7 @@ impl Replay {
     /// Ends the replay.
     #[must_use]
     pub fn finish(mut self) -> Replayed {
-        self.flush_piece();
+        self.flush_text();
         self.forget_oldest();
         if let Some(Compaction { cut, summary, cap, .. }) = self.compactions.pop() {
             self.history.compact(cut, summary, cap);
@@ -486,9 +489,9 @@ impl Replay {
         let mut problems = Vec::new();
         if !self.damaged.is_empty() {
             let named: Vec<String> =
-                self.damaged.iter().take(NAMED).map(ToString::to_string).collect();
+                self.damaged.iter().take(MAX_NAMED).map(ToString::to_string).collect();
             problems.push(format!(
-                "{} records are damaged and were left out: {}",
+                "{} records are damaged and were skipped: {}",
                 self.damaged.len(),
                 named.join(", ")
             ));

@@ -1,7 +1,7 @@
-//! The backend on disk: one SQLite file for all sessions, with a write-ahead log, and beside it a file for each long content.
+//! The backend on disk: one SQLite database for all sessions, with a write-ahead log, and a file for each large content.
 //!
-//! A commit is a plain write: it survives the death of this process, and the thread in `sync` makes it survive that of
-//! the machine. Several processes may use the file; epochs keep them out of each other's sessions.
+//! A commit is a plain write: it survives a crash of this process. The thread in `sync` makes it survive a power failure.
+//! Several processes may use the database; epochs keep them out of each other's sessions.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -11,27 +11,24 @@ use engine::words::SessionId;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
 
-use crate::contents::{self, Contents};
+use crate::content::{Content, Hash, LARGE};
+use crate::content_files::{self, ContentFiles};
 use crate::index::{Cursor, Filter, PAGE, Page, state_in, state_out, time_in, time_out};
-use crate::journal::{Backend, Change, Claim, Content, Error, Facts, Hash, Stored};
+use crate::journal::{Backend, Change, Claim, Error, Facts, Stored};
+use crate::options::SyncAll;
 use crate::record::Encoded;
-use crate::store::SyncAll;
 use crate::sync;
 
 /// The version of the tables that this program writes.
 pub const SCHEMA: i64 = 2;
 
-/// A record longer than this is kept apart, under the hash of its content, and content longer than this in a file of its own.
-/// The first version of the tables had all of it.
-pub const BLOB: usize = 64 * 1024;
-
 /// How long a write waits for another process.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// A record's key is its session's number and its own, so that a session is one stretch of the table.
+/// A record's key consists of its session's number and its own, so that the records of a session are contiguous.
 const SEQ_BITS: u32 = 32;
 
-/// Content has row ids: in a table without, a search for a hash would read the whole bodies that it passes.
+/// The table `blob` has row ids: without them, a search for a hash would read all bodies on its way.
 const TABLES: &str = "
 CREATE TABLE session(
     number INTEGER PRIMARY KEY,
@@ -63,25 +60,25 @@ CREATE TABLE blob_use(
 CREATE INDEX blob_use_by_hash ON blob_use(hash);
 ";
 
-/// Sessions in an SQLite file.
+/// Sessions in an SQLite database.
 #[derive(Debug)]
 pub struct Sqlite {
     connection: Connection,
-    contents: Contents,
-    /// Why nothing may be written.
+    contents: ContentFiles,
+    /// Why nothing may be written, if so.
     read_only: Option<String>,
 }
 
 impl Sqlite {
-    /// Opens the file, and makes it if it is not there.
+    /// Opens the database, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Says what is wrong with the file or its folder.
+    /// Describes what is wrong with the file or its directory.
     pub fn open(path: &Path) -> Result<Sqlite, Error> {
         match Sqlite::try_open(path) {
-            // Not a database at all, or one whose head is gone: nothing of it can be read here, and nobody waits for us.
+            // Not a database, or its header is damaged: nothing can be read from it.
             Err(err) if err.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase) => {
-                set_aside(path)?;
+                rename_damaged(path)?;
                 Ok(Sqlite::try_open(path)?)
             }
             opened => Ok(opened?),
@@ -97,28 +94,30 @@ impl Sqlite {
             let connection = Connection::open_with_flags(path, flags)?;
             connection.busy_timeout(BUSY)?;
             let why =
-                "the sessions were written by a newer version of Purlin; this one reads them only";
-            let contents = Contents::of(path);
+                "the sessions were written by a newer version of Purlin, so they can only be read";
+            let contents = ContentFiles::of(path);
             return Ok(Sqlite { connection, contents, read_only: Some(why.to_owned()) });
         }
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "synchronous", "normal")?;
         connection.pragma_update(None, "cache_size", -1024)?;
-        // Deleted text is overwritten, not only forgotten.
+        // Overwrites deleted text, so that it cannot be recovered.
         connection.pragma_update(None, "secure_delete", "on")?;
         connection.set_prepared_statement_cache_capacity(32);
         if version < SCHEMA {
-            let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let version: i64 = begun.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let version: i64 =
+                transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
             if version == 0 {
-                begun.execute_batch(TABLES)?;
+                transaction.execute_batch(TABLES)?;
             }
             if version < SCHEMA {
-                begun.pragma_update(None, "user_version", SCHEMA)?;
+                transaction.pragma_update(None, "user_version", SCHEMA)?;
             }
-            begun.commit()?;
+            transaction.commit()?;
         }
-        Ok(Sqlite { connection, contents: Contents::of(path), read_only: None })
+        Ok(Sqlite { connection, contents: ContentFiles::of(path), read_only: None })
     }
 
     /// Returns why nothing may be written, if so.
@@ -127,12 +126,12 @@ impl Sqlite {
         self.read_only.as_deref()
     }
 
-    /// Returns what makes all that was written survive the death of the machine.
+    /// Returns the function that syncs everything that was written.
     pub(crate) fn sync(&self, path: &Path) -> SyncAll {
         let (unsynced, mut sync_log) =
             (self.contents.unsynced(), sync::of_log(Sqlite::log_path(path)));
         Box::new(move || {
-            contents::sync(&unsynced)?;
+            content_files::sync(&unsynced)?;
             sync_log()
         })
     }
@@ -152,22 +151,23 @@ impl Sqlite {
         }
     }
 
-    /// Begins to write: nobody else does meanwhile, neither to the tables nor to the contents.
-    fn begin(&mut self) -> Result<(rusqlite::Transaction<'_>, &Contents), Error> {
+    /// Begins a write transaction. It locks out other writers of the tables and of the content files.
+    fn begin(&mut self) -> Result<(rusqlite::Transaction<'_>, &ContentFiles), Error> {
         self.writable()?;
-        let begun = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        Ok((begun, &self.contents))
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        Ok((transaction, &self.contents))
     }
 }
 
-/// Moves a file that is no database out of the way; its owner may want to look at it.
-fn set_aside(path: &Path) -> Result<(), Error> {
+/// Renames a file that is not a database, so that the user can examine it.
+fn rename_damaged(path: &Path) -> Result<(), Error> {
     let stamp = time_in(SystemTime::now());
-    for file in [path.to_owned(), Sqlite::log_path(path), Contents::folder(path)] {
-        let mut aside = file.clone().into_os_string();
-        aside.push(format!(".damaged-{stamp}"));
-        match std::fs::rename(&file, &aside) {
-            Ok(()) => tracing::error!("{} cannot be read and was moved aside", file.display()),
+    for file in [path.to_owned(), Sqlite::log_path(path), ContentFiles::folder(path)] {
+        let mut renamed = file.clone().into_os_string();
+        renamed.push(format!(".damaged-{stamp}"));
+        match std::fs::rename(&file, &renamed) {
+            Ok(()) => tracing::error!("{} is damaged and was renamed", file.display()),
             Err(err) if err.kind() == std::io::ErrorKind::NotFound => {}
             Err(err) => return Err(Error::Failed(format!("{}: {err}", file.display()))),
         }
@@ -202,7 +202,7 @@ fn facts(row: &Row<'_>) -> rusqlite::Result<(Facts, u64)> {
     Ok((Facts { info, owner: row.get(7)? }, row.get::<_, i64>(8)?.unsigned_abs()))
 }
 
-/// A session's number and epoch.
+/// Returns a session's number and epoch.
 fn session(connection: &Connection, id: &str) -> Result<(i64, u64), Error> {
     let mut query = connection.prepare_cached("SELECT number, epoch FROM session WHERE id = ?1")?;
     let found = query.query_row([id], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?))).optional()?;
@@ -224,12 +224,12 @@ fn head(connection: &Connection, number: i64) -> Result<u64, Error> {
 }
 
 fn insert(
-    (connection, contents): (&Connection, &Contents),
+    (connection, contents): (&Connection, &ContentFiles),
     number: i64,
     seq: u64,
     record: &Encoded,
 ) -> Result<(), Error> {
-    let (body, hash) = if record.body.len() > BLOB {
+    let (body, hash) = if record.body.len() > LARGE {
         let content = Content::of(&record.body);
         insert_blob((connection, contents), number, &content)?;
         (None, Some(content.hash))
@@ -242,7 +242,7 @@ fn insert(
     let values = params![key(number, seq)?, record.version, record.checksum, body, hash];
     match insert.execute(values) {
         Ok(_) => Ok(()),
-        // The number is taken: somebody else wrote it.
+        // The number exists: another process wrote it.
         Err(err) if err.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) => {
             Err(Error::Fenced)
         }
@@ -250,16 +250,16 @@ fn insert(
     }
 }
 
-/// Tells whether it was new to the session.
+/// Stores content. Returns whether it was new to the session.
 fn insert_blob(
-    (connection, contents): (&Connection, &Contents),
+    (connection, contents): (&Connection, &ContentFiles),
     number: i64,
     content: &Content<'_>,
 ) -> Result<bool, Error> {
     let used = connection
         .prepare_cached("INSERT OR IGNORE INTO blob_use(session, hash) VALUES (?1, ?2)")?
         .execute(params![number, content.hash])?;
-    if used > 0 && content.body.len() > BLOB {
+    if used > 0 && content.body.len() > LARGE {
         contents.put(content)?;
     } else if used > 0 {
         connection
@@ -287,8 +287,8 @@ fn update(connection: &Connection, id: &str, change: &Change) -> Result<(), Erro
 
 impl Backend for Sqlite {
     fn create(&mut self, info: &Info, owner: &str, own: &Encoded) -> Result<Claim, Error> {
-        let (begun, contents) = self.begin()?;
-        let made = begun
+        let (transaction, contents) = self.begin()?;
+        let created = transaction
             .prepare_cached(
                 "INSERT OR IGNORE INTO session(id, cwd, title, state, created, updated, bytes, epoch, owner)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 1, ?7)",
@@ -302,11 +302,11 @@ impl Backend for Sqlite {
                 time_in(info.updated).cast_signed(),
                 owner,
             ])?;
-        if made == 0 {
+        if created == 0 {
             return Err(Error::Exists);
         }
-        insert((&begun, contents), begun.last_insert_rowid(), 1, own)?;
-        begun.commit()?;
+        insert((&transaction, contents), transaction.last_insert_rowid(), 1, own)?;
+        transaction.commit()?;
         Ok(Claim { epoch: 1, head: 1, bytes: 0, is_fresh: true })
     }
 
@@ -315,34 +315,34 @@ impl Backend for Sqlite {
         id: &str,
         owner: &str,
         own: &Encoded,
-        place_of: &dyn Fn(&str) -> Option<String>,
+        describe_owner: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Claim, Error> {
-        let (begun, contents) = self.begin()?;
-        let (number, epoch) = session(&begun, id)?;
-        let (holder, bytes): (Option<String>, i64) = begun.query_row(
+        let (transaction, contents) = self.begin()?;
+        let (number, epoch) = session(&transaction, id)?;
+        let (current_owner, bytes): (Option<String>, i64) = transaction.query_row(
             "SELECT owner, bytes FROM session WHERE number = ?1",
             [number],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
         let bytes = bytes.unsigned_abs();
-        let head = head(&begun, number)?;
-        match holder {
-            Some(holder) if holder == owner => {
+        let head = head(&transaction, number)?;
+        match current_owner {
+            Some(current_owner) if current_owner == owner => {
                 return Ok(Claim { epoch, head, bytes, is_fresh: false });
             }
-            Some(holder) => {
-                if let Some(place) = place_of(&holder) {
-                    return Err(Error::Owned(place));
+            Some(current_owner) => {
+                if let Some(description) = describe_owner(&current_owner) {
+                    return Err(Error::Owned(description));
                 }
             }
             None => {}
         }
-        begun.execute(
+        transaction.execute(
             "UPDATE session SET owner = ?2, epoch = epoch + 1, state = 'active' WHERE number = ?1",
             params![number, owner],
         )?;
-        insert((&begun, contents), number, head + 1, own)?;
-        begun.commit()?;
+        insert((&transaction, contents), number, head + 1, own)?;
+        transaction.commit()?;
         Ok(Claim { epoch: epoch + 1, head: head + 1, bytes, is_fresh: true })
     }
 
@@ -354,21 +354,21 @@ impl Backend for Sqlite {
         records: &[Encoded],
         change: Option<&Change>,
     ) -> Result<u64, Error> {
-        let (begun, contents) = self.begin()?;
-        let (number, current) = session(&begun, id)?;
-        // That the records' numbers are free is seen when they are written; that none is left out, here.
-        if current != epoch || head(&begun, number)? != expected_head {
+        let (transaction, contents) = self.begin()?;
+        let (number, current) = session(&transaction, id)?;
+        // A number that exists already fails the insert; a gap in the numbers is detected here.
+        if current != epoch || head(&transaction, number)? != expected_head {
             return Err(Error::Fenced);
         }
         let mut head = expected_head;
         for record in records {
             head += 1;
-            insert((&begun, contents), number, head, record)?;
+            insert((&transaction, contents), number, head, record)?;
         }
         if let Some(change) = change {
-            update(&begun, id, change)?;
+            update(&transaction, id, change)?;
         }
-        begun.commit()?;
+        transaction.commit()?;
         Ok(head)
     }
 
@@ -384,7 +384,7 @@ impl Backend for Sqlite {
         let mut size = 0;
         while let Some(row) = rows.next()? {
             let seq = row.get::<_, i64>(0)?.unsigned_abs() & u64::from(u32::MAX);
-            // A body that is gone, or has another type, fails its checksum like any other damage.
+            // A missing body, or one of another type, fails the checksum like any other damage.
             let body = match (row.get_ref(3)?, row.get_ref(4)?.as_blob().map(Hash::try_from)) {
                 (ValueRef::Null, Ok(Ok(hash))) => self.contents.get(&hash).unwrap_or_default(),
                 (body, _) => body.as_blob().unwrap_or_default().to_vec(),
@@ -404,10 +404,10 @@ impl Backend for Sqlite {
     }
 
     fn put(&mut self, id: &str, content: &Content<'_>) -> Result<bool, Error> {
-        let (begun, contents) = self.begin()?;
-        let (number, _) = session(&begun, id)?;
-        let is_new = insert_blob((&begun, contents), number, content)?;
-        begun.commit()?;
+        let (transaction, contents) = self.begin()?;
+        let (number, _) = session(&transaction, id)?;
+        let is_new = insert_blob((&transaction, contents), number, content)?;
+        transaction.commit()?;
         Ok(is_new)
     }
 
@@ -466,60 +466,60 @@ impl Backend for Sqlite {
     }
 
     fn copy(&mut self, from: &str, to: &str, now: SystemTime) -> Result<(), Error> {
-        let (begun, _) = self.begin()?;
-        let (number, _) = session(&begun, from)?;
-        let made = begun.execute(
+        let (transaction, _) = self.begin()?;
+        let (number, _) = session(&transaction, from)?;
+        let created = transaction.execute(
             "INSERT OR IGNORE INTO session(id, cwd, title, state, created, updated, bytes, epoch)
              SELECT ?2, cwd, title, ?3, ?4, ?4, bytes, 1 FROM session WHERE number = ?1",
             params![number, to, state_in(State::Paused), time_in(now).cast_signed()],
         )?;
-        if made == 0 {
+        if created == 0 {
             return Err(Error::Exists);
         }
-        let copy = begun.last_insert_rowid();
-        begun.execute(
+        let copy = transaction.last_insert_rowid();
+        transaction.execute(
             "INSERT INTO journal(key, version, checksum, body, blob)
              SELECT key - ?1 + ?2, version, checksum, body, blob FROM journal
              WHERE key BETWEEN ?1 AND ?3",
             [key(number, 0)?, key(copy, 0)?, key(number, u64::from(u32::MAX))?],
         )?;
-        begun.execute(
+        transaction.execute(
             "INSERT INTO blob_use(session, hash) SELECT ?2, hash FROM blob_use WHERE session = ?1",
             [number, copy],
         )?;
-        begun.commit()?;
+        transaction.commit()?;
         Ok(())
     }
 
     fn delete(&mut self, id: &str) -> Result<(), Error> {
-        let (begun, contents) = self.begin()?;
-        let number = match session(&begun, id) {
+        let (transaction, contents) = self.begin()?;
+        let number = match session(&transaction, id) {
             Ok((number, _)) => number,
             Err(Error::NotFound) => return Ok(()),
             Err(err) => return Err(err),
         };
-        begun.execute(
+        transaction.execute(
             "DELETE FROM journal WHERE key BETWEEN ?1 AND ?2",
             [key(number, 0)?, key(number, u64::from(u32::MAX))?],
         )?;
-        begun.execute(
+        transaction.execute(
             "DELETE FROM blob WHERE hash IN (SELECT hash FROM blob_use WHERE session = ?1)
              AND hash NOT IN (SELECT hash FROM blob_use WHERE session <> ?1)",
             [number],
         )?;
-        begun.execute("DELETE FROM blob_use WHERE session = ?1", [number])?;
-        begun.execute("DELETE FROM session WHERE number = ?1", [number])?;
-        // Before the lock is given up: from then on somebody may use it again.
-        contents.sweep(|hash| {
-            let mut query = begun.prepare_cached("SELECT 1 FROM blob_use WHERE hash = ?1")?;
+        transaction.execute("DELETE FROM blob_use WHERE session = ?1", [number])?;
+        transaction.execute("DELETE FROM session WHERE number = ?1", [number])?;
+        // Before the lock is released: after that another session may use a file again.
+        contents.remove_unused(|hash| {
+            let mut query = transaction.prepare_cached("SELECT 1 FROM blob_use WHERE hash = ?1")?;
             Ok::<_, Error>(query.exists([hash])?)
         })?;
-        begun.commit()?;
-        // The log still has the text; another process that reads may keep it from being emptied until later.
-        let emptied: rusqlite::Result<i64> =
+        transaction.commit()?;
+        // The log still has the text. A process that is reading may delay the truncation.
+        let truncated: rusqlite::Result<i64> =
             self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
-        if let Err(err) = emptied {
-            tracing::debug!("the log was not emptied: {err}");
+        if let Err(err) = truncated {
+            tracing::debug!("cannot truncate the log: {err}");
         }
         Ok(())
     }

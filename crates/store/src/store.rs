@@ -1,15 +1,14 @@
-//! The store as the engine sees it: hands jobs to the writer's thread and waits for what it must wait for.
+//! The engine's journal: sends jobs to the writer's thread, and waits for those that must finish first.
 //!
-//! Nothing is opened before the first session needs it.
+//! Nothing is opened before the first session.
 
-use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use engine::Event;
 use engine::ports::{
-    Clock, Content, Editor, FileChange, Info, Journal, JournalError, Kept, Listing, Query, Record,
+    Content, Editor, FileChange, Info, Journal, JournalError, Kept, Listing, Query, Record,
     Remembered, Show, State,
 };
 use engine::undo::Turns;
@@ -18,108 +17,71 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::apart::hash_of;
-use crate::journal::{Backend, Stored};
+use crate::content::hash_of;
+use crate::files::check_writable;
+use crate::journal::Stored;
+use crate::options::{CustomBackend, Options, Shared};
 use crate::record::{self, event_in, record_in};
 use crate::replay::{Replay, Replayed};
 use crate::writer::{self, Append, Job, Sync, Writer};
 
-/// How many jobs may wait. Full: the session that has one more waits.
+/// How many jobs may wait. When the channel is full, the session that sends another waits.
 const JOBS: usize = 1024;
 
-/// What a store is made with.
-#[derive(Clone)]
-pub struct Options {
-    /// The folder to keep everything in; `None` if there is none to be had.
-    pub folder: Option<PathBuf>,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
-    /// How much is kept of one session; 0 for no limit.
-    pub max_history_bytes: u64,
-    /// After how many days without use a session is refused; 0 for never.
-    pub expire_days: u64,
-    /// Shows before it keeps, to prove that the crash test would see it.
-    pub late_for_tests: bool,
-}
-
-/// A backend of another kind, and what makes its writes survive the death of the machine.
-pub struct Place {
-    /// Where records go.
-    pub backend: Box<dyn Backend>,
-    /// Syncs all that was written; called on a thread of its own.
-    pub sync: SyncAll,
-}
-
-/// Syncs all that was written.
-pub type SyncAll = Box<dyn FnMut() -> std::io::Result<()> + Send>;
-
-/// Where sessions are kept.
+/// Stores sessions.
 pub struct Store {
     options: Options,
-    /// Where to keep them instead of in the folder; taken when the thread starts.
-    place: Mutex<Option<Place>>,
+    /// Another backend in place of the data directory; taken when the thread starts.
+    custom: Mutex<Option<CustomBackend>>,
     shared: Arc<Shared>,
     jobs: OnceLock<Result<mpsc::Sender<Job>, String>>,
 }
 
-/// What the store and its thread both see.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    /// Why sessions are not kept. Held only to be read or set.
-    pub(crate) problem: Mutex<Option<String>>,
-    /// Something of a turn that runs was not kept: nobody may run ahead until that turn has ended.
-    pub(crate) has_failed: AtomicBool,
-    /// Why the last sync failed, until a turn was told. Held only to be set or taken.
-    pub(crate) unsynced: Mutex<Option<String>>,
-    /// Whether the folder was looked at.
-    is_probed: AtomicBool,
-}
-
 impl Store {
-    /// Makes a store. Opens nothing.
+    /// Creates a store. Opens nothing.
     #[must_use]
     pub fn new(options: Options) -> Store {
-        let (place, shared) = (Mutex::default(), Arc::default());
-        Store { options, place, shared, jobs: OnceLock::new() }
+        let (custom, shared) = (Mutex::default(), Arc::default());
+        Store { options, custom, shared, jobs: OnceLock::new() }
     }
 
-    /// Makes a store over a backend of another kind. The sessions there belong to this process alone.
+    /// Creates a store with another backend, which only this process uses.
     #[must_use]
-    pub fn over(place: Place, options: Options) -> Store {
-        let store = Store { place: Mutex::new(Some(place)), ..Store::new(options) };
-        // There is no folder to look at.
+    pub fn with_backend(custom: CustomBackend, options: Options) -> Store {
+        let store = Store { custom: Mutex::new(Some(custom)), ..Store::new(options) };
+        // There is no directory to check.
         store.shared.is_probed.store(true, Ordering::Relaxed);
         store
     }
 
     fn jobs(&self) -> Result<&mpsc::Sender<Job>, JournalError> {
         let started = self.jobs.get_or_init(|| {
-            // Full: the session that has one more job waits.
+            // When it is full, the session that sends another job waits.
             let (sender, jobs) = mpsc::channel(JOBS);
             let (options, shared) = (self.options.clone(), Arc::clone(&self.shared));
-            let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let custom = self.custom.lock().unwrap_or_else(PoisonError::into_inner).take();
             let thread =
                 std::thread::Builder::new().name("store".to_owned()).stack_size(512 * 1024);
-            let started = thread.spawn(move || writer::run(jobs, options, place, &shared));
+            let started = thread.spawn(move || writer::run(jobs, options, custom, &shared));
             started.map(|_| sender).map_err(|err| err.to_string())
         });
         started.as_ref().map_err(|err| JournalError::Failed(err.clone()))
     }
 
     async fn send(&self, job: Job) -> Result<(), JournalError> {
-        self.jobs()?.send(job).await.map_err(|_| stopped())
+        self.jobs()?.send(job).await.map_err(|_| store_stopped())
     }
 
-    /// Lets the thread do something and waits for what comes of it.
-    async fn ask<T: Send + 'static>(
+    /// Runs work on the thread and waits for its result.
+    async fn run_on_thread<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Writer) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
         let (sender, done) = oneshot::channel();
-        // Whoever stopped waiting was cancelled.
+        // Fails only if the receiver was cancelled.
         let job = Job::Do(Box::new(move |writer| drop(sender.send(work(writer)))));
         self.send(job).await?;
-        done.await.map_err(|_| stopped())?
+        done.await.map_err(|_| store_stopped())?
     }
 
     async fn append_record(
@@ -151,10 +113,10 @@ impl Store {
 
     async fn page(&self, session: &SessionId, from: u64) -> Result<Vec<Stored>, JournalError> {
         let session = session.clone();
-        self.ask(move |writer| writer.read(&session, from)).await
+        self.run_on_thread(move |writer| writer.read(&session, from)).await
     }
 
-    /// Reads all records of a session, a page at a time, the next page while the last is worked on.
+    /// Replays all records of a session. Reads the next page while the current one is replayed.
     async fn replay(
         &self,
         session: &SessionId,
@@ -175,7 +137,7 @@ impl Store {
         Ok(replay)
     }
 
-    async fn load_taken(
+    async fn load_owned(
         &self,
         session: &SessionId,
         is_ours: bool,
@@ -194,10 +156,10 @@ impl Store {
         Ok(replayed)
     }
 
-    /// Returns all records of a session as they are kept: for exports.
+    /// Returns all records of a session as they are stored, for exports.
     ///
     /// # Errors
-    /// Fails if there is no such session.
+    /// Fails if the session does not exist.
     pub async fn records(&self, session: &SessionId) -> Result<Vec<Stored>, JournalError> {
         let mut records: Vec<Stored> = Vec::new();
         loop {
@@ -210,10 +172,10 @@ impl Store {
         }
     }
 
-    /// Appends records that were exported elsewhere to a session that is open here.
+    /// Appends imported records to a session that is open in this process.
     ///
     /// # Errors
-    /// Fails if the session is not open here.
+    /// Fails if the session is not open in this process.
     pub async fn import(
         &self,
         session: &SessionId,
@@ -233,14 +195,14 @@ async fn show_all(editor: Option<&dyn Editor>, events: Vec<Event>) {
     }
 }
 
-fn stopped() -> JournalError {
+fn store_stopped() -> JournalError {
     JournalError::Failed("the store has stopped".to_owned())
 }
 
 impl Journal for Store {
     fn outlives(&self) -> bool {
         if !self.shared.is_probed.swap(true, Ordering::Relaxed)
-            && let Err(why) = probe(self.options.folder.as_deref())
+            && let Err(why) = check_writable(self.options.folder.as_deref())
         {
             *self.shared.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
         }
@@ -257,12 +219,12 @@ impl Journal for Store {
         cwd: &'a Path,
     ) -> BoxFuture<'a, Result<(), JournalError>> {
         let (session, cwd) = (session.clone(), cwd.to_owned());
-        self.ask(move |writer| writer.create(&session, &cwd)).boxed()
+        self.run_on_thread(move |writer| writer.create(&session, &cwd)).boxed()
     }
 
     fn find<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Info, JournalError>> {
         let session = session.clone();
-        self.ask(move |writer| writer.find(&session)).boxed()
+        self.run_on_thread(move |writer| writer.find(&session)).boxed()
     }
 
     fn load<'a>(
@@ -272,9 +234,9 @@ impl Journal for Store {
     ) -> BoxFuture<'a, Result<Remembered, JournalError>> {
         async move {
             let id = session.clone();
-            let taken = self.ask(move |writer| writer.take(&id)).await?;
+            let taken = self.run_on_thread(move |writer| writer.take(&id)).await?;
             let loaded =
-                self.load_taken(session, !taken.is_read_only, taken.is_fresh, editor).await;
+                self.load_owned(session, !taken.is_read_only, taken.is_fresh, editor).await;
             match loaded {
                 Ok(replayed) => Ok(Remembered {
                     info: taken.info,
@@ -325,7 +287,7 @@ impl Journal for Store {
     ) -> BoxFuture<'a, Result<(), JournalError>> {
         async move {
             let record = event_in(&event);
-            let may_run_ahead = matches!(event, Event::Text { .. } | Event::Thought { .. })
+            let may_ack_early = matches!(event, Event::Text { .. } | Event::Thought { .. })
                 && !self.shared.has_failed.load(Ordering::Acquire);
             let mut shown = show.map(|show| (event, show));
             if self.options.late_for_tests
@@ -343,13 +305,13 @@ impl Journal for Store {
                     .await;
             }
             let (sender, done) = oneshot::channel();
-            let ack = (!may_run_ahead).then_some(sender);
+            let ack = (!may_ack_early).then_some(sender);
             let session = session.clone();
             self.send(Job::Append(Append { session, record, shown, ack, sync: Sync::No })).await?;
-            if may_run_ahead {
+            if may_ack_early {
                 return Ok(());
             }
-            done.await.map_err(|_| stopped())?
+            done.await.map_err(|_| store_stopped())?
         }
         .boxed()
     }
@@ -362,7 +324,7 @@ impl Journal for Store {
         async move {
             let FileChange { path, before, after } = change;
             let Some(path) = path.to_str().map(str::to_owned) else {
-                let why = format!("the path {} is no text", path.display());
+                let why = format!("the path {} is not valid UTF-8", path.display());
                 return Err(JournalError::Failed(why));
             };
             let id = session.clone();
@@ -370,7 +332,7 @@ impl Journal for Store {
                 let mut put = |content: Content| writer.put_file(&id, &content);
                 Ok((before.map(&mut put).transpose()?, after.map(&mut put).transpose()?))
             };
-            let (before, after) = self.ask(put).await?;
+            let (before, after) = self.run_on_thread(put).await?;
             let record = record::Record::Change { path, before, after };
             self.append_record(session, record, Sync::Soon).await
         }
@@ -389,7 +351,7 @@ impl Journal for Store {
         async move {
             let Some(hash) = hash_of(content.as_str()) else { return Ok(None) };
             let session = session.clone();
-            self.ask(move |writer| writer.get(&session, &hash)).await
+            self.run_on_thread(move |writer| writer.get(&session, &hash)).await
         }
         .boxed()
     }
@@ -400,7 +362,7 @@ impl Journal for Store {
         state: State,
     ) -> BoxFuture<'a, Result<(), JournalError>> {
         let session = session.clone();
-        self.ask(move |writer| writer.leave(&session, state)).boxed()
+        self.run_on_thread(move |writer| writer.release(&session, state)).boxed()
     }
 
     fn set_title<'a>(
@@ -409,11 +371,11 @@ impl Journal for Store {
         title: &'a str,
     ) -> BoxFuture<'a, Result<(), JournalError>> {
         let (session, title) = (session.clone(), title.to_owned());
-        self.ask(move |writer| writer.set_title(&session, title)).boxed()
+        self.run_on_thread(move |writer| writer.set_title(&session, title)).boxed()
     }
 
     fn list(&self, query: Query) -> BoxFuture<'_, Result<Listing, JournalError>> {
-        self.ask(move |writer| writer.list(query)).boxed()
+        self.run_on_thread(move |writer| writer.list(query)).boxed()
     }
 
     fn fork<'a>(
@@ -422,51 +384,11 @@ impl Journal for Store {
         to: &'a SessionId,
     ) -> BoxFuture<'a, Result<(), JournalError>> {
         let (from, to) = (from.clone(), to.clone());
-        self.ask(move |writer| writer.fork(&from, &to)).boxed()
+        self.run_on_thread(move |writer| writer.fork(&from, &to)).boxed()
     }
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<(), JournalError>> {
         let session = session.clone();
-        self.ask(move |writer| writer.delete(&session)).boxed()
+        self.run_on_thread(move |writer| writer.delete(&session)).boxed()
     }
-}
-
-/// Looks whether the folder can be written, without opening the store.
-fn probe(folder: Option<&Path>) -> Result<(), String> {
-    let Some(folder) = folder else {
-        return Err("there is no folder for data: HOME is not set".to_owned());
-    };
-    let said = |err: std::io::Error| format!("{}: {err}", folder.display());
-    make_folder(folder).and_then(|()| may_write(folder)).map_err(said)
-}
-
-#[cfg(unix)]
-fn may_write(folder: &Path) -> std::io::Result<()> {
-    use rustix::fs::{Access, access};
-    Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
-}
-
-/// Rights are more than a flag here: only trying tells.
-#[cfg(not(unix))]
-fn may_write(folder: &Path) -> std::io::Result<()> {
-    let draft = folder.join(format!(".probe-{}", std::process::id()));
-    make_file(&draft).and_then(|()| std::fs::remove_file(&draft))
-}
-
-/// Makes a folder that only its owner may see.
-pub(crate) fn make_folder(path: &Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
-}
-
-/// Makes a file that only its owner may see, and leaves one that is there as it is.
-pub(crate) fn make_file(path: &Path) -> std::io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop)
 }

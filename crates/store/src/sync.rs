@@ -1,6 +1,6 @@
-//! The thread that makes commits survive the death of the machine. It waits for the disk so that nobody else has to.
+//! The thread that makes commits survive a power failure. It waits for the disk so that nobody else has to.
 //!
-//! It syncs the write-ahead log through a handle of its own: SQLite's own sync would hold up every write behind it.
+//! It syncs the write-ahead log through its own file handle: SQLite's sync would block all later writes.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 use engine::ports::JournalError;
 use tokio::sync::oneshot;
 
-use crate::store::{Shared, SyncAll};
+use crate::options::{Shared, SyncAll};
 
-/// Who waits for a sync.
+/// Receives the result of a sync.
 pub(crate) type Ack = oneshot::Sender<Result<(), JournalError>>;
 
-/// How many may wait for a sync. Full: whoever asks for one waits, too.
-const WAITING: usize = 1024;
+/// How many requests may wait. When the channel is full, the sender waits.
+const MAX_WAITING: usize = 1024;
 
-/// How long a sync that nobody waits for gathers others. Meanwhile the disk, and a core, are free for the answer.
-const SOON: Duration = Duration::from_millis(20);
+/// How long a sync that nobody waits for is delayed, to combine it with others and to keep the disk free meanwhile.
+const MAX_DELAY: Duration = Duration::from_millis(20);
 
-/// The way to the thread.
+/// A handle to the thread.
 #[derive(Debug)]
 pub(crate) struct Syncer {
     requests: SyncSender<Option<Ack>>,
@@ -31,29 +31,29 @@ pub(crate) struct Syncer {
 impl Syncer {
     /// Starts the thread.
     pub(crate) fn start(sync: SyncAll, shared: &Arc<Shared>) -> std::io::Result<Syncer> {
-        let (requests, waiting) = sync_channel(WAITING);
+        let (requests, waiting) = sync_channel(MAX_WAITING);
         let shared = Arc::clone(shared);
         let thread = std::thread::Builder::new().name("sync".to_owned()).stack_size(128 * 1024);
         thread.spawn(move || run(sync, &waiting, &shared))?;
         Ok(Syncer { requests })
     }
 
-    /// Asks for a sync of all that is written; `ack` is answered when it is done.
+    /// Requests a sync of everything that is written; `ack` gets the result.
     pub(crate) fn request(&self, ack: Option<Ack>) {
         let request = match self.requests.try_send(ack) {
             Ok(()) => return,
-            // Without anybody waiting, the syncs that are due already will do.
+            // Nobody waits for this one, and the pending syncs include it.
             Err(TrySendError::Full(None)) => return,
             Err(TrySendError::Full(ack) | TrySendError::Disconnected(ack)) => ack,
         };
         if let Err(err) = self.requests.send(request) {
-            let why = "the disk is not synced any more".to_owned();
+            let why = "the sync thread has stopped".to_owned();
             err.0.into_iter().for_each(|ack| answer(ack, Err(JournalError::Failed(why.clone()))));
         }
     }
 }
 
-/// Returns what syncs a log.
+/// Returns the function that syncs a log.
 pub(crate) fn of_log(log: PathBuf) -> SyncAll {
     let mut file: Option<File> = None;
     Box::new(move || match &file {
@@ -67,17 +67,17 @@ fn run(mut sync: SyncAll, waiting: &Receiver<Option<Ack>>, shared: &Shared) {
         let begun = Instant::now();
         let mut acks: Vec<Ack> = first.into_iter().collect();
         while acks.is_empty()
-            && let Ok(next) = waiting.recv_timeout(SOON.saturating_sub(begun.elapsed()))
+            && let Ok(next) = waiting.recv_timeout(MAX_DELAY.saturating_sub(begun.elapsed()))
         {
             acks.extend(next);
         }
-        // One sync does for all that asked before it began.
+        // One sync serves all requests that arrived before it started.
         acks.extend(waiting.try_iter().flatten());
         let synced = sync().map_err(|err| {
-            // What the disk refused once it may claim to have later; it is never asked about the same writes again.
-            tracing::error!("the disk does not sync: {err}");
-            let why = format!("the disk does not sync: {err}");
-            // Nobody may be waiting now: the next record of any turn is told.
+            // After a failed sync a later one may succeed although the data is lost, so the failure is final.
+            tracing::error!("sync failed: {err}");
+            let why = format!("sync to disk failed: {err}");
+            // If nobody waits now, the next append reports it.
             *shared.unsynced.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
             JournalError::Failed(why)
         });
@@ -86,6 +86,6 @@ fn run(mut sync: SyncAll, waiting: &Receiver<Option<Ack>>, shared: &Shared) {
 }
 
 fn answer(ack: Ack, synced: Result<(), JournalError>) {
-    // Whoever stopped waiting was cancelled.
+    // Fails only if the receiver was cancelled.
     drop(ack.send(synced));
 }

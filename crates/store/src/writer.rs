@@ -1,6 +1,6 @@
-//! The thread that owns the backend. It takes whatever waits, writes it in one go, and only then shows it.
+//! The thread that owns the backend. It takes all waiting jobs, writes their records in one transaction, and then shows them.
 //!
-//! Nothing waits for a timer: while one write is under way the next batch gathers by itself.
+//! There is no timer: while one write is in progress, the next batch collects.
 
 mod batch;
 
@@ -15,66 +15,67 @@ use engine::ports::{self, Info, JournalError, Listing, Query, Show, State};
 use engine::words::SessionId;
 use tokio::sync::mpsc;
 
-use crate::apart::{self, TakenOut, name_of};
+use crate::content::{Content, Hash, name_of};
 use crate::index::filter_in;
-use crate::journal::{Backend, Change, Claim, Content, Facts, Hash, Stored};
+use crate::journal::{Backend, Change, Claim, Facts, Stored};
+use crate::large_values::{self, TakenValue};
 use crate::memory::Memory;
+use crate::options::{CustomBackend, Options, Shared};
 use crate::owner::{self, Owner};
 use crate::record::{Encoded, Name, Record};
 use crate::sqlite::Sqlite;
-use crate::store::{Options, Place, Shared};
 use crate::sync::{Ack, Syncer};
 use batch::Batch;
 
-/// How many jobs are taken at once.
-const AT_ONCE: usize = 512;
-/// A file larger than this is not kept for undo.
-const LARGEST: usize = 16 * 1024 * 1024;
-/// How much a session is read at once.
-const PAGE: usize = 256 * 1024;
+/// How many jobs are handled at once.
+const MAX_JOBS: usize = 512;
+/// The content of a larger file is not stored, so it cannot be undone.
+const MAX_UNDO_BYTES: usize = 16 * 1024 * 1024;
+/// How many bytes of a session are read at once.
+const PAGE_BYTES: usize = 256 * 1024;
 
-/// Something to do.
+/// A job for the thread.
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly every job is an append; a box each would cost more"
 )]
 pub(crate) enum Job {
     Append(Append),
-    /// Anything else; done behind all appends that came before.
+    /// Any other work; done after all earlier appends.
     Do(Box<dyn FnOnce(&mut Writer) + Send>),
 }
 
-/// Something to keep.
+/// A record to write, an event to show, or both.
 pub(crate) struct Append {
     pub(crate) session: SessionId,
-    /// `None` for an event that is only shown, in its place among the others.
+    /// `None` for an event that is only shown, in order with the others.
     pub(crate) record: Option<Record>,
     pub(crate) shown: Option<(Event, Show)>,
     pub(crate) ack: Option<Ack>,
     pub(crate) sync: Sync,
 }
 
-/// Whether a record must survive the death of the machine.
+/// When a record must be synced to disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sync {
-    /// With the next sync, whenever that is.
+    /// With the next sync for another record.
     No,
-    /// Soon; nobody waits for it.
+    /// Soon; the append does not wait for it.
     Soon,
     /// Before it is acknowledged.
     First,
 }
 
-/// Serves until nobody can send a job any more.
+/// Runs until all senders of jobs are dropped.
 pub(crate) fn run(
     mut jobs: mpsc::Receiver<Job>,
     options: Options,
-    place: Option<Place>,
+    custom: Option<CustomBackend>,
     shared: &Arc<Shared>,
 ) {
-    let mut writer = Writer::open(options, place, shared);
-    let mut waiting = Vec::with_capacity(AT_ONCE);
-    while jobs.blocking_recv_many(&mut waiting, AT_ONCE) > 0 {
+    let mut writer = Writer::open(options, custom, shared);
+    let mut waiting = Vec::with_capacity(MAX_JOBS);
+    while jobs.blocking_recv_many(&mut waiting, MAX_JOBS) > 0 {
         let mut appends: Vec<(SessionId, Vec<Append>)> = Vec::new();
         for job in waiting.drain(..) {
             match job {
@@ -86,7 +87,7 @@ pub(crate) fn run(
                 }
                 Job::Do(work) => {
                     writer.append_all(&mut appends);
-                    writer.catch_up();
+                    writer.write_delayed_states();
                     work(&mut writer);
                 }
             }
@@ -100,56 +101,57 @@ pub(crate) struct Writer {
     options: Options,
     shared: Arc<Shared>,
     backend: Box<dyn Backend>,
-    /// Why the backend must not be written; new sessions then live in `spare`.
+    /// Why the backend must not be written, if so; new sessions are then stored in `fallback`.
     read_only: Option<String>,
-    spare: Memory,
-    in_spare: HashSet<SessionId>,
+    fallback: Memory,
+    in_fallback: HashSet<SessionId>,
     owner: Option<Owner>,
     syncer: Option<Syncer>,
     owned: HashMap<SessionId, Owned>,
-    /// The long texts of the last answer that had any.
-    taken_out: Vec<TakenOut>,
+    /// The large values of the last answer that had any.
+    large_values: Vec<TakenValue>,
 }
 
-/// A session that this process has.
+/// A session that this process owns.
 struct Owned {
     epoch: u64,
     head: u64,
     bytes: u64,
-    /// Why the turn that runs cannot be kept any more. Cleared when it ends.
-    broken: Option<JournalError>,
-    /// The state that is not in the index yet. It waits until the first answer is shown, which would wait for it.
-    late: Option<State>,
-    /// Whether something was written since.
-    is_answered: bool,
+    /// Why the running turn can no longer be stored. Cleared when the turn ends.
+    failure: Option<JournalError>,
+    /// A state that is not in the list of sessions yet. Writing it is delayed until the first output is shown, so that the
+    /// output does not wait for it.
+    delayed_state: Option<State>,
+    /// Whether anything was written since the last change of state.
+    has_written: bool,
 }
 
-/// A session that was taken.
-pub(crate) struct Taken {
+/// A session that is now owned by this process.
+pub(crate) struct OwnedSession {
     pub(crate) info: Info,
-    /// Whether it was not ours before, so that what is open in it was left by a crash.
+    /// Whether this process did not own it before; then a crash left what is open in it.
     pub(crate) is_fresh: bool,
     pub(crate) is_read_only: bool,
 }
 
 impl Writer {
-    fn open(options: Options, place: Option<Place>, shared: &Arc<Shared>) -> Writer {
-        let opened = match (place, &options.folder) {
-            (Some(place), _) => open_place(place, shared),
+    fn open(options: Options, custom: Option<CustomBackend>, shared: &Arc<Shared>) -> Writer {
+        let opened = match (custom, &options.folder) {
+            (Some(custom), _) => open_custom(custom, shared),
             (None, Some(folder)) => open_disk(folder, shared),
-            (None, None) => Err("there is no folder for data: HOME is not set".to_owned()),
+            (None, None) => Err("no data directory: HOME is not set".to_owned()),
         };
         let mut writer = Writer {
             options,
             shared: Arc::clone(shared),
             backend: Box::new(Memory::default()),
             read_only: None,
-            spare: Memory::default(),
-            in_spare: HashSet::new(),
+            fallback: Memory::default(),
+            in_fallback: HashSet::new(),
             owner: None,
             syncer: None,
             owned: HashMap::new(),
-            taken_out: Vec::new(),
+            large_values: Vec::new(),
         };
         match opened {
             Ok(opened) => {
@@ -167,12 +169,12 @@ impl Writer {
     }
 
     fn report(&self, why: String) {
-        tracing::warn!("sessions are not kept: {why}");
+        tracing::warn!("sessions are not stored: {why}");
         *self.shared.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
     }
 
     fn backend(&mut self, session: &SessionId) -> &mut dyn Backend {
-        if self.in_spare.contains(session) { &mut self.spare } else { &mut *self.backend }
+        if self.in_fallback.contains(session) { &mut self.fallback } else { &mut *self.backend }
     }
 
     fn owner_id(&self) -> String {
@@ -196,12 +198,12 @@ impl Writer {
         }
     }
 
-    /// Writes what came for one session, then shows it. Nothing is shown that is not written.
+    /// Writes the appends of one session, then shows their events. Nothing is shown that is not written.
     fn append(&mut self, session: &SessionId, mut appends: Vec<Append>) {
         for record in appends.iter_mut().filter_map(|append| append.record.as_mut()) {
-            let taken = apart::take_out(record, |text| self.put(session, text));
-            if !taken.is_empty() {
-                self.taken_out = taken;
+            let moved = large_values::move_out(record, |text| self.put(session, text));
+            if !moved.is_empty() {
+                self.large_values = moved;
             }
         }
         let mut batch = Batch::default();
@@ -210,33 +212,33 @@ impl Writer {
                 Some(why) => JournalError::ReadOnly(why.clone()),
                 None => JournalError::Failed("the session is not open here".to_owned()),
             };
-            appends.into_iter().for_each(|append| refuse(append, &why));
+            appends.into_iter().for_each(|append| reject(append, &why));
             return;
         };
         if let Some(why) =
             self.shared.unsynced.lock().unwrap_or_else(PoisonError::into_inner).take()
         {
-            owned.broken = Some(JournalError::Failed(why));
+            owned.failure = Some(JournalError::Failed(why));
         }
         let limit = self.options.max_history_bytes;
         for append in appends {
-            batch.take(owned, limit, append);
+            batch.add(owned, limit, append);
         }
-        if owned.broken.is_some() {
+        if owned.failure.is_some() {
             self.shared.has_failed.store(true, Ordering::Release);
         }
-        let (epoch, head, kept) = (owned.epoch, owned.head, owned.bytes);
+        let (epoch, head, stored) = (owned.epoch, owned.head, owned.bytes);
         let now = match batch.state {
             Some(state) if batch.ends_turn => Some(state),
-            None if owned.is_answered => owned.late,
+            None if owned.has_written => owned.delayed_state,
             _ => None,
         };
         let written = batch.finish().and_then(|bytes| {
-            let bytes = kept + bytes;
+            let bytes = stored + bytes;
             if batch.records.is_empty() {
                 return Ok((head, bytes));
             }
-            let change = now.map(|state| self.used(state, bytes));
+            let change = now.map(|state| self.used_now(state, bytes));
             let (id, records) = (session.as_str(), &batch.records);
             let head = self.backend(session).append(id, epoch, head, records, change.as_ref())?;
             Ok((head, bytes))
@@ -252,14 +254,14 @@ impl Writer {
         if let Some(owned) = self.owned.get_mut(session) {
             owned.head = head;
             owned.bytes = bytes;
-            owned.late = match batch.state {
+            owned.delayed_state = match batch.state {
                 Some(_) if batch.ends_turn => None,
-                None if owned.is_answered => None,
-                state => state.or(owned.late),
+                None if owned.has_written => None,
+                state => state.or(owned.delayed_state),
             };
-            owned.is_answered = batch.state.is_none();
+            owned.has_written = batch.state.is_none();
             if batch.ends_turn {
-                turn_failed = owned.broken.take();
+                turn_failed = owned.failure.take();
                 self.shared.has_failed.store(false, Ordering::Release);
             }
         }
@@ -282,34 +284,34 @@ impl Writer {
         }
     }
 
-    /// A session that is used now.
-    fn used(&self, state: State, bytes: u64) -> Change {
+    /// Returns the change for a session that is used now.
+    fn used_now(&self, state: State, bytes: u64) -> Change {
         let (state, updated, bytes) = (Some(state), Some(self.now()), Some(bytes));
         Change { state, updated, bytes, ..Change::default() }
     }
 
-    /// Brings into the index what is late: somebody may look.
-    fn catch_up(&mut self) {
+    /// Writes delayed states to the list of sessions, because the next job may read it.
+    fn write_delayed_states(&mut self) {
         let take = |(session, owned): (&SessionId, &mut Owned)| {
-            Some((session.clone(), owned.late.take()?, owned.bytes))
+            Some((session.clone(), owned.delayed_state.take()?, owned.bytes))
         };
-        let late: Vec<_> = self.owned.iter_mut().filter_map(take).collect();
-        for (session, state, bytes) in late {
-            let change = self.used(state, bytes);
+        let delayed_state: Vec<_> = self.owned.iter_mut().filter_map(take).collect();
+        for (session, state, bytes) in delayed_state {
+            let change = self.used_now(state, bytes);
             if let Err(err) = self.backend(&session).change(session.as_str(), &change) {
-                tracing::warn!(%session, "the index is behind: {err}");
+                tracing::warn!(%session, "cannot update the list of sessions: {err}");
             }
         }
     }
 
     fn not_written(&mut self, session: &SessionId, batch: Batch, err: &JournalError) {
-        tracing::error!(%session, "the journal cannot be written: {err}");
+        tracing::error!(%session, "cannot write the journal: {err}");
         if let Some(owned) = self.owned.get_mut(session) {
-            // A turn that ended is over, kept or not; the next one may find room again.
-            owned.broken = (!batch.ends_turn).then(|| err.clone());
-            self.shared.has_failed.store(owned.broken.is_some(), Ordering::Release);
+            // The next turn may succeed, so the failure is cleared when the turn ends.
+            owned.failure = (!batch.ends_turn).then(|| err.clone());
+            self.shared.has_failed.store(owned.failure.is_some(), Ordering::Release);
         }
-        batch.appends.into_iter().for_each(|append| refuse(append, err));
+        batch.appends.into_iter().for_each(|append| reject(append, err));
     }
 
     pub(crate) fn create(&mut self, session: &SessionId, cwd: &Path) -> Result<(), JournalError> {
@@ -324,19 +326,19 @@ impl Writer {
             bytes: 0,
         };
         if self.read_only.is_some() {
-            self.in_spare.insert(session.clone());
+            self.in_fallback.insert(session.clone());
         }
         let owner = self.owner_id();
         let claim = self.backend(session).create(&info, &owner, &Writer::own_record()?)?;
-        self.hold(session, claim);
+        self.add_owned(session, claim);
         Ok(())
     }
 
-    fn hold(&mut self, session: &SessionId, claim: Claim) {
+    fn add_owned(&mut self, session: &SessionId, claim: Claim) {
         let Claim { epoch, head, bytes, .. } = claim;
         self.owned.insert(
             session.clone(),
-            Owned { epoch, head, bytes, broken: None, late: None, is_answered: false },
+            Owned { epoch, head, bytes, failure: None, delayed_state: None, has_written: false },
         );
     }
 
@@ -351,11 +353,11 @@ impl Writer {
         Ok(info)
     }
 
-    /// A session that nobody has open is paused, whatever its owner last wrote before it died.
+    /// Converts facts. A session that no running process owns is paused, whatever its dead owner wrote last.
     fn info_out(&self, facts: Facts) -> Info {
         let Facts { mut info, owner } = facts;
         let is_open = owner.is_some_and(|id| {
-            self.owner.as_ref().is_none_or(|owner| owner.place_of(&id).is_some())
+            self.owner.as_ref().is_none_or(|owner| owner.describe_owner(&id).is_some())
         });
         if info.state == State::Active && !is_open {
             info.state = State::Paused;
@@ -363,25 +365,25 @@ impl Writer {
         info
     }
 
-    pub(crate) fn take(&mut self, session: &SessionId) -> Result<Taken, JournalError> {
+    pub(crate) fn take(&mut self, session: &SessionId) -> Result<OwnedSession, JournalError> {
         let mut info = self.find(session)?;
-        if self.read_only.is_some() && !self.in_spare.contains(session) {
-            return Ok(Taken { info, is_fresh: true, is_read_only: true });
+        if self.read_only.is_some() && !self.in_fallback.contains(session) {
+            return Ok(OwnedSession { info, is_fresh: true, is_read_only: true });
         }
         let id = self.owner_id();
         let own = Writer::own_record()?;
         let owner = self.owner.take();
-        let place_of = |id: &str| owner.as_ref().and_then(|owner| owner.place_of(id));
-        let taken = self.backend(session).take(session.as_str(), &id, &own, &place_of);
+        let describe_owner = |id: &str| owner.as_ref().and_then(|owner| owner.describe_owner(id));
+        let moved = self.backend(session).take(session.as_str(), &id, &own, &describe_owner);
         self.owner = owner;
-        let claim = taken?;
-        // Giving it back may have failed half way: then it is ours on record, and nobody serves it.
+        let claim = moved?;
+        // A release may have failed half way: then the backend says that we own it, but it is not in `owned`.
         let is_fresh = claim.is_fresh || !self.owned.contains_key(session);
         if is_fresh {
-            self.hold(session, claim);
+            self.add_owned(session, claim);
         }
         info.state = State::Active;
-        Ok(Taken { info, is_fresh, is_read_only: false })
+        Ok(OwnedSession { info, is_fresh, is_read_only: false })
     }
 
     pub(crate) fn read(
@@ -390,13 +392,13 @@ impl Writer {
         from: u64,
     ) -> Result<Vec<Stored>, JournalError> {
         let (id, backend) = (session.as_str(), self.backend(session));
-        let mut page = backend.read(id, from, PAGE)?;
+        let mut page = backend.read(id, from, PAGE_BYTES)?;
         let (mut count, mut size) = (0, 0);
         for stored in page.iter_mut() {
-            apart::put_back(&mut stored.record, |hash| backend.get(id, hash))?;
+            large_values::restore(&mut stored.record, |hash| backend.get(id, hash))?;
             count += 1;
             size += stored.record.body.len();
-            if size >= PAGE {
+            if size >= PAGE_BYTES {
                 break;
             }
         }
@@ -404,25 +406,25 @@ impl Writer {
         Ok(page)
     }
 
-    /// Keeps what a file holds, and returns what it is known by.
+    /// Stores the content of a file, and returns its hash.
     pub(crate) fn put_file(
         &mut self,
         session: &SessionId,
         content: &ports::Content,
     ) -> Result<Name, JournalError> {
         let body = content.bytes();
-        if let Some(hash) = self.taken_out.iter().find_map(|text| text.hash_of(body)) {
+        if let Some(hash) = self.large_values.iter().find_map(|text| text.hash_of(body)) {
             content.has_hash(hash);
         }
         let hash = content.hash();
-        // What is too large is known by its hash alone.
-        if body.len() <= LARGEST {
+        // Of content that is too large only the hash is used.
+        if body.len() <= MAX_UNDO_BYTES {
             self.put(session, Content { hash, body })?;
         }
         Ok(name_of(&hash))
     }
 
-    /// Keeps content under its hash.
+    /// Stores content under its hash.
     fn put(&mut self, session: &SessionId, content: Content<'_>) -> Result<(), JournalError> {
         let limit = self.options.max_history_bytes;
         let size = content.body.len() as u64;
@@ -447,18 +449,22 @@ impl Writer {
         Ok(self.backend(session).get(session.as_str(), hash)?)
     }
 
-    pub(crate) fn leave(&mut self, session: &SessionId, state: State) -> Result<(), JournalError> {
+    pub(crate) fn release(
+        &mut self,
+        session: &SessionId,
+        state: State,
+    ) -> Result<(), JournalError> {
         let Some(owned) = self.owned.remove(session) else {
             return Ok(());
         };
         let facts = self.backend(session).find(session.as_str()).ok().flatten();
-        // That a turn failed is still so when the process ends; that somebody closes the session is an end.
+        // A session that ends with its process keeps the state of a failed turn; one that is closed does not.
         let has_failed = facts.is_some_and(|facts| facts.info.state == State::Error);
         let state = if has_failed && state == State::Paused { State::Error } else { state };
         let change = Change { state: Some(state), bytes: Some(owned.bytes), ..Change::default() };
         let backend = self.backend(session);
         let changed = backend.change(session.as_str(), &change);
-        // Also if its facts could not be changed: others wait for it.
+        // Even if its facts could not be changed, because other processes may wait for it.
         backend.release(session.as_str(), owned.epoch)?;
         Ok(changed?)
     }
@@ -481,8 +487,8 @@ impl Writer {
     pub(crate) fn fork(&mut self, from: &SessionId, to: &SessionId) -> Result<(), JournalError> {
         self.find(from)?;
         let now = self.now();
-        if self.in_spare.contains(from) {
-            self.in_spare.insert(to.clone());
+        if self.in_fallback.contains(from) {
+            self.in_fallback.insert(to.clone());
         }
         Ok(self.backend(from).copy(from.as_str(), to.as_str(), now)?)
     }
@@ -492,14 +498,15 @@ impl Writer {
             return Ok(());
         };
         let me = self.owner_id();
-        if let Some(holder) = facts.owner.filter(|holder| *holder != me)
-            && let Some(place) = self.owner.as_ref().and_then(|owner| owner.place_of(&holder))
+        if let Some(current_owner) = facts.owner.filter(|current_owner| *current_owner != me)
+            && let Some(custom) =
+                self.owner.as_ref().and_then(|owner| owner.describe_owner(&current_owner))
         {
-            return Err(JournalError::OpenElsewhere(place));
+            return Err(JournalError::OpenElsewhere(custom));
         }
         self.owned.remove(session);
         self.backend(session).delete(session.as_str())?;
-        self.in_spare.remove(session);
+        self.in_fallback.remove(session);
         Ok(())
     }
 }
@@ -508,16 +515,16 @@ fn encode(record: &Record) -> Result<Encoded, JournalError> {
     record.encode().map_err(|err| JournalError::Failed(err.to_string()))
 }
 
-fn refuse(append: Append, err: &JournalError) {
+fn reject(append: Append, err: &JournalError) {
     answer(append.ack, Err(err.clone()));
 }
 
 fn answer(ack: Option<Ack>, outcome: Result<(), JournalError>) {
-    // Whoever stopped waiting was cancelled.
+    // Fails only if the receiver was cancelled.
     drop(ack.map(|ack| ack.send(outcome)));
 }
 
-/// What a writer works with.
+/// An opened backend.
 struct Opened {
     backend: Box<dyn Backend>,
     owner: Option<Owner>,
@@ -525,23 +532,23 @@ struct Opened {
     read_only: Option<String>,
 }
 
-fn open_place(place: Place, shared: &Arc<Shared>) -> Result<Opened, String> {
-    let syncer = Syncer::start(place.sync, shared).map_err(|err| err.to_string())?;
-    Ok(Opened { backend: place.backend, owner: None, syncer, read_only: None })
+fn open_custom(custom: CustomBackend, shared: &Arc<Shared>) -> Result<Opened, String> {
+    let syncer = Syncer::start(custom.sync, shared).map_err(|err| err.to_string())?;
+    Ok(Opened { backend: custom.backend, owner: None, syncer, read_only: None })
 }
 
 fn open_disk(folder: &Path, shared: &Arc<Shared>) -> Result<Opened, String> {
-    let said = |path: &Path| {
+    let with_path = |path: &Path| {
         let path = path.display().to_string();
         move |err: std::io::Error| format!("{path}: {err}")
     };
     let live = folder.join("live");
-    crate::store::make_folder(&live).map_err(said(&live))?;
-    let owner = Owner::new(&live).map_err(said(&live))?;
+    crate::files::create_private_dir(&live).map_err(with_path(&live))?;
+    let owner = Owner::new(&live).map_err(with_path(&live))?;
     let path = folder.join("sessions.db");
-    crate::store::make_file(&path).map_err(said(&path))?;
+    crate::files::create_private_file(&path).map_err(with_path(&path))?;
     let sqlite = Sqlite::open(&path).map_err(|err| format!("{}: {err}", path.display()))?;
-    let syncer = Syncer::start(sqlite.sync(&path), shared).map_err(said(&path))?;
+    let syncer = Syncer::start(sqlite.sync(&path), shared).map_err(with_path(&path))?;
     let read_only = sqlite.read_only().map(str::to_owned);
     Ok(Opened { backend: Box::new(sqlite), owner: Some(owner), syncer, read_only })
 }

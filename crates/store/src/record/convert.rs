@@ -1,4 +1,4 @@
-//! The engine's words to records and back.
+//! Converts the engine's types to records and back.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::{
     Record, Seal, StopReason, Thought, ToolCall, ToolContent, ToolKind, ToolRequest, ToolStatus,
 };
 
-/// Makes the record of what is not shown.
+/// Converts a record of the engine.
 #[must_use]
 pub fn record_in(record: ports::Record<'_>) -> Record {
     match record {
@@ -33,10 +33,10 @@ pub fn record_in(record: ports::Record<'_>) -> Record {
         ports::Record::ToolResult { id, text, failed } => {
             Record::ToolResult { id: Name(id.to_shared()), text: text.to_owned(), failed }
         }
-        ports::Record::TakenBack(first) => Record::TakenBack { first: Name(first.to_shared()) },
-        ports::Record::BroughtBack(last) => Record::BroughtBack { last: Name(last.to_shared()) },
-        ports::Record::Told(text) => Record::Told { text: text.to_owned() },
-        ports::Record::Spent { model, usage, dollars } => Record::Spent {
+        ports::Record::TakenBack(first) => Record::Undone { first: Name(first.to_shared()) },
+        ports::Record::BroughtBack(last) => Record::Redone { last: Name(last.to_shared()) },
+        ports::Record::Told(text) => Record::Note { text: text.to_owned() },
+        ports::Record::Spent { model, usage, dollars } => Record::ModelUsage {
             model: Name(model.to_shared()),
             input: usage.input,
             output: usage.output,
@@ -51,7 +51,7 @@ pub fn record_in(record: ports::Record<'_>) -> Record {
     }
 }
 
-/// Makes the record of an event; `None` for what is not part of the conversation and is made anew each time.
+/// Converts an event to a record; `None` for events that are not part of the conversation.
 #[must_use]
 pub fn event_in(event: &Event) -> Option<Record> {
     Some(match event {
@@ -73,7 +73,7 @@ pub fn event_in(event: &Event) -> Option<Record> {
                 .as_ref()
                 .map(|content| content.iter().map(content_in).collect()),
             raw_output: update.raw_output.clone(),
-            said: match &update.live {
+            live_output: match &update.live {
                 Some(words::Live::Output(text)) => Some(text.clone()),
                 Some(words::Live::Ended(_)) | None => None,
             },
@@ -100,7 +100,7 @@ pub fn event_in(event: &Event) -> Option<Record> {
         Event::CompactionSummary { id, text } => {
             Record::CompactionSummary { id: id.clone(), text: text.clone() }
         }
-        // A prompt has a record of its own; the rest is state, which the session row and the last record hold.
+        // A prompt has its own record; the others are state that is stored elsewhere or created anew.
         Event::User { .. }
         | Event::Commands(_)
         | Event::Mode(_)
@@ -109,7 +109,7 @@ pub fn event_in(event: &Event) -> Option<Record> {
     })
 }
 
-/// Makes the event of a record that was one.
+/// Converts a record to an event; `None` for records that were never shown.
 #[must_use]
 pub fn event_out(record: Record) -> Option<Event> {
     let message = |name: Name| words::MessageId::new(name.0);
@@ -120,12 +120,12 @@ pub fn event_out(record: Record) -> Option<Event> {
             Event::Block { message: message(id), block: block_out(block) }
         }
         Record::ToolCall(call) => Event::ToolCall(Box::new(call_out(*call))),
-        Record::ToolUpdate { id, status, content, raw_output, said } => {
+        Record::ToolUpdate { id, status, content, raw_output, live_output } => {
             let update = words::ToolUpdate {
                 status: status.map(status_out),
                 content: content.map(|content| content.into_iter().map(content_out).collect()),
                 raw_output,
-                live: said.map(words::Live::Output),
+                live: live_output.map(words::Live::Output),
             };
             Event::ToolUpdate(words::ToolCallId::new(id.0), Box::new(update))
         }
@@ -147,14 +147,14 @@ pub fn event_out(record: Record) -> Option<Event> {
         | Record::Settings { .. }
         | Record::Thoughts(_)
         | Record::Answer(_)
-        | Record::AnswerApart { .. }
+        | Record::AnswerLargeValues { .. }
         | Record::ToolIntent(_)
         | Record::ToolResult { .. }
         | Record::Change { .. }
-        | Record::TakenBack { .. }
-        | Record::BroughtBack { .. }
-        | Record::Told { .. }
-        | Record::Spent { .. }
+        | Record::Undone { .. }
+        | Record::Redone { .. }
+        | Record::Note { .. }
+        | Record::ModelUsage { .. }
         | Record::Compacted { .. }
         | Record::TurnEnd { .. }
         | Record::Interrupted {} => return None,
@@ -169,7 +169,7 @@ fn cut_in(cut: &context::Cut) -> Cut {
     }
 }
 
-/// Makes a place in the conversation.
+/// Converts a position in the conversation.
 #[must_use]
 pub fn cut_out(cut: Cut) -> context::Cut {
     match cut {
@@ -179,13 +179,13 @@ pub fn cut_out(cut: Cut) -> context::Cut {
     }
 }
 
-/// Makes the blocks of a prompt.
+/// Converts the blocks of a prompt.
 #[must_use]
 pub fn blocks_out(blocks: Vec<Block>) -> Vec<words::Block> {
     blocks.into_iter().map(block_out).collect()
 }
 
-/// Makes the request for a tool.
+/// Converts a tool call that the model requested.
 #[must_use]
 pub fn tool_request_out(request: ToolRequest) -> words::ToolRequest {
     words::ToolRequest {
@@ -195,7 +195,7 @@ pub fn tool_request_out(request: ToolRequest) -> words::ToolRequest {
     }
 }
 
-/// Makes a thought, as its model wants it back.
+/// Converts a thought.
 #[must_use]
 pub fn thought_out(thought: Thought) -> words::Thought {
     let seal_out = |seal: Seal| words::Seal {
@@ -223,7 +223,7 @@ fn thought_in(thought: &words::Thought) -> Thought {
     }
 }
 
-/// Says why a turn ended.
+/// Converts a stop reason.
 #[must_use]
 pub fn stop_out(stop: StopReason) -> words::StopReason {
     match stop {
@@ -340,7 +340,7 @@ fn content_out(content: ToolContent) -> words::ToolContent {
     }
 }
 
-/// Paths come from JSON and tools that speak it, so they are text.
+/// Converts a path. Paths come from JSON, so they are valid UTF-8.
 fn path_in(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

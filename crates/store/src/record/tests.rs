@@ -1,4 +1,4 @@
-//! Any record comes back as it was; any damage is seen.
+//! Records survive the round trip, and damage is detected.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ fn content() -> impl Strategy<Value = ToolContent> {
     ]
 }
 
-/// Records that are events.
+/// Records of events.
 fn event_record() -> impl Strategy<Value = Record> {
     let status = prop_oneof![Just(ToolStatus::InProgress), Just(ToolStatus::Failed)];
     prop_oneof![
@@ -84,7 +84,7 @@ fn event_record() -> impl Strategy<Value = Record> {
                 status,
                 content,
                 raw_output: Some(json!({ "code": 1 })),
-                said: Some("more".to_owned()),
+                live_output: Some("more".to_owned()),
             }),
         any::<(u64, u64, Option<u32>)>().prop_map(|(used, size, cost)| Record::Usage {
             used,
@@ -94,7 +94,7 @@ fn event_record() -> impl Strategy<Value = Record> {
     ]
 }
 
-/// What is said of a block beside its text: an object, always.
+/// The metadata of a block, which is always an object.
 fn aside() -> impl Strategy<Value = Value> {
     value().prop_map(|value| json!({ "_meta": value }))
 }
@@ -113,8 +113,8 @@ fn record() -> impl Strategy<Value = Record> {
         }),
         (name(), value(), any::<String>(), name()).prop_map(|(id, input, field, text)| {
             let call = ToolRequest { id, name: "tool".to_owned(), input: input.into() };
-            let texts = vec![Apart { call: 0, field, text }];
-            Record::AnswerApart { calls: vec![call], texts }
+            let values = vec![LargeValue { call: 0, field, text }];
+            Record::AnswerLargeValues { calls: vec![call], values }
         }),
         (name(), any::<String>(), any::<bool>())
             .prop_map(|(id, text, failed)| Record::ToolResult { id, text, failed }),
@@ -127,8 +127,8 @@ fn record() -> impl Strategy<Value = Record> {
             .prop_map(|(path, before, after)| Record::Change { path, before, after }),
         (name(), name(), prop::option::of(name()))
             .prop_map(|(mode, model, thinking)| Record::Settings { mode, model, thinking }),
-        name().prop_map(|first| Record::TakenBack { first }),
-        name().prop_map(|last| Record::BroughtBack { last }),
+        name().prop_map(|first| Record::Undone { first }),
+        name().prop_map(|last| Record::Redone { last }),
         Just(Record::TurnEnd { stop: Some(StopReason::Cancelled) }),
         Just(Record::TurnEnd { stop: None }),
         Just(Record::Interrupted {}),
@@ -138,13 +138,13 @@ fn record() -> impl Strategy<Value = Record> {
 proptest! {
     // R: S9
     #[test]
-    fn a_record_comes_back_as_it_was(record in record()) {
+    fn record_survives_the_round_trip(record in record()) {
         let encoded = record.encode().unwrap();
         prop_assert_eq!(encoded.decode(), Decoded::Record(record));
     }
 
     #[test]
-    fn an_event_comes_back_as_it_was(record in event_record()) {
+    fn event_survives_the_round_trip(record in event_record()) {
         let event = event_out(record.clone()).unwrap();
         prop_assert_eq!(event_in(&event), Some(record));
     }
@@ -156,9 +156,9 @@ proptest! {
     }
 }
 
-/// Every byte of a record, flipped in every bit, and every cut.
+/// Flips every bit of a record and cuts it at every byte.
 #[test]
-fn every_flipped_bit_and_every_cut_is_seen() {
+fn every_flipped_bit_and_every_cut_is_detected() {
     let record = Record::Text { message: Name("m".into()), text: "Hello, wörld".to_owned() };
     let encoded = record.encode().unwrap();
     for at in 0..encoded.body.len() {
@@ -174,11 +174,47 @@ fn every_flipped_bit_and_every_cut_is_seen() {
 }
 
 #[test]
-fn what_a_newer_program_wrote_is_opaque() {
+fn record_of_a_newer_version_is_opaque() {
     let newer = |version, body: &[u8]| {
         let body = body.to_vec();
         Encoded { version, checksum: checksum(version, &body), body }.decode()
     };
     assert_eq!(newer(VERSION + 1, br#"{"text":{"message":"m","text":"t"}}"#), Decoded::Opaque);
     assert_eq!(newer(VERSION, br#"{"hologram":{"depth":3}}"#), Decoded::Opaque);
+}
+
+/// The names in stored records must never change, whatever the variants and fields are called.
+#[test]
+fn stored_names_do_not_change() {
+    let name = || Name("n".into());
+    let update = Record::ToolUpdate {
+        id: name(),
+        status: None,
+        content: None,
+        raw_output: None,
+        live_output: Some("x".to_owned()),
+    };
+    let value = LargeValue { call: 0, field: "f".to_owned(), text: name() };
+    let usage = Record::ModelUsage {
+        model: name(),
+        input: 1,
+        output: 2,
+        cache_read: 3,
+        cache_write: 4,
+        dollars: None,
+    };
+    let records = [
+        (update, r#"{"tool_update":{"id":"n","said":"x"}}"#),
+        (
+            Record::AnswerLargeValues { calls: Vec::new(), values: vec![value] },
+            r#"{"answer_apart":{"calls":[],"texts":[{"call":0,"field":"f","text":"n"}]}}"#,
+        ),
+        (Record::Undone { first: name() }, r#"{"taken_back":{"first":"n"}}"#),
+        (Record::Redone { last: name() }, r#"{"brought_back":{"last":"n"}}"#),
+        (Record::Note { text: "x".to_owned() }, r#"{"told":{"text":"x"}}"#),
+        (usage, r#"{"spent":{"model":"n","input":1,"output":2,"cache_read":3,"cache_write":4}}"#),
+    ];
+    for (record, stored) in records {
+        assert_eq!(serde_json::to_string(&record).unwrap(), stored);
+    }
 }

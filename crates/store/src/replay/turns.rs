@@ -1,4 +1,4 @@
-//! The ledger of turns: which there are, where each began in the history, and which were taken back.
+//! The turns of a session: where each starts in the history, and which were undone.
 
 use std::sync::Arc;
 
@@ -8,27 +8,27 @@ use engine::words::{Message, MessageId};
 
 use crate::record::Name;
 
-/// The turns on the way back.
+/// The turns of a session that is being restored.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct TurnLog {
     done: Vec<Entry>,
     /// The oldest first.
     undone: Vec<Entry>,
-    /// How many turns the history no longer reaches back to.
+    /// How many turns are no longer in the history.
     forgotten: usize,
 }
 
 #[derive(Debug)]
 struct Entry {
     turn: Turn,
-    /// How many entries the history had when the turn began.
+    /// How many entries the history had when the turn started.
     start: usize,
-    /// What the turn added to the history, while it is taken back.
+    /// The entries that the turn added to the history, while it is undone.
     messages: Vec<Arc<Message>>,
 }
 
-impl Ledger {
-    /// A turn begins: what was taken back cannot come back any more.
+impl TurnLog {
+    /// Starts a turn. Undone turns can no longer be redone.
     pub(super) fn begin(&mut self, message: MessageId, title: String, start: usize) {
         self.undone.clear();
         let number = self.forgotten + self.done.len() + 1;
@@ -37,32 +37,32 @@ impl Ledger {
         self.done.push(Entry { turn, start, messages: Vec::new() });
     }
 
-    /// The turn changed a file.
+    /// Records that the turn changed a file.
     pub(super) fn changed(&mut self, change: Change) {
         if let Some(last) = self.done.last_mut() {
             last.turn.changes.push(change);
         }
     }
 
-    /// The turn ran something that may have changed files.
+    /// Records that the turn ran a command that may have changed files.
     pub(super) fn ran(&mut self, command: String) {
         if let Some(last) = self.done.last_mut() {
             last.turn.commands.push(command);
         }
     }
 
-    /// Takes back the turn of a message and all behind it. A message that is not there changes nothing.
-    pub(super) fn take_back(&mut self, first: &Name, history: &mut History) {
+    /// Undoes the turn of a message and all later turns. An unknown message changes nothing.
+    pub(super) fn undo(&mut self, first: &Name, history: &mut History) {
         let Some(first) = position(&self.done, first) else { return };
-        let mut taken = self.done.split_off(first);
-        for entry in taken.iter_mut().rev() {
+        let mut undone = self.done.split_off(first);
+        for entry in undone.iter_mut().rev() {
             entry.messages = history.split_off(entry.start);
         }
-        self.undone.splice(..0, taken);
+        self.undone.splice(..0, undone);
     }
 
-    /// Brings back all turns up to that of a message. A message that is not there changes nothing.
-    pub(super) fn bring_back(&mut self, last: &Name, history: &mut History) {
+    /// Redoes all turns up to the turn of a message. An unknown message changes nothing.
+    pub(super) fn redo(&mut self, last: &Name, history: &mut History) {
         let Some(last) = position(&self.undone, last) else { return };
         for mut entry in self.undone.drain(..=last) {
             entry.start = history.len();
@@ -72,7 +72,7 @@ impl Ledger {
         }
     }
 
-    /// The history lost its first entries: turns that began there cannot be taken back any more.
+    /// Removes turns that started in the first `entries` entries of the history, which were dropped.
     pub(super) fn forget(&mut self, entries: usize) {
         if entries == 0 {
             return;

@@ -1,35 +1,35 @@
-//! What comes for one session while the last write is under way: records that go into one transaction, and who waits for them.
+//! A batch: the appends of one session that collect while the previous write is in progress, written in one transaction.
 
 use engine::ports::{JournalError, State};
 
-use super::{Append, Owned, encode, refuse};
+use super::{Append, Owned, encode, reject};
 use crate::record::{Encoded, Record};
 
-/// Pieces of text that wait together are kept as one record, up to about this many bytes.
-const PIECE: usize = 16 * 1024;
-/// About how many bytes a record takes beside its text.
-const AROUND: u64 = 64;
+/// Consecutive text chunks in a batch are merged into one record, up to about this many bytes.
+const MAX_MERGED: usize = 16 * 1024;
+/// Roughly how many bytes a record has in addition to its text.
+const RECORD_OVERHEAD: u64 = 64;
 
-/// What is written together.
+/// Appends that are written together.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) appends: Vec<Append>,
     pub(super) records: Vec<Encoded>,
-    /// A piece of text behind the records, that the next may be joined to.
-    piece: Option<Record>,
+    /// A text record after `records`, to which the next chunk may be appended.
+    text: Option<Record>,
     bytes: u64,
     pub(super) state: Option<State>,
     pub(super) ends_turn: bool,
 }
 
 impl Batch {
-    /// Takes an append, or refuses it if the turn cannot be kept any more or the session is full.
-    pub(super) fn take(&mut self, owned: &mut Owned, limit: u64, append: Append) {
+    /// Adds an append, or rejects it if an earlier write of the turn failed or the session is full.
+    pub(super) fn add(&mut self, owned: &mut Owned, limit: u64, append: Append) {
         match self.admit(owned, limit, append.record.as_ref()) {
             Ok(()) => self.appends.push(append),
             Err(err) => {
-                refuse(append, &err);
-                owned.broken = Some(err);
+                reject(append, &err);
+                owned.failure = Some(err);
             }
         }
     }
@@ -40,8 +40,8 @@ impl Batch {
         limit: u64,
         record: Option<&Record>,
     ) -> Result<(), JournalError> {
-        let must_be_taken = record.is_some_and(Record::ends_something);
-        if let Some(err) = owned.broken.as_ref().filter(|_| !must_be_taken) {
+        let is_always_accepted = record.is_some_and(Record::ends_operation);
+        if let Some(err) = owned.failure.as_ref().filter(|_| !is_always_accepted) {
             return Err(err.clone());
         }
         let Some(record) = record else {
@@ -55,8 +55,8 @@ impl Batch {
                 (Some(encoded), size)
             }
         };
-        let size = size as u64 + AROUND;
-        if !must_be_taken && limit > 0 && owned.bytes + self.bytes + size > limit {
+        let size = size as u64 + RECORD_OVERHEAD;
+        if !is_always_accepted && limit > 0 && owned.bytes + self.bytes + size > limit {
             return Err(JournalError::Full(limit));
         }
         self.bytes += size;
@@ -68,38 +68,38 @@ impl Batch {
             }
             _ => {}
         }
-        if !merge(self.piece.as_mut(), record) {
-            self.end_piece()?;
+        if !merge(self.text.as_mut(), record) {
+            self.flush_text()?;
             match encoded {
                 Some(encoded) => self.records.push(encoded),
-                None => self.piece = Some(record.clone()),
+                None => self.text = Some(record.clone()),
             }
         }
         Ok(())
     }
 
-    fn end_piece(&mut self) -> Result<(), JournalError> {
-        if let Some(piece) = self.piece.take() {
-            self.records.push(encode(&piece)?);
+    fn flush_text(&mut self) -> Result<(), JournalError> {
+        if let Some(text) = self.text.take() {
+            self.records.push(encode(&text)?);
         }
         Ok(())
     }
 
-    /// Ends the last piece of text, and returns how many bytes there are to be written.
+    /// Finishes the last text record, and returns how many bytes will be written.
     pub(super) fn finish(&mut self) -> Result<u64, JournalError> {
-        self.end_piece()?;
+        self.flush_text()?;
         Ok(self.records.iter().map(|record| record.body.len() as u64).sum())
     }
 }
 
-/// Joins pieces of the same message.
+/// Appends a text chunk to the last record if both belong to the same message.
 fn merge(last: Option<&mut Record>, next: &Record) -> bool {
     match (last, next) {
         (Some(Record::Text { message, text }), Record::Text { message: other, text: more })
         | (
             Some(Record::Thought { message, text }),
             Record::Thought { message: other, text: more },
-        ) if message == other && text.len() < PIECE => {
+        ) if message == other && text.len() < MAX_MERGED => {
             text.push_str(more);
             true
         }

@@ -1,15 +1,16 @@
-//! What every backend must do, run on each of them.
+//! The contract of a backend, tested on each of them.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::ports::{Info, State};
 use engine::words::SessionId;
+use store::content::LARGE;
 use store::index::{Cursor, Filter, PAGE};
 use store::journal::{Backend, Change, Error, Stored};
 use store::memory::Memory;
 use store::record::{Encoded, Name, Record};
-use store::sqlite::{BLOB, Sqlite};
+use store::sqlite::Sqlite;
 
 use crate::folder::Folder;
 
@@ -37,11 +38,11 @@ fn text(text: &str) -> Encoded {
     Record::Text { message: Name("m".into()), text: text.to_owned() }.encode().unwrap()
 }
 
-fn nobody_lives(_: &str) -> Option<String> {
+fn no_owner_runs(_: &str) -> Option<String> {
     None
 }
 
-fn everybody_lives(owner: &str) -> Option<String> {
+fn every_owner_runs(owner: &str) -> Option<String> {
     Some(format!("process {owner}"))
 }
 
@@ -58,7 +59,7 @@ fn texts(backend: &mut dyn Backend, id: &str) -> Vec<Encoded> {
 }
 
 #[test]
-fn what_is_appended_is_read_in_order_and_page_by_page() {
+fn appended_records_are_read_in_order_and_in_pages() {
     on_each(|backend| {
         backend.create(&info("s", "/w", 1), "me", &text("own")).unwrap();
         let records: Vec<Encoded> = (0..50).map(|n| text(&"x".repeat(n))).collect();
@@ -87,15 +88,15 @@ fn facts_change_with_the_records_or_not_at_all() {
 }
 
 #[test]
-fn only_the_epoch_and_head_that_are_true_may_append() {
+fn append_with_an_old_epoch_or_head_is_rejected() {
     on_each(|backend| {
         backend.create(&info("s", "/w", 1), "one", &text("own")).unwrap();
         assert_eq!(backend.append("s", 1, 0, &[text("a")], None), Err(Error::Fenced));
         assert_eq!(backend.append("s", 1, 2, &[text("a")], None), Err(Error::Fenced));
         assert_eq!(backend.append("s", 1, 1, &[text("a")], None), Ok(2));
-        let claim = backend.take("s", "two", &text("own"), &nobody_lives).unwrap();
+        let claim = backend.take("s", "two", &text("own"), &no_owner_runs).unwrap();
         assert_eq!((claim.epoch, claim.head, claim.is_fresh), (2, 3, true));
-        // The first one wakes up and still believes that it owns the session.
+        // The first owner resumes and still assumes that it owns the session.
         assert_eq!(backend.append("s", 1, 2, &[text("b")], None), Err(Error::Fenced));
         assert_eq!(backend.append("s", 1, 3, &[text("b")], None), Err(Error::Fenced));
         assert_eq!(backend.append("s", 2, 3, &[text("b")], None), Ok(4));
@@ -104,19 +105,19 @@ fn only_the_epoch_and_head_that_are_true_may_append() {
 }
 
 #[test]
-fn a_session_of_a_living_owner_is_not_taken() {
+fn session_of_a_running_owner_is_not_taken() {
     on_each(|backend| {
         backend.create(&info("s", "/w", 1), "one", &text("own")).unwrap();
-        let refused = backend.take("s", "two", &text("own"), &everybody_lives);
+        let refused = backend.take("s", "two", &text("own"), &every_owner_runs);
         assert_eq!(refused, Err(Error::Owned("process one".to_owned())));
-        let again = backend.take("s", "one", &text("own"), &everybody_lives).unwrap();
+        let again = backend.take("s", "one", &text("own"), &every_owner_runs).unwrap();
         assert_eq!((again.epoch, again.head, again.is_fresh), (1, 1, false));
         backend.release("s", 1).unwrap();
-        assert!(backend.take("s", "two", &text("own"), &everybody_lives).unwrap().is_fresh);
-        // A release that comes late changes nothing.
+        assert!(backend.take("s", "two", &text("own"), &every_owner_runs).unwrap().is_fresh);
+        // A late release changes nothing.
         backend.release("s", 1).unwrap();
         assert_eq!(backend.find("s").unwrap().unwrap().owner.as_deref(), Some("two"));
-        assert_eq!(backend.take("none", "two", &text("own"), &nobody_lives), Err(Error::NotFound));
+        assert_eq!(backend.take("none", "two", &text("own"), &no_owner_runs), Err(Error::NotFound));
     });
 }
 
@@ -141,12 +142,12 @@ fn facts_change_one_by_one() {
 
 // R: S11
 #[test]
-fn the_list_is_whole_and_by_time_whatever_the_pages() {
+fn pages_list_every_session_by_time() {
     on_each(|backend| {
         let count = PAGE as u64 * 2 + 7;
         for number in 0..count {
             let folder = if number % 3 == 0 { "/a" } else { "/b" };
-            // Several share a time, so that the order must not depend on it alone.
+            // Several have the same time, so the order must not depend on it alone.
             let info = info(&format!("s{number}"), folder, number / 5);
             backend.create(&info, "me", &text("own")).unwrap();
         }
@@ -174,9 +175,9 @@ fn the_list_is_whole_and_by_time_whatever_the_pages() {
 }
 
 #[test]
-fn large_records_come_back_and_go_with_their_last_session() {
+fn large_records_are_read_back_and_deleted_with_their_last_session() {
     on_each(|backend| {
-        let large = text(&"y".repeat(3 * BLOB));
+        let large = text(&"y".repeat(3 * LARGE));
         backend.create(&info("s", "/w", 1), "me", &text("own")).unwrap();
         backend.append("s", 1, 1, &[large.clone(), text("small"), large.clone()], None).unwrap();
         backend.copy("s", "copy", SystemTime::UNIX_EPOCH).unwrap();
@@ -187,20 +188,20 @@ fn large_records_come_back_and_go_with_their_last_session() {
         backend.delete("s").unwrap();
         assert_eq!(backend.read("s", 1, 1), Err(Error::NotFound));
         assert_eq!(texts(backend, "copy")[1..], [large.clone(), text("small"), large]);
-        let claim = backend.take("copy", "me", &text("own"), &nobody_lives).unwrap();
+        let claim = backend.take("copy", "me", &text("own"), &no_owner_runs).unwrap();
         assert_eq!((claim.epoch, claim.head), (2, 5));
     });
 }
 
-/// Two connections to one file, as two processes have them.
+/// Two connections to one database, like two processes.
 #[test]
-fn two_writers_of_one_file_fence_each_other() {
+fn two_writers_of_one_database_fence_each_other() {
     let folder = Folder::new();
     let path = folder.path().join("sessions.db");
     let (mut one, mut two) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
     one.create(&info("s", "/w", 1), "one", &text("own")).unwrap();
     assert_eq!(one.append("s", 1, 1, &[text("a")], None), Ok(2));
-    let claim = two.take("s", "two", &text("own"), &nobody_lives).unwrap();
+    let claim = two.take("s", "two", &text("own"), &no_owner_runs).unwrap();
     assert_eq!(two.append("s", claim.epoch, claim.head, &[text("b")], None), Ok(4));
     assert_eq!(one.append("s", 1, 2, &[text("c")], None), Err(Error::Fenced));
     assert_eq!(texts(&mut one, "s"), texts(&mut two, "s"));

@@ -1,7 +1,6 @@
-//! A disk that fails: at every write there is, at every sync, at every read. By the numbers of the fault list.
+//! A failing disk: at every write, every sync and every read. The ids are those of docs/internals/faults.md.
 //!
-//! The disk is a backend that fails on the Nth of its calls. What the same faults do to the built program, made by the
-//! kernel, is in `purlin`'s tests.
+//! The disk is a backend that fails on its Nth call. The tests of `purlin` cause the same faults in the kernel.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,16 +12,17 @@ use std::time::{Duration, SystemTime};
 use engine::Event;
 use engine::ports::*;
 use engine::words::*;
+use store::content::{Content, Hash};
 use store::index::{Filter, Page};
-use store::journal::{Backend, Change, Claim, Content, Error, Facts, Hash, Stored};
+use store::journal::{Backend, Change, Claim, Error, Facts, Stored};
 use store::memory::Memory;
 use store::record::Encoded;
-use store::{Options, Place, Store, SyncAll};
+use store::{CustomBackend, Options, Store, SyncAll};
 
 use crate::folder::Folder;
 use crate::sessions::{TestClock, Watcher, end, id, options, prompt_as};
 
-/// A disk that outlives the stores over it, and fails where it is told to.
+/// A disk that several stores use one after the other, and that fails as configured.
 #[derive(Clone, Default)]
 struct Disk {
     memory: Arc<Mutex<Memory>>,
@@ -37,7 +37,7 @@ struct Failing {
     write: Option<usize>,
     /// Which read fails.
     read: Option<usize>,
-    /// Whether all behind it fail, too, as on a full disk.
+    /// Whether all later calls fail, too, as on a full disk.
     for_ever: bool,
 }
 
@@ -75,9 +75,9 @@ impl Backend for Disk {
         session: &str,
         owner: &str,
         own: &Encoded,
-        place_of: &dyn Fn(&str) -> Option<String>,
+        describe_owner: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Claim, Error> {
-        self.write(|memory| memory.take(session, owner, own, place_of))
+        self.write(|memory| memory.take(session, owner, own, describe_owner))
     }
 
     fn append(
@@ -129,15 +129,15 @@ impl Backend for Disk {
 }
 
 fn store_on(disk: &Disk, sync: SyncAll) -> Store {
-    let place = Place { backend: Box::new(disk.clone()), sync };
-    Store::over(place, Options { folder: None, ..options(Path::new("")) })
+    let place = CustomBackend { backend: Box::new(disk.clone()), sync };
+    Store::with_backend(place, Options { folder: None, ..options(Path::new("")) })
 }
 
 fn good_sync() -> SyncAll {
     Box::new(|| Ok(()))
 }
 
-/// Collects what the client is shown.
+/// Collects the events that the client is shown.
 #[derive(Clone, Default)]
 struct Shown(Arc<Mutex<Vec<Event>>>);
 
@@ -147,7 +147,7 @@ impl Shown {
         Some(Box::new(move |event| shown.lock().unwrap().push(event)))
     }
 
-    /// The words, each with a number of its own.
+    /// The words that were shown, each with its number.
     fn words(&self) -> Vec<String> {
         words_of(&self.0.lock().unwrap())
     }
@@ -161,14 +161,14 @@ fn words_of(events: &[Event]) -> Vec<String> {
     texts.collect::<String>().split_whitespace().map(str::to_owned).collect()
 }
 
-/// Two turns with text, a tool that changes a file, and their ends. Stops a turn where the engine would.
+/// Runs two turns with text and a tool that changes a file. Stops a turn where the engine would.
 async fn work(store: &Store, shown: &Shown) -> Result<(), JournalError> {
     let session = id("s");
     store.create(&session, Path::new("/w")).await?;
     for turn in 0..2 {
         let ran = one_turn(store, &session, turn, shown).await;
         let ended = end(store, &session).await;
-        // Whatever was not kept is told at the end of the turn at the latest.
+        // A failed write is reported at the end of the turn at the latest.
         if ran.is_err() {
             assert!(ended.is_err() || store.problem().is_none());
         }
@@ -218,11 +218,11 @@ async fn count_of(count: impl Fn(&Disk) -> usize) -> usize {
     count(&disk)
 }
 
-/// D01, D02, D05, D06, D08: a write fails, once or from then on, at every write that there is. What was shown is kept,
-/// the failure is told, and the session loads and goes on.
+/// D01, D02, D05, D06, D08: a write fails, once or from then on, at every write. Everything that was shown is stored, the
+/// failure is reported, and the session loads and continues.
 // R: S9
 #[tokio::test]
-async fn a_write_that_fails_loses_nothing_that_was_shown() {
+async fn failed_write_loses_nothing_that_was_shown() {
     let writes = count_of(|disk| disk.writes.load(Ordering::Relaxed)).await;
     assert!(writes >= 12, "{writes}");
     for for_ever in [false, true] {
@@ -256,9 +256,9 @@ async fn a_write_that_fails_loses_nothing_that_was_shown() {
     }
 }
 
-/// D03: a sync fails. It is never believed later: the turn that runs is told, and the next one goes on.
+/// D03: a sync fails. A later success does not hide it: the running turn fails, and the next one works.
 #[tokio::test]
-async fn a_sync_that_fails_ends_the_turn() {
+async fn failed_sync_ends_the_turn() {
     let disk = Disk::default();
     let mut is_first = true;
     let (told, failed) = mpsc::channel();
@@ -272,10 +272,10 @@ async fn a_sync_that_fails_ends_the_turn() {
     let store = store_on(&disk, sync);
     let session = id("s");
     store.create(&session, Path::new("/w")).await.unwrap();
-    // Asks for a sync, and does not wait for it.
+    // Requests a sync without waiting for it.
     prompt_as(&store, &session, "u", "go").await.unwrap();
     failed.recv().unwrap();
-    // The flag is set before the thread takes its next job.
+    // The error is set before the thread handles its next job.
     let refused = loop {
         let event = Event::Plan(Vec::new());
         match store.keep(&session, event, None).await {
@@ -283,15 +283,15 @@ async fn a_sync_that_fails_ends_the_turn() {
             Err(err) => break err,
         }
     };
-    assert!(refused.to_string().contains("does not sync"), "{refused}");
+    assert!(refused.to_string().contains("sync to disk failed"), "{refused}");
     assert!(end(&store, &session).await.is_err());
     prompt_as(&store, &session, "u2", "go on").await.unwrap();
     end(&store, &session).await.unwrap();
 }
 
-/// D03 where somebody waits: a tool does not run on an intent that the disk did not take.
+/// D03: a tool does not run if its intent could not be synced.
 #[tokio::test]
-async fn no_tool_runs_on_an_intent_that_was_not_synced() {
+async fn tool_does_not_run_if_its_intent_is_not_synced() {
     let disk = Disk::default();
     let store = store_on(&disk, Box::new(|| Err(io::Error::other("input/output error"))));
     let session = id("s");
@@ -301,9 +301,9 @@ async fn no_tool_runs_on_an_intent_that_was_not_synced() {
     assert!(store.append(&session, Record::ToolIntent(&request)).await.is_err());
 }
 
-/// D04: a read fails, at every read of a load. It is an error, and the next try works.
+/// D04: each read of a load fails once. It is an error, and the next attempt works.
 #[tokio::test]
-async fn a_read_that_fails_is_told_and_can_be_tried_again() {
+async fn failed_read_is_an_error_and_can_be_retried() {
     let disk = Disk::default();
     work(&store_on(&disk, good_sync()), &Shown::default()).await.unwrap();
     for read in 1..10 {
@@ -324,9 +324,9 @@ async fn a_read_that_fails_is_told_and_can_be_tried_again() {
     }
 }
 
-/// D23: a sync takes as long as it likes: text flows meanwhile, and only what must be safe waits.
+/// D23: during a slow sync text continues, and only records that must be synced first wait.
 #[tokio::test]
-async fn text_flows_while_the_disk_syncs() {
+async fn text_continues_while_the_disk_syncs() {
     let disk = Disk::default();
     let (go, may_go): (Sender<()>, Receiver<()>) = mpsc::channel();
     let sync: SyncAll = Box::new(move || may_go.recv().map_err(io::Error::other));
@@ -345,16 +345,16 @@ async fn text_flows_while_the_disk_syncs() {
     let intent = store.append(&session, Record::ToolIntent(&request));
     tokio::pin!(intent);
     assert!(futures_util::FutureExt::now_or_never(&mut intent).is_none());
-    // One for each record that asks for a sync; fewer are made where several ask at once.
+    // One for each record that requests a sync; fewer if several requests are combined.
     for _ in 0..3 {
         go.send(()).unwrap();
     }
     intent.await.unwrap();
 }
 
-/// D21, D22: the clock jumps a day back and a day forth. Order comes from the journal, and nothing expires by it.
+/// D21, D22: the clock jumps back and forward by a day. The order of records does not change, and nothing expires.
 #[tokio::test]
-async fn a_clock_that_jumps_changes_no_order_and_loses_nothing() {
+async fn clock_jump_changes_no_order_and_loses_nothing() {
     let folder = Folder::new();
     let clock = Arc::new(TestClock::default());
     let day = Duration::from_secs(86_400);

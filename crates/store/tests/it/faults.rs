@@ -1,4 +1,4 @@
-//! Storage that fails: damaged files, newer versions, folders that cannot be written.
+//! Failing storage: damaged files, newer versions, directories that cannot be written.
 
 use std::path::Path;
 
@@ -25,9 +25,9 @@ fn change(folder: &Path, sql: &str) {
     assert!(connection.execute(sql, []).is_ok(), "{sql}");
 }
 
-/// D10–D13: a record that is cut, flipped, emptied or gone is left out and reported; the rest loads.
+/// D10–D13: a record that is cut, flipped, emptied or missing is skipped and reported; the rest loads.
 #[tokio::test]
-async fn a_damaged_record_is_skipped_and_reported() {
+async fn damaged_record_is_skipped_and_reported() {
     let damages = [
         ("UPDATE journal SET body = x'00' || substr(body, 2) WHERE key & 0xffff = 3", "damaged"),
         ("UPDATE journal SET body = substr(body, 1, 5) WHERE key & 0xffff = 3", "damaged"),
@@ -46,14 +46,14 @@ async fn a_damaged_record_is_skipped_and_reported() {
         assert_eq!(events.len(), 5, "{damage}: {events:?}");
         assert_eq!(remembered.problems.len(), 1, "{damage}");
         assert!(remembered.problems[0].contains(expected), "{:?}", remembered.problems);
-        // It goes on: the numbers of what is left out are never given again.
+        // The session continues: the numbers of skipped records are never used again.
         prompt(&store, &id("s"), "go on").await.unwrap();
     }
 }
 
-/// D14: what a newer program wrote is read, not written; new sessions live, but are not kept.
+/// D14: a store of a newer version is read but not written; new sessions work but are not stored.
 #[tokio::test]
-async fn a_newer_store_is_read_and_not_written() {
+async fn store_of_a_newer_version_is_read_but_not_written() {
     let folder = Folder::new();
     one_session(&folder).await;
     change(folder.path(), "PRAGMA user_version = 99");
@@ -76,9 +76,9 @@ async fn a_newer_store_is_read_and_not_written() {
     assert_eq!(std::fs::read(folder.path().join("sessions.db")).unwrap(), before);
 }
 
-/// D25: no folder at all, or one that cannot be made.
+/// D25: no data directory, or one that cannot be created.
 #[tokio::test]
-async fn without_a_folder_sessions_live_in_memory() {
+async fn sessions_are_in_memory_without_a_data_directory() {
     let folder = Folder::new();
     let file = folder.path().join("file");
     std::fs::write(&file, "in the way").unwrap();
@@ -93,9 +93,9 @@ async fn without_a_folder_sessions_live_in_memory() {
     }
 }
 
-/// D10 on the file as a whole: whatever is cut off, the program goes on, and says so.
+/// D10 on the whole file: it is renamed, and the program continues.
 #[tokio::test]
-async fn a_file_that_is_no_database_is_set_aside() {
+async fn file_that_is_not_a_database_is_renamed() {
     let folder = Folder::new();
     one_session(&folder).await;
     let path = folder.path().join("sessions.db");
@@ -111,9 +111,9 @@ async fn a_file_that_is_no_database_is_set_aside() {
     assert!(aside.into_iter().any(|entry| entry.file_name().to_string_lossy().contains("damaged")));
 }
 
-/// D10: the file cut at every page and in the middle of each. No cut may panic or hang, and a new session always works.
+/// D10: the file cut at every page and in the middle of each. No cut causes a panic or a hang, and a new session works.
 #[tokio::test]
-async fn a_file_that_is_cut_never_stops_new_sessions() {
+async fn truncated_database_never_prevents_new_sessions() {
     let folder = Folder::new();
     one_session(&folder).await;
     let whole = std::fs::read(folder.path().join("sessions.db")).unwrap();
@@ -130,10 +130,10 @@ async fn a_file_that_is_cut_never_stops_new_sessions() {
     }
 }
 
-/// D11 on the file as a whole, D12 and D13 on its log: bytes flipped all over, the tail of the log emptied or doubled. None
-/// may panic, hang or show what was never said.
+/// D11 on the whole file, D12 and D13 on its log: flipped bytes, the end of the log zeroed or doubled. None causes a panic,
+/// a hang, or text that was never written.
 #[tokio::test]
-async fn a_file_with_flipped_bytes_or_a_bad_log_never_stops_the_program() {
+async fn damaged_database_or_log_never_stops_the_program() {
     let folder = Folder::new();
     one_session(&folder).await;
     let whole = std::fs::read(folder.path().join("sessions.db")).unwrap();
@@ -142,7 +142,7 @@ async fn a_file_with_flipped_bytes_or_a_bad_log_never_stops_the_program() {
         flipped[at] ^= 0x55;
         try_to_load(&flipped, None, &format!("byte {at} flipped")).await;
     }
-    // A store that is never told to leave has all of it in its log.
+    // A store that is not closed has everything in its log.
     let folder = Folder::new();
     let store = Store::new(options(folder.path()));
     store.create(&id("s"), Path::new("/w")).await.unwrap();

@@ -1,16 +1,16 @@
-//! The store from outside: every backend by one suite, sessions through crashes, files that were damaged.
+//! Tests of the store: one suite for every backend, sessions after crashes, damaged files.
 
 #![expect(
     clippy::unwrap_used,
     reason = "helpers of tests are tests, too, which clippy does not see"
 )]
 
-mod apart;
 mod backends;
-mod contents;
+mod content_files;
 mod disk;
 mod faults;
 mod folder;
+mod large_values;
 mod pause;
 mod sessions;
 mod undo;

@@ -1,4 +1,4 @@
-//! A session that nobody uses: out of memory after a while, and back with the next prompt.
+//! An idle session is removed from memory after a while, and restored with the next prompt.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ async fn prompt(handle: &SessionHandle, text: &str) -> StopReason {
 
 // R: S6, S7
 #[tokio::test(start_paused = true)]
-async fn an_idle_session_is_paused_and_comes_back() {
+async fn idle_session_is_paused_and_restored() {
     let folder = Folder::new();
     let store = Arc::new(Store::new(options(folder.path())));
     let script = "model text \"one\"\nmodel end\nmodel text \"two\"";

@@ -1,4 +1,4 @@
-//! Sessions through the store: what comes back after an end, planned or not.
+//! Sessions in the store: what is restored after a normal end and after a crash.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use store::{Options, Store};
 
 use crate::folder::Folder;
 
-/// A clock that a test moves.
+/// A clock that tests set.
 #[derive(Default)]
 pub(crate) struct TestClock(pub(crate) Mutex<Duration>);
 
@@ -39,7 +39,7 @@ pub(crate) fn options(folder: &Path) -> Options {
     }
 }
 
-/// A client that only looks.
+/// A client that only records events.
 #[derive(Default)]
 pub(crate) struct Watcher(Mutex<Vec<Event>>);
 
@@ -203,7 +203,7 @@ fn messages(remembered: &Remembered) -> Vec<Message> {
 
 // R: S2, S9
 #[tokio::test]
-async fn a_session_comes_back_as_it_was_shown() {
+async fn session_is_restored_as_it_was_shown() {
     let folder = Folder::new();
     let session = id("s");
     let store = Store::new(options(folder.path()));
@@ -227,7 +227,7 @@ async fn a_session_comes_back_as_it_was_shown() {
     drop(store);
 
     let (remembered, events) = load(&Store::new(options(folder.path())), &session).await;
-    // The terminal is gone with its client; what it said is not.
+    // The terminal ended with its client, but its output is stored.
     let out = vec![ToolContent::Block(Block::Text("out".to_owned()))];
     let done = ToolUpdate {
         status: Some(ToolStatus::Completed),
@@ -254,10 +254,10 @@ async fn a_session_comes_back_as_it_was_shown() {
     assert!(remembered.problems.is_empty());
 }
 
-/// Models refuse thoughts without their seals, and a user wants the whole bill.
+/// Models reject thoughts without their signatures, and the cost must include earlier turns.
 // R: S9
 #[tokio::test]
-async fn thoughts_cost_and_settings_come_back() {
+async fn thoughts_cost_and_settings_are_restored() {
     let folder = Folder::new();
     let session = id("s");
     let store = Store::new(options(folder.path()));
@@ -298,9 +298,9 @@ async fn thoughts_cost_and_settings_come_back() {
     assert_eq!(messages(&remembered)[1], said);
 }
 
-/// The first store is never told to leave: it is dropped as a crash would drop it, and its lock with it.
+/// The first store is dropped without releasing the session, as in a crash.
 #[tokio::test]
-async fn an_interrupted_tool_is_told_as_such_and_only_once() {
+async fn interrupted_tool_is_reported_once() {
     let folder = Folder::new();
     let session = id("s");
     let store = Store::new(options(folder.path()));
@@ -319,7 +319,7 @@ async fn an_interrupted_tool_is_told_as_such_and_only_once() {
         said("I wi"),
         call("t1"),
         call("t2"),
-        failed("t1", "Interrupted; the outcome is unknown"),
+        failed("t1", "Interrupted. The outcome is unknown"),
         failed("t2", "Interrupted before it ran"),
     ];
     for _ in 0..2 {
@@ -336,10 +336,10 @@ async fn an_interrupted_tool_is_told_as_such_and_only_once() {
     }
 }
 
-/// The model that gave a task asked for none of its child's calls, so it is told of the task alone.
+/// The model did not make the calls of its subagent, so it gets a result for the task only.
 // R: S9
 #[tokio::test]
-async fn an_interrupted_task_is_told_as_such_and_what_its_child_ran_is_known() {
+async fn interrupted_task_is_reported_with_the_commands_of_its_subagent() {
     let folder = Folder::new();
     let session = id("s");
     let store = Store::new(options(folder.path()));
@@ -348,7 +348,7 @@ async fn an_interrupted_task_is_told_as_such_and_what_its_child_ran_is_known() {
     store.append(&session, Record::Answer(&[request("t1")])).await.unwrap();
     store.keep(&session, call("t1"), None).await.unwrap();
     store.append(&session, Record::ToolIntent(&request("t1"))).await.unwrap();
-    // The user was asked about the first call of the child and saw it, the second was allowed.
+    // The first call of the subagent needed permission and was shown; the second was allowed by a rule.
     store.keep(&session, call("t1/c1"), None).await.unwrap();
     store.append(&session, Record::ToolIntent(&request("t1/c1"))).await.unwrap();
     let make = ToolRequest { name: "make".to_owned(), ..request("t1/c2") };
@@ -356,7 +356,7 @@ async fn an_interrupted_task_is_told_as_such_and_what_its_child_ran_is_known() {
     drop(store);
     wait_for_end_of(&folder).await;
 
-    let unknown = "Interrupted; the outcome is unknown";
+    let unknown = "Interrupted. The outcome is unknown";
     let expected = [
         user("Have it done"),
         call("t1"),
@@ -374,9 +374,9 @@ async fn an_interrupted_task_is_told_as_such_and_what_its_child_ran_is_known() {
     assert_eq!(turns.done[0].commands, ["Do it", "Do it", "make"]);
 }
 
-/// Calls that ran at once end in any order.
+/// Parallel calls end in any order.
 #[tokio::test]
-async fn results_come_back_in_the_order_of_their_calls() {
+async fn results_are_restored_in_the_order_of_their_calls() {
     let folder = Folder::new();
     let session = id("s");
     let store = Store::new(options(folder.path()));
@@ -398,10 +398,10 @@ async fn results_come_back_in_the_order_of_their_calls() {
     assert_eq!(results.collect::<Vec<_>>(), ["t1", "t2", "t3"]);
 }
 
-/// What a tool showed is remembered where the model saw it: behind the results, before the next answer.
+/// Images of tools are restored where the model saw them: after the results, before the next answer.
 // R: M3, S2
 #[tokio::test]
-async fn pictures_of_tools_come_back_where_the_model_saw_them() {
+async fn images_of_tools_are_restored_where_the_model_saw_them() {
     let folder = Folder::new();
     let session = id("s");
     let store = Store::new(options(folder.path()));
@@ -431,7 +431,7 @@ async fn pictures_of_tools_come_back_where_the_model_saw_them() {
     assert_eq!(kinds.collect::<Vec<_>>(), ["user", "agent", "result", "pictures", "agent"]);
 }
 
-/// The thread of a store that is dropped ends a little later, and its lock goes then.
+/// The thread of a dropped store ends a little later and then releases its lock.
 pub(crate) async fn wait_for_end_of(folder: &Folder) {
     for _ in 0..500 {
         let live = std::fs::read_dir(folder.path().join("live")).unwrap().count();
@@ -445,7 +445,7 @@ pub(crate) async fn wait_for_end_of(folder: &Folder) {
 
 // R: S11
 #[tokio::test]
-async fn a_session_that_is_open_elsewhere_says_where() {
+async fn session_that_is_open_elsewhere_names_the_process() {
     let folder = Folder::new();
     let (one, two) = (Store::new(options(folder.path())), Store::new(options(folder.path())));
     let session = id("s");
@@ -467,7 +467,7 @@ async fn a_session_that_is_open_elsewhere_says_where() {
 }
 
 #[tokio::test]
-async fn a_dead_owners_session_is_paused_in_the_list() {
+async fn session_of_a_dead_owner_is_listed_as_paused() {
     let folder = Folder::new();
     let store = Store::new(options(folder.path()));
     store.create(&id("s"), Path::new("/w")).await.unwrap();
@@ -480,14 +480,14 @@ async fn a_dead_owners_session_is_paused_in_the_list() {
 
 // R: S8
 #[tokio::test]
-async fn a_full_session_refuses_more_and_still_loads() {
+async fn full_session_rejects_records_and_still_loads() {
     let folder = Folder::new();
     let session = id("s");
     let store = Store::new(Options { max_history_bytes: 1000, ..options(folder.path()) });
     store.create(&session, Path::new("/w")).await.unwrap();
     prompt(&store, &session, "Talk").await.unwrap();
     for _ in 0..100 {
-        // Text runs ahead of the disk, so it is told late that there is no room; the end of the turn always is.
+        // Text is acknowledged before it is written, so the error appears later, at the latest at the end of the turn.
         match store.keep(&session, said(&"x".repeat(50)), None).await {
             Ok(()) | Err(JournalError::Full(1000)) => {}
             Err(err) => panic!("{err}"),
@@ -504,7 +504,7 @@ async fn a_full_session_refuses_more_and_still_loads() {
 
 // R: S7
 #[tokio::test]
-async fn an_old_session_expires_only_if_asked_for() {
+async fn old_session_expires_only_if_configured() {
     let folder = Folder::new();
     let clock = Arc::new(TestClock::default());
     let options = |days| Options {
@@ -520,9 +520,9 @@ async fn an_old_session_expires_only_if_asked_for() {
     assert!(Store::new(options(0)).load(&id("s"), None).await.is_ok());
 }
 
-/// In the index it may come a little later than in the journal, but nobody who looks can tell.
+/// The list of sessions may be updated later than the journal, but readers of the list never see a difference.
 #[tokio::test]
-async fn a_session_is_used_from_its_prompt_on() {
+async fn session_is_marked_as_used_at_its_prompt() {
     let folder = Folder::new();
     let clock = Arc::new(TestClock::default());
     let store = Store::new(Options {
@@ -543,7 +543,7 @@ async fn a_session_is_used_from_its_prompt_on() {
     prompt(&store, &id("s"), "Hello").await.unwrap();
     store.keep(&id("s"), call("t1"), None).await.unwrap();
     store.keep(&id("s"), call("t2"), None).await.unwrap();
-    // What another process sees: the second thing behind the prompt has brought it along.
+    // As another process sees it: the second record after the prompt wrote the state.
     assert_eq!(used(&Store::new(options(folder.path()))).await, 20);
     at(30);
     end(&store, &id("s")).await.unwrap();
@@ -551,13 +551,13 @@ async fn a_session_is_used_from_its_prompt_on() {
 }
 
 #[tokio::test]
-async fn a_fork_goes_its_own_way() {
+async fn fork_is_independent_of_its_origin() {
     let folder = Folder::new();
     let store = Store::new(options(folder.path()));
     store.create(&id("s"), Path::new("/w")).await.unwrap();
     prompt(&store, &id("s"), "Hello").await.unwrap();
     say(&store, &id("s"), "Hi").await;
-    // While its turn runs, which is no business of the copy's.
+    // While its turn runs, which does not affect the copy.
     store.fork(&id("s"), &id("f")).await.unwrap();
     say(&store, &id("s"), " there").await;
     end(&store, &id("s")).await.unwrap();
@@ -569,7 +569,7 @@ async fn a_fork_goes_its_own_way() {
 }
 
 #[tokio::test]
-async fn deleting_really_deletes() {
+async fn deleted_session_leaves_no_data() {
     let folder = Folder::new();
     let store = Store::new(options(folder.path()));
     store.create(&id("s"), Path::new("/w")).await.unwrap();
@@ -590,7 +590,7 @@ async fn deleting_really_deletes() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn only_the_owner_may_read_the_files() {
+async fn files_are_private() {
     use std::os::unix::fs::PermissionsExt;
     let top = Folder::new();
     let folder = top.path().join("purlin");
@@ -605,7 +605,7 @@ async fn only_the_owner_may_read_the_files() {
     }
 }
 
-/// D16. How long it takes is measured by `examples/cost.rs`.
+/// D16. `examples/cost.rs` measures the time.
 // R: S11
 #[tokio::test]
 async fn d16_ten_thousand_sessions_are_listed_once_each() {

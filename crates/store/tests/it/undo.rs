@@ -1,4 +1,4 @@
-//! What a session needs to take turns back: the turns, the files they changed, and a history that follows.
+//! Undo and redo: the turns, the files that they changed, and the history.
 
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ async fn text_of(store: &Store, session: &SessionId, content: &Option<ContentId>
 }
 
 #[tokio::test]
-async fn turns_are_taken_back_and_brought_back_across_restarts() {
+async fn turns_are_undone_and_redone_across_restarts() {
     let folder = Folder::new();
     let session = id("s");
     let store = Store::new(options(folder.path()));
@@ -73,14 +73,14 @@ async fn turns_are_taken_back_and_brought_back_across_restarts() {
     let store = Store::new(options(folder.path()));
     let (remembered, events) = load(&store, &session).await;
     assert_eq!(users(&remembered), ["one, please"]);
-    // The client sees all that happened.
+    // The client sees everything that happened.
     assert_eq!(events.len(), 5);
     let turns = store.turns(&session).await.unwrap();
     assert_eq!(titles(&turns.done), [(1, "one, please")]);
     assert_eq!(titles(&turns.undone), [(2, "two, please"), (3, "three, please")]);
     store.append(&session, Record::BroughtBack(&MessageId::new("two"))).await.unwrap();
     assert_eq!(users(&load(&store, &session).await.0), ["one, please", "two, please"]);
-    // Something new: what was taken back is gone for good.
+    // After a new prompt the undone turns can no longer be redone.
     turn(&store, &session, "four").await;
     store.append(&session, Record::BroughtBack(&MessageId::new("three"))).await.unwrap();
     let remembered = load(&store, &session).await.0;
@@ -91,7 +91,7 @@ async fn turns_are_taken_back_and_brought_back_across_restarts() {
 }
 
 #[tokio::test]
-async fn what_files_held_goes_with_the_last_session_that_has_it() {
+async fn file_content_is_deleted_with_its_last_session() {
     let folder = Folder::new();
     let (one, two) = (id("one"), id("two"));
     let store = Store::new(options(folder.path()));
@@ -117,7 +117,7 @@ async fn what_files_held_goes_with_the_last_session_that_has_it() {
 
 // R: S8
 #[tokio::test]
-async fn a_file_counts_against_the_session_once_and_not_if_it_is_too_large_to_keep() {
+async fn file_counts_once_towards_the_limit_unless_it_is_too_large() {
     let folder = Folder::new();
     let session = id("s");
     let store = Store::new(Options { max_history_bytes: 10_000, ..options(folder.path()) });
@@ -141,11 +141,11 @@ async fn a_file_counts_against_the_session_once_and_not_if_it_is_too_large_to_ke
     end(&store, &session).await.unwrap();
 }
 
-/// The model's view is the summary and what came behind it; the client still sees everything, and what is taken back across
-/// the compaction comes back whole.
+/// The model sees the summary and what follows it. The client still sees everything, and an undo across the compaction
+/// restores the full history.
 // R: S2, W16
 #[tokio::test]
-async fn a_compaction_outlives_a_restart_and_can_be_taken_back() {
+async fn compaction_survives_a_restart_and_can_be_undone() {
     let folder = Folder::new();
     let session = id("s");
     let store = Store::new(options(folder.path()));

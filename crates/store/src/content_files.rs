@@ -1,37 +1,36 @@
-//! Long content: a file each beside the database, named by its hash. SQLite would write every page of it twice.
+//! Large content: one file each next to the database, named by its hash. SQLite would write every page of it twice.
 //!
-//! Whoever writes or removes holds the database's lock, so there is one such at a time, in whatever process.
+//! A process holds the database's write lock while it writes or removes files, so only one does at a time.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::apart::{hash_of, name_of};
-use crate::journal::{Content, Hash};
-use crate::store::make_folder;
+use crate::content::{Content, Hash, hash_of, name_of};
+use crate::files::create_private_dir;
 
-/// The files that wait for a sync.
+/// The files that are not synced yet.
 pub(crate) type Unsynced = Arc<Mutex<Vec<PathBuf>>>;
 
-/// The folder of the files.
+/// The directory of the files.
 #[derive(Debug)]
-pub(crate) struct Contents {
+pub(crate) struct ContentFiles {
     folder: PathBuf,
     unsynced: Unsynced,
 }
 
-impl Contents {
-    /// Names the folder for a database. It is made when there is something to put into it.
-    pub(crate) fn of(database: &Path) -> Contents {
-        Contents { folder: Contents::folder(database), unsynced: Unsynced::default() }
+impl ContentFiles {
+    /// Uses the directory next to a database. It is created with its first file.
+    pub(crate) fn of(database: &Path) -> ContentFiles {
+        ContentFiles { folder: ContentFiles::folder(database), unsynced: Unsynced::default() }
     }
 
     pub(crate) fn folder(database: &Path) -> PathBuf {
         database.with_extension("contents")
     }
 
-    /// Returns the files that wait for a sync.
+    /// Returns the files that are not synced yet.
     pub(crate) fn unsynced(&self) -> Unsynced {
         Arc::clone(&self.unsynced)
     }
@@ -40,16 +39,16 @@ impl Contents {
         self.folder.join(&*name_of(hash).0)
     }
 
-    /// Keeps content, unless it is there.
+    /// Stores content, unless it exists.
     pub(crate) fn put(&self, content: &Content<'_>) -> io::Result<()> {
         let path = self.path(&content.hash);
-        // The death of a machine may have left something else under its name.
-        let is_there = path.metadata().is_ok_and(|found| found.len() == content.body.len() as u64);
-        if is_there && std::fs::read(&path).is_ok_and(|found| found == content.body) {
+        // After a power failure the file may have other content than its name says.
+        let exists = path.metadata().is_ok_and(|found| found.len() == content.body.len() as u64);
+        if exists && std::fs::read(&path).is_ok_and(|found| found == content.body) {
             return Ok(());
         }
-        make_folder(&self.folder)?;
-        let new = self.folder.join(NEW);
+        create_private_dir(&self.folder)?;
+        let new = self.folder.join(TEMPORARY);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
         #[cfg(unix)]
@@ -60,15 +59,15 @@ impl Contents {
         Ok(())
     }
 
-    /// Returns the content under a hash. What cannot be read is as good as lost; whatever else there is can be.
+    /// Returns the content with a hash. Content that cannot be read is treated as missing, so that the rest can be used.
     pub(crate) fn get(&self, hash: &Hash) -> Option<Vec<u8>> {
         let path = self.path(hash);
         let body = std::fs::read(&path);
         body.inspect_err(|err| tracing::warn!("{}: {err}", path.display())).ok()
     }
 
-    /// Removes what nobody uses.
-    pub(crate) fn sweep<E: From<io::Error>>(
+    /// Removes files that no session uses.
+    pub(crate) fn remove_unused<E: From<io::Error>>(
         &self,
         is_used: impl Fn(&Hash) -> Result<bool, E>,
     ) -> Result<(), E> {
@@ -81,7 +80,7 @@ impl Contents {
             let hash = path.file_name().and_then(|name| hash_of(name.to_str()?));
             let is_used = match hash {
                 Some(hash) => is_used(&hash)?,
-                None => !path.ends_with(NEW),
+                None => !path.ends_with(TEMPORARY),
             };
             if !is_used {
                 remove(&path)?;
@@ -91,10 +90,10 @@ impl Contents {
     }
 }
 
-/// What a file is called while it is written.
-const NEW: &str = "new";
+/// The name of a file while it is written.
+const TEMPORARY: &str = "new";
 
-/// Deleted text is overwritten, not only forgotten.
+/// Removes a file after overwriting it, so that deleted text cannot be recovered.
 fn remove(path: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).open(path)?;
     io::copy(&mut io::Read::take(io::repeat(0), file.metadata()?.len()), &mut file)?;
@@ -102,7 +101,7 @@ fn remove(path: &Path) -> io::Result<()> {
     std::fs::remove_file(path)
 }
 
-/// Syncs files, and the folder that they are in. One that is gone was deleted.
+/// Syncs files and their directory. A missing file was deleted.
 pub(crate) fn sync(unsynced: &Unsynced) -> io::Result<()> {
     let files = std::mem::take(&mut *unsynced.lock().unwrap_or_else(PoisonError::into_inner));
     for path in &files {

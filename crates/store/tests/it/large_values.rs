@@ -1,20 +1,20 @@
-//! Long texts that a model asks with: kept once with the file they are written to, and back in their place for whoever looks.
+//! Large values of tool calls: stored once with the file that they are written to, and restored when records are read.
 
 use std::path::{Path, PathBuf};
 
 use engine::ports::{Content, FileChange, Journal, Query, Record, Remembered, State};
 use engine::words::{Message, SessionId, ToolCallId, ToolRequest};
 use serde_json::{Value, json};
+use store::content::LARGE;
 use store::record::Decoded;
-use store::sqlite::BLOB;
 use store::{Store, record};
 
-use crate::contents::kept;
+use crate::content_files::stored_files;
 use crate::folder::Folder;
 use crate::sessions::{end, id, load, options, prompt, wait_for_end_of};
 
 fn long(letter: &str) -> String {
-    format!("\"{letter}\"\n").repeat(BLOB)
+    format!("\"{letter}\"\n").repeat(LARGE)
 }
 
 fn inputs() -> [Value; 2] {
@@ -23,7 +23,7 @@ fn inputs() -> [Value; 2] {
     [json!({ "filePath": "a", "content": long("a") }), edit]
 }
 
-/// Keeps an answer with two calls, and the file that the first of them writes.
+/// Stores an answer with two calls, and the file that the first call writes.
 async fn write(store: &Store, session: &SessionId) {
     store.create(session, Path::new("/w")).await.unwrap();
     prompt(store, session, "go").await.unwrap();
@@ -49,7 +49,7 @@ fn asked(remembered: &Remembered) -> Vec<Value> {
 
 // R: S2
 #[tokio::test]
-async fn a_file_that_is_written_as_it_was_asked_for_is_kept_once() {
+async fn file_written_as_requested_is_stored_once() {
     let folder = Folder::new();
     let (one, two) = (id("one"), id("two"));
     let store = Store::new(options(folder.path()));
@@ -67,7 +67,7 @@ async fn a_file_that_is_written_as_it_was_asked_for_is_kept_once() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_nearly_what_was_asked_for_is_kept_by_itself() {
+async fn file_that_differs_from_the_request_is_stored_separately() {
     let folder = Folder::new();
     let session = id("s");
     let store = Store::new(options(folder.path()));
@@ -87,7 +87,7 @@ async fn a_file_that_is_nearly_what_was_asked_for_is_kept_by_itself() {
 }
 
 #[tokio::test]
-async fn whoever_reads_records_sees_answers_whole() {
+async fn records_are_read_with_their_large_values() {
     let folder = Folder::new();
     let store = Store::new(options(folder.path()));
     write(&store, &id("s")).await;
@@ -103,9 +103,9 @@ async fn whoever_reads_records_sees_answers_whole() {
     assert_eq!(asked(&load(&store, &id("copy")).await.0), inputs());
 }
 
-/// An answer without its text must not come back as another.
+/// An answer whose large value is missing must not be restored with another value.
 #[tokio::test]
-async fn an_answer_whose_text_is_damaged_is_left_out_and_reported() {
+async fn answer_with_a_damaged_large_value_is_skipped_and_reported() {
     let shorten = |path: &Path| std::fs::write(path, "short");
     let remove = |path: &Path| std::fs::remove_file(path);
     for damage in [&shorten as &dyn Fn(&Path) -> std::io::Result<()>, &remove] {
@@ -115,7 +115,7 @@ async fn an_answer_whose_text_is_damaged_is_left_out_and_reported() {
         store.leave(&id("s"), State::Paused).await.unwrap();
         drop(store);
         wait_for_end_of(&folder).await;
-        kept(&folder).iter().for_each(|path| damage(path).unwrap());
+        stored_files(&folder).iter().for_each(|path| damage(path).unwrap());
         let store = Store::new(options(folder.path()));
         let (remembered, events) = load(&store, &id("s")).await;
         assert_eq!((asked(&remembered), events.len()), (vec![], 1));

@@ -1,4 +1,4 @@
-//! Long content: a file each, for as long as a session uses it.
+//! Large content: one file each, as long as a session uses it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,8 @@ use engine::Event;
 use engine::ports::{Journal, JournalError, State};
 use engine::words::{Block, SessionId, ToolCallId, ToolContent, ToolStatus, ToolUpdate};
 use store::Store;
-use store::sqlite::{BLOB, SCHEMA};
+use store::content::LARGE;
+use store::sqlite::SCHEMA;
 
 use crate::folder::Folder;
 use crate::sessions::{call, id, load, options, prompt, wait_for_end_of};
@@ -16,17 +17,17 @@ fn place(folder: &Folder) -> PathBuf {
     folder.path().join("sessions.contents")
 }
 
-/// The files of long content.
-pub(crate) fn kept(folder: &Folder) -> Vec<PathBuf> {
+/// The files with large content.
+pub(crate) fn stored_files(folder: &Folder) -> Vec<PathBuf> {
     let entries = place(folder).read_dir().into_iter().flatten();
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
 fn long(letter: &str) -> String {
-    letter.repeat(2 * BLOB)
+    letter.repeat(2 * LARGE)
 }
 
-async fn keep(store: &Store, session: &SessionId, text: &str) {
+async fn store_text(store: &Store, session: &SessionId, text: &str) {
     store.create(session, Path::new("/w")).await.unwrap();
     prompt(store, session, text).await.unwrap();
 }
@@ -47,46 +48,46 @@ async fn end(store: Store, folder: &Folder) {
 
 // R: S9
 #[tokio::test]
-async fn it_is_kept_once_seen_by_its_owner_alone_and_gone_with_the_last_that_uses_it() {
+async fn file_is_stored_once_private_and_deleted_with_its_last_session() {
     let folder = Folder::new();
     let store = Store::new(options(folder.path()));
     let (one, two, other) = (id("one"), id("two"), id("other"));
-    keep(&store, &one, &long("a")).await;
-    keep(&store, &two, &long("a")).await;
-    keep(&store, &other, &long("b")).await;
-    assert_eq!(kept(&folder).len(), 2);
+    store_text(&store, &one, &long("a")).await;
+    store_text(&store, &two, &long("a")).await;
+    store_text(&store, &other, &long("b")).await;
+    assert_eq!(stored_files(&folder).len(), 2);
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&place(&folder)), 0o700);
-    assert!(kept(&folder).iter().all(|path| mode(path) == 0o600));
+    assert!(stored_files(&folder).iter().all(|path| mode(path) == 0o600));
     store.delete(&one).await.unwrap();
     assert_eq!(texts(&store, &two).await, [long("a")]);
     store.delete(&two).await.unwrap();
-    assert_eq!(kept(&folder).len(), 1);
+    assert_eq!(stored_files(&folder).len(), 1);
     assert_eq!(texts(&store, &other).await, [long("b")]);
 }
 
-/// A process may die, or a disk be full, between a file and the record that names it.
+/// A process may die, or a disk may be full, between writing a file and writing the record that names it.
 #[tokio::test]
-async fn what_no_session_uses_goes_when_one_is_deleted() {
+async fn unused_file_is_removed_when_a_session_is_deleted() {
     let folder = Folder::new();
     let store = Store::new(options(folder.path()));
-    keep(&store, &id("s"), &long("a")).await;
-    keep(&store, &id("gone"), "short").await;
+    store_text(&store, &id("s"), &long("a")).await;
+    store_text(&store, &id("gone"), "short").await;
     let stray = [place(&folder).join("new"), place(&folder).join("0f".repeat(32))];
     stray.iter().for_each(|path| std::fs::write(path, "stray").unwrap());
     store.delete(&id("gone")).await.unwrap();
-    assert_eq!(kept(&folder).len(), 1);
+    assert_eq!(stored_files(&folder).len(), 1);
     assert_eq!(texts(&store, &id("s")).await, [long("a")]);
 }
 
-/// A call that was shown ends, whatever became of the record that said so.
+/// A call that was shown has ended, even if the record of its end is damaged.
 // R: S9
 #[tokio::test]
-async fn a_call_whose_end_is_damaged_has_failed() {
+async fn call_with_a_damaged_result_has_failed() {
     let folder = Folder::new();
     let store = Store::new(options(folder.path()));
     let session = id("s");
-    keep(&store, &session, "go").await;
+    store_text(&store, &session, "go").await;
     let text = ToolContent::Block(Block::Text(long("a")));
     let done = ToolUpdate {
         status: Some(ToolStatus::Completed),
@@ -97,7 +98,7 @@ async fn a_call_whose_end_is_damaged_has_failed() {
         store.keep(&session, event, None).await.unwrap();
     }
     crate::sessions::end(&store, &session).await.unwrap();
-    std::fs::write(&kept(&folder)[0], "").unwrap();
+    std::fs::write(&stored_files(&folder)[0], "").unwrap();
     let (remembered, events) = load(&store, &session).await;
     assert!(remembered.problems[0].contains("damaged"), "{:?}", remembered.problems);
     let last = events.iter().rev().find_map(|event| match event {
@@ -107,25 +108,25 @@ async fn a_call_whose_end_is_damaged_has_failed() {
     assert_eq!(last, Some(ToolStatus::Failed), "{events:?}");
 }
 
-/// D10: a file whose bytes never reached the disk has its name all the same.
+/// D10: after a power failure a file may have its name but not its content.
 #[tokio::test]
-async fn what_the_death_of_a_machine_left_is_written_again() {
+async fn file_damaged_by_a_power_failure_is_written_again() {
     let folder = Folder::new();
     let store = Store::new(options(folder.path()));
-    keep(&store, &id("one"), &long("a")).await;
-    let zeros = vec![0; kept(&folder)[0].metadata().unwrap().len() as usize];
-    std::fs::write(&kept(&folder)[0], zeros).unwrap();
+    store_text(&store, &id("one"), &long("a")).await;
+    let zeros = vec![0; stored_files(&folder)[0].metadata().unwrap().len() as usize];
+    std::fs::write(&stored_files(&folder)[0], zeros).unwrap();
     assert_eq!(texts(&store, &id("one")).await, [""; 0]);
-    keep(&store, &id("two"), &long("a")).await;
+    store_text(&store, &id("two"), &long("a")).await;
     assert_eq!(texts(&store, &id("two")).await, [long("a")]);
     assert_eq!(texts(&store, &id("one")).await, [long("a")]);
 }
 
 #[tokio::test]
-async fn what_cannot_be_kept_is_refused_and_the_session_goes_on() {
+async fn failed_write_is_an_error_and_the_session_continues() {
     let folder = Folder::new();
     let store = Store::new(options(folder.path()));
-    keep(&store, &id("s"), "short").await;
+    store_text(&store, &id("s"), "short").await;
     std::fs::write(place(&folder), "in the way").unwrap();
     let refused = prompt(&store, &id("s"), &long("a")).await;
     assert!(matches!(refused, Err(JournalError::Failed(_))), "{refused:?}");
@@ -135,15 +136,15 @@ async fn what_cannot_be_kept_is_refused_and_the_session_goes_on() {
     assert_eq!(texts(&store, &id("s")).await, ["short".to_owned(), long("a")]);
 }
 
-/// The first version had long content in a table: it is read there, and new content goes into files.
+/// The first version had large content in a table. It is still read from there, and new content is written to files.
 #[tokio::test]
-async fn a_store_that_has_them_in_its_tables_goes_on() {
+async fn store_with_content_in_its_tables_still_works() {
     let folder = Folder::new();
     let store = Store::new(options(folder.path()));
-    keep(&store, &id("s"), &long("a")).await;
+    store_text(&store, &id("s"), &long("a")).await;
     store.leave(&id("s"), State::Paused).await.unwrap();
     end(store, &folder).await;
-    let body = std::fs::read(&kept(&folder)[0]).unwrap();
+    let body = std::fs::read(&stored_files(&folder)[0]).unwrap();
     std::fs::remove_dir_all(place(&folder)).unwrap();
     let database = rusqlite::Connection::open(folder.path().join("sessions.db")).unwrap();
     let insert = "INSERT INTO blob(hash, body) SELECT hash, ?1 FROM blob_use";
@@ -153,20 +154,20 @@ async fn a_store_that_has_them_in_its_tables_goes_on() {
     assert_eq!(texts(&store, &id("s")).await, [long("a")]);
     prompt(&store, &id("s"), &long("b")).await.unwrap();
     assert_eq!(texts(&store, &id("s")).await, [long("a"), long("b")]);
-    assert_eq!(kept(&folder).len(), 1);
+    assert_eq!(stored_files(&folder).len(), 1);
     let version: i64 = database.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
     assert_eq!(version, SCHEMA);
 }
 
 #[tokio::test]
-async fn they_are_set_aside_with_a_file_that_is_no_database() {
+async fn files_are_renamed_with_a_damaged_database() {
     let folder = Folder::new();
     let store = Store::new(options(folder.path()));
-    keep(&store, &id("s"), &long("a")).await;
+    store_text(&store, &id("s"), &long("a")).await;
     end(store, &folder).await;
     std::fs::write(folder.path().join("sessions.db"), "no database at all, as it seems").unwrap();
     let store = Store::new(options(folder.path()));
-    keep(&store, &id("new"), "short").await;
+    store_text(&store, &id("new"), "short").await;
     let entries = folder.path().read_dir().unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let aside = names.filter(|name| name.starts_with("sessions.contents.damaged-"));
