@@ -1,9 +1,8 @@
-//! `cargo xtask bench`: what the program costs, beside the least it could cost.
+//! `cargo xtask bench`: time and memory of the program, compared with a lower limit.
 //!
-//! Every figure is taken in several rounds, and the thing it is compared with takes its rounds in between, so
-//! that a busy machine slows both. What is measured and why is in `docs/internals/performance.md`; the programs that
-//! Purlin is compared with are the examples of `crates/purlin`, `crates/mcp` and
-//! `crates/providers`.
+//! Every figure is measured in several rounds, alternating with the program it is compared with, so that a busy machine
+//! slows both. `docs/internals/performance.md` says what is measured and why. The programs that Purlin is compared with are
+//! `crates/fake_model` and the examples of `crates/purlin` and `crates/mcp`.
 
 pub(crate) mod agent;
 mod child;
@@ -26,7 +25,7 @@ use crate::program;
 use crate::release;
 use table::Row;
 
-/// A benchmark: its name, and what makes its rows.
+/// A benchmark: its name, and the function that measures its rows.
 type Bench = (&'static str, fn(&Programs) -> Result<Vec<Row>>);
 
 const BENCHES: [Bench; 13] = [
@@ -45,23 +44,23 @@ const BENCHES: [Bench; 13] = [
     ("model", model::model),
 ];
 
-/// What the person asked for.
+/// The options on the command line.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Options {
-    /// Take times and sizes: of one benchmark, or of all.
+    /// Measure times and sizes: of one benchmark, or of all.
     Measure(Option<String>),
-    /// Count instructions and compare them with the kept figures, or keep the new ones.
-    Count { keep: bool },
+    /// Count instructions and compare them with the saved figures, or save the new ones.
+    Count { save: bool },
 }
 
 impl Options {
-    /// Reads the words after `bench`.
+    /// Reads the arguments after `bench`.
     pub(crate) fn parse(words: &[&str]) -> Result<Options> {
         match words {
             [] => Ok(Options::Measure(None)),
-            ["--instructions"] => Ok(Options::Count { keep: false }),
+            ["--instructions"] => Ok(Options::Count { save: false }),
             ["--instructions", "--write"] | ["--write", "--instructions"] => {
-                Ok(Options::Count { keep: true })
+                Ok(Options::Count { save: true })
             }
             [name] if BENCHES.iter().any(|(bench, _)| bench == name) => {
                 Ok(Options::Measure(Some((*name).to_owned())))
@@ -77,11 +76,11 @@ impl Options {
     }
 }
 
-/// Measures and prints. Says false only if instructions grew: times are for a person to judge.
+/// Measures and prints. Returns false only if instructions have grown: times are for people to judge.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let programs = Programs::build(needs_examples(options))?;
     match options {
-        Options::Count { keep } => instructions::run(&programs, *keep),
+        Options::Count { save } => instructions::run(&programs, *save),
         Options::Measure(only) => {
             println!("{}", table::HEAD);
             for (name, bench) in BENCHES {
@@ -96,7 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
 }
 
-/// These are compared with nothing of ours, and the examples take minutes to build.
+/// Some benchmarks need no examples, which take minutes to build.
 fn needs_examples(options: &Options) -> bool {
     let only = match options {
         Options::Measure(only) => only.as_deref(),
@@ -105,7 +104,7 @@ fn needs_examples(options: &Options) -> bool {
     !only.is_some_and(|only| ["files", "grep", "instructions", "request"].contains(&only))
 }
 
-/// What Purlin is compared with, and the servers, each as fast as it can be: built for speed where Purlin is built for size.
+/// The programs that Purlin is compared with, and the servers: built for speed, while Purlin is built for size.
 const LIMITS: [(&str, &str, &str); 6] = [
     ("purlin", "--example", "echo_sdk"),
     ("purlin", "--example", "plain_writer"),
@@ -115,7 +114,7 @@ const LIMITS: [(&str, &str, &str); 6] = [
     ("mcp", "--example", "bare_client"),
 ];
 
-/// The programs that take part.
+/// The programs of the benchmarks.
 pub(crate) struct Programs {
     /// Purlin itself.
     pub(crate) purlin: PathBuf,
@@ -139,7 +138,7 @@ pub(crate) struct Programs {
 
 impl Programs {
     fn build(with_examples: bool) -> Result<Programs> {
-        // Apart, because the SDK would switch on features of shared crates that the shipped program does not have.
+        // Built separately: the SDK would enable features of shared crates that the released program does not have.
         let build = ["cargo", "build", "--quiet", "--release", "--package", "purlin"];
         release::build(&[&build[..], &["--bin", "purlin"]].concat())?;
         if with_examples {
@@ -173,12 +172,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_benchmark_is_named_or_all_are_meant() {
+    fn benchmark_is_named_or_all_run() {
         assert_eq!(Options::parse(&[]).unwrap(), Options::Measure(None));
         assert_eq!(Options::parse(&["start"]).unwrap(), Options::Measure(Some("start".to_owned())));
         assert_eq!(
             Options::parse(&["--instructions", "--write"]).unwrap(),
-            Options::Count { keep: true }
+            Options::Count { save: true }
         );
         let refused = Options::parse(&["strat"]).unwrap_err().to_string();
         assert!(refused.contains("start, memory, cancel"), "{refused}");

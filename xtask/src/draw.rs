@@ -1,7 +1,7 @@
 //! `cargo xtask draw FILE.acp`: a transcript as a Mermaid sequence diagram.
 //!
-//! Three lanes: client, agent, model. A transcript says when messages pass between client and agent, but the
-//! model's lines only in their order; `script` finds their place. What a message is about is in `gist`.
+//! Three participants: client, agent, model. A transcript has the order of messages between client and agent, but of the
+//! model's answers only their own order; `script` finds their place. `gist` makes the labels.
 
 mod gist;
 mod script;
@@ -77,7 +77,7 @@ impl Lane {
 
 struct Diagram {
     lines: String,
-    /// Methods by who called and with which id: a reply alone does not say what it answers.
+    /// Methods by caller and id: a reply alone does not say what it answers.
     calls: HashMap<(Lane, String), String>,
 }
 
@@ -104,7 +104,7 @@ impl Diagram {
         self.add(&format!("{}{arrow}{}: {label}", from.name(), from.other().name()));
     }
 
-    /// Draws the request to the model and its answer, if one is due.
+    /// Draws the request to the model and its answer, if it is time for one.
     fn exchange(&mut self, script: &mut Script) {
         let Some(answer) = script.take_due() else { return };
         self.add("agent->>model: request");
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transcript_becomes_a_diagram_with_three_lanes() {
+    fn transcript_becomes_a_diagram_with_three_participants() {
         let transcript = r##"# The tool is allowed and runs.
 use initialized
 model text "I will change it."
@@ -164,7 +164,7 @@ exit 0
     }
 
     #[test]
-    fn a_bad_line_is_named() {
+    fn error_names_the_bad_line() {
         let err = draw("# A comment.\n> {oops}\n").unwrap_err();
         assert_eq!(err.to_string(), "line 2");
     }

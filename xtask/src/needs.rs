@@ -1,7 +1,7 @@
-//! What the tests need on a machine, and how it gets there.
+//! The tools that the tests need, and how they are installed.
 //!
-//! Each function looks first, says on one line what it is about to install, and stops with advice if it
-//! cannot. Nothing is upgraded that is already good enough.
+//! Each function checks first, prints what it is about to install, and fails with advice if it cannot. Tools that are new
+//! enough are not upgraded.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -11,9 +11,9 @@ use anyhow::Result;
 use crate::program::{self, root};
 
 const NEXTEST_VERSION: &str = "0.9.143";
-/// The oldest Node.js with everything that the judge uses.
+/// The oldest Node.js that `conformance/judge` works with.
 const NODE_MAJOR: u32 = 18;
-/// The folders with packages of Node.js: the other side of the protocol, and MCP servers made by others.
+/// The directories with Node.js packages: a client of the protocol, and MCP servers of other authors.
 const PACKAGES: [&str; 2] = ["conformance/judge", "crates/mcp/tests/servers"];
 
 /// Ensures `cargo nextest`.
@@ -34,7 +34,7 @@ pub(crate) fn test_runner() -> Result<()> {
     ])
 }
 
-/// Ensures bubblewrap, without which the strongest level of the sandbox cannot be tested. Only Linux has it.
+/// Ensures bubblewrap, which one level of the sandbox needs. Linux only.
 pub(crate) fn bubblewrap() -> Result<()> {
     let is_there = || program::answer(&["bwrap", "--version"]).is_some();
     if !cfg!(target_os = "linux") || is_there() {
@@ -45,7 +45,7 @@ pub(crate) fn bubblewrap() -> Result<()> {
         let install = ["apt-get", "install", "--yes", "bubblewrap"];
         let prefix: &[&str] = if is_root() { &[] } else { &["sudo", "--non-interactive"] };
         let words = |words: &[&'static str]| [prefix, words].concat();
-        // The lists may be fresh enough; only if they are not, they are renewed.
+        // The package lists are updated only if the installation fails without.
         if !program::succeeds(&words(&install))? {
             program::must_succeed(&words(&["apt-get", "update"]))?;
             program::must_succeed(&words(&install))?;
@@ -58,7 +58,7 @@ pub(crate) fn bubblewrap() -> Result<()> {
     Ok(())
 }
 
-/// Ensures `cargo fmt` and `cargo clippy`, which a minimal toolchain leaves out.
+/// Ensures `cargo fmt` and `cargo clippy`, which a minimal toolchain does not have.
 pub(crate) fn rust_components() -> Result<()> {
     let has = |name| program::answer(&["cargo", name, "--version"]).is_some();
     if has("fmt") && has("clippy") {
@@ -77,7 +77,7 @@ pub(crate) fn node_packages() -> Result<()> {
     node()?;
     for folder in PACKAGES {
         let at = root().join(folder);
-        // npm writes this file last, so its time is the time of a complete installation.
+        // npm writes this file last, so its time is that of a complete installation.
         let installed = changed(&at.join("node_modules/.package-lock.json"));
         if is_fresh(installed, changed(&at.join("package-lock.json"))) {
             continue;
@@ -104,7 +104,7 @@ fn node() -> Result<()> {
     Ok(())
 }
 
-/// Ensures `strace`, which fails and kills the program at exact system calls.
+/// Ensures `strace`, with which tests kill the program or make it fail at exact system calls.
 pub(crate) fn strace() -> Result<()> {
     let has = || program::answer(&["strace", "-V"]).is_some();
     if has() || !cfg!(target_os = "linux") {
@@ -128,7 +128,7 @@ fn has_node() -> bool {
         && program::answer(&["npm", "--version"]).is_some()
 }
 
-/// Ensures `rg`, which searches are compared with.
+/// Ensures `rg`, which our searches are compared with.
 pub(crate) fn ripgrep() -> Result<()> {
     let has_rg = || program::answer(&["rg", "--version"]).is_some();
     if !has_rg() && is_root() && program::answer(&["apt-get", "--version"]).is_some() {
@@ -148,7 +148,7 @@ fn is_new_enough(version: &str) -> bool {
     major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= NODE_MAJOR)
 }
 
-/// Says whether an installation is at least as young as the lock file that it was made from.
+/// Returns whether an installation is at least as new as its lock file.
 fn is_fresh(installed: Option<SystemTime>, locked: Option<SystemTime>) -> bool {
     installed.is_some() && installed >= locked
 }

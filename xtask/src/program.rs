@@ -22,12 +22,12 @@ pub(crate) fn succeeds(words: &[&str]) -> Result<bool> {
     Ok(status.success())
 }
 
-/// Runs a program, and fails if it does.
+/// Runs a program and returns an error if it fails.
 pub(crate) fn must_succeed(words: &[&str]) -> Result<()> {
     must_succeed_with(words, None)
 }
 
-/// Runs a program with a variable in its environment, and fails if it does.
+/// Runs a program with an environment variable and returns an error if it fails.
 pub(crate) fn must_succeed_with(words: &[&str], variable: Option<(&str, &OsStr)>) -> Result<()> {
     println!("$ {}", words.join(" "));
     let status = command(words)?.envs(variable).status();
@@ -36,7 +36,7 @@ pub(crate) fn must_succeed_with(words: &[&str], variable: Option<(&str, &OsStr)>
     Ok(())
 }
 
-/// Returns what a program prints, or `None` if it is missing or fails.
+/// Returns the output of a program, or `None` if it is missing or fails.
 pub(crate) fn answer(words: &[&str]) -> Option<String> {
     let output = command(words).ok()?.stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -56,7 +56,7 @@ fn command(words: &[&str]) -> Result<Command> {
     let (program, arguments) = words.split_first().context("no program to start")?;
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root());
-    // `cargo run` describes xtask in these. Build scripts that watch them would run again each time.
+    // `cargo run` sets these to describe xtask. Build scripts that depend on them would run again each time.
     for (name, _) in std::env::vars_os() {
         if describes_a_package(&name) {
             command.env_remove(name);

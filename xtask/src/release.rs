@@ -2,7 +2,7 @@
 //!
 //! Builds once with symbols, records under callgrind which functions run when Purlin starts, opens a session and answers, and
 //! builds again with that order; `crates/purlin/build.rs` says what it is for. The list is `release-order.txt` in the target
-//! directory. It is not kept in the repository: names carry a hash of the compiler, the profile and the dependencies.
+//! directory. It is not saved in the repository: names carry a hash of the compiler, the profile and the dependencies.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -1,23 +1,23 @@
 //! `cargo xtask test`: prepare the machine, then check everything.
 //!
-//! The order is: tools, format, lints, the program, the tests. A failed check does not hide the later ones, and
-//! the test runner's summary comes last. How a missing tool is installed is in `needs`.
+//! The order is: tools, format, lints, the program, the tests. A failed check does not skip the later ones, and the test
+//! runner's summary comes last. `needs` installs missing tools.
 
 use anyhow::Result;
 
 use crate::{needs, program};
 
-/// What the person asked for.
+/// The options on the command line.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
-    /// Leaves out the checks of format and lints.
+    /// Skips the checks of format and lints.
     quick: bool,
-    /// Arguments handed to nextest as they are.
+    /// Arguments for nextest.
     for_nextest: Vec<String>,
 }
 
 impl Options {
-    /// Reads the words after `test`.
+    /// Reads the arguments after `test`.
     pub(crate) fn parse(words: &[&str]) -> Result<Options> {
         let mut options = Options { quick: false, for_nextest: Vec::new() };
         for (index, word) in words.iter().enumerate() {
@@ -29,7 +29,7 @@ impl Options {
                     break;
                 }
                 other => anyhow::bail!(
-                    "`test` does not know `{other}`; arguments for nextest stand after `--`"
+                    "unknown argument `{other}` of `test`; arguments for nextest come after `--`"
                 ),
             }
         }
@@ -37,7 +37,7 @@ impl Options {
     }
 }
 
-/// Runs the whole suite and says whether every step passed.
+/// Runs the whole suite and returns whether every step passed.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     needs::test_runner()?;
     needs::node_packages()?;
@@ -46,13 +46,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let is_clean = options.quick || check_source()?;
     program::must_succeed(&["cargo", "build", "--package", "purlin"])?;
     if !is_clean {
-        println!("xtask: format or lints failed, see above; the tests run all the same");
+        println!("xtask: format or lints failed, see above; the tests run anyway");
     }
     let has_passed = run_tests(&options.for_nextest)?;
     Ok(is_clean && has_passed)
 }
 
-/// Kills the program so many times and says whether it remembered all it had shown.
+/// Runs the crash tests with this many kills and returns whether they passed.
 pub(crate) fn crash(runs: usize) -> Result<bool> {
     needs::test_runner()?;
     needs::strace()?;

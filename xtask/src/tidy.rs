@@ -1,6 +1,6 @@
-//! `cargo xtask tidy`: the house rules that neither rustc nor clippy knows.
+//! `cargo xtask tidy`: the rules of this repository that neither rustc nor clippy checks.
 //!
-//! A rule is a plain function from a file's text to findings; the test at the end runs them all over this
+//! A rule is a function from the text of files to findings. The test at the end applies all of them to this
 //! repository. Rules for one file are in `source`, `edges` and `transcript`, those that compare files in
 //! `modules`, `methods`, `cycles`, `pages` and `requirements`.
 
@@ -22,7 +22,7 @@ use anyhow::Result;
 use cycles::Largest;
 use tree::{File, Tree};
 
-/// A rule that looks at one file at a time.
+/// A rule for a single file.
 type Rule = fn(&File) -> Vec<Finding>;
 
 const SOURCE_RULES: [Rule; 4] =
@@ -33,11 +33,11 @@ const SOURCE_RULES: [Rule; 4] =
 pub(crate) struct Finding {
     path: String,
     line: usize,
-    /// What is wrong and how to mend it.
+    /// What is wrong and how to fix it.
     advice: String,
 }
 
-/// What a run over the whole tree found.
+/// The result of all rules.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) findings: Vec<Finding>,
@@ -62,7 +62,7 @@ impl fmt::Display for Finding {
 /// Applies every rule to the repository at `root`.
 ///
 /// # Errors
-/// Only for files that cannot be read; broken rules are in the report.
+/// When a file cannot be read. Broken rules are in the report.
 pub(crate) fn check(root: &Path) -> Result<Report> {
     let tree = Tree::read(root)?;
     let mut findings = Vec::new();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_reads_as_a_place_and_advice() {
+    fn finding_is_printed_as_a_place_and_advice() {
         let finding = Finding::new("crates/a/src/b.rs", 3, "is wrong: mend it");
         assert_eq!(finding.to_string(), "crates/a/src/b.rs:3: is wrong: mend it");
     }

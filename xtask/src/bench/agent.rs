@@ -1,4 +1,4 @@
-//! An agent under measurement: the few messages that benchmarks send, and the scripts they play.
+//! An agent that is measured: the messages that benchmarks send, and their scripts.
 
 use std::path::{Path, PathBuf};
 
@@ -8,33 +8,33 @@ use serde_json::{Value, json};
 use super::Programs;
 use super::child::{Child, Drained};
 
-/// What the model says, again and again. The examples of `crates/purlin` say the same.
+/// The text of the model, again and again. The examples of `crates/purlin` send the same.
 pub(crate) const PIECE: &str = "some twenty bytes of text ";
 
-/// Every stream begins after a pause, so that many sessions have their prompts before the first one speaks.
+/// Every stream starts after a pause, so that many sessions have their prompts before the first text.
 const START: &str = "model wait 100\n";
 
-/// Whether Purlin keeps its sessions on disk, as it does unless it is told otherwise.
+/// Whether Purlin stores its sessions on disk, which is the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sessions {
     Kept,
     Forgotten,
 }
 
-/// An agent that runs.
+/// A running agent.
 pub(crate) struct Agent {
     pub(crate) child: Child,
     last_id: u64,
 }
 
 impl Agent {
-    /// Starts Purlin without rates, initialized, with a model that plays `script`.
+    /// Starts and initializes Purlin without rate limits, with a model that plays `script`.
     pub(crate) fn purlin(
         programs: &Programs,
         script: &Script,
         sessions: Sessions,
     ) -> Result<Agent> {
-        // As editors start it: the configuration is the user's own.
+        // As editors start it: with the configuration of the user.
         let arguments: &[&str] = match sessions {
             Sessions::Kept => &["acp"],
             Sessions::Forgotten => &["acp", "--forget"],
@@ -42,12 +42,12 @@ impl Agent {
         Agent::start(&programs.purlin, arguments, &script.folder)
     }
 
-    /// Starts the agent on the SDK, initialized. Each prompt is answered with so many pieces.
+    /// Starts and initializes the agent built on the SDK. It answers each prompt with this many chunks.
     pub(crate) fn on_sdk(programs: &Programs, pieces: usize) -> Result<Agent> {
         Agent::start(&programs.echo_sdk, &[&pieces.to_string()], &std::env::temp_dir())
     }
 
-    /// Starts any agent, initialized.
+    /// Starts and initializes any agent.
     pub(crate) fn start(program: &Path, arguments: &[&str], data: &Path) -> Result<Agent> {
         let mut agent = Agent { child: Child::start(program, arguments, data)?, last_id: 0 };
         agent.initialize()?;
@@ -70,7 +70,7 @@ impl Agent {
         self.open_in(Path::new("/tmp"), &json!([]))
     }
 
-    /// Opens a session in a folder, with MCP servers, and returns its id.
+    /// Opens a session in a directory, with MCP servers, and returns its id.
     pub(crate) fn open_in(&mut self, cwd: &Path, servers: &Value) -> Result<String> {
         self.call("session/new", &json!({ "cwd": cwd, "mcpServers": servers }))?;
         let result = self.answer()?;
@@ -78,8 +78,8 @@ impl Agent {
         Ok(session.to_owned())
     }
 
-    /// Sends a prompt and serves the agent's calls until it is answered: permission is given, writes are taken, and a read
-    /// gets `file`, or hears that there is no such file.
+    /// Sends a prompt and answers the agent's calls until the turn ends: permission is granted, writes succeed, and a read
+    /// returns `file`, or an error if there is none.
     pub(crate) fn converse(&mut self, session: &str, file: Option<&str>) -> Result<()> {
         self.prompt(session, "go")?;
         loop {
@@ -116,7 +116,7 @@ impl Agent {
         self.answer().map(drop)
     }
 
-    /// Sends a prompt, says yes to whatever is asked, for good, and reads up to the answer. Returns the lines.
+    /// Sends a prompt, answers every permission request with "always", and reads up to the answer. Returns the lines.
     pub(crate) fn allow(&mut self, session: &str, text: &str) -> Result<Vec<String>> {
         self.prompt(session, text)?;
         let mut lines = Vec::new();
@@ -135,7 +135,7 @@ impl Agent {
         }
     }
 
-    /// Sends a prompt and waits for nothing.
+    /// Sends a prompt without waiting.
     pub(crate) fn prompt(&mut self, session: &str, text: &str) -> Result<()> {
         let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] });
         self.call("session/prompt", &params)
@@ -147,7 +147,7 @@ impl Agent {
         self.child.write(&note.to_string())
     }
 
-    /// Reads until so many prompts are answered.
+    /// Reads until this many prompts are answered.
     pub(crate) fn drain(&mut self, answers: usize) -> Result<Drained> {
         self.child.drain(answers)
     }
@@ -171,8 +171,8 @@ impl Agent {
     }
 }
 
-/// A script for Purlin's model, and a user's configuration that names it and lifts the rates, in a folder that also takes
-/// Purlin's data.
+/// A script for Purlin's model, and a user's configuration with that model and without rate limits, in a directory that also
+/// has Purlin's data.
 pub(crate) struct Script {
     pub(crate) folder: PathBuf,
 }
@@ -183,7 +183,7 @@ impl Script {
         let folder = std::env::temp_dir().join(format!("purlin-bench-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("purlin"))?;
         let model = folder.join("model.acp");
-        // Nothing is to be summed up while it is measured.
+        // A large window, so that nothing is compacted during the measurement.
         std::fs::write(&model, format!("model window 1000000000000\n{text}"))?;
         let rates =
             ["updates_per_minute", "prompts_per_minute", "reads_per_minute", "writes_per_minute"];
@@ -193,12 +193,12 @@ impl Script {
         Ok(Script { folder })
     }
 
-    /// One message of so many pieces, for each prompt. Pieces that wait are sent together.
+    /// One message of this many chunks for each prompt. Chunks that wait are merged.
     pub(crate) fn one_message(pieces: usize) -> Result<Script> {
         Script::write(&format!("{START}model chunks {pieces} \"{PIECE}\"\nmodel loop\n"))
     }
 
-    /// So many pieces that cannot be sent together, for each prompt: text and thought take turns.
+    /// This many chunks that cannot be merged, for each prompt: text and thought alternate.
     pub(crate) fn apart(pieces: usize) -> Result<Script> {
         let pair = format!("model text \"{PIECE}\"\nmodel thought \"{PIECE}\"\n");
         Script::write(&format!("{START}{}model loop\n", pair.repeat(pieces / 2)))

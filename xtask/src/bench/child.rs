@@ -1,7 +1,7 @@
-//! A program under measurement: its pipes, the processor time it used, the memory it has.
+//! A program that is measured: its pipes, processor time and memory.
 //!
-//! Times and sizes are read from `/proc`, where they are exact to the nanosecond for threads that sleep. So they
-//! are read while the program waits for input, and benchmarks run on Linux only.
+//! Times and sizes are read from `/proc`, where they are exact for sleeping threads. So they are read while the program waits
+//! for input, and benchmarks run on Linux only.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// Enough to take whatever a pipe holds in one read.
+/// Enough to read the whole content of a pipe at once.
 const READ: usize = 256 * 1024;
-/// How every program under measurement begins an answer, and no update.
+/// The beginning of every answer, and of no update.
 const ANSWER: &str = "{\"jsonrpc\":\"2.0\",\"id\":";
-/// How long threads get to fall asleep before their times are read.
+/// How long threads get to become idle before their times are read.
 const SETTLE: Duration = Duration::from_millis(10);
 
-/// A program that runs.
+/// A running program.
 pub(crate) struct Child {
     process: std::process::Child,
     input: Option<ChildStdin>,
@@ -25,14 +25,14 @@ pub(crate) struct Child {
     line: Vec<u8>,
 }
 
-/// What came until the last answer.
+/// The output up to the last answer.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Drained {
     pub(crate) lines: usize,
 }
 
 impl Child {
-    /// Starts a program with pipes to both its ends, and no folder of the user's in reach.
+    /// Starts a program with pipes for input and output, and without the directories of the user.
     #[expect(clippy::disallowed_methods, reason = "xtask sees none of our crates")]
     pub(crate) fn start(program: &Path, arguments: &[&str], data: &Path) -> Result<Child> {
         let mut process = Command::new(program)
@@ -63,7 +63,7 @@ impl Child {
         Ok(std::str::from_utf8(&self.line)?)
     }
 
-    /// Reads until so many prompts are answered.
+    /// Reads until this many prompts are answered.
     pub(crate) fn drain(&mut self, answers: usize) -> Result<Drained> {
         let mut drained = Drained::default();
         let mut open = answers;
@@ -79,7 +79,7 @@ impl Child {
         Ok(drained)
     }
 
-    /// Returns the processor time that the program has used so far, all its threads together.
+    /// Returns the processor time of all threads of the program so far.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         std::thread::sleep(SETTLE);
         let mut nanoseconds = 0;
@@ -91,12 +91,12 @@ impl Child {
         Ok(Duration::from_nanos(nanoseconds))
     }
 
-    /// Returns a size from the program's status, in bytes: `VmRSS`, `RssAnon`.
+    /// Returns a size from the program's status, such as `VmRSS`, in bytes.
     pub(crate) fn memory(&self, name: &str) -> Result<u64> {
         std::thread::sleep(SETTLE);
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let line = line.with_context(|| format!("the kernel does not tell {name}"))?;
+        let line = line.with_context(|| format!("the kernel does not report {name}"))?;
         let kilobytes = line.trim_matches(|c: char| !c.is_ascii_digit());
         Ok(kilobytes.parse::<u64>()? * 1024)
     }
@@ -109,7 +109,7 @@ impl Child {
     }
 }
 
-/// Runs a program to its end with this input, its output unread.
+/// Runs a program to its end with this input and ignores its output.
 #[expect(clippy::disallowed_methods, reason = "xtask sees none of our crates")]
 pub(crate) fn feed(words: &[&str], input: &str, data: &Path) -> Result<()> {
     let (program, arguments) = words.split_first().context("no program to start")?;
@@ -129,7 +129,7 @@ pub(crate) fn feed(words: &[&str], input: &str, data: &Path) -> Result<()> {
 }
 
 impl Drop for Child {
-    /// A benchmark that fails half way leaves nothing behind; after [`Child::end`] there is nothing to kill.
+    /// Kills the program if a benchmark fails half-way; after [`Child::end`] there is nothing to kill.
     fn drop(&mut self) {
         if let Err(err) = self.process.kill().and_then(|()| self.process.wait()) {
             eprintln!("xtask: a program under measurement could not be ended: {err}");

@@ -1,4 +1,4 @@
-//! What it costs to tell the model things: instructions of a large repository, and a request with a long history.
+//! The cost of the context: instructions of a large repository, and a request with a long history.
 
 use std::path::Path;
 
@@ -10,16 +10,16 @@ use super::agent::{Agent, Script, Sessions};
 use super::table::{Goal, Row};
 
 const ROUNDS: usize = 15;
-/// The repository: so many folders, and files in each.
+/// The repository: the number of directories, and of files in each.
 const FOLDERS: usize = 500;
 const FILES: usize = 100;
-/// The history: so many steps, each with a text of so many bytes; about 200,000 tokens.
+/// The history: the number of steps, and the bytes of text in each; about 200,000 tokens.
 const STEPS: usize = 90;
 const STEP: usize = 7_400;
-/// How many requests one round makes.
+/// The number of requests in a round.
 const REQUESTS: u32 = 20;
 
-/// Measures `session/new` and a first turn in a repository of 50,000 files, beside an empty folder.
+/// Measures `session/new` and a first turn in a repository of 50,000 files, compared with an empty directory.
 pub(crate) fn instructions(programs: &Programs) -> Result<Vec<Row>> {
     let script = Script::write("model echo\nmodel loop\n")?;
     let (tree, empty) = (script.folder.join("tree"), script.folder.join("empty"));
@@ -44,7 +44,7 @@ pub(crate) fn instructions(programs: &Programs) -> Result<Vec<Row>> {
     ])
 }
 
-/// Milliseconds of a session's opening and its first turn.
+/// Returns the milliseconds for opening a session and its first turn.
 fn open(agent: &mut Agent, folder: &Path) -> Result<f64> {
     let before = agent.child.cpu()?;
     let session = agent.open_in(folder, &json!([]))?;
@@ -52,7 +52,7 @@ fn open(agent: &mut Agent, folder: &Path) -> Result<f64> {
     Ok((agent.child.cpu()? - before).as_secs_f64() * 1e3)
 }
 
-/// Makes a repository with instructions at its top and in every folder, and a skill.
+/// Creates a repository with instructions at its top and in every directory, and a skill.
 fn plant(tree: &Path) -> Result<()> {
     for folder in 0..FOLDERS {
         let place = tree.join(format!("folder-{folder}"));
@@ -71,7 +71,7 @@ fn plant(tree: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Measures a turn of one request behind a history of 200,000 tokens, beside one behind nothing.
+/// Measures a turn of one request after a history of 200,000 tokens, compared with one without history.
 pub(crate) fn request(programs: &Programs) -> Result<Vec<Row>> {
     let said = "word ".repeat(STEP / 5);
     let mut text = String::from("model window 2000000\n");
@@ -86,7 +86,7 @@ pub(crate) fn request(programs: &Programs) -> Result<Vec<Row>> {
     let mut long = Agent::purlin(programs, &script, Sessions::Forgotten)?;
     let long_session = long.open()?;
     long.converse(&long_session, None)?;
-    // The next one is written to the same place.
+    // The next script is written to the same file.
     drop(script);
     let script = Script::write(&format!("model window 2000000\n{}", short.repeat(turns)))?;
     let mut plain = Agent::purlin(programs, &script, Sessions::Forgotten)?;
@@ -110,7 +110,7 @@ pub(crate) fn request(programs: &Programs) -> Result<Vec<Row>> {
     ])
 }
 
-/// Milliseconds of a turn.
+/// Returns the milliseconds of a turn.
 fn turn(agent: &mut Agent, session: &str) -> Result<f64> {
     let before = agent.child.cpu()?;
     for _ in 0..REQUESTS {

@@ -1,4 +1,4 @@
-//! What the file tools cost: a megabyte read and written through the whole agent, and a search beside `rg`.
+//! The cost of the file tools: reading and writing a megabyte through the whole agent, and a search compared with `rg`.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,12 +13,12 @@ use crate::{needs, program};
 
 const ROUNDS: usize = 15;
 const MEGABYTE: usize = 1_000_000;
-/// The tree that is searched: so many folders, and files in each.
+/// The tree that is searched: the number of directories, and of files in each.
 const FOLDERS: usize = 400;
 const FILES: usize = 50;
 const SEARCHES: usize = 15;
 
-/// Measures the processor time of a file that goes through the client, the agent and its model.
+/// Measures the processor time for a file that passes the client, the agent and its model.
 pub(crate) fn files(programs: &Programs) -> Result<Vec<Row>> {
     let text = "A line of a file, as long as lines are.\n".repeat(MEGABYTE / 40);
     let path = "/tmp/purlin-bench-none";
@@ -26,7 +26,7 @@ pub(crate) fn files(programs: &Programs) -> Result<Vec<Row>> {
         format!("model tool {tool} {input}\nmodel text \"Done.\"\nmodel end\n")
     };
     let read = turn("read", json!({ "filePath": path }));
-    // Each round writes something else: what is kept already is not kept again.
+    // Each round writes different content: equal content is stored only once.
     let write = |round: usize| {
         let content = format!("{round}\n{}", &text[40..]);
         turn("write", json!({ "filePath": path, "content": content }))
@@ -40,13 +40,13 @@ pub(crate) fn files(programs: &Programs) -> Result<Vec<Row>> {
     ])
 }
 
-/// Milliseconds that each of some turns takes, in an agent that is warm.
+/// Returns the milliseconds of each turn, after a warm-up.
 fn cost(programs: &Programs, turns: &str, file: Option<&str>) -> Result<Vec<f64>> {
     let script = Script::write(&format!("{turns}model loop\n"))?;
     let mut agent = Agent::purlin(programs, &script, Sessions::Kept)?;
     let mut rounds = Vec::new();
     for round in 0..=ROUNDS {
-        // Each in a session of its own, so that none carries the history of the others.
+        // Each turn has its own session, and so no history.
         let session = agent.open()?;
         let before = agent.child.cpu()?;
         agent.converse(&session, file)?;
@@ -59,7 +59,7 @@ fn cost(programs: &Programs, turns: &str, file: Option<&str>) -> Result<Vec<f64>
     Ok(rounds)
 }
 
-/// Measures a search of a large tree, beside `rg` with the same rules.
+/// Measures a search of a large tree, compared with `rg` with the same rules.
 pub(crate) fn grep(programs: &Programs) -> Result<Vec<Row>> {
     needs::ripgrep()?;
     let call = json!({ "pattern": "needle_[0-9]+_end" });
@@ -90,7 +90,7 @@ pub(crate) fn grep(programs: &Programs) -> Result<Vec<Row>> {
     Ok(vec![Row::new(what, "ms", ours).beside("rg", other).goal(Goal::Times(1.3))])
 }
 
-/// Makes a tree of source files; every tenth folder has a line to find, and a part is ignored by git.
+/// Creates a tree of source files. Every tenth directory has a matching line, and git ignores a part of the tree.
 fn plant(tree: &Path) -> Result<()> {
     let body =
         "fn some_function(argument: usize) -> Option<usize> {\n    argument.checked_add(1)\n}\n\n";

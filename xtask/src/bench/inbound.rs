@@ -1,4 +1,4 @@
-//! What a message costs on its way in, without a pipe.
+//! The cost of reading a message, without a pipe.
 
 use anyhow::Result;
 
@@ -9,7 +9,7 @@ use super::table::{Goal, Row};
 const ROUNDS: usize = 7;
 const MESSAGES: usize = 300_000;
 
-/// Measures line, envelope, pairing and typed reading of a prompt, beside plain serde.
+/// Measures line, envelope, pairing and typed reading of a prompt, compared with plain serde.
 pub(crate) fn inbound(programs: &Programs) -> Result<Vec<Row>> {
     let (mut ours, mut plain) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -20,7 +20,7 @@ pub(crate) fn inbound(programs: &Programs) -> Result<Vec<Row>> {
     Ok(vec![row.beside("plain serde", plain).goal(Goal::Times(2.0))])
 }
 
-/// Microseconds a message.
+/// Returns the microseconds per message.
 fn once(programs: &Programs, part: &str) -> Result<f64> {
     let arguments = [part, &MESSAGES.to_string()];
     let mut child = Child::start(&programs.in_process, &arguments, &std::env::temp_dir())?;

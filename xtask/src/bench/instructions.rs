@@ -1,7 +1,7 @@
-//! Instructions, counted under valgrind: the same on a busy machine as on an idle one.
+//! Instruction counts from valgrind: the same on a busy machine as on an idle one.
 //!
-//! Each path is run once with its work and once without, so that starting up and preparing the work do not
-//! count. The kept figures are in `docs/internals/performance/instructions.json`.
+//! Each path runs once with its work and once without, so that the start and the preparation do not count. The saved figures
+//! are in `docs/internals/performance/instructions.json`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use super::Programs;
 use super::agent::Script;
 use crate::program::{self, root};
 
-const KEPT: &str = "docs/internals/performance/instructions.json";
-/// A figure may grow by this much before it counts: compilers and hash seeds move it a little.
+const SAVED: &str = "docs/internals/performance/instructions.json";
+/// How much a figure may grow: compilers and hash seeds change it a little.
 const ALLOWED: f64 = 0.10;
 
-/// A path through the code: a part of `in_process`, and how often it is taken.
+/// A path through the code: a part of `in_process`, and how often it runs.
 struct Work {
     name: &'static str,
     part: &'static str,
@@ -32,8 +32,8 @@ const PATHS: [Work; 4] = [
 ];
 const WHOLE: &str = "initialize to exit";
 
-/// Counts, prints the change, and says whether nothing grew. With `keep` the new figures replace the old.
-pub(crate) fn run(programs: &Programs, keep: bool) -> Result<bool> {
+/// Counts, prints the change, and returns whether nothing has grown. With `save` the new figures replace the old.
+pub(crate) fn run(programs: &Programs, save: bool) -> Result<bool> {
     valgrind()?;
     let mut counted = BTreeMap::new();
     for path in &PATHS {
@@ -45,38 +45,38 @@ pub(crate) fn run(programs: &Programs, keep: bool) -> Result<bool> {
         counted.insert(path.name.to_owned(), (work - idle) as f64 / path.times as f64);
     }
     counted.insert(WHOLE.to_owned(), whole(programs)? as f64);
-    let kept = read_kept()?;
-    println!("| path | kept | now | change |\n|---|---|---|---|");
+    let saved = read_saved()?;
+    println!("| path | saved | now | change |\n|---|---|---|---|");
     let mut has_grown = false;
     for (name, now) in &counted {
-        let (line, grew) = compare(name, kept.get(name).copied(), *now);
+        let (line, grew) = compare(name, saved.get(name).copied(), *now);
         println!("{line}");
         has_grown |= grew;
     }
-    if keep {
-        write_kept(&counted)?;
-        println!("kept in {KEPT}");
+    if save {
+        write_saved(&counted)?;
+        println!("saved in {SAVED}");
         return Ok(true);
     }
     if has_grown {
         println!(
-            "a path takes over {:.0} % more instructions than the kept figure: find out why, or keep the new figures with `cargo xtask bench --instructions --write`",
+            "a path takes over {:.0} % more instructions than the saved figure: find out why, or save the new figures with `cargo xtask bench --instructions --write`",
             ALLOWED * 100.0
         );
     }
     Ok(!has_grown)
 }
 
-/// Returns a row of the table, and whether the figure grew too much.
-fn compare(name: &str, kept: Option<f64>, now: f64) -> (String, bool) {
-    let Some(kept) = kept else {
+/// Returns a row of the table, and whether the figure has grown too much.
+fn compare(name: &str, saved: Option<f64>, now: f64) -> (String, bool) {
+    let Some(saved) = saved else {
         return (format!("| {name} | | {now:.2} | new |"), false);
     };
-    let change = now / kept - 1.0;
-    (format!("| {name} | {kept:.2} | {now:.2} | {:+.1} % |", change * 100.0), change > ALLOWED)
+    let change = now / saved - 1.0;
+    (format!("| {name} | {saved:.2} | {now:.2} | {:+.1} % |", change * 100.0), change > ALLOWED)
 }
 
-/// Counts the whole program, from its start over `initialize` to its end.
+/// Counts the whole program: start, `initialize` and exit.
 fn whole(programs: &Programs) -> Result<u64> {
     let script = Script::write("model echo\nmodel loop\n")?;
     let initialize =
@@ -85,7 +85,7 @@ fn whole(programs: &Programs) -> Result<u64> {
     count(&[&purlin, "acp"], &format!("{initialize}\n"), &script.folder)
 }
 
-/// Runs a program under callgrind and returns how many instructions it took.
+/// Runs a program under callgrind and returns the number of instructions.
 fn count(words: &[&str], input: &str, data: &Path) -> Result<u64> {
     let file = temporary("callgrind");
     let out = format!("--callgrind-out-file={}", file.display());
@@ -104,7 +104,7 @@ pub(crate) fn temporary(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("purlin-bench-{}.{name}", std::process::id()))
 }
 
-/// Makes sure that there is a valgrind.
+/// Ensures `valgrind`.
 pub(crate) fn valgrind() -> Result<()> {
     let is_there = || program::answer(&["valgrind", "--version"]).is_some();
     if is_there() {
@@ -123,27 +123,27 @@ pub(crate) fn valgrind() -> Result<()> {
     Ok(())
 }
 
-fn read_kept() -> Result<BTreeMap<String, f64>> {
-    let path = root().join(KEPT);
+fn read_saved() -> Result<BTreeMap<String, f64>> {
+    let path = root().join(SAVED);
     if !path.exists() {
         return Ok(BTreeMap::new());
     }
-    let kept: Value = serde_json::from_str(&std::fs::read_to_string(&path)?)
-        .with_context(|| format!("{KEPT} is not JSON"))?;
-    let figures = kept["instructions"].as_object().with_context(|| format!("{KEPT} is empty"))?;
+    let saved: Value = serde_json::from_str(&std::fs::read_to_string(&path)?)
+        .with_context(|| format!("{SAVED} is not JSON"))?;
+    let figures = saved["instructions"].as_object().with_context(|| format!("{SAVED} is empty"))?;
     Ok(figures.iter().filter_map(|(name, count)| Some((name.clone(), count.as_f64()?))).collect())
 }
 
-fn write_kept(counted: &BTreeMap<String, f64>) -> Result<()> {
+fn write_saved(counted: &BTreeMap<String, f64>) -> Result<()> {
     let rounded: BTreeMap<&String, f64> =
         counted.iter().map(|(name, count)| (name, (count * 100.0).round() / 100.0)).collect();
     let compiler = program::answer(&["rustc", "--version"]).unwrap_or_default();
-    let kept = json!({ "compiler": compiler, "instructions": rounded });
-    let path = root().join(KEPT);
+    let saved = json!({ "compiler": compiler, "instructions": rounded });
+    let path = root().join(SAVED);
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    std::fs::write(&path, format!("{}\n", serde_json::to_string_pretty(&kept)?))?;
+    std::fs::write(&path, format!("{}\n", serde_json::to_string_pretty(&saved)?))?;
     Ok(())
 }
 
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenth_more_is_allowed_and_no_more() {
+    fn growth_by_a_tenth_is_allowed() {
         assert_eq!(
             compare("a", Some(100.0), 109.0),
             ("| a | 100.00 | 109.00 | +9.0 % |".to_owned(), false)

@@ -1,4 +1,4 @@
-//! What one notices of a program without asking it much: how fast it starts, how large it is, how soon it stops.
+//! Start, memory and cancel.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use super::table::{Goal, Row};
 const STARTS: usize = 300;
 const CANCELS: usize = 40;
 const SESSIONS: u64 = 500;
-/// How many lines of a stream are read before it is cancelled.
+/// The number of lines of a stream before it is cancelled.
 const LINES_BEFORE: usize = 100;
 
-/// Measures the way from nothing to the answer of `initialize`.
+/// Measures the time from the start of the process to the answer of `initialize`.
 pub(crate) fn start(programs: &Programs) -> Result<Vec<Row>> {
     let mut ours = (Vec::new(), Vec::new());
     let mut sdk = (Vec::new(), Vec::new());
-    // The configuration is read like a user's own.
+    // The configuration is where a user has it.
     let script = Script::write("model echo\nmodel loop\n")?;
     for _ in 0..STARTS {
         let begin = Instant::now();
@@ -45,7 +45,7 @@ fn push(to: &mut (Vec<f64>, Vec<f64>), wall: Duration, cpu: Duration) {
     to.1.push(milliseconds(cpu));
 }
 
-/// Measures the memory of the process, and what each further session adds.
+/// Measures the memory of the process, and of each further session.
 pub(crate) fn memory(programs: &Programs) -> Result<Vec<Row>> {
     const MEGABYTE: f64 = 1_000_000.0;
     let script = Script::write("model echo\nmodel loop\n")?;
@@ -112,7 +112,7 @@ pub(crate) fn cancel(programs: &Programs) -> Result<Vec<Row>> {
 
 fn cancel_waiting(agent: &mut Agent, session: &str) -> Result<Duration> {
     agent.prompt(session, "wait")?;
-    // Long enough for the turn to reach its wait, also on a busy machine.
+    // Long enough for the turn to reach its pause, even on a busy machine.
     std::thread::sleep(Duration::from_millis(5));
     cancel_once(agent, session)
 }

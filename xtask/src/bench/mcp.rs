@@ -1,4 +1,4 @@
-//! What MCP servers cost: nothing for those that hang, little for each call of a tool.
+//! The cost of MCP servers: of servers that hang, and of a tool call.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,17 +13,17 @@ use super::table::{Goal, Row};
 
 const OPENINGS: usize = 60;
 const ROUNDS: usize = 15;
-/// How many calls one round makes.
+/// The number of calls in a round.
 const CALLS: usize = 200;
 
-/// Measures all of it.
+/// Measures all rows.
 pub(crate) fn mcp(programs: &Programs) -> Result<Vec<Row>> {
     let mut rows = vec![open(programs)?];
     rows.extend(call(programs)?);
     Ok(rows)
 }
 
-/// Measures the answer of `session/new` with three servers that never answer, beside one without servers.
+/// Measures `session/new` with three servers that never answer, compared with none.
 fn open(programs: &Programs) -> Result<Row> {
     let script = Script::write("model echo\nmodel loop\n")?;
     let mut agent = Agent::purlin(programs, &script, Sessions::Kept)?;
@@ -45,15 +45,15 @@ fn open_once(agent: &mut Agent, servers: &Value) -> Result<f64> {
     let begin = Instant::now();
     let session = agent.open_in(Path::new("/tmp"), servers)?;
     let took = begin.elapsed();
-    // Long enough for the servers to be started, and then to be gone, so that the next round is alone.
+    // Long enough for the servers to start and to end, so that they do not disturb the next round.
     std::thread::sleep(Duration::from_millis(20));
     agent.close(&session)?;
     std::thread::sleep(Duration::from_millis(20));
     Ok(took.as_secs_f64() * 1000.0)
 }
 
-/// Measures the processor time of one call of a tool beside a bare client: in our crate alone, and in a turn, with all that
-/// is decided about it and shown of it.
+/// Measures the processor time of a tool call, compared with a bare client: in our crate alone, and in a whole turn with
+/// permissions and updates.
 fn call(programs: &Programs) -> Result<Vec<Row>> {
     let call = "model tool good_echo {\"text\":\"hi\"}\n".repeat(CALLS);
     let script = Script::write(&format!("{call}model end\nmodel text \"\"\nmodel loop\n"))?;
@@ -61,7 +61,7 @@ fn call(programs: &Programs) -> Result<Vec<Row>> {
     let server = programs.faulty_server.to_string_lossy();
     let servers = json!([{ "name": "good", "command": server, "args": [], "env": [] }]);
     let session = agent.open_in(Path::new("/tmp"), &servers)?;
-    // The first turn waits for the server, and is allowed for good.
+    // The first turn waits for the server, and gets permanent permission.
     let seen = agent.allow(&session, "go")?;
     let is_done = |line: &&String| line.contains("\"status\":\"completed\"");
     anyhow::ensure!(seen.iter().filter(is_done).count() == CALLS, "not every call was made");
@@ -89,7 +89,7 @@ fn call(programs: &Programs) -> Result<Vec<Row>> {
     ])
 }
 
-/// Lets a client make its calls, and returns what one of them took.
+/// Makes a client's calls and returns the time per call.
 fn calls(client: &mut Child) -> Result<f64> {
     let before = client.cpu()?;
     client.write(&CALLS.to_string())?;

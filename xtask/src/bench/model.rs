@@ -1,4 +1,4 @@
-//! What a model's answer costs on its way from a server to the client, beside a relay that does nothing else.
+//! The cost of a model's answer from a server to the client, compared with a relay that does nothing else.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use super::table::{Goal, Row};
 
 const ROUNDS: usize = 7;
 const CHUNKS: usize = 20_000;
-/// How long a server that says nothing yet says nothing.
+/// How long the silent server waits before its answer.
 const SILENCE: Duration = Duration::from_millis(400);
 
-/// Measures chunks from the fake server through Purlin, its sessions kept, and through the relay.
+/// Measures chunks from the fake server through Purlin, which stores its sessions, and through the relay.
 pub(crate) fn model(programs: &Programs) -> Result<Vec<Row>> {
     let mut ours = Streamed::default();
     let mut relay = Streamed::default();
@@ -63,7 +63,7 @@ pub(crate) fn model(programs: &Programs) -> Result<Vec<Row>> {
     ])
 }
 
-/// Microseconds for each chunk.
+/// Returns the microseconds per chunk.
 #[derive(Default)]
 struct Streamed {
     cpu: Vec<f64>,
@@ -93,7 +93,7 @@ fn prompt(child: &mut Child, session: &str) -> Result<()> {
     child.write(&call.to_string())
 }
 
-/// Milliseconds from a prompt, on a connection that was used before, to the first piece of the answer.
+/// Returns the milliseconds from a prompt to the first chunk of the answer, on a reused connection.
 fn to_first(child: &mut Child, ask: impl Fn(&mut Child) -> Result<()>) -> Result<f64> {
     ask(child)?;
     child.drain(1)?;
@@ -105,7 +105,7 @@ fn to_first(child: &mut Child, ask: impl Fn(&mut Child) -> Result<()>) -> Result
     Ok(time)
 }
 
-/// Milliseconds of processor time from a second prompt until the request is out and nothing has come back.
+/// Returns the milliseconds of processor time from a second prompt until its request is sent and nothing has come back.
 fn before_asking(programs: &Programs) -> Result<f64> {
     let script = format!("text \"one\"\n---\nwait {}\ntext \"two\"\n", SILENCE.as_millis());
     let server = Server::start(programs, &script)?;
@@ -121,7 +121,7 @@ fn before_asking(programs: &Programs) -> Result<f64> {
     Ok(used.as_secs_f64() * 1e3)
 }
 
-/// A fake server with a script, and a configuration that names it.
+/// A fake server with a script, and a configuration for it.
 struct Server {
     _child: Child,
     address: String,
@@ -135,7 +135,7 @@ impl Server {
         std::fs::create_dir_all(&folder)?;
         let file = folder.join("script");
         std::fs::write(&file, script)?;
-        let file = file.to_str().context("the folder for temporary files has an odd name")?;
+        let file = file.to_str().context("the folder for temporary files is not UTF-8")?;
         let mut child = Child::start(&programs.fake_model, &[file], &folder)?;
         let address = child.read()?.trim().trim_start_matches("http://").to_owned();
         let config = serde_json::json!({
@@ -151,10 +151,10 @@ impl Server {
         Ok(Server { _child: child, address, folder })
     }
 
-    /// Starts Purlin with one session, which it keeps.
+    /// Starts Purlin with one stored session.
     fn agent(&self, programs: &Programs) -> Result<(Agent, String)> {
         let config = self.folder.join("purlin.json");
-        let config = config.to_str().context("the folder for temporary files has an odd name")?;
+        let config = config.to_str().context("the folder for temporary files is not UTF-8")?;
         let mut agent = Agent::start(&programs.purlin, &["acp", "--config", config], &self.folder)?;
         let session = agent.open()?;
         Ok((agent, session))
@@ -167,7 +167,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The server goes with its `Child`; what is left of its files is of no use, and the next one writes its own.
+        // `Child` ends the server; its files are not needed any more.
         drop(std::fs::remove_dir_all(&self.folder));
     }
 }

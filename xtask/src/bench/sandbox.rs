@@ -1,4 +1,4 @@
-//! What the sandbox adds to the start of a command.
+//! The time that the sandbox adds to the start of a command.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use super::table::{Goal, Row};
 const ROUNDS: usize = 7;
 const COMMANDS: usize = 50;
 
-/// Measures `true` in the sandbox and without it, by the clock: much of the work is the kernel's and nobody's.
+/// Measures `true` with and without the sandbox, in wall time: much of the work is done by the kernel and charged to no process.
 pub(crate) fn sandbox(programs: &Programs) -> Result<Vec<Row>> {
     let (mut inside, mut plain, mut more) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -26,7 +26,7 @@ pub(crate) fn sandbox(programs: &Programs) -> Result<Vec<Row>> {
     ])
 }
 
-/// Milliseconds a command.
+/// Returns the milliseconds per command.
 fn once(programs: &Programs, part: &str) -> Result<f64> {
     let arguments = [part, &COMMANDS.to_string()];
     let mut child = Child::start(&programs.in_process, &arguments, &std::env::temp_dir())?;

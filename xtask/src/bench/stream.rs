@@ -1,4 +1,4 @@
-//! What a piece of text costs on its way out, for one session and for many.
+//! The cost of a text chunk on its way out, for one session and for many.
 
 use anyhow::Result;
 
@@ -8,25 +8,25 @@ use super::child::{Child, Drained};
 use super::table::{Goal, Row};
 
 const ROUNDS: usize = 7;
-const PIECES: usize = 200_000;
-/// The SDK takes many times as long, so it gets fewer.
-const SDK_PIECES: usize = 20_000;
-/// Shared out evenly between the sessions of a run: so many that what a turn costs by itself does not count.
+const CHUNKS: usize = 200_000;
+/// The SDK takes many times as long, so it gets fewer chunks.
+const SDK_CHUNKS: usize = 20_000;
+/// Distributed evenly over the sessions of a run; enough that the fixed cost of a turn does not matter.
 const SHARED_PIECES: usize = 1_536_000;
-/// The same where they are kept, which takes longer.
+/// The same with stored sessions, which takes longer.
 const KEPT_PIECES: usize = 192_000;
 const SESSIONS: [usize; 3] = [1, 8, 64];
 
-/// Measures processor time per piece from the model's event to bytes in the pipe.
+/// Measures the processor time per chunk, from the model's event to bytes in the pipe.
 pub(crate) fn outbound(programs: &Programs) -> Result<Vec<Row>> {
     let mut joined: [Costs; 2] = Default::default();
     let mut apart: [Costs; 2] = Default::default();
     let (mut lines, mut batches, mut sdk) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         for (index, sessions) in [Sessions::Kept, Sessions::Forgotten].into_iter().enumerate() {
-            let run = |script| stream(programs, &script, sessions, 1, PIECES);
-            joined[index].add(run(Script::one_message(PIECES)?)?);
-            apart[index].add(run(Script::apart(PIECES)?)?);
+            let run = |script| stream(programs, &script, sessions, 1, CHUNKS);
+            joined[index].add(run(Script::one_message(CHUNKS)?)?);
+            apart[index].add(run(Script::apart(CHUNKS)?)?);
         }
         lines.push(plain(programs, "lines")?);
         batches.push(plain(programs, "batches")?);
@@ -42,20 +42,20 @@ pub(crate) fn outbound(programs: &Programs) -> Result<Vec<Row>> {
         by_line(row("a piece that cannot be joined, forgotten", &apart)),
         row("a piece that cannot be joined, forgotten", &apart)
             .beside("a plain loop, 64 KiB each write", batches),
-        by_line(row("a piece of one message, kept", &kept_joined)),
-        by_line(row("a piece that cannot be joined, kept", &kept_apart)),
-        row("a piece that cannot be joined, kept", &kept_apart).beside("SDK", sdk),
+        by_line(row("a piece of one message, saved", &kept_joined)),
+        by_line(row("a piece that cannot be joined, saved", &kept_apart)),
+        row("a piece that cannot be joined, saved", &kept_apart).beside("SDK", sdk),
         Row::new("a piece of one message, forgotten", "lines", joined.lines),
-        Row::new("a piece of one message, kept", "lines", kept_joined.lines),
-        Row::new("a piece that cannot be joined, kept", "lines", kept_apart.lines),
+        Row::new("a piece of one message, saved", "lines", kept_joined.lines),
+        Row::new("a piece that cannot be joined, saved", "lines", kept_apart.lines),
     ])
 }
 
-/// Measures the same work done by one session and by many at once.
+/// Measures the same work done by one session and by many in parallel.
 pub(crate) fn sessions(programs: &Programs) -> Result<Vec<Row>> {
     let mut joined: [Costs; 3] = Default::default();
     let mut apart: [Costs; 3] = Default::default();
-    let mut kept: [Costs; 3] = Default::default();
+    let mut saved: [Costs; 3] = Default::default();
     for _ in 0..ROUNDS {
         for (index, sessions) in SESSIONS.into_iter().enumerate() {
             let pieces = SHARED_PIECES / sessions;
@@ -64,16 +64,16 @@ pub(crate) fn sessions(programs: &Programs) -> Result<Vec<Row>> {
             apart[index].add(run(Script::apart(pieces)?)?);
             let pieces = KEPT_PIECES / sessions;
             let script = Script::apart(pieces)?;
-            kept[index].add(stream(programs, &script, Sessions::Kept, sessions, pieces)?);
+            saved[index].add(stream(programs, &script, Sessions::Kept, sessions, pieces)?);
         }
     }
     let mut rows = rows("a piece of one message, forgotten", joined);
     rows.extend(self::rows("a piece that cannot be joined, forgotten", apart));
-    rows.extend(self::rows("a piece that cannot be joined, kept", kept));
+    rows.extend(self::rows("a piece that cannot be joined, saved", saved));
     Ok(rows)
 }
 
-/// A row for each number of sessions. Many may cost a tenth more than one before that counts as growing.
+/// Returns a row for each number of sessions. Many may cost a tenth more than one.
 fn rows(what: &str, costs: [Costs; 3]) -> Vec<Row> {
     let one = costs[0].micros.clone();
     let rows = SESSIONS.into_iter().zip(costs).map(|(sessions, costs)| {
@@ -86,7 +86,7 @@ fn rows(what: &str, costs: [Costs; 3]) -> Vec<Row> {
     rows.collect()
 }
 
-/// Rounds of a stream: processor time and lines, for each piece.
+/// Returns rounds of a stream: processor time and lines per chunk.
 #[derive(Debug, Default)]
 struct Costs {
     micros: Vec<f64>,
@@ -100,15 +100,15 @@ impl Costs {
     }
 }
 
-/// Lets every session run one turn at once. Returns microseconds and lines for each piece.
+/// Runs one turn in every session in parallel. Returns microseconds and lines per chunk.
 fn stream(
     programs: &Programs,
     script: &Script,
-    keep: Sessions,
+    save: Sessions,
     sessions: usize,
     pieces: usize,
 ) -> Result<(f64, f64)> {
-    let mut agent = Agent::purlin(programs, script, keep)?;
+    let mut agent = Agent::purlin(programs, script, save)?;
     let ids = (0..sessions).map(|_| agent.open()).collect::<Result<Vec<String>>>()?;
     let before = agent.child.cpu()?;
     for session in &ids {
@@ -121,28 +121,28 @@ fn stream(
     Ok((used.as_secs_f64() * 1e6 / all, drained.lines as f64 / all))
 }
 
-/// Microseconds a line of the plain loop.
+/// Returns the microseconds per line of the plain loop.
 fn plain(programs: &Programs, how: &str) -> Result<f64> {
-    let arguments = [how, &PIECES.to_string()];
+    let arguments = [how, &CHUNKS.to_string()];
     let mut child = Child::start(&programs.plain_writer, &arguments, &std::env::temp_dir())?;
     let before = child.cpu()?;
     child.write("go")?;
     let Drained { lines } = child.drain(1)?;
-    anyhow::ensure!(lines == PIECES, "the plain loop wrote {lines} lines");
+    anyhow::ensure!(lines == CHUNKS, "the plain loop wrote {lines} lines");
     let used = child.cpu()? - before;
     child.end()?;
-    Ok(used.as_secs_f64() * 1e6 / PIECES as f64)
+    Ok(used.as_secs_f64() * 1e6 / CHUNKS as f64)
 }
 
-/// Microseconds a line of the agent on the SDK.
+/// Returns the microseconds per line of the agent built on the SDK.
 fn on_sdk(programs: &Programs) -> Result<f64> {
-    let mut agent = Agent::on_sdk(programs, SDK_PIECES)?;
+    let mut agent = Agent::on_sdk(programs, SDK_CHUNKS)?;
     let session = agent.open()?;
     let before = agent.child.cpu()?;
     agent.prompt(&session, "go")?;
     let Drained { lines } = agent.drain(1)?;
-    anyhow::ensure!(lines == SDK_PIECES, "the SDK wrote {lines} lines");
+    anyhow::ensure!(lines == SDK_CHUNKS, "the SDK wrote {lines} lines");
     let used = agent.child.cpu()? - before;
     agent.child.end()?;
-    Ok(used.as_secs_f64() * 1e6 / SDK_PIECES as f64)
+    Ok(used.as_secs_f64() * 1e6 / SDK_CHUNKS as f64)
 }

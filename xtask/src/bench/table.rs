@@ -1,4 +1,4 @@
-//! What a benchmark found: rows of a table, each with its goal and whether it holds.
+//! Results of benchmarks: rows of a table, each with its goal and whether it is met.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ pub(crate) const HEAD: &str = "\
 | benchmark | what | Purlin | compared with | ratio | goal | |
 |---|---|---|---|---|---|---|";
 
-/// One figure: the middle of several rounds, with the smallest and the largest.
+/// One figure: the median of several rounds, with the smallest and the largest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -16,7 +16,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Sums the rounds up.
+    /// Computes the figure from the rounds.
     pub(crate) fn of(mut rounds: Vec<f64>) -> Spread {
         rounds.sort_by(f64::total_cmp);
         let at = |index: usize| rounds.get(index).copied().unwrap_or(f64::NAN);
@@ -38,7 +38,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// Three digits that count, however large the number is.
+/// Formats a number with three significant digits.
 fn short(number: f64) -> String {
     let digits = match number.abs() {
         size if size >= 100.0 => 0,
@@ -48,14 +48,14 @@ fn short(number: f64) -> String {
     format!("{number:.digits$}")
 }
 
-/// What a figure should be.
+/// The goal of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Goal {
     /// The median is at most this.
     AtMost(f64),
-    /// The median is at most so many times that of the other.
+    /// The median is at most this many times that of the other program.
     Times(f64),
-    /// Nothing: the figure explains another one.
+    /// None: the figure explains another one.
     Told,
 }
 
@@ -70,18 +70,18 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// A figure of Purlin, by itself.
+    /// Creates a row with a figure of Purlin alone.
     pub(crate) fn new(what: impl Into<String>, unit: &'static str, ours: Vec<f64>) -> Row {
         Row { what: what.into(), unit, ours: Spread::of(ours), other: None, goal: Goal::Told }
     }
 
-    /// Puts the same figure of another program beside it.
+    /// Adds the same figure of another program.
     pub(crate) fn beside(mut self, name: &'static str, other: Vec<f64>) -> Row {
         self.other = Some((name, Spread::of(other)));
         self
     }
 
-    /// Sets what it should be.
+    /// Sets the goal.
     pub(crate) fn goal(mut self, goal: Goal) -> Row {
         self.goal = goal;
         self
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_whether_its_goal_holds() {
+    fn row_says_whether_its_goal_is_met() {
         let row = || Row::new("time", "ms", vec![3.0, 1.0, 2.0]);
         assert_eq!(row().print("a"), "| a | time | 2.00 (1.00..3.00) ms |  |  |  |  |");
         assert_eq!(

@@ -1,10 +1,10 @@
-//! What a message is about, in a few words that Mermaid can show.
+//! Short labels for messages, safe for Mermaid.
 
 use serde_json::Value;
 
 const LONGEST: usize = 60;
 
-/// Places in a call's parameters that tell most, the best first.
+/// The most useful members of a call's params, the best first.
 const TELLING: [&str; 12] = [
     "/prompt/0/text",
     "/update/content/text",
@@ -20,7 +20,7 @@ const TELLING: [&str; 12] = [
     "/value",
 ];
 
-/// Places in a result that tell most, the best first.
+/// The most useful members of a result, the best first.
 const TELLING_RESULTS: [&str; 7] = [
     "/stopReason",
     "/outcome/optionId",
@@ -31,7 +31,7 @@ const TELLING_RESULTS: [&str; 7] = [
     "/protocolVersion",
 ];
 
-/// Returns the label of a call or a note.
+/// Returns the label of a call or a notification.
 pub(crate) fn of_call(method: &str, message: &Value) -> String {
     let params = &message["params"];
     let mut label = method.to_owned();
@@ -62,7 +62,7 @@ pub(crate) fn of_reply(method: Option<&str>, message: &Value) -> String {
     }
 }
 
-/// Returns a text that fits on an arrow, without the characters that mean something to Mermaid.
+/// Shortens a text for an arrow and removes the characters with a meaning in Mermaid.
 pub(crate) fn short(text: &str) -> String {
     let mut label = String::new();
     for (count, character) in text.trim().chars().enumerate() {
@@ -86,7 +86,7 @@ fn first<'a>(value: &'a Value, places: &[&'static str]) -> Option<(&'static str,
     places.iter().find_map(|place| value.pointer(place).map(|found| (*place, found)))
 }
 
-/// Puts text in quotes, names not.
+/// Quotes free text, but not names.
 fn in_words(place: &str, value: &Value) -> String {
     let is_text = ["/text", "/title", "/message"].iter().any(|end| place.ends_with(end));
     if is_text { format!("\"{}\"", plain(value)) } else { plain(value) }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_is_short_and_safe() {
+    fn label_is_short_and_safe() {
         assert_eq!(short("a;b#c\n<d>"), "a#59;b#35;c #lt;d#gt;");
         assert_eq!(short(&"x".repeat(100)), format!("{}…", "x".repeat(60)));
     }

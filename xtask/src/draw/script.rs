@@ -1,24 +1,24 @@
-//! Where the scripted model's answers belong between the messages.
+//! Finds the place of the scripted model's answers between the messages.
 //!
-//! The agent asks the model when a prompt comes in and again when all tools of an answer have ended. A
-//! cancelled turn asks no more.
+//! The agent sends a request to the model when a prompt arrives, and again when all tool calls of an answer have ended. A
+//! cancelled turn sends no more requests.
 
 use std::collections::VecDeque;
 
 use serde_json::Value;
 
-/// The answers of a transcript's `model` lines, handed out when they are due.
+/// The answers in a transcript's `model` lines, returned when the agent requests them.
 pub(crate) struct Script {
     answers: VecDeque<Vec<String>>,
-    /// Tools of the last answer that have not ended.
+    /// The number of tool calls of the last answer that have not ended.
     open_tools: usize,
-    /// Whether the tools of an answer have ended since the last request.
+    /// Whether the tool calls of an answer have ended since the last request.
     is_waiting: bool,
     is_due: bool,
 }
 
 impl Script {
-    /// Reads the `model` lines and cuts them into answers, as `conformance/README.md` says.
+    /// Reads the `model` lines and splits them into answers, as `conformance/README.md` describes.
     pub(crate) fn read(transcript: &str) -> Script {
         let mut answers = VecDeque::new();
         let mut answer: Vec<String> = Vec::new();
@@ -41,17 +41,17 @@ impl Script {
         Script { answers, open_tools: 0, is_waiting: false, is_due: false }
     }
 
-    /// Says whether the transcript has no `model` lines.
+    /// Returns whether the transcript has no `model` lines.
     pub(crate) fn is_empty(&self) -> bool {
         self.answers.is_empty()
     }
 
-    /// Takes note of a message from the client.
+    /// Follows a message from the client.
     pub(crate) fn sent(&mut self, message: &Value) {
         self.is_due |= message["method"] == "session/prompt";
     }
 
-    /// Takes note of a message from the agent, before it is drawn.
+    /// Follows a message from the agent, before it is drawn.
     pub(crate) fn expected(&mut self, message: &Value) {
         let update = &message["params"]["update"];
         let stop_reason = &message["result"]["stopReason"];
@@ -68,7 +68,7 @@ impl Script {
         }
     }
 
-    /// Returns the next answer, if the agent has just asked for it and the script has not run out.
+    /// Returns the next answer, if the agent has just requested it and the script is not over.
     pub(crate) fn take_due(&mut self) -> Option<Vec<String>> {
         if !std::mem::take(&mut self.is_due) {
             return None;
@@ -79,7 +79,7 @@ impl Script {
     }
 }
 
-/// Says whether an answer is complete before this part of the next line, which is `None` if the model says nothing there.
+/// Returns whether an answer is complete before the next line, which is `None` if it is not a `model` line.
 fn ends(answer: &[String], next: Option<&str>) -> bool {
     let Some(last) = answer.last() else { return false };
     match next {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_turn_asks_for_no_further_answer() {
+    fn cancelled_turn_requests_no_further_answer() {
         let mut script = Script::read("model tool x {}\nmodel text \"b\"\n");
         script.sent(&json!({"method": "session/prompt"}));
         assert_eq!(script.take_due(), Some(vec!["tool x {}".to_owned()]));

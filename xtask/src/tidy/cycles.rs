@@ -1,6 +1,6 @@
-//! Modules import each other in one direction: cycles are small, and the layers of `engine` are kept.
+//! The direction of imports: cycles of modules are small, and the layers of `engine` import only downwards.
 //!
-//! What a module imports is read by `imports`.
+//! `imports` reads what a module imports.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,11 +1,11 @@
-//! Which of our crates may see which, read from the manifests.
+//! Which of our crates may depend on which, read from the manifests.
 //!
-//! The table is the one of ARCHITECTURE.md. Dev-dependencies are free: a test may look from anywhere.
+//! The table is the one in ARCHITECTURE.md. Dev-dependencies are not restricted: a test may use any crate.
 
 use super::Finding;
 use super::tree::File;
 
-/// Each crate with the crates it may depend on. `purlin` wires everything, so nothing may see it.
+/// Each crate with the crates it may depend on. `purlin` assembles everything, so nothing may depend on it.
 const MAY_SEE: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("engine", &[]),
@@ -97,7 +97,7 @@ fn dependencies(manifest: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the package behind one line of a dependency table, be it renamed or not.
+/// Returns the package in one line of a dependency table, renamed or not.
 fn package_of(line: &str) -> Option<&str> {
     if let Some((_, rest)) = line.split_once("package = \"") {
         return rest.split('"').next();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_sees_only_the_floor_below() {
+    fn crate_depends_only_on_lower_floors() {
         let manifest =
             "[dependencies]\nwire.workspace = true\nprocess = { path = \"../process\" }\n";
         assert_eq!(findings("crates/client/Cargo.toml", manifest), NONE);

@@ -1,8 +1,8 @@
 //! The modules of a crate and what each of them imports, read from the source.
 //!
 //! A module is a file. A name that a module re-exports belongs to the module that defines it, so a parent that only
-//! re-exports its children is no way around. Tests are left out. Reads tokens, not full syntax: enough for
-//! `use` declarations and paths such as `crate::a::b`, blind to what macros make.
+//! re-exports its children adds no edge. Tests are left out. Reads tokens, not full syntax: enough for
+//! `use` declarations and paths such as `crate::a::b`, but it does not see paths made by macros.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub(crate) struct Module {
     /// The path of the file from the root of the repository.
     pub(crate) file: String,
     uses: Vec<Use>,
-    /// Paths that stand in the code itself.
+    /// Paths in the code itself.
     inline: BTreeSet<Path>,
 }
 
@@ -78,7 +78,7 @@ impl Crate {
         imports
     }
 
-    /// Returns the module that holds what `name` means in the module `at`, if it is one of this crate.
+    /// Returns the module that defines `name` as seen from the module `from`, if it is one of this crate.
     fn find(&self, from: &Path, name: &[String], steps: usize) -> Option<&Path> {
         let mut at = from.clone();
         let mut rest = name;
@@ -153,7 +153,7 @@ impl Module {
         module
     }
 
-    /// Returns what a name stands for that a `use` declaration brings in.
+    /// Returns the path that a name stands for because of a `use` declaration.
     fn alias(&self, name: &str, sees_private: bool) -> Option<&Path> {
         let mut visible = self.uses.iter().filter(|used| used.is_reexport || sees_private);
         let found = visible.find(|used| used.name == name)?;
@@ -205,7 +205,7 @@ fn expand(tokens: &[String], prefix: &Path, is_reexport: bool, uses: &mut Vec<Us
     uses.push(Use { path, name, is_reexport });
 }
 
-/// Splits the inside of braces at its commas; the tokens begin behind the opening brace.
+/// Splits the inside of braces at its commas; the tokens start after the opening brace.
 fn parts(tokens: &[String]) -> Vec<&[String]> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0_usize, 0);
     for (index, token) in tokens.iter().enumerate() {
@@ -309,7 +309,7 @@ fn skipped(text: &str) -> usize {
     let start = usize::from(bytes[0] == b'b');
     match bytes.get(start) {
         Some(b'"') => quoted(bytes, start, b'"'),
-        // A character has its end quote behind one character or an escape; else it is a lifetime.
+        // A character literal has its end quote after one character or an escape; else it is a lifetime.
         Some(b'\'') => match text[start + 1..].chars().next() {
             Some('\\') => quoted(bytes, start, b'\''),
             Some(c) if text[start + 1 + c.len_utf8()..].starts_with('\'') => {
@@ -322,7 +322,7 @@ fn skipped(text: &str) -> usize {
     }
 }
 
-/// Returns where something in quotes ends that begins at `start`.
+/// Returns the end of the quoted text that begins at `start`.
 fn quoted(bytes: &[u8], start: usize, quote: u8) -> usize {
     let mut index = start + 1;
     while index < bytes.len() {

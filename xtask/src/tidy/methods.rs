@@ -1,4 +1,4 @@
-//! The documented methods are the ones we have.
+//! The documented methods are exactly those in the code.
 //!
 //! Compares the tables of `docs/internals/protocol.md` that have a first column `method` with the constants in
 //! `crates/wire/src/acp.rs`. Reads both as text, since xtask sees none of our crates.
@@ -103,7 +103,7 @@ pub const CLIENT_METHODS: [&str; 1] = [\"session/update\"];
     }
 
     #[test]
-    fn a_difference_is_found_on_either_side() {
+    fn difference_is_found_on_either_side() {
         let docs = "| method |\n|---|\n| `initialize` |\n| `session/new` |\n| `session/cancel` |\n| `session/fork` |\n";
         assert_eq!(
             findings(docs),

@@ -1,6 +1,6 @@
 //! Every Rust file is part of a crate.
 //!
-//! A file that no `mod` line names is not compiled, so its tests never run and nobody is told.
+//! A file without a `mod` line is not compiled, so its tests never run, without any warning.
 
 use super::Finding;
 use super::tree::{File, Tree};
@@ -21,7 +21,7 @@ pub(crate) fn are_declared(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns the folder and the module name of a file that needs a `mod` line; roots of crates need none.
+/// Returns the directory and the module name of a file that needs a `mod` line; roots of crates need none.
 fn place(file: &File) -> Option<(&str, &str)> {
     let (folder, name) = file.path.strip_suffix(".rs")?.rsplit_once('/')?;
     let is_root = matches!(name, "lib" | "main") || folder.ends_with("/src/bin");
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_file_is_fine_wherever_its_parent_is() {
+    fn declared_file_is_accepted() {
         let files = [
             ("crates/a/build.rs", ""),
             ("crates/a/src/lib.rs", "mod b;\npub(crate) mod d;"),
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forgotten_file_is_found() {
+    fn undeclared_file_is_found() {
         let files = [
             ("crates/a/src/lib.rs", "// mod b;\nmod bb;"),
             ("crates/a/src/b.rs", ""),

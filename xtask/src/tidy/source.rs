@@ -1,4 +1,4 @@
-//! Rules for a single Rust file: its header, its length, its tests and its gaps.
+//! Rules for a single Rust file: header, length, skipped tests and missing code.
 
 use super::Finding;
 use super::tree::File;
@@ -8,7 +8,7 @@ const LONGEST: usize = 640;
 /// Files that may be longer than `LONGEST`, each with its reason.
 const LONG_FILES: [(&str, &str); 0] = [];
 
-// Written in two parts, so that this file does not find itself.
+// Written in two parts, so that this file is not found itself.
 const SKIPPED_TESTS: [&str; 4] = [
     concat!("#[", "ignore"),
     concat!("#[", "should_panic"),
@@ -17,7 +17,7 @@ const SKIPPED_TESTS: [&str; 4] = [
 ];
 const GAPS: [&str; 2] = [concat!("todo", "!("), concat!("unimplemented", "!(")];
 
-/// Finds a file that does not open with what it is for.
+/// Finds a file without a header comment.
 pub(crate) fn has_header(file: &File) -> Vec<Finding> {
     if file.text.starts_with("//! ") {
         return Vec::new();
@@ -25,7 +25,7 @@ pub(crate) fn has_header(file: &File) -> Vec<Finding> {
     vec![Finding::new(&file.path, 1, "has no header: open the file with `//! ` and what it is for")]
 }
 
-/// Finds a file that has grown past one subject.
+/// Finds a file that is too long.
 pub(crate) fn is_short(file: &File) -> Vec<Finding> {
     let lines = file.text.lines().count();
     let may_be_long = LONG_FILES.iter().any(|(path, _reason)| *path == file.path);
@@ -37,7 +37,7 @@ pub(crate) fn is_short(file: &File) -> Vec<Finding> {
     vec![Finding::new(&file.path, LONGEST + 1, advice)]
 }
 
-/// Finds tests that do not run, and tests that are content with any panic.
+/// Finds tests that do not run, and tests that pass with any panic.
 pub(crate) fn skips_no_test(file: &File) -> Vec<Finding> {
     find_in_code(file, &SKIPPED_TESTS, |found| {
         let name = found.trim_matches(|c: char| !c.is_alphanumeric() && c != '_');
@@ -45,7 +45,7 @@ pub(crate) fn skips_no_test(file: &File) -> Vec<Finding> {
     })
 }
 
-/// Finds code that is promised but not there.
+/// Finds placeholders for missing code.
 pub(crate) fn has_no_gaps(file: &File) -> Vec<Finding> {
     find_in_code(file, &GAPS, |found| {
         format!("has a gap `{found}…)`: write the code or return an error that says it is missing")
@@ -74,14 +74,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_opens_with_its_header() {
+    fn file_starts_with_its_header() {
         assert_eq!(lines_found(has_header, "//! Says what it is for.\n"), NONE);
         assert_eq!(lines_found(has_header, "use std::fmt;\n//! Too late.\n"), [1]);
         assert_eq!(lines_found(has_header, ""), [1]);
     }
 
     #[test]
-    fn a_file_ends_before_its_limit() {
+    fn too_long_file_is_found() {
         assert_eq!(lines_found(is_short, &"x\n".repeat(LONGEST)), NONE);
         assert_eq!(lines_found(is_short, &"x\n".repeat(LONGEST + 1)), [LONGEST + 1]);
     }

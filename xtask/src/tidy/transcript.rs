@@ -1,6 +1,6 @@
-//! The words that a line of a transcript may start with.
+//! The keywords that a line of a transcript may start with.
 //!
-//! Only that: what the lines mean is checked when the transcript is played. The words are explained in
+//! The rest of a line is checked when the transcript is played. The keywords are explained in
 //! `conformance/README.md`.
 
 use super::Finding;
@@ -8,14 +8,14 @@ use super::tree::File;
 
 const WORDS: [&str; 10] = ["tag", "use", "config", "fs", "model", ">", ">!", "<", "eof", "exit"];
 
-/// Finds lines of an unknown kind.
+/// Finds lines with an unknown keyword.
 pub(crate) fn has_known_words(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in file.text.lines().enumerate() {
         let word = line.split_whitespace().next().unwrap_or_default();
         if !word.is_empty() && !line.starts_with('#') && !starts_with_known(line) {
             let advice = format!(
-                "starts with `{word}`, which is no word of conformance/README.md: use one of {}, or `#` for a comment",
+                "starts with `{word}`, which is not a keyword of conformance/README.md: use one of {}, or `#` for a comment",
                 WORDS.join(" ")
             );
             findings.push(Finding::new(&file.path, index + 1, advice));

@@ -1,12 +1,12 @@
-//! The files that the rules look at, read once.
+//! The files for the rules, read once.
 //!
-//! Walks the folder instead of asking git, so that a new file is checked before it is added.
+//! Reads the directory instead of asking git, so that a new file is checked before it is added.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Folders that hold nothing of ours. Those that start with a dot are left out, too.
+/// Directories with nothing of ours. Those that start with a dot are left out as well.
 const FOREIGN: [&str; 2] = ["target", "node_modules"];
 const ENDINGS: [&str; 5] = [".rs", ".acp", ".md", "Cargo.toml", "Cargo.lock"];
 
@@ -17,7 +17,7 @@ pub(crate) struct File {
     pub(crate) text: String,
 }
 
-/// All files that some rule may want to see, in order of their paths.
+/// All files that a rule may need, in order of their paths.
 #[derive(Debug)]
 pub(crate) struct Tree {
     files: Vec<File>,
@@ -49,7 +49,7 @@ impl Tree {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// Returns the files whose path ends like this.
+    /// Returns the files whose paths have this ending.
     pub(crate) fn with_ending(&self, ending: &str) -> impl Iterator<Item = &File> {
         self.files.iter().filter(move |file| file.path.ends_with(ending))
     }
@@ -60,10 +60,10 @@ impl Tree {
     }
 }
 
-/// Collects the files of one folder; `prefix` is its path from the root, with a `/` at the end.
+/// Collects the files of one directory; `prefix` is its path from the root, with a `/` at the end.
 fn walk(folder: &Path, prefix: &str, files: &mut Vec<File>) -> Result<()> {
     let entries = std::fs::read_dir(folder)
-        .with_context(|| format!("cannot list the folder {}", folder.display()))?;
+        .with_context(|| format!("cannot list the directory {}", folder.display()))?;
     for entry in entries {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();

@@ -44,9 +44,9 @@ fn project() -> Folder {
 
 /// Starts the agent and makes it change both files.
 fn changed(folder: &Folder) -> (Agent, String) {
-    let mut agent = Agent::start(&folder, None);
+    let mut agent = Agent::start(folder, None);
     hello(&mut agent, false);
-    let session = open(&mut agent, &folder);
+    let session = open(&mut agent, folder);
     let (ended, _) = ask(&mut agent, &session, "go");
     assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended}");
     assert_eq!(std::fs::read_to_string(folder.join("d/a.txt")).unwrap(), "new");
