@@ -394,7 +394,7 @@ mod tests {
         for kind in [AuthNeeded, ContextFull, RateLimited, Unavailable, Incomplete, Failed] {
             assert_eq!(refused(engine::Error::Model(kind("x is away".to_owned()))), "x is away");
         }
-        assert!(refused(engine::Error::Broken).starts_with("session/prompt failed:  "));
+        assert!(refused(engine::Error::Broken).starts_with("session/prompt failed: "));
     }
 
     #[test]

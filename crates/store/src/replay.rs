@@ -87,7 +87,7 @@ struct ReplayedCall {
     /// Its title, if it may change files without a record.
     command: Option<String>,
     /// The output of its command so far.
-    answer_text: String,
+    output: String,
     /// The result for the model, while the call is not done.
     result: Option<String>,
 }
@@ -161,17 +161,7 @@ impl Replay {
                 self.show_text(record);
             }
             Record::Thought { .. } => self.show_text(record),
-            Record::ToolCall(mut call) => {
-                let before = call.content.len();
-                call.content.retain(|content| !matches!(content, record::ToolContent::Live { .. }));
-                let shown = self.call(&call.id);
-                shown.is_shown = true;
-                shown.has_terminal = call.content.len() < before;
-                if matches!(call.kind, record::ToolKind::Execute | record::ToolKind::Other) {
-                    shown.command = Some(call.title.clone());
-                }
-                self.show(Record::ToolCall(call));
-            }
+            Record::ToolCall(call) => self.tool_call(call),
             Record::ToolUpdate { .. } => self.tool_update(record),
             Record::Shown { .. }
             | Record::Plan(_)
@@ -193,15 +183,7 @@ impl Replay {
                 let calls = calls.into_iter().map(record::tool_request_out).collect();
                 self.remember_answer(calls);
             }
-            Record::ToolIntent(request) => {
-                let call = self.call(&request.id);
-                call.has_intent = true;
-                // A call of a subagent that needed no permission was never shown, so only its intent names it.
-                let command = if call.is_shown { call.command.take() } else { Some(request.name) };
-                if let Some(command) = command.filter(|_| !self.is_command) {
-                    self.turns.ran(command);
-                }
-            }
+            Record::ToolIntent(request) => self.tool_intent(request),
             // Changes by slash commands are not undone.
             Record::Change { .. } if self.is_command => {}
             Record::Change { path, before, after } => {
@@ -228,13 +210,35 @@ impl Replay {
                 self.spent += dollars.unwrap_or_default();
             }
             Record::Compacted { summary, from, cap } => {
-                // If the position is missing, its record is damaged. The model then sees the whole history, which is compacted again.
+                // A missing position means a damaged record. The model then sees the whole history, until it is compacted again.
                 let at = self.history.len();
                 let cut = self.history.find(&record::cut_out(from));
                 self.compactions.extend(cut.map(|cut| Compaction { cut, at, summary, cap }));
             }
             Record::TurnEnd { .. } => self.end_turn("cancelled before it ended"),
             Record::Interrupted {} => self.end_turn(NOT_RUN_TO_MODEL),
+        }
+    }
+
+    fn tool_call(&mut self, mut call: Box<record::ToolCall>) {
+        let before = call.content.len();
+        call.content.retain(|content| !matches!(content, record::ToolContent::Live { .. }));
+        let shown = self.call(&call.id);
+        shown.is_shown = true;
+        shown.has_terminal = call.content.len() < before;
+        if matches!(call.kind, record::ToolKind::Execute | record::ToolKind::Other) {
+            shown.command = Some(call.title.clone());
+        }
+        self.show(Record::ToolCall(call));
+    }
+
+    fn tool_intent(&mut self, request: record::ToolRequest) {
+        let call = self.call(&request.id);
+        call.has_intent = true;
+        // A call of a subagent that needed no permission was never shown, so only its intent names it.
+        let command = if call.is_shown { call.command.take() } else { Some(request.name) };
+        if let Some(command) = command.filter(|_| !self.is_command) {
+            self.turns.ran(command);
         }
     }
 
@@ -366,7 +370,7 @@ impl Replay {
                 is_done: false,
                 has_terminal: false,
                 command: None,
-                answer_text: String::new(),
+                output: String::new(),
                 result: None,
             });
             calls.len() - 1
@@ -381,7 +385,7 @@ impl Replay {
         };
         let call = self.call(&Name(id.to_shared()));
         if let Some(Live::Output(text)) = update.live.take() {
-            call.answer_text.push_str(&text);
+            call.output.push_str(&text);
         }
         if let Some(content) = &mut update.content {
             let before = content.len();
@@ -461,8 +465,8 @@ impl Replay {
             if call.is_shown {
                 let shown = match &call.result {
                     Some(result) => result.clone(),
-                    None if call.answer_text.is_empty() => shown.to_owned(),
-                    None => format!("{}\n{shown}", call.answer_text.trim_end()),
+                    None if call.output.is_empty() => shown.to_owned(),
+                    None => format!("{}\n{shown}", call.output.trim_end()),
                 };
                 records.push(Record::ToolUpdate {
                     id: call.id.clone(),

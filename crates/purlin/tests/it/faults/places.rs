@@ -124,7 +124,7 @@ fn p04_plain_http_instead_of_tls() {
     let plain = Fake::new("text \"Hello.\"");
     let case = Case {
         requests: 4,
-        notice: "there is no TLS",
+        notice: "does not use TLS",
         ends: Ends::unavailable(&["Try http:// instead of https://", "the base URL"]),
         ..Case::default()
     };
