@@ -343,8 +343,8 @@ mod tests {
     // R: M1
     #[test]
     fn a_server_is_added_and_removed_without_touching_the_rest() {
-        let folder = std::env::temp_dir().join(format!("purlin-mcp-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path().to_owned();
         let file = folder.join("purlin.json");
         let before = "{\n  // mine\n  \"model\": \"openai/b\",\n}\n";
         std::fs::write(&file, before).unwrap();
@@ -376,6 +376,5 @@ mod tests {
         assert!(
             change(Some(file), |servers| servers.get("far").map(|_| ()).context("none")).is_err()
         );
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

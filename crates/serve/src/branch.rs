@@ -51,7 +51,8 @@ mod tests {
     fn a_link_to_a_pipe_is_not_read() {
         use std::io::Write;
         use std::os::fd::AsRawFd;
-        let folder = std::env::temp_dir().join(format!("purlin-head-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path().to_owned();
         std::fs::create_dir_all(folder.join(".git")).unwrap();
         let (pipe, mut writer) = std::io::pipe().unwrap();
         writer.write_all(b"ref: refs/heads/stolen\n").unwrap();
@@ -59,13 +60,13 @@ mod tests {
         let place = format!("/proc/self/fd/{}", pipe.as_raw_fd());
         std::os::unix::fs::symlink(place, folder.join(".git/HEAD")).unwrap();
         assert_eq!(of(&folder), None);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     // R: S6
     #[test]
     fn a_branch_is_found_in_a_repository_and_in_a_worktree() {
-        let folder = std::env::temp_dir().join(format!("purlin-branch-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path().to_owned();
         let repository = folder.join("repository");
         let inside = repository.join("src/deep");
         let worktree = folder.join("worktree");
@@ -82,6 +83,5 @@ mod tests {
         std::fs::write(&head, "0123456789abcdef\n").unwrap();
         assert_eq!(of(&repository), None);
         assert_eq!(of(&folder.join("nowhere")), None);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -129,7 +129,8 @@ mod tests {
     // R: T2
     #[test]
     fn answers_outlive_the_process_and_belong_to_their_folder() {
-        let data = std::env::temp_dir().join(format!("purlin-kept-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().to_owned();
         let here = FolderRules::new(&data, PathBuf::from("/here"));
         let there = FolderRules::new(&data, PathBuf::from("/there"));
         assert_eq!(here.rules(), []);
@@ -149,6 +150,5 @@ mod tests {
         std::fs::write(file_in(&data), "{ damaged").unwrap();
         assert_eq!(again.rules(), []);
         assert!(again.keep(&allow("x")).is_err());
-        std::fs::remove_dir_all(&data).unwrap();
     }
 }

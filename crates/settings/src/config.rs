@@ -266,12 +266,12 @@ mod tests {
 
     #[test]
     fn problems_name_the_file_and_the_line() {
-        let file = std::env::temp_dir().join(format!("purlin-config-{}.json", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("purlin.json");
         let text =
             "{\n  \"permission\": {\n    \"bash\": { \"rm *\": \"dney\" },\n  },\n  \"x\": 1\n}";
         std::fs::write(&file, text).unwrap();
         let (config, problems) = Config::load(Some(file.clone()), &environment());
-        std::fs::remove_file(&file).unwrap();
         let at = file.display();
         assert_eq!(
             problems,

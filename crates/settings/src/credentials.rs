@@ -132,7 +132,8 @@ mod tests {
     // R: I4
     #[test]
     fn keys_are_readable_by_the_user_alone() {
-        let folder = std::env::temp_dir().join(format!("purlin-auth-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path().to_owned();
         let directories = Directories { data: Some(folder.clone()), ..Directories::default() };
         let credentials = Credentials::new(&directories).unwrap();
         assert!(credentials.keys().unwrap().is_empty());
@@ -154,6 +155,5 @@ mod tests {
         assert!(!credentials.remove_key("anthropic").unwrap());
         std::fs::write(credentials.file(), "{ sk-canary").unwrap();
         assert!(!format!("{:#}", credentials.keys().unwrap_err()).contains("canary"));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

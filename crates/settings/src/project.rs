@@ -315,7 +315,8 @@ mod tests {
 
     #[test]
     fn parts_that_could_run_are_listed_and_rules_that_allow_need_trust() {
-        let folder = std::env::temp_dir().join(format!("purlin-project-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path().to_owned();
         std::fs::create_dir_all(folder.join(".purlin/command")).unwrap();
         std::fs::write(folder.join(".purlin/command/x.md"), "!`id`").unwrap();
         let text = r#"{ "mcp": { "x": { "type": "local", "command": ["node", "x y.js"] } },
@@ -338,6 +339,5 @@ mod tests {
         trust::add(directories.data.as_ref().unwrap(), &folder, project.parts()).unwrap();
         assert_eq!(read().rules().len(), 2);
         assert_eq!(read().servers().0.servers.len(), 1);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

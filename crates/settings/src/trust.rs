@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn trust_belongs_to_the_folder_and_to_what_would_run() {
-        let data = std::env::temp_dir().join(format!("purlin-trust-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().to_owned();
         let part = |runs: &str| Part { name: "MCP server x".to_owned(), runs: runs.to_owned() };
         let check = |folder: &Path, parts: &[Part]| check(Some(&data), folder, parts, &DiskReader);
         let (here, there) = (std::env::temp_dir(), PathBuf::from("/"));
@@ -143,6 +144,5 @@ mod tests {
         assert_eq!(check(&here, &[part("node x.js"), part("z")]), changed);
         assert!(revoke(&data, &here).unwrap());
         assert_eq!(check(&here, &parts), unknown);
-        std::fs::remove_dir_all(&data).unwrap();
     }
 }

@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn what_opencode_has_is_written_down_and_ours_stays() {
-        let folder = std::env::temp_dir().join(format!("purlin-import-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path().to_owned();
         let (theirs, ours) = (folder.join("opencode.json"), folder.join("purlin.json"));
         let text = r#"{
             "theme": "dark",
@@ -188,6 +188,5 @@ mod tests {
         assert!(after.contains(&format!("{{file:{}/look.md}}", folder.display())), "{after}");
         assert!(after.contains("\"ours\"") && !after.contains("theirs"), "{after}");
         assert_eq!(check(&after).problems, []);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -97,15 +97,12 @@ mod tests {
 
     #[test]
     fn variables_and_files_are_put_in() {
-        let folder = std::env::temp_dir();
-        let file = folder.join(format!("purlin-substitute-{}", std::process::id()));
-        std::fs::write(&file, " from a file\n").unwrap();
-        let name = file.file_name().unwrap().to_str().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("key"), " from a file\n").unwrap();
         let environment = environment();
         let home = "/home/me";
-        let mut value = json!({ "a": ["x {env:HOME}", format!("{{file:{name}}}!")], "b": "{env:PURLIN_NOT_SET}", "c": "{a} {env:HOME", "d": 1 });
-        substitute(&mut value, &folder, &environment);
-        std::fs::remove_file(&file).unwrap();
+        let mut value = json!({ "a": ["x {env:HOME}", "{file:key}!"], "b": "{env:PURLIN_NOT_SET}", "c": "{a} {env:HOME", "d": 1 });
+        substitute(&mut value, folder.path(), &environment);
         assert_eq!(
             value,
             json!({ "a": [format!("x {home}"), "from a file!"], "b": "", "c": "{a} {env:HOME", "d": 1 })

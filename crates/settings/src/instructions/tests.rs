@@ -1,5 +1,6 @@
-//! Which files are found, and which are not.
+//! Tests of which instruction files are found.
 
+use tempfile::TempDir;
 use tools::scope::Scope;
 
 use super::*;
@@ -17,14 +18,13 @@ impl ProjectFiles for InScope {
     }
 }
 
-struct Folder(PathBuf);
+/// A temporary directory; the path has no links in it.
+struct Folder(PathBuf, #[expect(dead_code, reason = "removes the directory when dropped")] TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let path =
-            std::env::temp_dir().join(format!("purlin-primer-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path.canonicalize().unwrap())
+    fn new() -> Folder {
+        let directory = tempfile::tempdir().unwrap();
+        Folder(directory.path().canonicalize().unwrap(), directory)
     }
 
     fn write(&self, path: &str, text: &str) -> PathBuf {
@@ -50,15 +50,9 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
-    }
-}
-
 #[test]
 fn instructions_are_found_from_the_top_down_and_when_touched() {
-    let folder = Folder::new("chain");
+    let folder = Folder::new();
     folder.write("user/AGENTS.md", "mine");
     folder.write("AGENTS.md", "above the project");
     folder.write("repo/.git/HEAD", "ref: refs/heads/main\n");
@@ -105,7 +99,7 @@ fn instructions_are_found_from_the_top_down_and_when_touched() {
 // R: W19
 #[test]
 fn a_link_out_of_the_project_is_not_followed() {
-    let folder = Folder::new("link");
+    let folder = Folder::new();
     let secret = folder.write("secret/AGENTS.md", "a secret");
     folder.write("repo/.git/HEAD", "");
     folder.write("repo/real.md", "inside");
@@ -128,7 +122,7 @@ fn a_link_out_of_the_project_is_not_followed() {
 // R: W19
 #[test]
 fn a_link_inside_the_project_opens_no_other_file() {
-    let folder = Folder::new("inner-link");
+    let folder = Folder::new();
     folder.write("repo/.git/HEAD", "");
     folder.write("repo/.env", "KEY=secret");
     folder.write("repo/notes.txt", "of others");
@@ -147,7 +141,7 @@ fn a_link_inside_the_project_opens_no_other_file() {
 
 #[test]
 fn skills_are_listed_and_the_nearest_counts() {
-    let folder = Folder::new("skills");
+    let folder = Folder::new();
     folder.write("user/skills/mine/SKILL.md", "---\ndescription: Of the user\n---\nDo it.");
     folder.write("user/skills/both/SKILL.md", "---\nname: both\ndescription: far\n---\n");
     folder.write("repo/.claude/skills/b/SKILL.md", "---\nname: both\ndescription: near\n---\n");

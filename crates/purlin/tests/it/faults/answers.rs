@@ -309,7 +309,10 @@ fn check_size(package: &str, fault: &str) {
     let fake = Fake::new(&format!("text \"Warm.\"\n---\n{fault}\n---\ntext \"Back.\""));
     let case = Case {
         package,
-        ends: Ends::failed(&["exceeds the limit of 4194304 bytes", "Try again or choose another model"]),
+        ends: Ends::failed(&[
+            "exceeds the limit of 4194304 bytes",
+            "Try again or choose another model",
+        ]),
         ..Case::default()
     };
     let mut client = Client::new(case.config(&fake.url));
