@@ -1,4 +1,4 @@
-//! A session with a scripted model and servers, in this process.
+//! A session with a scripted model and MCP servers, in this process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::editor::Noting;
 
-/// How long anything may take before a test gives up.
+/// How long a test waits for anything.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Nobody is logged in anywhere.
+/// A vault without logins.
 pub(crate) struct NoVault;
 
 impl Vault for NoVault {
@@ -35,7 +35,7 @@ impl Vault for NoVault {
     }
 }
 
-/// Times that a test can wait for.
+/// Timeouts that are short enough for a test.
 pub(crate) fn quick() -> Timing {
     Timing {
         start: Duration::from_secs(20),
@@ -61,7 +61,7 @@ pub(crate) fn host(timing: Timing) -> Arc<Host> {
     })
 }
 
-/// A server of ours with a fault, or with none.
+/// The test server `faulty_server`, with the faults named by `words`, or none.
 pub(crate) fn faulty(name: &str, words: &[&str]) -> ServerConfig {
     let mut at = std::env::current_exe().unwrap();
     at.pop();
@@ -77,7 +77,7 @@ pub(crate) fn program_at(name: &str, program: &str, words: &[&str]) -> ServerCon
     ServerConfig::command(name, command).unwrap()
 }
 
-/// A session at work.
+/// A running session.
 pub(crate) struct Bench {
     pub(crate) editor: Arc<Noting>,
     pub(crate) tools: Arc<SessionServers>,
@@ -86,20 +86,20 @@ pub(crate) struct Bench {
     _tasks: JoinSet<()>,
 }
 
-/// What came of one prompt.
+/// The result of one prompt.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     pub(crate) stop: Option<StopReason>,
-    /// What the model or a command said.
+    /// The text of the model or a command.
     pub(crate) said: String,
     pub(crate) thought: String,
-    /// How each call ended, and what it showed.
+    /// How each call ended, and its output.
     pub(crate) calls: Vec<(ToolStatus, String)>,
     pub(crate) shown: Vec<ToolContent>,
 }
 
 impl Bench {
-    /// Opens a session whose model plays `script` and which has these servers.
+    /// Opens a session with these servers, whose model plays `script`.
     pub(crate) async fn open(script: &str, servers: Vec<ServerConfig>) -> Bench {
         Bench::with(script, servers, quick(), Noting::default()).await
     }
@@ -181,12 +181,12 @@ impl Bench {
         self
     }
 
-    /// What `/mcp` says now.
+    /// Returns the current output of `/mcp`.
     pub(crate) fn state(&self) -> String {
         self.tools.overview()
     }
 
-    /// Waits until something holds. It can only be looked for again and again: servers are other processes.
+    /// Waits until a condition holds. Servers are other processes, so it has to be polled.
     pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Bench) -> bool) {
         let end = tokio::time::Instant::now() + DEADLINE;
         while !holds(self) {
@@ -195,7 +195,7 @@ impl Bench {
         }
     }
 
-    /// Waits until the user was told this.
+    /// Waits until the user was shown this.
     pub(crate) async fn told(&self, text: &str) -> String {
         let find = |bench: &Bench| bench.notices().into_iter().find(|notice| notice.contains(text));
         self.until(text, |bench| find(bench).is_some()).await;
@@ -264,7 +264,7 @@ fn text_of(content: &ToolContent) -> Option<String> {
     }
 }
 
-/// Tells whether a process with this word among its arguments lives.
+/// Returns whether a process with this word among its arguments exists.
 pub(crate) fn lives(word: &str) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let at: PathBuf = entry.ok()?.path();

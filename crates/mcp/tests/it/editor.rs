@@ -1,4 +1,4 @@
-//! A client that notes what it is shown, and answers as it was told to.
+//! A client that records what it is shown and gives prepared answers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use serde_json::json;
 
-/// A client.
+/// A recording client.
 #[derive(Default)]
 pub(crate) struct Noting {
     pub(crate) events: Mutex<Vec<Event>>,

@@ -1,4 +1,4 @@
-//! Servers that fail in every way: M01 to M20 of the list of faults. The session goes on, and the user is told.
+//! Faults of servers, M01 to M20 of docs/internals/faults.md. The session stays usable, and the user is informed.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn with_timing(timing: Timing, words: &[&str]) -> Bench {
 // R: M2
 // Fault: M01
 #[tokio::test]
-async fn m01_a_missing_program_is_told_and_not_tried_again() {
+async fn m01_missing_program_is_reported_and_not_retried() {
     let servers = vec![program_at("bad", "no-such-program", &[]), faulty("good", &[])];
     let bench = Bench::open("model tool good_echo {\"text\":\"hi\"}", servers).await;
     let told = bench.told("`bad` is not available (-31601)").await;
@@ -32,7 +32,7 @@ async fn m01_a_missing_program_is_told_and_not_tried_again() {
 // R: M2
 // Fault: M02
 #[tokio::test]
-async fn m02_a_program_that_exits_at_once_is_told_with_its_last_words() {
+async fn m02_program_that_exits_at_once_is_reported_with_its_error_output() {
     let bench = with_timing(quick(), &["exit"]).await;
     let told = bench.told("`bad` failed (-31600)").await;
     assert!(told.contains("code 3; its last words: no configuration was found"), "{told}");
@@ -41,7 +41,7 @@ async fn m02_a_program_that_exits_at_once_is_told_with_its_last_words() {
 // R: M2, S12
 // Fault: M03
 #[tokio::test]
-async fn m03_a_silent_server_is_late_and_then_given_up() {
+async fn m03_silent_server_is_given_up() {
     let timing = Timing {
         start: Duration::from_millis(100),
         start_most: Duration::from_millis(100),
@@ -58,7 +58,7 @@ async fn m03_a_silent_server_is_late_and_then_given_up() {
 // R: M2, S12
 // Fault: M04
 #[tokio::test]
-async fn m04_a_late_server_joins() {
+async fn m04_late_server_is_added() {
     let timing = Timing { start: Duration::from_millis(100), ..quick() };
     let bench = with_timing(timing, &["late", "600"]).await;
     bench.told("`bad` is late").await;
@@ -71,7 +71,7 @@ async fn m04_a_late_server_joins() {
 // R: M2, T4
 // Fault: M05
 #[tokio::test]
-async fn m05_a_crash_in_a_call_fails_the_call_and_the_server_is_started_again() {
+async fn m05_crash_during_a_call_fails_it_and_restarts_the_server() {
     let bench = with_timing(quick(), &["crash_call"]).await.ready().await;
     let turn = bench.prompt("go").await;
     let (status, text) = &turn.calls[0];
@@ -83,12 +83,12 @@ async fn m05_a_crash_in_a_call_fails_the_call_and_the_server_is_started_again() 
 // R: M2
 // Fault: M06
 #[tokio::test]
-async fn m06_a_crash_loop_ends_after_five_tries() {
+async fn m06_crash_loop_ends_after_five_restarts() {
     let bench = with_timing(quick(), &["exit_later"]).await;
     let told = bench.told("`bad` is not available (-31601)").await;
     assert!(told.contains("code 4"), "{told}");
     assert!(bench.state().contains("`bad` (program): failed\n"), "{}", bench.state());
-    // Tried again by hand, it fails again and is given up again.
+    // Restarted by hand, it fails and is given up again.
     assert!(bench.prompt("/mcp restart bad").await.said.contains("is started again"));
     bench
         .until("it is given up again", |bench| bench.state().contains("`bad` (program): failed\n"))
@@ -98,7 +98,7 @@ async fn m06_a_crash_loop_ends_after_five_tries() {
 // R: M2, T4
 // Fault: M07
 #[tokio::test]
-async fn m07_a_server_that_hangs_in_calls_is_killed_after_two() {
+async fn m07_server_that_hangs_in_two_calls_is_killed() {
     let timing = Timing { call: Duration::from_millis(100), ..quick() };
     let bench = with_timing(timing, &["hang_call", "m07-test"]).await.ready().await;
     let turn = bench.prompt("go").await;
@@ -112,7 +112,7 @@ async fn m07_a_server_that_hangs_in_calls_is_killed_after_two() {
 // R: M2
 // Fault: M07
 #[tokio::test]
-async fn m07_progress_keeps_a_long_call_alive() {
+async fn m07_progress_prevents_the_timeout_of_a_call() {
     let timing = Timing { call: Duration::from_millis(600), ..quick() };
     let script = r#"model tool bad_slow {"steps":6,"pause":200}"#;
     let bench = Bench::with(script, vec![faulty("bad", &[])], timing, Noting::default()).await;
@@ -123,7 +123,7 @@ async fn m07_progress_keeps_a_long_call_alive() {
 // R: M2
 // Fault: M08
 #[tokio::test]
-async fn m08_garbage_on_stdout_is_passed_over_and_a_flood_of_it_ends_the_server() {
+async fn m08_garbage_on_stdout_is_ignored_and_a_flood_of_it_ends_the_server() {
     let bench = with_timing(quick(), &["garbage"]).await.ready().await;
     assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "hi".to_owned())]);
     let bench = with_timing(quick(), &["flood"]).await;
@@ -134,7 +134,7 @@ async fn m08_garbage_on_stdout_is_passed_over_and_a_flood_of_it_ends_the_server(
 // R: M2
 // Fault: M09
 #[tokio::test]
-async fn m09_an_endless_line_fails_its_call_alone_and_takes_little_memory() {
+async fn m09_endless_line_fails_only_its_call_and_needs_little_memory() {
     let bench = with_timing(quick(), &["long_line"]).await.ready().await;
     let before = memory();
     let turn = bench.prompt("go").await;
@@ -144,7 +144,7 @@ async fn m09_an_endless_line_fails_its_call_alone_and_takes_little_memory() {
     assert!(bench.state().contains(": ready"), "{}", bench.state());
 }
 
-/// The most memory this process ever held.
+/// Returns the peak memory of this process.
 fn memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -154,7 +154,7 @@ fn memory() -> u64 {
 // R: M2
 // Fault: M10
 #[tokio::test]
-async fn m10_answers_to_nothing_and_second_answers_are_passed_over() {
+async fn m10_unexpected_and_repeated_answers_are_ignored() {
     let bench = with_timing(quick(), &["odd_ids"]).await.ready().await;
     for _ in 0..2 {
         let turn = bench.prompt("go").await;
@@ -168,7 +168,7 @@ async fn m10_answers_to_nothing_and_second_answers_are_passed_over() {
 // R: M3
 // Fault: M11
 #[tokio::test]
-async fn m11_of_ten_thousand_tools_a_hundred_and_some_are_listed() {
+async fn m11_list_of_ten_thousand_tools_is_limited() {
     let bench = with_timing(quick(), &["many_tools"]).await.ready().await;
     assert_eq!(bench.names().len(), 128);
     assert!(bench.state().contains("9872 more are left out"), "{}", bench.state().len());
@@ -177,7 +177,7 @@ async fn m11_of_ten_thousand_tools_a_hundred_and_some_are_listed() {
 // R: M3
 // Fault: M12
 #[tokio::test]
-async fn m12_a_schema_that_refers_to_itself_does_no_harm() {
+async fn m12_recursive_schema_is_harmless() {
     use engine::ports::Tools;
     let bench = with_timing(quick(), &["recursive"]).await.ready().await;
     let tools = bench.tools.now();
@@ -187,7 +187,7 @@ async fn m12_a_schema_that_refers_to_itself_does_no_harm() {
 // R: M3
 // Fault: M13
 #[tokio::test]
-async fn m13_a_changed_description_asks_again() {
+async fn m13_changed_description_needs_permission_again() {
     let editor = Noting { answer: Some(Answer::AllowAlways).into(), ..Noting::default() };
     let timing = Timing { start: Duration::from_secs(1), ..quick() };
     let bench =
@@ -207,7 +207,7 @@ async fn m13_a_changed_description_asks_again() {
 
 // R: M3
 #[tokio::test]
-async fn what_hides_in_a_description_reaches_neither_model_nor_user() {
+async fn hidden_text_in_a_description_reaches_neither_model_nor_user() {
     use engine::ports::Tools;
     let bench = with_timing(quick(), &["hidden"]).await.ready().await;
     assert_eq!(bench.tools.now()[0].spec().description, "Says it back[2J");
@@ -216,7 +216,7 @@ async fn what_hides_in_a_description_reaches_neither_model_nor_user() {
 // R: M2
 // Fault: M14
 #[tokio::test]
-async fn m14_a_flood_on_stderr_is_kept_to_its_end() {
+async fn m14_only_the_end_of_a_flood_on_stderr_is_stored() {
     let before = memory();
     let bench = with_timing(quick(), &["noisy"]).await.ready().await;
     let grown = memory().saturating_sub(before);
@@ -230,7 +230,7 @@ async fn m14_a_flood_on_stderr_is_kept_to_its_end() {
 // R: M2
 // Fault: M15
 #[tokio::test]
-async fn m15_a_server_that_ignores_every_request_to_end_is_killed() {
+async fn m15_server_that_does_not_exit_is_killed() {
     let faulty_server = faulty("bad", &[]);
     let mcp::Reach::Command(command) = faulty_server.reach else {
         panic!("a program");
@@ -247,7 +247,7 @@ async fn m15_a_server_that_ignores_every_request_to_end_is_killed() {
 // R: M2
 // Fault: M18
 #[tokio::test]
-async fn m18_requests_of_a_server_are_answered_or_refused_properly() {
+async fn m18_requests_of_a_server_are_answered_or_refused() {
     let bench = Bench::open("model tool bad_answers {}", vec![faulty("bad", &["asks"])])
         .await
         .ready()
@@ -265,9 +265,9 @@ async fn m18_requests_of_a_server_are_answered_or_refused_properly() {
 // R: M2
 // Fault: M19
 #[tokio::test]
-async fn m19_a_server_that_stops_reading_costs_its_calls_and_nothing_else() {
+async fn m19_server_that_stops_reading_fails_only_its_calls() {
     let timing = Timing { call: Duration::from_millis(300), ..quick() };
-    // Far more than a pipe holds.
+    // Far more than fits into a pipe.
     let big = "x".repeat(1024 * 1024);
     let script = format!("model tool bad_echo {{\"text\":\"{big}\"}}\nmodel text \"\"\nmodel loop");
     let servers = vec![faulty("bad", &["stops_reading", "m19-test"])];
@@ -282,7 +282,7 @@ async fn m19_a_server_that_stops_reading_costs_its_calls_and_nothing_else() {
 // R: M3
 // Fault: M20
 #[tokio::test]
-async fn m20_tools_of_two_servers_with_one_name_are_told_apart() {
+async fn m20_equal_tool_names_of_two_servers_are_made_unique() {
     let servers = vec![faulty("a", &[]), faulty("b", &[]), faulty("a", &["exit"])];
     let script = "model tool a_arguments {}\nmodel tool b_arguments {}";
     let bench = Bench::open(script, servers).await.ready().await;
@@ -292,7 +292,7 @@ async fn m20_tools_of_two_servers_with_one_name_are_told_apart() {
 
 // R: M2
 #[tokio::test]
-async fn a_client_without_notices_is_told_in_the_next_turn() {
+async fn client_without_notices_is_informed_in_the_next_turn() {
     let editor = Noting { shows_no_notices: true, ..Noting::default() };
     let bench = Bench::with(
         "model text \"\"",

@@ -1,4 +1,4 @@
-//! What a session gets from servers that work.
+//! Servers that work: tools, prompts, resources, questions and progress.
 
 use engine::Event;
 use engine::permission::Answer;
@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bench::{Bench, faulty, host, lives, quick};
 use crate::editor::Noting;
 
-/// Plays one call of a tool and returns how it ended and what it showed.
+/// Makes one tool call and returns its status and output.
 async fn call(tool: &str, input: &str) -> (ToolStatus, String) {
     let script = format!("model tool {tool} {input}");
     let bench = Bench::open(&script, vec![faulty("good", &[])]).await.ready().await;
@@ -17,7 +17,7 @@ async fn call(tool: &str, input: &str) -> (ToolStatus, String) {
 
 // R: M1, M3
 #[tokio::test]
-async fn a_tool_of_a_server_is_called_and_its_result_comes_back() {
+async fn tool_call_returns_the_result_of_the_server() {
     let (status, text) = call("good_echo", r#"{"text":"hello"}"#).await;
     assert_eq!((status, text.as_str()), (ToolStatus::Completed, "hello"));
     let (status, text) = call("good_fail", "{}").await;
@@ -28,19 +28,19 @@ async fn a_tool_of_a_server_is_called_and_its_result_comes_back() {
 
 // R: M3
 #[tokio::test]
-async fn a_picture_is_shown_to_the_user_and_to_the_model() {
+async fn image_is_shown_to_the_user_and_the_model() {
     let script = "model tool good_picture {}\nmodel end\nmodel echo";
     let bench = Bench::open(script, vec![faulty("good", &[])]).await.ready().await;
     let turn = bench.prompt("go").await;
     let picture = Media { data: "aGVsbG8=".to_owned(), mime: "image/png".to_owned() };
     assert!(turn.shown.contains(&ToolContent::Block(Block::Image(picture))), "{turn:?}");
-    // The scripted model repeats what it was shown last.
+    // The scripted model repeats the last thing it saw.
     assert_eq!(turn.said, "The pictures that the tools returned:");
 }
 
 // R: M3
 #[tokio::test]
-async fn progress_is_shown_while_a_tool_works() {
+async fn progress_is_shown_during_a_tool_call() {
     let bench =
         Bench::open(r#"model tool good_slow {"steps":3,"pause":250}"#, vec![faulty("good", &[])])
             .await
@@ -54,7 +54,7 @@ async fn progress_is_shown_while_a_tool_works() {
 
 // R: M3, T2
 #[tokio::test]
-async fn a_tool_asks_before_it_runs_and_an_answer_for_good_is_kept() {
+async fn tool_needs_permission_and_always_is_saved() {
     let script = "model tool good_echo {}\nmodel text \"\"\nmodel loop";
     let bench = Bench::open(script, vec![faulty("good", &[])]).await.ready().await;
     bench.prompt("go").await;
@@ -80,7 +80,7 @@ async fn a_tool_asks_before_it_runs_and_an_answer_for_good_is_kept() {
 
 // R: M3
 #[tokio::test]
-async fn a_question_of_a_server_reaches_the_user() {
+async fn question_of_a_server_reaches_the_user() {
     let bench =
         Bench::open("model tool good_ask {}", vec![faulty("good", &[])]).await.ready().await;
     let turn = bench.prompt("go").await;
@@ -95,7 +95,7 @@ async fn a_question_of_a_server_reaches_the_user() {
 
 // R: M3
 #[tokio::test]
-async fn a_cancel_is_passed_on() {
+async fn cancel_is_passed_on() {
     let script = "model tool good_echo {}\nmodel end\nmodel tool good_cancelled {}";
     let bench = Bench::open(script, vec![faulty("good", &["hang_once"])]).await.ready().await;
     let cancel = CancellationToken::new();
@@ -114,7 +114,7 @@ async fn a_cancel_is_passed_on() {
 
 // R: M1
 #[tokio::test]
-async fn a_server_gets_no_variables_but_those_it_was_promised() {
+async fn server_gets_only_its_own_environment_variables() {
     let mut config = faulty("good", &[]);
     if let mcp::Reach::Command(command) = &mut config.reach {
         command.env.push(("DECLARED".to_owned(), mcp::Secret::new("1")));
@@ -130,7 +130,7 @@ async fn a_server_gets_no_variables_but_those_it_was_promised() {
 
 // R: M1
 #[tokio::test]
-async fn arguments_arrive_as_they_are_and_never_pass_a_shell() {
+async fn arguments_arrive_unchanged_without_a_shell() {
     let words = ["none", "$(touch /tmp/canary); `id` && rm -rf / | * > x", "$HOME", "a b"];
     let bench = Bench::open("model tool good_arguments {}", vec![faulty("good", &words)])
         .await
@@ -162,7 +162,7 @@ async fn prompts_are_slash_commands() {
 
 // R: M3
 #[tokio::test]
-async fn a_resource_is_attached_by_its_name() {
+async fn resource_is_attached_by_its_name() {
     let servers = || vec![faulty("good", &[])];
     let bench = Bench::open("model echo", servers()).await.ready().await;
     let turn = bench.prompt("what is in @good:test://note?").await;
@@ -200,7 +200,7 @@ async fn slash_mcp_shows_state_tools_and_log() {
 
 // R: M1
 #[tokio::test]
-async fn a_server_that_may_be_shared_is_started_once_and_stopped_with_its_last_session() {
+async fn shared_server_starts_once_and_stops_with_its_last_session() {
     let host = host(quick());
     let shared = || {
         let mut config = faulty("good", &["none", "shared-server-test"]);
@@ -224,7 +224,7 @@ async fn a_server_that_may_be_shared_is_started_once_and_stopped_with_its_last_s
 
 // R: M2
 #[tokio::test]
-async fn a_session_that_ends_takes_its_servers_along() {
+async fn servers_end_with_their_session() {
     let mut bench =
         Bench::open("", vec![faulty("good", &["none", "closed-session-test"])]).await.ready().await;
     assert!(lives("closed-session-test"));

@@ -1,4 +1,4 @@
-//! Logging in to a server with OAuth: a whole authorization server in forty lines, and a browser that says yes.
+//! Login to a server with OAuth, with a small authorization server and a browser that agrees.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ impl Vault for Kept {
     }
 }
 
-/// A server that wants a token, and what gives it out. The first token is old at once; it can be renewed.
+/// A server that requires a token, and its authorization server. The first token expires at once and can be refreshed.
 fn protected(request: &Request) -> Answer {
     let home = format!("http://{}", request.header("host").unwrap());
     let kind = || vec![("content-type", "application/json".to_owned())];
@@ -71,7 +71,7 @@ fn protected(request: &Request) -> Answer {
 
 // R: M1, I4
 #[tokio::test]
-async fn a_server_that_wants_a_log_in_says_how_and_works_after_it() {
+async fn server_that_needs_a_login_says_how_and_works_afterwards() {
     let (home, _tasks) = listen(Arc::new(|request| protected(&request))).await;
     let url = format!("{home}/mcp");
     let vault = Arc::new(Kept::default());
@@ -104,7 +104,7 @@ async fn a_server_that_wants_a_log_in_says_how_and_works_after_it() {
     let kept = || vault.load(&entry("far", &url)).unwrap();
     assert!(kept().contains("token-1"));
 
-    // Another server of that name is not sent the token.
+    // Another server of that name does not get the token.
     let (other, _tasks) = listen(Arc::new(|request| protected(&request))).await;
     let remote = Remote { url: format!("{other}/mcp"), headers: Vec::new() };
     let other = ServerConfig::remote("far", Reach::Http(remote)).unwrap();
@@ -113,13 +113,13 @@ async fn a_server_that_wants_a_log_in_says_how_and_works_after_it() {
 
     let bench = open().await.ready().await;
     assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);
-    // It was renewed on the way, and the new one is kept.
+    // The token was refreshed, and the new one is stored.
     assert!(kept().contains("token-2"));
 }
 
 // R: I4
 #[tokio::test]
-async fn a_callback_that_nobody_asked_for_is_refused() {
+async fn unexpected_callback_is_refused() {
     let (home, _tasks) = listen(Arc::new(|request| protected(&request))).await;
     let vault = Arc::new(Kept::default());
     let login = Login::new(Arc::clone(&vault) as Arc<dyn Vault>);

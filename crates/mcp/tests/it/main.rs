@@ -1,4 +1,4 @@
-//! Tests of the crate from outside: sessions with servers that are good, and with servers that are not.
+//! Tests of the crate from outside: sessions with good and with faulty servers.
 //!
 //! `bench` runs a session with a scripted model; `faults` has a test for each fault of a server.
 

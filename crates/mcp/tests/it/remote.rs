@@ -1,4 +1,4 @@
-//! Servers on the network, here on this machine: streamable HTTP, the older server-sent events, and their faults.
+//! Remote servers, on the loopback interface: streamable HTTP, the older server-sent events, and their faults.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::bench::{Bench, quick};
 use crate::editor::Noting;
 
-/// A request as it came.
+/// A request as it was received.
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
@@ -33,7 +33,7 @@ impl Request {
     }
 }
 
-/// What a server answers.
+/// The answer of a server.
 pub(crate) enum Answer {
     /// Status, further headers, and a body.
     Whole(u16, Vec<(&'static str, String)>, String),
@@ -43,7 +43,7 @@ pub(crate) enum Answer {
 
 pub(crate) type Serve = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
 
-/// Listens on this machine and returns where.
+/// Listens on the loopback interface and returns the address.
 pub(crate) async fn listen(serve: Serve) -> (String, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = format!("http://{}", listener.local_addr().unwrap());
@@ -108,7 +108,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     Some(request)
 }
 
-/// What a good server replies to a message; nothing to a note.
+/// Returns the reply of a good server to a message; none to a notification.
 pub(crate) fn reply(message: &Value) -> Option<Value> {
     let result = match message["method"].as_str()? {
         "initialize" => json!({
@@ -150,7 +150,7 @@ async fn open(reach: Reach, timing: Timing) -> Bench {
 
 // R: M1, M3
 #[tokio::test]
-async fn a_server_is_reached_over_streamable_http_with_its_headers() {
+async fn server_is_reached_over_streamable_http_with_its_headers() {
     let keys = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&keys);
     let (url, _tasks) = listen(Arc::new(move |request| {
@@ -163,8 +163,8 @@ async fn a_server_is_reached_over_streamable_http_with_its_headers() {
     assert!(keys.lock().unwrap().iter().all(|key| key.as_deref() == Some("canary")));
 }
 
-/// A server that gives the connection a name, wants it back, and answers calls of tools with events. The first such
-/// stream ends before the answer.
+/// A server that requires its session id in every request, and answers tool calls with events. The first such stream ends
+/// before the answer.
 fn eventful(ended: Arc<AtomicU32>) -> Serve {
     let calls = AtomicU32::new(0);
     Arc::new(move |request| {
@@ -197,7 +197,7 @@ fn eventful(ended: Arc<AtomicU32>) -> Serve {
 // R: M1, M2
 // Fault: M17
 #[tokio::test]
-async fn m17_a_stream_that_ends_before_its_answer_fails_that_call_alone() {
+async fn m17_stream_that_ends_before_its_answer_fails_only_that_call() {
     let ended = Arc::new(AtomicU32::new(0));
     let (url, _tasks) = listen(eventful(Arc::clone(&ended))).await;
     let mut bench = open(Reach::Http(at(&url)), quick()).await.ready().await;
@@ -208,8 +208,8 @@ async fn m17_a_stream_that_ends_before_its_answer_fails_that_call_alone() {
     bench.until("the farewell", |_| ended.load(Ordering::Relaxed) == 1).await;
 }
 
-/// A server whose streams break off, the answer to a call in the middle of an event. `rest` is what it says to whoever
-/// comes back with the id of the last event.
+/// A server whose streams break, the answer to a call in the middle of an event. `rest` is its answer to a client that comes
+/// back with the id of the last event.
 fn breaking(rest: fn(&Value) -> Answer, came_back: Arc<Mutex<Vec<String>>>) -> Serve {
     let reply_to_call = Mutex::new(Value::Null);
     Arc::new(move |request| {
@@ -242,7 +242,7 @@ fn breaking(rest: fn(&Value) -> Answer, came_back: Arc<Mutex<Vec<String>>>) -> S
 // R: M1, M2
 // Fault: M17
 #[tokio::test]
-async fn m17_a_stream_that_breaks_off_goes_on_behind_its_last_event() {
+async fn m17_broken_stream_is_resumed_after_its_last_event() {
     let came_back = Arc::default();
     let rest = |reply: &Value| {
         let (sender, events) = mpsc::channel(1);
@@ -267,7 +267,7 @@ async fn m17_a_stream_that_breaks_off_goes_on_behind_its_last_event() {
 // R: M1, M2
 // Fault: M17
 #[tokio::test]
-async fn m17_a_server_that_does_not_go_on_fails_that_call_alone() {
+async fn m17_server_that_does_not_resume_fails_only_that_call() {
     let gone = |_: &Value| Answer::Whole(400, Vec::new(), String::new());
     let (url, _tasks) = listen(breaking(gone, Arc::default())).await;
     let bench = open(Reach::Http(at(&url)), quick()).await.ready().await;
@@ -279,7 +279,7 @@ async fn m17_a_server_that_does_not_go_on_fails_that_call_alone() {
 // R: M2, T4
 // Fault: M16
 #[tokio::test]
-async fn m16_a_server_that_answers_500_is_told_and_given_up() {
+async fn m16_server_that_answers_500_is_reported_and_given_up() {
     let tries = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&tries);
     let (url, _tasks) = listen(Arc::new(move |_| {
@@ -296,7 +296,7 @@ async fn m16_a_server_that_answers_500_is_told_and_given_up() {
     assert!(told.contains("HTTP 500"), "{told}");
 }
 
-/// A server of the older kind. Each stream ends after `calls` calls of a tool.
+/// A server with the older transport. Each stream ends after `calls` tool calls.
 fn older(calls: u32) -> Serve {
     let stream: Arc<Mutex<Option<mpsc::Sender<String>>>> = Arc::default();
     let left = AtomicU32::new(calls);
@@ -326,7 +326,7 @@ fn older(calls: u32) -> Serve {
 // R: M1, M2
 // Fault: M17
 #[tokio::test]
-async fn m17_a_stream_that_breaks_is_opened_again() {
+async fn m17_broken_stream_is_opened_again() {
     let (url, _tasks) = listen(older(1)).await;
     let bench = open(Reach::Sse(at(&format!("{url}/sse"))), quick()).await.ready().await;
     assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);
@@ -338,7 +338,7 @@ async fn m17_a_stream_that_breaks_is_opened_again() {
 
 // R: M2
 #[tokio::test]
-async fn a_server_that_sends_us_elsewhere_does_not_get_our_keys_there() {
+async fn redirect_of_a_server_does_not_get_the_keys() {
     let (elsewhere, _tasks) = listen(Arc::new(|_| panic!("nobody is to come here"))).await;
     let target = elsewhere.clone();
     let (url, _tasks) = listen(Arc::new(move |request| {
@@ -359,7 +359,7 @@ async fn a_server_that_sends_us_elsewhere_does_not_get_our_keys_there() {
 
 // R: M2
 #[tokio::test]
-async fn a_server_that_cannot_be_reached_is_told() {
+async fn unreachable_server_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -371,7 +371,7 @@ async fn a_server_that_cannot_be_reached_is_told() {
 // R: S12
 // Fault: M03
 #[tokio::test]
-async fn a_remote_server_that_says_nothing_is_late() {
+async fn silent_remote_server_is_reported_as_late() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let timing = Timing {
