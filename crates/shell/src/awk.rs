@@ -7,31 +7,31 @@ use super::word::Word;
 const OPTIONS: Options =
     Options { flags: "", valued: "Fv", long: "field-separator= assign=", others: false };
 
-/// Words that write, read, run, or reach other files. Each would have to be written out: awk has no escapes in names.
+/// What writes, reads or runs something. It must be spelled out, since awk has no escapes in names.
 const REFUSED: [&str; 13] = [
     "system", "getline", "|", ">", "@", "close", "fflush", "ARGV", "ARGC", "ENVIRON", "PROCINFO",
     "SYMTAB", "FUNCTAB",
 ];
 
-/// Judges a call of `awk`.
-pub(crate) fn judge(words: &[Word]) -> Result<Known, String> {
+/// Analyses a call of `awk`.
+pub(crate) fn analyse(words: &[Word]) -> Result<Known, String> {
     let sorted = sort(words, &OPTIONS)?;
     let Some((program, files)) = sorted.operands.split_first() else {
-        return Err("its program is not known".to_owned());
+        return Err("its program is not known before it runs".to_owned());
     };
     let Some(text) = program.as_text() else {
-        return Err("its program is not known".to_owned());
+        return Err("its program is not known before it runs".to_owned());
     };
-    // Comparing is so common that it is worth telling apart from writing.
+    // Comparisons are so common that they are distinguished from output redirections.
     let text = without_comparisons(text);
     if let Some(word) = REFUSED.iter().find(|word| text.contains(**word)) {
-        return Err(format!("its program has `{word}`, which may do more than print"));
+        return Err(format!("its program contains `{word}`, which may do more than print"));
     }
     let is_file = |word: &&&Word| word.as_text().is_none_or(|text| !is_assignment(text));
     Ok(Known::reading(files.iter().filter(is_file).map(|word| (*word).clone())))
 }
 
-/// Tells whether an operand sets a variable and names no file.
+/// Tells whether an operand sets a variable rather than naming a file.
 fn is_assignment(text: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.split_once('=').is_some_and(|(name, _)| {
@@ -39,7 +39,7 @@ fn is_assignment(text: &str) -> bool {
     })
 }
 
-/// Takes out `>=`, and `>` before a number where nothing is printed: `$3 > 5 {…}` compares, `print > 5` writes.
+/// Removes `>=`, and `>` before a number if nothing is printed before it: `$3 > 5 {…}` compares, `print > 5` writes.
 fn without_comparisons(program: &str) -> String {
     let program = program.replace(">=", "  ").replace("||", "  ");
     if program.contains("print") && program.find("print") < program.rfind('>') {
@@ -65,7 +65,7 @@ mod tests {
     fn is_known(program: &str, more: &[&str]) -> bool {
         let words: Vec<Word> =
             std::iter::once(program).chain(more.iter().copied()).map(Word::text).collect();
-        judge(&words).is_ok()
+        analyse(&words).is_ok()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `git`: the commands that only look, with the options of theirs that are known.
+//! `git`: the commands that only read, with their harmless options.
 
 use std::path::{Path, PathBuf};
 
@@ -11,15 +11,15 @@ use super::word::{Meaning, Word};
 use crate::resolve::clean;
 use crate::secret::is_secret;
 
-/// A command of git that only looks.
-struct Look {
+/// A git command that only reads.
+struct ReadCommand {
     names: &'static str,
     flags: &'static str,
     valued: &'static str,
     long: &'static str,
-    /// Whether it may have operands; where not, an operand would make something.
+    /// Whether operands are harmless; for other commands an operand creates something.
     operands: bool,
-    /// One of these must be given; without it the command does something else.
+    /// One of these options is required; without it the command does something else.
     needs: &'static [&'static str],
 }
 
@@ -35,8 +35,8 @@ const HISTORY: &str = "stat? shortstat numstat name-only name-status oneline gra
     pickaxe-regex pickaxe-all submodule? no-index shortstat cc combined-all-paths walk-reflogs committer= min-parents= \
     max-parents= encoding= expand-tabs? end-of-options null count objects";
 
-const LOOKS: &[Look] = &[
-    Look {
+const READ_COMMANDS: &[ReadCommand] = &[
+    ReadCommand {
         names: "diff log show whatchanged diff-tree diff-index diff-files rev-list",
         flags: "pusbwzamcrtiEFRW#gqMC",
         valued: "nSGLU",
@@ -44,7 +44,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "shortlog",
         flags: "snec",
         valued: "",
@@ -52,7 +52,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "status",
         flags: "sbuvznoalmr",
         valued: "",
@@ -60,7 +60,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "branch",
         flags: "avrlqi",
         valued: "",
@@ -68,7 +68,7 @@ const LOOKS: &[Look] = &[
         operands: false,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "tag",
         flags: "ln#i",
         valued: "",
@@ -76,8 +76,15 @@ const LOOKS: &[Look] = &[
         operands: false,
         needs: &[],
     },
-    Look { names: "remote", flags: "v", valued: "", long: "verbose", operands: false, needs: &[] },
-    Look {
+    ReadCommand {
+        names: "remote",
+        flags: "v",
+        valued: "",
+        long: "verbose",
+        operands: false,
+        needs: &[],
+    },
+    ReadCommand {
         names: "rev-parse",
         flags: "q",
         valued: "",
@@ -85,7 +92,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "ls-files",
         flags: "cdmostuvzk",
         valued: "x",
@@ -93,7 +100,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "ls-tree",
         flags: "drtlz",
         valued: "",
@@ -101,7 +108,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "cat-file",
         flags: "tspe",
         valued: "",
@@ -109,7 +116,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &["t", "s", "p", "e", "batch-check"],
     },
-    Look {
+    ReadCommand {
         names: "blame annotate",
         flags: "lstwepfncbMC",
         valued: "L",
@@ -117,7 +124,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "grep",
         flags: "aiIwvhHEGPFnlLocqzpW#",
         valued: "ABCem",
@@ -125,7 +132,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "describe",
         flags: "",
         valued: "",
@@ -133,7 +140,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "merge-base",
         flags: "a",
         valued: "",
@@ -141,7 +148,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "name-rev",
         flags: "",
         valued: "",
@@ -149,7 +156,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "for-each-ref",
         flags: "",
         valued: "",
@@ -157,7 +164,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "show-ref",
         flags: "hdsq",
         valued: "",
@@ -165,7 +172,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "show-branch",
         flags: "ar",
         valued: "",
@@ -173,7 +180,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "count-objects",
         flags: "vH",
         valued: "",
@@ -181,7 +188,7 @@ const LOOKS: &[Look] = &[
         operands: false,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "check-ignore",
         flags: "qvnz",
         valued: "",
@@ -189,7 +196,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "check-attr",
         flags: "az",
         valued: "",
@@ -197,7 +204,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "config",
         flags: "lz",
         valued: "",
@@ -205,8 +212,15 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &["list", "l", "get", "get-all", "get-regexp", "get-urlmatch"],
     },
-    Look { names: "cherry", flags: "v", valued: "", long: "abbrev?", operands: true, needs: &[] },
-    Look {
+    ReadCommand {
+        names: "cherry",
+        flags: "v",
+        valued: "",
+        long: "abbrev?",
+        operands: true,
+        needs: &[],
+    },
+    ReadCommand {
         names: "range-diff",
         flags: "psw",
         valued: "",
@@ -214,7 +228,7 @@ const LOOKS: &[Look] = &[
         operands: true,
         needs: &[],
     },
-    Look {
+    ReadCommand {
         names: "version",
         flags: "",
         valued: "",
@@ -224,7 +238,7 @@ const LOOKS: &[Look] = &[
     },
 ];
 
-/// Commands with a word of their own that only look.
+/// Subcommands of other commands that only read.
 const SECOND: [(&str, &str); 6] = [
     ("stash", "list"),
     ("worktree", "list"),
@@ -234,18 +248,18 @@ const SECOND: [(&str, &str); 6] = [
     ("notes", "list"),
 ];
 
-/// Tells whether this is one of the commands of git that look, whatever its options.
-pub(crate) fn looks(words: &[Word]) -> bool {
+/// Tells whether this is a git command that only reads, whatever its options.
+pub(crate) fn is_read_only(words: &[Word]) -> bool {
     let name = words.get(1).and_then(Word::as_text).unwrap_or_default();
-    LOOKS.iter().any(|look| look.names.split(' ').any(|known| known == name))
+    READ_COMMANDS.iter().any(|look| look.names.split(' ').any(|known| known == name))
 }
 
-/// Judges a call of `git`.
-pub(crate) fn judge(words: &[Word], folders: &Folders<'_>) -> Result<Known, String> {
+/// Analyses a call of `git`.
+pub(crate) fn analyse(words: &[Word], folders: &Folders<'_>) -> Result<Known, String> {
     const GLOBAL: [&str; 4] = ["--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"];
     if folders.has_moved {
-        // A folder of the project can pass for a repository, with a configuration that runs something.
-        return Err("git runs what the configuration of the folder it is in says".to_owned());
+        // A folder of the project may look like a repository and have a configuration that runs something.
+        return Err("the configuration of another folder may make git run programs".to_owned());
     }
     let mut rest = words;
     while let Some((first, behind)) = rest.split_first() {
@@ -253,16 +267,16 @@ pub(crate) fn judge(words: &[Word], folders: &Folders<'_>) -> Result<Known, Stri
             Some(text) if GLOBAL.contains(&text) => rest = behind,
             Some("--version") if behind.is_empty() => return Ok(Known::default()),
             Some(text) if text.starts_with('-') => {
-                return Err(format!("git's option `{text}` can make it run something else"));
+                return Err(format!("the git option `{text}` can make it run programs"));
             }
             Some(_) | None => break,
         }
     }
     let Some((command, arguments)) = rest.split_first() else {
-        return Err("git does nothing alone".to_owned());
+        return Err("git has no subcommand".to_owned());
     };
     let Some(name) = command.as_text() else {
-        return Err("git's command is not known before it runs".to_owned());
+        return Err("the git subcommand is not known before it runs".to_owned());
     };
     if name == "reflog" && arguments.is_empty() {
         return tracked_secrets(folders.start()).map(|_| Known::default());
@@ -273,14 +287,15 @@ pub(crate) fn judge(words: &[Word], folders: &Folders<'_>) -> Result<Known, Stri
         let sorted = sort(&arguments[1..], &options)?;
         return known(&Call { name: second, arguments, sorted: &sorted }, folders);
     }
-    let Some(look) = LOOKS.iter().find(|look| look.names.split(' ').any(|known| known == name))
+    let Some(look) =
+        READ_COMMANDS.iter().find(|look| look.names.split(' ').any(|known| known == name))
     else {
         return Err(format!("`git {name}` may change something"));
     };
     let options =
         Options { flags: look.flags, valued: look.valued, long: look.long, others: false };
     let sorted = sort(arguments, &options)?;
-    // Not `-l` of `git branch`: it makes a branch in older versions.
+    // Not `-l` of `git branch`: in older versions it creates a branch.
     let lists =
         sorted.has(&["list", "contains", "no-contains", "merged", "no-merged", "points-at"])
             || (name == "tag" && sorted.has(&["l"]));
@@ -293,21 +308,21 @@ pub(crate) fn judge(words: &[Word], folders: &Folders<'_>) -> Result<Known, Stri
     known(&Call { name, arguments, sorted: &sorted }, folders)
 }
 
-/// A call of a command that looks.
+/// A call of a command that only reads.
 struct Call<'a> {
     name: &'a str,
     arguments: &'a [Word],
     sorted: &'a Sorted<'a>,
 }
 
-/// What it reads: only what could lead out of the folder, or hold secrets, is looked at, since most operands are revisions.
+/// Returns what it reads. Most operands are revisions, so only those are checked that lead out of the folder or name secrets.
 fn known(call: &Call<'_>, folders: &Folders<'_>) -> Result<Known, String> {
     let sorted = call.sorted;
     let mut values = sorted.values.iter().map(|(_, value)| value);
     if values.any(|value| value.contains("%G") || value.contains("%(signature")) {
-        return Err("a signature is checked by a program of the user's choice".to_owned());
+        return Err("checking a signature runs a program from the configuration".to_owned());
     }
-    // These read files that are none of git's.
+    // These options read any file, tracked or not.
     let is_free = sorted.has(&["no-index", "untracked"]);
     let is_read = |word: &&&Word| match &word.means {
         Meaning::Text(text) => is_free || leads_out(text) || is_secret(Path::new(text)),
@@ -315,7 +330,7 @@ fn known(call: &Call<'_>, folders: &Folders<'_>) -> Result<Known, String> {
     };
     let mut reads: Vec<Word> =
         sorted.operands.iter().filter(is_read).map(|word| (*word).clone()).collect();
-    // `HEAD:.env` is what that file held, and so is `-L1,5:.env`.
+    // `HEAD:.env` and `-L1,5:.env` print what that file held.
     let texts = sorted.operands.iter().filter_map(|word| word.as_text());
     let texts = texts.chain(sorted.values.iter().map(|(_, value)| value.as_str()));
     let held = texts.filter_map(|text| Some(text.rsplit_once(':')?.1));
@@ -338,7 +353,7 @@ fn known(call: &Call<'_>, folders: &Folders<'_>) -> Result<Known, String> {
 }
 
 impl Call<'_> {
-    /// Tells whether it prints what files hold, and not only which there are.
+    /// Tells whether it prints the contents of files, not only their names.
     fn prints(&self) -> bool {
         const PATCH: [&str; 18] = [
             "p",
@@ -377,10 +392,10 @@ impl Call<'_> {
         ];
         match self.name {
             "show" if self.arguments.first().and_then(Word::as_text) == Some("show") => {
-                // Of a stash or a reflog: a summary.
+                // For a stash or a reflog it prints a summary.
                 self.sorted.has(&PATCH)
             }
-            // Whatever its options, it prints an object that is a file.
+            // These print the contents of a file whatever their options.
             "show" | "grep" | "range-diff" => true,
             "cat-file" => self.sorted.has(&["p"]),
             "status" => self.sorted.has(&["v", "verbose"]),
@@ -392,12 +407,12 @@ impl Call<'_> {
         }
     }
 
-    /// The places that it is told to keep to; `None` for all that is tracked.
+    /// Returns the paths that it is limited to; `None` for all tracked files.
     fn reach(&self, folder: &Path) -> Option<Vec<PathBuf>> {
         if !["diff", "log", "show", "grep", "whatchanged"].contains(&self.name) {
             return None;
         }
-        // What could fit more than one name, or says how it is to be read.
+        // Wildcards and pathspec magic match more than one name.
         let is_plain = |word: &&Word| {
             word.as_text().is_some_and(|text| !text.contains(['*', '?', '[', '\\', ':', '^', '@']))
         };
@@ -407,7 +422,7 @@ impl Call<'_> {
             Some(end) => self.arguments[end + 1..].iter().collect(),
             None => self.sorted.operands.iter().skip(pattern).copied().collect(),
         };
-        // What is named by its hash is shown whatever the places are.
+        // An object named by its hash is shown whatever the paths are.
         let is_hash = |word: &Word| {
             word.as_text().is_none_or(|text| {
                 text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -416,7 +431,7 @@ impl Call<'_> {
         if !named.iter().all(is_plain) || self.arguments.iter().any(is_hash) {
             return None;
         }
-        // Without `--` git takes for a place only what is there and is no revision, too.
+        // Without `--` git takes a word for a path only if it exists and is not a revision.
         let places = named.iter().filter_map(|word| word.as_text()).map(|text| folder.join(text));
         let places = places.filter(|place| end.is_some() || place.symlink_metadata().is_ok());
         let places: Vec<PathBuf> = places.map(|place| clean(&place)).collect();

@@ -1,8 +1,8 @@
-//! What a command is made of, as `parse` finds it.
+//! The parts of a command, as `parse` finds them.
 
 use super::word::Word;
 
-/// What a command is made of, in the order in which it is written.
+/// A part of a command. They come in the order in which they are written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Item {
     /// A program or a built-in with its arguments.
@@ -11,8 +11,8 @@ pub(crate) enum Item {
     Set(Assignment),
     /// A file is opened.
     Redirect(Redirect),
-    /// Something that is not understood, and why.
-    Unclear(String),
+    /// Something that cannot be analysed, and why.
+    Opaque(String),
 }
 
 /// A simple command.
@@ -20,16 +20,16 @@ pub(crate) enum Item {
 pub(crate) struct Simple {
     /// The program and its arguments.
     pub(crate) words: Vec<Word>,
-    /// The command whose output it reads, as a pipe: its words.
-    pub(crate) fed_by: Option<Vec<Word>>,
-    /// Whether it is given input: by a pipe, a file or a text that follows it.
-    pub(crate) is_fed: bool,
+    /// The words of the command whose output is piped into it.
+    pub(crate) piped_from: Option<Vec<Word>>,
+    /// Whether it has input: from a pipe, a file or a here-document.
+    pub(crate) has_input: bool,
 }
 
 impl Simple {
-    /// A command with these words, which is given nothing.
+    /// Makes a command with these words and no input.
     pub(crate) fn new(words: Vec<Word>) -> Simple {
-        Simple { words, fed_by: None, is_fed: false }
+        Simple { words, piped_from: None, has_input: false }
     }
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Assignment {
     pub(crate) name: String,
     /// What it is set to.
     pub(crate) value: Word,
-    /// Whether it is put into the environment of one command.
+    /// Whether it is set in the environment of one command only.
     pub(crate) is_environment: bool,
 }
 

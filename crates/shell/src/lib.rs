@@ -1,8 +1,8 @@
-//! What a shell command needs leave for: every simple command, every file it opens, every variable it sets.
+//! What a shell command needs permission for: every simple command, every file it opens, every variable it sets.
 //!
-//! Runs nothing and changes nothing. The text is parsed with the grammar of bash; each program that is known to read
-//! only is known with its options, and whatever is not known, or not understood, is asked for. For who decides see
-//! `engine::permission`, for what the kernel enforces see `process`.
+//! Runs nothing and changes nothing. The text is parsed with the grammar of bash. Programs that only read are listed with
+//! their harmless options; everything else, and everything that cannot be analysed, needs permission. `tools::bash` maps
+//! needs to permission rules, `process::sandbox` is what the kernel enforces.
 
 mod awk;
 mod git;
@@ -38,29 +38,29 @@ pub use secret::is_secret;
 
 /// Where a command would run.
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct Context<'a> {
     /// The folder it starts in.
     pub cwd: &'a Path,
     /// The folders of the session.
     pub roots: &'a [PathBuf],
-    /// Our own configuration and data, which belong to no session, wherever they lie.
+    /// Our own configuration and data. They belong to no session, even inside its folders.
     pub own: &'a [PathBuf],
     /// The user's home folder.
     pub home: Option<&'a Path>,
-    /// Whether it runs in the sandbox. Where there is none every command is asked for.
+    /// Whether it runs in the sandbox. Without one every command needs permission.
     pub is_sandboxed: bool,
-    /// The real places outside those folders that the sandbox lets it write to.
+    /// The folders outside, with links resolved, that the sandbox lets it write to.
     pub writable: &'a [PathBuf],
-    /// Follows the links of a path, also of one whose end does not exist yet; `None` where that cannot be told.
+    /// Resolves the links of a path, even if its last part does not exist yet; `None` if it cannot be resolved.
     pub real: &'a dyn Fn(&Path) -> Option<PathBuf>,
-    /// Tells whether a character cannot be seen or deceives the eye, so that the text may not be what it looks like.
+    /// Tells whether a character is invisible or misleading, so that the text may not be what it looks like.
     pub is_deceptive: fn(char) -> bool,
 }
 
-/// Returns what a command needs leave for, with reasons.
+/// Returns what a command needs permission for, with reasons.
 #[must_use]
-pub fn needs(command: &str, at: &Place<'_>) -> Vec<Need> {
-    let mut judge = Judge {
+pub fn needs(command: &str, at: &Context<'_>) -> Vec<Need> {
+    let mut analyser = Analyser {
         at,
         folders: Folders::new(at),
         is_lost: false,
@@ -68,44 +68,44 @@ pub fn needs(command: &str, at: &Place<'_>) -> Vec<Need> {
         seen: HashSet::new(),
         depth: 0,
     };
-    judge.command(command);
-    // The next round of a loop begins where the last one ended.
+    analyser.command(command);
+    // The next iteration of a loop begins in the folder where the last one ended.
     let mut places = 1;
-    while command.contains("done") && judge.folders.count() > places {
-        places = judge.folders.count();
-        judge.command(command);
+    while command.contains("done") && analyser.folders.count() > places {
+        places = analyser.folders.count();
+        analyser.command(command);
     }
-    if judge.needs.is_empty() && !command.trim().is_empty() {
-        judge.unclear(command, "nothing in it is understood");
+    if analyser.needs.is_empty() && !command.trim().is_empty() {
+        analyser.opaque(command, "nothing in it can be analysed");
     }
-    judge.needs
+    analyser.needs
 }
 
-/// What can take the shell to another folder.
+/// Commands that can change the shell's working folder.
 const MOVING: [&str; 8] = ["cd", "pushd", "popd", "source", ".", "eval", "builtin", "command"];
-/// How deep a command may stand inside the text of another.
+/// How deeply commands may be nested in the text of other commands.
 const DEEPEST: usize = 4;
 
-struct Judge<'a> {
-    at: &'a Place<'a>,
+struct Analyser<'a> {
+    at: &'a Context<'a>,
     folders: Folders<'a>,
-    /// Whether it may be in a folder that nobody can tell.
+    /// Whether the working folder is unknown.
     is_lost: bool,
     needs: Vec<Need>,
     seen: HashSet<(NeedKind, Form, String, Verdict, bool)>,
     depth: usize,
 }
 
-impl Judge<'_> {
+impl Analyser<'_> {
     fn command(&mut self, command: &str) {
         for item in parse::parse(command, self.at.is_deceptive) {
             match item {
                 Item::Simple(simple) => self.simple(&simple),
                 Item::Set(assignment) => self.assignment(&assignment),
                 Item::Redirect(redirect) => self.redirect(&redirect),
-                Item::Unclear(why) => {
+                Item::Opaque(why) => {
                     self.is_lost = true;
-                    self.unclear(command, &why);
+                    self.opaque(command, &why);
                 }
             }
         }
@@ -119,34 +119,37 @@ impl Judge<'_> {
         }
     }
 
-    /// Asks for the whole text. The answer cannot be kept: nobody knows what else it would fit.
-    fn unclear(&mut self, command: &str, why: &str) {
+    /// Asks for the whole text. The answer cannot be saved: it is unknown what else it would allow.
+    fn opaque(&mut self, command: &str, why: &str) {
         let need = Need::ask(NeedKind::Run, command.trim()).once();
         self.push(Need { form: Form::Unanalysed, is_opaque: true, ..need }, why);
     }
 
     fn simple(&mut self, simple: &Simple) {
-        let Simple { words, is_fed, .. } = simple;
+        let Simple { words, has_input, .. } = simple;
         let Some(name) = words.first().and_then(Word::as_text) else {
-            // The parser said so already; the words still count for rules that forbid.
-            return self.push_command(simple, Err("the program is not known".to_owned()));
+            // The parser has reported it; the words still matter to rules that forbid.
+            return self
+                .push_command(simple, Err("the program is not known before it runs".to_owned()));
         };
         let mut plain = words.clone();
         if let Some((_, base)) = name.rsplit_once('/') {
             // A rule that forbids `rm` also forbids `/bin/rm`, but one that allows it does not allow `./rm`.
             plain[0] = Word::text(base);
             let subject = normal(&plain);
-            self.push(Need::allow(NeedKind::Run, subject).once(), "the same program");
-            self.inside(&plain, *is_fed);
-            return self.push_command(simple, Err("the program is named by a path".to_owned()));
+            self.push(
+                Need::allow(NeedKind::Run, subject).once(),
+                "the same program without its path",
+            );
+            self.inside(&plain, *has_input);
+            return self.push_command(simple, Err("the program is given by a path".to_owned()));
         }
-        // A test that the parser took apart stands here with its whole text.
+        // The parser reports a test as one word, with its whole text.
         let is_test = name == "[" && words.len() == 1 && words[0].raw.starts_with('[');
         if words[0].raw != name && !is_test {
             plain[0] = Word::text(name);
-            self.inside(&plain, *is_fed);
-            return self
-                .push_command(simple, Err("the program's name is written oddly".to_owned()));
+            self.inside(&plain, *has_input);
+            return self.push_command(simple, Err("unusual executable path".to_owned()));
         }
         if let Some(inner) = wrappers::unwrap(words) {
             for (name, value) in inner.variables {
@@ -154,8 +157,8 @@ impl Judge<'_> {
             }
             return self.simple(&Simple { words: inner.words, ..simple.clone() });
         }
-        self.inside(words, *is_fed);
-        let known = programs::judge(simple, &mut self.folders);
+        self.inside(words, *has_input);
+        let known = programs::analyse(simple, &mut self.folders);
         match known {
             Ok(known) => {
                 self.push_command(simple, Ok(()));
@@ -165,19 +168,19 @@ impl Judge<'_> {
         }
     }
 
-    /// Finds commands in the arguments of programs that run them, so that what is forbidden stays so in there.
-    fn inside(&mut self, words: &[Word], is_fed: bool) {
-        if let Some(why) = opaque::why(words, is_fed) {
-            self.unclear(&normal(words), why);
+    /// Finds commands in the arguments of programs that run other programs, so that rules that forbid apply to them.
+    fn inside(&mut self, words: &[Word], has_input: bool) {
+        if let Some(why) = opaque::why(words, has_input) {
+            self.opaque(&normal(words), why);
         }
         if self.depth >= DEEPEST {
-            return self.unclear(&normal(words), "commands stand inside commands too deep");
+            return self.opaque(&normal(words), "commands are nested too deeply");
         }
         self.without_options(words);
         self.depth += 1;
         for inner in wrappers::inside(words) {
             match inner {
-                // Whether it really is one is not known, so nothing is asked for it.
+                // It may not be a command at all, so it needs no permission of its own.
                 wrappers::Inside::Words(mut words) => {
                     if let Some((_, base)) =
                         words[0].as_text().and_then(|name| name.rsplit_once('/'))
@@ -185,7 +188,7 @@ impl Judge<'_> {
                         words[0] = Word::text(base);
                     }
                     let need = Need::allow(NeedKind::Run, normal(&words)).once();
-                    self.push(need, "it may stand inside another command");
+                    self.push(need, "may run inside another command");
                     self.without_options(&words);
                 }
                 wrappers::Inside::Script(script) => self.command(&script),
@@ -198,7 +201,7 @@ impl Judge<'_> {
     fn without_options(&mut self, words: &[Word]) {
         for plain in prefix::without_options(words) {
             let need = Need::allow(NeedKind::Run, normal(&plain)).once();
-            self.push(need, "the same without options");
+            self.push(need, "the same command without options");
         }
     }
 
@@ -206,15 +209,15 @@ impl Judge<'_> {
         let words = &simple.words;
         let subject = normal(words);
         let always = match &known {
-            // What it is given is not in its words, so nobody can tell what else a rule for them would fit.
-            Err(_) if simple.is_fed => None,
+            // Its input is not in its words, so a rule for the words would allow any input.
+            Err(_) if simple.has_input => None,
             _ if self.at.is_sandboxed => prefix::always(words),
             _ => prefix::exact(words),
         };
         let moves = |name: &str| MOVING.contains(&name);
         self.is_lost |= known.is_err() && words.first().and_then(Word::as_text).is_none_or(moves);
         let (default, why) = match known {
-            Ok(()) if self.at.is_sandboxed => (Verdict::Allow, "it only reads".to_owned()),
+            Ok(()) if self.at.is_sandboxed => (Verdict::Allow, "only reads".to_owned()),
             Ok(()) => (Verdict::Ask, "there is no sandbox".to_owned()),
             Err(why) => (Verdict::Ask, why),
         };
@@ -222,56 +225,56 @@ impl Judge<'_> {
         self.push(Need { default, always, notes, ..Need::ask(NeedKind::Run, subject) }, why);
     }
 
-    /// Says where links in an argument lead, also in the value of an option: `-tout`, `--output=out`, `of=out`.
+    /// Returns notes on where links in an argument lead, including option values: `-tout`, `--output=out`, `of=out`.
     fn links(&self, word: &Word) -> Vec<String> {
         let text = word.as_text().unwrap_or_default();
         let value = text.split_once('=').map(|(_, value)| value);
         let behind = text.strip_prefix('-').and_then(|letters| letters.get(1..));
         let inside = value.into_iter().chain(behind).map(Word::text);
-        let mut told = self.folders.links(word);
-        told.extend(inside.flat_map(|value| self.folders.links(&value)));
-        told
+        let mut notes = self.folders.links(word);
+        notes.extend(inside.flat_map(|value| self.folders.links(&value)));
+        notes
     }
 
     fn places(&mut self, known: Known) {
         known.walks.iter().for_each(|walk| self.below(walk));
         for path in known.reads {
             match self.folders.find(&path) {
-                paths::Found::Inside(paths) => {
+                paths::Destination::Inside(paths) => {
                     for path in paths {
                         let subject = path.to_string_lossy();
                         if is_secret(&path) {
                             self.push(
                                 Need::ask(NeedKind::Read, subject),
-                                "it usually holds secrets",
+                                "files of this name usually hold secrets",
                             );
                         } else {
                             let need = Need::allow(NeedKind::Read, subject);
-                            self.push(need, "it is inside the session's folders");
+                            self.push(need, "inside the session's folders");
                         }
                     }
                 }
-                paths::Found::Outside(path) => self.outside(&path),
-                paths::Found::Device => {}
-                paths::Found::Unknown => {
+                paths::Destination::Outside(path) => self.outside(&path),
+                paths::Destination::Device => {}
+                paths::Destination::Unknown => {
                     let subject = normal(std::slice::from_ref(&path));
                     self.push(
                         Need::ask(NeedKind::Outside, subject).once(),
-                        "nobody can tell where it is",
+                        "the path is not known before it runs",
                     );
                 }
             }
         }
     }
 
-    /// What lies below the folders that a program reads as a whole.
+    /// Checks everything in the folders that a program reads recursively.
     fn below(&mut self, walk: &Walk) {
         let here = [Word::text(".")];
         let words = if walk.tops.is_empty() { &here } else { walk.tops.as_slice() };
         let mut tops = Vec::new();
         for word in words {
-            // Where else it leads to was asked for already.
-            if let paths::Found::Inside(paths) = self.folders.find(word) {
+            // Other destinations are among the files it reads, and were checked there.
+            if let paths::Destination::Inside(paths) = self.folders.find(word) {
                 tops.extend(paths);
             }
         }
@@ -285,7 +288,10 @@ impl Judge<'_> {
             let links = below.links.iter().filter(|link| is_secret(link));
             for secret in below.secrets.iter().chain(links) {
                 let need = Need::ask(NeedKind::Read, secret.to_string_lossy());
-                self.push(need, "it usually holds secrets, and is read with the folder");
+                self.push(
+                    need,
+                    "files of this name usually hold secrets, and the folder is read recursively",
+                );
             }
             for link in below.links {
                 if !self.folders.is_inside(&link) {
@@ -296,59 +302,58 @@ impl Judge<'_> {
             }
             if below.is_cut {
                 let need = Need::ask(NeedKind::Read, top.to_string_lossy());
-                self.push(need, "it has more files than can be looked at for secrets");
+                self.push(need, "too many files to check for secrets");
             }
         }
     }
 
     fn outside(&mut self, path: &Path) {
-        // A folder is not among what is in it, so the answer for it is saved for its own path.
+        // The pattern for the contents of a folder does not match the folder itself.
         let around = path.parent().filter(|around| !path.is_dir() && is_narrow(around));
         let always = around.map_or(Always::Exact, |around| Always::Below(around.to_owned()));
         let need = Need::ask(NeedKind::Outside, path.to_string_lossy());
-        self.push(Need { always: Some(always), ..need }, "it is outside the session's folders");
+        self.push(Need { always: Some(always), ..need }, "outside the session's folders");
     }
 
     fn redirect(&mut self, redirect: &Redirect) {
         let raw = &redirect.target.raw;
         match (self.folders.find(&redirect.target), redirect.writes) {
-            (paths::Found::Device, _) => {}
-            (paths::Found::Inside(paths), true) => {
+            (paths::Destination::Device, _) => {}
+            (paths::Destination::Inside(paths), true) => {
                 for path in paths {
                     self.written(&path);
                 }
             }
-            (paths::Found::Inside(_), false) => {
+            (paths::Destination::Inside(_), false) => {
                 self.places(Known::reading([redirect.target.clone()]));
             }
-            (paths::Found::Outside(path), true)
+            (paths::Destination::Outside(path), true)
                 if self.is_out_of_reach(&redirect.target, &path) =>
             {
                 let need = Need::ask(NeedKind::Write, path.to_string_lossy()).once();
                 self.push(
                     Need { default: Verdict::Reject, ..need },
-                    "the sandbox lets no command write there",
+                    "the sandbox does not allow writing there",
                 );
             }
-            (paths::Found::Outside(path), false) => self.outside(&path),
-            (paths::Found::Outside(path), true) => {
+            (paths::Destination::Outside(path), false) => self.outside(&path),
+            (paths::Destination::Outside(path), true) => {
                 let place = path.to_string_lossy();
                 let mut around = Need::ask(NeedKind::Outside, place.clone());
                 if !self.is_writable(&path) {
                     self.push(Need::ask(NeedKind::WriteOutside, place), "the shell writes there");
                     around.default = Verdict::Allow;
                 }
-                self.push(around, "it is outside the session's folders");
+                self.push(around, "outside the session's folders");
                 self.written(&path);
             }
-            (paths::Found::Unknown, _) => {
-                self.unclear(raw, "nobody can tell which file is opened");
+            (paths::Destination::Unknown, _) => {
+                self.opaque(raw, "the file that is opened is not known before it runs");
             }
         }
     }
 
-    /// Tells whether the sandbox certainly refuses to write where a word leads. From a folder that is not certain it may
-    /// lead elsewhere.
+    /// Tells whether the sandbox certainly refuses writing to a path. From an uncertain working folder it may be another path.
     fn is_out_of_reach(&self, word: &Word, path: &Path) -> bool {
         let is_certain = match &word.means {
             Meaning::Text(text) => {
@@ -360,7 +365,7 @@ impl Judge<'_> {
         self.at.is_sandboxed && is_certain && !self.is_writable(path)
     }
 
-    /// Tells whether the sandbox lets a command write to a place outside.
+    /// Tells whether the sandbox allows writing to a path outside.
     fn is_writable(&self, path: &Path) -> bool {
         self.at.writable.iter().any(|folder| path.starts_with(folder))
     }
@@ -369,7 +374,7 @@ impl Judge<'_> {
         let subject = path.to_string_lossy();
         self.push(Need::ask(NeedKind::Write, subject.clone()), "the shell writes to it");
         if is_in_git(path) {
-            self.push(Need::ask(NeedKind::Git, subject), "what is there decides what git runs");
+            self.push(Need::ask(NeedKind::Git, subject), "files in .git decide what git runs");
         }
     }
 
@@ -380,7 +385,7 @@ impl Judge<'_> {
             }
             _ => !assignment.is_environment,
         };
-        // What the shell itself looks at is written in capitals.
+        // Variables that the shell itself uses have upper-case names.
         let is_own = assignment.name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
             && !assignment.name.contains(|c: char| c.is_ascii_uppercase())
             && !assignment.name.ends_with("_proxy");
@@ -394,7 +399,7 @@ impl Judge<'_> {
     }
 }
 
-/// Writes a simple command in its normal form: one space between words, one spelling for each.
+/// Writes a simple command in its normal form: one space between words, one way to quote.
 fn normal(words: &[Word]) -> String {
     words.iter().map(Word::normal).collect::<Vec<_>>().join(" ")
 }

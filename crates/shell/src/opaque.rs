@@ -1,15 +1,15 @@
-//! Commands that hide what they run: in a variable, or in what they are given as input. A rule that forbids a program
-//! cannot see it in there, so such a command is not understood.
+//! Opaque commands: those that run what a variable, an option or their input holds. A rule that forbids a program cannot see
+//! it there, so such a command is treated as one that cannot be analysed.
 
-use super::prefix::{commands_at, is_led};
+use super::prefix::{commands_at, has_subcommand};
 use super::programs::{asks_version, xargs_program};
 use super::wildcard;
 use super::word::Word;
 use super::wrappers::{MOST, is_runner, name_of, run_behind};
 
-/// Says why nobody can tell what a command runs; `None` where its words say it, as far as they can.
-pub(crate) fn why(words: &[Word], is_fed: bool) -> Option<&'static str> {
-    const INPUT: &str = "it runs what it is given as input";
+/// Returns why it is unknown what a command runs; `None` if its words show it.
+pub(crate) fn why(words: &[Word], has_input: bool) -> Option<&'static str> {
+    const INPUT: &str = "it runs its input";
     let texts = || words.iter().filter_map(Word::as_text);
     let is_alias = |part: &str| part.to_ascii_lowercase().starts_with("alias.");
     let renames = match name_of(words) {
@@ -18,58 +18,58 @@ pub(crate) fn why(words: &[Word], is_fed: bool) -> Option<&'static str> {
         _ => false,
     };
     if renames {
-        return Some("it gives programs or commands other names");
+        return Some("it renames programs or commands");
     }
     let computes = "let declare typeset local export readonly unset test wait read printf";
     if computes.split(' ').any(|known| known == name_of(words))
         && texts().any(|text| text.contains("$(") || text.contains('`'))
     {
-        return Some("a command stands in what it computes");
+        return Some("it evaluates text that contains a command");
     }
     if texts().any(|text| OPTIONS.iter().any(|option| text.starts_with(option)))
         || name_of(words) == "env" && texts().any(|text| text.starts_with("-S"))
         || name_of(words) == "make" && texts().any(|text| text.starts_with("--eval"))
         || name_of(words) == "split" && texts().any(|text| text.starts_with("--filter"))
     {
-        return Some("it runs what an option says");
+        return Some("it runs the value of an option");
     }
-    if reads_script(words, is_fed) {
+    if reads_script(words, has_input) {
         return Some(INPUT);
     }
     let Some(commands) = commands_at(words) else {
-        return Some("it has too many options to find what it does");
+        return Some("it has too many options to find its subcommand");
     };
     if commands.iter().any(|at| words[*at].as_text().is_none() && !is_value(words, *at)) {
-        return Some("what it does is not known before it runs");
+        return Some("its subcommand is not known before it runs");
     }
     if !is_runner(words) {
         return None;
     }
     if words.len() > MOST {
-        return Some("it runs another command, and has too many words to find that");
+        return Some("it runs another command and has too many words to find it");
     }
-    // Which word is the command depends on the program's options, so every word is tried.
+    // Which word begins the inner command depends on the program's options, so every word is tried.
     for start in 0..words.len() {
         let inner = &words[start..];
-        let mut is_input = is_fed && reads_script(inner, is_fed);
+        let mut is_input = has_input && reads_script(inner, has_input);
         let is_hidden = match name_of(inner) {
             "xargs" => xargs_hides(inner),
-            "parallel" if is_fed => true,
+            "parallel" if has_input => true,
             name if is_runner(inner) => match runs(inner) {
                 Runs::Known(at) => {
-                    is_input |= reads_script(&inner[at..], is_fed);
+                    is_input |= reads_script(&inner[at..], has_input);
                     false
                 }
                 Runs::Unknown => true,
                 Runs::Nothing => {
-                    is_input |= is_fed && SHELL.split(' ').any(|known| known == name);
+                    is_input |= has_input && SHELL.split(' ').any(|known| known == name);
                     false
                 }
             },
             _ => false,
         };
         if is_hidden {
-            return Some("the command that it runs is not known before it runs");
+            return Some("the command inside it is not known before it runs");
         }
         if is_input {
             return Some(INPUT);
@@ -78,7 +78,7 @@ pub(crate) fn why(words: &[Word], is_fed: bool) -> Option<&'static str> {
     None
 }
 
-/// Options whose value is run, whatever the program.
+/// Options whose value is run as a command, in any program.
 const OPTIONS: [&str; 12] = [
     "--split-string=",
     "--checkpoint-action=",
@@ -94,17 +94,17 @@ const OPTIONS: [&str; 12] = [
     "--rsh=",
 ];
 
-/// Variables whose value programs run, or read what they run from; one that ends in `*` stands for all that begin so.
+/// Variables whose value is run as a command, or says where commands are found. `*` stands for any characters.
 const VARIABLES: &str = "GIT_* BASH_ENV ENV PS4 PROMPT_COMMAND *PAGER *EDITOR VISUAL LD_* PATH SHELL LESSOPEN LESSCLOSE IFS \
     PYTHON* NODE_OPTIONS PERL5* RUBYOPT MAKEFLAGS BROWSER RUSTC* CARGO_* npm_config_*";
 
-/// Tells whether a variable may hold a command: by its name, or because one stands in its value.
+/// Tells whether a variable may hold a command, by its name or because its value contains one.
 pub(crate) fn holds_command(name: &str, value: &str) -> bool {
     let is_known = VARIABLES.split_whitespace().any(|known| wildcard::matches(known, name));
     is_known || value.contains("$(") || value.contains('`')
 }
 
-/// What runs a shell where it is not told what to run.
+/// Programs that start a shell if no command is given.
 const SHELL: &str = "sudo doas nsenter unshare busybox fakeroot proot firejail nix-shell poetry pipenv systemd-run screen tmux setpriv capsh";
 
 /// Tells whether a word is certainly the value of the option before it.
@@ -114,21 +114,21 @@ fn is_value(words: &[Word], at: usize) -> bool {
     words[at - 1].as_text().is_some_and(|option| VALUED.contains(&option))
 }
 
-/// What a program that runs others runs.
+/// What a program that runs other programs runs.
 enum Runs {
-    /// A program that is named, and where.
+    /// The program at this index of its words.
     Known(usize),
-    /// What is known only when it runs.
+    /// Something that is not known before it runs.
     Unknown,
-    /// Nothing that stands there.
+    /// Nothing that its words name.
     Nothing,
 }
 
 fn runs(words: &[Word]) -> Runs {
-    /// Any word of these may be, or be a part of, the command.
+    /// For these programs every word may be part of the command.
     const ANY: &str = "eval trap ssh watch parallel su runuser flock chroot taskset chrt script coproc tmux screen at batch";
     let name = name_of(words);
-    // What containers run is run elsewhere.
+    // In a container it cannot reach the machine.
     if matches!(name, "docker" | "podman" | "kubectl") {
         return Runs::Known(0);
     }
@@ -136,10 +136,10 @@ fn runs(words: &[Word]) -> Runs {
     if is_any && words.iter().any(|word| word.as_text().is_none()) {
         return Runs::Unknown;
     }
-    // What stands directly behind an option may be its value.
+    // A word directly after an option may be its value.
     let mut is_value = false;
     for (at, word) in words.iter().enumerate().skip(run_behind(words).unwrap_or(1)) {
-        // `find` puts a name in the place of `{}`.
+        // `find` replaces `{}` by a file name.
         let Some(text) = word.as_text().filter(|text| !text.contains("{}")) else {
             return Runs::Unknown;
         };
@@ -154,7 +154,7 @@ fn runs(words: &[Word]) -> Runs {
     Runs::Nothing
 }
 
-/// `xargs` puts what it reads behind its words, or in the place of one of them.
+/// Tells whether the input of `xargs` decides what is run: it is appended to its words or replaces one of them.
 fn xargs_hides(words: &[Word]) -> bool {
     let Some(start) = xargs_program(&words[1..]).map(|start| start + 1) else {
         return false;
@@ -174,22 +174,22 @@ fn xargs_hides(words: &[Word]) -> bool {
             && inner[1..].iter().any(|word| {
                 words[1..start].iter().any(|option| text(option).ends_with(&text(word)))
             }));
-    (is_led(program) && hides_what)
+    (has_subcommand(program) && hides_what)
         || replaces && (is_replaced || is_runner)
         || is_runner && !matches!(runs(inner), Runs::Known(_))
 }
 
-/// A program that runs a script: what its options mean for where the script is.
+/// A program that runs a script, and which of its options say where the script is.
 struct Interpreter {
-    /// Without the number of a version.
+    /// Names, without a version number.
     names: &'static str,
-    /// Letters behind which the script, or its name, stands.
+    /// Letters followed by the script or its name.
     script: &'static str,
-    /// Letters with another value.
+    /// Letters with any other value.
     valued: &'static str,
-    /// Letters that make it read its input in any case.
+    /// Letters that make it read its input even with a script.
     input: &'static str,
-    /// Long options: `name` behind which a script stands, `name=` with another value.
+    /// Long options: `name` is followed by a script, `name=` by any other value.
     long: &'static str,
 }
 
@@ -244,14 +244,14 @@ const INTERPRETERS: &[Interpreter] = &[
     Interpreter { names: "source .", script: "", valued: "", input: "", long: "" },
 ];
 
-/// Programs that can run commands which they read from their input, whatever their arguments.
-const FED: &str = "at batch ed ex vi vim nvim bc dc gdb lldb sqlite3 psql mysql mariadb crontab su ssh chroot script runuser newgrp sg";
+/// Programs that can run commands from their input, whatever their arguments.
+const RUNS_INPUT: &str = "at batch ed ex vi vim nvim bc dc gdb lldb sqlite3 psql mysql mariadb crontab su ssh chroot script runuser newgrp sg";
 
-/// Tells whether a program runs what it reads from its input.
-fn reads_script(words: &[Word], is_fed: bool) -> bool {
+/// Tells whether a program runs its input.
+fn reads_script(words: &[Word], has_input: bool) -> bool {
     let name = name_of(words);
-    if FED.split(' ').any(|known| known == name) {
-        return is_fed;
+    if RUNS_INPUT.split(' ').any(|known| known == name) {
+        return has_input;
     }
     let is_input =
         |text: &str| matches!(text, "" | "-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0");
@@ -259,7 +259,7 @@ fn reads_script(words: &[Word], is_fed: bool) -> bool {
         let texts: Vec<&str> = words.iter().filter_map(Word::as_text).collect();
         let is_joined = |text: &&str| matches!(*text, "-f-" | "-f/dev/stdin" | "--file=-");
         let is_apart = |pair: &[&str]| matches!(pair[0], "-f" | "--file") && is_input(pair[1]);
-        return is_fed && (texts.windows(2).any(is_apart) || texts.iter().any(is_joined));
+        return has_input && (texts.windows(2).any(is_apart) || texts.iter().any(is_joined));
     }
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let bare = if bare.is_empty() { name } else { bare };
@@ -273,8 +273,8 @@ fn reads_script(words: &[Word], is_fed: bool) -> bool {
     }
     let mut rest = words[1..].iter();
     while let Some(word) = rest.next() {
-        // It may be the script or an option; what `source` gets may be a pipe.
-        let Some(text) = word.as_text() else { return is_fed || row.script.is_empty() };
+        // It may be the script or an option. `source` may get a pipe.
+        let Some(text) = word.as_text() else { return has_input || row.script.is_empty() };
         if is_input(text) {
             return true;
         }

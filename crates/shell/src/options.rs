@@ -1,26 +1,26 @@
-//! Options of programs: which of them are known, which take a value, and what is left as operands.
+//! Splits arguments into known options, their values, and operands.
 
 use super::word::{Meaning, Word};
 
-/// The options of a program that are known to change nothing and to run nothing.
+/// The options of a program that neither change nor run anything.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
     /// Letters without a value; `#` stands for digits, as in `-5`.
     pub(crate) flags: &'static str,
     /// Letters with a value.
     pub(crate) valued: &'static str,
-    /// Long names with spaces between: `name` without a value, `name=` with one, `name?` with one only after `=`.
+    /// Long names, separated by spaces: `name` without a value, `name=` with one, `name?` with one only after `=`.
     pub(crate) long: &'static str,
-    /// Whether other options may be given, too: for programs none of whose options changes or runs anything.
+    /// Whether all other options are harmless, too.
     pub(crate) others: bool,
 }
 
 /// The arguments of a command, sorted.
 #[derive(Debug, Default)]
 pub(crate) struct Sorted<'w> {
-    /// What is no option and no value of one.
+    /// Words that are neither options nor values of options.
     pub(crate) operands: Vec<&'w Word>,
-    /// The options that were given: letters one by one, long ones by their names.
+    /// The given options: letters one by one, long ones by name.
     pub(crate) given: Vec<String>,
     /// The values of options, each with the option's name.
     pub(crate) values: Vec<(String, String)>,
@@ -39,7 +39,7 @@ impl Sorted<'_> {
     }
 }
 
-/// Sorts arguments. Says why not where an option is not known, or may hide in a word.
+/// Sorts arguments. Fails if an option is unknown, or a word may turn into one.
 pub(crate) fn sort<'w>(words: &'w [Word], options: &Options) -> Result<Sorted<'w>, String> {
     let mut sorted = Sorted::default();
     let mut rest = words.iter();
@@ -47,7 +47,7 @@ pub(crate) fn sort<'w>(words: &'w [Word], options: &Options) -> Result<Sorted<'w
     while let Some(word) = rest.next() {
         let text = match &word.means {
             Meaning::Unknown => return Err("an argument is not known before it runs".to_owned()),
-            // The program gets the pattern: no file is called so.
+            // If no file matches, the program gets the pattern itself.
             Meaning::Names(names)
                 if options.others
                     && ["--include=", "--exclude"]
@@ -60,7 +60,9 @@ pub(crate) fn sort<'w>(words: &'w [Word], options: &Options) -> Result<Sorted<'w
             Meaning::Names(names) => {
                 let may_be_option = names.starts_with(['*', '?', '[', '{', '-']);
                 if may_be_option && !is_over && !options.others {
-                    return Err(format!("a file that fits `{names}` may be taken for an option"));
+                    return Err(format!(
+                        "a file that matches `{names}` may be taken for an option"
+                    ));
                 }
                 sorted.operands.push(word);
                 continue;
@@ -86,10 +88,10 @@ pub(crate) fn sort<'w>(words: &'w [Word], options: &Options) -> Result<Sorted<'w
 
 fn value<'w>(rest: &mut impl Iterator<Item = &'w Word>, option: &str) -> Result<String, String> {
     match rest.next().and_then(Word::as_text) {
-        // If we are wrong about the value, an option would pass unseen.
+        // If it is not the value after all, an option would pass unchecked.
         Some(text) if text.starts_with('-') => Err(format!("`{text}` may be an option or a value")),
         Some(text) => Ok(text.to_owned()),
-        None => Err(format!("the value of `{option}` is not known")),
+        None => Err(format!("the value of `{option}` is not known before it runs")),
     }
 }
 
@@ -104,7 +106,7 @@ fn read_long<'w>(
         None => (long, None),
     };
     let known = known_long(name, options);
-    // One that is cut short counts as the whole.
+    // Programs accept abbreviated names.
     let name = known.map_or(name, |known| known.trim_end_matches(['=', '?']));
     match known {
         Some(known) if known.ends_with('=') => {
@@ -114,13 +116,13 @@ fn read_long<'w>(
         Some(known) if known.ends_with('?') => push_value(sorted, name, given),
         Some(_) if given.is_none() => {}
         None if options.others => push_value(sorted, name, given),
-        Some(_) | None => return Err(format!("its option `--{name}` is not known to be harmless")),
+        Some(_) | None => return Err(format!("the option `--{name}` is not known to be harmless")),
     }
     sorted.given.push(name.to_owned());
     Ok(())
 }
 
-/// Finds a long option; where others are allowed, also by the first letters of its name, as programs do.
+/// Finds a long option. Where all options are harmless, an abbreviated name is enough, as for the program.
 fn known_long<'o>(name: &str, options: &Options) -> Option<&'o str> {
     let bare = |known: &str| known.trim_end_matches(['=', '?']).to_owned();
     let mut all = options.long.split_whitespace();
@@ -157,7 +159,7 @@ fn read_letters<'w>(
         }
         let is_known = options.flags.contains(letter) && letter != '#';
         if !is_known && !options.others {
-            return Err(format!("its option `-{letter}` is not known to be harmless"));
+            return Err(format!("the option `-{letter}` is not known to be harmless"));
         }
     }
     if options.others && all.contains('/') {

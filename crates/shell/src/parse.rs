@@ -1,27 +1,26 @@
 //! From the text of a command to its simple commands, assignments and redirections, with the grammar of bash.
 //!
-//! Only kinds of nodes that are named here are understood. Everything else, and every error, becomes
-//! [`Item::Unclear`], beside whatever was still found: a rule that forbids a command must see it also in a text that is
-//! not understood as a whole.
+//! Only the node kinds named here are accepted. Everything else, and every syntax error, becomes [`Item::Opaque`], in addition to
+//! whatever was found: a rule that forbids a command must see it even in a text that cannot be analysed as a whole.
 
 use tree_sitter::{Node, Parser};
 
 use super::items::{Assignment, Item, Redirect, Simple};
 use super::word::{self, Word};
 
-/// A text longer than this is not looked into.
+/// The longest text that is parsed.
 const LONGEST: usize = 10_000;
-/// More commands than this are not told apart by anybody who is asked.
+/// The most commands in one text. Nobody reads more than this in a question.
 const MOST: usize = 50;
-/// More words than braces may become: the shell makes all of them before anything runs.
+/// The most words that braces may expand to: the shell makes all of them before anything runs.
 const MOST_WORDS: u64 = 10_000;
-/// Nothing that people write is nested deeper.
+/// The deepest nesting that is parsed.
 const DEEPEST: usize = 60;
 
-/// Finds what a command is made of.
+/// Splits a command into its parts.
 pub(crate) fn parse(command: &str, is_deceptive: fn(char) -> bool) -> Vec<Item> {
     if command.len() > LONGEST {
-        return vec![Item::Unclear(format!("it has more than {LONGEST} characters"))];
+        return vec![Item::Opaque(format!("it has more than {LONGEST} characters"))];
     }
     let mut parser = Parser::new();
     let tree = match parser.set_language(&tree_sitter_bash::LANGUAGE.into()) {
@@ -29,42 +28,42 @@ pub(crate) fn parse(command: &str, is_deceptive: fn(char) -> bool) -> Vec<Item> 
         Err(_) => None,
     };
     let Some(tree) = tree else {
-        return vec![Item::Unclear("it cannot be parsed".to_owned())];
+        return vec![Item::Opaque("it cannot be parsed".to_owned())];
     };
     let mut reader = Reader { source: command, items: Vec::new() };
     if let Some(why) = doubtful_text(command, is_deceptive) {
-        reader.unclear(why);
+        reader.opaque(why);
     }
     reader.check_cover(tree.root_node());
     reader.statement(tree.root_node(), 0);
     let count = reader.items.iter().filter(|item| matches!(item, Item::Simple(_))).count();
     if count > MOST {
-        reader.unclear(format!("it has more than {MOST} commands"));
+        reader.opaque(format!("it has more than {MOST} commands"));
     }
     reader.items
 }
 
-/// Puts a letter for every byte that is not ASCII or steers something: so the shell reads them, and the grammar's scanner,
-/// which asks C's tables of characters, would read behind the end of those.
+/// Replaces every byte that is not printable ASCII by a letter. The shell treats them alike, and the grammar's scanner would read
+/// past the end of C's character tables.
 fn plain(command: &str) -> Vec<u8> {
     let is_plain = |byte: u8| matches!(byte, b'\n' | b'\t' | b'\r' | b' '..=b'~');
     command.bytes().map(|byte| if is_plain(byte) { byte } else { b'z' }).collect()
 }
 
-/// Finds characters that the grammar and the shell may read in two ways.
+/// Finds characters that the grammar and the shell may read differently.
 fn doubtful_text(command: &str, is_deceptive: fn(char) -> bool) -> Option<String> {
     let is_odd = |character: &char| {
         let is_space = character.is_whitespace() && !character.is_ascii();
         is_space || is_deceptive(*character)
     };
     if let Some(odd) = command.chars().find(is_odd) {
-        return Some(format!("it holds the character {}", odd.escape_unicode()));
+        return Some(format!("it contains the character {}", odd.escape_unicode()));
     }
     let bytes = command.as_bytes();
     let joins = |at: usize| {
         bytes[at..].starts_with(b"\\\n") && !(at > 0 && matches!(bytes[at - 1], b' ' | b'\t'))
     };
-    (0..bytes.len()).any(joins).then(|| "a word is broken over two lines".to_owned())
+    (0..bytes.len()).any(joins).then(|| "a word continues on the next line".to_owned())
 }
 
 struct Reader<'a> {
@@ -73,8 +72,8 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn unclear(&mut self, why: impl Into<String>) {
-        let item = Item::Unclear(why.into());
+    fn opaque(&mut self, why: impl Into<String>) {
+        let item = Item::Opaque(why.into());
         if !self.items.contains(&item) {
             self.items.push(item);
         }
@@ -84,7 +83,7 @@ impl<'a> Reader<'a> {
         self.source.get(node.byte_range()).unwrap_or_default()
     }
 
-    /// Checks that nothing of the text was passed over: between the leaves there is only white space.
+    /// Checks that the parser skipped nothing: between the leaves there is only white space.
     fn check_cover(&mut self, root: Node<'_>) {
         let mut end = 0;
         let mut open = vec![root];
@@ -98,18 +97,18 @@ impl<'a> Reader<'a> {
             }
             let between = self.source.get(end..node.start_byte()).unwrap_or_default();
             if !between.replace("\\\n", " ").trim().is_empty() {
-                self.unclear("a part of it is not understood");
+                self.opaque("part of it cannot be parsed");
             }
             if node.kind() == "comment" {
                 let before = self.source[..node.start_byte()].chars().next_back();
                 if before.is_some_and(|before| !" \t\n;&|()".contains(before)) {
-                    self.unclear("a part of it may be a comment or not");
+                    self.opaque("part of it may or may not be a comment");
                 }
             }
             end = end.max(node.end_byte());
         }
         if !self.source.get(end..).unwrap_or_default().replace("\\\n", " ").trim().is_empty() {
-            self.unclear("the end of it is not understood");
+            self.opaque("its end cannot be parsed");
         }
     }
 
@@ -118,7 +117,7 @@ impl<'a> Reader<'a> {
         let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
         for child in children {
             if matches!(child.kind(), ";;" | ";&" | ";;&") && node.kind() != "case_item" {
-                self.unclear("it is not complete, or not a command");
+                self.opaque("it is incomplete or not a command");
             }
             self.statement(child, depth + 1);
         }
@@ -126,10 +125,10 @@ impl<'a> Reader<'a> {
 
     fn statement(&mut self, node: Node<'_>, depth: usize) {
         if depth > DEEPEST {
-            return self.unclear("it is nested too deep");
+            return self.opaque("it is nested too deeply");
         }
         if node.is_missing() || node.is_error() {
-            self.unclear("it is not complete, or not a command");
+            self.opaque("it is incomplete or not a command");
         }
         match node.kind() {
             "command" => self.command(node, depth),
@@ -154,7 +153,7 @@ impl<'a> Reader<'a> {
             "command_substitution" | "process_substitution" => self.substitution(node, depth),
             "compound_statement" => {
                 if !self.text(node).starts_with('{') {
-                    self.unclear("it computes with numbers");
+                    self.opaque("it contains arithmetic");
                 }
                 self.children(node, depth);
             }
@@ -163,7 +162,7 @@ impl<'a> Reader<'a> {
             "declaration_command" | "unset_command" => self.declaration(node, depth),
             "test_command" => self.test(node, depth),
             "function_definition" => {
-                self.unclear("it defines a function");
+                self.opaque("it defines a function");
                 self.children(node, depth);
             }
             "file_redirect" => self.file_redirect(node, depth),
@@ -187,23 +186,23 @@ impl<'a> Reader<'a> {
                 self.word(node, depth);
             }
             _ if node.is_named() => {
-                self.unclear(format!("it has a part of the kind `{}`", node.kind()));
+                self.opaque(format!("it contains unsupported syntax (`{}`)", node.kind()));
                 self.children(node, depth);
             }
             _ => {}
         }
     }
 
-    /// Between backquotes a backslash hides the next backquote from the grammar, but not from the shell.
+    /// Inside backquotes a backslash hides the next backquote from the grammar, but not from the shell.
     fn substitution(&mut self, node: Node<'_>, depth: usize) {
         let text = self.text(node);
         if text.starts_with('`') && text.contains('\\') {
-            self.unclear("backquotes stand inside backquotes");
+            self.opaque("backquotes are nested");
         }
         let first = self.items.len();
         self.children(node, depth);
         if text.starts_with('>') {
-            self.mark_fed(first);
+            self.mark_input(first);
         }
     }
 
@@ -217,9 +216,9 @@ impl<'a> Reader<'a> {
             let mut last = None;
             for item in &mut self.items[first..] {
                 if let Item::Simple(simple) = item {
-                    simple.is_fed |= index > 0;
-                    if simple.fed_by.is_none() && child.kind() != "pipeline" {
-                        simple.fed_by.clone_from(&before);
+                    simple.has_input |= index > 0;
+                    if simple.piped_from.is_none() && child.kind() != "pipeline" {
+                        simple.piped_from.clone_from(&before);
                     }
                     last = Some(simple.words.clone());
                 }
@@ -228,7 +227,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes that the commands from an item on are given input, if the node opens something to read for them.
+    /// Marks the commands from an item on as having input, if the node opens input for them.
     fn feed(&mut self, node: Node<'_>, first: usize) {
         let mut cursor = node.walk();
         let opens = |child: Node<'_>| match child.kind() {
@@ -241,14 +240,14 @@ impl<'a> Reader<'a> {
             _ => false,
         };
         if node.children(&mut cursor).any(opens) {
-            self.mark_fed(first);
+            self.mark_input(first);
         }
     }
 
-    fn mark_fed(&mut self, first: usize) {
+    fn mark_input(&mut self, first: usize) {
         for item in &mut self.items[first..] {
             if let Item::Simple(simple) = item {
-                simple.is_fed = true;
+                simple.has_input = true;
             }
         }
     }
@@ -261,8 +260,8 @@ impl<'a> Reader<'a> {
         let mut end = node.start_byte();
         for child in children {
             if self.breaks(end, child.start_byte()) && !words.is_empty() {
-                // The grammar sometimes passes over the end of a line; for the shell the next command begins.
-                self.unclear("it is not clear where a command ends");
+                // The grammar sometimes ignores a line end where for the shell the next command begins.
+                self.opaque("it is not clear where a command ends");
                 let words = std::mem::take(&mut words);
                 self.items.push(Item::Simple(Simple::new(words)));
             }
@@ -276,8 +275,8 @@ impl<'a> Reader<'a> {
                 _ if child.is_error() || child.is_missing() => self.statement(child, depth + 1),
                 "subshell" | "command" | "comment" => self.statement(child, depth + 1),
                 _ if child.is_named() => words.push(self.word(child, depth + 1)),
-                // `$` before a text, `==` and `=~` of old tests: nothing that a simple command has.
-                _ => self.unclear(format!("it holds `{}` at an odd place", child.kind())),
+                // `$` before a string, `==` and `=~` of tests: not part of a simple command.
+                _ => self.opaque(format!("it contains `{}` in an unusual place", child.kind())),
             }
         }
         if words.is_empty() {
@@ -287,7 +286,7 @@ impl<'a> Reader<'a> {
         self.feed(node, first);
     }
 
-    /// Tells whether a line ends between two places.
+    /// Tells whether a line ends between two offsets.
     fn breaks(&self, from: usize, to: usize) -> bool {
         self.source.get(from..to).unwrap_or_default().replace("\\\n", " ").contains('\n')
     }
@@ -300,12 +299,12 @@ impl<'a> Reader<'a> {
             _ => Word { raw: self.text(node).to_owned(), means: word::Meaning::Unknown },
         };
         if word.as_text().is_none() {
-            self.unclear("the name of a program is not known before it runs");
+            self.opaque("the program is not known before it runs");
         }
         word
     }
 
-    /// Reads an argument, and finds the commands inside it.
+    /// Reads an argument and finds the commands in it.
     fn word(&mut self, node: Node<'_>, depth: usize) -> Word {
         let raw = self.text(node);
         let read = word::read(raw);
@@ -315,7 +314,7 @@ impl<'a> Reader<'a> {
             Some(_) | None => 1,
         };
         if count > MOST_WORDS {
-            self.unclear("the shell makes too many words of it");
+            self.opaque("it expands to too many words");
         }
         if let Some(word) = read {
             return word;
@@ -332,10 +331,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Looks into a word that is not one plain text.
+    /// Checks a word that is not plain text.
     fn expansions(&mut self, node: Node<'_>, depth: usize) {
         if depth > DEEPEST {
-            return self.unclear("it is nested too deep");
+            return self.opaque("it is nested too deeply");
         }
         match node.kind() {
             "command_substitution" | "process_substitution" => {
@@ -348,25 +347,25 @@ impl<'a> Reader<'a> {
                 let inner = self.text(node).trim_start_matches("${").trim_end_matches('}');
                 let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
                 if inner.is_empty() || !inner.chars().all(is_name) {
-                    self.unclear("it expands a variable in a way that can do more");
+                    self.opaque("it expands a variable in a way that can run commands");
                 }
             }
             "arithmetic_expansion" => {
                 let is_sum = |c: char| c.is_ascii_digit() || " $()+-*/%".contains(c);
                 if !self.text(node).chars().all(is_sum) {
-                    self.unclear("it computes with variables");
+                    self.opaque("it contains arithmetic with variables");
                 }
             }
             "string" | "concatenation" | "translated_string" => {}
             "word" => {
                 if word::read(self.text(node)).is_none() && !self.is_harmless_piece(node) {
-                    self.unclear(format!("`{}` is not understood", self.text(node)));
+                    self.opaque(format!("`{}` cannot be analysed", self.text(node)));
                 }
             }
             "array" | "subscript" | "variable_name" | "special_variable_name" => {}
-            _ if node.is_error() => self.unclear("it is not complete, or not a command"),
+            _ if node.is_error() => self.opaque("it is incomplete or not a command"),
             _ if node.is_named() => {
-                self.unclear(format!("it has a part of the kind `{}`", node.kind()));
+                self.opaque(format!("it contains unsupported syntax (`{}`)", node.kind()));
             }
             _ => return,
         }
@@ -377,7 +376,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A piece of a word that is nothing by itself, such as the `~root` of `~root/x` or a `#` inside.
+    /// Tells whether a part of a word is harmless text, such as the `~root` of `~root/x` or a `#` inside.
     fn is_harmless_piece(&self, node: Node<'_>) -> bool {
         let text = self.text(node);
         !text.contains(|c: char| "$`;|&()<>\\'\"".contains(c) || c.is_whitespace())
@@ -385,14 +384,14 @@ impl<'a> Reader<'a> {
 
     fn assignment(&mut self, node: Node<'_>, is_environment: bool, depth: usize) {
         let (Some(name), raw) = (node.child_by_field_name("name"), self.text(node)) else {
-            return self.unclear("a variable is set in an odd way");
+            return self.opaque("a variable is set in an unusual way");
         };
         if name.kind() != "variable_name" || raw.contains("+=") {
-            self.unclear("a variable is set in an odd way");
+            self.opaque("a variable is set in an unusual way");
         }
         let value = match node.child_by_field_name("value") {
             Some(value) if value.kind() == "array" => {
-                self.unclear("a list of values is set");
+                self.opaque("an array is set");
                 self.expansions(value, depth + 1);
                 Word { raw: self.text(value).to_owned(), means: word::Meaning::Unknown }
             }
@@ -407,10 +406,10 @@ impl<'a> Reader<'a> {
         self.items.push(Item::Set(Assignment { name, value, is_environment }));
     }
 
-    /// Finds commands anywhere below, also where their place is not understood.
+    /// Finds commands anywhere below, even in syntax that cannot be analysed.
     fn substitutions(&mut self, node: Node<'_>, depth: usize) {
         if depth > DEEPEST {
-            return self.unclear("it is nested too deep");
+            return self.opaque("it is nested too deeply");
         }
         if matches!(node.kind(), "command_substitution" | "process_substitution") {
             return self.substitution(node, depth);
@@ -429,7 +428,7 @@ impl<'a> Reader<'a> {
         let mut end = node.start_byte();
         for child in children {
             if self.breaks(end, child.start_byte()) {
-                self.unclear("it is not clear where a command ends");
+                self.opaque("it is not clear where a command ends");
             }
             end = child.end_byte();
             if child.kind() == "variable_assignment" {
@@ -445,7 +444,7 @@ impl<'a> Reader<'a> {
 
     fn for_statement(&mut self, node: Node<'_>, depth: usize) {
         if !self.text(node).starts_with("for") {
-            self.unclear("it asks on a terminal");
+            self.opaque("it asks for input");
         }
         let mut cursor = node.walk();
         let children: Vec<Node<'_>> = node.named_children(&mut cursor).collect();
@@ -460,11 +459,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `[ … ]` and `[[ … ]]`. Numbers are computed, and a computed text may hold commands, so only plain ones pass.
+    /// Reads `[ … ]` and `[[ … ]]`. Arithmetic evaluates its operands, which may contain commands, so only plain numbers pass.
     fn test(&mut self, node: Node<'_>, depth: usize) {
         let raw = self.text(node);
         if !raw.starts_with('[') {
-            self.unclear("it computes with numbers");
+            self.opaque("it contains arithmetic");
         }
         let mut computes = false;
         let mut operands = Vec::new();
@@ -473,7 +472,7 @@ impl<'a> Reader<'a> {
             match part.kind() {
                 "test_operator" => match self.text(part) {
                     "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge" => computes = true,
-                    "-v" | "-R" => self.unclear("a test looks into a variable by its name"),
+                    "-v" | "-R" => self.opaque("a test inspects a variable by name"),
                     _ => {}
                 },
                 "test_command"
@@ -486,7 +485,7 @@ impl<'a> Reader<'a> {
                 }
                 "regex" | "extglob_pattern" if !self.text(part).contains(['$', '`']) => {}
                 "regex" | "extglob_pattern" => {
-                    self.unclear("a test holds a pattern that is expanded");
+                    self.opaque("a test contains a pattern that is expanded");
                     self.substitutions(part, depth + 1);
                 }
                 _ if part.is_error() || part.is_missing() => self.statement(part, depth + 1),
@@ -499,11 +498,11 @@ impl<'a> Reader<'a> {
             matches!(raw, "$?" | "$#") || raw.parse::<i64>().is_ok()
         };
         if computes && !operands.iter().all(is_number) {
-            self.unclear("a test computes with more than numbers");
+            self.opaque("a test contains arithmetic with more than plain numbers");
         }
         let is_one = |word: &Word| word.as_text().is_some() || word.is_quoted();
         if !raw.starts_with("[[") && !operands.iter().all(is_one) {
-            self.unclear("what a variable holds may become a part of the test");
+            self.opaque("the value of a variable may become part of the test");
         }
         let words = vec![Word { raw: raw.to_owned(), means: word::Meaning::Text("[".to_owned()) }];
         self.items.push(Item::Simple(Simple::new(words)));
@@ -517,7 +516,7 @@ impl<'a> Reader<'a> {
         let mut end = node.start_byte();
         for child in children {
             if self.breaks(end, child.start_byte()) {
-                self.unclear("it is not clear where a command ends");
+                self.opaque("it is not clear where a command ends");
             }
             end = child.end_byte();
             match child.kind() {
@@ -530,13 +529,13 @@ impl<'a> Reader<'a> {
         let mut targets = targets.into_iter();
         let Some(target) = targets.next() else {
             if !operator.ends_with('-') {
-                self.unclear("a file is opened in an odd way");
+                self.opaque("a file is opened in an unusual way");
             }
             return;
         };
-        // For the shell a second word would be an argument of the command; for the grammar it is one more target.
+        // For the shell a second word is an argument of the command, for the grammar another target.
         if targets.next().is_some() {
-            self.unclear("words follow a file that is opened");
+            self.opaque("words follow a redirection");
         }
         let is_number = target.raw.chars().all(|c| c.is_ascii_digit() || c == '-');
         if matches!(operator, ">&" | "<&") && is_number {
@@ -545,7 +544,7 @@ impl<'a> Reader<'a> {
         self.items.push(Item::Redirect(Redirect { writes: operator.contains('>'), target }));
     }
 
-    /// Text that follows a command. It is data, unless the shell expands it.
+    /// Reads a here-document. It is data, unless the shell expands it.
     fn heredoc(&mut self, node: Node<'_>, depth: usize) {
         let mut cursor = node.walk();
         let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
@@ -561,7 +560,7 @@ impl<'a> Reader<'a> {
                     self.substitutions(child, depth + 1);
                 }
                 "<<" | "file_descriptor" => {}
-                "<<-" => self.unclear("a text is given with its indent taken out"),
+                "<<-" => self.opaque("a here-document has its indentation removed"),
                 _ if child.is_named() => self.statement(child, depth + 1),
                 _ => {}
             }
@@ -570,10 +569,10 @@ impl<'a> Reader<'a> {
         let is_name =
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         if !is_name || end != name || body.lines().any(|line| line == name) {
-            self.unclear("it is not clear where a text that is given ends");
+            self.opaque("it is not clear where a here-document ends");
         }
         if start == name && body.contains(['$', '`', '\\']) {
-            self.unclear("a text that is given is expanded by the shell");
+            self.opaque("a here-document is expanded by the shell");
         }
     }
 }

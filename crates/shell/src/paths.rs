@@ -1,107 +1,107 @@
-//! Which files the words of a command mean: inside the session's folders, outside, or nobody knows.
+//! Which files the words of a command name: inside the session's folders, outside, or unknown.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::word::{Meaning, Word};
-use super::{Place, wildcard};
+use super::{Context, wildcard};
 use crate::resolve::clean;
 
-/// The folders that a command may be in while it runs: `cd` adds one.
+/// The working folders that a command may have while it runs: `cd` adds one.
 pub(crate) struct Folders<'a> {
-    at: &'a Place<'a>,
+    at: &'a Context<'a>,
     now: Vec<PathBuf>,
-    /// Whether it may have left the folder it started in.
+    /// Whether it may be in another folder than the one it started in.
     pub(crate) has_moved: bool,
 }
 
 /// Where a word leads.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Found {
-    /// Into the session's folders, whichever folder the command is in: the real paths.
+pub(crate) enum Destination {
+    /// Into the session's folders, from every working folder: the resolved paths.
     Inside(Vec<PathBuf>),
-    /// Out of them: one of the real paths.
+    /// Out of them: one of the resolved paths.
     Outside(PathBuf),
-    /// To a device that every program may use.
+    /// To a device that is harmless.
     Device,
-    /// It cannot be told.
+    /// It is not known before it runs.
     Unknown,
 }
 
-/// More places than a command can be followed through.
+/// The most working folders that are tracked.
 const MOST: usize = 8;
 
 impl<'a> Folders<'a> {
-    pub(crate) fn new(at: &'a Place<'a>) -> Folders<'a> {
+    pub(crate) fn new(at: &'a Context<'a>) -> Folders<'a> {
         Folders { at, now: vec![at.cwd.to_owned()], has_moved: false }
     }
 
-    /// The folder that it starts in.
+    /// Returns the folder that it starts in.
     pub(crate) fn start(&self) -> &Path {
         self.at.cwd
     }
 
-    /// How many folders it may be in.
+    /// Returns how many working folders it may have.
     pub(crate) fn count(&self) -> usize {
         self.now.len()
     }
 
     /// Finds where a word leads.
-    pub(crate) fn find(&self, word: &Word) -> Found {
+    pub(crate) fn find(&self, word: &Word) -> Destination {
         let path = match &word.means {
             Meaning::Text(text) => PathBuf::from(text),
             Meaning::Home(rest) => match self.at.home {
                 Some(home) => home.join(rest.trim_start_matches('/')),
-                None => return Found::Unknown,
+                None => return Destination::Unknown,
             },
             Meaning::Names(names) => return self.find_names(names),
-            Meaning::Unknown => return Found::Unknown,
+            Meaning::Unknown => return Destination::Unknown,
         };
         if path.as_os_str().is_empty() || path.to_string_lossy().contains('\0') {
-            return Found::Unknown;
+            return Destination::Unknown;
         }
         const DEVICES: [&str; 6] =
             ["/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/zero", "/dev/urandom"];
         if DEVICES.iter().any(|device| path == Path::new(device)) {
-            return Found::Device;
+            return Destination::Device;
         }
-        // The shell itself makes connections of these.
+        // The shell opens network connections for these.
         if path.starts_with("/dev/tcp") || path.starts_with("/dev/udp") {
-            return Found::Unknown;
+            return Destination::Unknown;
         }
-        self.judge(self.now.iter().map(|folder| folder.join(&path)))
+        self.locate(self.now.iter().map(|folder| folder.join(&path)))
     }
 
-    /// Finds where the names of a pattern lead: each that is there now counts as if it were written.
-    fn find_names(&self, names: &str) -> Found {
-        // Braces make names that need not exist, and a `..` behind a `*` may lead anywhere.
+    /// Finds where a pattern leads: every name that matches now is checked as if it were written.
+    fn find_names(&self, names: &str) -> Destination {
+        // Braces make names that need not exist, and a `..` after a `*` may lead anywhere.
         if names.contains(['{', '\0']) || names.split('/').any(|part| part.contains("..")) {
-            return Found::Unknown;
+            return Destination::Unknown;
         }
         let mut paths = Vec::new();
         for folder in &self.now {
             match expand(folder, names) {
                 Some(found) => paths.extend(found),
-                None => return Found::Unknown,
+                None => return Destination::Unknown,
             }
         }
-        self.judge(paths.into_iter())
+        self.locate(paths.into_iter())
     }
 
-    fn judge(&self, paths: impl Iterator<Item = PathBuf>) -> Found {
+    fn locate(&self, paths: impl Iterator<Item = PathBuf>) -> Destination {
         let mut inside = Vec::new();
         for path in paths {
             let Some(real) = (self.at.real)(&path) else {
-                return Found::Unknown;
+                return Destination::Unknown;
             };
             if !self.is_inside(&real) {
-                return Found::Outside(real);
+                return Destination::Outside(real);
             }
             if !inside.contains(&real) {
                 inside.push(real);
             }
         }
-        Found::Inside(inside)
+        Destination::Inside(inside)
     }
 
     pub(crate) fn is_inside(&self, real: &Path) -> bool {
@@ -112,13 +112,13 @@ impl<'a> Folders<'a> {
         self.at.roots.iter().any(is_below) && !self.at.own.iter().any(is_below)
     }
 
-    /// Our own folders that lie below another.
+    /// Returns our own folders inside another.
     pub(crate) fn own_below(&self, folder: &Path) -> Vec<PathBuf> {
         let own = self.at.own.iter().filter_map(|own| (self.at.real)(own));
         own.filter(|own| own.starts_with(folder) && own.exists()).collect()
     }
 
-    /// Says where links take the path that a word may be, if elsewhere than the word says.
+    /// Returns a note for each place that a path leads to through links.
     pub(crate) fn links(&self, word: &Word) -> Vec<String> {
         let (text, path) = match &word.means {
             Meaning::Text(text) => (text.as_str(), PathBuf::from(text)),
@@ -128,35 +128,35 @@ impl<'a> Folders<'a> {
             },
             Meaning::Names(_) | Meaning::Unknown => return Vec::new(),
         };
-        // What is behind these depends on who asks.
+        // These lead to different files for each process.
         if path.as_os_str().is_empty() || path.starts_with("/dev") || path.starts_with("/proc") {
             return Vec::new();
         }
-        let mut told = Vec::new();
+        let mut notes = Vec::new();
         for folder in &self.now {
             let plain = (self.at.real)(folder).map(|folder| clean(&folder.join(&path)));
             match (self.at.real)(&folder.join(&path)) {
                 Some(real) if Some(&real) == plain.as_ref() => {}
-                Some(real) => told.push(format!("`{text}` is {}", real.display())),
-                None => told.push(format!("`{text}` is a link that leads nowhere")),
+                Some(real) => notes.push(format!("`{text}` is a link to {}", real.display())),
+                None => notes.push(format!("`{text}` is a broken link")),
             }
         }
-        told
+        notes
     }
 
-    /// Follows a `cd`. Says why not where it leads out or cannot be told.
+    /// Follows a `cd`. Fails if it leads out of the session's folders or is not known before it runs.
     pub(crate) fn enter(&mut self, word: &Word) -> Result<(), String> {
         let Some(text) = word.as_text().filter(|text| !text.is_empty() && *text != "-") else {
-            return Err("nobody can tell which folder it enters".to_owned());
+            return Err("the folder is not known before it runs".to_owned());
         };
         let mut more = Vec::new();
         for folder in &self.now {
             let path = folder.join(text);
             if *folder != self.at.cwd && !path.is_dir() {
-                // Entered from there it fails, and the command stays where it is.
+                // From there `cd` fails, and the working folder stays the same.
                 continue;
             }
-            // The shell takes `..` back by the words, programs by the folders: a link makes the two differ.
+            // The shell resolves `..` by the text, programs by the file system; with links the two differ.
             for path in [Some(clean(&path)), (self.at.real)(&path)] {
                 let real = path.and_then(|path| (self.at.real)(&path));
                 match real {
@@ -171,7 +171,7 @@ impl<'a> Folders<'a> {
                 continue;
             }
             if self.now.len() >= MOST {
-                return Err("it enters too many folders".to_owned());
+                return Err("it changes the folder too often".to_owned());
             }
             self.now.push(folder);
         }
@@ -179,19 +179,19 @@ impl<'a> Folders<'a> {
     }
 }
 
-/// More names than a pattern is followed through.
+/// The most names that a pattern may match.
 const MOST_NAMES: usize = 1000;
 
-/// Returns what the shell may make of a pattern in this folder: the names that fit, or the pattern itself where none does.
-/// `None` where there are too many, or one that a program takes for an option.
+/// Returns what a pattern expands to in this folder: the names that match, or the pattern itself if none does. `None` if there are
+/// too many, or one looks like an option.
 fn expand(folder: &Path, names: &str) -> Option<Vec<PathBuf>> {
     let start = if names.starts_with('/') { Path::new("/") } else { folder };
     let mut found = vec![start.to_owned()];
     for (index, part) in names.split('/').enumerate().filter(|(_, part)| !part.is_empty()) {
         let mut more = Vec::new();
-        if let Some(rule) = as_rule(part) {
+        if let Some(rule) = as_wildcard(part) {
             for folder in &found {
-                let fitting = names_fitting(folder, part, &rule);
+                let fitting = matching_names(folder, part, &rule);
                 more.extend(fitting.into_iter().take(MOST_NAMES + 1).map(|name| folder.join(name)));
             }
         }
@@ -211,26 +211,26 @@ fn expand(folder: &Path, names: &str) -> Option<Vec<PathBuf>> {
     Some(found)
 }
 
-/// The names in a folder that one part of a pattern may fit.
-fn names_fitting(folder: &Path, part: &str, rule: &str) -> Vec<OsString> {
+/// Returns the names in a folder that one component of a pattern may match.
+fn matching_names(folder: &Path, part: &str, rule: &str) -> Vec<OsString> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name());
-    // Older shells find the folder above as well.
+    // Older shells also match the parent folder.
     let all = names.chain([OsString::from("..")]);
-    // Where the language is C every byte is a character.
+    // In the C locale every byte is a character.
     let bytes = |text: &str| text.bytes().map(char::from).collect::<String>();
     all.filter(|name| {
         let name = name.to_string_lossy();
-        // Hidden names are meant only by a pattern that begins with their dot.
+        // Only a pattern that begins with a dot matches hidden names.
         (part.starts_with('.') || !name.starts_with('.'))
             && (wildcard::matches(rule, &name) || wildcard::matches(&bytes(rule), &bytes(&name)))
     })
     .collect()
 }
 
-/// Writes a part of a pattern as the pattern of a rule that fits at least as much: all from the first `[` to the last `]` may
-/// be anything. `None` for plain text.
-pub(crate) fn as_rule(part: &str) -> Option<String> {
+/// Rewrites a component of a shell pattern as a wildcard that matches at least as much: everything from the first `[` to the last
+/// `]` may be anything. `None` for plain text.
+pub(crate) fn as_wildcard(part: &str) -> Option<String> {
     let mut characters = part.char_indices();
     let mut is_pattern = false;
     while let Some((at, character)) = characters.next() {
@@ -247,7 +247,7 @@ pub(crate) fn as_rule(part: &str) -> Option<String> {
     is_pattern.then(|| part.to_owned())
 }
 
-/// Takes out the `\` before signs that are quoted.
+/// Removes the `\` before quoted characters.
 fn unescaped(part: &str) -> String {
     let mut out = String::new();
     let mut rest = part.chars();

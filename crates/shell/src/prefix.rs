@@ -1,36 +1,36 @@
-//! What an answer for good is kept as: `cargo test *` where the first words say what is done, else the exact command.
+//! What a permanent answer covers: every `cargo test` where the first words say what is done, else the exact command.
 
 use std::collections::BTreeSet;
 
 use super::word::{Meaning, Word};
 use super::{Always, git, normal};
 
-/// Programs whose first argument says what they do.
+/// Programs with subcommands.
 const TWO: &str = "git cargo npm pnpm yarn bun deno go pip pip3 uv poetry bundle gem composer dotnet mvn gradle make just task \
     rustup brew terraform helm mix rake rails django-admin flutter dart swift zig stack cabal lein sbt nx turbo lerna \
     ninja bazel buck meson hatch pdm rye conda mamba pre-commit";
-/// Two words that say it only together with a third.
+/// Subcommands that need another word to say what they do.
 const THREE: &str = "npm/run npm/exec pnpm/run pnpm/exec yarn/run bun/run bun/x deno/task deno/run uv/run uv/pip poetry/run \
     bundle/exec cargo/run cargo/xtask git/stash git/remote git/submodule git/worktree git/config go/run go/tool dotnet/run \
     just/run npm/install npm/i pip/install pip3/install pnpm/add yarn/add cargo/install cargo/add mix/run mise/run \
     conda/run hatch/run pdm/run rye/run";
-/// Programs that do one thing, whatever follows.
+/// Programs that do the same thing whatever their arguments.
 const ONE: &str = "pytest tox nox ruff black isort \
     mypy pyright flake8 pylint tsc eslint prettier biome vitest jest mocha ava karma cypress phpunit phpstan rspec rubocop \
     gofmt golint golangci-lint staticcheck rustfmt clippy-driver clang-format clang-tidy shellcheck shfmt hadolint \
     yamllint markdownlint stylelint mkdir touch cmake ctest javac scalac kotlinc protoc buf oxlint";
 
-/// Other programs with a word behind their options that says what they do.
+/// Programs with subcommands, whose permanent answers still cover only the exact command.
 const OTHERS: &str = "docker podman kubectl systemctl gh glab aws gcloud az svn hg";
-/// How far that word is looked for.
+/// How many words are searched for the subcommand.
 const FARTHEST: usize = 50;
 
 fn is_in(list: &str, name: &str) -> bool {
     list.split_whitespace().any(|known| known == name)
 }
 
-/// Returns where the word may stand that says what a program does: each option before it may have a value or not. `None`
-/// where it may be too far away; nowhere for programs that have no such word.
+/// Returns the indices where the subcommand may be, since each option before it may or may not have a value. `None` if it may be
+/// too far away; empty for programs without subcommands.
 pub(crate) fn commands_at(words: &[Word]) -> Option<Vec<usize>> {
     let name = words.first().and_then(Word::as_text).unwrap_or_default();
     let mut found = Vec::new();
@@ -56,19 +56,19 @@ pub(crate) fn commands_at(words: &[Word]) -> Option<Vec<usize>> {
     Some(found)
 }
 
-/// Returns a command without the options before the word that says what it does, for rules that forbid: once for each word
-/// that this may be.
+/// Returns a command without the options before its subcommand, once for each word that may be the subcommand. For rules that
+/// forbid.
 pub(crate) fn without_options(words: &[Word]) -> Vec<Vec<Word>> {
     let behind = commands_at(words).unwrap_or_default().into_iter().filter(|at| *at > 1);
     behind.map(|at| [&words[..1], &words[at..]].concat()).collect()
 }
 
-/// Tells whether it is the first argument that says what a program does.
-pub(crate) fn is_led(program: &str) -> bool {
+/// Tells whether the first argument of a program is a subcommand.
+pub(crate) fn has_subcommand(program: &str) -> bool {
     TWO.split_whitespace().any(|known| known == program)
 }
 
-/// Returns the pattern for an answer for good; `None` where it cannot be said what would be kept.
+/// Returns what a permanent answer to a command covers; `None` if that is not known before it runs.
 pub(crate) fn always(words: &[Word]) -> Option<Always> {
     let texts: Vec<&str> = words
         .iter()
@@ -76,8 +76,8 @@ pub(crate) fn always(words: &[Word]) -> Option<Always> {
         .take_while(|text| !text.starts_with('-'))
         .take(3)
         .collect();
-    // What only looks runs without an answer; if it was asked about, it was one odd option, and all others stay odd.
-    if words.len() > 1 && words[0].as_text() == Some("git") && git::looks(words) {
+    // A read-only command is asked about only because of an unusual option, so the answer is for that option.
+    if words.len() > 1 && words[0].as_text() == Some("git") && git::is_read_only(words) {
         return exact(words);
     }
     let count = match texts.as_slice() {
@@ -92,7 +92,7 @@ pub(crate) fn always(words: &[Word]) -> Option<Always> {
     Some(Always::StartingWith(normal(&words[..count])))
 }
 
-/// Returns the pattern that fits this command alone; `None` where it may be another one the next time.
+/// Covers this command only; `None` if it may be another command the next time.
 pub(crate) fn exact(words: &[Word]) -> Option<Always> {
     let is_known = |word: &Word| !matches!(word.means, Meaning::Unknown);
     words.iter().all(is_known).then_some(Always::Exact)
@@ -104,7 +104,7 @@ mod tests {
     use crate::word::read;
 
     #[test]
-    fn a_command_is_found_behind_its_options() {
+    fn subcommand_is_found_after_options() {
         let table: [(&str, &[&str]); 10] = [
             ("git push", &[]),
             ("git --no-pager push", &["git push"]),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_for_good_says_what_it_is_for() {
+    fn permanent_answer_covers_a_subcommand_or_the_exact_command() {
         let starting_with = |words: &str| Some(Always::StartingWith(words.to_owned()));
         let table = [
             ("git status -s", Some(Always::Exact)),

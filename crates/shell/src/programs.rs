@@ -1,7 +1,6 @@
-//! The programs that are known to read only, each with the options of it that are known.
+//! Programs that only read, each with its harmless options.
 //!
-//! A program that is not here, an option that is not here, and a word that could be such an option once it is
-//! expanded, are asked for.
+//! A program or an option that is not listed here, and a word that may expand to such an option, need permission.
 
 use std::path::Path;
 
@@ -13,17 +12,17 @@ use super::word::{Meaning, Word};
 use super::{awk, git, sed};
 use crate::secret::is_secret;
 
-/// What is known of a command that only reads.
+/// What a command reads that only reads.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    /// The files it reads, as far as its arguments name them.
+    /// The files that its arguments name.
     pub(crate) reads: Vec<Word>,
-    /// The folders that it reads with all that is in them.
+    /// The folders that it reads recursively.
     pub(crate) walks: Vec<Walk>,
 }
 
 impl Known {
-    /// A command that reads these files.
+    /// Makes a command that reads these files.
     pub(crate) fn reading(reads: impl IntoIterator<Item = Word>) -> Known {
         Known { reads: reads.into_iter().collect(), walks: Vec::new() }
     }
@@ -32,15 +31,15 @@ impl Known {
 /// What the operands of a program are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Operands {
-    /// Words that lead nowhere.
+    /// Text that names no file.
     Text,
     /// Files.
     Paths,
     /// A pattern, then files.
     PatternThenPaths,
-    /// One file at most: a second one would be written.
+    /// At most one file: a second one would be written.
     OnePath,
-    /// None: one would change something.
+    /// None: an operand would change something.
     None,
     /// Formats that begin with `+`; anything else would set the clock.
     Formats,
@@ -51,17 +50,17 @@ struct Row {
     names: &'static str,
     options: Options,
     operands: Operands,
-    /// One of these options must be given; without it the program does something else.
+    /// One of these options is required; without it the program does something else.
     needs: &'static [&'static str],
 }
 
-/// A program none of whose options changes or runs anything.
+/// A program all of whose options are harmless.
 const fn any(names: &'static str, valued: &'static str, operands: Operands) -> Row {
     let options = Options { flags: "", valued, long: "", others: true };
     Row { names, options, operands, needs: &[] }
 }
 
-/// A program of which only some options are harmless.
+/// A program with only these harmless options.
 const fn only(
     names: &'static str,
     flags: &'static str,
@@ -82,7 +81,7 @@ const ROWS: &[Row] = &[
         Text,
     ),
     any("which type ps pgrep pidof exit break continue", "", Text),
-    // Its options take names of variables, and those may hold commands.
+    // Its options take names of variables, which may contain commands.
     only("wait", "", "", "", Text),
     any("tr numfmt", "", Text),
     Row {
@@ -180,7 +179,7 @@ const ROWS: &[Row] = &[
     Row { needs: &["v", "V"], ..only("command", "vV", "", "", Text) },
 ];
 
-/// Those with a value; the others are harmless as well.
+/// Options with a value; the others are harmless as well.
 const GREP: &str = "recursive dereference-recursive include= exclude= exclude-dir= exclude-from= after-context= before-context= context= max-count= regexp= \
     file= directories= devices= binary-files= label=";
 
@@ -193,7 +192,7 @@ const RIPGREP: &str = "after-context= before-context= context= count count-match
     engine= no-config one-file-system path-separator= context-separator= field-match-separator= max-columns-preview \
     no-unicode glob-case-insensitive ignore-file= byte-offset debug no-require-git include-zero null-data";
 
-/// Programs that are asked for their version so often that it is worth knowing.
+/// Programs that are often run only to print their version.
 const VERSIONS: [(&str, &[&str]); 20] = [
     ("node", &["--version", "-v"]),
     ("python", &["--version", "-V"]),
@@ -217,17 +216,17 @@ const VERSIONS: [(&str, &[&str]); 20] = [
     ("xargs", &["--version"]),
 ];
 
-/// Tells whether a program is only asked for its version.
+/// Tells whether a program only prints its version.
 pub(crate) fn asks_version(name: &str, words: &[Word]) -> bool {
     let [word] = words else { return false };
     let text = word.as_text().unwrap_or_default();
     VERSIONS.iter().any(|(known, options)| *known == name && options.contains(&text))
 }
 
-/// Judges a simple command: what it reads if it only reads, else why that is not known.
-pub(crate) fn judge(simple: &Simple, folders: &mut Folders<'_>) -> Result<Known, String> {
+/// Analyses a simple command: returns what it reads if it only reads, else why it needs permission.
+pub(crate) fn analyse(simple: &Simple, folders: &mut Folders<'_>) -> Result<Known, String> {
     let Some((first, words)) = simple.words.split_first() else {
-        return Err("there is no program".to_owned());
+        return Err("there is no program to run".to_owned());
     };
     let name = first.as_text().unwrap_or_default();
     if asks_version(name, words) {
@@ -238,50 +237,52 @@ pub(crate) fn judge(simple: &Simple, folders: &mut Folders<'_>) -> Result<Known,
         "test" => test(words),
         "cd" => match words {
             [folder] => folders.enter(folder).map(|()| Known::default()),
-            _ => Err("nobody can tell which folder it enters".to_owned()),
+            _ => Err("the folder is not known before it runs".to_owned()),
         },
         "set" => set(words),
         "printf" => match words.first().and_then(Word::as_text) {
-            Some(format) if !format.starts_with('-') && !counts(format) => Ok(Known::default()),
+            Some(format) if !format.starts_with('-') && !sets_variable(format) => {
+                Ok(Known::default())
+            }
             _ => Err("it may set a variable".to_owned()),
         },
-        "git" => git::judge(words, folders),
-        "sed" => sed::judge(words),
-        "awk" | "gawk" | "mawk" => awk::judge(words),
+        "git" => git::analyse(words, folders),
+        "sed" => sed::analyse(words),
+        "awk" | "gawk" | "mawk" => awk::analyse(words),
         "find" => find(words),
-        "xargs" => xargs(words, simple.fed_by.as_deref()),
+        "xargs" => xargs(words, simple.piped_from.as_deref()),
         _ => match ROWS.iter().find(|row| row.names.split(' ').any(|known| known == name)) {
-            Some(row) => row.judge(name, words, simple.fed_by.is_some()),
-            None => Err("it is not known to read only".to_owned()),
+            Some(row) => row.analyse(name, words, simple.piped_from.is_some()),
+            None => Err("not known to be read-only".to_owned()),
         },
     }
 }
 
 impl Row {
-    fn judge(&self, name: &str, words: &[Word], is_fed: bool) -> Result<Known, String> {
+    fn analyse(&self, name: &str, words: &[Word], has_input: bool) -> Result<Known, String> {
         if self.operands == Text && self.options.others {
             return Ok(Known::reading(words.iter().filter(|word| lists(word)).cloned()));
         }
         let sorted = sort(words, &self.options)?;
         if !self.needs.is_empty() && !sorted.has(self.needs) {
-            return Err("without the right option it does something else".to_owned());
+            return Err("without a required option it may change something".to_owned());
         }
         let operands = &sorted.operands;
         let is_list = |word: &&&Word| word.as_text().is_none_or(|text| text.starts_with('@'));
         let has_list = name == "strings" && operands.iter().any(|word| is_list(&word));
         if has_list || sorted.has(&["files0-from"]) {
-            return Err("a file may say what it reads".to_owned());
+            return Err("a file may name the files that it reads".to_owned());
         }
         let files: &[&Word] = match self.operands {
             Text => &[],
             Paths => operands,
-            // What stands for names may become two.
+            // A pattern may match two names.
             OnePath if operands.len() <= 1 && !operands.iter().any(|word| is_names(word)) => {
                 operands
             }
             Operands::None if operands.is_empty() => operands,
             OnePath | Operands::None => {
-                return Err("it would write to its second argument".to_owned());
+                return Err("it writes to its second argument".to_owned());
             }
             Formats => {
                 let is_format =
@@ -297,7 +298,7 @@ impl Row {
                 let program = operands.first().and_then(|word| word.as_text()).unwrap_or_default();
                 let loads = |word: &&str| program.contains(word);
                 if matches!(name, "jq" | "yq") && ["load", "import", "include"].iter().any(loads) {
-                    return Err("its program may read other files".to_owned());
+                    return Err("its filter may read other files".to_owned());
                 }
                 operands.get(usize::from(!has_pattern)..).unwrap_or_default()
             }
@@ -309,9 +310,9 @@ impl Row {
         reads.extend(values_that_are_read(&sorted));
         let walk = match name {
             "grep" | "egrep" | "fgrep" | "diff" => Walk::of_grep(name, &sorted, files),
-            // Without a file it reads what it is fed with.
+            // Without a file it reads its input.
             "rg" | "ripgrep" if !sorted.has(&["files", "type-list"]) => {
-                (!is_fed || !files.is_empty()).then(|| Walk::of_ripgrep(&sorted, files))
+                (!has_input || !files.is_empty()).then(|| Walk::of_ripgrep(&sorted, files))
             }
             _ => None,
         };
@@ -319,7 +320,7 @@ impl Row {
     }
 }
 
-/// Tells whether the names that a word becomes show what is in a folder that may be outside.
+/// Tells whether a pattern lists the names in a folder that may be outside.
 fn lists(word: &Word) -> bool {
     match &word.means {
         Meaning::Names(names) => {
@@ -336,9 +337,9 @@ fn is_names(word: &Word) -> bool {
     matches!(word.means, Meaning::Names(_))
 }
 
-/// Values of options that would be paths out of the folder, or to secrets, if they are paths at all.
+/// Returns option values that would lead out of the folder or to secrets, if they are paths at all.
 fn values_that_are_read(sorted: &Sorted<'_>) -> Vec<Word> {
-    // Patterns for names of files are no files.
+    // Patterns are not files.
     let is_file = |name: &str| !["include", "exclude", "g"].iter().any(|one| name.starts_with(one));
     let values = sorted.values.iter().filter(|(name, _)| is_file(name)).map(|(_, value)| value);
     let is_read = |value: &&String| {
@@ -355,8 +356,8 @@ fn values_that_are_read(sorted: &Sorted<'_>) -> Vec<Word> {
     values.filter(is_read).map(word).collect()
 }
 
-/// Tells whether a format has a `%n`, which sets a variable.
-fn counts(format: &str) -> bool {
+/// Tells whether a format has `%n`, which sets a variable.
+fn sets_variable(format: &str) -> bool {
     format.replace("%%", "").split('%').skip(1).any(|piece| {
         let name =
             piece.trim_start_matches(|c: char| !c.is_ascii_alphabetic() || "hlLjzt".contains(c));
@@ -364,7 +365,7 @@ fn counts(format: &str) -> bool {
     })
 }
 
-/// `set -e` and the like; `set -x` would expand what a variable says.
+/// Analyses `set`: `set -e` and the like are harmless; `set -x` expands `PS4`, which may run commands.
 fn set(words: &[Word]) -> Result<Known, String> {
     let texts: Vec<&str> = words.iter().filter_map(Word::as_text).collect();
     let is_known = |text: &&str| {
@@ -378,7 +379,7 @@ fn set(words: &[Word]) -> Result<Known, String> {
     }
 }
 
-/// `test` as a program: a computed text may hold commands, so with numbers only plain ones pass.
+/// Analyses `test`: arithmetic evaluates its operands, which may contain commands, so only plain numbers pass.
 fn test(words: &[Word]) -> Result<Known, String> {
     let computes = |word: &Word| {
         matches!(word.as_text(), Some("-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge" | "-v" | "-R"))
@@ -390,17 +391,17 @@ fn test(words: &[Word]) -> Result<Known, String> {
             || (computes(word) && raw != "-v" && raw != "-R")
     };
     if words.iter().any(computes) && !words.iter().all(is_plain) {
-        return Err("a test computes with more than numbers".to_owned());
+        return Err("a test contains arithmetic with more than plain numbers".to_owned());
     }
     let is_one = |word: &Word| word.as_text().is_some() || word.is_quoted();
     let are_unknown = |pair: &[Word]| pair.iter().all(|word| word.as_text().is_none());
     if !words.iter().all(is_one) || words.windows(2).any(are_unknown) {
-        return Err("what a variable holds may become a part of the test".to_owned());
+        return Err("the value of a variable may become part of the test".to_owned());
     }
     Ok(Known::default())
 }
 
-/// `find`: only tests, and actions that print.
+/// Analyses `find`: only tests, and actions that print.
 fn find(words: &[Word]) -> Result<Known, String> {
     const ALONE: &str = "-print -print0 -prune -empty -readable -writable -executable -a -and -o -or -not ! ( ) , -true \
         -false -depth -mount -xdev -nouser -nogroup -quit -ls -noleaf -daystart -warn -nowarn";
@@ -436,7 +437,7 @@ fn find(words: &[Word]) -> Result<Known, String> {
             reads.push(word.clone());
         } else if WITH_VALUE.split_whitespace().any(|known| known == text) {
             if rest.next().and_then(Word::as_text).is_none() {
-                return Err(format!("the value of `{text}` is not known"));
+                return Err(format!("the value of `{text}` is not known before it runs"));
             }
         } else if !ALONE.split_whitespace().any(|known| known == text) {
             return Err(format!("`{text}` of find may change or run something"));
@@ -445,8 +446,8 @@ fn find(words: &[Word]) -> Result<Known, String> {
     Ok(Known::reading(reads))
 }
 
-/// `xargs` with a program that cannot be turned into anything else by its arguments, fed with names of files.
-fn xargs(words: &[Word], fed_by: Option<&[Word]>) -> Result<Known, String> {
+/// Analyses `xargs`: harmless with a program that its arguments cannot change, and file names as input.
+fn xargs(words: &[Word], piped_from: Option<&[Word]>) -> Result<Known, String> {
     const OPTIONS: Options = Options {
         flags: "0rtx",
         valued: "nLPdIs",
@@ -454,28 +455,28 @@ fn xargs(words: &[Word], fed_by: Option<&[Word]>) -> Result<Known, String> {
         others: false,
     };
     let Some(start) = xargs_program(words) else {
-        return Err("it runs what it reads".to_owned());
+        return Err("it runs its input".to_owned());
     };
     sort(&words[..start], &OPTIONS)?;
     let name = words[start].as_text().unwrap_or_default();
     let row = ROWS.iter().find(|row| row.names.split(' ').any(|known| known == name));
     if !row.is_some_and(|row| row.options.others && row.operands != Text) {
-        return Err("what it reads may be taken for options of the program it runs".to_owned());
+        return Err("its input may be taken for options".to_owned());
     }
-    if !fed_by.is_some_and(names_files) {
-        return Err("what it reads may be anything".to_owned());
+    if !piped_from.is_some_and(names_files) {
+        return Err("its input may be anything".to_owned());
     }
-    let Some((row, fed_by)) = row.zip(fed_by) else {
-        return Err("it is not known to read only".to_owned());
+    let Some((row, piped_from)) = row.zip(piped_from) else {
+        return Err("not known to be read-only".to_owned());
     };
-    let mut known = row.judge(name, &words[start + 1..], true)?;
-    // One that goes through folders reads more than the names it is given.
+    let mut known = row.analyse(name, &words[start + 1..], true)?;
+    // A recursive program reads more than the names it gets.
     let goes_on = !known.walks.is_empty();
-    known.walks.extend(Walk::of_names(fed_by, goes_on));
+    known.walks.extend(Walk::of_names(piped_from, goes_on));
     Ok(known)
 }
 
-/// Returns where the program stands that `xargs` runs, in the words behind it.
+/// Returns the index of the program that `xargs` runs, among the words after it.
 pub(crate) fn xargs_program(words: &[Word]) -> Option<usize> {
     let is_option_value = |index: usize| {
         index > 0
@@ -489,7 +490,7 @@ pub(crate) fn xargs_program(words: &[Word]) -> Option<usize> {
     })
 }
 
-/// Tells whether a command prints the names of files of the folders it is given, and nothing else.
+/// Tells whether a command prints only names of files in the given folders.
 fn names_files(words: &[Word]) -> bool {
     let texts: Vec<&str> = words.iter().filter_map(Word::as_text).collect();
     let has = |options: &[&str]| texts.iter().any(|text| options.contains(text));
@@ -514,7 +515,7 @@ fn names_files(words: &[Word]) -> bool {
     }
 }
 
-/// Tells whether a variable can be given to a program with this value without changing what it does to the world.
+/// Tells whether a program may get a variable with this value without doing anything else.
 pub(crate) fn is_safe_variable(name: &str, value: &str) -> bool {
     const PLAIN: [&str; 17] = [
         "LANG",

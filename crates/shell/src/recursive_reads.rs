@@ -1,6 +1,6 @@
-//! Programs that read a folder with all that is in it: which files usually hold secrets there, and which links lead out.
+//! Programs that read folders recursively: which files with secrets they would read, and which links lead out.
 //!
-//! Only names are looked at, nothing is read. What a program leaves out by itself is left out here where that is sure.
+//! Checks names only and reads no file. Files that a program certainly skips are skipped here, too.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,32 +10,32 @@ use ignore::types::TypesBuilder;
 use ignore::{Walk as Entries, WalkBuilder};
 
 use super::options::Sorted;
-use super::paths::as_rule;
+use super::paths::as_wildcard;
 use super::wildcard;
 use super::word::Word;
 use crate::secret::is_secret;
 
-/// How a program goes through a folder.
+/// How a program walks a folder.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
-    /// Where it begins; nothing stands for the folder that it is in.
+    /// Where it begins; empty for the working folder.
     pub(crate) tops: Vec<Word>,
-    /// Whether it leaves out hidden files.
+    /// Whether it skips hidden files.
     skips_hidden: bool,
-    /// Whether it leaves out what git ignores.
+    /// Whether it skips what git ignores.
     skips_ignored: bool,
     /// Whether it follows links.
     follows: bool,
-    /// Whether it gets each file by its name, so that it enters no folder by a link.
-    is_told: bool,
-    /// Names of the files that it reads, if not all.
+    /// Whether it gets each file by name, so that it enters no folder through a link.
+    is_named: bool,
+    /// Patterns of the files that it reads, if not all.
     only: Vec<String>,
-    /// Names of files, and of folders, that it leaves out.
+    /// Patterns of the files and of the folders that it skips.
     not: Vec<String>,
     not_folders: Vec<String>,
-    /// Which files `rg` reads, as `.gitignore` writes them; a `!` leaves out.
+    /// Globs of `rg`, as in `.gitignore`; one with `!` excludes.
     globs: Vec<String>,
-    /// Which types of files `rg` reads, or which not.
+    /// File types that `rg` reads, and those that it skips.
     types: (Vec<String>, Vec<String>),
 }
 
@@ -44,13 +44,13 @@ pub(crate) struct Walk {
 pub(crate) struct Below {
     /// Files that usually hold secrets.
     pub(crate) secrets: Vec<PathBuf>,
-    /// Links that are followed: where they lead.
+    /// The targets of links that are followed.
     pub(crate) links: Vec<PathBuf>,
-    /// Whether there was more than is looked at.
+    /// Whether there were too many files to check.
     pub(crate) is_cut: bool,
 }
 
-/// More files than are looked at.
+/// The most files that are checked.
 const MOST: usize = 50_000;
 
 impl Walk {
@@ -66,7 +66,7 @@ impl Walk {
             texts("include").iter().flat_map(|glob| choices(glob)).collect();
         let mut not = texts("exclude");
         if !only.is_empty() && !not.is_empty() {
-            // Which of them counts depends on their order.
+            // Which of them applies depends on their order.
             only.clear();
             not.clear();
         }
@@ -75,12 +75,12 @@ impl Walk {
         Some(Walk { tops: cloned(tops), follows, only, not, not_folders, ..Walk::default() })
     }
 
-    /// `rg`, which leaves out less with each `-u`.
+    /// `rg`, which skips less with each `-u`.
     pub(crate) fn of_ripgrep(sorted: &Sorted<'_>, tops: &[&Word]) -> Walk {
         let is_free = |name: &&String| matches!(name.as_str(), "u" | "unrestricted");
         let mut free = sorted.given.iter().filter(is_free).count();
         if sorted.has(&["ignore-file", "no-require-git"]) {
-            // Other files say what is ignored, and what is not although it is hidden.
+            // Other files say what is ignored, and which hidden files are not.
             free = 2;
         }
         let texts = |names: &[&str]| sorted.values_of(names).map(str::to_owned).collect::<Vec<_>>();
@@ -102,30 +102,30 @@ impl Walk {
         walk
     }
 
-    /// What a program reads that gets its files from a command that finds or lists them. `None` where that command has read
-    /// them itself.
-    pub(crate) fn of_names(fed_by: &[Word], goes_on: bool) -> Option<Walk> {
-        let texts: Vec<&str> = fed_by.iter().filter_map(Word::as_text).collect();
+    /// Returns what a program reads that gets its files from a command that lists them. `None` if that command has read them
+    /// itself.
+    pub(crate) fn of_names(piped_from: &[Word], goes_on: bool) -> Option<Walk> {
+        let texts: Vec<&str> = piped_from.iter().filter_map(Word::as_text).collect();
         let has = |options: &[&str]| texts.iter().any(|text| options.contains(text));
         let is_top = |word: &&Word| {
             word.as_text().is_none_or(|text| !text.starts_with('-') && !"()!,".contains(text))
         };
-        let mut walk = Walk { follows: true, is_told: !goes_on, ..Walk::default() };
+        let mut walk = Walk { follows: true, is_named: !goes_on, ..Walk::default() };
         match texts.first() {
             Some(&"grep") if !goes_on => return None,
             Some(&"rg") if !goes_on && !has(&["--files"]) => return None,
             Some(&"find") => {
-                let words = fed_by[1..].iter();
+                let words = piped_from[1..].iter();
                 let words = words.skip_while(|word| matches!(word.as_text(), Some("-H" | "-P")));
                 walk.tops = words.take_while(is_top).cloned().collect();
                 walk.only = found_names(&texts).filter(|_| !goes_on).unwrap_or_default();
             }
-            // Without these it lists what git knows.
+            // Without these options it lists tracked files.
             Some(&"git") => {
                 let is_other = |text: &&str| !text.starts_with("--") && text.contains('o');
                 walk.skips_ignored = !has(&["--others"]) && !texts.iter().skip(2).any(is_other);
             }
-            // What others leave out is not known here.
+            // What other programs skip is unknown.
             _ => {}
         }
         Some(walk)
@@ -138,7 +138,7 @@ impl Walk {
         Walk { tops, ..Walk::default() }
     }
 
-    /// Looks at what is below a folder.
+    /// Checks what is in a folder.
     pub(crate) fn look(&self, top: &Path) -> Below {
         let mut below = Below::default();
         for (index, entry) in self.entries(top).flatten().enumerate() {
@@ -152,9 +152,9 @@ impl Walk {
             }
             let is_followed = self.follows && entry.path_is_symlink();
             let real = is_followed.then(|| entry.path().canonicalize().ok()).flatten();
-            let counts =
-                |real: &PathBuf| self.reads(entry.file_name()) || (real.is_dir() && !self.is_told);
-            below.links.extend(real.filter(counts));
+            let is_read =
+                |real: &PathBuf| self.reads(entry.file_name()) || (real.is_dir() && !self.is_named);
+            below.links.extend(real.filter(is_read));
         }
         below
     }
@@ -162,10 +162,10 @@ impl Walk {
     /// Tells whether a file of this name may be read.
     fn reads(&self, name: &OsStr) -> bool {
         let name = name.to_string_lossy();
-        // What is not understood fits everything.
+        // A pattern that cannot be analysed matches everything.
         let is_meant = |glob: &String| {
             glob.contains(['{', '\\', '/'])
-                || wildcard::matches(&as_rule(glob).unwrap_or(glob.clone()), &name)
+                || wildcard::matches(&as_wildcard(glob).unwrap_or(glob.clone()), &name)
         };
         (self.only.is_empty() || self.only.iter().any(is_meant))
             && !self.not.iter().any(|glob| is_surely(glob, &name))
@@ -186,7 +186,7 @@ impl Walk {
             entry.depth() == 0 || (name != ".git" && !is_left_out)
         });
         let mut only = OverrideBuilder::new(top);
-        // What we cannot read does not narrow the search.
+        // A pattern that cannot be parsed does not narrow the walk.
         if self.globs.iter().all(|glob| only.add(glob).is_ok())
             && let Ok(only) = only.build()
         {
@@ -207,7 +207,7 @@ impl Walk {
     }
 }
 
-/// Returns what the shell makes of `*.{a,b}`, or the glob itself where it is more than that.
+/// Expands `*.{a,b}`; returns any other glob as it is.
 fn choices(glob: &str) -> Vec<String> {
     let parts = glob.split_once('{').and_then(|(front, rest)| Some((front, rest.split_once('}')?)));
     match parts {
@@ -220,7 +220,7 @@ fn choices(glob: &str) -> Vec<String> {
     }
 }
 
-/// Tells whether a name fits a glob, however it is read.
+/// Tells whether a name certainly matches a glob, in every dialect of globs.
 fn is_surely(glob: &str, name: &str) -> bool {
     !glob.contains(['[', '\\', '/', ' ']) && wildcard::matches(glob, name)
 }
@@ -229,7 +229,7 @@ fn cloned(words: &[&Word]) -> Vec<Word> {
     words.iter().map(|word| (*word).clone()).collect()
 }
 
-/// The names that `find` looks for, if it finds nothing else: one stands in every choice, and nothing is turned round.
+/// Returns the name patterns of `find`, if it finds nothing else: every alternative has one, and none is negated.
 fn found_names(texts: &[&str]) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for choice in texts.split(|text| matches!(*text, "-o" | "-or")) {

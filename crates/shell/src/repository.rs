@@ -1,15 +1,15 @@
-//! The repository that git would use in a folder: what its configuration could make git run, and which files it tracks
-//! that usually hold secrets.
+//! The repository that git would use in a folder: whether its configuration can make git run programs, and which tracked files
+//! usually hold secrets.
 //!
-//! Reads a few files of `.git` and runs nothing. A repository may have come in an archive, with a configuration that
-//! somebody else wrote: only settings that are known to run nothing go without a question.
+//! Reads a few files of `.git` and runs nothing. A repository may have come in an archive, with a configuration that somebody else
+//! wrote, so every setting that is not known to be harmless needs permission.
 
 use std::path::{Path, PathBuf};
 
 use crate::secret::is_secret;
 
-/// Settings that name no program and read no other file, by section: those of a section with a name in quotes, too.
-/// `*` stands for all of a section.
+/// Settings that name no program and no other file, by section, including sections with a quoted name. `*` stands for all settings
+/// of a section.
 const HARMLESS: [(&str, &str); 34] = [
     (
         "core",
@@ -60,17 +60,17 @@ const HARMLESS: [(&str, &str); 34] = [
     ("gui", "*"),
 ];
 
-/// What git takes off the end of a path in a file, and nothing else.
+/// The characters that git removes from the end of a path in a file.
 const LINE_END: [char; 2] = ['\n', '\r'];
 
-/// More repositories inside repositories than are looked at, and a longer list of files.
+/// The most nested repositories that are checked, and the largest index.
 const MOST: usize = 200;
 const LONGEST: u64 = 64 << 20;
 
-/// Looks at the repository that git would use in a folder. Returns the files with secrets that it tracks, there or not.
+/// Checks the repository that git would use in a folder. Returns the tracked files with secrets, whether they exist or not.
 ///
 /// # Errors
-/// Says what could make git run something, or what cannot be understood.
+/// Returns what could make git run something, or what cannot be parsed.
 pub(super) fn tracked_secrets(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut secrets = Vec::new();
     let mut open: Vec<Repository> = Repository::around(folder)?.into_iter().collect();
@@ -78,7 +78,7 @@ pub(super) fn tracked_secrets(folder: &Path) -> Result<Vec<PathBuf>, String> {
     while let Some(repository) = open.pop() {
         looked += 1;
         if looked > MOST {
-            return Err("there are too many repositories in it to look at".to_owned());
+            return Err("too many nested repositories to check".to_owned());
         }
         let index = repository.look()?;
         secrets.extend(index.secrets.iter().map(|path| repository.top.join(path)));
@@ -89,23 +89,23 @@ pub(super) fn tracked_secrets(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(secrets)
 }
 
-/// A repository: where its files are, where git keeps what belongs to this tree, and what all its trees share.
+/// A repository: its working tree, the git directory of this tree, and the one that all its trees share.
 struct Repository {
     top: PathBuf,
     git: PathBuf,
     common: PathBuf,
 }
 
-/// What the list of tracked files holds that matters here.
+/// What matters here of git's index.
 #[derive(Debug, Default, PartialEq)]
 struct Index {
     secrets: Vec<PathBuf>,
-    /// Where other repositories are tracked, into which git looks as well.
+    /// Submodules, which git reads as well.
     modules: Vec<PathBuf>,
 }
 
 impl Repository {
-    /// Finds the one that a folder belongs to, as git does: a `.git`, or else the folder itself.
+    /// Finds the repository that a folder belongs to, as git does: by a `.git`, or the folder itself if it is bare.
     fn around(folder: &Path) -> Result<Option<Repository>, String> {
         for top in folder.ancestors() {
             let found = match Repository::at(top)? {
@@ -119,7 +119,7 @@ impl Repository {
         Ok(None)
     }
 
-    /// Finds the one whose `.git` is in this folder.
+    /// Finds the repository whose `.git` is in this folder.
     fn at(top: &Path) -> Result<Option<Repository>, String> {
         let git = top.join(".git");
         if !git.is_file() {
@@ -127,12 +127,12 @@ impl Repository {
         }
         let text = read(&git)?;
         let Some(path) = text.trim_end_matches(LINE_END).strip_prefix("gitdir: ") else {
-            return Err("its .git file cannot be understood".to_owned());
+            return Err("its .git file cannot be parsed".to_owned());
         };
         Repository::new(top, top.join(path))
     }
 
-    /// What is half a repository is an error: git may take it for one, or look further up, and we cannot tell which.
+    /// An incomplete repository is an error: git may accept it or search further up.
     fn new(top: &Path, git: PathBuf) -> Result<Option<Repository>, String> {
         let is_there = |path: &Path| path.symlink_metadata().is_ok();
         let (head, shared) = (git.join("HEAD"), git.join("commondir"));
@@ -144,7 +144,7 @@ impl Repository {
             false => git.clone(),
         };
         let (objects, refs) = (common.join("objects"), common.join("refs"));
-        // A folder may have a file of that name and be none.
+        // A folder with a file of that name need not be a repository.
         if !is_there(&objects) && !is_there(&refs) {
             return Ok(None);
         }
@@ -154,7 +154,7 @@ impl Repository {
         };
         let is_head = text.starts_with("ref: refs/") || is_name(text.trim_end_matches(LINE_END));
         if !is_head || !objects.is_dir() || !refs.is_dir() {
-            return Err(format!("{} is not understood", git.display()));
+            return Err(format!("{} is not a complete repository", git.display()));
         }
         Ok(Some(Repository { top: top.to_owned(), git, common }))
     }
@@ -168,7 +168,7 @@ impl Repository {
             has_wide_names |= self.check(&read(&file)?)?;
         }
         if self.common.join("hooks/post-index-change").exists() {
-            return Err("the repository has a hook that runs when git looks".to_owned());
+            return Err("the repository has a hook that runs when git reads".to_owned());
         }
         let file = self.git.join("index");
         match file.metadata() {
@@ -182,25 +182,25 @@ impl Repository {
         }
     }
 
-    /// Refuses a configuration with a setting that is not known to be harmless. Tells whether names of objects are long.
+    /// Refuses a configuration with a setting that is not known to be harmless. Tells whether object names are SHA-256.
     fn check(&self, text: &str) -> Result<bool, String> {
         let mut has_wide_names = false;
         let mut section = (String::new(), false);
         for line in text.lines() {
             let mut line = line.trim();
             if line.ends_with('\\') {
-                return Err("the repository's configuration has a line that goes on".to_owned());
+                return Err("the repository's configuration has a continued line".to_owned());
             }
             if let Some(rest) = line.strip_prefix('[') {
                 let Some((head, behind)) = rest.split_once(']') else {
-                    return Err("the repository's configuration is not understood".to_owned());
+                    return Err("the repository's configuration cannot be parsed".to_owned());
                 };
                 let name = head.split([' ', '.', '"', '\t']).next().unwrap_or_default();
                 section = (name.to_ascii_lowercase(), head.len() > name.len());
                 line = behind.trim();
-                // Git reads on there, another section, too.
+                // Git accepts settings, and even another section, on the same line.
                 if !line.is_empty() && !line.starts_with(['#', ';']) {
-                    return Err("the repository's configuration is not understood".to_owned());
+                    return Err("the repository's configuration cannot be parsed".to_owned());
                 }
             }
             if line.is_empty() || line.starts_with(['#', ';']) {
@@ -220,14 +220,14 @@ impl Repository {
                 has_wide_names = match line.split_once('=').map(|(_, value)| value.trim()) {
                     Some("sha1") => false,
                     Some("sha256") => true,
-                    _ => return Err("the repository's format is not known".to_owned()),
+                    _ => return Err("the repository's format is unknown".to_owned()),
                 };
             }
         }
         Ok(has_wide_names)
     }
 
-    /// Tells whether a line says that the files are where they are: those of a submodule do.
+    /// Tells whether a line sets the working tree to where it is, as in a submodule.
     fn is_top(&self, line: &str) -> bool {
         let path = line.split_once('=').map_or("", |(_, path)| path.trim());
         let said = self.git.join(path).canonicalize();
@@ -236,7 +236,7 @@ impl Repository {
 }
 
 fn is_harmless((section, has_name): &(String, bool), key: &str) -> bool {
-    // With a name in quotes these choose programs.
+    // With a quoted name these choose programs.
     let is_driver = *has_name && ["diff", "merge"].contains(&section.as_str());
     let known = HARMLESS.iter().find(|(known, _)| known == section);
     !is_driver
@@ -247,12 +247,12 @@ fn is_harmless((section, has_name): &(String, bool), key: &str) -> bool {
 fn read(path: &Path) -> Result<String, String> {
     let is_short = path.metadata().is_ok_and(|found| found.is_file() && found.len() < 1 << 20);
     let text = is_short.then(|| std::fs::read_to_string(path).ok()).flatten();
-    // To git a text ends at a zero.
+    // For git the text ends at a NUL byte.
     text.filter(|text| !text.contains('\0'))
         .ok_or_else(|| format!("{} cannot be read", path.display()))
 }
 
-/// Reads git's list of tracked files. `None` for a list that is not whole, or has a part elsewhere.
+/// Parses git's index. `None` if it is incomplete or split.
 fn parse(bytes: &[u8], hash: usize) -> Option<Index> {
     let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let version = number(4)?;
@@ -268,7 +268,7 @@ fn parse(bytes: &[u8], hash: usize) -> Option<Index> {
         let is_extended = flags & 0x4000 != 0;
         let mut start = at + 42 + hash + if is_extended { 2 } else { 0 };
         if version == 4 {
-            // Only what differs from the name before is written.
+            // Only the difference from the previous name is stored.
             let (less, behind) = offset(bytes, start)?;
             name.truncate(name.len().checked_sub(less)?);
             start = behind;
@@ -277,7 +277,7 @@ fn parse(bytes: &[u8], hash: usize) -> Option<Index> {
         }
         let length = bytes.get(start..)?.iter().position(|byte| *byte == 0)?;
         name.extend_from_slice(&bytes[start..start + length]);
-        // Git goes by the length that stands there, as far as it can.
+        // Git uses the stored length as far as it goes.
         if usize::from(flags & 0xfff) != name.len().min(0xfff) {
             return None;
         }
@@ -292,7 +292,7 @@ fn parse(bytes: &[u8], hash: usize) -> Option<Index> {
         }
     }
     while at + 8 + hash <= bytes.len() {
-        // The rest of the list is in another file.
+        // The rest of the index is in another file.
         if bytes[at..].starts_with(b"link") {
             return None;
         }
@@ -301,7 +301,7 @@ fn parse(bytes: &[u8], hash: usize) -> Option<Index> {
     Some(index)
 }
 
-/// Reads a number as git writes those of any size; returns what is behind it, too.
+/// Reads git's variable-length number; returns it and the offset after it.
 fn offset(bytes: &[u8], mut at: usize) -> Option<(usize, usize)> {
     let mut byte = *bytes.get(at)?;
     let mut value = usize::from(byte & 127);

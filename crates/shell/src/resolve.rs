@@ -1,9 +1,9 @@
-//! Where a path leads, and what is special about a place: home folders and repositories.
+//! Where a path leads, and whether it is in a repository's `.git` or holds a home folder.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
-/// Takes `.` and `..` out by their words alone.
+/// Removes `.` and `..` lexically, without looking at the disk.
 #[must_use]
 pub fn clean(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
@@ -19,10 +19,9 @@ pub fn clean(path: &Path) -> PathBuf {
     out
 }
 
-/// Follows the links of the longest part of a path that exists; `None` where a link leads nowhere that can be checked,
-/// and where something is in the way that cannot be looked into.
+/// Resolves the links in the longest part of a path that exists. `None` for a broken link and for a part that cannot be read.
 ///
-/// Takes `..` as the kernel does, behind the link before it, also in the part that does not exist.
+/// Resolves `..` as the kernel does, after the link before it, even in the part that does not exist.
 #[must_use]
 pub fn real(path: &Path) -> Option<PathBuf> {
     let mut missing: Vec<OsString> = Vec::new();
@@ -38,7 +37,7 @@ pub fn real(path: &Path) -> Option<PathBuf> {
                 }
                 return Some(real);
             }
-            // A link that points nowhere exists as a link: writing through it would create its target.
+            // A broken link: writing through it would create its target.
             Err(_) if existing.symlink_metadata().is_ok() => return None,
             Err(_) => {
                 missing.push(existing.components().next_back()?.as_os_str().to_owned());
@@ -50,7 +49,7 @@ pub fn real(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Tells whether a permanent answer may cover all that is in a folder: not the whole disk, a home folder or what holds one.
+/// Tells whether a permanent answer may cover a whole folder: not the disk, a home folder, or a folder of home folders.
 #[must_use]
 pub fn is_narrow(folder: &Path) -> bool {
     let names: Vec<&OsStr> = folder
@@ -69,8 +68,7 @@ pub fn is_narrow(folder: &Path) -> bool {
     }
 }
 
-/// Tells whether a path leads into the folder that git keeps a repository in, of this project or of one inside it: what
-/// is there decides what git runs.
+/// Tells whether a path is in a `.git`, whose files decide what git runs.
 #[must_use]
 pub fn is_in_git(path: &Path) -> bool {
     path.components().any(|component| component.as_os_str().eq_ignore_ascii_case(".git"))
@@ -93,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn repositories_are_known_by_their_folder() {
+    fn git_folders_are_recognised_by_name() {
         for path in [".git", ".git/config", "/w/sub/.git/hooks/x", ".GIT/config"] {
             assert!(is_in_git(Path::new(path)), "{path}");
         }

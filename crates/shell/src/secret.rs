@@ -1,4 +1,4 @@
-//! Files that usually hold secrets: they are read only after the user was asked, and searches leave them out.
+//! Files that usually hold secrets. Reading one needs permission, and searches skip them.
 
 use std::path::Path;
 
@@ -18,13 +18,13 @@ const NAMES: [&str; 12] = [
     "kubeconfig",
 ];
 
-/// Endings of such files.
-const ENDINGS: [&str; 6] = ["pem", "key", "p12", "pfx", "jks", "keystore"];
+/// Extensions of such files.
+const EXTENSIONS: [&str; 6] = ["pem", "key", "p12", "pfx", "jks", "keystore"];
 
-/// Endings of `.env` files that are made to be shared.
+/// Extensions of `.env` files that are meant to be shared.
 const SHARED: [&str; 5] = ["example", "sample", "template", "dist", "defaults"];
 
-/// Tells whether a file usually holds secrets, by its name.
+/// Tells by its name whether a file usually holds secrets.
 #[must_use]
 pub fn is_secret(path: &Path) -> bool {
     let Some(name) = path.file_name() else {
@@ -35,7 +35,7 @@ pub fn is_secret(path: &Path) -> bool {
         return !SHARED.contains(&rest);
     }
     NAMES.contains(&name.as_str())
-        || name.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
+        || name.rsplit_once('.').is_some_and(|(_, extension)| EXTENSIONS.contains(&extension))
 }
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ mod tests {
 
     // R: T2
     #[test]
-    fn secrets_are_known_by_their_names() {
+    fn secrets_are_recognised_by_name() {
         for name in [".env", ".env.local", ".ENV", "a/.env.production", "id_rsa", "x.pem", "a.KEY"]
         {
             assert!(is_secret(Path::new(name)), "{name}");

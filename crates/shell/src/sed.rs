@@ -1,4 +1,4 @@
-//! `sed` and its scripts: only commands that print and change text, none that write, read or run.
+//! `sed` and its scripts: only commands that print and edit text, none that write, read or run.
 
 use super::options::{Options, sort};
 use super::programs::Known;
@@ -11,13 +11,13 @@ const OPTIONS: Options = Options {
     others: false,
 };
 
-/// Judges a call of `sed`.
-pub(crate) fn judge(words: &[Word]) -> Result<Known, String> {
+/// Analyses a call of `sed`.
+pub(crate) fn analyse(words: &[Word]) -> Result<Known, String> {
     let mut sorted = sort(words, &OPTIONS)?;
     let mut scripts: Vec<String> = sorted.values.iter().map(|(_, value)| value.clone()).collect();
     if !sorted.has(&["e", "expression"]) {
         let Some(first) = sorted.operands.first().and_then(|word| word.as_text()) else {
-            return Err("its script is not known".to_owned());
+            return Err("its script is not known before it runs".to_owned());
         };
         scripts = vec![first.to_owned()];
         sorted.operands.remove(0);
@@ -28,7 +28,7 @@ pub(crate) fn judge(words: &[Word]) -> Result<Known, String> {
     }
 }
 
-/// Tells whether a script only prints and changes text.
+/// Tells whether a script only prints and edits text.
 fn is_safe(script: &str) -> bool {
     let mut rest = script;
     loop {
@@ -85,7 +85,7 @@ fn address(text: &str) -> Option<&str> {
     Some(text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '~'))
 }
 
-/// Returns what follows the next delimiter. A delimiter inside `[…]` counts differently from sed to sed, so it is refused.
+/// Returns what follows the next delimiter. Versions of sed differ on a delimiter inside `[…]`, so that is refused.
 fn until(text: &str, delimiter: char, is_regex: bool) -> Option<&str> {
     let mut characters = text.char_indices();
     let mut brackets = 0_i32;

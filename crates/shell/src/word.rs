@@ -1,21 +1,20 @@
-//! Words: one argument as it is written, and what it stands for where that can be known without running anything.
+//! Words: one argument as it is written, and what it expands to if that is known without running anything.
 
 /// One argument of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Word {
     /// As it is written.
     pub(crate) raw: String,
-    /// What it stands for.
+    /// What it expands to.
     pub(crate) means: Meaning,
 }
 
-/// What a word stands for.
+/// What a word expands to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// Exactly this text.
     Text(String),
-    /// Names that the shell finds or makes: the text with its `*`, `?`, `[…]` and `{…}`; those of them that are quoted
-    /// have a `\` before them.
+    /// A pattern: the text with its `*`, `?`, `[…]` and `{…}`; quoted ones have a `\` before them.
     Names(String),
     /// A path below a home folder: the text after `~`.
     Home(String),
@@ -24,12 +23,12 @@ pub(crate) enum Meaning {
 }
 
 impl Word {
-    /// Makes a word that stands for itself.
+    /// Makes a word that expands to itself.
     pub(crate) fn text(text: &str) -> Word {
         Word { raw: text.to_owned(), means: Meaning::Text(text.to_owned()) }
     }
 
-    /// Returns what it stands for, if that is one text.
+    /// Returns what it expands to, if that is exactly one text.
     pub(crate) fn as_text(&self) -> Option<&str> {
         match &self.means {
             Meaning::Text(text) => Some(text),
@@ -37,14 +36,14 @@ impl Word {
         }
     }
 
-    /// Tells whether it stays one word whatever it stands for: all of it is between two double quotes.
+    /// Tells whether it stays one word whatever it expands to: all of it is between two double quotes.
     pub(crate) fn is_quoted(&self) -> bool {
         let inside = self.raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"'));
-        // `"$@"` becomes many words all the same.
+        // `"$@"` expands to many words.
         inside.is_some_and(|inside| !inside.contains(['"', '@']))
     }
 
-    /// Returns the word in its normal form: one spelling for one meaning.
+    /// Returns the word in its normal form: the same meaning is always quoted the same way.
     pub(crate) fn normal(&self) -> String {
         match &self.means {
             Meaning::Text(text) => quote(text),
@@ -53,10 +52,9 @@ impl Word {
     }
 }
 
-/// Reads a word that has no expansion in it by the rules of the shell.
+/// Reads a word without expansions by the rules of the shell; `None` for any other.
 ///
-/// `None` for anything else: what is not understood in full is not understood. Written without the grammar's help, so
-/// that a mistake of the one is caught by the other.
+/// Does not use the grammar, so that a mistake in one of the two is caught by the other.
 pub(crate) fn read(raw: &str) -> Option<Word> {
     let mut text = String::new();
     let mut pattern = String::new();
@@ -97,7 +95,7 @@ pub(crate) fn read(raw: &str) -> Option<Word> {
     makes_names |= has_braces(&pattern);
     let means = match (is_home, makes_names) {
         (true, true) => return None,
-        // `~name` is the home of another user, `~+` and `~-` are folders of the shell.
+        // `~name` is another user's home folder, `~+` and `~-` are folders that the shell remembers.
         (true, false) => match text.strip_prefix('~') {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => {
                 Meaning::Home(rest.to_owned())
@@ -110,7 +108,7 @@ pub(crate) fn read(raw: &str) -> Option<Word> {
     Some(Word { raw: raw.to_owned(), means })
 }
 
-/// Tells whether the shell makes several words of braces: a `}` ends them only behind a `,` or `..`.
+/// Tells whether braces expand to several words: a `}` ends them only after a `,` or `..`.
 fn has_braces(pattern: &str) -> bool {
     pattern.match_indices('{').any(|(start, _)| {
         let (mut level, mut is_list) = (0, false);
@@ -130,7 +128,7 @@ fn has_braces(pattern: &str) -> bool {
     })
 }
 
-/// Returns how many words braces make, or more: `{1..9}` is nine, and braces beside or in braces are multiplied.
+/// Returns an upper bound of the words that braces expand to: `{1..9}` is nine, and adjacent or nested braces multiply.
 pub(crate) fn brace_count(pattern: &str) -> u64 {
     let mut open: Vec<(usize, u64)> = Vec::new();
     let mut count: u64 = 1;
@@ -151,7 +149,7 @@ pub(crate) fn brace_count(pattern: &str) -> u64 {
     count
 }
 
-/// How many words the inside of a brace like `1..9` or `a..z..2` makes; 1 for any other.
+/// Returns how many words a range like `1..9` or `a..z..2` expands to; 1 for any other text.
 fn range_count(inside: &str) -> u64 {
     let mut ends = inside.split("..");
     let (Some(from), Some(to), false) =
@@ -161,7 +159,7 @@ fn range_count(inside: &str) -> u64 {
     };
     match (from.parse::<i64>(), to.parse::<i64>()) {
         (Ok(from), Ok(to)) => from.abs_diff(to).saturating_add(1),
-        // Letters are at most as many as there are, numbers that are too large are more than enough.
+        // A range of letters is small; numbers too large to parse make it too long anyway.
         _ if from.chars().count() == 1 && to.chars().count() == 1 => 256,
         _ if from.contains(|c: char| c.is_ascii_digit()) => u64::MAX,
         _ => 1,
@@ -193,7 +191,7 @@ fn read_double(
     }
 }
 
-/// Writes a text so that the shell reads it back as one word.
+/// Quotes a text so that the shell reads it back as one word.
 pub(crate) fn quote(text: &str) -> String {
     let is_plain =
         |character: char| character.is_ascii_alphanumeric() || "-_./=:,+@%^".contains(character);
@@ -212,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_and_escapes_are_undone() {
+    fn quotes_and_escapes_are_removed() {
         let table = [
             ("ls", "ls"),
             (r"r\m", "rm"),
@@ -234,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_homes_are_told_apart() {
+    fn patterns_and_home_folders_are_distinguished() {
         assert_eq!(meaning("*.rs"), Some(Meaning::Names("*.rs".to_owned())));
         assert_eq!(meaning("a{b,c}"), Some(Meaning::Names("a{b,c}".to_owned())));
         assert_eq!(meaning("{a},b}"), Some(Meaning::Names("{a},b}".to_owned())));
@@ -246,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_braces_make_is_counted() {
+    fn brace_expansions_are_counted() {
         let table = [
             ("a", 1),
             ("{a,b}", 2),
@@ -266,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_not_understood() {
+    fn other_expansions_are_rejected() {
         let refused = [
             "$x", "\"$x\"", "`id`", "$(id)", "$'a'", "a;b", "a|b", "a&b", "a(b", "a>b", "#x",
             "a b", "~root/x", "~+", "'open", "\"open", "open\\", "a\u{a0}b", "a\rb", "\"a`b\"",
@@ -278,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_normal_form_is_read_back_as_the_same() {
+    fn normal_form_is_stable() {
         for text in ["", "a b", "it's", "$x", "*", "a\nb", "-n", "~/x", "{a,b}", "ä"] {
             assert_eq!(meaning(&quote(text)), Some(Meaning::Text(text.to_owned())), "{text:?}");
         }

@@ -1,17 +1,17 @@
-//! Programs that run other programs: those that can be looked through, and the commands that hide in the others.
+//! Programs that run other programs: transparent wrappers, and the commands in the arguments of all others.
 
 use super::options::{Options, sort};
 use super::word::Word;
 
-/// What a wrapper that changes nothing runs.
+/// What a transparent wrapper runs.
 pub(crate) struct Unwrapped {
     /// The command.
     pub(crate) words: Vec<Word>,
-    /// The variables it is given.
+    /// The variables that are set for it.
     pub(crate) variables: Vec<(String, Word)>,
 }
 
-/// A command that stands in the arguments of another.
+/// A command in the arguments of another.
 pub(crate) enum Inside {
     /// As words.
     Words(Vec<Word>),
@@ -19,7 +19,7 @@ pub(crate) enum Inside {
     Script(String),
 }
 
-/// Looks through a wrapper that only sets limits, priorities or variables; `None` for everything else.
+/// Unwraps a wrapper that only sets limits, priorities or variables; `None` for everything else.
 pub(crate) fn unwrap(words: &[Word]) -> Option<Unwrapped> {
     let (first, rest) = words.split_first()?;
     let mut variables = Vec::new();
@@ -68,7 +68,7 @@ fn assignment(word: &Word) -> Option<(String, Word)> {
     is_name.then(|| (name.to_owned(), Word::text(value)))
 }
 
-/// Returns where the first operand is.
+/// Returns the index of the first operand.
 fn behind_options(words: &[Word], options: &Options) -> Option<usize> {
     (0..=words.len()).find(|end| {
         let is_operand = words
@@ -79,7 +79,7 @@ fn behind_options(words: &[Word], options: &Options) -> Option<usize> {
     })
 }
 
-/// Programs whose arguments are, or may hold, a command.
+/// Programs whose arguments are, or may contain, a command.
 const RUNNERS: &str = "sudo doas su env timeout time nice ionice nohup setsid xargs parallel exec command builtin eval trap \
     coproc ssh docker podman kubectl watch strace ltrace gdb unshare nsenter chroot chrt taskset flock entr script busybox \
     toybox stdbuf caffeinate systemd-run bwrap firejail fakeroot proot sh bash dash zsh ksh fish ash rbash npx bunx pnpx uvx \
@@ -88,22 +88,22 @@ const RUNNERS: &str = "sudo doas su env timeout time nice ionice nohup setsid xa
     runcon sg newgrp unbuffer rlwrap chronic mapfile readarray complete compgen bind ld.so ld-linux-x86-64.so.2 \
     ld-linux-aarch64.so.1";
 
-/// More words than this are not looked at one by one.
+/// The most words that are tried one by one.
 pub(crate) const MOST: usize = 200;
 
-/// Tells whether the arguments of a program are, or may hold, a command.
+/// Tells whether the arguments of a program are, or may contain, a command.
 pub(crate) fn is_runner(words: &[Word]) -> bool {
     let name = name_of(words);
     RUNNERS.split_whitespace().any(|known| known == name) || run_behind(words).is_some()
 }
 
-/// The name of a program, without the folder that it is in.
+/// Returns the name of a program, without its folder.
 pub(crate) fn name_of(words: &[Word]) -> &str {
     let name = words.first().and_then(Word::as_text).unwrap_or_default();
     name.rsplit_once('/').map_or(name, |(_, base)| base)
 }
 
-/// Returns where the command begins that is run by a program which runs others only where a word says so.
+/// Returns the index of the inner command, for programs that run one only after a certain word such as `exec`.
 pub(crate) fn run_behind(words: &[Word]) -> Option<usize> {
     let is_told: fn(&str) -> bool = match name_of(words) {
         "find" | "fd" | "fdfind" => |text| {
@@ -119,8 +119,8 @@ pub(crate) fn run_behind(words: &[Word]) -> Option<usize> {
     at.map(|at| at + 2)
 }
 
-/// Finds the commands in the arguments of a program that runs others. Which word is the command depends on the program's
-/// options, so every word is tried: what is found here only serves rules that forbid.
+/// Finds the commands in the arguments of a program that runs others. Which word begins the command depends on the program's
+/// options, so every word is tried; the results are only used for rules that forbid.
 pub(crate) fn inside(words: &[Word]) -> Vec<Inside> {
     if !is_runner(words) {
         return Vec::new();
@@ -128,7 +128,7 @@ pub(crate) fn inside(words: &[Word]) -> Vec<Inside> {
     let name = name_of(words);
     let mut found = Vec::new();
     let first = run_behind(words).unwrap_or(1);
-    // What is one word for us may be more for a shell that reads it.
+    // An inner shell may split what is one word for us.
     let reads_on =
         matches!(name, "sh" | "bash" | "dash" | "zsh" | "ksh" | "fish" | "ash" | "rbash" | "su");
     for start in first..words.len().min(MOST) {

@@ -155,7 +155,7 @@ impl Bash {
         let mut writable = outside::own_places(level);
         writable.extend_from_slice(&outside);
         let is_sandboxed = level.confines();
-        let at = shell::Place {
+        let at = shell::Context {
             cwd,
             roots: &self.options.folders,
             own: &self.options.own,

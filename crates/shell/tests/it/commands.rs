@@ -1,9 +1,9 @@
-//! The rule corpus: commands with what must happen to each, in `data/commands.tsv`.
+//! The command corpus: `data/commands.tsv` has commands and the expected verdict for each.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use shell::{Place, Verdict, needs};
+use shell::{Context, Verdict, needs};
 
 /// A disk without links.
 pub(crate) fn plain(path: &Path) -> Option<PathBuf> {
@@ -20,14 +20,14 @@ pub(crate) fn plain(path: &Path) -> Option<PathBuf> {
     Some(out)
 }
 
-/// A place in the sandbox, in the first of these folders.
+/// Describes a command in the sandbox that starts in the first of these folders.
 pub(crate) fn place<'a>(
     roots: &'a [PathBuf],
     writable: &'a [PathBuf],
     real: &'a dyn Fn(&Path) -> Option<PathBuf>,
-) -> Place<'a> {
+) -> Context<'a> {
     let (home, is_deceptive) = (Some(Path::new("/home/user")), engine::visible::deceives);
-    Place {
+    Context {
         cwd: &roots[0],
         roots,
         own: &[],
@@ -42,12 +42,12 @@ pub(crate) fn place<'a>(
 pub(crate) fn decide(command: &str, is_sandboxed: bool) -> Verdict {
     let roots = [PathBuf::from("/w")];
     let writable = ["/tmp", "/var/tmp", "/dev"].map(PathBuf::from);
-    let at = Place { is_sandboxed, ..place(&roots, &writable, &plain) };
+    let at = Context { is_sandboxed, ..place(&roots, &writable, &plain) };
     let decisions = needs(command, &at).into_iter().map(|need| need.default);
     decisions.max().unwrap_or(Verdict::Allow)
 }
 
-/// Undoes the escapes of the file.
+/// Decodes the escapes of the file.
 fn unescape(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text.chars();
@@ -95,7 +95,7 @@ pub(crate) fn corpus() -> Vec<(Verdict, &'static str, String)> {
 
 // R: T2
 #[test]
-fn every_command_of_the_corpus_is_decided_as_written() {
+fn every_command_of_the_corpus_gets_its_expected_verdict() {
     let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     let mut wrong = Vec::new();
     for (expected, category, command) in corpus() {
@@ -127,7 +127,7 @@ fn every_command_of_the_corpus_is_decided_as_written() {
     ] {
         let (all, allowed) = counts[category];
         assert!(all >= least, "{category}: {all}");
-        // What is not benign never runs without a question; of what is benign four fifths do.
+        // Only benign commands run without a question, and four fifths of them do.
         let share = allowed * 100 / all;
         assert!(
             if category == "benign" { share > 80 } else { allowed == 0 },
@@ -137,7 +137,7 @@ fn every_command_of_the_corpus_is_decided_as_written() {
 }
 
 #[test]
-fn without_a_sandbox_everything_is_asked_for() {
+fn every_command_is_asked_for_without_a_sandbox() {
     for (_, category, command) in corpus() {
         if category == "benign" && !command.trim().is_empty() {
             assert_ne!(decide(&command, false), Verdict::Allow, "{command}");

@@ -1,17 +1,18 @@
-//! What the rules call "only reads" is run by a real bash, and nothing may have changed afterwards.
+//! Commands that are allowed as read-only run in a real bash, and must not change anything.
 //!
-//! The commands are those of the corpus that need no question, and every letter as an option of every program that is
-//! known to read. Dangerous ones among them can only reach files of a scratch folder.
+//! These are the allowed commands of the corpus, and every letter as an option of every program that is listed as read-only. A
+//! dangerous one could only reach files of a scratch folder.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use shell::Verdict;
+use tempfile::TempDir;
 
 use crate::commands::{corpus, decide};
 
-/// Programs that are known to read, as far as a bare system has them.
+/// Read-only programs, as far as a minimal system has them.
 const PROGRAMS: &str = "cat tac rev wc realpath readlink cksum sum comm expand unexpand ls nl md5sum sha256sum head tail cut \
     paste fold fmt column cmp join stat du df od strings base64 grep egrep hexdump xxd uniq sort shuf date hostname tree file \
     diff iconv tar zcat unzip find sed awk xargs \
@@ -19,11 +20,15 @@ const PROGRAMS: &str = "cat tac rev wc realpath readlink cksum sum comm expand u
 
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
-struct Scratch(PathBuf);
+struct Scratch {
+    top: PathBuf,
+    _removed_on_drop: TempDir,
+}
 
 impl Scratch {
     fn new() -> Scratch {
-        let folder = std::env::temp_dir().join(format!("tools-harmless-{}", std::process::id()));
+        let removed_on_drop = tempfile::tempdir().unwrap();
+        let folder = removed_on_drop.path().to_owned();
         for sub in ["src", "tests", "home", ".github/workflows", "a"] {
             std::fs::create_dir_all(folder.join(sub)).unwrap();
         }
@@ -42,18 +47,18 @@ impl Scratch {
         ] {
             std::fs::write(folder.join(file), "{\"b\": 1}\nalpha beta\nalpha beta\n").unwrap();
         }
-        let scratch = Scratch(folder);
+        let scratch = Scratch { top: folder, _removed_on_drop: removed_on_drop };
         scratch.run("git init -q . && git -c user.name=u -c user.email=u@example.com commit -q --allow-empty -m m");
         scratch
     }
 
-    /// Runs commands one after the other, each in a shell of its own as far as it can change that.
+    /// Runs commands one after the other, each in its own subshell.
     fn run_all(&self, commands: &[String]) {
         let script: String = commands.iter().map(|command| format!("(\n{command}\n)\n")).collect();
         self.run(&script);
     }
 
-    /// Runs a script that has no input and a clean environment, for half a minute at most.
+    /// Runs a script without input, with a clean environment, for at most half a minute.
     #[expect(
         clippy::disallowed_methods,
         reason = "a real shell is what the rules are compared with"
@@ -61,21 +66,21 @@ impl Scratch {
     fn run(&self, script: &str) {
         let mut command = Command::new("timeout");
         command.args(["-s", "KILL", "30", "bash", "--noprofile", "--norc", "-c", script]);
-        command.current_dir(&self.0).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
-        command.env("HOME", self.0.join("home")).env("GIT_OPTIONAL_LOCKS", "0");
+        command.current_dir(&self.top).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        command.env("HOME", self.top.join("home")).env("GIT_OPTIONAL_LOCKS", "0");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Many of them fail, as `sort -q` does: that is none of the rules' business.
+        // Many of them fail, as `sort -q` does; that is fine.
         command.status().unwrap();
     }
 
-    /// All names, with what is in the files.
+    /// Returns all names, with the contents of files.
     fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
-        let mut open = vec![self.0.clone()];
+        let mut open = vec![self.top.clone()];
         while let Some(folder) = open.pop() {
             for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
                 let path = entry.path();
-                // Git notes there which files it looked at; in the sandbox it cannot.
+                // Git caches there which files it checked; in the sandbox it cannot.
                 if path.ends_with(".git/index") {
                     continue;
                 }
@@ -88,18 +93,12 @@ impl Scratch {
         found
     }
 
-    /// Counts the processes that stand in the folder.
+    /// Counts the processes whose working folder is here.
     fn processes(&self) -> usize {
         let stands_here = |entry: &std::fs::DirEntry| {
-            std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&self.0))
+            std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&self.top))
         };
         std::fs::read_dir("/proc").unwrap().flatten().filter(stands_here).count()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
@@ -120,7 +119,7 @@ fn commands() -> Vec<String> {
 
 // R: T2
 #[test]
-fn what_needs_no_question_changes_nothing() {
+fn allowed_commands_change_nothing() {
     let scratch = Scratch::new();
     let before = scratch.contents();
     let commands = commands();
@@ -141,7 +140,7 @@ fn what_needs_no_question_changes_nothing() {
     eprintln!("{} commands were run, and changed nothing", commands.len());
 }
 
-/// Tells whether a command alone changes something, in a folder that nothing was done to.
+/// Tells whether a command changes something in a fresh folder.
 fn changes(command: &str) -> bool {
     let scratch = Scratch::new();
     let before = scratch.contents();
@@ -150,7 +149,7 @@ fn changes(command: &str) -> bool {
 }
 
 #[test]
-fn a_command_that_writes_would_be_noticed() {
+fn command_that_writes_is_noticed() {
     let scratch = Scratch::new();
     let before = scratch.contents();
     scratch.run("sort -o out x");

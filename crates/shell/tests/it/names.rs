@@ -1,5 +1,5 @@
-//! Patterns, braces and links in a real folder: what the rules think that words become is compared with a real bash, and
-//! programs that read a whole folder are asked about the secrets in it.
+//! Patterns, braces and links in a real folder: the expected expansions are compared with a real bash, and programs that read
+//! recursively are asked about secrets.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -8,14 +8,19 @@ use std::process::{Command, Stdio};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use shell::{Place, Verdict, needs, real};
+use shell::{Context, Verdict, needs, real};
+use tempfile::TempDir;
 
-/// A project with secrets, hidden files and links, beside a folder that is not its own.
-struct Project(PathBuf);
+/// A project with secrets, hidden files and links, next to a folder outside of it.
+struct Project {
+    top: PathBuf,
+    _removed_on_drop: TempDir,
+}
 
 impl Project {
-    fn new(name: &str) -> Project {
-        let top = std::env::temp_dir().join(format!("tools-{name}-{}", std::process::id()));
+    fn new() -> Project {
+        let removed_on_drop = tempfile::tempdir().unwrap();
+        let top = removed_on_drop.path().to_owned();
         for folder in ["w/src/deep", "w/sub/a", "w/.hidden", "w/clean/more", "w/tests", "out"] {
             std::fs::create_dir_all(top.join(folder)).unwrap();
         }
@@ -41,7 +46,7 @@ impl Project {
         ] {
             std::fs::write(top.join(file), "token = 1\n").unwrap();
         }
-        let project = Project(top);
+        let project = Project { top, _removed_on_drop: removed_on_drop };
         for (link, to) in [
             ("li", "../out/secret.txt"),
             ("l", "../out"),
@@ -59,21 +64,21 @@ impl Project {
     }
 
     fn work(&self) -> PathBuf {
-        self.0.join("w")
+        self.top.join("w")
     }
 
     fn runs(&self, command: &str) -> bool {
         self.asked(command).is_empty()
     }
 
-    /// What is asked for, with the key that it is asked by.
+    /// Returns what is not allowed without a question.
     fn asked(&self, command: &str) -> Vec<String> {
         let roots = [self.work()];
-        let home = self.0.join("home");
-        let at = Place {
+        let home = self.top.join("home");
+        let at = Context {
             cwd: &roots[0],
             roots: &roots,
-            own: &[self.0.join("w/clean/ours")],
+            own: &[self.top.join("w/clean/ours")],
             home: Some(&home),
             is_sandboxed: true,
             writable: &[],
@@ -87,7 +92,7 @@ impl Project {
             .collect()
     }
 
-    /// Asks a real bash what words become. They hold nothing that could run.
+    /// Asks a real bash what words expand to. They contain nothing that could run.
     #[expect(
         clippy::disallowed_methods,
         reason = "a real shell is what the rules are compared with"
@@ -103,11 +108,11 @@ impl Project {
                 )
             })
             .collect();
-        let file = self.0.join("script");
+        let file = self.top.join("script");
         std::fs::write(&file, script).unwrap();
         let mut command = Command::new("bash");
         command.args(["--noprofile", "--norc"]).arg(file).current_dir(self.work()).env_clear();
-        command.env("LC_ALL", language).env("HOME", self.0.join("home")).stdin(Stdio::null());
+        command.env("LC_ALL", language).env("HOME", self.top.join("home")).stdin(Stdio::null());
         let output = command.output().unwrap().stdout;
         let said = String::from_utf8_lossy(&output).into_owned();
         let mut all: Vec<Vec<String>> = said
@@ -120,17 +125,11 @@ impl Project {
     }
 }
 
-impl Drop for Project {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
-
 fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Words that become others.
+/// Words that expand to other words.
 const WORDS: &[&str] = &[
     "*",
     "?",
@@ -286,10 +285,10 @@ const WORDS: &[&str] = &[
 
 // R: T2
 #[test]
-fn a_word_runs_unasked_only_if_all_that_bash_makes_of_it_does() {
-    let project = Project::new("names");
+fn word_is_allowed_only_if_every_expansion_in_bash_is() {
+    let project = Project::new();
     let mut words: Vec<String> = WORDS.iter().map(|word| (*word).to_owned()).collect();
-    // Pieces that mean something to the shell or to this folder, in any order.
+    // Fragments that mean something to the shell or in this folder, in any order.
     let pieces = prop::sample::select(vec![
         "*",
         "?",
@@ -356,9 +355,9 @@ fn a_word_runs_unasked_only_if_all_that_bash_makes_of_it_does() {
     assert!(unasked > 500 && many > 100, "{unasked} {many}");
 }
 
-/// Commands in this folder, with what must happen to each.
+/// Commands in this folder, with the expected verdict for each.
 const COMMANDS: &[(bool, &str)] = &[
-    // Names that are made.
+    // Names from expansions.
     (false, "rm {a,../b}"),
     (false, "cp a{,.bak}"),
     (false, "echo > li*"),
@@ -388,7 +387,7 @@ const COMMANDS: &[(bool, &str)] = &[
     (true, "echo {1..3}"),
     (true, "ls clean/[mo]*"),
     (true, "cat nothing*"),
-    // Folders that are read as a whole.
+    // Folders that are read recursively.
     (false, "grep -r token ."),
     (false, "grep -rn token"),
     (false, "grep -R token src"),
@@ -488,7 +487,7 @@ const COMMANDS: &[(bool, &str)] = &[
     (false, "jq -n --rawfile a .env '$a'"),
     (false, "yq -n 'load_str(\".env\")'"),
     (false, "rg -f .env a"),
-    // Where a loop has been.
+    // Folders that a loop has entered.
     (false, "for i in 1 2; do cat x; cd sub; done"),
     (false, "for i in 1 2 3; do cd sub/a; cd a; done; cat secret.txt"),
     (false, "while true; do cd sub; cd a; cat secret.txt; done"),
@@ -499,8 +498,8 @@ const COMMANDS: &[(bool, &str)] = &[
 
 // R: T2
 #[test]
-fn every_command_in_a_real_folder_is_decided_as_written() {
-    let project = Project::new("real-folder");
+fn every_command_in_a_real_folder_gets_its_expected_verdict() {
+    let project = Project::new();
     let mut wrong = Vec::new();
     for (runs, command) in COMMANDS {
         let asked = project.asked(command);
@@ -512,19 +511,19 @@ fn every_command_in_a_real_folder_is_decided_as_written() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// A rule of the user about the file counts where the folder is read.
+/// So that a rule of the user about the file applies when its folder is read.
 #[test]
-fn a_folder_is_asked_for_by_the_names_of_the_secrets_in_it() {
-    let project = Project::new("secrets-below");
+fn recursive_read_asks_for_each_secret_by_name() {
+    let project = Project::new();
     let secret = project.work().join("src/deep/.env");
     assert_eq!(project.asked("grep -r token src"), [format!("Read: {}", secret.display())]);
 }
 
-/// Our own keys and rules belong to no session, also where its folder holds them.
+/// Our own keys and rules belong to no session, even inside its folders.
 // R: T7
 #[test]
 fn our_own_folder_is_asked_for_like_one_outside() {
-    let project = Project::new("ours");
+    let project = Project::new();
     let ours = project.work().join("clean/ours");
     assert_eq!(project.asked("grep -r token clean"), [""; 0]);
     std::fs::create_dir(&ours).unwrap();

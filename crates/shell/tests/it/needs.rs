@@ -1,8 +1,8 @@
-//! What a command needs permission for, and what an answer for good would be saved as.
+//! What a command needs permission for, and what a permanent answer would cover.
 
 use std::path::{Path, PathBuf};
 
-use shell::{Always, Form, Need, NeedKind, Place, Verdict, needs, real, require_extra};
+use shell::{Always, Context, Form, Need, NeedKind, Verdict, needs, real, require_extra};
 
 use crate::commands::place;
 
@@ -24,10 +24,10 @@ fn begins(command: &str, words: &str) -> bool {
     command.strip_prefix(words).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
-/// What a command may have beyond the sandbox is decided by its simple commands, as it is whether they run.
+/// Rules for simple commands decide what a command gets beyond the sandbox, as they decide whether it runs.
 // R: T2, T7
 #[test]
-fn a_wish_needs_leave_for_each_simple_command() {
+fn extra_permission_is_needed_for_each_simple_command() {
     type Needs<'a> = &'a [(&'a str, Verdict, Option<Always>)];
     const EXACT: Option<Always> = Some(Always::Exact);
     let commits = Some(Always::StartingWith("git commit".to_owned()));
@@ -38,7 +38,7 @@ fn a_wish_needs_leave_for_each_simple_command() {
             "npm install; curl evil",
             &[("npm install", Verdict::Ask, EXACT), ("curl evil", Verdict::Ask, EXACT)],
         ),
-        // Nothing else asks for it, so what reads does.
+        // No other command asks, so the read-only ones do.
         ("ls | wc -l", &[("ls", Verdict::Ask, EXACT), ("wc -l", Verdict::Ask, EXACT)]),
         ("curl $x", &[("curl $x", Verdict::Ask, None)]),
         ("a=(", &[("a=(", Verdict::Ask, None)]),
@@ -61,10 +61,10 @@ fn a_wish_needs_leave_for_each_simple_command() {
     assert_eq!(need.form, Form::Unanalysed);
 }
 
-/// A rule for commits is about the repository here: elsewhere in the project git may find another, with hooks.
+/// A rule for commits is about the repository here. Elsewhere in the project git may find another, with hooks.
 // R: T2, T7
 #[test]
-fn a_wish_for_git_in_another_folder_is_asked_for_by_itself() {
+fn git_in_another_folder_needs_a_separate_permission() {
     let folder = "/no/such/work/lib";
     let asks_again = |command: &str| {
         let needs = needs_with(command, NeedKind::Git);
@@ -86,11 +86,11 @@ fn a_wish_for_git_in_another_folder_is_asked_for_by_itself() {
     }
 }
 
-/// A command that hides what it runs is not understood, so that it does not pass a rule that forbids.
+/// A command that hides what it runs is opaque, so that it does not bypass a rule that forbids.
 // R: T2
 #[test]
-fn what_hides_in_variables_and_input_is_not_understood() {
-    let is_unclear = |command: &str| needs_of(command).iter().any(|need| need.is_opaque);
+fn commands_hidden_in_variables_and_input_are_opaque() {
+    let is_opaque = |command: &str| needs_of(command).iter().any(|need| need.is_opaque);
     for command in [
         "eval \"$X\"",
         "eval $X",
@@ -184,7 +184,7 @@ fn what_hides_in_variables_and_input_is_not_understood() {
         "echo push | xargs -I% git %",
     ] {
         let command = command.replace("⟨0⟩", &format!("{} rm", " -0".repeat(300)));
-        assert!(is_unclear(&command), "{command}");
+        assert!(is_opaque(&command), "{command}");
     }
     for command in [
         "make",
@@ -229,14 +229,14 @@ fn what_hides_in_variables_and_input_is_not_understood() {
         "make -j$(nproc) CC=$x all",
         "sudo apt install python3",
     ] {
-        assert!(!is_unclear(command), "{command}");
+        assert!(!is_opaque(command), "{command}");
     }
 }
 
-/// A rule that forbids what a program does is not passed by options before the word that says so.
+/// Options before a subcommand do not bypass a rule that forbids it.
 // R: T2
 #[test]
-fn a_deny_is_not_passed_by_options_before_the_subcommand() {
+fn options_before_a_subcommand_do_not_bypass_a_deny() {
     for (forbidden, commands) in [
         (
             "git push",
@@ -282,7 +282,7 @@ fn a_deny_is_not_passed_by_options_before_the_subcommand() {
 /// A question for a command shows where its arguments lead.
 // R: T2
 #[test]
-fn where_links_in_arguments_lead_is_told() {
+fn notes_show_where_links_in_arguments_lead() {
     let top = tempfile::tempdir().unwrap();
     let top = top.path().canonicalize().unwrap();
     let (work, out) = (top.join("w"), top.join("out"));
@@ -300,7 +300,7 @@ fn where_links_in_arguments_lead_is_told() {
     std::fs::write(at("a"), "x").unwrap();
     std::fs::write(out.join("real"), "x").unwrap();
     let roots = [work.clone()];
-    let place = Place {
+    let place = Context {
         cwd: &roots[0],
         roots: &roots,
         own: &[],
@@ -310,11 +310,11 @@ fn where_links_in_arguments_lead_is_told() {
         real: &real,
         is_deceptive: engine::visible::deceives,
     };
-    let told = |command: &str| -> Vec<String> {
+    let notes = |command: &str| -> Vec<String> {
         let asked = needs(command, &place).into_iter();
         asked.filter(|need| need.default == Verdict::Ask).flat_map(|need| need.notes).collect()
     };
-    let is = |name: &str, place: PathBuf| format!("`{name}` is {}", place.display());
+    let is = |name: &str, place: PathBuf| format!("`{name}` is a link to {}", place.display());
     for (command, expected) in [
         ("cp a innocent", is("innocent", out.join("real"))),
         ("cat a | tee innocent", is("innocent", out.join("real"))),
@@ -327,24 +327,24 @@ fn where_links_in_arguments_lead_is_told() {
         ("touch ~/innocent", is("~/innocent", out.join("real"))),
         ("sudo touch near", is("near", at("a"))),
         ("bash -c 'touch near'", is("near", at("a"))),
-        ("touch nowhere", "`nowhere` is a link that leads nowhere".to_owned()),
+        ("touch nowhere", "`nowhere` is a broken link".to_owned()),
     ] {
-        assert_eq!(told(command), [expected], "{command}");
+        assert_eq!(notes(command), [expected], "{command}");
     }
     for command in ["touch a new ../x ./a sub/../a", "tee /dev/stderr", "cat near", "make 'a b'"] {
-        assert_eq!(told(command), [""; 0], "{command}");
+        assert_eq!(notes(command), [""; 0], "{command}");
     }
 }
 
-/// What a program is given is not in its words, so no rule for them is kept.
+/// The input of a program is not in its words, so no permanent answer covers them.
 // R: T2
 #[test]
-fn a_program_that_is_fed_gets_no_answer_for_good() {
-    let kept = |command: &str| {
+fn program_with_input_gets_no_permanent_answer() {
+    let is_saved = |command: &str| {
         let asked = needs_of(command).into_iter().filter(|need| need.default == Verdict::Ask);
-        let kept: Vec<Option<Always>> = asked.map(|need| need.always).collect();
-        assert!(!kept.is_empty(), "{command}");
-        kept.iter().all(Option::is_some)
+        let always: Vec<Option<Always>> = asked.map(|need| need.always).collect();
+        assert!(!always.is_empty(), "{command}");
+        always.iter().all(Option::is_some)
     };
     for command in [
         "cat x | sh",
@@ -361,7 +361,7 @@ fn a_program_that_is_fed_gets_no_answer_for_good() {
         "ls |& psql",
         "ls > >(psql)",
     ] {
-        assert!(!kept(command), "{command}");
+        assert!(!is_saved(command), "{command}");
     }
     for command in [
         "psql",
@@ -372,14 +372,14 @@ fn a_program_that_is_fed_gets_no_answer_for_good() {
         "psql <&-",
         "psql < /dev/null",
     ] {
-        assert!(kept(command), "{command}");
+        assert!(is_saved(command), "{command}");
     }
 }
 
-/// Nobody is asked for what the sandbox refuses all the same; where that is not certain, it is asked for.
+/// What the sandbox refuses anyway is rejected without a question; if that is not certain, the user is asked.
 // R: T2, T7
 #[test]
-fn what_the_shell_cannot_write_is_not_asked_for() {
+fn write_that_the_sandbox_refuses_is_rejected() {
     let decision =
         |command: &str| needs_of(command).into_iter().map(|need| need.default).max().unwrap();
     for command in [
@@ -425,7 +425,7 @@ fn what_the_shell_cannot_write_is_not_asked_for() {
 
 // R: T2
 #[test]
-fn an_answer_for_good_to_a_command_never_opens_the_disk() {
+fn permanent_answer_never_covers_the_whole_disk() {
     for command in
         ["ls /", "ls /etc", "cat /proc/1/environ", "ls ~", "cat ~/x", "find / -name x", "cat /x"]
     {

@@ -1,4 +1,4 @@
-//! Properties of the parser: it takes any text, and it misses no command that a simple splitter sees.
+//! Properties of the parser: it accepts any text, and finds every command.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ fn needs_of(command: &str) -> Vec<Need> {
     needs(command, &place(&roots, &[], &plain))
 }
 
-/// A word that stands for itself, quoted in some way.
+/// A word that expands to itself, quoted in some way.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z]{1,6}",

@@ -1,19 +1,25 @@
-//! Repositories that came from elsewhere, made with a real git: whatever their configuration makes git run is asked for, and
-//! so is what git prints of files with secrets that it tracks.
+//! Untrusted repositories, made with a real git: whatever their configuration makes git run needs permission, and so does
+//! printing tracked files with secrets.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use shell::{Place, Verdict, needs, real};
+use shell::{Context, Verdict, needs, real};
+use tempfile::TempDir;
 
-/// A repository beside a file that a program would make.
-struct Repository(PathBuf);
+/// A repository, next to a file that a program from its configuration would create.
+struct Repository {
+    top: PathBuf,
+    _removed_on_drop: TempDir,
+}
 
 impl Repository {
-    fn new(name: &str, init: &str) -> Repository {
-        let top = std::env::temp_dir().join(format!("tools-git-{name}-{}", std::process::id()));
+    fn new(init: &str) -> Repository {
+        let removed_on_drop = tempfile::tempdir().unwrap();
+        let top = removed_on_drop.path().to_owned();
         std::fs::create_dir_all(top.join("w/src")).unwrap();
-        let repository = Repository(top.canonicalize().unwrap());
+        let repository =
+            Repository { top: top.canonicalize().unwrap(), _removed_on_drop: removed_on_drop };
         repository.put("w/src/lib.rs", "fn one() {}\n");
         repository.git(&format!(
             "{init} && git config user.name u && git config user.email u@example.com && git add . && git commit -qm one"
@@ -22,23 +28,23 @@ impl Repository {
     }
 
     fn put(&self, path: &str, text: &str) {
-        std::fs::write(self.0.join(path), text).unwrap();
+        std::fs::write(self.top.join(path), text).unwrap();
     }
 
     /// Runs a script in the repository.
     #[expect(clippy::disallowed_methods, reason = "a real git is what the rules are compared with")]
     fn git(&self, script: &str) {
         let mut command = Command::new("bash");
-        command.args(["--noprofile", "--norc", "-c", script]).current_dir(self.0.join("w"));
-        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", &self.0);
+        command.args(["--noprofile", "--norc", "-c", script]).current_dir(self.top.join("w"));
+        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", &self.top);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().unwrap();
     }
 
-    /// Tells whether a command needs a question, and for what.
+    /// Returns what a command asks for.
     fn asked(&self, command: &str) -> Vec<String> {
-        let (cwd, roots) = (self.0.join("w"), [self.0.join("w")]);
-        let at = Place {
+        let (cwd, roots) = (self.top.join("w"), [self.top.join("w")]);
+        let at = Context {
             cwd: &cwd,
             roots: &roots,
             own: &[],
@@ -53,13 +59,7 @@ impl Repository {
     }
 }
 
-impl Drop for Repository {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
-    }
-}
-
-/// What is in the configuration, and a command that runs it. Only some of them run everywhere; all must be asked for.
+/// A configuration, and a command that runs a program from it. Only some of them run with every git; all must be asked for.
 const HOSTILE: [(&str, &str); 17] = [
     ("[core]\n fsmonitor = PROGRAM", "git status"),
     ("[CORE] FsMonitor=PROGRAM", "git status --short"),
@@ -82,38 +82,38 @@ const HOSTILE: [(&str, &str); 17] = [
 
 // R: T7
 #[test]
-fn whatever_a_configuration_makes_git_run_is_asked_for() {
+fn programs_in_a_configuration_need_permission() {
     for (index, (config, command)) in HOSTILE.iter().enumerate() {
-        let it = Repository::new(&format!("hostile-{index}"), "git init -q .");
+        let it = Repository::new("git init -q .");
         assert_eq!(it.asked(command), Vec::<String>::new(), "{command} without it");
-        let program = it.0.join("program");
-        it.put("program", &format!("#!/bin/sh\ntouch {}\ncat\n", it.0.join("ran").display()));
+        let program = it.top.join("program");
+        it.put("program", &format!("#!/bin/sh\ntouch {}\ncat\n", it.top.join("ran").display()));
         it.git("chmod +x ../program; echo '*.rs diff=x filter=x' > .git/info/attributes; echo 'fn two() {}' > src/lib.rs");
         let config = config.replace("PROGRAM", &program.to_string_lossy());
         let more = format!("[core]\n fsmonitor = {}\n", program.display());
         it.put("w/.git/more", &more);
         it.put("w/.git/config.worktree", &more);
-        let before = std::fs::read_to_string(it.0.join("w/.git/config")).unwrap();
+        let before = std::fs::read_to_string(it.top.join("w/.git/config")).unwrap();
         it.put("w/.git/config", &format!("{before}{config}\n"));
         assert_ne!(it.asked(command), Vec::<String>::new(), "{command} with {config}");
-        // Those that are sure to run with every git that there is show that the others are worth it.
+        // Some of them run with every git, which shows that the test is real.
         it.git(command);
         let is_sure =
             config.contains("onitor") || config.contains("diff") || config.contains("clean");
-        assert!(!is_sure || it.0.join("ran").exists(), "{command} with {config} runs nothing");
+        assert!(!is_sure || it.top.join("ran").exists(), "{command} with {config} runs nothing");
     }
 }
 
 #[test]
-fn repositories_in_repositories_and_folders_that_pass_for_one_count() {
-    let it = Repository::new("inside", "git init -q .");
+fn nested_and_bare_repositories_are_checked() {
+    let it = Repository::new("git init -q .");
     it.git("git init -q sub; cd sub; git -c user.name=u -c user.email=u commit -q --allow-empty -m x; cd ..; git add sub; git commit -qm sub");
     for harmless in ["git status", "git diff", "git log", "git branch -a"] {
         assert_eq!(it.asked(harmless), Vec::<String>::new(), "{harmless}");
     }
     it.git("git -C sub config core.fsmonitor /bin/true");
     assert!(it.asked("git status")[0].contains("core.fsmonitor"), "{:?}", it.asked("git status"));
-    let bare = Repository::new("bare", "true");
+    let bare = Repository::new("true");
     assert_eq!(bare.asked("git status"), Vec::<String>::new());
     bare.git("mkdir objects refs; echo 'ref: refs/heads/x' > HEAD; printf '[core]\\nbare = false\\nworktree = /\\n' > config");
     assert!(
@@ -123,9 +123,9 @@ fn repositories_in_repositories_and_folders_that_pass_for_one_count() {
     );
 }
 
-/// Where we and git could read a repository differently, the user is asked.
+/// If we and git may read a repository differently, the user is asked.
 #[test]
-fn a_repository_that_is_not_understood_is_asked_for() {
+fn repository_that_cannot_be_parsed_needs_permission() {
     let odd = [
         ("two-heads", "printf '[branch \"x\"] [core]\\nfsmonitor = /bin/true\\n' >> .git/config"),
         ("quoted", "printf '[branch \"a]\"] [core]\\nfsmonitor = /bin/true\\n' >> .git/config"),
@@ -138,16 +138,16 @@ fn a_repository_that_is_not_understood_is_asked_for() {
         ("bytes", "touch $'\\377s'; git add .; git commit -qm bytes"),
     ];
     for (name, script) in odd {
-        let it = Repository::new(&format!("odd-{name}"), "git init -q .");
+        let it = Repository::new("git init -q .");
         it.git(script);
         assert_ne!(it.asked("git status"), Vec::<String>::new(), "{name}");
     }
 }
 
-/// What programs that people use write into a configuration is no reason to ask.
+/// What common programs write into a configuration is no reason to ask.
 #[test]
-fn a_usual_configuration_is_not_asked_for() {
-    let it = Repository::new("usual", "git init -q .");
+fn common_configuration_needs_no_permission() {
+    let it = Repository::new("git init -q .");
     it.git("git remote add origin https://example.com/x.git; git config branch.main.remote origin; git config pull.rebase true; git config core.autocrlf input; git config alias.st status; git config remote.origin.gh-resolved base");
     it.git("git worktree add -q ../other 2>/dev/null; git submodule init");
     for command in [
@@ -164,13 +164,13 @@ fn a_usual_configuration_is_not_asked_for() {
 
 // R: T2
 #[test]
-fn secrets_that_git_tracks_are_asked_for_where_it_prints_them() {
+fn printing_tracked_secrets_needs_permission() {
     for (name, init) in [
         ("tracked", "git init -q ."),
         ("tracked-v4", "git init -q . && git config index.version 4"),
         ("tracked-wide", "git init -q --object-format=sha256 ."),
     ] {
-        let it = Repository::new(name, init);
+        let it = Repository::new(init);
         it.put("w/.env", "TOKEN=1\n");
         it.put("w/src/server.pem", "key\n");
         for harmless in ["git diff", "git show", "git grep TOKEN", "git log -p"] {
@@ -241,15 +241,15 @@ fn secrets_that_git_tracks_are_asked_for_where_it_prints_them() {
 }
 
 #[test]
-fn a_list_of_files_that_is_not_whole_is_asked_for() {
-    let it = Repository::new("split", "git init -q .");
+fn incomplete_index_needs_permission() {
+    let it = Repository::new("git init -q .");
     it.git("git update-index --split-index");
     assert_eq!(it.asked("git diff").len(), 1);
     it.git("git update-index --no-split-index");
     assert_eq!(it.asked("git diff"), Vec::<String>::new());
-    let index = std::fs::read(it.0.join("w/.git/index")).unwrap();
+    let index = std::fs::read(it.top.join("w/.git/index")).unwrap();
     for length in [3, 11, 40, 80] {
-        std::fs::write(it.0.join("w/.git/index"), &index[..length]).unwrap();
+        std::fs::write(it.top.join("w/.git/index"), &index[..length]).unwrap();
         assert_eq!(it.asked("git diff").len(), 1, "{length} bytes");
     }
 }

@@ -110,7 +110,7 @@ fn saved_rule_does_not_match_a_program_that_runs_its_input() {
     };
     let policy = Policy::new(vec![rule("sh"), rule("python3"), rule("psql")], Vec::new(), None);
     let roots = [PathBuf::from("/no/such/work")];
-    let place = shell::Place {
+    let place = shell::Context {
         cwd: &roots[0],
         roots: &roots,
         own: &[],
