@@ -1,8 +1,7 @@
-//! End a program: ask, insist, kill. And the end that nobody asked for.
+//! Ends a program: closes its input, terminates it, kills it. Waits for one that ends on its own.
 //!
-//! All signals go to the whole group, so children of children die, too. A program that moves its children to
-//! other groups or sessions escapes this; the sandbox, where there is one, holds those: by a process table of their
-//! own, or by its helper, below which they stay (`sandbox::reaper`).
+//! All signals go to the whole process group, so grandchildren die, too. Children in other groups or sessions are not reached; the
+//! sandbox ends those, with a PID namespace or with its helper, which becomes their parent (`sandbox::reaper`).
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -12,15 +11,15 @@ use tokio::time::timeout;
 use crate::error::Error;
 use crate::spawn::Child;
 
-/// What the sandbox's helper reports when all restrictions hold. If the program was ended by a signal, its number follows.
+/// What the sandbox's helper reports when all restrictions are in effect. The number of the signal that ended the program follows.
 pub(crate) const READY: &[u8] = b"ready";
 
-/// How long each step of the kill ladder waits for the program to end.
+/// How long each step waits for the program to end.
 #[derive(Debug, Clone, Copy)]
 pub struct Grace {
     /// After its input was closed.
     pub after_close: Duration,
-    /// After it was told to terminate.
+    /// After SIGTERM.
     pub after_term: Duration,
 }
 
@@ -31,19 +30,18 @@ impl Default for Grace {
 }
 
 impl Child {
-    /// Returns the number of the process, until it was awaited.
+    /// Returns the process id, until the process was waited for.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
         self.inner.id()
     }
 
-    /// Waits for the program to end by itself. What it left behind in its group is killed: nobody else would.
+    /// Waits for the program to end on its own. What is left in its group is killed.
     ///
-    /// Can be dropped and called again.
+    /// The future can be dropped and the method called again.
     ///
     /// # Errors
-    /// Fails if the system does not tell how the program ended, and if it was to be restricted and ended before it
-    /// was: then the program itself never ran.
+    /// Fails if the exit status cannot be read, and if the program ended before its restrictions were in effect: then it never ran.
     pub async fn wait(&mut self) -> Result<ExitStatus, Error> {
         let status = self.inner.wait().await.map_err(Error::Wait)?;
         if let Some(group) = self.group.take() {
@@ -53,7 +51,7 @@ impl Child {
         drop(self.held.take());
         let Some(mut report) = self.report.take() else { return Ok(status) };
         let mut said = [0; 16];
-        // All who could still report anything are gone.
+        // No process is left that could still report something.
         let length = std::io::Read::read(&mut report, &mut said).unwrap_or_default();
         match said[..length].strip_prefix(READY) {
             None => Err(Error::NotConfined),
@@ -65,13 +63,13 @@ impl Child {
         }
     }
 
-    /// Goes down the kill ladder: closes the input, terminates the group, kills it.
+    /// Closes the input, then terminates the group, then kills it.
     ///
-    /// The caller must drain the pipes meanwhile or have dropped them, or a program that flushes before it
-    /// ends is killed while it waits for a reader.
+    /// The caller must read or drop the pipes meanwhile, or a program that flushes before it ends is killed while it waits for a
+    /// reader.
     ///
     /// # Errors
-    /// Fails if the system does not tell how the program ended.
+    /// Fails if the exit status cannot be read.
     pub async fn end(&mut self, grace: Grace) -> Result<ExitStatus, Error> {
         self.stdin = None;
         if let Ok(ended) = timeout(grace.after_close, self.wait()).await {
@@ -85,17 +83,17 @@ impl Child {
         self.wait().await
     }
 
-    /// Asks the whole group to end.
+    /// Sends SIGTERM to the whole group.
     pub fn terminate(&mut self) {
         if let Some(group) = &self.group {
             group.terminate();
         }
     }
 
-    /// Kills the whole group at once. Await the child afterwards to learn how it ended.
+    /// Kills the whole group at once. Wait for the child afterwards for its exit status.
     pub fn kill(&mut self) {
         if let Some(group) = &self.group {
-            // Those that made a session of their own hang below the helper, for as long as it is there.
+            // Processes with their own session are children of the helper, as long as it lives.
             #[cfg(target_os = "linux")]
             if self.held.is_some() {
                 crate::sandbox::kill_below(group.0);
@@ -121,7 +119,7 @@ pub fn signal_name(status: ExitStatus) -> Option<String> {
     u32::try_from(number).ok().map(name_of_signal)
 }
 
-/// Returns what people call a signal.
+/// Returns the name of a signal.
 #[cfg(unix)]
 fn name_of_signal(number: u32) -> String {
     match number {
@@ -136,7 +134,7 @@ fn name_of_signal(number: u32) -> String {
         13 => "SIGPIPE".to_owned(),
         14 => "SIGALRM".to_owned(),
         15 => "SIGTERM".to_owned(),
-        // The numbers of the others differ from system to system.
+        // Other numbers differ between systems.
         other => format!("signal {other}"),
     }
 }
@@ -169,12 +167,12 @@ impl Group {
     }
 
     fn signal(&self, signal: rustix::process::Signal) {
-        // The one error is that the group is empty already, and then there is nothing left to do.
+        // It fails only if the group is already empty.
         rustix::process::kill_process_group(self.0, signal).ok();
     }
 }
 
-/// Stands in where there are no process groups: the program itself is killed, its children are not.
+/// For systems without process groups: the program itself is killed, its children are not.
 #[cfg(not(unix))]
 #[derive(Debug)]
 pub(crate) struct Group;
@@ -203,7 +201,7 @@ mod tests {
     const SHORT: Grace =
         Grace { after_close: Duration::from_millis(100), after_term: Duration::from_millis(100) };
 
-    /// Starts a script and waits until it has said `ready`. The pipe ends only when the whole tree is gone.
+    /// Starts a script and waits until it prints `ready`. The pipe closes only when the whole process tree is gone.
     async fn start(script: &str) -> (Child, BufReader<tokio::process::ChildStdout>) {
         let spec = Spec::new("sh", "/").args(["-c", script]);
         let mut child = spawn(&spec).unwrap();
@@ -217,41 +215,42 @@ mod tests {
     async fn assert_all_gone(mut output: BufReader<tokio::process::ChildStdout>) {
         let mut rest = String::new();
         let ended = timeout(Duration::from_secs(5), output.read_to_string(&mut rest)).await;
-        assert!(ended.is_ok(), "somebody still holds the pipe");
+        assert!(ended.is_ok(), "a process still has the pipe open");
     }
 
     #[tokio::test]
-    async fn a_program_that_reads_its_input_ends_by_itself() {
+    async fn program_ends_when_its_input_is_closed() {
         let (mut child, output) = start("echo ready; cat; exit 3").await;
         assert_eq!(child.end(Grace::default()).await.unwrap().code(), Some(3));
         assert_all_gone(output).await;
     }
 
     #[tokio::test]
-    async fn a_program_that_does_not_is_terminated() {
+    async fn program_that_ignores_its_input_is_terminated() {
         let (mut child, output) = start("trap 'exit 7' TERM; echo ready; sleep 100 & wait").await;
         assert_eq!(child.end(SHORT).await.unwrap().code(), Some(7));
         assert_all_gone(output).await;
     }
 
     #[tokio::test]
-    async fn a_tree_that_ignores_everything_is_killed() {
-        let deaf = "trap '' TERM; while :; do sleep 1; done";
+    async fn tree_that_ignores_sigterm_is_killed() {
+        let stubborn = "trap '' TERM; while :; do sleep 1; done";
         let (mut child, output) =
-            start(&format!("trap '' TERM; ({deaf}) & ({deaf}) & echo ready; {deaf}")).await;
+            start(&format!("trap '' TERM; ({stubborn}) & ({stubborn}) & echo ready; {stubborn}"))
+                .await;
         assert_eq!(child.end(SHORT).await.unwrap().signal(), Some(9));
         assert_all_gone(output).await;
     }
 
     #[tokio::test]
-    async fn what_a_program_leaves_behind_dies_with_it() {
+    async fn background_processes_die_with_the_program() {
         let (mut child, output) = start("trap '' TERM; sleep 100 & echo ready").await;
         assert!(child.wait().await.unwrap().success());
         assert_all_gone(output).await;
     }
 
     #[tokio::test]
-    async fn a_dropped_child_takes_its_group_along() {
+    async fn dropped_child_kills_its_group() {
         let (child, output) = start("sleep 100 & echo ready; sleep 100").await;
         drop(child);
         assert_all_gone(output).await;

@@ -1,68 +1,68 @@
-//! The error of this crate: why a program could not be started or awaited.
+//! The error of this crate: why a program could not be started or waited for.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a program could not be started or awaited.
+/// Why a program could not be started or waited for.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The name is neither a path nor found in the search path.
-    #[error("there is no program {}", program.display())]
+    #[error("program {} not found", program.display())]
     NoSuchProgram {
-        /// What was to be started.
+        /// The program.
         program: PathBuf,
     },
-    /// The working folder is missing or is no folder.
-    #[error("there is no working folder {}", folder.display())]
+    /// The working folder does not exist or is not a folder.
+    #[error("working folder {} not found", folder.display())]
     NoSuchFolder {
-        /// Where the program was to run.
+        /// The folder.
         folder: PathBuf,
     },
     /// The system refused.
     #[error("{} could not be started", program.display())]
     Start {
-        /// What was to be started.
+        /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
     /// The program that restricts commands is gone.
-    #[error("the sandbox cannot be set up: {} is gone", program.display())]
+    #[error("the sandbox cannot be set up: {} not found", program.display())]
     NoHelper {
         /// Which program.
         program: PathBuf,
     },
-    /// A path that must stay as it is is a link, and a link can be replaced.
+    /// A protected path is a symbolic link, which a command could replace.
     #[error("the sandbox cannot protect {}: it is a symbolic link", path.display())]
     Unprotected {
         /// Which path.
         path: PathBuf,
     },
-    /// A folder that may be written is behind a link now, which may lead anywhere.
-    #[error("{} is not where it was: a symbolic link has taken its place", path.display())]
+    /// A writable folder was replaced by a symbolic link, which may lead anywhere.
+    #[error("{} was replaced by a symbolic link", path.display())]
     Moved {
         /// Which folder.
         path: PathBuf,
     },
-    /// A path that must not be made cannot be kept free.
+    /// A protected path that does not exist cannot be reserved.
     #[error("the sandbox cannot protect {}", path.display())]
     Reserve {
         /// Which path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The command ended before all restrictions held: it did not run.
+    /// The helper ended before all restrictions were in effect, so the command did not run.
     #[error("the sandbox could not be set up")]
     NotConfined,
-    /// The program runs or ran, and the system does not tell how it ended.
-    #[error("the end of a program could not be awaited")]
+    /// The exit status of the program cannot be read.
+    #[error("the exit status could not be read")]
     Wait(#[source] io::Error),
 }
 
-/// Writes an error with all its causes.
+/// Formats an error with all its causes.
 #[cfg(target_os = "linux")]
 pub(crate) fn whole(err: &Error) -> String {
     let mut text = err.to_string();

@@ -1,13 +1,13 @@
-//! The guard: a small program that ends what we started when we are killed and cannot do so ourselves.
+//! The guard: a small child process that ends the programs we started if we are killed.
 //!
-//! It reads from us which groups live; the end of its input is our end. Signals to us do not reach it, and it lives no
-//! longer than it takes to end the others. Where there are no process groups it does nothing.
+//! It reads from us which process groups are alive; when its input ends, we have ended. Signals to us do not reach it, and it ends
+//! right after the others. On systems without process groups it does nothing.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::spawn::Child;
 
-/// Watches over programs. Started with the first one; all copies are one guard.
+/// Ends programs if we are killed. Started with the first program; clones share one process.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
     state: Arc<Mutex<State>>,
@@ -20,7 +20,7 @@ struct State {
 }
 
 impl Guard {
-    /// Watches over a program and all it starts, until what is returned is dropped.
+    /// Guards a program and all it starts, until the returned value is dropped.
     #[must_use]
     pub fn watch(&self, child: &Child) -> Watched {
         let group = child.id();
@@ -39,7 +39,7 @@ impl Guard {
     }
 }
 
-/// A program that is watched over. Drop it when the program has ended: its number may then belong to a stranger.
+/// A guarded program. Drop it when the program has ended: its process id may be reused.
 #[derive(Debug)]
 pub struct Watched {
     guard: Guard,
@@ -63,7 +63,7 @@ mod unix {
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
 
-    /// Each line names all groups that live. At the end of input those of the last line are asked to end, then killed.
+    /// Each line lists all living groups. At the end of input the groups of the last line get SIGTERM, then SIGKILL.
     const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 last=
@@ -74,7 +74,7 @@ sleep 0.1
 for group in $last; do kill -s KILL -- "-$group" 2>/dev/null; done
 "#;
 
-    /// The program that does the watching; none where it could not be started.
+    /// The guard process; `None` if it could not be started.
     #[derive(Debug)]
     pub(super) struct Helper(Option<Child>);
 
@@ -84,11 +84,11 @@ for group in $last; do kill -s KILL -- "-$group" 2>/dev/null; done
             let mut command = Command::new("/bin/sh");
             command.args(["-c", SCRIPT]).current_dir("/").env_clear().env("PATH", "/usr/bin:/bin");
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-            // A group of its own: what is sent to ours, such as ^C, must not end it before us.
+            // Its own group: a signal to ours, such as ^C, must not end it before us.
             Helper(command.process_group(0).spawn().ok())
         }
 
-        /// Tells which groups live. A guard that is gone cannot be told, and nothing depends on it.
+        /// Reports which groups are alive. An error means that the guard is gone, and nothing depends on it.
         pub(super) fn tell(&mut self, line: &str) {
             if let Some(input) = self.0.as_mut().and_then(|child| child.stdin.as_mut())
                 && writeln!(input, "{line}").is_err()
@@ -102,7 +102,7 @@ for group in $last; do kill -s KILL -- "-$group" 2>/dev/null; done
         fn drop(&mut self) {
             if let Some(child) = &mut self.0 {
                 drop(child.stdin.take());
-                // With nothing to watch it ends at once; otherwise nobody needs to wait for it.
+                // Without groups it ends at once; otherwise nobody waits for it.
                 child.try_wait().ok();
             }
         }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::spawn::{Spec, spawn};
 
-    /// Starts a program that ignores every request to end, and its child that does, too.
+    /// Starts a program that ignores SIGTERM, with a child that ignores it, too.
     async fn deaf() -> (Child, BufReader<tokio::process::ChildStdout>) {
         let script = "trap '' TERM; (sleep 100) & echo ready; while :; do sleep 100; done";
         let mut child = spawn(&Spec::new("sh", "/").args(["-c", script])).unwrap();
@@ -143,7 +143,7 @@ mod tests {
         (child, output)
     }
 
-    /// The pipe ends only when the whole tree is gone.
+    /// The pipe closes only when the whole process tree is gone.
     async fn is_gone(output: &mut BufReader<tokio::process::ChildStdout>, most: Duration) -> bool {
         let mut rest = String::new();
         timeout(most, output.read_to_string(&mut rest)).await.is_ok()
@@ -156,7 +156,7 @@ mod tests {
         let (other, mut other_output) = deaf().await;
         let watched = guard.watch(&child);
         drop(guard.watch(&other));
-        // As if we were killed: the guard's input ends, and nothing else is done.
+        // As if we were killed: only the guard's input ends.
         drop(guard.state.lock().unwrap().helper.take());
         assert!(is_gone(&mut output, Duration::from_secs(20)).await, "it outlived its guard");
         assert!(!is_gone(&mut other_output, Duration::from_millis(500)).await);

@@ -1,8 +1,8 @@
-//! Start, watch and end programs. The only crate that starts any.
+//! Starts, restricts and ends programs. The only crate that starts any.
 //!
-//! Every program gets a process group of its own and a working folder that the caller chose; nothing it
-//! started outlives it. Start with [`spawn`]; [`sandbox`] restricts what a program can reach, [`end`] has the kill
-//! ladder, [`guard`] what ends programs when we are killed, [`output`] the bounded tail of what a program said.
+//! Every program gets its own process group and a working folder chosen by the caller; nothing that it started outlives it.
+//! [`spawn`] starts programs, [`sandbox`] restricts what they can reach, [`end`] ends them, [`guard`] ends them if we are killed,
+//! [`output`] keeps the end of their output.
 
 pub mod end;
 mod error;

@@ -1,7 +1,4 @@
-//! The bounded tail of what a program said.
-//!
-//! Keeps the last bytes and forgets the first ones, so a program that talks for ever costs no more than one
-//! that does not. Pure: the caller reads the pipe.
+//! The last bytes of a program's output, in bounded memory. Does no IO: the caller reads the pipe.
 
 use std::collections::VecDeque;
 
@@ -20,22 +17,22 @@ impl Tail {
         Tail { bytes: VecDeque::new(), limit, is_truncated: false }
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        let kept = &bytes[bytes.len().saturating_sub(self.limit)..];
-        let excess = (self.bytes.len() + kept.len()).saturating_sub(self.limit);
-        self.is_truncated |= excess > 0 || kept.len() < bytes.len();
+        let tail = &bytes[bytes.len().saturating_sub(self.limit)..];
+        let excess = (self.bytes.len() + tail.len()).saturating_sub(self.limit);
+        self.is_truncated |= excess > 0 || tail.len() < bytes.len();
         self.bytes.drain(..excess);
-        self.bytes.extend(kept);
+        self.bytes.extend(tail);
     }
 
-    /// Tells whether the beginning was forgotten.
+    /// Tells whether the beginning was dropped.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.is_truncated
     }
 
-    /// Returns what was kept as text that starts at a whole character and is no longer than the limit.
+    /// Returns the tail as text. It starts at a whole character and is no longer than the limit.
     #[must_use]
     pub fn text(&self) -> String {
         let (front, back) = self.bytes.as_slices();
@@ -46,7 +43,7 @@ impl Tail {
             bytes.drain(..cut);
         }
         let mut text = String::from_utf8_lossy(&bytes).into_owned();
-        // Replacement characters are longer than the bytes they stand for.
+        // Replacement characters are longer than the bytes they replace.
         let start = text.ceil_char_boundary(text.len().saturating_sub(self.limit));
         text.drain(..start);
         text
@@ -70,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_kept() {
+    fn tail_has_the_last_bytes() {
         assert_eq!(tail(5, &["ab", "cde"]), ("abcde".to_owned(), false));
         assert_eq!(tail(5, &["ab", "cdef"]), ("bcdef".to_owned(), true));
         assert_eq!(tail(3, &["x", "abcdef"]), ("def".to_owned(), true));

@@ -1,4 +1,4 @@
-//! The few calls into the system that Rust cannot check. Nothing else in the program is unsafe.
+//! System calls without a safe interface. The only unsafe code of the program.
 
 #![expect(
     unsafe_code,
@@ -12,15 +12,15 @@ use std::process::Command;
 /// What a child does between fork and exec.
 #[derive(Debug, Default)]
 pub(crate) struct BeforeExec {
-    /// Ignores the polite signal: for a wrapper that must outlive the program inside it while that one cleans up.
+    /// Ignores SIGTERM: for a wrapper that must outlive the program inside it while that cleans up.
     pub(crate) ignore_term: bool,
-    /// A descriptor that the program gets, although it is closed for all others.
+    /// A descriptor that only this program inherits.
     pub(crate) handed_down: Option<RawFd>,
     /// The `cgroup.procs` of groups to join. That one cannot be joined is no error: the other limits apply.
     pub(crate) joined: Vec<OwnedFd>,
 }
 
-/// Makes the child the leader of a session of its own, without a terminal, and does the rest of `before`.
+/// Gives the child its own session, without a terminal, and applies the rest of `before`.
 pub(crate) fn lead_session(command: &mut Command, before: BeforeExec) {
     let prepare = move || {
         rustix::process::setsid()?;
@@ -33,7 +33,7 @@ pub(crate) fn lead_session(command: &mut Command, before: BeforeExec) {
             unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
         }
         if let Some(fd) = before.handed_down {
-            // SAFETY: changes a flag of a descriptor that the parent holds open meanwhile.
+            // SAFETY: changes a flag of a descriptor that the parent keeps open meanwhile.
             let changed = unsafe { libc::fcntl(fd, libc::F_SETFD, 0) };
             if changed == -1 {
                 return Err(std::io::Error::last_os_error());
@@ -41,65 +41,65 @@ pub(crate) fn lead_session(command: &mut Command, before: BeforeExec) {
         }
         Ok(())
     };
-    // SAFETY: `prepare` makes system calls only: no allocation, no lock, nothing another thread may have held.
+    // SAFETY: `prepare` only makes system calls: no allocation, and no lock that another thread may hold.
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Lets the polite signal end this process again, as it does by default.
+/// Restores the default action of SIGTERM.
 #[cfg(target_os = "linux")]
-pub(crate) fn mind_term() {
+pub(crate) fn restore_term() {
     // SAFETY: sets a disposition, with no handler that could run.
     unsafe { libc::signal(libc::SIGTERM, libc::SIG_DFL) };
 }
 
-/// Lets the polite signal pass by this process.
+/// Ignores SIGTERM.
 #[cfg(target_os = "linux")]
 pub(crate) fn ignore_term() {
     // SAFETY: sets a disposition, with no handler that could run.
     unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
 }
 
-/// Closes every descriptor above the standard three at the next exec.
+/// Closes every descriptor except the standard three at the next exec.
 #[cfg(target_os = "linux")]
 pub(crate) fn close_at_exec() -> std::io::Result<()> {
-    // SAFETY: changes flags of descriptors only; none is closed under anybody's feet.
+    // SAFETY: only changes flags of descriptors; none is closed while in use.
     let done =
         unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     if done == -1 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Writes to a descriptor that was handed down, and closes it.
+/// Writes to an inherited descriptor and closes it.
 #[cfg(target_os = "linux")]
 pub(crate) fn write_once(fd: RawFd, bytes: &[u8]) -> std::io::Result<()> {
     use std::io::Write;
     use std::os::fd::FromRawFd;
-    // SAFETY: the number came on the command line from whoever started us for this purpose; nobody else here owns it.
+    // SAFETY: our parent passed the number for this purpose, and nothing else here owns it.
     let mut file = unsafe { std::fs::File::from_raw_fd(fd) };
     file.write_all(bytes)
 }
 
-/// Makes a second process that goes on from here, with all that this one has; returns it, or nothing in itself.
+/// Forks. Returns the child in the parent, `None` in the child.
 #[cfg(target_os = "linux")]
 pub(crate) fn fork() -> std::io::Result<Option<rustix::process::Pid>> {
-    // SAFETY: only the helper calls this, which has one thread: nothing is held that nobody would release.
+    // SAFETY: only the helper calls this, which has one thread, so no lock can stay locked in the child.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()),
         pid => Ok(rustix::process::Pid::from_raw(pid)),
     }
 }
 
-/// Leaves namespaces.
+/// Moves this process to new namespaces.
 #[cfg(target_os = "linux")]
 pub(crate) fn unshare(flags: rustix::thread::UnshareFlags) -> rustix::io::Result<()> {
-    // SAFETY: the table of open files stays shared; that is the only thing that another thread would miss.
+    // SAFETY: the table of open files stays shared, which is all that another thread could miss.
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }
 
-/// Keeps mounts and those of the machine from each other.
+/// Mounts are not propagated between this namespace and the machine's.
 #[cfg(target_os = "linux")]
 pub(crate) const PRIVATE: u64 = libc::MS_PRIVATE;
 
-/// Adds attributes to a mount and all that is mounted in it.
+/// Adds attributes to a mount and all mounts below it.
 #[cfg(target_os = "linux")]
 pub(crate) fn set_mount(
     folder: std::os::fd::BorrowedFd<'_>,
@@ -108,7 +108,7 @@ pub(crate) fn set_mount(
     propagation: u64,
 ) -> rustix::io::Result<()> {
     use std::os::fd::AsRawFd;
-    /// As the kernel reads it.
+    /// The kernel's `struct mount_attr`.
     #[repr(C)]
     struct Wanted {
         set: u64,
@@ -119,7 +119,7 @@ pub(crate) fn set_mount(
     let set = u64::from(attributes.bits());
     let wanted = Wanted { set, clear: 0, propagation, user_namespace: 0 };
     let path = std::ffi::CString::new(path).map_err(|_| rustix::io::Errno::INVAL)?;
-    // SAFETY: both pointers lead to values that live until the call has ended, and the size is that of the second.
+    // SAFETY: both pointers are valid until the call returns, and the size is that of the second value.
     let done = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -133,18 +133,18 @@ pub(crate) fn set_mount(
     if done == -1 { Err(last_errno()) } else { Ok(()) }
 }
 
-/// Turns on the loopback of a network that is new.
+/// Activates the loopback interface of a new network namespace.
 #[cfg(target_os = "linux")]
 pub(crate) fn raise_loopback() -> std::io::Result<()> {
     use std::os::fd::AsRawFd;
     let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
-    // SAFETY: all zeros is a value of this plain structure.
+    // SAFETY: all zeros is a valid value of this structure.
     let mut wanted: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in wanted.ifr_name.iter_mut().zip(b"lo") {
         *to = from.cast_signed();
     }
     wanted.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: the call reads one such structure, which lives until it has ended.
+    // SAFETY: the call reads one such structure, which is valid until it returns.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const wanted) };
     if done == -1 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,10 +1,9 @@
-//! The sandbox: what a command can reach, enforced by the system and not by asking nicely.
+//! The sandbox: what a command can reach, enforced by the system.
 //!
-//! Four levels, the strongest that works is used; [`Sandbox::found`] tries them. [`Profile`] says what a command may
-//! touch. The mechanisms are one file each: `space` (a tree, a process table and a network of its own; `bubblewrap` makes
-//! one where we may not), `landlock` (which files), `seccomp` (which system calls), `limits` and `cgroup` (how much), `seatbelt` (macOS).
-//! The restricting is done by `helper`, our own program started again.
-//! docs/internals/sandbox.md has the whole story.
+//! There are four levels, and the strongest that works is used; [`Sandbox::found`] tries them. [`Profile`] says what a command may
+//! access. Each mechanism has its file: `space` (mount, PID and network namespaces; `bubblewrap` where only that may make them),
+//! `landlock` (files), `seccomp` (system calls), `limits` and `cgroup` (resources), `seatbelt` (macOS). `helper`, our own program
+//! started again, applies them. See docs/internals/sandbox.md.
 
 #[cfg(target_os = "linux")]
 mod bubblewrap;
@@ -56,16 +55,16 @@ pub use terminal::InTerminal;
 use crate::error::Error;
 use crate::spawn::{Child, Spec};
 
-/// How much holds a command back.
+/// How much a command is restricted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing.
+    /// Not at all.
     None,
-    /// Memory, processes and file sizes are limited, and no privilege can be gained.
+    /// Resources are limited, and privileges cannot be gained.
     Limits,
-    /// The kernel refuses files and system calls.
+    /// Also, the kernel restricts files and system calls (Landlock and seccomp; Seatbelt on macOS).
     Kernel,
-    /// That, and a file tree, process table and network of its own.
+    /// Also, it has its own mount, PID and network namespaces.
     Full,
 }
 
@@ -73,8 +72,7 @@ impl Level {
     /// Every level, the strongest first.
     pub const ALL: [Level; 4] = [Level::Full, Level::Kernel, Level::Limits, Level::None];
 
-    /// Tells whether a command at this level stays inside its workspace, so that it need not be asked about for that
-    /// reason alone.
+    /// Tells whether a command at this level is confined to its workspace, so that read-only commands need no permission.
     #[must_use]
     pub fn confines(self) -> bool {
         self >= Level::Kernel
@@ -92,14 +90,14 @@ impl fmt::Display for Level {
     }
 }
 
-/// The strongest level that works here, and why none above it does.
+/// The strongest level that works here, and why no stronger one does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// The level.
     pub level: Level,
     /// For each stronger level, why it does not work.
     pub missing: Vec<(Level, String)>,
-    /// The bubblewrap that the strongest level needs here, if it needs one.
+    /// The bubblewrap that the level needs here, if any.
     pub bubblewrap: Option<PathBuf>,
 }
 
@@ -107,19 +105,19 @@ pub struct Found {
 #[derive(Debug)]
 pub struct Sandbox {
     helper: PathBuf,
-    /// A folder of ours, for what the canary tries and for temporary folders.
+    /// Our own folder for temporary files and for the canary.
     scratch: PathBuf,
-    /// The one bubblewrap that may be used, if not any that is the system's own.
+    /// The only bubblewrap to use; `None` for any that the system has.
     bubblewrap: Option<PathBuf>,
     at_most: Level,
     found: Mutex<Option<Arc<Found>>>,
-    /// Where hidden places were seen so far: they stay hidden when a link that led there is gone.
+    /// All hidden paths so far, resolved: they stay hidden even if a link that led there is removed.
     #[cfg(target_os = "linux")]
     hidden: std::sync::Mutex<std::collections::BTreeSet<PathBuf>>,
 }
 
 impl Sandbox {
-    /// Makes a sandbox whose helper is this program, and which may make folders in `scratch`. Tries nothing yet.
+    /// Makes a sandbox with this program as its helper. Tries nothing yet. `scratch` is for its temporary files.
     #[must_use]
     pub fn new(helper: PathBuf, scratch: PathBuf) -> Sandbox {
         Sandbox {
@@ -140,20 +138,20 @@ impl Sandbox {
         self
     }
 
-    /// Uses this bubblewrap and no other.
+    /// Uses only this bubblewrap.
     #[must_use]
     pub fn with_bubblewrap(mut self, program: PathBuf) -> Sandbox {
         self.bubblewrap = Some(program);
         self
     }
 
-    /// Returns the program that restricts, which a command must not replace.
+    /// Returns the helper program, which a command must not be able to replace.
     #[must_use]
     pub fn helper(&self) -> &Path {
         &self.helper
     }
 
-    /// Returns the strongest level that works. Tried once, and again when what it relies on is gone.
+    /// Returns the strongest level that works. Tried once, and again if a program that it needs is gone.
     pub async fn found(&self) -> Arc<Found> {
         let mut found = self.found.lock().await;
         if let Some(found) = found.as_ref().filter(|found| self.still_holds(found)) {
@@ -164,7 +162,7 @@ impl Sandbox {
         now
     }
 
-    /// Forgets what was found, so that it is tried again: what worked before did not.
+    /// Forgets the result, so that the levels are tried again.
     pub async fn doubt(&self) {
         *self.found.lock().await = None;
     }
@@ -187,11 +185,10 @@ impl Sandbox {
         Found { level: Level::None, missing, bubblewrap: None }
     }
 
-    /// Starts a program as restricted as was found possible: its own session, no input.
+    /// Starts a program at the level that was found, in its own session and without input.
     ///
     /// # Errors
-    /// Fails if it cannot be started, or cannot be restricted as the profile wants. Never starts it with less than
-    /// the level that was found.
+    /// Fails if it cannot be started or restricted as the profile says. Never starts it at a weaker level.
     pub fn spawn(&self, spec: &Spec, profile: &Profile, found: &Found) -> Result<Child, Error> {
         #[cfg(target_os = "linux")]
         return self.spawn_on_linux(spec, profile, found);
@@ -201,8 +198,7 @@ impl Sandbox {
 }
 
 impl Sandbox {
-    /// Starts a program that nothing is kept from. All it starts ends with it or with us, on Linux also what makes a
-    /// session of its own.
+    /// Starts a program without restrictions. All it starts ends with it or with us; on Linux even processes with their own session.
     ///
     /// # Errors
     /// Fails if it cannot be started.
@@ -214,7 +210,7 @@ impl Sandbox {
     }
 }
 
-/// What a terminal is to start. Only Linux has a helper to start there.
+/// What a terminal should start. Only Linux has a helper for it.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
 pub struct InTerminal {
@@ -226,15 +222,15 @@ pub struct InTerminal {
 
 #[cfg(not(target_os = "linux"))]
 impl InTerminal {
-    /// Takes back what it is to start. Tells whether that was in time.
-    pub fn take_back(&self) -> bool {
+    /// Cancels the start. Returns whether that was in time.
+    pub fn cancel(&self) -> bool {
         false
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 impl Sandbox {
-    /// Refuses: what a terminal starts is restricted on Linux only.
+    /// Refuses: only on Linux a command in a terminal can be restricted.
     ///
     /// # Errors
     /// Always.
@@ -248,12 +244,12 @@ impl Sandbox {
         Err(Error::NotConfined)
     }
 
-    /// Believes Seatbelt where it is part of the system; there is nothing else to try.
+    /// Accepts Seatbelt if the system has it; there is nothing to try.
     async fn attempt(&self, level: Level) -> Result<Option<PathBuf>, String> {
         match level {
             Level::None => Ok(None),
             Level::Kernel if Path::new(seatbelt::PROGRAM).is_file() => Ok(None),
-            _ => Err(format!("{} has no such sandbox", std::env::consts::OS)),
+            _ => Err(format!("not available on {}", std::env::consts::OS)),
         }
     }
 

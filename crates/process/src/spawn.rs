@@ -1,7 +1,6 @@
-//! Start a program: what to run, where, with which environment.
+//! Starts a program: what to run, where, with which environment.
 //!
-//! Each program leads a process group of its own, so that `end` reaches everything it started. Reading its
-//! pipes is the caller's business; `output` keeps the end of them.
+//! Each program leads its own process group, so that `end` reaches everything it started. The caller reads its pipes.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,15 +18,15 @@ pub struct Spec {
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// The working folder. Always chosen: the folder we happen to stand in means nothing to a session.
+    /// The working folder. Never our own, which means nothing to a session.
     pub cwd: PathBuf,
     /// Variables to set.
     pub env: Vec<(OsString, OsString)>,
-    /// Keeps our own environment from the program; only `env` is left.
+    /// Does not pass on our own environment, only `env`.
     pub clear_env: bool,
-    /// Sends both outputs down one pipe, so that their order is kept; there is no `stderr` then.
+    /// Sends both outputs to one pipe, which keeps their order; `stderr` is `None` then.
     pub merge_stderr: bool,
-    /// Gives the program an input in the sandbox, too, where it has none otherwise.
+    /// Gives the program an input in the sandbox, where it has none by default.
     pub keep_input: bool,
 }
 
@@ -70,30 +69,30 @@ pub struct Child {
     /// Its error output, unless it was merged.
     pub stderr: Option<ChildStderr>,
     pub(crate) inner: tokio::process::Child,
-    /// The group it leads, until its leader was awaited: after that the number may belong to a stranger.
+    /// The group it leads, until the leader was waited for: after that its id may be reused.
     pub(crate) group: Option<crate::end::Group>,
-    /// Where the sandbox's helper says that all restrictions hold.
+    /// Where the sandbox's helper reports that all restrictions are in effect.
     pub(crate) report: Option<io::PipeReader>,
-    /// What must stay for as long as the program runs. Last, so that it goes after the program was killed.
+    /// What must exist while the program runs. The last field, so that it is dropped after the program was killed.
     #[cfg(target_os = "linux")]
     pub(crate) held: Option<crate::sandbox::Held>,
 }
 
-/// What sets a program that stands alone apart: it has no input, no terminal and a session of its own.
+/// Options of a program with its own session, without terminal and input.
 #[derive(Debug, Default)]
 pub(crate) struct Alone {
-    /// Lets the polite signal pass to what is inside.
+    /// Ignores SIGTERM, so that the program inside can handle it.
     pub(crate) ignore_term: bool,
-    /// Handed down to the program and closed here.
+    /// A descriptor that the program inherits and that is closed here.
     pub(crate) handed_down: Option<Handle>,
-    /// The other end of it.
+    /// The other end of that pipe.
     pub(crate) report: Option<io::PipeReader>,
-    /// What must stay for as long as the program runs.
+    /// What must exist while the program runs.
     #[cfg(target_os = "linux")]
     pub(crate) held: Option<crate::sandbox::Held>,
 }
 
-/// Starts a program that stands alone.
+/// Starts a program in its own session.
 pub(crate) fn spawn_alone(spec: &Spec, alone: Alone) -> Result<Child, Error> {
     let mut command = command_of(spec);
     if !spec.keep_input {
@@ -131,7 +130,7 @@ fn joined(_: &Alone) -> Vec<std::os::fd::OwnedFd> {
 /// Starts a program with piped input and output. Needs a tokio runtime.
 ///
 /// # Errors
-/// Tells a missing program and a missing folder from other refusals of the system.
+/// Distinguishes a missing program and a missing folder from other errors.
 pub fn spawn(spec: &Spec) -> Result<Child, Error> {
     let mut command = command_of(spec);
     #[cfg(unix)]
@@ -160,7 +159,7 @@ fn start(spec: &Spec, mut command: std::process::Command) -> Result<Child, Error
     })
 }
 
-/// A program that was just installed may still be open for writing somewhere, for a moment.
+/// Retries while the program is open for writing, as it may be just after it was installed.
 fn spawn_when_written(command: &mut tokio::process::Command) -> io::Result<tokio::process::Child> {
     for _ in 0..TRIES {
         match command.spawn() {
@@ -206,7 +205,7 @@ fn merge_outputs(
     Ok(Some(Handle::from(reader).into()))
 }
 
-/// The system reports a missing folder and a missing program alike.
+/// Distinguishes a missing folder from a missing program, for which the system has the same error.
 fn explain(spec: &Spec, source: io::Error) -> Error {
     if !spec.cwd.is_dir() {
         return Error::NoSuchFolder { folder: spec.cwd.clone() };
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_goes_in_comes_out() {
+    async fn input_and_output_are_piped() {
         let mut child = spawn(&Spec::new("cat", "/")).unwrap();
         child.stdin.as_mut().unwrap().write_all(b"hello").await.unwrap();
         child.stdin = None;
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_environment_is_what_was_asked_for() {
+    async fn environment_is_as_specified() {
         let mut spec = shell("echo \"$A-$HOME\"").env("A", "1");
         spec.program = "/bin/sh".into();
         spec.clear_env = true;
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_program_and_a_missing_folder_are_told_apart() {
+    async fn missing_program_and_missing_folder_are_distinguished() {
         let program = spawn(&Spec::new("no-such-program", "/"));
         assert!(matches!(program, Err(Error::NoSuchProgram { .. })), "{program:?}");
         let folder = spawn(&Spec::new("cat", "/no/such/folder"));

@@ -1,5 +1,4 @@
-//! A file tree, a process table and a network of the command's own, made by bubblewrap: for systems that let it, and not
-//! us, make them (`space`).
+//! Namespaces made by bubblewrap, for systems that let bubblewrap but not us make them (`space`).
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -9,14 +8,14 @@ use super::profile::{Network, Profile};
 use super::tree::{self, What};
 use crate::error::Error;
 
-/// Where a bubblewrap is believed to be the system's own. Never the search path, which may lead into a workspace.
+/// Where the system's bubblewrap may be. Not the search path, which may lead into a workspace.
 const PLACES: [&str; 4] =
     ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
-/// Where the helper stands inside.
+/// The path of the helper inside.
 const HELPER: &str = "/run/confine";
 
-/// Returns the places that nobody but root can change.
+/// Returns those that only root can change.
 pub(super) fn trusted_places() -> Vec<PathBuf> {
     let is_trusted = |place: &PathBuf| {
         let is_roots = |path: &Path| {
@@ -32,7 +31,7 @@ pub(super) fn trusted_places() -> Vec<PathBuf> {
 /// Returns the arguments up to the command.
 ///
 /// # Errors
-/// Fails if the tree cannot be made as the profile wants.
+/// Fails if the tree cannot be made as the profile says.
 pub(super) fn arguments(
     profile: &Profile,
     cwd: &Path,
@@ -86,8 +85,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_mount_is_asked_for_in_its_way() {
-        let root = std::env::temp_dir().join(format!("process-bubblewrap-{}", std::process::id()));
+    fn each_kind_of_mount_has_its_argument() {
+        let top = tempfile::tempdir().unwrap();
+        let root = top.path().to_owned();
         for folder in ["ws/.git", "ws/.aws"] {
             std::fs::create_dir_all(root.join(folder)).unwrap();
         }
@@ -111,11 +111,10 @@ mod tests {
              --bind W/ws W/ws --tmpfs W/ws/.aws --ro-bind /dev/null W/ws/.netrc --ro-bind W/ws/.git W/ws/.git \
              --ro-bind /usr/bin/helper /run/confine --chdir W -- /run/confine"
         );
-        std::fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
-    fn the_network_is_cut_off_unless_it_is_wanted() {
+    fn network_is_cut_off_by_default() {
         let profile = |network| Profile { network, ..Profile::writing_to(Vec::new()) };
         let has = |network| {
             let args = arguments(&profile(network), Path::new("/"), Path::new("/h")).unwrap();

@@ -1,7 +1,7 @@
-//! The canary: does inside the sandbox what must not be possible there, and tells what came of it.
+//! The canary: tries inside the sandbox what must not be possible there, and reports the results.
 //!
-//! That a program or a kernel feature is there does not say that it works: a container or a security module may
-//! refuse it. So each level is tried before it is believed.
+//! A kernel feature that exists need not work: a container or a security module may refuse it. So each level is tried before it
+//! is trusted.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::Level;
 
-/// Tries everything and prints a line for each attempt.
+/// Tries everything and prints a line for each fact.
 pub(super) fn probe(outside: &Path, hidden: &Path, protected: &Path, inside: &Path) {
     let yes = |done: bool| if done { "yes" } else { "no" }.to_owned();
     let space = |name: &str| {
@@ -33,12 +33,12 @@ pub(super) fn probe(outside: &Path, hidden: &Path, protected: &Path, inside: &Pa
     ];
     let mut out = std::io::stdout().lock();
     for (name, value) in facts {
-        // Nobody to tell is as good as a bad answer: the level is not believed.
+        // If the report cannot be written, the level is not trusted.
         writeln!(out, "{name}={value}").ok();
     }
 }
 
-/// Says why what the canary told does not make a level, if so.
+/// Checks whether a report is good enough for a level; fails with the reason.
 pub(super) fn judge(level: Level, report: &str) -> Result<(), String> {
     let facts: BTreeMap<&str, &str> =
         report.lines().filter_map(|line| line.split_once('=')).collect();
@@ -49,25 +49,25 @@ pub(super) fn judge(level: Level, report: &str) -> Result<(), String> {
     };
     is("writes inside", "yes", "the workspace cannot be written")?;
     if level >= Level::Limits {
-        is("is limited", "yes", "limits do not hold")?;
+        is("is limited", "yes", "limits are not in effect")?;
     }
     if level >= Level::Kernel {
         is("writes outside", "no", "files outside the workspace can be written")?;
         is("reads hidden", "no", "hidden files can be read")?;
-        is("talks locally", "no", "local sockets can be made")?;
+        is("talks locally", "no", "local sockets can be created")?;
     }
     if level == Level::Kernel {
-        is("talks", "no", "network sockets can be made")?;
+        is("talks", "no", "network sockets can be created")?;
     }
     if level == Level::Full {
-        is("makes protected", "no", "protected files can be made")?;
+        is("makes protected", "no", "protected files can be created")?;
         for name in ["processes", "network"] {
             let file = if name == "processes" { "pid" } else { "net" };
             let ours = std::fs::read_link(format!("/proc/self/ns/{file}"));
             let ours =
                 ours.map_or_else(|_| "unknown".to_owned(), |link| link.display().to_string());
             if facts.get(name).is_none_or(|theirs| *theirs == ours || *theirs == "unknown") {
-                return Err(format!("the {name} of the machine can be seen"));
+                return Err(format!("the {name} of the machine are visible"));
             }
         }
     }

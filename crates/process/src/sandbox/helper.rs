@@ -1,7 +1,6 @@
 //! The helper: our own program started again, which restricts itself and then becomes the command.
 //!
-//! Done here and not between fork and exec of the agent, where nothing may be allocated. Runs before anything else
-//! of the program does.
+//! Not done between fork and exec of the agent, where no memory may be allocated. Runs before anything else in the program.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -13,10 +12,10 @@ use super::space::{self, Place};
 use super::{canary, landlock, limits, reaper, seccomp, terminal};
 use crate::raw;
 
-/// The exit code of a helper that could not do its work.
+/// The exit code of a helper that failed.
 const FAILED: u8 = 125;
 
-/// Does the helper's work if this run is one of the helper's; returns nothing otherwise.
+/// Runs the helper if this process was started as one; otherwise returns `None`.
 pub fn run_if_asked(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     args.next()?;
     let word = args.next()?;
@@ -35,19 +34,19 @@ pub fn run_if_asked(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode
     }))
 }
 
-/// Returns for the canary, after a command that was stayed beside, or with what went wrong.
+/// Becomes the command. Returns only for the canary, after a command it waited for, or with an error.
 fn restrict_and_run(spec: &HelperSpec) -> Result<ExitCode, String> {
     if spec.reaps {
         return reaper::run(spec);
     }
-    raw::close_at_exec().map_err(|err| format!("open files cannot be kept back: {err}"))?;
+    raw::close_at_exec().map_err(|err| format!("open files cannot be closed: {err}"))?;
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .map_err(|err| format!("the end of the agent cannot be watched: {err}"))?;
+        .map_err(|err| format!("cannot watch for the end of the agent: {err}"))?;
     if spec.parent.is_some_and(|parent| std::os::unix::process::parent_id() != parent) {
-        return Err("the agent is gone".to_owned());
+        return Err("the agent has ended".to_owned());
     }
     if let Some(space) = &spec.space {
-        limits::go_first();
+        limits::prefer_for_oom_kill();
         if let Place::Watching(ended) = space::enter(space)? {
             return Ok(report_end(spec, ended.exit_status(), ended.terminating_signal()));
         }
@@ -62,9 +61,10 @@ fn restrict_and_run(spec: &HelperSpec) -> Result<ExitCode, String> {
     if let Some(sockets) = spec.sockets {
         seccomp::restrict(sockets).map_err(|err| format!("seccomp refuses: {err}"))?;
     }
-    raw::mind_term();
+    raw::restore_term();
     if let Some(fd) = spec.report {
-        raw::write_once(fd, crate::end::READY).map_err(|err| format!("nobody listens: {err}"))?;
+        raw::write_once(fd, crate::end::READY)
+            .map_err(|err| format!("nobody reads the report: {err}"))?;
     }
     match &spec.then {
         Then::Canary { outside, hidden, protected, inside } => {
@@ -75,11 +75,11 @@ fn restrict_and_run(spec: &HelperSpec) -> Result<ExitCode, String> {
     }
 }
 
-/// Reports the signal that ended a command, if one did: its exit code is that of a shell, and any program may give the same.
+/// Reports the signal that ended a command, if any. The exit code alone is ambiguous: a program may exit with 137.
 pub(super) fn report_end(spec: &HelperSpec, code: Option<i32>, signal: Option<i32>) -> ExitCode {
     let signal = signal.and_then(|signal| u8::try_from(signal).ok());
     if let (Some(fd), Some(signal)) = (spec.report, signal) {
-        // Where nobody listens any more, nobody needs to know.
+        // It fails only if nobody reads the report any more.
         raw::write_once(fd, &[signal]).ok();
     }
     let code = code.and_then(|code| u8::try_from(code).ok());
@@ -92,7 +92,7 @@ pub(super) fn report_end(spec: &HelperSpec, code: Option<i32>, signal: Option<i3
 )]
 fn become_command(words: &[OsString]) -> String {
     let Some((program, args)) = words.split_first() else {
-        return "there is nothing to run".to_owned();
+        return "there is no command to run".to_owned();
     };
     let err = std::process::Command::new(program).args(args).exec();
     format!("{} cannot be run: {err}", Path::new(program).display())

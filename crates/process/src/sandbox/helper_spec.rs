@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::profile::Limits;
 use super::tree::What;
 
-/// The first argument of a run that is the helper's.
+/// The first argument of a helper.
 pub(super) const WORD: &str = "__confine";
 
 /// What the helper does to itself before it becomes the command.
@@ -15,49 +15,49 @@ pub(super) const WORD: &str = "__confine";
 pub(super) struct HelperSpec {
     /// Which process must still be its parent: the signal for a parent's end is not sent if that has ended already.
     pub(super) parent: Option<u32>,
-    /// Which namespaces it makes for itself; `None` leaves it in those of the machine, or of whoever made some.
+    /// Which namespaces it makes; `None` for none.
     pub(super) space: Option<Space>,
-    /// Which files it may reach; `None` leaves that as it is.
+    /// Which files it may access; `None` for all.
     pub(super) files: Option<Files>,
-    /// Which sockets it may make; `None` leaves all system calls as they are.
+    /// Which sockets it may create; `None` for no filter of system calls.
     pub(super) sockets: Option<Sockets>,
-    /// How much it may use; `None` leaves that and its privileges as they are.
+    /// Resource limits; `None` leaves these and its privileges unchanged.
     pub(super) limits: Option<Limits>,
-    /// Stays beside the command and ends whatever it leaves behind, where no process table of its own does that.
+    /// Waits for the command and ends the processes it leaves behind, where no PID namespace does.
     pub(super) reaps: bool,
-    /// Where it says that all restrictions hold, just before it becomes the command.
+    /// Where it reports that all restrictions are in effect, just before it becomes the command.
     pub(super) report: Option<RawFd>,
     pub(super) then: Then,
 }
 
-/// A file tree, a process table and, if wanted, a network of the command's own.
+/// A mount namespace, a PID namespace and, optionally, a network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Space {
-    /// Where the command stands in the tree.
+    /// The working folder of the command.
     pub(super) cwd: PathBuf,
-    /// Has a network of its own, which leads nowhere.
+    /// Has its own network namespace, which is connected to nothing.
     pub(super) own_network: bool,
-    /// How many bytes an empty folder can take.
+    /// How many bytes a private folder can hold.
     pub(super) size: u64,
-    /// What differs from a tree that can only be read, in this order.
+    /// What differs from a read-only tree, in this order.
     pub(super) mounts: Vec<(PathBuf, What)>,
 }
 
-/// Which files the command may reach.
+/// Which files the command may access.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Files {
-    /// Folders that can be written.
+    /// Writable folders.
     pub(super) writable: Vec<PathBuf>,
     /// Paths that cannot be read.
     pub(super) hidden: Vec<PathBuf>,
-    /// Refuses to go on where the system can enforce only a part of it.
+    /// Fails if the system can enforce only part of it.
     pub(super) is_only_layer: bool,
 }
 
-/// Which sockets the command may make.
+/// Which sockets the command may create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sockets {
-    /// None that lead anywhere.
+    /// None that reach another process.
     None,
     /// For TCP and UDP.
     Internet,
@@ -70,11 +70,11 @@ pub(super) enum Then {
     Exec(Vec<OsString>),
     /// The canary, which tries what it must not do.
     Canary {
-        /// A file that must not be made.
+        /// A file that must not be writable.
         outside: PathBuf,
-        /// A file that must not be read.
+        /// A file that must not be readable.
         hidden: PathBuf,
-        /// A path that must not be made although its folder is writable.
+        /// A path that must not be creatable although its folder is writable.
         protected: PathBuf,
         /// A file that must be writable.
         inside: PathBuf,
@@ -97,7 +97,7 @@ impl HelperSpec {
         }
     }
 
-    /// Writes the arguments, the helper's word first.
+    /// Writes the arguments, [`WORD`] first.
     pub(super) fn to_args(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> = vec![WORD.into()];
         let mut pair = |name: &str, value: &OsStr| args.extend([name.into(), value.to_owned()]);
@@ -143,7 +143,7 @@ impl HelperSpec {
         args
     }
 
-    /// Reads the arguments after the helper's word.
+    /// Reads the arguments after [`WORD`].
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has a helper"))]
     pub(super) fn from_args(mut args: impl Iterator<Item = OsString>) -> Option<HelperSpec> {
         let mut spec =

@@ -1,7 +1,7 @@
-//! Which files a command reaches, enforced by the kernel on the process itself.
+//! Restricts which files a command can access, with Landlock.
 //!
-//! The kernel's rules only ever add: what lies below a granted folder is granted, too. To hide a path, all its
-//! neighbours are granted instead of the folder that holds them.
+//! Rules can only grant: all that is in a granted folder is granted, too. To hide a path, all its siblings are granted instead of
+//! their folder.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use landlock::{
 
 use super::helper_spec::{Files, Sockets};
 
-/// What every program may write: the sinks and sources that belong to nobody.
+/// Devices that every program may write to.
 const DEVICES: [&str; 8] = [
     "/dev/null",
     "/dev/zero",
@@ -24,17 +24,17 @@ const DEVICES: [&str; 8] = [
     "/dev/pts",
 ];
 
-/// The rights of the kernel that first knew all that protects a file from being changed.
+/// The first version of Landlock that covers every way to change a file.
 const WHOLE: ABI = ABI::V3;
 
-/// Restricts this process and all its children, for good.
+/// Restricts this process and all its children permanently.
 ///
 /// # Errors
-/// Fails where the kernel does not enforce what is needed.
+/// Fails if the kernel does not enforce what is needed.
 pub(super) fn restrict(files: &Files, sockets: Option<Sockets>) -> Result<(), String> {
     let status =
         rules(files, sockets).and_then(RulesetCreated::restrict_self).map_err(|err| match err {
-            // Its own words are the bits of the rights.
+            // The crate's own message prints bits.
             RulesetError::HandleAccesses(_) => {
                 "the kernel has no Landlock, or one older than that of Linux 6.2".to_owned()
             }
@@ -76,7 +76,7 @@ fn rules(files: &Files, sockets: Option<Sockets>) -> Result<RulesetCreated, Rule
     Ok(created)
 }
 
-/// Grants rights on a path and what is below it; a path that is not there needs none.
+/// Grants rights on a path and all below it; a path that does not exist is skipped.
 fn grant(
     rules: RulesetCreated,
     path: &Path,
@@ -90,7 +90,7 @@ fn grant(
     rules.add_rule(PathBeneath::new(handle, rights))
 }
 
-/// Returns the paths that together are all of `root` without what is hidden.
+/// Returns paths that together cover all of `root` except the hidden paths.
 fn neighbours(root: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
     if hidden.iter().any(|hidden| root.starts_with(hidden)) {
         return Vec::new();
@@ -109,8 +109,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_hidden_is_left_out_and_all_its_neighbours_are_in() {
-        let root = std::env::temp_dir().join(format!("process-neighbours-{}", std::process::id()));
+    fn hidden_path_is_excluded_and_its_siblings_are_granted() {
+        let top = tempfile::tempdir().unwrap();
+        let root = top.path().to_owned();
         for folder in ["a/x", "a/y", "b"] {
             std::fs::create_dir_all(root.join(folder)).unwrap();
         }
@@ -130,6 +131,5 @@ mod tests {
         assert_eq!(found(&["a/x"]), "a/file a/y b");
         assert_eq!(found(&["a/file", "a/x", "a/y"]), "b");
         assert_eq!(neighbours(&root, std::slice::from_ref(&root)), Vec::<PathBuf>::new());
-        std::fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! How much of the machine a command may use, and what it may never become.
+//! Resource limits and privileges of a command.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{
@@ -12,7 +12,7 @@ use super::profile::Limits;
 pub(super) fn restrict(limits: &Limits) -> Result<(), String> {
     let wanted = [
         (Resource::Core, 0, "core dumps"),
-        // Not the address space, which many programs reserve far more of than they use.
+        // Not the address space: many programs reserve far more than they use.
         (Resource::Data, limits.memory, "memory"),
         (Resource::Nproc, limits.processes, "processes"),
         (Resource::Fsize, limits.file_size, "file size"),
@@ -23,21 +23,21 @@ pub(super) fn restrict(limits: &Limits) -> Result<(), String> {
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
             .map_err(|err| format!("the limit of {name} cannot be set: {err}"))?;
     }
-    go_first();
+    prefer_for_oom_kill();
     Ok(())
 }
 
-/// When memory runs out, the command is to go before anything else of the user's. That this fails costs nothing else.
-pub(super) fn go_first() {
+/// Makes the command the first to be killed when memory runs out. A failure is harmless.
+pub(super) fn prefer_for_oom_kill() {
     std::fs::write("/proc/self/oom_score_adj", "500").ok();
 }
 
-/// Gives up every privilege, and the way to get one.
+/// Drops every privilege, and the ability to gain one.
 pub(super) fn drop_privileges() -> Result<(), String> {
-    let failed = |what: &str, err| format!("{what} cannot be given up: {err}");
+    let failed = |what: &str, err| format!("{what} cannot be dropped: {err}");
     for bit in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
-        // Fails behind the last capability there is, and for users who have none to give up.
+        // Fails after the last capability, and for users without privileges.
         if remove_capability_from_bounding_set(capability).is_err() {
             break;
         }

@@ -1,4 +1,4 @@
-//! How the levels are tried and used on Linux.
+//! Tries and applies the levels on Linux.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -19,26 +19,26 @@ use super::{Found, Level, Sandbox, bubblewrap, canary, tree};
 use crate::error::Error;
 use crate::spawn::{Alone, Child, Spec, spawn_alone};
 
-/// How long a canary may take. A machine that is this slow gets a weaker level, never a wrong one.
+/// How long a canary may take. A machine slower than this gets a weaker level.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a running command needs and is removed when it has ended.
+/// What a running command needs, removed when it has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    // In this order: the groups kill what is left, only then the rest can go.
+    // Dropped in this order: the groups kill what is left, then the rest can be removed.
     pub(super) groups: Option<Groups>,
     _reserved: Vec<Reserved>,
     _temporary: Option<Temporary>,
 }
 
 impl Held {
-    /// Opens the groups that the program is to join.
+    /// Opens the groups that the program joins.
     pub(crate) fn joined(&self) -> Vec<OwnedFd> {
         self.groups.as_ref().map(Groups::open).unwrap_or_default()
     }
 }
 
-/// A folder of ours that goes with this value.
+/// A temporary folder, removed on drop.
 #[derive(Debug)]
 struct Temporary(PathBuf);
 
@@ -48,20 +48,20 @@ impl Temporary {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = parent.join(format!("{name}-{}-{count}", std::process::id()));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        // Links on the way would not be followed the same way inside.
+        // Links may resolve differently inside the sandbox.
         Ok(Temporary(folder.canonicalize()?))
     }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // What cannot be removed is ours and lies in our own folder.
+        // What cannot be removed stays in our own folder.
         std::fs::remove_dir_all(&self.0).ok();
     }
 }
 
 impl Sandbox {
-    /// Tries a level; returns the bubblewrap that works, if it has one, or why the level does not work.
+    /// Tries a level. Returns the bubblewrap that it needs, if any, or why the level does not work.
     pub(super) async fn attempt(&self, level: Level) -> Result<Option<PathBuf>, String> {
         match level {
             Level::None => Ok(None),
@@ -70,7 +70,7 @@ impl Sandbox {
         }
     }
 
-    /// Tries namespaces that we make ourselves, then each bubblewrap: some systems let only that make them.
+    /// Tries to make namespaces ourselves, then with each bubblewrap, which some systems require.
     async fn attempt_full(&self) -> Result<Option<PathBuf>, String> {
         let mut why = Vec::new();
         if self.bubblewrap.is_none() {
@@ -95,7 +95,7 @@ impl Sandbox {
 
     async fn try_canary(&self, level: Level, bubblewrap: Option<&PathBuf>) -> Result<(), String> {
         let folder = Temporary::make(&self.scratch, "canary")
-            .map_err(|err| format!("there is no folder to try it in: {err}"))?;
+            .map_err(|err| format!("cannot create a folder to try it in: {err}"))?;
         let at = |name: &str| folder.0.join(name);
         for name in ["inside", "hidden"] {
             std::fs::create_dir(at(name)).map_err(|err| err.to_string())?;
@@ -105,7 +105,7 @@ impl Sandbox {
             writable: vec![at("inside")],
             protected: vec![at("inside/protected")],
             hidden: vec![at("hidden")],
-            // The canary's folder may lie in one of these, and all of it must be seen to be believed.
+            // The canary's folder may be inside one of these, and must be visible.
             private: Vec::new(),
             network: Network::Off,
             limits: Limits::default(),
@@ -129,8 +129,8 @@ impl Sandbox {
                 .map_err(|err| err.to_string())?;
         }
         child.wait().await.map_err(|err| {
-            let said = report.lines().next().unwrap_or_default();
-            format!("{} ({said})", crate::error::whole(&err))
+            let line = report.lines().next().unwrap_or_default();
+            format!("{} ({line})", crate::error::whole(&err))
         })?;
         canary::judge(level, &report)
     }
@@ -175,8 +175,8 @@ impl Sandbox {
         spawn_alone(&spec, wrapper(Held::default(), report, reported))
     }
 
-    /// Returns what to start instead of a program, so that it is restricted before it runs. What must stay meanwhile goes
-    /// to `held`.
+    /// Returns what to start instead of a program, so that it is restricted before it runs. What it needs meanwhile is added to
+    /// `held`.
     pub(super) fn restricted(
         &self,
         spec: &Spec,
@@ -201,7 +201,7 @@ impl Sandbox {
                 let own = profile.private.iter().chain(&profile.writable).cloned();
                 let writable = own.chain([PathBuf::from("/dev")]).collect();
                 helper.files = Some(Files { writable, ..Files::default() });
-                // A network of its own leads nowhere, so its loopback can be used.
+                // Its own network is connected to nothing, so its loopback is harmless.
                 helper.sockets = Some(Sockets::Internet);
                 match &found.bubblewrap {
                     Some(program) if !program.is_file() => {
@@ -249,29 +249,29 @@ impl Sandbox {
         Ok(spec)
     }
 
-    /// Returns where these places really are, and where they and others were before.
+    /// Returns these paths resolved, and all that were hidden before.
     fn hidden(&self, places: &[PathBuf]) -> Vec<PathBuf> {
         let mut seen = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
-        // Most of them are not there, and to look for one is much less work than to follow its links.
+        // Most of them do not exist, and checking that is much cheaper than resolving links.
         let there = places.iter().filter(|path| path.symlink_metadata().is_ok());
         seen.extend(there.filter_map(|path| path.canonicalize().ok()));
         seen.iter().filter(|path| path.exists()).cloned().collect()
     }
 
-    /// A folder of ours.
+    /// Returns our own folder for temporary files.
     pub(super) fn scratch(&self) -> &Path {
         &self.scratch
     }
 }
 
-/// The program of a spec, for the helper to become.
+/// Returns what the helper becomes: the program of a spec.
 fn exec(spec: &Spec) -> Then {
     let program = std::iter::once(OsString::from(&spec.program));
     Then::Exec(program.chain(spec.args.iter().cloned()).collect())
 }
 
-/// How bubblewrap and the helper are started: they stay until what they hold has ended, and it never begins where
-/// nobody listens to the report any more.
+/// Returns how bubblewrap and the helper are started: they wait until the command inside has ended, and it does not start if nobody
+/// reads the report.
 fn wrapper(held: Held, report: std::io::PipeReader, reported: std::io::PipeWriter) -> Alone {
     Alone {
         ignore_term: true,
@@ -281,14 +281,14 @@ fn wrapper(held: Held, report: std::io::PipeReader, reported: std::io::PipeWrite
     }
 }
 
-/// Makes places for protected paths that are not there yet.
+/// Reserves protected paths that do not exist yet.
 fn reserve(profile: &Profile, records: &Path) -> Result<(Profile, Vec<Reserved>), Error> {
     let mut profile = profile.clone();
     let mut reserved = Vec::new();
     let roots = real_paths(&profile.writable);
     let wanted = std::mem::take(&mut profile.protected);
     for path in wanted {
-        // Outside the writable folders nothing can be made anyway, and a folder that is gone is not made again.
+        // Outside the writable folders nothing can be created anyway, and a deleted folder is not created again.
         let mut roots = profile.writable.iter().chain(&roots).filter(|root| root.is_dir());
         let is_inside = roots.any(|root| path.starts_with(root));
         let made = if is_inside { Reserved::make(&path, records) } else { Ok(None) };

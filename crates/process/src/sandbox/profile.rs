@@ -1,41 +1,41 @@
-//! What a command may touch. Plain values; the mechanisms beside this file make it so.
+//! What a command may access. Plain values; the other files of this folder enforce it.
 
 use std::path::{Path, PathBuf};
 
-/// What a command may touch. What is not named can be read and not written.
+/// What a command may access. Everything else is read-only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// Folders that can be written, by their real paths: what has become a link since is refused.
+    /// Writable folders, as resolved paths: one that was replaced by a link is refused.
     pub writable: Vec<PathBuf>,
-    /// Paths inside them that cannot, whether they exist or not.
+    /// Paths inside them that are read-only, whether they exist or not.
     pub protected: Vec<PathBuf>,
-    /// Paths whose contents cannot be seen.
+    /// Paths whose contents are not visible.
     pub hidden: Vec<PathBuf>,
-    /// Folders that are empty and the command's own, where the level can do that.
+    /// Folders that are replaced by empty ones of the command's own, at levels that can.
     pub private: Vec<PathBuf>,
-    /// Whether others can be reached over the network.
+    /// Whether the network can be used.
     pub network: Network,
-    /// How much of the machine it may use.
+    /// Resource limits.
     pub limits: Limits,
 }
 
-/// Whether others can be reached over the network.
+/// Whether the network can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
-    /// Nobody.
+    /// Not at all.
     Off,
-    /// Everybody, over IP.
+    /// All IP addresses.
     On,
 }
 
-/// How much of the machine one command may use.
+/// Resource limits of one command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of memory, for each of its processes, and for all together where the system can count that.
+    /// Bytes of memory for each process, and for all together where the system supports that.
     pub memory: u64,
     /// Processes and threads at once.
     pub processes: u64,
-    /// Bytes of one file, and of everything in its private temporary folder.
+    /// Bytes of one file, and of all files in its private temporary folder.
     pub file_size: u64,
     /// Open files of each process.
     pub open_files: u64,
@@ -49,8 +49,7 @@ impl Default for Limits {
 }
 
 impl Profile {
-    /// Makes the profile of a command that writes to these folders only, with temporary folders of its own and no
-    /// network.
+    /// Makes the profile of a command that may write only to these folders, with private temporary folders and without network.
     #[must_use]
     pub fn writing_to(writable: Vec<PathBuf>) -> Profile {
         Profile {
@@ -64,7 +63,7 @@ impl Profile {
     }
 }
 
-/// Returns the places below a home folder where people and programs keep secrets.
+/// Returns the paths in a home folder where people and programs store secrets.
 #[must_use]
 pub fn secret_places(home: &Path) -> Vec<PathBuf> {
     SECRETS.iter().map(|place| home.join(place)).collect()

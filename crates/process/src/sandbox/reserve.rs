@@ -1,9 +1,9 @@
-//! Places for protected paths that are not there yet: an empty folder for as long as a command runs.
+//! Reserves protected paths that do not exist yet: creates an empty folder for as long as a command runs.
 //!
-//! Only what exists can be mounted over, and a command must not make, say, a `.git` with hooks of its own. An empty
-//! `.git` is none to git, so it does no harm if we are killed before it is removed. Then whoever comes next removes it: a
-//! record in a folder of ours says which places we made, and how to tell them from what a user made there. Other agents
-//! may rely on the same place: each holds a lock on it, and who cannot have it alone leaves it.
+//! Only what exists can be mounted over, and a command must not create, for example, a `.git` with its own hooks. Git ignores an
+//! empty `.git`, so it does no harm if we are killed before it is removed. The next agent removes it then: a record in our own
+//! folder says which folders we created, and how to distinguish them from what a user created there. Several agents may need the
+//! same folder: each has a shared lock on it, and only the last one removes it.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -13,25 +13,25 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// The places that commands rely on. The last one removes it, if we made it.
+/// The reserved folders. The last command that needs one removes it, if we created it.
 static HELD: LazyLock<Mutex<HashMap<PathBuf, Reservation>>> = LazyLock::new(Mutex::default);
 
-/// One place.
+/// One folder.
 #[derive(Debug)]
 struct Reservation {
     commands: usize,
-    /// What says that we made it.
+    /// The record that we created it.
     record: Option<PathBuf>,
     lock: File,
 }
 
-/// A place that is kept while this value lives.
+/// A reservation that lasts as long as this value.
 #[derive(Debug)]
 pub(super) struct Reserved(PathBuf);
 
 impl Reserved {
-    /// Makes the first missing folder on the way to `path`, or keeps an empty folder that is there already; nothing to do
-    /// where there is something else. What we made is on record in the folder `records`.
+    /// Creates the first missing folder on the way to `path`, or uses an existing empty one; `None` if something else is there. A
+    /// record of what we create is written to the folder `records`.
     pub(super) fn make(path: &Path, records: &Path) -> std::io::Result<Option<Reserved>> {
         let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = path.ancestors().find(|place| held.contains_key(*place)) {
@@ -53,7 +53,7 @@ impl Reserved {
         lock.lock_shared()?;
         let found = lock.metadata()?;
         if !place.metadata().is_ok_and(|now| now.ino() == found.ino()) {
-            // Whoever had the lock before has removed it.
+            // The previous owner of the lock has removed it.
             drop(held);
             return Reserved::make(path, records);
         }
@@ -79,7 +79,7 @@ impl Drop for Reserved {
             if let Some(record) = &place.record
                 && place.lock.try_lock().is_ok()
             {
-                // Not empty any more: the user made a repository here meanwhile, and keeps it.
+                // Fails if it is not empty: the user has created a repository here meanwhile.
                 std::fs::remove_dir(&self.0).ok();
                 std::fs::remove_file(record).ok();
             }
@@ -88,15 +88,15 @@ impl Drop for Reserved {
     }
 }
 
-/// Where records are kept, in a folder of ours.
+/// Returns where records are stored.
 pub(super) fn records(scratch: &Path) -> PathBuf {
     scratch.join("reserved")
 }
 
-/// Removes the places of agents that were killed: those that are as they were made, and that nobody holds.
+/// Removes the folders of killed agents that are unchanged and not locked.
 pub(super) fn sweep(records: &Path) {
     for record in std::fs::read_dir(records).into_iter().flatten().flatten() {
-        // An empty one is being written.
+        // An empty record is still being written.
         let Some(place) = std::fs::read(record.path()).ok().filter(|place| !place.is_empty())
         else {
             continue;
@@ -113,16 +113,16 @@ pub(super) fn sweep(records: &Path) {
     }
 }
 
-/// Notes that we made a place.
+/// Records that we created a folder.
 fn record(place: &Path, found: &Metadata, records: &Path) -> PathBuf {
     let record = records.join(mark(found));
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(records);
-    // That it cannot be written matters only if we are killed, and is no reason not to run a command.
+    // A missing record matters only if we are killed, so an error is no reason not to run the command.
     made.and_then(|()| std::fs::write(&record, place.as_os_str().as_bytes())).ok();
     record
 }
 
-/// What tells a folder from all others, and from itself once anybody has changed it.
+/// Returns what identifies a folder as long as nobody changes it.
 fn mark(found: &Metadata) -> String {
     format!("{}-{}-{}-{}", found.dev(), found.ino(), found.ctime(), found.ctime_nsec())
 }
@@ -136,9 +136,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_goes_with_the_last_one_who_needs_it() {
-        let root = std::env::temp_dir().join(format!("process-reserve-{}", std::process::id()));
-        std::fs::create_dir_all(&root).unwrap();
+    fn folder_is_removed_with_its_last_user() {
+        let top = tempfile::tempdir().unwrap();
+        let root = top.path().to_owned();
         let reserve = |path: &str| Reserved::make(&root.join(path), &root.join("records")).unwrap();
         let first = reserve("a/b").unwrap();
         let second = reserve("a/b").unwrap();
@@ -153,28 +153,27 @@ mod tests {
         drop(kept);
         assert!(root.join("c/file").exists());
         assert!(reserve("c").is_none());
-        // Another agent's: it stays as long as that one has it.
+        // Another agent's folder stays as long as that agent needs it.
         let ours = reserve("d").unwrap();
         let theirs = File::open(root.join("d")).unwrap();
         theirs.lock_shared().unwrap();
         drop(ours);
         assert!(root.join("d").is_dir());
-        // What we did not make is held so that nobody else removes it, and not removed.
+        // A folder that we did not create is locked, and not removed.
         std::fs::create_dir(root.join("e")).unwrap();
         let users = reserve("e").unwrap();
         assert!(File::open(root.join("e")).unwrap().try_lock().is_err());
         drop(users);
         assert!(root.join("e").is_dir());
-        // What was left to another agent goes when that one is gone.
+        // A folder left to another agent is removed when that agent is gone.
         assert!(root.join("d").is_dir());
         drop(theirs);
         sweep(&root.join("records"));
         assert!(!root.join("d").exists() && root.join("e").is_dir());
         assert_eq!(std::fs::read_dir(root.join("records")).unwrap().count(), 0);
-        std::fs::remove_dir_all(&root).unwrap();
     }
 
-    /// Lets go of a place as an agent does that is killed.
+    /// Releases a folder as a killed agent does.
     fn kill(reserved: Reserved) {
         HELD.lock().unwrap().remove(reserved.path());
         std::mem::forget(reserved);
@@ -182,9 +181,9 @@ mod tests {
 
     // R: T7
     #[test]
-    fn what_a_killed_agent_left_is_removed_and_what_a_user_made_stays() {
-        let root = std::env::temp_dir().join(format!("process-killed-{}", std::process::id()));
-        std::fs::create_dir_all(&root).unwrap();
+    fn leftovers_of_a_killed_agent_are_removed_and_user_files_stay() {
+        let top = tempfile::tempdir().unwrap();
+        let root = top.path().to_owned();
         let records = root.join("records");
         let made = ["left", "used", "again"]
             .map(|name| Reserved::make(&root.join(name), &records).unwrap().unwrap());
@@ -196,12 +195,11 @@ mod tests {
         assert!(!root.join("left").exists());
         assert!(root.join("used/HEAD").exists());
         assert!(root.join("again").is_dir());
-        // An empty folder again, but the user had it in between.
+        // Empty again, but the user has changed it in between.
         std::fs::remove_file(root.join("used/HEAD")).unwrap();
         sweep(&records);
         assert!(root.join("used").is_dir() && next.path().is_dir());
         drop(next);
         assert_eq!(std::fs::read_dir(&records).unwrap().count(), 0);
-        std::fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! The profile language of macOS: what a command may touch, as text. Pure; only macOS uses it.
+//! Writes a Seatbelt profile: what a command may access on macOS, as text. Does no IO.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use super::profile::{Network, Profile};
 /// The program that applies a profile.
 pub const PROGRAM: &str = "/usr/bin/sandbox-exec";
 
-/// Sockets that lead to somebody who would do the command's work outside.
+/// Sockets of services that would run things outside the sandbox for a command.
 const CONTAINERS: [&str; 3] =
     ["/private/var/run/docker.sock", "/var/run/docker.sock", "/private/var/run/containerd"];
 
-/// Writes the profile. Later rules win, so what is taken away comes last.
+/// Writes the profile. Later rules win, so denials come last.
 #[must_use]
 pub fn profile(profile: &Profile) -> String {
     let mut out = String::from(
@@ -27,7 +27,7 @@ pub fn profile(profile: &Profile) -> String {
     for path in &profile.protected {
         spellings(path).iter().for_each(|path| rule(&mut out, "deny", "file-write*", path));
     }
-    // Also repositories inside, those that a command makes, and on disks to which `.GIT` is the same.
+    // Including nested and new repositories, and case-insensitive disks, where `.GIT` is the same.
     let guards = |part: &str| profile.protected.iter().any(|path| path.ends_with(part));
     if guards(".git") {
         out.push_str("(deny file-write* (regex #\"/\\.[gG][iI][tT](/|$)\"))\n");
@@ -56,7 +56,7 @@ fn rule(out: &mut String, verb: &str, operation: &str, path: &Path) {
     writeln!(out, "({verb} {operation} (subpath {}))", quoted(path)).ok();
 }
 
-/// Rules see the real path: that of a link, and of three folders of the root that are links into `/private`.
+/// Resolves a path: rules see the target of links, and three root folders are links into `/private`.
 fn spellings(path: &Path) -> Vec<PathBuf> {
     let private = ["/tmp", "/var", "/etc"].iter().any(|top| path.starts_with(top));
     let moved = private.then(|| Path::new("/private").join(path.strip_prefix("/").unwrap_or(path)));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_without_network() {
+    fn profile_without_network() {
         expect![[r#"
             (version 1)
             (deny default)
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_with_network() {
+    fn profile_with_network() {
         let (off, on) = (profile(&example(Network::Off)), profile(&example(Network::On)));
         assert_eq!(
             on.lines().filter(|line| !off.contains(line)).collect::<Vec<_>>(),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_git_runs_stays_as_it_is_where_the_rest_may_change() {
+    fn hooks_and_configuration_stay_protected_in_a_writable_repository() {
         let protected = vec!["/w/.git/hooks".into(), "/w/.git/config".into()];
         let text = profile(&Profile { protected, ..Profile::writing_to(vec!["/w".into()]) });
         let rule = r##"(deny file-write* (regex #"/\.[gG][iI][tT]/([hH][oO][oO][kK][sS]|[cC][oO][nN][fF][iI][gG])(/|$)"))"##;

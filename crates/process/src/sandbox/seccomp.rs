@@ -1,4 +1,4 @@
-//! System calls that no command needs and every escape wants. Refused with an error, so that programs can go on.
+//! Refuses system calls that no command needs and that an escape would use. They fail with an error, so that programs can continue.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use seccompiler::{
 
 use super::helper_spec::Sockets;
 
-/// The calls of the other 64-bit table of x86 have this bit, and would pass a filter that does not name them.
+/// System calls of the x32 ABI have this bit, and would bypass a filter that does not name them.
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
-/// An old way to see whole packets, of a name that is not to be used any more.
+/// The obsolete `SOCK_PACKET`, which sees raw packets.
 const SOCK_PACKET: c_int = 10;
 
-/// Refuses what commands must not do, for this process and all its children, for good.
+/// Installs the filter for this process and all its children, permanently.
 pub(super) fn restrict(sockets: Sockets) -> Result<(), seccompiler::Error> {
     seccompiler::apply_filter(&filter(sockets)?)
 }
 
-/// The kernel goes through a filter for every call there is, when it is set and again at calls that it cannot decide
-/// ahead. So calls that are never allowed take one instruction each, before those with arguments.
+/// The kernel runs the filter for every system call when it is installed, and again for calls that depend on arguments. So calls that
+/// are always refused take one instruction each, before the others.
 fn filter(sockets: Sockets) -> Result<BpfProgram, seccompiler::Error> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let rules: BTreeMap<i64, Vec<SeccompRule>> = sometimes(sockets)?.into_iter().collect();
@@ -33,10 +33,10 @@ fn filter(sockets: Sockets) -> Result<BpfProgram, seccompiler::Error> {
     Ok(program)
 }
 
-/// How many instructions of a program make sure that calls are those of this processor. They come first.
+/// How many instructions check the processor architecture. They come first.
 const BEHIND_ARCH: usize = 3;
 
-/// The part of the filter for calls that are refused whatever the arguments.
+/// Returns the part of the filter for calls that are refused whatever their arguments.
 fn never() -> Vec<sock_filter> {
     let number_of = |call: &c_long| u32::try_from(*call).unwrap_or_default();
     let mut checks: Vec<(u32, u32)> = Vec::new();
@@ -52,24 +52,24 @@ fn never() -> Vec<sock_filter> {
     let refuse = |errno: c_int| {
         instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | errno.unsigned_abs())
     };
-    // From the end: how far each is from where it goes.
+    // Built from the end, where the jump distances are known.
     let mut part = vec![
         refuse(libc::ENOSYS),
         refuse(libc::EPERM),
         instruction(libc::BPF_JMP | libc::BPF_JA, 0, 2),
-        // The flags of clone3 are behind a pointer that a filter cannot follow; programs fall back to clone.
+        // A filter cannot read the flags of clone3 through its pointer; programs fall back to clone.
         instruction(libc::BPF_JMP | libc::BPF_JEQ, 2, number_of(&libc::SYS_clone3)),
     ];
     for ((operator, value), to) in checks.into_iter().rev().zip(2..) {
         part.push(instruction(libc::BPF_JMP | operator, to, value));
     }
-    // The number of the call is the first thing there is to load.
+    // The number of the call is at offset 0.
     part.push(instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0));
     part.reverse();
     part
 }
 
-/// Refused whatever the arguments.
+/// Calls that are refused whatever their arguments.
 const NEVER: &[c_long] = &[
     // Other processes: their memory, their files, their identity.
     libc::SYS_ptrace,
@@ -78,7 +78,7 @@ const NEVER: &[c_long] = &[
     libc::SYS_process_madvise,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
-    // System calls by another way.
+    // Other ways to make system calls.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -122,7 +122,7 @@ const NEVER: &[c_long] = &[
     libc::SYS_clock_settime,
     libc::SYS_clock_adjtime,
     libc::SYS_adjtimex,
-    // Keys and queues that outlive the command.
+    // Keys and queues, which outlive the command.
     libc::SYS_keyctl,
     libc::SYS_add_key,
     libc::SYS_request_key,
@@ -136,7 +136,7 @@ const NEVER_HERE: &[c_long] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modi
 #[cfg(not(target_arch = "x86_64"))]
 const NEVER_HERE: &[c_long] = &[];
 
-/// Refused with some arguments: the rules of a call are alternatives, the conditions of a rule hold together.
+/// Calls that are refused with some arguments: the rules of a call are alternatives, the conditions of a rule must all be true.
 fn sometimes(sockets: Sockets) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompiler::Error> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let is = |argument, operator, value: c_int| {
@@ -191,7 +191,7 @@ fn sometimes(sockets: Sockets) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompil
         (libc::SYS_socketpair, vec![all(vec![is(0, Ne, libc::AF_UNIX)?])?]),
         (libc::SYS_ioctl, terminal),
         (libc::SYS_mknodat, device(2)?),
-        // Of others; 0 is the caller itself.
+        // For other processes; 0 is the caller itself.
         (libc::SYS_prlimit64, vec![all(vec![is(0, Ne, 0)?])?]),
         (libc::SYS_setpriority, vec![all(vec![is(1, Ne, 0)?])?]),
     ];
@@ -205,11 +205,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_is_short_and_begins_with_the_check_of_the_processor() {
+    fn filter_is_short_and_checks_the_architecture_first() {
         for sockets in [Sockets::None, Sockets::Internet] {
             let program = filter(sockets).unwrap();
             assert!(program.len() < 300, "{}", program.len());
-            // Loads the processor, goes on where it is this one, and ends the process otherwise.
+            // Loads the architecture, continues if it is this one, and otherwise kills the process.
             assert_eq!((program[0].code, program[0].k), (0x20, 4));
             assert_eq!((program[1].code, program[1].jt), (0x15, 1));
             assert_eq!((program[2].code, program[2].k), (0x06, libc::SECCOMP_RET_KILL_PROCESS));
@@ -217,9 +217,9 @@ mod tests {
         }
     }
 
-    /// Goes through the part by hand: where each call ends.
+    /// Interprets the filter: returns the result for a call.
     #[test]
-    fn calls_that_are_never_allowed_end_at_a_refusal_and_others_go_on() {
+    fn refused_calls_fail_and_others_continue() {
         let part = never();
         let end_of = |number: u32| {
             let mut at = 1;

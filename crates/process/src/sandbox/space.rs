@@ -1,9 +1,9 @@
-//! A file tree, a process table and a network of the command's own, made by the helper itself.
+//! Mount, PID and network namespaces of the command's own, made by the helper itself.
 //!
-//! The tree stays where it is and is made read-only in a mount namespace, and what differs is mounted over it. All that is
-//! to be seen again (the workspace, devices) is taken as a copy first, while it is as the machine has it. Three processes
-//! come of it: the helper, which stays outside and waits; the first process of the table, with which all others end;
-//! and the one that becomes the command. None of the three has a privilege left when the command begins.
+//! The tree is made read-only in a mount namespace, and what differs is mounted over it. What must stay visible (the workspace,
+//! devices) is cloned first, before anything is changed. There are three processes: the helper, which waits outside; the first
+//! process of the PID namespace, with which all others end; and the one that becomes the command. None of them has privileges when
+//! the command starts.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,7 +26,7 @@ use super::limits;
 use super::tree::What;
 use crate::raw;
 
-/// The devices that a command has, besides terminals of its own.
+/// The devices that a command has, besides its own terminals.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/proc/self/fd", "/dev/fd"),
@@ -36,47 +36,48 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("pts/ptmx", "/dev/ptmx"),
 ];
 
-/// How many files an empty folder can take. Each takes memory that no limit of a process counts.
+/// How many files a private folder can hold. They take memory that no process limit includes.
 const MAX_FILES: &str = "262144";
 
 /// Which of the three processes this is.
 pub(super) enum Place {
     /// The one that becomes the command.
     Inside,
-    /// One that has waited for it, which ended like this.
+    /// One that waited for it, with its exit status.
     Watching(WaitStatus),
 }
 
-/// Makes the space and goes into it.
+/// Makes the namespaces and enters them.
 ///
 /// # Errors
-/// Fails where the system lets nobody make one, or a part of the tree cannot be made.
+/// Fails if the system does not allow namespaces, or part of the tree cannot be mounted.
 pub(super) fn enter(space: &Space) -> Result<Place, String> {
     make_namespaces(space)?;
-    make_tree(space).map_err(|(path, err)| format!("{} cannot be made: {err}", path.display()))?;
+    make_tree(space)
+        .map_err(|(path, err)| format!("{} cannot be mounted: {err}", path.display()))?;
     let (watched, watching) = std::io::pipe().map_err(|err| err.to_string())?;
     if let Some(first) = fork()? {
         limits::drop_privileges()?;
         let ended = end_of(first)?;
-        // Held until here: that it is closed is how the first process knows if this one died too early.
+        // Open until here: when it is closed too early, the first process knows that this one died.
         drop(watching);
         return Ok(Place::Watching(ended));
     }
     drop(watching);
     let readable = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", readable, None)
-        .map_err(|err| format!("a process table cannot be mounted: {err}"))?;
-    // What it stood in so far is below the new mounts.
+        .map_err(|err| format!("/proc cannot be mounted: {err}"))?;
+    // The old working folder is hidden by the new mounts.
     std::env::set_current_dir(&space.cwd)
         .map_err(|err| format!("{} cannot be entered: {err}", space.cwd.display()))?;
     limits::drop_privileges()?;
-    // The first process ends with the helper, and all others with the first one. None can look into it.
+    // The first process ends with the helper, and all others with the first. None can inspect it.
     set_parent_process_death_signal(Some(Signal::KILL))
         .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable))
-        .map_err(|err| format!("the first process cannot be guarded: {err}"))?;
+        .map_err(|err| format!("the first process cannot be protected: {err}"))?;
     let no_time = Timespec { tv_sec: 0, tv_nsec: 0 };
     if poll(&mut [PollFd::new(&watched, PollFlags::IN)], Some(&no_time)) != Ok(0) {
-        return Err("the helper is gone".to_owned());
+        return Err("the helper has ended".to_owned());
     }
     Ok(match fork()? {
         Some(command) => Place::Watching(end_of(command)?),
@@ -85,15 +86,15 @@ pub(super) fn enter(space: &Space) -> Result<Place, String> {
 }
 
 fn fork() -> Result<Option<Pid>, String> {
-    raw::fork().map_err(|err| format!("a process cannot be made: {err}"))
+    raw::fork().map_err(|err| format!("cannot fork: {err}"))
 }
 
-/// Waits for a child, and meanwhile for all who lost their parents; returns how it ended.
+/// Waits for a child, and meanwhile reaps orphans; returns the child's exit status.
 fn end_of(child: Pid) -> Result<WaitStatus, String> {
     loop {
         let ended = match wait(WaitOptions::empty()) {
             Err(rustix::io::Errno::INTR) => continue,
-            ended => ended.map_err(|err| format!("how it ended cannot be told: {err}"))?,
+            ended => ended.map_err(|err| format!("the exit status cannot be read: {err}"))?,
         };
         if let Some((_, status)) = ended.filter(|(pid, _)| *pid == child) {
             return Ok(status);
@@ -101,9 +102,9 @@ fn end_of(child: Pid) -> Result<WaitStatus, String> {
     }
 }
 
-/// Leaves the namespaces of the machine. Who it is stays the same.
+/// Makes new namespaces. User and group ids stay the same.
 fn make_namespaces(space: &Space) -> Result<(), String> {
-    let failed = |err| format!("namespaces cannot be made: {err}");
+    let failed = |err| format!("namespaces cannot be created: {err}");
     let (user, group) = (getuid().as_raw(), getgid().as_raw());
     let mut flags = UnshareFlags::NEWUSER
         | UnshareFlags::NEWNS
@@ -121,7 +122,7 @@ fn make_namespaces(space: &Space) -> Result<(), String> {
     for (path, text) in files {
         std::fs::write(path, text).map_err(failed)?;
     }
-    // Nobody inside makes more of them. Where this cannot be said, it still is a system call that is refused.
+    // No more namespaces may be made inside. If this fails, seccomp still refuses it.
     std::fs::write("/proc/sys/user/max_user_namespaces", "0").ok();
     if space.own_network {
         raw::raise_loopback().map_err(failed)?;
@@ -129,7 +130,7 @@ fn make_namespaces(space: &Space) -> Result<(), String> {
     Ok(())
 }
 
-/// What failed, and where.
+/// The path where it failed, and the error.
 type Failed = (PathBuf, std::io::Error);
 
 fn make_tree(space: &Space) -> Result<(), Failed> {
@@ -140,7 +141,7 @@ fn make_tree(space: &Space) -> Result<(), Failed> {
     raw::set_mount(CWD, "/", Attr::empty(), raw::PRIVATE).map_err(at("/"))?;
     let guarded = Attr::MOUNT_ATTR_NOSUID | Attr::MOUNT_ATTR_NODEV;
     let read_only = guarded | Attr::MOUNT_ATTR_RDONLY;
-    // The whole tree has no place to be mounted on: it is as it should be, or not.
+    // The root itself cannot be mounted over, so it is either writable or not.
     let is_all = |path: &Path| path == Path::new("/");
     let mut parts = Vec::new();
     for (path, what) in space.mounts.iter().filter(|(path, _)| !is_all(path)) {
@@ -155,7 +156,7 @@ fn make_tree(space: &Space) -> Result<(), Failed> {
     }
     let devices = DEVICES.map(|name| {
         let path = Path::new("/dev").join(name);
-        // Who writes to a device changes nothing of the place where it stands.
+        // Writing to a device does not change its folder.
         let still = Attr::MOUNT_ATTR_NOSUID | Attr::MOUNT_ATTR_NOEXEC | Attr::MOUNT_ATTR_RDONLY;
         let device = copy(&path, still);
         (path, device)
@@ -170,7 +171,7 @@ fn make_tree(space: &Space) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Tells whether a place lies in a folder that is empty and ours, so that it can be made there.
+/// Tells whether a path is inside a private folder, where it can be created.
 fn is_in_empty(path: &Path, mounts: &[(PathBuf, What)]) -> bool {
     let around = mounts.iter().filter(|(folder, _)| path != folder && path.starts_with(folder));
     let closest = around.max_by_key(|(folder, _)| folder.components().count());
@@ -206,7 +207,7 @@ fn make_devices(
     .map_err(failed)
 }
 
-/// Returns an empty folder of its own.
+/// Returns a new empty tmpfs.
 fn empty(size: u64, mode: &str) -> rustix::io::Result<OwnedFd> {
     let made = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(made.as_fd(), "size", size.to_string())?;
@@ -217,8 +218,7 @@ fn empty(size: u64, mode: &str) -> rustix::io::Result<OwnedFd> {
     fsmount(made.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, guarded)
 }
 
-/// Returns a place as it is now, with all that is mounted in it. No link is followed on the way: somebody may have put one
-/// there since the path was looked at.
+/// Clones a path with all mounts below it. Follows no link, since one may have been put there since the path was checked.
 fn copy(path: &Path, attributes: Attr) -> rustix::io::Result<OwnedFd> {
     let place = open(path)?;
     let tree = open_tree(
@@ -233,7 +233,7 @@ fn copy(path: &Path, attributes: Attr) -> rustix::io::Result<OwnedFd> {
     Ok(tree)
 }
 
-/// Mounts a tree at a path, which is made first where that changes nothing of the machine's.
+/// Mounts a tree at a path, which is created first if it is inside a private folder.
 fn attach(tree: &OwnedFd, path: &Path, may_make: bool) -> std::io::Result<()> {
     let place = match open(path) {
         Err(rustix::io::Errno::NOENT) if may_make => {

@@ -1,7 +1,7 @@
-//! A command for somebody else's terminal, restricted all the same: what that terminal starts is our helper.
+//! A restricted command in a terminal of the client: the terminal starts our helper, which starts the command.
 //!
-//! Whoever owns the terminal gets one short command line. All else is in a file of ours that is read once, the
-//! environment too: that of the terminal is the user's, with all that is secret in it.
+//! The client gets a short command line. Everything else is in a launch file, including the environment: the terminal's own is the
+//! user's, with secrets in it.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -16,41 +16,40 @@ use super::{Found, Sandbox};
 use crate::error::Error;
 use crate::spawn::Spec;
 
-/// The first argument of a run that is a terminal's.
+/// The first argument of a helper in a terminal.
 pub(super) const WORD: &str = "__terminal";
 
-/// What a terminal is to start. Keep it until the terminal has ended.
+/// What a terminal should start. Must live until the terminal has ended.
 #[derive(Debug)]
 pub struct InTerminal {
     /// The program.
     pub program: PathBuf,
-    /// Its arguments; the last ones are for people.
+    /// Its arguments; the last one is only shown to the user.
     pub args: Vec<OsString>,
     file: PathBuf,
     _held: Held,
 }
 
 impl InTerminal {
-    /// Takes back what it is to start. Tells whether that was in time: from then on nothing starts it.
-    pub fn take_back(&self) -> bool {
-        // The helper removes it before it starts anything.
+    /// Cancels the start. Returns whether that was in time; if so, nothing can start it any more.
+    pub fn cancel(&self) -> bool {
+        // The helper removes the file before it starts anything.
         std::fs::remove_file(&self.file).is_ok()
     }
 }
 
 impl Drop for InTerminal {
     fn drop(&mut self) {
-        // The helper has removed it, unless it never ran.
+        // The helper has removed the file, unless it never ran.
         std::fs::remove_file(&self.file).ok();
     }
 }
 
 impl Sandbox {
-    /// Returns what a terminal is to start so that a program runs in it as restricted as was found possible. `title` is
-    /// what people see of it.
+    /// Returns what a terminal should start so that a program runs in it at the level that was found. `title` is shown to the user.
     ///
     /// # Errors
-    /// Fails if there is nothing to restrict it with, or it cannot be restricted as the profile wants.
+    /// Fails if the level does not confine commands, or the profile cannot be applied.
     pub fn for_terminal(
         &self,
         spec: &Spec,
@@ -76,13 +75,13 @@ impl Sandbox {
     }
 }
 
-/// Starts what the file says and waits for it. It dies with this process: the terminal's owner ends only that.
+/// Starts the program of the launch file and waits for it. It dies with this process, which is all that the client ends.
 #[expect(clippy::disallowed_methods, reason = "the one program that the helper is for")]
 pub(super) fn run(mut args: impl Iterator<Item = OsString>) -> Result<ExitCode, String> {
     let file = args.next().ok_or("the launch file is not named")?;
     let mut spec = launch_file::read(Path::new(&file))?;
     if spec.args.first().is_some_and(|word| word == helper_spec::WORD) {
-        // The helper is to know whose child it was from the beginning.
+        // The inner helper checks that this process is still its parent.
         spec.args.splice(1..1, ["parent".into(), std::process::id().to_string().into()]);
     }
     let mut command = std::process::Command::new(&spec.program);

@@ -1,36 +1,36 @@
-//! What of the file tree a command sees, and what it can do there: a list of mounts, in their order.
+//! Which parts of the file tree a command sees and can write: a list of mounts, in order.
 //!
-//! Decides; mounts nothing. Deeper paths come later, so that the more exact wish wins: a secret inside the workspace is
-//! hidden, a workspace inside a hidden folder is there.
+//! Mounts nothing itself. Deeper paths come later, so that the more specific one wins: a secret inside the workspace is hidden, a
+//! workspace inside a hidden folder is visible.
 
 use std::path::{Path, PathBuf};
 
 use super::profile::{Limits, Network, Profile};
 use crate::error::Error;
 
-/// Parts of `/run` that programs need to be found or to find others.
+/// Parts of `/run` that programs need, such as for name resolution.
 const RUN: [&str; 1] = ["/run/current-system"];
 const RUN_FOR_NETWORK: [&str; 2] = ["/run/systemd/resolve", "/run/resolvconf"];
 
-/// What is done at one place of the tree. In this order where two are wanted at the same place.
+/// What is mounted at a path. In this order if there are two for the same path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
-    /// An empty folder of the command's own, for everybody in it.
+    /// A private empty folder, writable for all users.
     Private,
     /// An empty folder in its place.
     HideFolder,
     /// An empty file in its place.
     HideFile,
-    /// The place itself, which can be written.
+    /// The path itself, writable.
     Write,
-    /// The place itself, which cannot.
+    /// The path itself, read-only.
     Protect,
 }
 
-/// Returns the places that differ from a tree that can only be read.
+/// Returns the mounts that differ from a read-only tree.
 ///
 /// # Errors
-/// Fails for a protected path that is a symbolic link: what a link is mounted on can be replaced.
+/// Fails for a protected path that is a symbolic link, which a command could replace.
 pub(super) fn mounts(profile: &Profile) -> Result<Vec<(PathBuf, What)>, Error> {
     let private = profile.private.iter().filter(|folder| is_plain_folder(folder)).cloned();
     let network = if profile.network == Network::On { &RUN_FOR_NETWORK[..] } else { &[] };
@@ -42,13 +42,12 @@ pub(super) fn mounts(profile: &Profile) -> Result<Vec<(PathBuf, What)>, Error> {
     Ok(mounts)
 }
 
-/// Returns how many bytes an empty folder can take.
+/// Returns how many bytes a private folder can hold.
 pub(super) fn size(limits: &Limits) -> u64 {
     limits.file_size.min(1 << 30)
 }
 
-/// Returns the places that the profile names, parents first. Only real paths: a mount through a link
-/// would end elsewhere.
+/// Returns the paths of the profile, parents first. Only resolved paths: a mount through a link would end elsewhere.
 fn steps(profile: &Profile) -> Result<Vec<(PathBuf, What)>, Error> {
     let mut steps = Vec::new();
     for path in profile.hidden.iter().filter_map(|path| path.canonicalize().ok()) {
@@ -59,13 +58,13 @@ fn steps(profile: &Profile) -> Result<Vec<(PathBuf, What)>, Error> {
         match path.canonicalize() {
             Ok(real) if real != *path => return Err(Error::Moved { path: path.clone() }),
             Ok(real) => steps.push((real, What::Write)),
-            // A folder that is gone needs no mount.
+            // A deleted folder needs no mount.
             Err(_) => {}
         }
     }
     for path in &profile.protected {
         let Some(path) = real(path, &profile.writable)? else { continue };
-        // Elsewhere everything is read-only as it is, and what is hidden would be back if it were mounted again.
+        // Outside writable folders everything is read-only already, and another mount would show what is hidden.
         let around =
             steps.iter().filter(|(root, what)| *what != What::Protect && path.starts_with(root));
         let closest = around.max_by_key(|(root, what)| (root.components().count(), *what));
@@ -79,9 +78,8 @@ fn steps(profile: &Profile) -> Result<Vec<(PathBuf, What)>, Error> {
     Ok(steps)
 }
 
-/// Returns the folders between a folder that may be written and a place in it that is hidden or protected. Each is mounted
-/// on itself, for what is a mount cannot be moved: moved away, the place would be there under another name for the next
-/// command, and a copy in its stead that can be changed.
+/// Returns the folders between a writable folder and a hidden or protected path in it. Each is mounted on itself, since a mount cannot
+/// be moved: a command could otherwise move the folder away and put a changed copy in its place for the next command.
 fn pins(steps: &[(PathBuf, What)]) -> Vec<(PathBuf, What)> {
     let mut pins = Vec::new();
     for (place, _) in steps.iter().filter(|(_, what)| *what != What::Write) {
@@ -94,7 +92,7 @@ fn pins(steps: &[(PathBuf, What)]) -> Vec<(PathBuf, What)> {
     pins
 }
 
-/// Returns the real path of something that is there, if no link is on the way that a command could replace.
+/// Returns the resolved path, if it exists and contains no link that a command could replace.
 fn real(path: &Path, writable: &[PathBuf]) -> Result<Option<PathBuf>, Error> {
     if path.symlink_metadata().is_err() {
         return Ok(None);
@@ -121,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// The mounts in words, without those that every command has.
+    /// Describes the mounts, without those that every command has.
     fn words(profile: &Profile, root: &Path) -> String {
         let mounts = mounts(profile).unwrap().into_iter();
         let words: Vec<String> = mounts
@@ -132,8 +130,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_around_a_place_that_must_stay_cannot_be_moved() {
-        let root = std::env::temp_dir().join(format!("process-pins-{}", std::process::id()));
+    fn folders_around_a_protected_path_cannot_be_moved() {
+        let top = tempfile::tempdir().unwrap();
+        let root = top.path().to_owned();
         for folder in ["home/.config/a/gh", "home/.ssh", "home/ws", "home/deep/repo/.git"] {
             std::fs::create_dir_all(root.join(folder)).unwrap();
         }
@@ -150,12 +149,12 @@ mod tests {
         let hidden = profile.hidden.clone();
         let beside = Profile { hidden, ..Profile::writing_to(vec![at("home/ws")]) };
         assert!(!words(&beside, &root).contains("Write home/.config"));
-        std::fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
-    fn the_more_exact_wish_comes_later() {
-        let root = std::env::temp_dir().join(format!("process-mounts-{}", std::process::id()));
+    fn more_specific_path_comes_later() {
+        let top = tempfile::tempdir().unwrap();
+        let root = top.path().to_owned();
         for folder in ["home/.ssh", "home/ws/.git", "home/ws/.aws/open"] {
             std::fs::create_dir_all(root.join(folder)).unwrap();
         }
@@ -168,7 +167,7 @@ mod tests {
                 at("home/ws/.git"),
                 at("home/.config"),
                 at("home/ws/.other"),
-                // Hidden, too: it is not mounted again.
+                // Also hidden, so it is not mounted again.
                 at("home/ws/.aws"),
             ],
             hidden: vec![at("home/ws/.aws"), at("home/.ssh"), at("home/.netrc"), at("home/.gone")],
@@ -183,7 +182,7 @@ mod tests {
         profile.protected.push(at("home/ws/link"));
         let refused = mounts(&profile);
         assert!(matches!(refused, Err(Error::Unprotected { .. })), "{refused:?}");
-        // A link on the way, too, where a command could replace it; and what may be written is no link at all.
+        // Neither a link on the way that a command could replace, nor a writable folder that is a link.
         std::fs::create_dir_all(at("home/dots/purlin")).unwrap();
         symlink(at("home/dots"), at("home/ws/.config")).unwrap();
         profile.protected = vec![at("home/ws/.config/purlin")];
@@ -195,6 +194,5 @@ mod tests {
         profile.writable = vec![at("home/ws/link")];
         let refused = mounts(&profile);
         assert!(matches!(refused, Err(Error::Moved { .. })), "{refused:?}");
-        std::fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! Every attempt to get out, at every level, against the table in docs/internals/escapes.md.
+//! Every escape attempt at every level, compared with the table in docs/internals/escapes.md.
 //!
 //! `UPDATE_EXPECT=1` rewrites the table. Read the diff: an `open` in the last columns is a hole.
 
@@ -11,10 +11,10 @@ use std::process::Command;
 const LEVELS: [&str; 4] = ["L0", "L1", "L2", "L3"];
 const BEGIN: &str = "<!-- escapes: begin -->\n";
 const END: &str = "<!-- escapes: end -->\n";
-/// An ordinary user that need not be known to the system.
+/// An unprivileged user id; the system need not know it.
 const USER: u32 = 12345;
 
-/// What works at L3 and stays inside: each with the reason.
+/// Attempts that succeed at L3 but stay inside, each with the reason.
 const INSIDE: [(&str, &str); 5] = [
     ("E34", "on its own loopback interface"),
     ("E62", "runs with the same restrictions"),
@@ -23,19 +23,19 @@ const INSIDE: [(&str, &str); 5] = [
     ("E74", "in its own process table"),
 ];
 
-/// What one run told.
+/// The results of one run.
 struct Run {
-    /// By id: what was tried and whether it worked.
+    /// By id: what was tried and whether it succeeded.
     verdicts: BTreeMap<String, (String, String)>,
-    /// What changed outside, and how many came to visit.
+    /// What changed outside, and how many connections arrived.
     changed: Vec<String>,
     visitors: String,
 }
 
 fn run(level: &str, is_root: bool) -> Run {
     let who = if is_root { "root" } else { "user" };
-    let folder = std::env::temp_dir().join(format!("escape-{}-{level}-{who}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let removed_on_drop = tempfile::tempdir().unwrap();
+    let folder = removed_on_drop.path().to_owned();
     let program = folder.join("driver");
     std::fs::copy(env!("CARGO_BIN_EXE_escape"), &program).unwrap();
     let raise = folder.join("raise");
@@ -49,7 +49,6 @@ fn run(level: &str, is_root: bool) -> Run {
         command.uid(USER).gid(USER);
     }
     let output = command.output().unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{level} as {who}: {text}");
     let mut found = Run { verdicts: BTreeMap::new(), changed: Vec::new(), visitors: String::new() };
@@ -75,7 +74,7 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/escapes.md")
 }
 
-/// The table as the docs have it: a verdict by id and column.
+/// Reads the table of the docs: a verdict by id and column.
 fn expected(text: &str) -> BTreeMap<(String, String), String> {
     let table = text.split_once(BEGIN).unwrap().1.split_once(END).unwrap().0;
     let rows: Vec<Vec<&str>> = table
@@ -137,7 +136,7 @@ fn assert_holds(name: &str, run: &Run) {
 
 // R: T7
 #[test]
-fn nothing_gets_out_of_what_bubblewrap_makes() {
+fn nothing_escapes_from_bubblewrap() {
     assert_holds("user", &run("L3-bubblewrap", false));
     if am_root() {
         assert_holds("root", &run("L3-bubblewrap", true));
@@ -147,7 +146,7 @@ fn nothing_gets_out_of_what_bubblewrap_makes() {
 // R: T7
 // Fault: T22
 #[test]
-fn every_attempt_ends_as_the_table_says() {
+fn every_attempt_has_the_verdict_of_the_table() {
     let users: &[(&str, bool)] =
         if am_root() { &[("user", false), ("root", true)] } else { &[("user", false)] };
     let mut runs = Vec::new();
@@ -171,7 +170,7 @@ fn every_attempt_ends_as_the_table_says() {
     let expected = expected(&text);
     let mut wrong = Vec::new();
     for (name, level, run) in &runs {
-        // What an unrestricted program may do differs from machine to machine.
+        // What an unrestricted program may do differs between machines.
         if *level == "L0" || *level == "L1" {
             continue;
         }

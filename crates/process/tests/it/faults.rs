@@ -1,4 +1,4 @@
-//! What a command does to itself and to the machine, and what is missing when it is to be run.
+//! Faults: commands that use up resources, missing programs, killed processes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use tokio::io::AsyncReadExt;
 
 use crate::place::{Place, run_at, shell};
 
-/// Runs a script to its end at the strongest level, which must be the strongest there is.
-async fn run(name: &str, limits: Limits, script: &str) -> (String, Option<i32>) {
-    let place = Place::new(name);
+/// Runs a script at the full level, which must work here.
+async fn run(limits: Limits, script: &str) -> (String, Option<i32>) {
+    let place = Place::new();
     let sandbox = place.sandbox();
     let found = sandbox.found().await;
     assert_eq!(found.level, Level::Full, "{:?}", found.missing);
@@ -21,10 +21,10 @@ async fn run(name: &str, limits: Limits, script: &str) -> (String, Option<i32>) 
 
 // Fault: T06, T24
 #[tokio::test]
-async fn a_fork_bomb_runs_into_its_limit() {
+async fn fork_bomb_hits_its_limit() {
     let limits = Limits { processes: 40, ..Limits::default() };
     let script = "i=0; while [ $i -lt 200 ]; do sleep 100 & i=$((i+1)); done; echo all";
-    let (said, code) = run("forks", limits, script).await;
+    let (said, code) = run(limits, script).await;
     assert!(said.contains("fork"), "{said}");
     assert!(!said.contains("all"), "{said}");
     assert_ne!(code, Some(0));
@@ -32,25 +32,25 @@ async fn a_fork_bomb_runs_into_its_limit() {
 
 // Fault: T07
 #[tokio::test]
-async fn a_memory_bomb_runs_into_its_limit_and_goes_before_others() {
+async fn memory_bomb_hits_its_limit_and_is_killed_first() {
     let limits = Limits { memory: 64 << 20, ..Limits::default() };
     let script = "cat /proc/self/oom_score_adj; head -c 1000000000 /dev/zero | tail; echo code $?";
-    let (said, _) = run("memory", limits, script).await;
+    let (said, _) = run(limits, script).await;
     assert!(said.starts_with("500\n"), "{said}");
-    // What it is refused first depends on who counts: the kernel for all processes of root's, or for each.
+    // As root the kernel counts all processes together, otherwise each of them.
     let is_told = |words: &&str| said.contains(*words);
     assert!(["Killed\ncode 137", "memory exhausted\ncode 1"].iter().any(is_told), "{said}");
 }
 
-/// Each process stays below the limit, all together do not: the system kills one, where it can count that (as root).
+/// Each process stays below the limit, all together do not: the system kills one, if it can count that (as root).
 // Fault: T20
 #[tokio::test]
-async fn memory_that_processes_use_together_is_limited_by_a_kill() {
+async fn memory_of_all_processes_together_is_limited() {
     let limits = Limits { memory: 64 << 20, ..Limits::default() };
     let one =
         "head -c 40000000 /dev/zero | (tail -c 40000000; echo code $? >&2) | (sleep 1; wc -c)";
     let script = format!("for i in 1 2 3 4; do {one} & done; wait");
-    let (said, _) = run("together", limits, &script).await;
+    let (said, _) = run(limits, &script).await;
     let is_root = rustix::process::geteuid().is_root();
     assert_eq!(said.contains("code 137"), is_root, "{said}");
     assert_eq!(said.matches("40000000").count() == 4, !is_root, "{said}");
@@ -58,11 +58,11 @@ async fn memory_that_processes_use_together_is_limited_by_a_kill() {
 
 // Fault: T16
 #[tokio::test]
-async fn a_file_cannot_fill_the_disk() {
+async fn file_cannot_fill_the_disk() {
     let limits = Limits { file_size: 1 << 20, ..Limits::default() };
     let script = "head -c 9000000 /dev/zero > big; echo; wc -c < big; head -c 9000000 /dev/zero > /tmp/a; \
                   head -c 900000 /dev/zero > /tmp/b; cat /tmp/a /tmp/b | wc -c";
-    let (said, _) = run("disk", limits, script).await;
+    let (said, _) = run(limits, script).await;
     let sizes: Vec<u64> = said.lines().filter_map(|line| line.trim().parse().ok()).collect();
     assert_eq!(sizes[0], 1 << 20, "{said}");
     // The private folder as a whole has the same limit.
@@ -73,7 +73,7 @@ async fn a_file_cannot_fill_the_disk() {
 #[tokio::test]
 async fn limits_and_privileges_cannot_be_raised() {
     let script = "ulimit -n 100000 || echo refused; ulimit -Hn; grep -E 'NoNewPrivs|CapEff|CapBnd' /proc/self/status";
-    let (said, _) = run("limits", Limits::default(), script).await;
+    let (said, _) = run(Limits::default(), script).await;
     assert!(said.contains("refused"), "{said}");
     let most: u64 = said.lines().find_map(|line| line.parse().ok()).unwrap();
     assert!(most <= 16 * 1024, "{said}");
@@ -86,7 +86,7 @@ async fn limits_and_privileges_cannot_be_raised() {
 #[tokio::test]
 async fn ten_thousand_orphans_are_reaped() {
     let script = "i=0; while [ $i -lt 10000 ]; do (: &); i=$((i+1)); done; grep -l 'State:.Z' /proc/[0-9]*/status | wc -l";
-    let (said, code) = run("orphans", Limits::default(), script).await;
+    let (said, code) = run(Limits::default(), script).await;
     assert_eq!(code, Some(0), "{said}");
     let left: u64 = said.lines().last().unwrap().trim().parse().unwrap();
     assert!(left < 100, "{left} zombies");
@@ -94,8 +94,8 @@ async fn ten_thousand_orphans_are_reaped() {
 
 // Fault: T18
 #[tokio::test]
-async fn without_its_helper_a_command_does_not_run() {
-    let place = Place::new("helper");
+async fn command_does_not_run_without_its_helper() {
+    let place = Place::new();
     let helper = place.copy(env!("CARGO_BIN_EXE_escape"));
     let sandbox = Sandbox::new(helper.clone(), place.0.join("scratch"));
     let found = sandbox.found().await;
@@ -105,7 +105,7 @@ async fn without_its_helper_a_command_does_not_run() {
     let refused = sandbox.spawn(&spec, &place.profile(Limits::default()), &found);
     assert!(matches!(refused, Err(Error::NoHelper { .. })), "{refused:?}");
     assert!(!place.work().join("ran").exists());
-    // Nothing is left that could hold a command back, and that is what is found.
+    // Nothing is left that could restrict a command, and that is reported.
     let now = sandbox.found().await;
     assert_eq!(now.level, Level::None);
     assert_eq!(now.missing.len(), 3, "{:?}", now.missing);
@@ -113,12 +113,12 @@ async fn without_its_helper_a_command_does_not_run() {
 
 // Fault: T18
 #[tokio::test]
-async fn a_helper_that_does_not_restrict_is_not_believed() {
-    let place = Place::new("liar");
+async fn helper_that_does_not_restrict_is_not_trusted() {
+    let place = Place::new();
     let helper = place.copy("/bin/true");
     let sandbox = Sandbox::new(helper, place.0.join("scratch"));
     assert_eq!(sandbox.found().await.level, Level::None);
-    // Also one that worked when it was tried.
+    // Even one that worked when it was tried.
     let found = Found { level: Level::Kernel, missing: Vec::new(), bubblewrap: None };
     let spec = shell(&place.work(), "touch ran");
     let mut child = sandbox.spawn(&spec, &place.profile(Limits::default()), &found).unwrap();
@@ -127,8 +127,8 @@ async fn a_helper_that_does_not_restrict_is_not_believed() {
 
 // Fault: T19
 #[tokio::test]
-async fn without_bubblewrap_the_level_drops() {
-    let place = Place::new("bubblewrap");
+async fn level_drops_without_bubblewrap() {
+    let place = Place::new();
     let bubblewrap = place.copy("/usr/bin/bwrap");
     let sandbox = place.sandbox().with_bubblewrap(bubblewrap.clone());
     let found: Arc<Found> = sandbox.found().await;
@@ -150,8 +150,8 @@ async fn without_bubblewrap_the_level_drops() {
 
 // Fault: T25
 #[tokio::test]
-async fn a_program_that_is_still_being_written_is_waited_for() {
-    let place = Place::new("busy");
+async fn program_that_is_still_being_written_is_retried() {
+    let place = Place::new();
     let program = place.copy("/bin/true");
     let writer = std::fs::OpenOptions::new().append(true).open(&program).unwrap();
     let later = std::thread::spawn(move || {
@@ -165,8 +165,8 @@ async fn a_program_that_is_still_being_written_is_waited_for() {
 
 // R: T7
 #[tokio::test]
-async fn a_protected_link_is_refused() {
-    let place = Place::new("link");
+async fn protected_link_is_refused() {
+    let place = Place::new();
     std::fs::create_dir(place.0.join("elsewhere")).unwrap();
     std::os::unix::fs::symlink(place.0.join("elsewhere"), place.work().join(".git")).unwrap();
     let sandbox = place.sandbox();
@@ -177,12 +177,12 @@ async fn a_protected_link_is_refused() {
     assert!(matches!(refused, Err(Error::Unprotected { .. })), "{refused:?}");
 }
 
-/// Without a process table of its own a command still leaves nobody behind, however it hides.
+/// Even without a PID namespace a command leaves no process behind, however it hides.
 // Fault: T05
 #[tokio::test]
-async fn a_session_of_its_own_does_not_outlive_a_command_at_any_level() {
+async fn process_with_its_own_session_does_not_outlive_the_command() {
     for (level, word) in [(Level::Kernel, "73301"), (Level::Limits, "73302")] {
-        let place = Place::new(&format!("left-{word}"));
+        let place = Place::new();
         let sandbox = place.sandbox().at_most(level);
         let found = sandbox.found().await;
         assert_eq!(found.level, level, "{:?}", found.missing);
@@ -192,7 +192,7 @@ async fn a_session_of_its_own_does_not_outlive_a_command_at_any_level() {
         let (said, code) = run_at(&place, &sandbox, &found, Limits::default(), &script).await;
         assert_eq!(code, Some(4), "{said}");
         assert!(!runs(word), "level {level}");
-        // And when it is killed.
+        // Also when it is killed.
         let spec = shell(&place.work(), &format!("setsid sleep {word} & echo ready; sleep {word}"));
         let mut child = sandbox.spawn(&spec, &place.profile(Limits::default()), &found).unwrap();
         let mut line = [0; 6];
@@ -203,13 +203,13 @@ async fn a_session_of_its_own_does_not_outlive_a_command_at_any_level() {
     }
 }
 
-/// Killed at any moment, the agent leaves nothing behind: not what ignores requests, not what made a session of its own.
+/// Killed at any moment, the agent leaves no process behind, neither one that ignores SIGTERM nor one with its own session.
 // R: W23
 // Fault: M15
 #[test]
 fn nothing_outlives_a_killed_agent_at_any_level() {
     for (level, word) in [("L3", "73311"), ("L2", "73312"), ("L1", "73313"), ("free", "73314")] {
-        let place = Place::new(&format!("killed-{word}"));
+        let place = Place::new();
         let script = format!(
             "trap '' TERM HUP INT; setsid -f sleep {word}; (setsid sleep {word} &); sleep {word} & sleep {word}"
         );
@@ -226,7 +226,7 @@ fn nothing_outlives_a_killed_agent_at_any_level() {
             std::thread::sleep(Duration::from_millis(millis));
             agent.kill().unwrap();
             agent.wait().unwrap();
-            // Promised are 200 ms, in which some may only just begin; the machine may be busy.
+            // 200 ms are promised, but the machine may be busy.
             std::thread::sleep(Duration::from_millis(200));
             let end = std::time::Instant::now() + Duration::from_millis(400);
             while runs(word) && std::time::Instant::now() < end {
@@ -237,12 +237,12 @@ fn nothing_outlives_a_killed_agent_at_any_level() {
     }
 }
 
-/// As root each command has groups of its own, which are removed when it has ended. Those of an agent that was killed are
-/// removed by the next one.
+/// As root each command has its own control groups, which are removed when it has ended. Those of a killed agent are removed by the
+/// next agent.
 // Fault: T06
 #[tokio::test]
 async fn no_group_is_left_behind() {
-    let place = Place::new("groups");
+    let place = Place::new();
     let mut agent = std::process::Command::new(env!("CARGO_BIN_EXE_escape"))
         .args(["hold", "L3"])
         .arg(place.work())
@@ -273,14 +273,14 @@ fn until(mut holds: impl FnMut() -> bool) -> bool {
     holds()
 }
 
-/// Whether commands get groups here: as root, where the system has them.
+/// Tells whether commands get control groups here: as root, if the system has them.
 fn has_groups() -> bool {
     let controllers = ["pids/cgroup.procs", "cgroup.subtree_control"];
     rustix::process::geteuid().is_root()
         && controllers.iter().any(|file| Path::new("/sys/fs/cgroup").join(file).exists())
 }
 
-/// The groups of an agent.
+/// Returns the control groups of an agent.
 fn folders_of(maker: &str) -> Vec<PathBuf> {
     let parents = ["/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/memory"];
     let entries = parents.iter().flat_map(std::fs::read_dir).flatten().flatten();
@@ -292,7 +292,7 @@ fn groups(maker: &str) -> usize {
     folders_of(maker).len()
 }
 
-/// How many processes are in them.
+/// Returns how many processes are in them.
 fn members(maker: &str) -> usize {
     let read = |folder: &PathBuf| std::fs::read_to_string(folder.join("cgroup.procs")).ok();
     folders_of(maker).iter().filter_map(read).map(|list| list.lines().count()).sum()
@@ -305,12 +305,12 @@ fn runs(word: &str) -> bool {
         .any(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes()))
 }
 
-/// Somebody else's terminal starts our helper, with that terminal's environment and input, and nothing gets out.
+/// A terminal of the client starts our helper with its own environment, which the command does not see.
 // R: T3
 #[tokio::test]
-async fn a_command_in_a_terminal_of_others_is_restricted_and_sees_none_of_its_environment() {
+async fn command_in_a_client_terminal_is_restricted_and_does_not_see_its_environment() {
     for level in [Level::Full, Level::Kernel] {
-        let place = Place::new(&format!("terminal-{level}"));
+        let place = Place::new();
         let sandbox = place.sandbox().at_most(level);
         let found = sandbox.found().await;
         assert_eq!(found.level, level, "{:?}", found.missing);
@@ -327,15 +327,15 @@ async fn a_command_in_a_terminal_of_others_is_restricted_and_sees_none_of_its_en
         assert_eq!(std::fs::read_to_string(place.work().join("file")).unwrap(), "in\n");
         assert!(!outside.exists(), "level {level}");
         assert!(said.contains("SHOWN=yes") && !said.contains("SECRET_TOKEN"), "{said}");
-        // What was read once cannot be started again, nor taken back; what was taken back cannot be started.
+        // What was started cannot be started again or cancelled; what was cancelled cannot be started.
         assert_eq!(command.output().unwrap().status.code(), Some(125));
-        assert!(!started.take_back());
+        assert!(!started.cancel());
         let started = sandbox.for_terminal(&spec, &profile, &found, "the title").unwrap();
-        assert!(started.take_back());
+        assert!(started.cancel());
         let mut command = std::process::Command::new(&started.program);
         assert_eq!(command.args(&started.args).output().unwrap().status.code(), Some(125));
     }
-    let place = Place::new("terminal-none");
+    let place = Place::new();
     let sandbox = place.sandbox().at_most(Level::Limits);
     let found = sandbox.found().await;
     let spec = shell(&place.work(), "id");

@@ -1,4 +1,4 @@
-//! The sandbox from outside: what gets out of it, and what a command cannot break.
+//! The sandbox from outside: escape attempts and faults.
 
 #![cfg_attr(
     target_os = "linux",

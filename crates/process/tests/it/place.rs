@@ -1,20 +1,24 @@
-//! Where commands are run in these tests, and how.
+//! A temporary workspace, and how commands run in it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use process::Spec;
 use process::sandbox::{Found, Limits, Profile, Sandbox};
+use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 
-/// A workspace beside a folder for the sandbox.
-pub(crate) struct Place(pub(crate) PathBuf);
+/// A workspace next to a folder for the sandbox.
+pub(crate) struct Place(
+    pub(crate) PathBuf,
+    #[expect(dead_code, reason = "removes the folder when it is dropped")] TempDir,
+);
 
 impl Place {
-    pub(crate) fn new(name: &str) -> Place {
-        let folder = std::env::temp_dir().join(format!("process-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(folder.join("work")).unwrap();
-        Place(folder.canonicalize().unwrap())
+    pub(crate) fn new() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("work")).unwrap();
+        Place(folder.path().canonicalize().unwrap(), folder)
     }
 
     pub(crate) fn work(&self) -> PathBuf {
@@ -36,12 +40,6 @@ impl Place {
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
-
 pub(crate) fn shell(cwd: &Path, script: &str) -> Spec {
     let mut spec = Spec::new("/bin/sh", cwd).args(["-c", script]).env("PATH", "/usr/bin:/bin");
     spec.clear_env = true;
@@ -49,7 +47,7 @@ pub(crate) fn shell(cwd: &Path, script: &str) -> Spec {
     spec
 }
 
-/// Runs a script to its end; returns what it said and its exit code.
+/// Runs a script to its end; returns its output and its exit code.
 pub(crate) async fn run_with(
     sandbox: &Sandbox,
     found: &Found,

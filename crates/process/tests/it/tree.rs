@@ -1,4 +1,4 @@
-//! What a command sees of the file tree at the strongest level, whoever makes it: we, or bubblewrap.
+//! What a command sees of the file tree at the full level, made by us or by bubblewrap.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use process::sandbox::{Level, Profile};
 
 use crate::place::{Place, run_with, shell};
 
-/// Runs a script both ways in a folder of the place, and asserts that it says the same.
+/// Runs a script both ways in a folder of the place, and asserts that it prints the same.
 async fn assert_says(place: &Place, cwd: &str, profile: &Profile, script: &str, says: &str) {
     for sandbox in [place.sandbox(), place.sandbox().with_bubblewrap("/usr/bin/bwrap".into())] {
         let found = sandbox.found().await;
@@ -20,8 +20,8 @@ async fn assert_says(place: &Place, cwd: &str, profile: &Profile, script: &str, 
 
 // R: T7
 #[tokio::test]
-async fn what_is_around_a_hidden_place_cannot_be_moved_away() {
-    let place = Place::new("moved");
+async fn folder_around_a_hidden_path_cannot_be_moved() {
+    let place = Place::new();
     std::fs::create_dir_all(place.work().join(".config/gh")).unwrap();
     std::fs::write(place.work().join(".config/gh/token"), "secret").unwrap();
     std::fs::write(place.work().join(".netrc"), "secret").unwrap();
@@ -39,11 +39,11 @@ async fn what_is_around_a_hidden_place_cannot_be_moved_away() {
     assert_eq!(std::fs::read(place.work().join(".config/new")).unwrap(), b"new\n");
 }
 
-/// A copy in its place would be a repository whose configuration the command can change.
+/// A copy in its place would be a repository with a configuration that the command can change.
 // R: T7
 #[tokio::test]
-async fn what_is_around_a_protected_place_cannot_be_moved_away() {
-    let place = Place::new("around");
+async fn folder_around_a_protected_path_cannot_be_moved() {
+    let place = Place::new();
     std::fs::create_dir_all(place.work().join("vendor/repo/.git")).unwrap();
     let protected = vec![place.work().join("vendor/repo/.git")];
     let profile = Profile { protected, ..Profile::writing_to(vec![place.work()]) };
@@ -55,8 +55,8 @@ async fn what_is_around_a_protected_place_cannot_be_moved_away() {
 
 // R: T7
 #[tokio::test]
-async fn a_workspace_in_a_hidden_folder_is_there_and_its_neighbours_are_not() {
-    let place = Place::new("within");
+async fn workspace_in_a_hidden_folder_is_visible_and_its_siblings_are_not() {
+    let place = Place::new();
     std::fs::create_dir_all(place.0.join("vault/deep/ws/.git")).unwrap();
     std::fs::write(place.0.join("vault/secret"), "secret").unwrap();
     let at = |path: &str| place.0.join("vault").join(path);
@@ -75,8 +75,8 @@ async fn a_workspace_in_a_hidden_folder_is_there_and_its_neighbours_are_not() {
 
 // R: T7
 #[tokio::test]
-async fn where_everything_may_be_written_the_rest_of_the_profile_holds() {
-    let place = Place::new("all");
+async fn writable_root_still_has_hidden_and_protected_paths() {
+    let place = Place::new();
     std::fs::create_dir_all(place.0.join("vault")).unwrap();
     std::fs::write(place.0.join("vault/secret"), "secret").unwrap();
     let profile = Profile {
@@ -86,7 +86,7 @@ async fn where_everything_may_be_written_the_rest_of_the_profile_holds() {
     };
     let script = "echo out > ../beside; cat ../vault/secret; ls /run; echo $(($(ls -d /proc/[0-9]* | wc -l) < 9))";
     let says = "cat: ../vault/secret: No such file or directory\n1\n";
-    // Bubblewrap leaves itself in `/run`.
+    // Bubblewrap mounts our helper in `/run`.
     let sandbox = place.sandbox();
     let found = sandbox.found().await;
     let spec = shell(&place.work(), script);
@@ -97,8 +97,8 @@ async fn where_everything_may_be_written_the_rest_of_the_profile_holds() {
 /// A command as root must not break a device for everybody else.
 // R: T7
 #[tokio::test]
-async fn devices_can_be_used_and_not_changed() {
-    let place = Place::new("devices");
+async fn devices_can_be_used_but_not_changed() {
+    let place = Place::new();
     let profile = Profile::writing_to(vec![place.work()]);
     let script = "echo x > /dev/null && head -c 2 /dev/zero | wc -c; chmod 600 /dev/full 2>&1 | grep -c 'Read-only file system'; \
                   touch -c /dev/null 2>&1 | grep -c 'Read-only file system'; echo in > /dev/shm/file && cat /dev/shm/file";
@@ -109,11 +109,11 @@ async fn devices_can_be_used_and_not_changed() {
     assert_eq!(said, "2\n1\n1\nin\n");
 }
 
-/// Two commands: the first takes away the link that led to a secret, the second looks for what it led to.
+/// The first command removes the link that led to a secret, the second looks for its target.
 // R: T7
 #[tokio::test]
-async fn what_a_link_led_to_stays_hidden_when_the_link_is_gone() {
-    let place = Place::new("dots");
+async fn target_of_a_link_stays_hidden_after_the_link_is_removed() {
+    let place = Place::new();
     std::fs::create_dir_all(place.work().join("dots/ssh")).unwrap();
     std::fs::write(place.work().join("dots/ssh/key"), "secret").unwrap();
     std::os::unix::fs::symlink("dots/ssh", place.work().join(".ssh")).unwrap();
@@ -132,8 +132,8 @@ async fn what_a_link_led_to_stays_hidden_when_the_link_is_gone() {
 
 // R: T7
 #[tokio::test]
-async fn a_folder_that_has_become_a_link_is_refused() {
-    let place = Place::new("became");
+async fn folder_that_was_replaced_by_a_link_is_refused() {
+    let place = Place::new();
     let profile = Profile::writing_to(vec![place.work()]);
     let sandbox = place.sandbox();
     let found = sandbox.found().await;
@@ -144,11 +144,11 @@ async fn a_folder_that_has_become_a_link_is_refused() {
     assert!(matches!(refused, Err(process::Error::Moved { .. })), "{refused:?}");
 }
 
-/// The helper may be killed at any moment of its start: nothing goes on without it.
+/// The helper may be killed at any moment of its start; nothing continues without it.
 // R: T7
 #[tokio::test]
-async fn no_command_outlives_a_helper_that_is_killed_while_it_starts() {
-    let place = Place::new("early");
+async fn command_does_not_outlive_a_helper_that_is_killed_while_it_starts() {
+    let place = Place::new();
     let work = place.work();
     let marker = format!("{}.{}", 3_000 + std::process::id(), std::process::id());
     let helper = env!("CARGO_BIN_EXE_escape");

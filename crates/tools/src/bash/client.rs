@@ -40,7 +40,7 @@ impl Bash {
         match (text(started.program.as_os_str()), args) {
             (Some(program), Some(args)) => {
                 let done = self.run_there(cx, input, program, args).await?;
-                if done.is_none() && !started.take_back() {
+                if done.is_none() && !started.cancel() {
                     let why = "the client started it in a terminal, and then gave an error instead of the terminal: it is \
                                not run a second time";
                     return Err(ToolError::Model(why.to_owned()));
