@@ -82,27 +82,27 @@ fn as_json(finding: &Finding) -> (String, Value) {
 
 async fn sandbox() -> Finding {
     let found = serve::sandbox(&env::this_machine()).found().await;
-    let words = match found.level {
-        Level::Full => "commands see their workspace and nothing they could harm",
-        Level::Kernel => "the kernel keeps commands inside their workspace",
-        Level::Limits => "only limits hold commands back, so every command asks",
-        Level::None => "nothing holds commands back, so every command asks",
+    let summary = match found.level {
+        Level::Full => "Full sandbox: commands see only the project and have no network",
+        Level::Kernel => "Kernel sandbox: commands write only to the project and have no network",
+        Level::Limits => "Resource limits only: every command needs permission",
+        Level::None => "No sandbox: every command needs permission",
     };
     let mut details: Vec<String> = found
         .missing
         .iter()
-        .map(|(level, why)| format!("{level} does not work here: {why}"))
+        .map(|(level, why)| format!("level {level} is not available: {why}"))
         .collect();
     if found.level == Level::Kernel && cfg!(target_os = "linux") {
-        let what = "not held back at L2: changes of `.git`, and of modes, owners and times of files elsewhere";
+        let what = "not prevented: changes of `.git`, and of modes, owners and times of other files";
         details.push(what.to_owned());
     }
     if found.level < Level::Full && cfg!(target_os = "linux") {
-        let what = "for the strongest level allow user namespaces, or install bubblewrap (package bubblewrap)";
+        let what = "for the full sandbox allow user namespaces, or install bubblewrap";
         details.push(what.to_owned());
     }
-    let summary = format!("{}, {words}", found.level);
-    Finding { name: "sandbox", is_well: found.level.confines(), summary, details }
+    let is_well = found.level.confines();
+    Finding { name: "sandbox", is_well, summary: summary.to_owned(), details }
 }
 
 fn sessions(config: &Config) -> Finding {

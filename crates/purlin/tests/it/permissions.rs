@@ -77,10 +77,10 @@ fn explain_says_which_rule_decides() {
         args.extend(["--", command]);
         text(&purlin(&top, &args))
     };
-    assert_eq!(explain(&[], "git status"), "It would run.\n  allow  `git status`: it only reads\n");
+    assert_eq!(explain(&[], "git status"), "It would run.\n  allow  `git status`: only reads\n");
     assert_eq!(
         explain(&["--mode", "plan"], "make"),
-        "The mode does not allow it.\n  ask    `make`: it is not known to read only\n"
+        "The mode does not allow it.\n  ask    `make`: not known to be read-only\n"
     );
     assert!(explain(&["--no-sandbox"], "ls").contains("there is no sandbox"));
     std::fs::create_dir_all(top.join("purlin")).unwrap();
@@ -99,10 +99,10 @@ fn explain_says_which_rule_decides() {
         explain(&["--git"], "cd . && git commit -m x").lines().collect::<Vec<_>>(),
         [
             "You would be asked.",
-            "  allow  `cd .`: it only reads",
+            "  allow  `cd .`: only reads",
             "  ask    `git commit -m x`: `git commit` may change something",
             "         always: `git commit *`",
-            "  allow  changes of .git: `cd .`: it only reads",
+            "  allow  changes of .git: `cd .`: only reads",
             "  ask    changes of .git: `git commit -m x`: the command is to change .git",
             "         always: changes of .git: `git commit *`",
         ]

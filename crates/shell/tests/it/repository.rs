@@ -83,7 +83,7 @@ const HOSTILE: [(&str, &str); 17] = [
 // R: T7
 #[test]
 fn programs_in_a_configuration_need_permission() {
-    for (index, (config, command)) in HOSTILE.iter().enumerate() {
+    for (config, command) in &HOSTILE {
         let it = Repository::new("git init -q .");
         assert_eq!(it.asked(command), Vec::<String>::new(), "{command} without it");
         let program = it.top.join("program");
