@@ -84,6 +84,9 @@ fn things<'a>(all: &[(&'a str, &'a str)]) -> Vec<(String, String)> {
     things
 }
 
+/// Begins the subject of a command that cannot be analysed, so that no rule for a program matches it.
+pub const UNANALYSED: &str = "(cannot be analysed) ";
+
 /// Says what a key and a subject or pattern of it mean.
 fn words(key: &str, subject: &str) -> String {
     // In one line: a name with a line end in it is not to look like two things.
@@ -91,7 +94,10 @@ fn words(key: &str, subject: &str) -> String {
     let is_all = subject == "*";
     match key {
         "bash" if is_all => "all commands".to_owned(),
-        "bash" => format!("`{subject}`"),
+        "bash" => match subject.strip_prefix(UNANALYSED) {
+            Some(command) => format!("`{command}` (cannot be analysed)"),
+            None => format!("`{subject}`"),
+        },
         "edit" if is_all => "all edits".to_owned(),
         "edit" => format!("edits of `{subject}`"),
         "read" if is_all => "all reads".to_owned(),

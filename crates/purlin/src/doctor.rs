@@ -94,7 +94,8 @@ async fn sandbox() -> Finding {
         .map(|(level, why)| format!("level {level} is not available: {why}"))
         .collect();
     if found.level == Level::Kernel && cfg!(target_os = "linux") {
-        let what = "not prevented: changes of `.git`, and of modes, owners and times of other files";
+        let what =
+            "not prevented: changes of `.git`, and of modes, owners and times of other files";
         details.push(what.to_owned());
     }
     if found.level < Level::Full && cfg!(target_os = "linux") {

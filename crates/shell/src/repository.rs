@@ -177,7 +177,7 @@ impl Repository {
             Ok(_) => {
                 let bytes = std::fs::read(&file).map_err(|err| err.to_string())?;
                 parse(&bytes, if has_wide_names { 32 } else { 20 })
-                    .ok_or_else(|| "the list of the files it tracks is not understood".to_owned())
+                    .ok_or_else(|| "git's index cannot be parsed".to_owned())
             }
         }
     }

@@ -274,7 +274,7 @@ mod tests {
         use Source::{Kept, Project, User};
         let unclear = |key: &str| Access {
             is_unclear: true,
-            ..Access::ask(key, "(not understood) $(echo rm) x")
+            ..Access::ask(key, "(cannot be analysed) $(echo rm) x")
         };
         type Row<'a> = (&'a [(Source, &'a str)], &'a str, Decision);
         let table: [Row<'_>; 9] = [

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use engine::permission::pattern::literal;
-use engine::permission::{Access, Decision};
+use engine::permission::{Access, Decision, UNANALYSED};
 use shell::{Always, Form, Need, NeedKind, Verdict};
 
 /// One permission that a command needs, and why it is or is not asked for.
@@ -26,7 +26,7 @@ impl From<Need> for Requirement {
         // The prefix keeps rules for a program from matching.
         let subject = match form {
             Form::Exact => subject,
-            Form::Unanalysed => format!("(not understood) {subject}"),
+            Form::Unanalysed => format!("{UNANALYSED}{subject}"),
             Form::Elsewhere => format!("(in another folder) {subject}"),
         };
         let default = match default {
