@@ -1,6 +1,7 @@
 //! A session and its turns: the vocabulary, the ports to the outside, the loop between model and tools.
 //!
-//! Knows no wire format, no files and no network; the outside implements [`ports`]. Start with [`turn`].
+//! Knows no wire format, no files and no network; the outside implements [`ports`]. Four folders import in one direction:
+//! `words` ← `ports` ← `permission` ← `turn`. `script` is a model that plays transcripts. Start with `turn::run_turn`.
 
 pub mod permission;
 pub mod ports;
@@ -8,11 +9,5 @@ pub mod script;
 mod turn;
 pub mod words;
 
-pub use ports::error::{self, Error};
-pub use ports::event::{self, Event};
-pub use ports::reply::{self, Reply};
-pub use turn::{
-    commands, context, hooks, hub, instructions as primer, prompt_commands as orders, scene,
-    session, undo,
-};
-pub use words::{agents, bill as cost, modes, nearest, pictures, stamp, visible};
+pub use ports::{Error, Event, Reply};
+pub use turn::{commands, hub, prompt_commands, session};

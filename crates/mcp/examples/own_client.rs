@@ -4,24 +4,20 @@
 //! Does what `bare_client` does, on our crate instead of the MCP library. `cargo xtask bench mcp` compares the two.
 
 #![expect(clippy::print_stdout, reason = "its own stdout is what this program is for")]
-#![expect(clippy::unwrap_used, reason = "the client of the tests is used here, too")]
-
-#[path = "../tests/it/editor.rs"]
-mod editor;
 
 use std::io::BufRead;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::ports::{AnyTool, Editor, ToolCx, Tools};
-use engine::script::NoJournal;
+use engine::ports::{Editor, ToolCx, Toolbox};
+use engine::script::{NoJournal, NoTurn, StubEditor};
 use engine::words::{SessionId, ToolCallId};
 use mcp::oauth::{Login, Vault};
 use mcp::{Command, Host, Options, ServerConfig, SessionServers, Starter, Timing};
 use tokio_util::sync::CancellationToken;
 
-/// Nobody is logged in anywhere.
+/// No stored logins.
 struct NoVault;
 
 impl Vault for NoVault {
@@ -30,7 +26,7 @@ impl Vault for NoVault {
     }
 
     fn save(&self, _: &str, _: Option<&str>) -> Result<(), String> {
-        Err("nothing is kept here".to_owned())
+        Err("nothing is stored here".to_owned())
     }
 }
 
@@ -48,12 +44,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let command = Command { program, args: Vec::new(), env: Vec::new(), cwd: None };
     let servers = vec![ServerConfig::command("good", command)?];
-    let none: Arc<[Arc<dyn AnyTool>]> = Arc::new([]);
-    let tools = SessionServers::new(&host, Arc::new(none), servers, Vec::new(), Vec::new());
-    let editor: Arc<dyn Editor> = Arc::new(editor::Noting::default());
-    tools.start(&editor);
+    let servers = SessionServers::new(&host, servers, Vec::new(), Vec::new());
+    let toolbox = Arc::new(Toolbox::new(Vec::new(), vec![Arc::new(servers)]));
+    let editor: Arc<dyn Editor> = Arc::new(StubEditor::default());
+    toolbox.start(&editor);
     let tool = loop {
-        let listed = tools.now();
+        let listed = toolbox.now();
         if let Some(tool) = listed.iter().find(|tool| tool.spec().name == "good_echo") {
             break Arc::clone(tool);
         }
@@ -66,12 +62,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         cancel: &CancellationToken::new(),
         session: &SessionId::new("s"),
         journal: &NoJournal,
-        inside: None,
+        turn: &NoTurn(&*editor),
     };
     println!("ready");
     for line in std::io::stdin().lock().lines() {
         for _ in 0..line?.trim().parse::<u32>()? {
-            tool.run(&cx, &serde_json::json!({ "text": "hi" })).await?;
+            let input = serde_json::json!({ "text": "hi" });
+            let (_, planned) = Arc::clone(&tool).plan(&cx, &input).await?;
+            planned.run(&cx).await?;
         }
         println!("done");
     }

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::commands::{COMMANDS, SlashCommand};
+use engine::commands::COMMANDS;
 use engine::ports::Expanded;
-use engine::words::{Block, Prompt};
+use engine::words::{Block, Prompt, SlashCommand};
 use rmcp::model::{GetPromptResult, JsonObject, Prompt as Template, ReadResourceResult, Role};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -69,14 +69,14 @@ pub(crate) async fn expand(session: &SessionServers, prompt: Prompt) -> Expanded
     if let Some(line) = text.strip_prefix('/') {
         let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         if name == "mcp" {
-            return Expanded::Say(report::answer(session, rest.trim()));
+            return Expanded::Answer(report::answer(session, rest.trim()));
         }
         session.head_start().await;
         let known = templates(&servers).into_iter().find(|(command, _, _)| command == name);
         if let Some((_, server, template)) = known {
             return match fill_in(&server, &template, rest.trim()).await {
                 Ok(blocks) => Expanded::Prompt(with_rest(blocks, prompt)),
-                Err(why) => Expanded::Say(format!(
+                Err(why) => Expanded::Answer(format!(
                     "The MCP server `{}` could not do this: {why}",
                     server.name()
                 )),
@@ -101,7 +101,7 @@ fn with_rest(mut blocks: Vec<Block>, prompt: Prompt) -> Prompt {
 /// Gets a prompt of a server, with the words behind the command as its arguments.
 async fn fill_in(server: &Server, template: &Template, rest: &str) -> Result<Vec<Block>, String> {
     let Some(peer) = server.status().peer else {
-        return Err("it is not available now (-31601)".to_owned());
+        return Err("it is not available".to_owned());
     };
     let names: Vec<&str> =
         template.arguments.iter().flatten().map(|argument| argument.name.as_str()).collect();
@@ -206,7 +206,7 @@ fn mentions(servers: &[Arc<Server>], text: &str) -> Vec<(Arc<Server>, String)> {
 
 async fn read(server: &Server, uri: &str) -> Result<Vec<Block>, String> {
     let Some(peer) = server.status().peer else {
-        return Err("it is not available now (-31601)".to_owned());
+        return Err("it is not available".to_owned());
     };
     let params = json!({ "uri": uri });
     let result: ReadResourceResult = in_time(server, peer.call("resources/read", &params)).await?;

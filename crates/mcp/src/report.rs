@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use engine::commands::SlashCommand;
-use engine::event::Severity;
+use engine::ports::Severity;
+use engine::words::SlashCommand;
 
 use crate::config::Reach;
 use crate::error::Error;
@@ -25,16 +25,16 @@ pub(crate) fn command() -> SlashCommand {
     }
 }
 
-/// What the user was told of a server so far, so that nothing is told twice.
+/// What was reported about a server so far, so that nothing is reported twice.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
-    /// It was told that something is wrong.
+pub(crate) struct Reported {
+    /// A problem was reported.
     is_bad: bool,
     is_given_up: bool,
 }
 
-impl Told {
-    /// Returns what is to be told now, if anything.
+impl Reported {
+    /// Returns what to report now, if anything.
     pub(crate) fn next(
         &mut self,
         name: &str,
@@ -44,23 +44,26 @@ impl Told {
         match status.phase {
             Phase::Late if !self.is_bad => {
                 self.is_bad = true;
-                let title = format!("The MCP server `{name}` is late (-31601)");
-                let more = format!("{}; its tools join when it does", why.unwrap_or_default());
+                let title = format!("The MCP server `{name}` starts slowly");
+                let more = format!(
+                    "{}; its tools become available when it is ready",
+                    why.unwrap_or_default()
+                );
                 Some((Severity::Warning, title, Some(more)))
             }
             Phase::Waiting(_) if !self.is_bad => {
                 self.is_bad = true;
-                let title = format!("The MCP server `{name}` failed (-31600) and is started again");
+                let title = format!("The MCP server `{name}` failed and is restarted");
                 Some((Severity::Warning, title, why))
             }
             Phase::Failed if !self.is_given_up => {
                 self.is_bad = true;
                 self.is_given_up = true;
-                let title = format!("The MCP server `{name}` is not available (-31601)");
+                let title = format!("The MCP server `{name}` is not available");
                 Some((Severity::Error, title, why))
             }
             Phase::Ready if self.is_bad => {
-                *self = Told::default();
+                *self = Reported::default();
                 let title = format!("The MCP server `{name}` is ready");
                 Some((Severity::Info, title, Some(tools(status))))
             }
@@ -84,21 +87,21 @@ pub(crate) fn answer(session: &SessionServers, rest: &str) -> String {
         ("log", Some(server)) => {
             let log = server.log_tail(WHOLE_LOG);
             if log.is_empty() {
-                return format!("The MCP server `{}` has said nothing.", server.name());
+                return format!("The MCP server `{}` has logged nothing.", server.name());
             }
             format!("The log of the MCP server `{}`:\n\n{}", server.name(), fenced(&log))
         }
         ("restart", Some(server)) => {
             server.retry.notify_one();
             server.hung.notify_one();
-            format!("The MCP server `{}` is started again.", server.name())
+            format!("The MCP server `{}` is restarted.", server.name())
         }
         ("log" | "restart", None) => {
             let names: Vec<String> =
                 servers.iter().map(|server| format!("`{}`", server.name())).collect();
-            format!("There is no MCP server `{}`. There are {}.", name.trim(), names.join(", "))
+            format!("Unknown MCP server `{}`. The servers are {}.", name.trim(), names.join(", "))
         }
-        _ => "Say `/mcp`, `/mcp log NAME` or `/mcp restart NAME`.".to_owned(),
+        _ => "Use `/mcp`, `/mcp log NAME` or `/mcp restart NAME`.".to_owned(),
     }
 }
 
@@ -106,7 +109,7 @@ pub(crate) fn overview(session: &SessionServers, servers: &[Arc<Server>]) -> Str
     let mut text = String::new();
     if servers.is_empty() && session.problems().is_empty() {
         text.push_str(
-            "This session has no MCP servers. The editor or `mcp` in purlin.json can name some.\n",
+            "This session has no MCP servers. Configure them in your editor or with `mcp` in purlin.json.\n",
         );
     }
     for server in servers {
@@ -124,7 +127,7 @@ pub(crate) fn overview(session: &SessionServers, servers: &[Arc<Server>]) -> Str
         }
     }
     for problem in session.problems() {
-        text.push_str(&format!("- left out: {problem}\n"));
+        text.push_str(&format!("- ignored: {problem}\n"));
     }
     text
 }
@@ -142,7 +145,7 @@ fn state(status: &Status) -> String {
         Phase::Starting => "starting".to_owned(),
         Phase::Late => "still starting".to_owned(),
         Phase::Ready => "ready".to_owned(),
-        Phase::Waiting(wait) => format!("failed, started again within {} s", wait.as_secs().max(1)),
+        Phase::Waiting(wait) => format!("failed, restarts within {} s", wait.as_secs().max(1)),
         Phase::Failed => "failed".to_owned(),
         Phase::Stopped => "stopped".to_owned(),
     }
@@ -158,8 +161,8 @@ fn tools(status: &Status) -> String {
     };
     match offer.left_out {
         0 => {}
-        1 => text.push_str("; 1 more is left out"),
-        more => text.push_str(&format!("; {more} more are left out")),
+        1 => text.push_str("; 1 more is omitted"),
+        more => text.push_str(&format!("; {more} more are omitted")),
     }
     for (count, what) in [(offer.prompts.len(), "prompt"), (offer.resources.len(), "resource")] {
         match count {
@@ -171,7 +174,7 @@ fn tools(status: &Status) -> String {
     text
 }
 
-/// A block of code that its own text cannot end.
+/// Puts a text into a code block that the text itself cannot end.
 fn fenced(text: &str) -> String {
     format!("````\n{}\n````", text.replace("````", "```"))
 }
@@ -188,21 +191,21 @@ mod tests {
 
     // R: M2
     #[test]
-    fn the_user_is_told_once_what_is_wrong_and_once_that_it_is_not() {
-        let mut told = Told::default();
+    fn problem_and_recovery_are_each_reported_once() {
+        let mut reported = Reported::default();
         let wait = Phase::Waiting(Duration::from_secs(1));
         let hung = || Some(Error::Hung);
-        assert_eq!(told.next("a", &status(Phase::Starting, None)), None);
-        assert_eq!(told.next("a", &status(Phase::Ready, None)), None);
-        let (severity, title, why) = told.next("a", &status(wait, hung())).unwrap();
+        assert_eq!(reported.next("a", &status(Phase::Starting, None)), None);
+        assert_eq!(reported.next("a", &status(Phase::Ready, None)), None);
+        let (severity, title, why) = reported.next("a", &status(wait, hung())).unwrap();
         assert_eq!((severity, why), (Severity::Warning, hung().map(|error| error.to_string())));
-        assert!(title.contains("`a`") && title.contains("-31600"), "{title}");
-        assert_eq!(told.next("a", &status(wait, hung())), None);
-        let (severity, title, _) = told.next("a", &status(Phase::Failed, hung())).unwrap();
+        assert!(title.contains("`a`") && title.contains("failed"), "{title}");
+        assert_eq!(reported.next("a", &status(wait, hung())), None);
+        let (severity, title, _) = reported.next("a", &status(Phase::Failed, hung())).unwrap();
         assert_eq!(severity, Severity::Error);
-        assert!(title.contains("-31601"), "{title}");
-        assert_eq!(told.next("a", &status(Phase::Failed, hung())), None);
-        let (severity, title, _) = told.next("a", &status(Phase::Ready, hung())).unwrap();
+        assert!(title.contains("not available"), "{title}");
+        assert_eq!(reported.next("a", &status(Phase::Failed, hung())), None);
+        let (severity, title, _) = reported.next("a", &status(Phase::Ready, hung())).unwrap();
         assert_eq!((severity, title.as_str()), (Severity::Info, "The MCP server `a` is ready"));
     }
 }

@@ -1,14 +1,12 @@
-//! The servers of one session, together with the tools it has anyway.
+//! The MCP servers of one session, as an extension of its toolbox.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use engine::commands::SlashCommand;
-use engine::event::{Event, Severity};
-use engine::ports::{AnyTool, Editor, Expanded, Tools};
-use engine::words::Prompt;
+use engine::ports::{Contact, Editor, Event, Expanded, Extension, Severity, Tool, Toolbox};
+use engine::words::{Prompt, SlashCommand};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
@@ -25,18 +23,17 @@ use crate::{attach, report};
 
 /// How many servers one session has.
 const MAX_SERVERS: usize = 32;
-/// How many tools of all servers together a model is listed. More, and some providers refuse the request.
+/// How many tools of all servers together a model gets. With more, some providers refuse the request.
 const MAX_TOOLS: usize = 512;
 const MAX_PROBLEM: usize = 300;
 
-/// How long after its start a server may hold up a prompt: most are ready by then, and a prompt that comes at once would
-/// miss their tools.
+/// How long after its start a server may delay a prompt: most are ready by then, and an immediate prompt would miss their
+/// tools.
 const HEAD_START: Duration = Duration::from_secs(1);
 
-/// The tools of one session: its own, and those of its servers as they come and go.
+/// The servers of one session, and their tools as they come and go.
 pub struct SessionServers {
     host: Arc<Host>,
-    own: Arc<dyn Tools>,
     configs: Vec<ServerConfig>,
     problems: Vec<String>,
     roots: Vec<PathBuf>,
@@ -48,30 +45,30 @@ pub struct SessionServers {
 struct Running {
     leases: Vec<Arc<Lease>>,
     since: Instant,
-    /// What the user was told of each server, where the client shows no notices; it is told with the next turn then.
-    told: Option<Vec<report::Told>>,
-    /// What the user is to be told with the next turn besides.
+    /// What was reported about each server, if the client shows no notices; the next turn reports it then.
+    reported: Option<Vec<report::Reported>>,
+    /// What else the next turn reports.
     news: Vec<String>,
-    /// Ends the tasks that tell the user of changes.
+    /// Ends the tasks that report changes.
     _watching: DropGuard,
 }
 
-/// The tools as they were listed last, and of which versions.
+/// The tools as they were listed last, and what the list was made from.
 #[derive(Default)]
 struct Listed {
     versions: Vec<u64>,
-    own: Option<Arc<[Arc<dyn AnyTool>]>>,
-    tools: Arc<[Arc<dyn AnyTool>]>,
+    /// How many tools came before.
+    before: usize,
+    tools: Arc<[Arc<dyn Tool>]>,
 }
 
 impl SessionServers {
-    /// Makes the tools of a session. Starts nothing: [`Tools::start`] does.
+    /// Makes the servers of a session. Starts nothing: [`Extension::start`] does.
     ///
-    /// Of several servers with one name the first counts. `problems` are told to the user with the rest.
+    /// Of several servers with one name the first is used. `problems` are reported to the user.
     #[must_use]
     pub fn new(
         host: &Arc<Host>,
-        own: Arc<dyn Tools>,
         configs: Vec<ServerConfig>,
         problems: Vec<String>,
         roots: Vec<PathBuf>,
@@ -82,11 +79,11 @@ impl SessionServers {
         let mut problems: Vec<String> =
             problems.iter().map(|problem| clean_line(problem, MAX_PROBLEM)).collect();
         for config in configs.drain(MAX_SERVERS.min(configs.len())..) {
-            problems.push(format!("`{}`, for a session has at most {MAX_SERVERS}", config.name));
+            problems
+                .push(format!("`{}`: a session has at most {MAX_SERVERS} servers", config.name));
         }
         SessionServers {
             host: Arc::clone(host),
-            own,
             configs,
             problems,
             roots,
@@ -95,7 +92,7 @@ impl SessionServers {
         }
     }
 
-    /// Returns how the servers fare, as `/mcp` shows it.
+    /// Returns the state of the servers, as `/mcp` shows it.
     #[must_use]
     pub fn overview(&self) -> String {
         report::overview(self, &self.servers())
@@ -107,7 +104,7 @@ impl SessionServers {
         leases.map(|lease| Arc::clone(&lease.server)).collect()
     }
 
-    /// Waits for servers that were started a moment ago, and no longer than that moment.
+    /// Waits for servers that were just started, but not for long.
     pub(crate) async fn head_start(&self) {
         let since = lock(&self.running).as_ref().map(|running| running.since);
         let Some(since) = since else {
@@ -127,7 +124,7 @@ impl SessionServers {
         &self.problems
     }
 
-    fn begin(&self, editor: &Arc<dyn Editor>) -> Running {
+    fn begin(&self, Contact { editor, toolbox }: &Contact) -> Running {
         let stop = CancellationToken::new();
         let leases: Vec<Arc<Lease>> =
             self.configs.iter().map(|config| self.host.lease(config, &self.roots)).collect();
@@ -135,23 +132,22 @@ impl SessionServers {
             if !lease.server.config.is_shared {
                 lease.server.set_editor(Some(Arc::clone(editor)));
             }
-            let teller = Teller {
+            let reporter = Reporter {
                 server: Arc::clone(&lease.server),
                 editor: Arc::clone(editor),
-                others: leases.iter().map(|lease| Arc::clone(&lease.server)).collect(),
-                own: Arc::clone(&self.own),
+                toolbox: Weak::clone(toolbox),
             };
             let (status, stop) = (lease.server.watch(), stop.clone());
             self.host.spawn(async move {
                 tokio::select! {
                     () = stop.cancelled() => {}
-                    () = teller.tell(status) => {}
+                    () = reporter.run(status) => {}
                 }
             });
         }
         let problems = self.problems.iter();
         let mut news: Vec<String> =
-            problems.map(|problem| format!("An MCP server was left out: {problem}")).collect();
+            problems.map(|problem| format!("Ignored MCP server: {problem}")).collect();
         let shows_notices = editor.offers().notices;
         if shows_notices {
             let (titles, editor) = (std::mem::take(&mut news), Arc::clone(editor));
@@ -162,56 +158,49 @@ impl SessionServers {
                 }
             });
         }
-        let told =
-            (!shows_notices).then(|| leases.iter().map(|_| report::Told::default()).collect());
-        Running { leases, since: Instant::now(), told, news, _watching: stop.drop_guard() }
+        let reported =
+            (!shows_notices).then(|| leases.iter().map(|_| report::Reported::default()).collect());
+        Running { leases, since: Instant::now(), reported, news, _watching: stop.drop_guard() }
     }
 }
 
-impl Tools for SessionServers {
-    fn now(&self) -> Arc<[Arc<dyn AnyTool>]> {
-        let own = self.own.now();
+impl Extension for SessionServers {
+    fn tools(&self, before: &[Arc<dyn Tool>]) -> Arc<[Arc<dyn Tool>]> {
         let servers = self.servers();
         let states: Vec<Status> = servers.iter().map(|server| server.status()).collect();
         let versions: Vec<u64> = states.iter().map(|status| status.version).collect();
         let mut listed = lock(&self.listed);
-        let is_same = listed.own.as_ref().is_some_and(|before| Arc::ptr_eq(before, &own));
-        if is_same && listed.versions == versions {
+        if listed.before == before.len() && listed.versions == versions {
             return Arc::clone(&listed.tools);
         }
-        let mut tools: Vec<Arc<dyn AnyTool>> = own.to_vec();
-        let mut names: HashSet<String> = own.iter().map(|tool| tool.spec().name.clone()).collect();
+        let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+        let mut names: HashSet<String> =
+            before.iter().map(|tool| tool.spec().name.clone()).collect();
         for (server, status) in servers.iter().zip(&states) {
-            // A server that failed keeps its tools: a model that calls one is told what is wrong.
-            for offered in status.offer.tools.iter().take(MAX_TOOLS - (tools.len() - own.len())) {
+            // A server that failed keeps its tools: a model that calls one gets the reason.
+            for offered in status.offer.tools.iter().take(MAX_TOOLS - tools.len()) {
                 let name = public_name(server.name(), &offered.name, &mut names);
                 tools.push(Arc::new(McpTool::new(server, offered, name, self.host.options.timing)));
             }
         }
-        *listed = Listed { versions, own: Some(own), tools: tools.into() };
+        *listed = Listed { versions, before: before.len(), tools: tools.into() };
         Arc::clone(&listed.tools)
     }
 
-    fn inner(&self) -> Option<&dyn Tools> {
-        Some(&*self.own)
-    }
-
-    fn start(&self, editor: &Arc<dyn Editor>) {
-        self.own.start(editor);
+    fn start(&self, session: &Contact) {
         let mut running = lock(&self.running);
         if running.is_none() && (!self.configs.is_empty() || !self.problems.is_empty()) {
-            *running = Some(self.begin(editor));
+            *running = Some(self.begin(session));
         }
     }
 
     fn rest(&self) {
-        self.own.rest();
         *lock(&self.running) = None;
         *lock(&self.listed) = Listed::default();
     }
 
     fn commands(&self) -> Vec<SlashCommand> {
-        let mut commands = self.own.commands();
+        let mut commands = Vec::new();
         if !self.configs.is_empty() || !self.problems.is_empty() {
             commands.push(report::command());
         }
@@ -219,12 +208,14 @@ impl Tools for SessionServers {
         commands
     }
 
-    fn news(&self) -> Vec<String> {
-        let mut news = self.own.news();
+    fn take_news(&self) -> Vec<String> {
+        let mut news = Vec::new();
         if let Some(running) = &mut *lock(&self.running) {
             news.append(&mut running.news);
-            for (lease, told) in running.leases.iter().zip(running.told.iter_mut().flatten()) {
-                let said = told.next(lease.server.name(), &lease.server.status());
+            for (lease, reported) in
+                running.leases.iter().zip(running.reported.iter_mut().flatten())
+            {
+                let said = reported.next(lease.server.name(), &lease.server.status());
                 news.extend(said.map(|(_, title, more)| match more {
                     Some(more) => format!("{title}: {more}"),
                     None => title,
@@ -235,46 +226,34 @@ impl Tools for SessionServers {
     }
 
     fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {
-        async move {
-            match self.own.expand(prompt).await {
-                Expanded::Prompt(prompt) => attach::expand(self, prompt).await,
-                Expanded::As(prompt, guise) => match attach::expand(self, prompt).await {
-                    Expanded::Prompt(prompt) => Expanded::As(prompt, guise),
-                    other => other,
-                },
-                said @ Expanded::Say(_) => said,
-            }
-        }
-        .boxed()
+        attach::expand(self, prompt).boxed()
     }
 }
 
-/// Tells the user how a server fares.
-struct Teller {
+/// Reports the state of a server to the user.
+struct Reporter {
     server: Arc<Server>,
     editor: Arc<dyn Editor>,
-    others: Vec<Arc<Server>>,
-    own: Arc<dyn Tools>,
+    toolbox: Weak<Toolbox>,
 }
 
-impl Teller {
-    async fn tell(self, mut status: watch::Receiver<Status>) {
-        let mut told = report::Told::default();
+impl Reporter {
+    async fn run(self, mut status: watch::Receiver<Status>) {
+        let mut reported = report::Reported::default();
         let mut prompts = Vec::new();
-        // A server that is shared may have been at this for long.
+        // A shared server may have been running for a long time.
         status.mark_changed();
         while status.changed().await.is_ok() {
             let now = status.borrow_and_update().clone();
-            // Not wanted by a client that shows none; that one is told with its next turn.
-            if let Some((severity, title, description)) = told.next(self.server.name(), &now) {
+            // A client that shows no notices ignores this; it is told with its next turn.
+            if let Some((severity, title, description)) = reported.next(self.server.name(), &now) {
                 self.editor.show(Event::Notice { severity, title, description }).await;
             }
             if now.offer.prompts != prompts {
                 prompts.clone_from(&now.offer.prompts);
-                let mut commands: Vec<SlashCommand> = engine::commands::all(&*self.own);
-                commands.push(report::command());
-                commands.extend(attach::commands(&self.others));
-                self.editor.show(Event::Commands(commands)).await;
+                if let Some(toolbox) = self.toolbox.upgrade() {
+                    self.editor.show(Event::Commands(toolbox.commands())).await;
+                }
             }
         }
     }

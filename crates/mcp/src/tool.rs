@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::event::Event;
 use engine::permission::Access;
-use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
-use engine::words::{Block, Contents, Media, ToolContent, ToolKind, ToolUpdate};
+use engine::ports::{Event, Intent, Output, Planned, Tool, ToolCx, ToolError, ToolSpec};
+use engine::words::{Block, Contents, Media, ToolContent, ToolFailure, ToolKind, ToolUpdate};
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{self, BoxFuture};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde::Serialize;
 use serde_json::Value;
@@ -80,17 +79,18 @@ impl McpTool {
         }
     }
 
-    async fn call(&self, cx: &ToolCx<'_>, input: &Value) -> Result<Output, ToolError> {
+    async fn call(
+        &self,
+        cx: &ToolCx<'_>,
+        arguments: Option<&serde_json::Map<String, Value>>,
+    ) -> Result<Output, ToolError> {
         let status = self.server.status();
         let Some(peer) = status.peer else {
             return Err(self.unavailable());
         };
         let number = peer.fresh_number();
-        let params = Params {
-            name: &self.offered.name,
-            arguments: input.as_object(),
-            meta: Meta { progress_token: number },
-        };
+        let params =
+            Params { name: &self.offered.name, arguments, meta: Meta { progress_token: number } };
         let asked = peer.ask(number, "tools/call", &params);
         self.wait(cx, &peer, number, asked).await
     }
@@ -123,18 +123,19 @@ impl McpTool {
                         shown = Instant::now();
                         let content = vec![ToolContent::Block(Block::Text(text))];
                         let update = ToolUpdate { content: Some(content), ..ToolUpdate::default() };
-                        cx.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await?;
+                        cx.turn.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await?;
                     }
                 }
                 () = sleep_until(deadline) => {
                     self.tell_cancel(peer, number, "it took too long").await;
                     self.server.note_hang();
-                    return Err(ToolError::Model(format!(
-                        "the MCP server `{}` did not answer within {} s (-31600); the call was given up, and whether \
-                         it took effect is not known",
+                    let why = format!(
+                        "The MCP server `{}` did not answer within {} s. The call was cancelled; it may still have \
+                         taken effect",
                         self.server.name(),
                         self.timing.call.as_secs()
-                    )));
+                    );
+                    return Err(ToolError::failed(ToolFailure::McpFailed, why));
                 }
             }
         }
@@ -163,70 +164,73 @@ impl McpTool {
         if let Failure::Refused(_) | Failure::Misfit = failure {
             self.server.note_answer();
         }
-        ToolError::Model(format!(
-            "the MCP server `{}` failed (-31600): {}; `/mcp` shows its log",
+        let why = format!(
+            "The MCP server `{}` failed: {}. `/mcp` shows its log",
             self.server.name(),
             call_error(&self.server, failure)
-        ))
+        );
+        ToolError::failed(ToolFailure::McpFailed, why)
     }
 
     fn unavailable(&self) -> ToolError {
         let status = self.server.status();
         let next = match status.phase {
             Phase::Starting | Phase::Late => {
-                "it is still starting; try again in a moment".to_owned()
+                "It is still starting; try again in a moment".to_owned()
             }
-            Phase::Waiting(wait) => format!("it is started again in {} s", wait.as_secs().max(1)),
-            Phase::Failed => format!("`/mcp restart {}` tries it once more", self.server.name()),
-            Phase::Ready | Phase::Stopped => "it was just stopped".to_owned(),
+            Phase::Waiting(wait) => format!("It restarts in {} s", wait.as_secs().max(1)),
+            Phase::Failed => format!("`/mcp restart {}` restarts it", self.server.name()),
+            Phase::Ready | Phase::Stopped => "It was just stopped".to_owned(),
         };
-        let why = status.error.map(|error| format!("{error}; ")).unwrap_or_default();
-        ToolError::Model(format!(
-            "the MCP server `{}` is not available (-31601): {why}{next}",
-            self.server.name()
-        ))
+        let why = status.error.map(|error| format!("{error}. ")).unwrap_or_default();
+        let why = format!("The MCP server `{}` is not available. {why}{next}", self.server.name());
+        ToolError::failed(ToolFailure::McpUnavailable, why)
     }
 }
 
-impl AnyTool for McpTool {
+impl Tool for McpTool {
     fn spec(&self) -> Arc<ToolSpec> {
         Arc::clone(&self.spec)
     }
 
-    /// Always the same: what a server says of its own tools cannot make them harmless.
+    /// Always the same: what a server says about its own tools cannot make them harmless.
     fn kind(&self) -> ToolKind {
         ToolKind::Other
     }
 
-    fn intent<'a>(
-        &'a self,
-        _cx: &'a ToolCx<'a>,
+    fn plan<'a>(
+        self: Arc<Self>,
+        _: &'a ToolCx<'a>,
         input: &'a Value,
-    ) -> BoxFuture<'a, Result<Intent, ToolError>> {
-        async move {
-            if !input.is_object() && !input.is_null() {
-                return Err(ToolError::Model("the input must be a JSON object".to_owned()));
-            }
-            let arguments = crate::clean::clean_line(&input.to_string(), MAX_TITLE);
-            let title = format!("{} · {} {arguments}", self.server.name(), self.offered.title);
-            // An answer for good is for the tool as it is described now: with another description it is asked anew.
-            let subject = format!("{} {}", self.spec.name, self.offered.print);
-            Ok(Intent {
-                title: clean(&title, 2 * MAX_TITLE),
-                content: vec![ToolContent::Block(Block::Text(self.offered.description.clone()))],
-                access: vec![Access::ask(self.spec.name.as_str(), subject)],
-                ..Intent::default()
-            })
+    ) -> BoxFuture<'a, Result<(Intent, Box<dyn Planned>), ToolError>> {
+        if !input.is_object() && !input.is_null() {
+            let why = "the input must be a JSON object".to_owned();
+            return future::ready(Err(ToolError::Model(why))).boxed();
         }
-        .boxed()
+        let arguments = crate::clean::clean_line(&input.to_string(), MAX_TITLE);
+        let title = format!("{} · {} {arguments}", self.server.name(), self.offered.title);
+        // "Always" is stored for the tool as it is described now: with another description the user is asked again.
+        let subject = format!("{} {}", self.spec.name, self.offered.print);
+        let intent = Intent {
+            title: clean(&title, 2 * MAX_TITLE),
+            content: vec![ToolContent::Block(Block::Text(self.offered.description.clone()))],
+            access: vec![Access::ask(self.spec.name.as_str(), subject)],
+            ..Intent::default()
+        };
+        let planned = PlannedCall { arguments: input.as_object().cloned(), tool: self };
+        future::ready(Ok((intent, Box::new(planned) as Box<dyn Planned>))).boxed()
     }
+}
 
-    fn run<'a>(
-        &'a self,
-        cx: &'a ToolCx<'a>,
-        input: &'a Value,
-    ) -> BoxFuture<'a, Result<Output, ToolError>> {
-        self.call(cx, input).boxed()
+/// A call that may run.
+struct PlannedCall {
+    tool: Arc<McpTool>,
+    arguments: Option<serde_json::Map<String, Value>>,
+}
+
+impl Planned for PlannedCall {
+    fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
+        async move { self.tool.call(cx, self.arguments.as_ref()).await }.boxed()
     }
 }
 

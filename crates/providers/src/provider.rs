@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::ports::ModelChoice;
 use engine::ports::ModelError;
-use engine::session::ModelChoice;
 use engine::words::{ModelId, Price};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};

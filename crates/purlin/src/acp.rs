@@ -59,7 +59,8 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         hub.find_models = Some(sources.finder());
         if !options.forget {
             let (sources, small_model) = (Arc::clone(&sources), config.small_model.clone());
-            hub.habits = Some(Arc::new(UserPreferences { sources, is_model_given, small_model }));
+            hub.preferences =
+                Some(Arc::new(UserPreferences { sources, is_model_given, small_model }));
         }
         sources as Arc<dyn ClientKeys>
     });

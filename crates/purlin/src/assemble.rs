@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::Context;
 use engine::hub::HubOptions;
 use engine::ports::Clock;
-use engine::script::{NoJournal, ScriptedModel, SystemClock};
-use engine::session::ModelChoice;
+use engine::ports::ModelChoice;
+use engine::ports::SystemClock;
+use engine::script::{NoJournal, ScriptedModel};
 use engine::words::ModelId;
 use futures_util::FutureExt;
 use serve::{Machine, WorkspaceOptions, Workspaces};
@@ -26,7 +27,7 @@ pub fn workspaces(settings: Settings, helper: PathBuf, is_scripted: bool) -> Arc
     let options = WorkspaceOptions {
         machine: Box::new(move || Machine::new(env::machine_options(helper.clone()))),
         is_scripted,
-        wrap: Some(tour::wrap()),
+        extend: Some(tour::extend()),
         report: Arc::new(|| doctor::report().boxed()),
     };
     Workspaces::new(settings, options)
@@ -45,7 +46,7 @@ pub fn hub_options(model: Option<&str>) -> anyhow::Result<HubOptions> {
     Ok(HubOptions {
         models: models.into(),
         find_models: None,
-        habits: None,
+        preferences: None,
         journal: Arc::new(NoJournal),
         clock: Arc::new(SystemClock),
         max_requests_per_turn: 0,

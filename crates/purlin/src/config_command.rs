@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use engine::visible::visible;
+use engine::words::visible;
 use serde_json::{Value, json};
 use settings::config::check::join;
 use settings::config::import::Import;

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use engine::nearest::nearest;
 use engine::ports::Journal;
-use engine::session::ModelChoice;
-use engine::visible::visible;
+use engine::ports::ModelChoice;
+use engine::words::nearest;
+use engine::words::visible;
 use futures_util::future::join_all;
 use mcp::probe::probe;
 use process::sandbox::Level;
@@ -108,7 +108,7 @@ async fn sandbox() -> Finding {
 
 fn sessions(config: &Config) -> Finding {
     let store = assemble::store(&config.limits);
-    let (is_well, summary) = match (env::directories().data, store.outlives()) {
+    let (is_well, summary) = match (env::directories().data, store.is_persistent()) {
         (Some(folder), true) => (true, format!("kept in {}", folder.display())),
         _ => (false, "not kept".to_owned()),
     };

@@ -8,9 +8,9 @@ mod project;
 
 use std::sync::Arc;
 
+use engine::ports::ModelChoice;
+use engine::ports::SystemClock;
 use engine::ports::{Clock, Model, ModelEvent, ModelStream, Request};
-use engine::script::SystemClock;
-use engine::session::ModelChoice;
 use engine::words::{Block, Message, ModelId, Prompt, StopReason, ToolCallId, ToolRequest};
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};

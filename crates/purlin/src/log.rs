@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::SystemTime;
 
-use engine::stamp;
-use engine::visible::visible;
+use engine::words::iso_8601;
+use engine::words::visible;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -98,7 +98,7 @@ impl Subscriber for Lines {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let now = stamp::iso_8601(SystemTime::now());
+        let now = iso_8601(SystemTime::now());
         let mut line = Line(format!("{now} {:>5}", event.metadata().level()));
         event.record(&mut line);
         if QUEUE.try_send(one_line(&line.0)).is_err() {

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use ::providers::{ApiKey, OWN_FILE, Options, Provider, ProviderOptions, find_local};
 use engine::hub::FindModels;
-use engine::ports::Habits;
-use engine::session::{ModelChoice, Settings};
+use engine::ports::Preferences as SavedPreferences;
+use engine::ports::{ModelChoice, Settings};
 use engine::words::{ModelId, Thinking};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -193,7 +193,7 @@ pub(crate) struct UserPreferences {
     pub(crate) small_model: Option<String>,
 }
 
-impl Habits for UserPreferences {
+impl SavedPreferences for UserPreferences {
     fn model(&self) -> Option<ModelId> {
         if self.is_model_given {
             return None;
@@ -205,7 +205,7 @@ impl Habits for UserPreferences {
         Preferences::load(&env::directories()).thinking()
     }
 
-    fn keep(&self, model: &ModelId, thinking: Thinking) {
+    fn save(&self, model: &ModelId, thinking: Thinking) {
         let saved = Preferences::change(&env::directories(), |preferences| {
             preferences.set(model, thinking);
         });

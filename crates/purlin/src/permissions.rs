@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use engine::modes::{MODES, Mode};
 use engine::permission::policy::Policy;
 use engine::permission::rules::Rule;
-use engine::permission::{Access, Decision, kept_words};
-use engine::visible::visible;
+use engine::permission::{Access, Decision, always_words};
+use engine::words::visible;
+use engine::words::{MODES, Mode};
 use engine::words::{SessionId, ToolKind};
 use process::sandbox::Level;
 use serde_json::json;
@@ -203,7 +203,7 @@ fn explain(
         (part, verdict.decision, verdict.by)
     });
     let is_asked = is_permitted && judgement.decision == Decision::Ask;
-    let can_be_kept = is_asked && kept_words(&judgement.asked).is_some();
+    let can_be_kept = is_asked && always_words(&judgement.asked).is_some();
     let outcome = outcome.to_owned();
     Explained { outcome, mode: &mode.id, level, can_be_kept, parts: explained.collect() }
 }

@@ -11,8 +11,8 @@ use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCandidates;
 use engine::ports::{Info, Journal, JournalError, Query, State};
-use engine::stamp::iso_8601;
-use engine::visible::visible;
+use engine::words::iso_8601;
+use engine::words::visible;
 use engine::words::{Block, Prompt, SessionId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -126,7 +126,7 @@ struct Exported {
 /// Says what could not be done.
 pub async fn run(command: SessionsCommand, limits: &Limits) -> anyhow::Result<ExitCode> {
     let store = assemble::store(limits);
-    if !store.outlives()
+    if !store.is_persistent()
         && let Some(problem) = store.problem()
     {
         bail!("sessions are not kept: {problem}");
@@ -328,7 +328,7 @@ async fn import(store: &Store, file: PathBuf) -> anyhow::Result<SessionId> {
     if let Some(title) = exported.title {
         store.set_title(&id, &title).await?;
     }
-    store.leave(&id, State::Paused).await?;
+    store.release(&id, State::Paused).await?;
     Ok(id)
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use engine::visible::visible;
+use engine::words::visible;
 use settings::{Directories, DiskReader, Project, Trust, trust};
 
 use crate::cli::say;

@@ -13,9 +13,9 @@ pub(crate) mod update;
 use std::path::Path;
 use std::sync::Arc;
 
+use engine::ports::Settings;
 use engine::ports::{Info, Listing, Offers, State};
-use engine::session::Settings;
-use engine::stamp::iso_8601;
+use engine::words::iso_8601;
 use engine::words::{Block, Contents, Media, Prompt, StopReason, Thinking};
 use serde::Serialize;
 use serde_json::Value;

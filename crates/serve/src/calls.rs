@@ -1,14 +1,13 @@
 //! What each method of the protocol does: one arm per method, nothing that waits.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use engine::Reply;
-use engine::hub::{HubCommand, Start};
-use engine::ports::{Editor, Query};
-use engine::session::Command;
-use engine::words::{ModeId, ModelId, SessionId, StopReason, Thinking};
-use engine::{Error, session};
+use engine::hub::{HubCommand, OpenWorkspace, Start, Workspace};
+use engine::ports::{Editor, Error, Offers, Query, Reply, Settings};
+use engine::session::{Command, SessionHandle};
+use engine::words::{ModeId, ModelId, SessionId, Thinking};
 use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
@@ -21,7 +20,7 @@ use wire::acp::{
 };
 use wire::{Code, RequestId, RpcError};
 
-use crate::bridge::editor::AcpEditor;
+use crate::bridge::editor::{AcpEditor, Outlet};
 use crate::bridge::recap::Recap;
 use crate::dispatcher::{Dispatcher, Turn};
 use crate::mcp_servers::{self as servers, RequestedServers};
@@ -29,8 +28,9 @@ use crate::opened::{Pending, Wish};
 use crate::outbox::{Pace, SESSION_BUDGET};
 use crate::steer::steering_offer;
 use crate::wake::{Answer, FromSession, Opening, Shape};
+use crate::workspace::Workspaces;
 use crate::{branch, bridge};
-use settings::limits::lasting;
+use settings::limits::{Limits, lasting};
 
 /// Goes on with the keys that are set, or with none.
 const LOGIN: &str = "local";
@@ -110,7 +110,7 @@ impl Dispatcher {
             tracing::warn!(asked = ?request.protocol_version, "answered with version 1, the one spoken here");
         }
         self.client = Some(offers);
-        let keeps = self.journal.outlives();
+        let keeps = self.journal.is_persistent();
         let mut session = schema::SessionCapabilities::new()
             .close(schema::SessionCloseCapabilities::new())
             .additional_directories(schema::SessionAdditionalDirectoriesCapabilities::new());
@@ -236,24 +236,20 @@ impl Dispatcher {
         }
         if let Some(entry) = self.sessions.get_mut(&session) {
             let handle = entry.handle.clone();
-            let mut tools = None;
+            let mut toolbox = None;
             if !servers.servers.is_empty() && servers.servers != entry.servers {
                 entry.servers.clone_from(&servers.servers);
                 entry.has_other_tools = true;
                 let folders: Vec<PathBuf> =
                     std::iter::once(entry.cwd.clone()).chain(more).collect();
                 let workspaces = &self.place.workspaces;
-                tools = Some(workspaces.open_tools(&session, &folders, servers));
+                toolbox = Some(workspaces.open_toolbox(&session, &folders, servers));
             }
             let of = session.clone();
+            let permit = handle.reserve().map_err(|_| crowded())?;
             let reply = self.reply(id, move |outcome| Answer::Reopened(of, opening, outcome))?;
+            permit.send(Command::Replay { show, toolbox, reply });
             self.outbox.set_pace(&session, Pace::Replay);
-            handle.send(Command::Replay { show, tools, reply }).map_err(|command| {
-                if let Command::Replay { reply, .. } = command {
-                    reply.forget();
-                }
-                crowded()
-            })?;
         } else {
             let start = Start::Load { session: session.clone(), cwd, show };
             self.open(id, opening, start, more, servers, Wish::default())?;
@@ -276,6 +272,7 @@ impl Dispatcher {
     ) -> Result<(), RpcError> {
         let reply = self.reply(id, move |opened| Answer::Opened(opening, opened))?;
         let mut budget = Arc::new(Semaphore::new(SESSION_BUDGET));
+        let branch: Arc<OnceLock<String>> = Arc::default();
         let mut session = None;
         if let Start::Load { session: id, .. } = &start {
             // Its history comes before its answer, so there must be room for it now.
@@ -289,30 +286,23 @@ impl Dispatcher {
                 session,
                 wish,
                 servers: requested.servers.clone(),
+                branch: Arc::clone(&branch),
             },
         );
-        let (outlet, limits) = (self.outlet.clone(), Arc::clone(&self.limits));
-        let offers = self.client.unwrap_or_default();
-        // Its document has permission as a note: a client may never answer.
-        let patience = (self.dialect == Dialect::MessageReference)
-            .then(|| lasting(self.limits.permission_wait_seconds));
-        let workspaces = Arc::clone(&self.place.workspaces);
-        let is_told_branch = self.dialect == Dialect::Container;
-        let attach = move |session: SessionId, cwd: &Path| {
-            let folders: Vec<PathBuf> =
-                std::iter::once(cwd.to_owned()).chain(more_folders).collect();
-            let connect = |scope| {
-                let session = session.clone();
-                let editor =
-                    AcpEditor::new(session, outlet, budget, offers, limits, scope, patience);
-                Arc::new(editor) as Arc<dyn Editor>
-            };
-            let mut opened = workspaces.open(&session, &folders, requested, connect);
-            let find = || Box::pin(branch::find(cwd.to_owned())) as BoxFuture<'static, _>;
-            opened.branch = is_told_branch.then(find);
-            opened
+        let workspace = OpenRequest {
+            workspaces: Arc::clone(&self.place.workspaces),
+            more_folders,
+            requested,
+            outlet: self.outlet.clone(),
+            budget,
+            offers: self.client.unwrap_or_default(),
+            limits: Arc::clone(&self.limits),
+            // Its document has permission as a note: a client may never answer.
+            patience: (self.dialect == Dialect::MessageReference)
+                .then(|| lasting(self.limits.permission_wait_seconds)),
+            branch: (self.dialect == Dialect::Container).then_some(branch),
         };
-        self.hub.send(HubCommand::Open { start, attach: Box::new(attach), reply });
+        self.hub.send(HubCommand::Open { start, workspace: Box::new(workspace), reply });
         Ok(())
     }
 
@@ -336,17 +326,16 @@ impl Dispatcher {
         }
         let session = session_in(&request.session_id);
         let of = session.clone();
-        let reply = self.reply(id, move |outcome| Answer::Titled(of, outcome))?;
+        let answer = move |outcome| Answer::Titled(of, outcome);
         let Some(entry) = self.sessions.get(&session) else {
+            let reply = self.reply(id, answer)?;
             self.hub.send(HubCommand::SetTitle(session, title, reply));
             return Ok(());
         };
-        entry.handle.send(Command::SetTitle(title, reply)).map_err(|command| {
-            if let Command::SetTitle(_, reply) = command {
-                reply.forget();
-            }
-            crowded()
-        })
+        let permit = entry.handle.reserve().map_err(|_| crowded())?;
+        let reply = self.reply(id, answer)?;
+        permit.send(Command::SetTitle(title, reply));
+        Ok(())
     }
 
     fn delete(&mut self, id: &RequestId, session: &schema::SessionId) -> Result<(), RpcError> {
@@ -369,14 +358,10 @@ impl Dispatcher {
             return Err(busy);
         }
         let prompt = bridge::prompt_in(request.prompt, &entry.cwd, &self.limits)?;
-        let of = session.clone();
-        let reply: Reply<StopReason> =
-            self.reply(id, move |outcome| Answer::Prompt(of, outcome))?;
         let Some(entry) = self.sessions.get_mut(&session) else {
             return Err(unknown);
         };
         if let Err(wait) = entry.prompts.take(Instant::now()) {
-            reply.forget();
             let limit = self.limits.prompts_per_minute;
             return Err(RpcError::of(Code::RATE_LIMITED)
                 .with("kind", json!("too_many_prompts"))
@@ -384,20 +369,16 @@ impl Dispatcher {
                 .with("limit", json!(limit))
                 .with("retryAfterMs", json!(wait.as_millis() as u64)));
         }
-        let cancel = CancellationToken::new();
-        match entry.handle.send(Command::Prompt { prompt, cancel: cancel.clone(), reply }) {
-            Ok(()) => {
-                entry.turn =
-                    Some(Turn { call: id.clone(), cancel, meta: request.meta, is_stalled: false });
-                self.tell(&session, self.dialect.turn_begins(session.as_str()));
-                Ok(())
-            }
-            Err(Command::Prompt { reply, .. }) => {
-                reply.forget();
-                Err(crowded())
-            }
-            Err(_) => Err(crowded()),
+        let (handle, of) = (entry.handle.clone(), session.clone());
+        let permit = handle.reserve().map_err(|_| crowded())?;
+        let reply = self.reply(id, move |outcome| Answer::Prompt(of, outcome))?;
+        let (cancel, call) = (CancellationToken::new(), id.clone());
+        permit.send(Command::Prompt { prompt, cancel: cancel.clone(), reply });
+        if let Some(entry) = self.sessions.get_mut(&session) {
+            entry.turn = Some(Turn { call, cancel, meta: request.meta, is_stalled: false });
         }
+        self.tell(&session, self.dialect.turn_begins(session.as_str()));
+        Ok(())
     }
 
     /// Changes a setting: the session announces the change and answers.
@@ -406,21 +387,14 @@ impl Dispatcher {
         id: &RequestId,
         session: &schema::SessionId,
         shape: Shape,
-        command: impl FnOnce(Reply<session::Settings>) -> Command,
+        command: impl FnOnce(Reply<Settings>) -> Command,
     ) -> Result<(), RpcError> {
         let session = session_in(session);
         let handle = self.handle(&session)?;
-        let of = session.clone();
-        let reply = self.reply(id, move |outcome| Answer::Set(of, shape, outcome))?;
-        handle.send(command(reply)).map_err(|command| {
-            if let Command::SetMode(_, reply)
-            | Command::SetModel(_, reply)
-            | Command::SetThinking(_, reply) = command
-            {
-                reply.forget();
-            }
-            crowded()
-        })
+        let permit = handle.reserve().map_err(|_| crowded())?;
+        let reply = self.reply(id, move |outcome| Answer::Set(session, shape, outcome))?;
+        permit.send(command(reply));
+        Ok(())
     }
 
     fn set_config_option(
@@ -462,17 +436,13 @@ impl Dispatcher {
     fn close(&mut self, id: &RequestId, session: &schema::SessionId) -> Result<(), RpcError> {
         let session = session_in(session);
         let handle = self.handle(&session)?;
-        let of = session.clone();
-        let reply = self.reply(id, move |outcome| Answer::Closed(of, outcome))?;
-        handle.send(Command::Close(reply)).map_err(|command| {
-            if let Command::Close(reply) = command {
-                reply.forget();
-            }
-            crowded()
-        })
+        let permit = handle.reserve().map_err(|_| crowded())?;
+        let reply = self.reply(id, move |outcome| Answer::Closed(session, outcome))?;
+        permit.send(Command::Close(reply));
+        Ok(())
     }
 
-    fn handle(&self, session: &SessionId) -> Result<session::SessionHandle, RpcError> {
+    fn handle(&self, session: &SessionId) -> Result<SessionHandle, RpcError> {
         match self.sessions.get(session) {
             Some(entry) => Ok(entry.handle.clone()),
             None => Err(self.error_out(&Error::NoSuchSession(session.clone()))),
@@ -499,6 +469,47 @@ impl Dispatcher {
         Ok(Reply::new(move |outcome| {
             permit.send(FromSession::Answer { id, answer: answer(outcome) });
         }))
+    }
+}
+
+/// Opens the workspace of a session for one call.
+struct OpenRequest {
+    workspaces: Arc<Workspaces>,
+    more_folders: Vec<PathBuf>,
+    requested: RequestedServers,
+    outlet: Outlet,
+    budget: Arc<Semaphore>,
+    offers: Offers,
+    limits: Arc<Limits>,
+    /// How long the client has to answer a permission request.
+    patience: Option<Duration>,
+    /// Where the branch of the folder goes, if the answer names it.
+    branch: Option<Arc<OnceLock<String>>>,
+}
+
+impl OpenWorkspace for OpenRequest {
+    fn open(
+        self: Box<Self>,
+        session: SessionId,
+        cwd: PathBuf,
+    ) -> BoxFuture<'static, Result<Workspace, Error>> {
+        let OpenRequest { workspaces, more_folders, requested, outlet, .. } = *self;
+        let OpenRequest { budget, offers, limits, patience, branch: slot, .. } = *self;
+        Box::pin(async move {
+            if let Some(slot) = slot
+                && let Some(branch) = branch::find(cwd.clone()).await
+            {
+                slot.get_or_init(|| branch);
+            }
+            let folders: Vec<PathBuf> = std::iter::once(cwd).chain(more_folders).collect();
+            let connect = |scope| {
+                let session = session.clone();
+                let editor =
+                    AcpEditor::new(session, outlet, budget, offers, limits, scope, patience);
+                Arc::new(editor) as Arc<dyn Editor>
+            };
+            Ok(workspaces.open(&session, &folders, requested, connect))
+        })
     }
 }
 

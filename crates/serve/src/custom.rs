@@ -4,14 +4,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use engine::agents::Agent;
-use engine::commands::SlashCommand;
-use engine::hooks::{Moment, Ruling};
-use engine::modes::Mode;
 use engine::permission::Decision;
 use engine::permission::policy::Policy;
-use engine::ports::{AnyTool, Expanded, Guise, Tools};
-use engine::words::{Block, Contents, ModeId, ModelId, Prompt, SessionId};
+use engine::ports::{Expanded, Extension, TurnOverrides};
+use engine::words::{
+    Agent, Block, Contents, Mode, ModeId, ModelId, Moment, Prompt, Ruling, SessionId, SlashCommand,
+};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use settings::custom::Custom;
@@ -30,9 +28,8 @@ const MOST_TEXT: usize = 32 * 1024;
 /// How many files and commands one slash command may name.
 const MOST_PARTS: usize = 16;
 
-/// The tools of a session with what users and projects add.
+/// What users and projects add to a session.
 pub(crate) struct CustomTools {
-    inner: Arc<dyn Tools>,
     custom: Custom,
     bash: Arc<Bash>,
     scope: Scope,
@@ -45,7 +42,6 @@ pub(crate) struct CustomTools {
 
 impl CustomTools {
     pub(crate) fn new(
-        inner: Arc<dyn Tools>,
         mut custom: Custom,
         bash: Arc<Bash>,
         scope: Scope,
@@ -57,64 +53,53 @@ impl CustomTools {
         problems.iter().for_each(|problem| tracing::warn!("{problem}"));
         let place = HookPlace { session, cwd };
         let news = Mutex::new(problems);
-        CustomTools { inner, custom, bash, scope, policy, place, report, news }
+        CustomTools { custom, bash, scope, policy, place, report, news }
     }
 }
 
-impl Tools for CustomTools {
-    fn now(&self) -> Arc<[Arc<dyn AnyTool>]> {
-        self.inner.now()
-    }
-
-    fn inner(&self) -> Option<&dyn Tools> {
-        Some(&*self.inner)
-    }
-
+impl Extension for CustomTools {
     fn agents(&self) -> Vec<Arc<Agent>> {
         self.custom.agents.clone()
     }
 
     fn commands(&self) -> Vec<SlashCommand> {
-        let mut commands = self.inner.commands();
-        commands.push(SlashCommand {
+        let doctor = SlashCommand {
             name: "doctor".into(),
             description: "Say whether everything is as it should be".into(),
             hint: None,
-        });
-        commands.extend(self.custom.commands.iter().map(Command::listed));
-        commands
+        };
+        let custom = self.custom.commands.iter().map(Command::listed);
+        std::iter::once(doctor).chain(custom).collect()
     }
 
-    fn news(&self) -> Vec<String> {
-        let mut news = self.inner.news();
-        news.append(&mut self.news.lock().unwrap_or_else(PoisonError::into_inner));
-        news
+    fn take_news(&self) -> Vec<String> {
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {
         async move {
             let text = prompt.blocks.first().and_then(Block::as_text).unwrap_or_default().trim();
             let Some(line) = text.strip_prefix('/') else {
-                return self.inner.expand(prompt).await;
+                return Expanded::Prompt(prompt);
             };
             let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             if name == "doctor" && rest.is_empty() {
-                return Expanded::Say((self.report)().await);
+                return Expanded::Answer((self.report)().await);
             }
             let Some(command) = self.custom.commands.iter().find(|command| command.name == name)
             else {
-                return self.inner.expand(prompt).await;
+                return Expanded::Prompt(prompt);
             };
             match self.fill_in(command, rest.trim()).await {
                 Ok(mut blocks) => {
                     blocks.extend(prompt.blocks.into_iter().skip(1));
-                    let guise = Guise {
+                    let overrides = TurnOverrides {
                         mode: command.agent.as_deref().map(ModeId::new),
                         model: command.model.as_deref().map(ModelId::new),
                     };
-                    Expanded::As(Prompt::from(blocks), guise)
+                    Expanded::With(Prompt::from(blocks), overrides)
                 }
-                Err(why) => Expanded::Say(format!("`/{name}` was not done: {why}")),
+                Err(why) => Expanded::Answer(format!("`/{name}` was not done: {why}")),
             }
         }
         .boxed()
@@ -180,7 +165,7 @@ impl CustomTools {
         words: &[String],
         arguments: &str,
     ) -> Result<String, String> {
-        let shown = engine::visible::visible(shell);
+        let shown = engine::words::visible(shell);
         if command.author == Author::Stranger {
             return Err(format!(
                 "it wants to run `{shown}`, and this project is not trusted; `purlin trust` shows what it could do, and asks"

@@ -418,9 +418,13 @@ impl Dispatcher {
                 if settings.is_err() {
                     // It has the old ones still.
                     entry.servers.clear();
-                } else if is_other && entry.handle.send(engine::session::Command::Announce).is_err()
-                {
-                    tracing::error!(%session, "other servers are not started");
+                } else if is_other {
+                    match entry.handle.reserve() {
+                        Ok(permit) => permit.send(engine::session::Command::Announce),
+                        Err(err) => {
+                            tracing::error!(%session, "other servers are not started: {err}")
+                        }
+                    }
                 }
                 let about = About { cwd, created, branch };
                 self.answer_opened(id, opening, &session, settings, about, None);

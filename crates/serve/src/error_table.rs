@@ -2,6 +2,7 @@
 
 use engine::Error;
 use engine::ports::ModelError;
+use engine::words::ToolFailure;
 use serde_json::json;
 use wire::{Code, RpcError};
 
@@ -72,6 +73,21 @@ pub fn error_out(err: &Error, reference: &str) -> RpcError {
         | Error::NoProgress(_)
         | Error::ClientStalled(_)
         | Error::Model(_) => error.details(err.to_string()),
+    }
+}
+
+/// Gives the code of a failed tool call.
+#[must_use]
+pub fn tool_failure_code(failure: ToolFailure) -> Code {
+    match failure {
+        ToolFailure::ToolNotFound => Code::TOOL_NOT_FOUND,
+        ToolFailure::ToolDisabled => Code::TOOL_DISABLED,
+        ToolFailure::TimedOut => Code::TOOL_TIMEOUT,
+        ToolFailure::FileNotFound => Code::FILE_NOT_FOUND,
+        ToolFailure::FileDenied => Code::FILE_DENIED,
+        ToolFailure::FileTooLarge => Code::FILE_TOO_LARGE,
+        ToolFailure::McpFailed => Code::MCP_ERROR,
+        ToolFailure::McpUnavailable => Code::MCP_UNAVAILABLE,
     }
 }
 

@@ -5,8 +5,8 @@
 
 use std::path::PathBuf;
 
-use engine::hooks::{Moment, Ruling};
-use engine::permission::pattern::fits;
+use engine::words::pattern::fits;
+use engine::words::{Moment, Ruling};
 use engine::words::{SessionId, StopReason};
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
@@ -107,7 +107,7 @@ fn told(moment: &Moment<'_>, place: &HookPlace) -> Value {
 
 /// Adds what came of one hook to the ruling.
 fn judge(hook: &Hook, ran: Result<Ran, String>, ruling: &mut Ruling) {
-    let name = engine::visible::visible(&hook.command);
+    let name = engine::words::visible(&hook.command);
     match answer(ran) {
         Ok(Answer { objection, context }) => {
             ruling.objection = objection

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::primer::{Brief, Primer, Source};
+use engine::ports::{InstructionFile, InstructionSource, Instructions};
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use settings::instructions::{Patterns, Places, ProjectFiles, skills, sources, touched};
@@ -31,8 +31,8 @@ pub(crate) struct ProjectInstructions {
     pub(crate) patterns: Arc<Patterns>,
 }
 
-impl Primer for ProjectInstructions {
-    fn brief(&self) -> BoxFuture<'_, Brief> {
+impl InstructionSource for ProjectInstructions {
+    fn find(&self) -> BoxFuture<'_, Instructions> {
         let (places, files) = (self.places.clone(), Arc::clone(&self.files));
         let patterns = Arc::clone(&self.patterns);
         async move {
@@ -41,14 +41,14 @@ impl Primer for ProjectInstructions {
             let read = tokio::task::spawn_blocking(move || {
                 (sources(&places, &*files, &patterns), skills::find(&places, &*files))
             });
-            let (sources, skills) = read.await.unwrap_or_default();
+            let (files, skills) = read.await.unwrap_or_default();
             let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
-            Brief { branch, platform, sources, skills }
+            Instructions { branch, platform, files, skills }
         }
         .boxed()
     }
 
-    fn touched<'a>(&'a self, paths: &'a [PathBuf]) -> BoxFuture<'a, Vec<Source>> {
+    fn find_for<'a>(&'a self, paths: &'a [PathBuf]) -> BoxFuture<'a, Vec<InstructionFile>> {
         if paths.iter().all(|path| self.places.is_known(path)) {
             return future::ready(Vec::new()).boxed();
         }

@@ -1,12 +1,13 @@
 //! Sessions that were opened: the answer to the call, and then the session's first words.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::Error;
-use engine::modes::Mode;
-use engine::session::{SessionHandle, Settings};
+use engine::ports::Settings;
+use engine::session::SessionHandle;
+use engine::words::Mode;
 use engine::words::{ModeId, SessionId};
 use tokio::sync::Semaphore;
 use wire::RequestId;
@@ -31,6 +32,8 @@ pub(super) struct Pending {
     pub(super) wish: Wish,
     /// The MCP servers that the client wants.
     pub(super) servers: Vec<mcp::ServerConfig>,
+    /// The branch of its folder, if its answer names it.
+    pub(super) branch: Arc<OnceLock<String>>,
 }
 
 /// How a client wants a new session.
@@ -75,7 +78,7 @@ impl Dispatcher {
         self.outbox.open(session.clone(), pending.budget, Pace::Replay);
         let mut settings = opened.settings;
         let (cwd, created) = (opened.cwd, opened.created);
-        let branch = opened.branch;
+        let branch = pending.branch.get().cloned();
         let about = About { cwd: cwd.clone(), created, branch: branch.clone() };
         let wanted = pending.wish.mode;
         let mode = wanted.and_then(|id| settings.find_mode(id.as_str()).map(Mode::mode_id));
@@ -88,8 +91,9 @@ impl Dispatcher {
         }
         self.outbox.set_pace(&session, Pace::Live);
         // Clients drop what comes for a session before they have its id, so it speaks only now.
-        if opened.handle.send(engine::session::Command::Announce).is_err() {
-            tracing::error!(%session, "a new session takes no commands");
+        match opened.handle.reserve() {
+            Ok(permit) => permit.send(engine::session::Command::Announce),
+            Err(err) => tracing::error!(%session, "a new session takes no commands: {err}"),
         }
         let prompts = Window::new(self.limits.prompts_per_minute);
         let entry = Entry {
@@ -196,6 +200,8 @@ fn begin_in(mode: ModeId, handle: &SessionHandle) {
             tracing::error!(%session, "a session does not begin in its mode: {err}");
         }
     });
-    // A command that finds no room is dropped, and its reply with it: that is logged above.
-    handle.send(engine::session::Command::SetMode(mode, reply)).ok();
+    // Without room the reply is dropped, which is logged above.
+    if let Ok(permit) = handle.reserve() {
+        permit.send(engine::session::Command::SetMode(mode, reply));
+    }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use engine::permission::Access;
-use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
+use engine::ports::{Intent, Output, Planned, Tool, ToolCx, ToolError, ToolSpec};
 use engine::words::ToolKind;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{self, BoxFuture};
 use serde_json::{Value, json};
 use settings::instructions::{Places, ProjectFiles, skills};
 
@@ -39,7 +39,7 @@ impl SkillTool {
     }
 }
 
-impl AnyTool for SkillTool {
+impl Tool for SkillTool {
     fn spec(&self) -> Arc<ToolSpec> {
         Arc::clone(&self.spec)
     }
@@ -48,37 +48,42 @@ impl AnyTool for SkillTool {
         ToolKind::Read
     }
 
-    fn intent<'a>(
-        &'a self,
+    fn plan<'a>(
+        self: Arc<Self>,
         _: &'a ToolCx<'a>,
         input: &'a Value,
-    ) -> BoxFuture<'a, Result<Intent, ToolError>> {
-        let intent = match input["name"].as_str() {
-            Some(name) => {
-                let mut access = vec![Access::allow("skill", name)];
-                let path = skills::path_of(&self.places, &*self.files, name, file_of(input));
-                if let Some(path) = path {
-                    access.push(Access::allow("read", path.to_string_lossy()));
-                }
-                Ok(Intent { title: format!("Load the skill {name}"), access, ..Intent::default() })
-            }
-            None => Err(ToolError::Model("the input of `skill` needs a `name`".to_owned())),
+    ) -> BoxFuture<'a, Result<(Intent, Box<dyn Planned>), ToolError>> {
+        let Some(name) = input["name"].as_str() else {
+            let why = "the input of `skill` needs a `name`".to_owned();
+            return future::ready(Err(ToolError::Model(why))).boxed();
         };
-        async { intent }.boxed()
-    }
-
-    fn run<'a>(
-        &'a self,
-        _: &'a ToolCx<'a>,
-        input: &'a Value,
-    ) -> BoxFuture<'a, Result<Output, ToolError>> {
-        let name = input["name"].as_str().unwrap_or_default();
-        let loaded = skills::load(&self.places, &*self.files, name, file_of(input));
-        async {
-            let text = loaded.map_err(ToolError::Model)?;
-            Ok(Output { text, content: Some(Vec::new()), raw: None })
+        let mut access = vec![Access::allow("skill", name)];
+        let path = skills::path_of(&self.places, &*self.files, name, file_of(input));
+        if let Some(path) = path {
+            access.push(Access::allow("read", path.to_string_lossy()));
         }
-        .boxed()
+        let title = format!("Load the skill {name}");
+        let intent = Intent { title, access, ..Intent::default() };
+        let (name, file) = (name.to_owned(), file_of(input).to_owned());
+        let load = Load { tool: self, name, file };
+        future::ready(Ok((intent, Box::new(load) as Box<dyn Planned>))).boxed()
+    }
+}
+
+/// A skill that is about to be loaded.
+struct Load {
+    tool: Arc<SkillTool>,
+    name: String,
+    file: String,
+}
+
+impl Planned for Load {
+    fn run<'a>(self: Box<Self>, _: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
+        let SkillTool { places, files, .. } = &*self.tool;
+        let loaded = skills::load(places, &**files, &self.name, &self.file);
+        let loaded = loaded.map_err(ToolError::Model);
+        future::ready(loaded.map(|text| Output { text, content: Some(Vec::new()), raw: None }))
+            .boxed()
     }
 }
 

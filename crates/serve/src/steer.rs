@@ -30,13 +30,10 @@ impl Dispatcher {
         }
         let prompt = bridge::prompt_in(request.prompt, &entry.cwd, &self.limits)?;
         let (handle, of) = (entry.handle.clone(), session);
+        let permit = handle.reserve().map_err(|_| crowded())?;
         let reply = self.reply(id, move |outcome| Answer::Steered(of, may_be_idle, outcome))?;
-        handle.send(Command::Steer(prompt, reply)).map_err(|command| {
-            if let Command::Steer(_, reply) = command {
-                reply.forget();
-            }
-            crowded()
-        })
+        permit.send(Command::Steer(prompt, reply));
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use engine::hub::Opened;
 use engine::ports::Listing;
-use engine::session::Settings;
+use engine::ports::Settings;
 use engine::words::{SessionId, StopReason};
 use engine::{Error, Event};
 use serde_json::value::RawValue;

@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use engine::hub::Attached;
-use engine::permission::policy::{Kept, Policy};
-use engine::ports::{AnyTool, Editor, Tools};
+use engine::hub::Workspace;
+use engine::permission::policy::Policy;
+use engine::ports::{AnswerStore, Editor, Extension, Tool, Toolbox};
 use engine::script::tools::OpenPage;
-use engine::session::UNUSED;
-use engine::visible::visible;
-use engine::words::SessionId;
+use engine::session::IGNORED_SETTINGS;
+use engine::words::{SessionId, visible};
 use futures_util::future::BoxFuture;
 use mcp::SessionServers;
 use settings::answer_store::FolderRules;
@@ -39,15 +38,14 @@ pub struct WorkspaceOptions {
     pub machine: Box<dyn Fn() -> Machine + Send + Sync>,
     /// Whether the model is scripted; some tools are for scripts only.
     pub is_scripted: bool,
-    /// Wraps the built-in tools of a session.
-    pub wrap: Option<Wrap>,
+    /// Makes an extension of every session.
+    pub extend: Option<Extend>,
     /// Answers `/doctor`.
     pub report: Report,
 }
 
-/// Wraps the built-in tools of a session.
-pub type Wrap =
-    Box<dyn Fn(&Arc<Workspaces>, Arc<dyn Tools>, &SessionId) -> Arc<dyn Tools> + Send + Sync>;
+/// Makes an extension of a session.
+pub type Extend = Box<dyn Fn(&Arc<Workspaces>, &SessionId) -> Arc<dyn Extension> + Send + Sync>;
 
 /// Says whether everything works.
 pub type Report = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
@@ -100,22 +98,21 @@ impl Workspaces {
         folders: &[PathBuf],
         requested: RequestedServers,
         connect: impl FnOnce(Scope) -> Arc<dyn Editor>,
-    ) -> Attached {
+    ) -> Workspace {
         let found = self.look_at(session, folders);
-        let tools = self.tools(session, folders, &found, requested);
+        let toolbox = self.toolbox(session, folders, &found, requested);
         let editor = connect(found.scope.clone());
         let patterns = Patterns {
             user: self.settings.config.instructions.clone(),
             project: found.projects.first().map(Project::instructions).unwrap_or_default(),
         };
-        Attached {
+        Workspace {
             files: found.files,
             editor,
-            tools,
-            branch: None,
+            toolbox,
             policy: policy(&self.settings, &found.projects),
             notices: notices(&self.settings, &found.projects, folders.first()),
-            primer: Arc::new(ProjectInstructions {
+            instructions: Arc::new(ProjectInstructions {
                 places: found.places,
                 files: found.project_files,
                 patterns: Arc::new(patterns),
@@ -124,14 +121,14 @@ impl Workspaces {
     }
 
     /// Builds the tools of a session that is open already, with other MCP servers.
-    pub(crate) fn open_tools(
+    pub(crate) fn open_toolbox(
         self: &Arc<Workspaces>,
         session: &SessionId,
         folders: &[PathBuf],
         requested: RequestedServers,
-    ) -> Arc<dyn Tools> {
+    ) -> Toolbox {
         let found = self.look_at(session, folders);
-        self.tools(session, folders, &found, requested)
+        self.toolbox(session, folders, &found, requested)
     }
 
     /// Reads the projects of a session, and makes its scope and its shell.
@@ -151,23 +148,21 @@ impl Workspaces {
     }
 
     /// Makes the tools of a session: built-in ones, what the user and the project add, and those of MCP servers.
-    fn tools(
+    fn toolbox(
         self: &Arc<Workspaces>,
         session: &SessionId,
         folders: &[PathBuf],
         found: &Found,
         requested: RequestedServers,
-    ) -> Arc<dyn Tools> {
+    ) -> Toolbox {
         let settings = &self.settings;
         let project = found.projects.first();
         let skill = SkillTool::find(&found.places, &found.project_files);
-        let mut tools = self.builtin_tools(&found.files, &found.bash, skill);
-        if let Some(wrap) = &self.options.wrap {
-            tools = wrap(self, tools, session);
-        }
+        let tools = self.builtin_tools(&found.files, &found.bash, skill);
+        let mut extensions: Vec<Arc<dyn Extension>> = Vec::new();
+        extensions.extend(self.options.extend.as_ref().map(|extend| extend(self, session)));
         let custom = Custom::gather(&settings.config.additions, &settings.directories, project);
-        let tools = CustomTools::new(
-            tools,
+        let custom = CustomTools::new(
             custom,
             Arc::clone(&found.bash),
             found.scope.clone(),
@@ -178,7 +173,10 @@ impl Workspaces {
         let RequestedServers { servers, problems } =
             mcp_servers::choose(requested, &settings.config.mcp, project);
         let (host, roots) = (&self.machine().host, folders.to_vec());
-        Arc::new(SessionServers::new(host, Arc::new(tools), servers, problems, roots))
+        let servers = SessionServers::new(host, servers, problems, roots);
+        extensions.push(Arc::new(custom));
+        extensions.push(Arc::new(servers));
+        Toolbox::new(tools, extensions)
     }
 
     /// Makes the built-in tools of a session.
@@ -187,25 +185,25 @@ impl Workspaces {
         files: &Arc<Files>,
         bash: &Arc<Bash>,
         skill: Option<SkillTool>,
-    ) -> Arc<dyn Tools> {
+    ) -> Vec<Arc<dyn Tool>> {
         let mut all = tools::all(files);
-        all.push(Arc::clone(bash) as Arc<dyn AnyTool>);
-        all.extend(skill.map(|skill| Arc::new(skill) as Arc<dyn AnyTool>));
+        all.push(Arc::clone(bash) as Arc<dyn Tool>);
+        all.extend(skill.map(|skill| Arc::new(skill) as Arc<dyn Tool>));
         if self.options.is_scripted {
             all.push(Arc::new(OpenPage));
         }
-        Arc::new(Arc::<[Arc<dyn AnyTool>]>::from(all))
+        all
     }
 
-    /// Makes built-in tools and a policy for another directory, which has no settings of its own.
+    /// Makes built-in tools for another directory, which has no settings of its own and which the client does not have.
     #[must_use]
-    pub fn open_bare(&self, session: &SessionId, folder: &Path) -> (Arc<dyn Tools>, Policy) {
+    pub fn open_bare(&self, session: &SessionId, folder: &Path) -> Vec<Arc<dyn Tool>> {
         let machine = self.machine();
         let folders = vec![folder.to_owned()];
-        let bash = Arc::new(machine.bash(session, &folders));
-        let scope = machine.scope(folders.clone()).with_outputs(machine.outputs(session));
-        let policy = Policy::new(self.settings.config.permission.clone(), folders, None);
-        (self.builtin_tools(&Arc::new(Files::new(scope)), &bash, None), policy)
+        let bash = Arc::new(machine.bash(session, &folders).without_terminals());
+        let scope = machine.scope(folders).with_outputs(machine.outputs(session));
+        let files = Arc::new(Files::new(scope).without_editor());
+        self.builtin_tools(&files, &bash, None)
     }
 }
 
@@ -223,7 +221,8 @@ pub fn policy(settings: &Settings, projects: &[Project]) -> Policy {
     let cwd = projects.first().map(Project::folder);
     let cwd = cwd.map(|cwd| cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned()));
     let saved = settings.answers.as_deref().zip(cwd);
-    let saved = saved.map(|(data, cwd)| Arc::new(FolderRules::new(data, cwd)) as Arc<dyn Kept>);
+    let saved =
+        saved.map(|(data, cwd)| Arc::new(FolderRules::new(data, cwd)) as Arc<dyn AnswerStore>);
     Policy::new(rules, roots, saved)
 }
 
@@ -239,7 +238,7 @@ fn notices(
         project.problems().iter().for_each(|problem| tracing::warn!("{}", visible(problem)));
         of_projects.extend(project.notices());
     }
-    let unused = user.chain(of_projects).map(|problem| (UNUSED, problem));
+    let unused = user.chain(of_projects).map(|problem| (IGNORED_SETTINGS, problem));
     let gone = cwd.filter(|cwd| !cwd.is_dir()).map(|cwd| gone(cwd));
     unused.chain(gone).collect()
 }

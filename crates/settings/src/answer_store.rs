@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use engine::permission::Decision;
-use engine::permission::policy::Kept;
 use engine::permission::rules::{Rule, Source};
+use engine::ports::AnswerStore;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,7 @@ pub fn file_in(data: &Path) -> PathBuf {
     data.join("permissions.json")
 }
 
-impl Kept for FolderRules {
+impl AnswerStore for FolderRules {
     fn rules(&self) -> Vec<Rule> {
         let kept: Vec<KeptRule> = read(&self.file).unwrap_or_else(|err| {
             tracing::warn!("kept answers count as not given: {err}");
@@ -58,12 +58,12 @@ impl Kept for FolderRules {
             key: kept.key,
             pattern: kept.pattern,
             decision: Decision::from_word(&kept.action).unwrap_or(Decision::Reject),
-            source: Source::Kept,
+            source: Source::Stored,
         };
         of_folder.map(rule).collect()
     }
 
-    fn keep(&self, rule: &Rule) -> Result<(), String> {
+    fn add(&self, rule: &Rule) -> Result<(), String> {
         let new = KeptRule {
             folder: self.folder.clone(),
             key: rule.key.clone(),
@@ -123,7 +123,7 @@ mod tests {
 
     fn allow(pattern: &str) -> Rule {
         let (key, pattern) = ("bash".to_owned(), pattern.to_owned());
-        Rule { key, pattern, decision: Decision::Allow, source: Source::Kept }
+        Rule { key, pattern, decision: Decision::Allow, source: Source::Stored }
     }
 
     // R: T2
@@ -134,9 +134,9 @@ mod tests {
         let here = FolderRules::new(&data, PathBuf::from("/here"));
         let there = FolderRules::new(&data, PathBuf::from("/there"));
         assert_eq!(here.rules(), []);
-        here.keep(&allow("cargo test *")).unwrap();
-        here.keep(&allow("cargo test *")).unwrap();
-        here.keep(&Rule { decision: Decision::Reject, ..allow("rm *") }).unwrap();
+        here.add(&allow("cargo test *")).unwrap();
+        here.add(&allow("cargo test *")).unwrap();
+        here.add(&Rule { decision: Decision::Reject, ..allow("rm *") }).unwrap();
         let again = FolderRules::new(&data, PathBuf::from("/here"));
         assert_eq!(again.rules().len(), 2);
         assert_eq!(again.rules()[0], allow("cargo test *"));
@@ -149,6 +149,6 @@ mod tests {
         }
         std::fs::write(file_in(&data), "{ damaged").unwrap();
         assert_eq!(again.rules(), []);
-        assert!(again.keep(&allow("x")).is_err());
+        assert!(again.add(&allow("x")).is_err());
     }
 }

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use engine::nearest::nearest;
 use engine::permission::rules::{Rule, Source};
+use engine::words::nearest;
 use serde_json::{Map, Value};
 
 use crate::custom::Additions;

@@ -13,8 +13,8 @@ pub mod template;
 
 use std::sync::Arc;
 
-use engine::agents::Agent;
-use engine::visible::visible;
+use engine::words::Agent;
+use engine::words::visible;
 use serde_json::{Map, Value};
 
 use crate::{Directories, Project};

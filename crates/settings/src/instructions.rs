@@ -9,7 +9,7 @@ pub mod skills;
 
 use std::path::{Path, PathBuf};
 
-use engine::primer::{MAX_SOURCE, Source};
+use engine::ports::{InstructionFile, MAX_INSTRUCTION_FILE};
 
 use crate::Directories;
 
@@ -127,11 +127,15 @@ pub struct Patterns {
 
 /// Reads the instructions of a session.
 #[must_use]
-pub fn sources(places: &Places, files: &dyn ProjectFiles, patterns: &Patterns) -> Vec<Source> {
+pub fn sources(
+    places: &Places,
+    files: &dyn ProjectFiles,
+    patterns: &Patterns,
+) -> Vec<InstructionFile> {
     let read = |path: &Path, most| read_project(files, path, most);
     let user = places.user.iter().filter_map(|folder| first(folder, &read_own));
     let project = places.chain.iter().filter_map(|folder| first(folder, &read));
-    let mut all: Vec<Source> = user.chain(project).collect();
+    let mut all: Vec<InstructionFile> = user.chain(project).collect();
     let users = patterns.user.iter().map(|pattern| (pattern, false));
     let theirs = patterns.project.iter().map(|pattern| (pattern, true));
     for (pattern, is_theirs) in users.chain(theirs) {
@@ -140,12 +144,16 @@ pub fn sources(places: &Places, files: &dyn ProjectFiles, patterns: &Patterns) -
                 tracing::warn!("a project names {} as instructions: left out", path.display());
                 continue;
             }
-            let read = if is_own { read_own(&path, MAX_SOURCE) } else { read(&path, MAX_SOURCE) };
+            let read = if is_own {
+                read_own(&path, MAX_INSTRUCTION_FILE)
+            } else {
+                read(&path, MAX_INSTRUCTION_FILE)
+            };
             let origin = path.to_string_lossy().into_owned();
             if let Some((text, size)) =
                 read.filter(|_| all.iter().all(|source| source.origin != origin))
             {
-                all.push(Source { origin, text, size });
+                all.push(InstructionFile { origin, text, size });
             }
         }
     }
@@ -161,17 +169,21 @@ fn is_private(path: &Path, files: &dyn ProjectFiles) -> bool {
 }
 
 /// Reads the first of the known files that a folder has and that says anything.
-fn first(folder: &Path, read: &dyn Fn(&Path, usize) -> Beginning) -> Option<Source> {
+fn first(folder: &Path, read: &dyn Fn(&Path, usize) -> Beginning) -> Option<InstructionFile> {
     NAMES.iter().find_map(|name| {
         let path = folder.join(name);
-        let (text, size) = read(&path, MAX_SOURCE)?;
+        let (text, size) = read(&path, MAX_INSTRUCTION_FILE)?;
         let origin = path.to_string_lossy().into_owned();
-        (!text.trim().is_empty()).then_some(Source { origin, text, size })
+        (!text.trim().is_empty()).then_some(InstructionFile { origin, text, size })
     })
 }
 
 /// Finds the instructions of folders on the way from a project's top to these paths.
-pub fn touched(places: &Places, files: &dyn ProjectFiles, paths: &[PathBuf]) -> Vec<Source> {
+pub fn touched(
+    places: &Places,
+    files: &dyn ProjectFiles,
+    paths: &[PathBuf],
+) -> Vec<InstructionFile> {
     let mut folders: Vec<&Path> = Vec::new();
     let paths: Vec<PathBuf> = paths.iter().map(|path| real(path)).collect();
     for path in &paths {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use engine::permission::Decision;
 use engine::permission::rules::{Rule, Source};
-use engine::visible::visible;
+use engine::words::visible;
 use serde_json::Value;
 
 use crate::config::check::{Checked, check};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::Event;
+use engine::ports::SystemClock;
 use engine::ports::{Journal, PromptKind, Query, Record, State};
-use engine::script::SystemClock;
 use engine::words::{Block, MessageId, Prompt, SessionId, StopReason, ToolCallId, ToolUpdate};
 use store::{Options, Store};
 
@@ -73,7 +73,7 @@ async fn main() {
     for round in 0..10 {
         for number in 0..UPDATES {
             store
-                .keep(&session, text(round * UPDATES + number), Some(Box::new(drop)))
+                .append_event(&session, text(round * UPDATES + number), Some(Box::new(drop)))
                 .await
                 .unwrap();
         }
@@ -93,11 +93,11 @@ async fn main() {
             // A new message each time, so that nothing is merged: the worst case for loading.
             let message = MessageId::new(format!("m{turn}-{number}"));
             let text = format!("some words of an answer, number {number} of turn {turn}");
-            store.keep(&turns, Event::Text { message, text }, None).await.unwrap();
+            store.append_event(&turns, Event::Text { message, text }, None).await.unwrap();
         }
         let update = ToolUpdate { raw_output: Some("x".into()), ..ToolUpdate::default() };
         let event = Event::ToolUpdate(ToolCallId::new("t"), Box::new(update));
-        store.keep(&turns, event, None).await.unwrap();
+        store.append_event(&turns, event, None).await.unwrap();
         end(&store, &turns).await;
         prompt(&store, &turns).await;
     }
@@ -124,7 +124,7 @@ async fn main() {
     for number in 0..10_000 {
         let session = SessionId::new(format!("s{number}"));
         store.create(&session, Path::new("/w")).await.unwrap();
-        store.leave(&session, State::Paused).await.unwrap();
+        store.release(&session, State::Paused).await.unwrap();
     }
     let began = Instant::now();
     let mut query = Query::default();
@@ -143,12 +143,12 @@ async fn main() {
     for number in 0..1000 {
         let message = MessageId::new(format!("m{number}"));
         store
-            .keep(&large, Event::Text { message, text: "z".repeat(100 * 1024) }, None)
+            .append_event(&large, Event::Text { message, text: "z".repeat(100 * 1024) }, None)
             .await
             .unwrap();
     }
     end(&store, &large).await;
-    store.leave(&large, State::Paused).await.unwrap();
+    store.release(&large, State::Paused).await.unwrap();
     let before = memory();
     let began = Instant::now();
     let remembered = store.load(&large, None).await.unwrap();

@@ -10,13 +10,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use engine::Event;
-use engine::context::History;
-use engine::cost::Bill;
-use engine::undo::{Change, Turns};
+use engine::words::Bill;
+use engine::words::History;
 use engine::words::{
     Block, ContentId, Live, Message, MessageId, ModeId, ModelId, Prompt, Thinking, Thought,
     ToolCallId, ToolContent, ToolRequest, ToolStatus, ToolUpdate, Usage,
 };
+use engine::words::{Change, Turns};
 
 use serde_json::Value;
 
@@ -307,7 +307,7 @@ impl Replay {
 
     fn remember_answer(&mut self, calls: Vec<ToolRequest>) {
         let pictures = std::mem::take(&mut self.pictures);
-        if let Some(message) = engine::pictures::message_of(pictures) {
+        if let Some(message) = engine::words::pictures_message(pictures) {
             self.remember(message);
         }
         let (thoughts, text) =
@@ -402,7 +402,7 @@ impl Replay {
             call.is_done = true;
             if update.status == Some(ToolStatus::Completed) {
                 let content = update.content.as_deref().unwrap_or_default();
-                self.pictures.extend(engine::pictures::pictures_in(content));
+                self.pictures.extend(engine::words::pictures_in(content));
             }
             let call = self.call(&Name(id.to_shared()));
             if call.has_terminal

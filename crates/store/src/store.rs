@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use engine::Event;
 use engine::ports::{
-    Content, Editor, FileChange, Info, Journal, JournalError, Kept, Listing, Query, Record,
-    Remembered, Show, State,
+    Content, DisplayPermit, Editor, FileChange, Info, Journal, JournalError, Listing, PendingWrite,
+    Query, Record, Remembered, State,
 };
-use engine::undo::Turns;
+use engine::words::Turns;
 use engine::words::{ContentId, SessionId};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join};
@@ -98,7 +98,7 @@ impl Store {
         session: &SessionId,
         record: record::Record,
         sync: Sync,
-    ) -> Result<Kept, JournalError> {
+    ) -> Result<PendingWrite, JournalError> {
         let (sender, done) = oneshot::channel();
         let append = Append {
             session: session.clone(),
@@ -108,7 +108,7 @@ impl Store {
             sync,
         };
         self.send(Job::Append(append)).await?;
-        Ok(Kept::when(done))
+        Ok(PendingWrite::when(done))
     }
 
     async fn page(&self, session: &SessionId, from: u64) -> Result<Vec<Stored>, JournalError> {
@@ -200,7 +200,7 @@ fn store_stopped() -> JournalError {
 }
 
 impl Journal for Store {
-    fn outlives(&self) -> bool {
+    fn is_persistent(&self) -> bool {
         if !self.shared.is_probed.swap(true, Ordering::Relaxed)
             && let Err(why) = check_writable(self.options.folder.as_deref())
         {
@@ -250,7 +250,7 @@ impl Journal for Store {
                 }),
                 Err(err) => {
                     if taken.is_fresh {
-                        self.leave(session, State::Paused).await?;
+                        self.release(session, State::Paused).await?;
                     }
                     Err(err)
                 }
@@ -263,27 +263,28 @@ impl Journal for Store {
         &'a self,
         session: &'a SessionId,
         record: Record<'a>,
-    ) -> BoxFuture<'a, Result<Kept, JournalError>> {
+    ) -> BoxFuture<'a, Result<PendingWrite, JournalError>> {
         let sync = match record {
             Record::ToolIntent(_) => Sync::First,
             Record::Prompt { .. }
             | Record::ToolResult { .. }
-            | Record::TakenBack(_)
-            | Record::BroughtBack(_)
+            | Record::Undone(_)
+            | Record::Redone(_)
             | Record::Compacted { .. }
             | Record::TurnEnd(_) => Sync::Soon,
-            Record::Thoughts(_) | Record::Answer(_) | Record::Told(_) | Record::Spent { .. } => {
-                Sync::No
-            }
+            Record::Thoughts(_)
+            | Record::Answer(_)
+            | Record::Reminder(_)
+            | Record::Spent { .. } => Sync::No,
         };
         self.begin_record(session, record_in(record), sync).boxed()
     }
 
-    fn keep<'a>(
+    fn append_event<'a>(
         &'a self,
         session: &'a SessionId,
         event: Event,
-        show: Option<Show>,
+        show: Option<DisplayPermit>,
     ) -> BoxFuture<'a, Result<(), JournalError>> {
         async move {
             let record = event_in(&event);
@@ -316,7 +317,7 @@ impl Journal for Store {
         .boxed()
     }
 
-    fn keep_change<'a>(
+    fn save_change<'a>(
         &'a self,
         session: &'a SessionId,
         change: FileChange,
@@ -356,7 +357,7 @@ impl Journal for Store {
         .boxed()
     }
 
-    fn leave<'a>(
+    fn release<'a>(
         &'a self,
         session: &'a SessionId,
         state: State,

@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use engine::Event;
-use engine::ports::{self, Info, JournalError, Listing, Query, Show, State};
+use engine::ports::{self, DisplayPermit, Info, JournalError, Listing, Query, State};
 use engine::words::SessionId;
 use tokio::sync::mpsc;
 
@@ -50,7 +50,7 @@ pub(crate) struct Append {
     pub(crate) session: SessionId,
     /// `None` for an event that is only shown, in order with the others.
     pub(crate) record: Option<Record>,
-    pub(crate) shown: Option<(Event, Show)>,
+    pub(crate) shown: Option<(Event, DisplayPermit)>,
     pub(crate) ack: Option<Ack>,
     pub(crate) sync: Sync,
 }
@@ -414,7 +414,7 @@ impl Writer {
     ) -> Result<Name, JournalError> {
         let body = content.bytes();
         if let Some(hash) = self.large_values.iter().find_map(|text| text.hash_of(body)) {
-            content.has_hash(hash);
+            content.set_hash(hash);
         }
         let hash = content.hash();
         // Of content that is too large only the hash is used.

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::files::{Files, Use, edit_access};
 use crate::scope::Target;
 use crate::text::Text;
-use crate::tool::Tool;
+use crate::tool::TypedTool;
 use parse::{Hunk, Step};
 
 #[derive(Deserialize)]
@@ -35,7 +35,7 @@ pub(crate) fn knows_patches(model: &ModelId) -> bool {
 /// The tool.
 pub(crate) struct ApplyPatch(pub(crate) Arc<Files>);
 
-impl Tool for ApplyPatch {
+impl TypedTool for ApplyPatch {
     const NAME: &'static str = "apply_patch";
     const KIND: ToolKind = ToolKind::Edit;
     const DESCRIPTION: &'static str = "

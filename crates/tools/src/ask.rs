@@ -1,12 +1,12 @@
 //! `ask`: asks the user something, where the client can show a form.
 
 use engine::ports::{EditorError, Form, FormAnswer, Intent, Offers, Output, ToolCx, ToolError};
-use engine::visible::visible;
+use engine::words::visible;
 use engine::words::{ModelId, ToolKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::tool::{Tool, shown};
+use crate::tool::{TypedTool, shown};
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
@@ -39,7 +39,7 @@ pub(crate) struct Question {
 /// The tool.
 pub(crate) struct Ask;
 
-impl Tool for Ask {
+impl TypedTool for Ask {
     const NAME: &'static str = "ask";
     const KIND: ToolKind = ToolKind::Think;
     const DESCRIPTION: &'static str = "
@@ -89,7 +89,7 @@ can tell.";
     async fn run(&self, cx: &ToolCx<'_>, question: Question) -> Result<Output, ToolError> {
         let Question { message, fields } = question;
         let form = Form { message, call: Some(cx.id.clone()), page: None, fields };
-        match cx.elicit(form).await {
+        match cx.turn.elicit(form).await {
             Ok(FormAnswer::Text(text)) => Ok(shown(text)),
             Ok(FormAnswer::Fields(fields)) => {
                 let said = |name: &str| fields.get(name)?.as_str().filter(|text| !text.is_empty());

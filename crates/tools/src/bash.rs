@@ -18,12 +18,12 @@ mod run;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use engine::permission::Access;
-use engine::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
-use engine::visible::visible;
-use engine::words::{Block, ToolCallId, ToolContent, ToolKind};
+use engine::ports::{Intent, Outline, Output, Planned, Tool, ToolCx, ToolError, ToolSpec};
+use engine::words::visible;
+use engine::words::{Block, ToolContent, ToolFailure, ToolKind};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use process::sandbox::{Found, Level, Limits, Network, Profile, Sandbox};
@@ -63,24 +63,20 @@ pub struct Bash {
     options: Options,
     /// The session's folders, where they really were when it was opened.
     folders: Vec<PathBuf>,
-    /// What each announced call was judged for; the oldest go when there are too many, such as refused ones.
-    judged: Mutex<Vec<(ToolCallId, Judged)>>,
     /// Whether the client announced terminals and answered that it has none.
     has_no_terminals: AtomicBool,
 }
 
-/// What a call was judged for.
-#[derive(Debug)]
-struct Judged {
+/// A planned call: what the user was asked for, and runs at most with that.
+struct PlannedCommand {
+    bash: Arc<Bash>,
+    input: Input,
     level: Level,
     /// The folders outside that the user was asked for.
     outside: Vec<PathBuf>,
     /// The `.git` that the user was asked to let it make.
     new_git: Option<PathBuf>,
 }
-
-/// How many announced calls are remembered.
-const MAX_JUDGED: usize = 64;
 
 impl Bash {
     /// Makes the tool of one session.
@@ -89,44 +85,14 @@ impl Bash {
         // Once: what a link leads to later is not what the session was opened for.
         let real = |folder: &PathBuf| folder.canonicalize().unwrap_or_else(|_| folder.clone());
         let folders = options.folders.iter().map(real).collect();
-        let (judged, has_no_terminals) = (Mutex::default(), AtomicBool::default());
-        Bash { sandbox, options, folders, judged, has_no_terminals }
+        Bash { sandbox, options, folders, has_no_terminals: AtomicBool::default() }
     }
 
-    /// Notes what a call is judged for.
-    fn note(&self, id: &ToolCallId, now: Judged) {
-        let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
-        // A model may use an id again.
-        judged.retain(|(known, _)| known != id);
-        if judged.len() >= MAX_JUDGED {
-            drop(judged.remove(0));
-        }
-        judged.push((id.clone(), now));
-    }
-
-    /// Finds the sandbox for a call, and its folders outside. There must not be less of the one, and no other of those,
-    /// than when the call was judged.
-    async fn found_for(&self, id: &ToolCallId, input: &mut Input) -> Result<Arc<Found>, ToolError> {
-        let found = self.sandbox.found().await;
-        let was = {
-            let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
-            let at = judged.iter().position(|(known, _)| known == id);
-            let unknown = Judged { level: Level::Full, outside: Vec::new(), new_git: None };
-            at.map_or(unknown, |at| judged.swap_remove(at).1)
-        };
-        if was.level.confines() && !found.level.confines() {
-            return Err(not_run(
-                "the sandbox it was to run in is gone. Call it again, and the user is asked",
-            ));
-        }
-        input.outside = self.outside(&input.extra.write_outside, found.level).map_err(not_run)?;
-        if input.outside != was.outside {
-            return Err(not_run(
-                "a folder of `write_outside` is not where it was when the user was asked",
-            ));
-        }
-        input.new_git = self.new_git(input).filter(|git| was.new_git.as_ref() == Some(git));
-        Ok(found)
+    /// Lets our own shell run every command, for a folder that the client does not have.
+    #[must_use]
+    pub fn without_terminals(self) -> Bash {
+        self.has_no_terminals.store(true, Ordering::Relaxed);
+        self
     }
 
     /// Says what a command needs leave for, in this sandbox.
@@ -163,7 +129,7 @@ impl Bash {
             is_sandboxed,
             writable: &writable,
             real: &shell::real,
-            is_deceptive: engine::visible::deceives,
+            is_deceptive: engine::words::deceives,
         };
         let mut needs = shell::needs(command, &at);
         if let Some(need) = needs.iter().find(|need| need.default == Verdict::Reject) {
@@ -188,7 +154,7 @@ impl Bash {
             // Rules that forbid what is outside apply to it, too.
             let around = Access::allow("external_directory", folder.clone());
             needed.push(requirement(around, "it is asked for by itself"));
-            let access = Access::ask("write_outside", folder);
+            let access = Access { is_shown: true, ..Access::ask("write_outside", folder) };
             needed.push(requirement(access, "the command is to write there"));
         }
         Ok(needed)
@@ -295,7 +261,7 @@ impl Bash {
     }
 }
 
-impl AnyTool for Bash {
+impl Tool for Bash {
     fn spec(&self) -> Arc<ToolSpec> {
         // Asked for with every call of any tool, and always the same.
         static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(spec);
@@ -306,11 +272,18 @@ impl AnyTool for Bash {
         ToolKind::Execute
     }
 
-    fn intent<'a>(
-        &'a self,
+    /// The first line of the command.
+    fn outline(&self, input: &Value) -> Outline {
+        let line = input["command"].as_str().and_then(|text| text.lines().next());
+        let title = line.map_or("bash".to_owned(), |line| line.chars().take(TITLE_END).collect());
+        Outline { title, paths: Vec::new() }
+    }
+
+    fn plan<'a>(
+        self: Arc<Self>,
         cx: &'a ToolCx<'a>,
         input: &'a Value,
-    ) -> BoxFuture<'a, Result<Intent, ToolError>> {
+    ) -> BoxFuture<'a, Result<(Intent, Box<dyn Planned>), ToolError>> {
         async move {
             let input = Input::read(input)?;
             let offers = cx.editor.offers();
@@ -328,57 +301,80 @@ impl AnyTool for Bash {
             let git = self.git_words(&input, new_git.as_deref());
             let words = input.extra.words(&git, &outside, reason);
             content.extend(words.map(|words| ToolContent::Block(Block::Text(words))));
-            self.note(cx.id, Judged { level, outside, new_git });
             let command = visible(&input.command);
             let title = title_of(&command);
             if title != command {
                 content.push(ToolContent::Block(Block::Text(command)));
             }
-            Ok(Intent { title, content, access, ..Intent::default() })
+            let planned = PlannedCommand { bash: self, input, level, outside, new_git };
+            let intent = Intent { title, content, access, ..Intent::default() };
+            Ok((intent, Box::new(planned) as Box<dyn Planned>))
         }
         .boxed()
     }
+}
 
-    fn run<'a>(
-        &'a self,
-        cx: &'a ToolCx<'a>,
-        input: &'a Value,
-    ) -> BoxFuture<'a, Result<Output, ToolError>> {
-        async move {
-            let mut input = Input::read(input)?;
-            let found = self.found_for(cx.id, &mut input).await?;
-            let before = repositories::inside(&self.options.folders);
-            // However the command ends.
-            let redirects = GitRedirects::of(self.open_repositories(&input));
-            let is_there = self.uses_terminal(cx, found.level);
-            let there =
-                if is_there { self.run_in_terminal(cx, &input, &found).await? } else { None };
-            let mut output = match there {
-                Some(output) => output,
-                // What was to run in a terminal of the client was not announced as live.
-                None => {
-                    let is_live = cx.editor.offers().live && !is_there;
-                    self.run_here(cx, &input, &found, is_live).await?
-                }
-            };
-            if found.level.confines() && is_held_back(&output.text) {
-                output.text.push_str(HELD_BACK);
-            }
-            let put_back = redirects.put_back();
-            if !put_back.is_empty() {
-                let paths: Vec<String> =
-                    put_back.iter().map(|path| path.display().to_string()).collect();
-                output.text.push_str(&format!(
-                    "\n(put back as it was, because it leads git to another configuration: {})",
-                    paths.join(", ")
-                ));
-            }
-            if let Some(made) = repositories::made(&before, &self.options.folders) {
-                output.text.push_str(&made);
-            }
-            Ok(output)
+impl PlannedCommand {
+    /// Finds the sandbox to run in. It must restrict no less, and the folders outside must be no others, than when the
+    /// user was asked.
+    async fn find_sandbox(&mut self) -> Result<Arc<Found>, ToolError> {
+        let found = self.bash.sandbox.found().await;
+        if self.level.confines() && !found.level.confines() {
+            return Err(not_run(
+                "the sandbox it was to run in is gone. Call it again, and the user is asked",
+            ));
         }
-        .boxed()
+        let wanted = &self.input.extra.write_outside;
+        let outside = self.bash.outside(wanted, found.level).map_err(not_run)?;
+        if outside != self.outside {
+            return Err(not_run(
+                "a folder of `write_outside` is not where it was when the user was asked",
+            ));
+        }
+        self.input.outside = outside;
+        let new_git = self.bash.new_git(&self.input);
+        self.input.new_git = new_git.filter(|git| self.new_git.as_ref() == Some(git));
+        Ok(found)
+    }
+
+    async fn run(mut self, cx: &ToolCx<'_>) -> Result<Output, ToolError> {
+        let found = self.find_sandbox().await?;
+        let (bash, input) = (&self.bash, &self.input);
+        let before = repositories::inside(&bash.options.folders);
+        // However the command ends.
+        let redirects = GitRedirects::of(bash.open_repositories(input));
+        let is_there = bash.uses_terminal(cx, found.level);
+        let there = if is_there { bash.run_in_terminal(cx, input, &found).await? } else { None };
+        let mut output = match there {
+            Some(output) => output,
+            // What was to run in a terminal of the client was not announced as live.
+            None => {
+                let is_live = cx.editor.offers().live && !is_there;
+                bash.run_here(cx, input, &found, is_live).await?
+            }
+        };
+        if found.level.confines() && is_held_back(&output.text) {
+            output.text.push_str(HELD_BACK);
+        }
+        let put_back = redirects.put_back();
+        if !put_back.is_empty() {
+            let paths: Vec<String> =
+                put_back.iter().map(|path| path.display().to_string()).collect();
+            output.text.push_str(&format!(
+                "\n(put back as it was, because it leads git to another configuration: {})",
+                paths.join(", ")
+            ));
+        }
+        if let Some(made) = repositories::made(&before, &bash.options.folders) {
+            output.text.push_str(&made);
+        }
+        Ok(output)
+    }
+}
+
+impl Planned for PlannedCommand {
+    fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
+        PlannedCommand::run(*self, cx).boxed()
     }
 }
 
@@ -423,17 +419,12 @@ fn title_of(command: &str) -> String {
 fn took_too_long(input: &Input, output: &str, terminal: Option<ToolContent>) -> ToolError {
     let seconds = input.timeout.as_secs_f64();
     let why = format!(
-        "error -31802: the command was ended because it still ran after {seconds} seconds. It had no input and no \
-         terminal, so a command that asks or never ends cannot work; give a longer `timeout` if it only needs time"
+        "The command was ended after {seconds} seconds (timeout). It has no input and no terminal, so a command that \
+         prompts or never ends cannot work; set a longer `timeout` if it only needs more time"
     );
     let text = format!("{why}\n{output}").trim_end().to_owned();
-    match terminal {
-        Some(terminal) => {
-            let content = vec![terminal, ToolContent::Block(Block::Text(why))];
-            ToolError::Shown { text, content }
-        }
-        None => ToolError::Model(text),
-    }
+    let content = terminal.map(|terminal| vec![terminal, ToolContent::Block(Block::Text(why))]);
+    ToolError::Failed { failure: Some(ToolFailure::TimedOut), text, content }
 }
 
 /// Joins a search path for commands in these folders.

@@ -2,7 +2,7 @@
 //! which is kept first, so that the turn can be taken back.
 
 use engine::ports::{Content, ToolCx, ToolError};
-use engine::visible::visible;
+use engine::words::visible;
 use engine::words::{Block, ToolContent};
 
 use crate::diff::diff;
@@ -71,13 +71,13 @@ pub(crate) async fn make(
 async fn make_one(files: &Files, cx: &ToolCx<'_>, change: &Change) -> Result<(), ToolError> {
     let Change { target, old, new, .. } = change;
     files.compare(cx.editor, change).await?;
-    cx.keep_change(target.path(), old.clone(), new.clone()).await?;
+    cx.save_change(target.path(), old.clone(), new.clone()).await?;
     let Err(err) = files.write(cx.editor, change).await else { return Ok(()) };
     // What did not happen must not be taken back later. Where nobody can tell, it stays as it was kept.
     if let Ok(now) = files.read_for_change(cx.editor, target).await
         && now.as_deref() != new.as_ref().map(Content::bytes)
     {
-        cx.keep_change(target.path(), new.clone(), old.clone()).await?;
+        cx.save_change(target.path(), new.clone(), old.clone()).await?;
     }
     Err(err.into())
 }
@@ -106,7 +106,7 @@ async fn put_back(files: &Files, cx: &ToolCx<'_>, done: &[Change], err: ToolErro
             let text = format!("{err}; could not be put back and stays changed: {names}");
             let mut content: Vec<_> = stay.iter().flat_map(|change| change.shown()).collect();
             content.push(ToolContent::Block(Block::Text(visible(&text))));
-            ToolError::Shown { text, content }
+            ToolError::Failed { failure: None, text, content: Some(content) }
         }
     }
 }

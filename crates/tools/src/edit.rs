@@ -16,7 +16,7 @@ use crate::matching::{self, Miss};
 use crate::placeholder;
 use crate::scope::Target;
 use crate::text::Text;
-use crate::tool::{Tool, flag};
+use crate::tool::{TypedTool, flag};
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
@@ -50,7 +50,7 @@ pub(crate) struct Plan {
     done: String,
 }
 
-impl Tool for Edit {
+impl TypedTool for Edit {
     const NAME: &'static str = "edit";
     const KIND: ToolKind = ToolKind::Edit;
     const DESCRIPTION: &'static str = "

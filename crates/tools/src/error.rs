@@ -3,23 +3,28 @@
 use std::io;
 
 use engine::ports::{EditorError, ToolError};
+use engine::words::ToolFailure;
 use rustix::io::Errno;
 
 use crate::scope::PathError;
+
+const MEGABYTE: u64 = 1024 * 1024;
 
 /// Why a file cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
     Path(#[from] PathError),
-    #[error("error -31700: there is no file {0}")]
+    #[error("{0} not found")]
     NotFound(String),
     #[error("{0} is a folder; use `list` to look into it")]
     Folder(String),
     #[error("{name} is {what}, not a file")]
     Special { name: String, what: &'static str },
     #[error(
-        "error -31702: {name} has {bytes} bytes, and at most {limit} are read; use `grep` to find the part that matters"
+        "{name} is too large ({} MB; the limit is {} MB). Read a range, or search it with `grep`",
+        bytes.div_ceil(MEGABYTE),
+        limit / MEGABYTE
     )]
     TooLarge { name: String, bytes: u64, limit: u64 },
     #[error(
@@ -28,7 +33,7 @@ pub(crate) enum Error {
     Link { name: String, target: String },
     #[error("{0} is read-only")]
     ReadOnly(String),
-    #[error("error -31701: {0} may not be touched: permission denied")]
+    #[error("{0}: permission denied")]
     Denied(String),
     #[error("{0} is not where it was: a link or another file took its place; try again")]
     Moved(String),
@@ -75,6 +80,9 @@ impl From<Error> for ToolError {
     fn from(err: Error) -> ToolError {
         match err {
             Error::Editor(err) => ToolError::Editor(err),
+            Error::NotFound(_) => ToolError::failed(ToolFailure::FileNotFound, err.to_string()),
+            Error::Denied(_) => ToolError::failed(ToolFailure::FileDenied, err.to_string()),
+            Error::TooLarge { .. } => ToolError::failed(ToolFailure::FileTooLarge, err.to_string()),
             other => ToolError::Model(other.to_string()),
         }
     }

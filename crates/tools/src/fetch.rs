@@ -10,10 +10,10 @@ mod html;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use engine::permission::pattern::literal;
 use engine::permission::{Access, Decision};
 use engine::ports::{Intent, Output, ToolCx, ToolError};
 use engine::words::ToolKind;
+use engine::words::pattern::literal;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, Url, redirect};
 use serde::Deserialize;
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::files::on_a_thread;
-use crate::tool::{Tool, fenced, number, shown};
+use crate::tool::{TypedTool, fenced, number, shown};
 
 /// Bytes that are read of a document, unpacked.
 const MAX_BODY: usize = 5 * 1024 * 1024;
@@ -64,7 +64,7 @@ pub(crate) struct Plan {
     time: Duration,
 }
 
-impl Tool for Fetch {
+impl TypedTool for Fetch {
     const NAME: &'static str = "fetch";
     const KIND: ToolKind = ToolKind::Fetch;
     const DESCRIPTION: &'static str = "

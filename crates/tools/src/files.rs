@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use engine::permission::Access;
-use engine::permission::pattern::literal;
 use engine::ports::{Content, Editor, EditorError, FileError};
+use engine::words::pattern::literal;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use shell::is_in_git;
@@ -70,6 +70,14 @@ impl Files {
     /// Finds the place that a path means.
     pub(crate) fn locate(&self, spelling: &str) -> Result<Target, Error> {
         Ok(self.scope.locate(spelling)?)
+    }
+
+    /// Reads and writes the disk only, for a folder that the client does not have.
+    #[must_use]
+    pub fn without_editor(self) -> Files {
+        self.has_no_reads.store(true, Ordering::Relaxed);
+        self.has_no_writes.store(true, Ordering::Relaxed);
+        self
     }
 
     fn reads_through(&self, editor: &dyn Editor, target: &Target) -> bool {

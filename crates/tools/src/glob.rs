@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::files::{Files, on_a_thread};
 use crate::scope::Target;
 use crate::text::escape;
-use crate::tool::{Tool, fenced, shown};
+use crate::tool::{TypedTool, fenced, shown};
 use crate::walk::{Stop, only, place, search_access, walk};
 
 /// Files shown at most.
@@ -35,7 +35,7 @@ pub(crate) struct Plan {
     pattern: String,
 }
 
-impl Tool for Glob {
+impl TypedTool for Glob {
     const NAME: &'static str = "glob";
     const KIND: ToolKind = ToolKind::Search;
     const DESCRIPTION: &'static str = "
@@ -69,12 +69,12 @@ is left out.";
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         let stop = Stop::default();
         let flag = stop.flag();
-        let forbidden = cx.forbidden("read");
+        let denied = cx.turn.denied("read");
         let work = on_a_thread(move || {
             let folder = plan.target.real();
             let globs = only(&folder, std::slice::from_ref(&plan.pattern));
             let globs = globs.map_err(|err| Error::Pattern(err.to_string()))?;
-            let mut walk = walk(&folder, &plan.target, forbidden);
+            let mut walk = walk(&folder, &plan.target, denied);
             walk.overrides(globs);
             let mut found = Vec::new();
             for entry in walk.build().flatten() {

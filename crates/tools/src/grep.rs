@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::permission::rules::Forbidden;
+use engine::ports::Denied;
 use engine::ports::{Intent, Output, ToolCx, ToolError};
 use engine::words::{Location, ToolKind};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::files::{Files, on_a_thread};
 use crate::scope::{Kind, Target};
 use crate::text::escape;
-use crate::tool::{Tool, fenced, flag, number, shown};
+use crate::tool::{TypedTool, fenced, flag, number, shown};
 use crate::walk::{Stop, only, place, search_access, walk};
 
 /// Lines shown at most, matches and those around them.
@@ -64,7 +64,7 @@ pub(crate) struct Plan {
     context: usize,
 }
 
-impl Tool for Grep {
+impl TypedTool for Grep {
     const NAME: &'static str = "grep";
     const KIND: ToolKind = ToolKind::Search;
     const DESCRIPTION: &'static str = "
@@ -109,8 +109,8 @@ ignores, binary files, files with secrets and those that a rule forbids to read 
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         let stop = Stop::default();
         let flag = stop.flag();
-        let forbidden = cx.forbidden("read");
-        let found = cx.or_cancelled(on_a_thread(move || search(&plan, forbidden, &flag))).await??;
+        let denied = cx.turn.denied("read");
+        let found = cx.or_cancelled(on_a_thread(move || search(&plan, denied, &flag))).await??;
         drop(stop);
         Ok(print(&found))
     }
@@ -130,7 +130,7 @@ struct Line {
     text: String,
 }
 
-fn search(plan: &Plan, forbidden: Forbidden, stop: &AtomicBool) -> Result<Vec<Hits>, Error> {
+fn search(plan: &Plan, denied: Arc<dyn Denied>, stop: &AtomicBool) -> Result<Vec<Hits>, Error> {
     let count = AtomicUsize::new(0);
     let searcher = SearcherBuilder::new()
         .line_number(true)
@@ -147,7 +147,7 @@ fn search(plan: &Plan, forbidden: Forbidden, stop: &AtomicBool) -> Result<Vec<Hi
     let folder = plan.target.real();
     let open = plan.target.open_as_folder().map_err(|err| Error::of(plan.target.name(), err))?;
     let globs = only(&folder, &plan.include).map_err(|err| Error::Pattern(err.to_string()))?;
-    let mut walk = walk(&folder, &plan.target, forbidden);
+    let mut walk = walk(&folder, &plan.target, denied);
     walk.overrides(globs).threads(threads());
     let found = Mutex::new(Vec::new());
     walk.build_parallel().run(|| {

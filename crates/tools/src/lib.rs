@@ -29,7 +29,7 @@ mod write;
 
 use std::sync::Arc;
 
-use engine::ports::AnyTool;
+use engine::ports::Tool;
 
 pub use files::Files;
 use tool::shaped;
@@ -58,7 +58,7 @@ pub async fn read_freely(
 
 /// Makes the tools of one session.
 #[must_use]
-pub fn all(files: &Arc<Files>) -> Vec<Arc<dyn AnyTool>> {
+pub fn all(files: &Arc<Files>) -> Vec<Arc<dyn Tool>> {
     let files = || Arc::clone(files);
     vec![
         shaped(read::Read(files())),

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::files::{Files, on_a_thread};
 use crate::scope::{Kind, Target};
 use crate::text::escape;
-use crate::tool::{Tool, fenced, number, shown};
+use crate::tool::{TypedTool, fenced, number, shown};
 use crate::walk::{Stop, only, place, search_access, walk};
 
 /// Entries shown at most.
@@ -37,7 +37,7 @@ pub(crate) struct Plan {
     ignore: Vec<String>,
 }
 
-impl Tool for List {
+impl TypedTool for List {
     const NAME: &'static str = "list";
     const KIND: ToolKind = ToolKind::Search;
     const DESCRIPTION: &'static str = "
@@ -75,13 +75,13 @@ content `grep`.";
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         let stop = Stop::default();
         let flag = stop.flag();
-        let forbidden = cx.forbidden("read");
+        let denied = cx.turn.denied("read");
         let work = on_a_thread(move || {
             let folder = plan.target.real();
             let globs: Vec<String> = plan.ignore.iter().map(|glob| format!("!{glob}")).collect();
             let globs = only(&folder, &globs);
             let globs = globs.map_err(|err| Error::Pattern(err.to_string()))?;
-            let mut walk = walk(&folder, &plan.target, forbidden);
+            let mut walk = walk(&folder, &plan.target, denied);
             walk.max_depth(Some(plan.depth)).overrides(globs);
             let mut names = Vec::new();
             for entry in walk.build().skip(1).flatten() {

@@ -2,12 +2,12 @@
 
 use engine::Event;
 use engine::ports::{Intent, Output, ToolCx, ToolError};
-use engine::visible::visible;
+use engine::words::visible;
 use engine::words::{PlanEntry, PlanStatus, Priority, ToolKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::tool::Tool;
+use crate::tool::TypedTool;
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
@@ -33,7 +33,7 @@ enum Step {
 /// The tool.
 pub(crate) struct Plan;
 
-impl Tool for Plan {
+impl TypedTool for Plan {
     const NAME: &'static str = "plan";
     const KIND: ToolKind = ToolKind::Think;
     const DESCRIPTION: &'static str = "
@@ -76,7 +76,7 @@ Shows the user your plan for work of several steps. Send all steps every time, w
 
     async fn run(&self, cx: &ToolCx<'_>, steps: Vec<PlanEntry>) -> Result<Output, ToolError> {
         let open = steps.iter().filter(|step| step.status != PlanStatus::Completed).count();
-        cx.show(Event::Plan(steps)).await?;
+        cx.turn.show(Event::Plan(steps)).await?;
         let text = format!("the user sees the plan; {open} steps are open");
         Ok(Output { text, content: Some(Vec::new()), raw: None })
     }

@@ -12,7 +12,7 @@ use crate::files::{Files, read_access};
 use crate::scope::Target;
 use crate::seen::{Part, hash};
 use crate::text::{body_of, count_lines};
-use crate::tool::{Tool, fenced, number};
+use crate::tool::{TypedTool, fenced, number};
 
 /// Lines shown where no limit is given.
 const LINES: u32 = 2000;
@@ -41,7 +41,7 @@ pub(crate) struct Plan {
     part: Part,
 }
 
-impl Tool for Read {
+impl TypedTool for Read {
     const NAME: &'static str = "read";
     const KIND: ToolKind = ToolKind::Read;
     const DESCRIPTION: &'static str = "
@@ -86,7 +86,7 @@ the user's editor are seen. A file must be read before it is changed.";
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         let Plan { target, is_part, part } = plan;
         let missing = || Error::NotFound(target.name().to_owned());
-        let room = cx.room().min(MAX_SHOWN);
+        let room = cx.turn.result_limit().min(MAX_SHOWN);
         if is_part {
             let read = self.0.read_part(cx.editor, &target, part);
             if let Some(text) = cx.or_cancelled(read).await?? {

@@ -5,19 +5,16 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::ports::{AnyTool, Intent, Offers, Output, ToolCx, ToolError, ToolSpec};
-use engine::visible::visible;
-use engine::words::{Block, Location, ModelId, ToolCallId, ToolContent, ToolKind};
+use engine::ports::{Intent, Offers, Outline, Output, Planned, Tool, ToolCx, ToolError, ToolSpec};
+use engine::words::{Block, ModelId, ToolContent, ToolKind, one_line};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use serde_json::{Value, json};
 
-use shell::clean;
-
 /// A tool with typed input.
-pub(crate) trait Tool: Send + Sync + 'static {
+pub(crate) trait TypedTool: Send + Sync + 'static {
     /// What models call it.
     const NAME: &'static str;
     /// What kind of work it does.
@@ -28,7 +25,7 @@ pub(crate) trait Tool: Send + Sync + 'static {
     /// The input. Field names are those that models know; other common spellings are aliases.
     type Input: DeserializeOwned + Send;
     /// What was decided before anybody was asked.
-    type Plan: Send;
+    type Plan: Send + 'static;
 
     /// Tells whether a model is offered it.
     fn suits(_model: &ModelId, _offers: Offers) -> bool {
@@ -67,12 +64,12 @@ pub(crate) trait Tool: Send + Sync + 'static {
 }
 
 /// Makes a typed tool usable as any tool.
-pub(crate) fn shaped<T: Tool>(tool: T) -> Arc<dyn AnyTool> {
-    Arc::new(Shaped { tool, spec: spec::<T>(), planned: Mutex::default() })
+pub(crate) fn shaped<T: TypedTool>(tool: T) -> Arc<dyn Tool> {
+    Arc::new(Shaped { tool, spec: spec::<T>() })
 }
 
 /// Returns what models are told of a tool: made once, and the same for all sessions.
-fn spec<T: Tool>() -> Arc<ToolSpec> {
+fn spec<T: TypedTool>() -> Arc<ToolSpec> {
     static MADE: Mutex<Vec<Arc<ToolSpec>>> = Mutex::new(Vec::new());
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(spec) = made.iter().find(|spec| spec.name == T::NAME) {
@@ -89,26 +86,12 @@ fn spec<T: Tool>() -> Arc<ToolSpec> {
     spec
 }
 
-struct Shaped<T: Tool> {
+struct Shaped<T: TypedTool> {
     tool: T,
     spec: Arc<ToolSpec>,
-    /// Calls that were announced and did not run yet; the oldest go when there are too many, such as refused ones.
-    planned: Mutex<Vec<Planned<T::Plan>>>,
 }
 
-/// A call that was announced: what it will do, or why it cannot.
-type Planned<P> = (ToolCallId, Result<P, ToolError>);
-
-/// How many announced calls are remembered: more than can be under way at once. Changes are made one by one, so there are
-/// fewer of them, and they hold whole files.
-const fn max_planned(kind: ToolKind) -> usize {
-    match kind {
-        ToolKind::Read | ToolKind::Search | ToolKind::Fetch => 128,
-        _ => 16,
-    }
-}
-
-impl<T: Tool> AnyTool for Shaped<T> {
+impl<T: TypedTool> Tool for Shaped<T> {
     fn spec(&self) -> Arc<ToolSpec> {
         Arc::clone(&self.spec)
     }
@@ -121,60 +104,39 @@ impl<T: Tool> AnyTool for Shaped<T> {
         T::suits(model, offers)
     }
 
-    fn intent<'a>(
-        &'a self,
+    fn outline(&self, input: &Value) -> Outline {
+        let (title, paths) = T::outline(input);
+        Outline { title: one_line(&title), paths }
+    }
+
+    fn plan<'a>(
+        self: Arc<Self>,
         cx: &'a ToolCx<'a>,
         input: &'a Value,
-    ) -> BoxFuture<'a, Result<Intent, ToolError>> {
+    ) -> BoxFuture<'a, Result<(Intent, Box<dyn Planned>), ToolError>> {
         async move {
-            let planned = self.tool.plan(cx, parse::<T>(input)?).await;
-            let (mut intent, plan) = match planned {
-                Ok((intent, plan)) => (intent, Ok(plan)),
-                Err(err) => (outline::<T>(cx, input), Err(err)),
-            };
+            let (mut intent, plan) = self.tool.plan(cx, parse::<T>(input)?).await?;
             // A title is one line: a name with a line end in it could pass for two.
-            intent.title = visible(&intent.title).replace('\n', "\\n").replace('\t', "\\t");
-            let mut planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
-            if planned.len() >= max_planned(T::KIND) {
-                drop(planned.remove(0));
-            }
-            planned.push((cx.id.clone(), plan));
-            Ok(intent)
-        }
-        .boxed()
-    }
-
-    fn run<'a>(
-        &'a self,
-        cx: &'a ToolCx<'a>,
-        _: &'a Value,
-    ) -> BoxFuture<'a, Result<Output, ToolError>> {
-        async move {
-            let plan = {
-                let mut planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
-                let at = planned.iter().position(|(id, _)| id == cx.id);
-                at.map(|at| planned.remove(at).1)
-            };
-            let Some(plan) = plan else {
-                return Err(ToolError::Model("this call was not announced; try again".to_owned()));
-            };
-            self.tool.run(cx, plan?).await
+            intent.title = one_line(&intent.title);
+            Ok((intent, Box::new(PlannedCall { tool: self, plan }) as Box<dyn Planned>))
         }
         .boxed()
     }
 }
 
-/// Says of a call that cannot be done what it was asked to do.
-fn outline<T: Tool>(cx: &ToolCx<'_>, input: &Value) -> Intent {
-    let (title, paths) = T::outline(input);
-    let title = title.replacen(&format!("{}/", cx.cwd.display()), "", 1);
-    let is_path = |path: &&String| !path.starts_with('~') && !path.contains("://");
-    let location = |path: &String| Location { path: clean(&cx.cwd.join(path)), line: None };
-    let locations = paths.iter().filter(is_path).map(location).collect();
-    Intent { title, locations, ..Intent::default() }
+/// A planned call of a typed tool.
+struct PlannedCall<T: TypedTool> {
+    tool: Arc<Shaped<T>>,
+    plan: T::Plan,
 }
 
-fn parse<T: Tool>(input: &Value) -> Result<T::Input, ToolError> {
+impl<T: TypedTool> Planned for PlannedCall<T> {
+    fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
+        async move { self.tool.tool.run(cx, self.plan).await }.boxed()
+    }
+}
+
+fn parse<T: TypedTool>(input: &Value) -> Result<T::Input, ToolError> {
     if !input.is_object() {
         return Err(ToolError::Model("the input is not a JSON object".to_owned()));
     }

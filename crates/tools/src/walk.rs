@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::permission::Access;
-use engine::permission::rules::Forbidden;
+use engine::ports::Denied;
 use ignore::WalkBuilder;
 use ignore::overrides::{Override, OverrideBuilder};
 
@@ -16,7 +16,7 @@ use crate::scope::{Kind, Target};
 
 /// Makes a walk of a folder. Files that begin with a dot are part of it; what no tool may touch and places of secrets are
 /// not, but for a place that was asked for itself, nor are files that rules forbid to read.
-pub(crate) fn walk(folder: &Path, target: &Target, forbidden: Forbidden) -> WalkBuilder {
+pub(crate) fn walk(folder: &Path, target: &Target, denied: Arc<dyn Denied>) -> WalkBuilder {
     let left_out: Vec<PathBuf> = target
         .own_below()
         .into_iter()
@@ -28,13 +28,13 @@ pub(crate) fn walk(folder: &Path, target: &Target, forbidden: Forbidden) -> Walk
     let (folder, target) = (folder.to_owned(), target.clone());
     walk.filter_entry(move |entry| {
         let is_left_out = || left_out.iter().any(|place| entry.path() == place);
-        let is_forbidden = || {
+        let is_denied = || {
             // A folder is walked: what rules forbid is the files in it.
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
             let below = entry.path().strip_prefix(&folder).unwrap_or(entry.path());
-            !is_folder && forbidden.has(&Access::allow("read", target.below(below).name()))
+            !is_folder && denied.has(&Access::allow("read", target.below(below).name()))
         };
-        let is_out = || is_left_out() || (!forbidden.is_empty() && is_forbidden());
+        let is_out = || is_left_out() || (!denied.is_empty() && is_denied());
         entry.depth() == 0 || (entry.file_name() != ".git" && !is_out())
     });
     walk

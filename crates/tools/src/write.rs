@@ -13,7 +13,7 @@ use crate::edit::check_placeholder;
 use crate::error::Error;
 use crate::files::{Files, Use, edit_access};
 use crate::text::{Text, usual_ending, with_ending};
-use crate::tool::Tool;
+use crate::tool::TypedTool;
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
@@ -26,7 +26,7 @@ pub(crate) struct Input {
 /// The tool.
 pub(crate) struct Write(pub(crate) Arc<Files>);
 
-impl Tool for Write {
+impl TypedTool for Write {
     const NAME: &'static str = "write";
     const KIND: ToolKind = ToolKind::Edit;
     const DESCRIPTION: &'static str = "

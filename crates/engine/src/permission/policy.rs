@@ -1,63 +1,58 @@
-//! The policy of a session: its rules, what was answered, and what that means for a call.
+//! The policy of a session: its rules, the answers of the user, and the decision about a call.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::rules::{self, Forbidden, Rule, Source, Verdict};
-use super::{Access, Answer, Decision};
-use crate::words::agents::Narrowing;
-use crate::words::modes::Mode;
+use super::rules::{self, Denied, Verdict, decide_narrowed};
+use crate::ports::AnswerStore;
 use crate::words::pattern::fits;
-use crate::words::visible::visible;
+use crate::words::{Access, Answer, Decision, Mode, Narrowing, Rule, Source, visible};
 
-/// What decides in a session.
+/// Decides for a session.
 #[derive(Default)]
 pub struct Policy {
     rules: Vec<Rule>,
     roots: Vec<PathBuf>,
-    kept: Option<Arc<dyn Kept>>,
-    /// What was answered for the session alone. Calls that run at once share it; never held across an await.
+    store: Option<Arc<dyn AnswerStore>>,
+    /// Answers that apply to this session only. Shared by calls that run at the same time; never held across an await.
     answered: Mutex<Vec<Rule>>,
 }
 
-/// Keeps answers beyond a session. Implemented outside, since the engine has no files.
-pub trait Kept: Send + Sync {
-    /// Returns what is kept, as it is now: another process may have added or taken away.
-    fn rules(&self) -> Vec<Rule>;
-
-    /// Keeps one more.
-    ///
-    /// # Errors
-    /// Says in words why it could not be kept.
-    fn keep(&self, rule: &Rule) -> Result<(), String>;
-}
-
-/// What is decided about all that a call needs.
+/// What is decided about everything that a call needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
-    /// The strictest of all.
+    /// The strictest decision.
     pub decision: Decision,
-    /// What must be asked, where that is the decision.
+    /// What the user must be asked for, if the decision is [`Decision::Ask`].
     pub asked: Vec<Access>,
-    /// What is refused and by which rule, where that is the decision.
+    /// What is refused and by which rule, if the decision is [`Decision::Reject`].
     pub refused: Option<(Access, Option<Rule>)>,
 }
 
 impl Policy {
-    /// Makes the policy of a session in these folders. Without `kept`, answers for good hold for the session alone.
+    /// Makes the policy of a session in these folders. Without a store, "always" applies to the session only.
     #[must_use]
-    pub fn new(rules: Vec<Rule>, roots: Vec<PathBuf>, kept: Option<Arc<dyn Kept>>) -> Policy {
-        Policy { rules, roots, kept, answered: Mutex::default() }
+    pub fn new(
+        rules: Vec<Rule>,
+        roots: Vec<PathBuf>,
+        store: Option<Arc<dyn AnswerStore>>,
+    ) -> Policy {
+        Policy { rules, roots, store, answered: Mutex::default() }
     }
 
-    /// Decides about all that a call needs leave for, with what the agents of these modes leave: the strictest counts.
+    /// Makes the policy of a turn in another folder, with the same rules. Answers are not stored.
+    pub(crate) fn for_folder(&self, folder: PathBuf) -> Policy {
+        Policy::new(self.rules.clone(), vec![folder], None)
+    }
+
+    /// Decides about a call, also by the agents of these modes. The strictest decision wins.
     #[must_use]
     pub fn judge_within(&self, access: &[Access], modes: &[Mode]) -> Judgement {
         let mut judgement = self.judge(access);
         let narrowings = modes.iter().filter_map(Mode::narrowing);
         for (narrowing, access) in narrowings.flat_map(|one| access.iter().map(move |it| (one, it)))
         {
-            match narrowing.decide(&self.roots, access) {
+            match decide_narrowed(narrowing, &self.roots, access) {
                 Verdict { decision: Decision::Ask, .. } => {
                     if !judgement.asked.contains(access) {
                         judgement.asked.push(access.clone());
@@ -74,14 +69,14 @@ impl Policy {
         judgement
     }
 
-    /// Decides about all that a call needs leave for: the strictest counts.
+    /// Decides about a call. The strictest decision wins.
     #[must_use]
     pub fn judge(&self, access: &[Access]) -> Judgement {
-        let kept = self.kept.as_ref().map(|kept| kept.rules()).unwrap_or_default();
+        let stored = self.stored();
         let mut judgement =
             Judgement { decision: Decision::Allow, asked: Vec::new(), refused: None };
         for access in access {
-            let verdict = self.decide(&kept, access);
+            let verdict = self.decide(&stored, access);
             judgement.decision = judgement.decision.max(verdict.decision);
             match verdict.decision {
                 Decision::Allow => {}
@@ -93,71 +88,73 @@ impl Policy {
         judgement
     }
 
-    /// Returns what is denied of a key, also by the agents of these modes: a rule that denies wins over all others.
-    #[must_use]
-    pub fn forbidden(&self, key: &str, modes: &[Mode]) -> Forbidden {
-        let kept = self.kept.as_ref().map(|kept| kept.rules()).unwrap_or_default();
+    /// Returns what is denied for a key, also by the agents of these modes. A rule that denies wins over all others.
+    pub(crate) fn denied(&self, key: &str, modes: &[Mode]) -> Denied {
+        let stored = self.stored();
         let answered = self.answered();
         let narrowings = modes.iter().filter_map(Mode::narrowing);
-        let rules = self.rules.iter().chain(&kept).chain(&*answered);
+        let rules = self.rules.iter().chain(&stored).chain(&*answered);
         let rules = rules.chain(narrowings.flat_map(|narrowing| &narrowing.rules));
         let denies = |rule: &&Rule| rule.decision == Decision::Reject && fits(&rule.key, key);
-        Forbidden { rules: rules.filter(denies).cloned().collect(), roots: self.roots.clone() }
+        Denied { rules: rules.filter(denies).cloned().collect(), roots: self.roots.clone() }
     }
 
-    /// Decides about one access, and says by which rule.
+    /// Decides about one access and names the rule.
     #[must_use]
     pub fn explain(&self, access: &Access) -> Verdict {
-        let kept = self.kept.as_ref().map(|kept| kept.rules()).unwrap_or_default();
-        self.decide(&kept, access)
+        self.decide(&self.stored(), access)
     }
 
-    fn decide(&self, kept: &[Rule], access: &Access) -> Verdict {
+    fn decide(&self, stored: &[Rule], access: &Access) -> Verdict {
         let answered = self.answered();
-        rules::decide(self.rules.iter().chain(kept).chain(&*answered), &self.roots, access)
+        rules::decide(self.rules.iter().chain(stored).chain(&*answered), &self.roots, access)
+    }
+
+    fn stored(&self) -> Vec<Rule> {
+        self.store.as_ref().map(|store| store.rules()).unwrap_or_default()
     }
 
     fn answered(&self) -> MutexGuard<'_, Vec<Rule>> {
         self.answered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says what is allowed here and by whom, the strictest first.
+    /// Lists the rules with their sources, the strictest first.
     #[must_use]
     pub fn describe(&self, narrowing: Option<&Narrowing>) -> String {
-        let kept = self.kept.as_ref().map(|kept| kept.rules()).unwrap_or_default();
-        let mut rules: Vec<Rule> = self.rules.iter().cloned().chain(kept).collect();
+        let mut rules: Vec<Rule> = self.rules.iter().cloned().chain(self.stored()).collect();
         rules.extend(self.answered().iter().cloned());
         rules.extend(narrowing.into_iter().flat_map(|narrowing| narrowing.rules.iter().cloned()));
         rules.sort_by_key(|rule| std::cmp::Reverse(rule.decision));
         let mut text = String::from(match rules.is_empty() {
-            true => "There are no rules.\n",
-            false => "Rules; deny wins, else the most specific counts:\n",
+            true => "No rules are set.\n",
+            false => "Rules (deny wins; otherwise the most specific rule applies):\n",
         });
         for rule in &rules {
             let Rule { key, pattern, decision, source } = rule;
             let (key, pattern) = (visible(key), visible(pattern));
             text.push_str(&format!(
-                "- {} `{key}: {pattern}`, by {}\n",
+                "- {} `{key}: {pattern}`, from {}\n",
                 decision.word(),
                 source.words()
             ));
         }
         text.push_str(
-            "\nWithout a rule: reading inside the session's folders and commands that are known to read only are allowed; \
-             what changes, runs or leaves the folders is asked for. `purlin permissions explain -- COMMAND` says why for \
-             one command, `purlin permissions revoke` takes answers back.",
+            "\nWithout a rule, reading inside the session's folders and commands known to be read-only are allowed. \
+             Everything that changes files, runs programs or leaves the folders asks first. \
+             `purlin permissions explain -- COMMAND` explains one command, `purlin permissions revoke` removes stored \
+             answers.",
         );
         text
     }
 
-    /// Says how long an answer for good holds.
+    /// Says where the answer "always" applies.
     #[must_use]
-    pub fn reach(&self) -> &'static str {
-        if self.kept.is_some() { "for this folder" } else { "in this session" }
+    pub fn scope(&self) -> &'static str {
+        if self.store.is_some() { "for this folder" } else { "in this session" }
     }
 
-    /// Keeps an answer as it was meant. Returns what it means for the call in hand, and what went wrong with keeping it.
-    pub fn keep(&self, asked: &[Access], answer: Answer) -> (Decision, Option<String>) {
+    /// Applies an answer of the user. Returns the decision about the call, and why "always" could not be stored.
+    pub fn apply(&self, asked: &[Access], answer: Answer) -> (Decision, Option<String>) {
         let decision = match answer {
             Answer::AllowOnce | Answer::AllowAlways => Decision::Allow,
             Answer::RejectOnce | Answer::RejectAlways | Answer::Cancelled => Decision::Reject,
@@ -166,9 +163,9 @@ impl Policy {
         if matches!(answer, Answer::AllowAlways | Answer::RejectAlways) {
             for access in asked {
                 let Some(pattern) = access.always.clone() else { continue };
-                let source = Source::Kept;
+                let source = Source::Stored;
                 let rule = Rule { key: access.key.clone(), pattern, decision, source };
-                match self.kept.as_ref().map(|kept| kept.keep(&rule)) {
+                match self.store.as_ref().map(|store| store.add(&rule)) {
                     Some(Ok(())) => {}
                     Some(Err(err)) => {
                         problem = Some(err);
@@ -192,27 +189,27 @@ mod tests {
 
     // R: T2
     #[test]
-    fn answers_are_kept_as_they_were_meant() {
+    fn always_is_stored_and_once_is_not() {
         let policy = Policy::default();
         let read = [Access::allow("read", "a.rs")];
         let edit = [Access::ask("edit", "a.rs")];
         assert_eq!(decide(&policy, &read), Decision::Allow);
         assert_eq!(decide(&policy, &edit), Decision::Ask);
-        assert_eq!(policy.keep(&edit, Answer::AllowOnce).0, Decision::Allow);
+        assert_eq!(policy.apply(&edit, Answer::AllowOnce).0, Decision::Allow);
         assert_eq!(decide(&policy, &edit), Decision::Ask);
-        assert_eq!(policy.keep(&edit, Answer::RejectAlways).0, Decision::Reject);
+        assert_eq!(policy.apply(&edit, Answer::RejectAlways).0, Decision::Reject);
         assert_eq!(decide(&policy, &edit), Decision::Reject);
         assert_eq!(decide(&policy, &[Access::ask("edit", "b.rs")]), Decision::Ask);
         let make = [Access::ask("bash", "make")];
-        assert_eq!(policy.keep(&make, Answer::Cancelled).0, Decision::Reject);
+        assert_eq!(policy.apply(&make, Answer::Cancelled).0, Decision::Reject);
         assert_eq!(decide(&policy, &make), Decision::Ask);
     }
 
     #[test]
-    fn the_strictest_access_decides() {
+    fn strictest_access_decides() {
         let policy = Policy::default();
         let make = Access::ask("bash", "make");
-        policy.keep(std::slice::from_ref(&make), Answer::AllowAlways);
+        policy.apply(std::slice::from_ref(&make), Answer::AllowAlways);
         assert_eq!(decide(&policy, std::slice::from_ref(&make)), Decision::Allow);
         let remove = Access::ask("bash", "rm x");
         let judgement = policy.judge(&[make, remove.clone()]);
@@ -222,9 +219,9 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_with_a_star_in_it_is_kept_as_itself() {
+    fn subject_with_a_star_is_stored_literally() {
         let policy = Policy::default();
-        policy.keep(&[Access::ask("bash", "rm *.o")], Answer::AllowAlways);
+        policy.apply(&[Access::ask("bash", "rm *.o")], Answer::AllowAlways);
         assert_eq!(decide(&policy, &[Access::ask("bash", "rm *.o")]), Decision::Allow);
         assert_eq!(decide(&policy, &[Access::ask("bash", "rm -rf / x.o")]), Decision::Ask);
     }
@@ -232,12 +229,12 @@ mod tests {
     #[derive(Default)]
     struct Full(Mutex<Vec<Rule>>);
 
-    impl Kept for Full {
+    impl AnswerStore for Full {
         fn rules(&self) -> Vec<Rule> {
             self.0.lock().unwrap().clone()
         }
 
-        fn keep(&self, rule: &Rule) -> Result<(), String> {
+        fn add(&self, rule: &Rule) -> Result<(), String> {
             let mut rules = self.0.lock().unwrap();
             if rules.is_empty() {
                 rules.push(rule.clone());
@@ -248,15 +245,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_holds_for_the_session_and_is_told() {
-        let kept: Arc<dyn Kept> = Arc::new(Full::default());
-        let policy = Policy { kept: Some(Arc::clone(&kept)), ..Policy::default() };
+    fn answer_that_cannot_be_stored_applies_to_the_session_and_is_reported() {
+        let store: Arc<dyn AnswerStore> = Arc::new(Full::default());
+        let policy = Policy { store: Some(Arc::clone(&store)), ..Policy::default() };
         let (make, test) = ([Access::ask("bash", "make")], [Access::ask("bash", "test")]);
-        assert_eq!(policy.keep(&make, Answer::AllowAlways), (Decision::Allow, None));
+        assert_eq!(policy.apply(&make, Answer::AllowAlways), (Decision::Allow, None));
         let problem = Some("the disk is full".to_owned());
-        assert_eq!(policy.keep(&test, Answer::AllowAlways), (Decision::Allow, problem));
+        assert_eq!(policy.apply(&test, Answer::AllowAlways), (Decision::Allow, problem));
         assert_eq!(decide(&policy, &test), Decision::Allow);
-        let other = Policy { kept: Some(kept), ..Policy::default() };
+        let other = Policy { store: Some(store), ..Policy::default() };
         assert_eq!(decide(&other, &make), Decision::Allow);
         assert_eq!(decide(&other, &test), Decision::Ask);
     }

@@ -1,89 +1,35 @@
-//! Rules: who said what about which key and which pattern, and which of them counts.
+//! Which of several rules applies to an access.
 //!
-//! One pool, one order, whoever wrote the rule:
+//! All rules are compared in one order, whoever wrote them:
 //!
 //! 1. A rule that denies wins over everything.
-//! 2. Otherwise the most specific rule counts: first by its key, then by its pattern; the more characters stand for
-//!    themselves, the more specific.
-//! 3. Between equals what the user answered counts before what a file says, and the stricter before the laxer.
-//! 4. Where no rule fits, the default of the access counts.
-//! 5. What is not understood may be what a rule forbids, so where there is such a rule it is asked for, whatever allows it.
+//! 2. Otherwise the most specific rule applies: first by its key, then by its pattern. The more literal characters, the
+//!    more specific.
+//! 3. Of equally specific rules an answer of the user wins over a file, and the stricter over the laxer.
+//! 4. If no rule matches, the default of the access applies.
+//! 5. A command that cannot be analysed may do what a rule denies, so the user is asked as soon as there is such a rule.
 //!
-//! A project that is not trusted can only make things stricter: its rules never allow, and never soften a default.
+//! A project that is not trusted can only restrict: its rules never allow anything, and never relax a default.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::{Access, Decision};
+use crate::ports;
 use crate::words::pattern::{fits, weight};
+use crate::words::{Access, Decision, Narrowing};
 
-/// One rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
-    /// Which accesses it is about: a key, or a pattern of keys.
-    pub key: String,
-    /// Which subjects of them.
-    pub pattern: String,
-    /// What happens then.
-    pub decision: Decision,
-    /// Who says so.
-    pub source: Source,
-}
+pub use crate::words::rule::{Rule, Source};
 
-/// Who made a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// The user's configuration.
-    User,
-    /// The configuration of a project that is not trusted.
-    Project,
-    /// The configuration of a project that the user trusts.
-    TrustedProject,
-    /// An answer of the user that is kept for the folder.
-    Kept,
-    /// An answer of the user in this session.
-    Session,
-    /// The description of the agent that works.
-    Agent,
-}
-
-impl Source {
-    /// Says who it is, in words.
-    #[must_use]
-    pub fn words(self) -> &'static str {
-        match self {
-            Source::User => "your configuration",
-            Source::Project => "the project's configuration",
-            Source::TrustedProject => "the trusted project's configuration",
-            Source::Kept => "an answer kept for this folder",
-            Source::Session => "an answer in this session",
-            Source::Agent => "the agent that works",
-        }
-    }
-
-    fn is_answer(self) -> bool {
-        matches!(self, Source::Kept | Source::Session)
-    }
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Rule { key, pattern, decision, source } = self;
-        write!(out, "{key}: {pattern} = {} ({})", decision.word(), source.words())
-    }
-}
-
-/// What is decided about one access, and by which rule; no rule where the default counts.
+/// What is decided about one access, and by which rule; `None` if the default applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// What happens.
+    /// What is decided.
     pub decision: Decision,
-    /// The rule that decided. One that is stricter than the decision forbids what an unclear access may be.
+    /// The rule that decided. If it is stricter than the decision, it denies something that the access may include.
     pub by: Option<Rule>,
 }
 
-/// Decides about one access. `roots` are the folders of the session: a path inside one of them is also held against
-/// patterns as a path from there, so `src/*` fits, and one from the first of them also as the whole path.
+/// Decides about one access. `roots` are the folders of the session. A path inside one of them is matched both as it is
+/// and relative to the folder, so `src/*` matches; a relative path is matched as an absolute one from the first folder.
 #[must_use]
 pub fn decide<'a>(
     rules: impl Iterator<Item = &'a Rule> + Clone,
@@ -95,24 +41,31 @@ pub fn decide<'a>(
         return verdict;
     }
     let mut rules = rules;
-    let forbids = |rule: &&Rule| rule.decision == Decision::Reject && fits(&rule.key, &access.key);
-    match rules.find(forbids) {
+    let denies = |rule: &&Rule| rule.decision == Decision::Reject && fits(&rule.key, &access.key);
+    match rules.find(denies) {
         Some(rule) => Verdict { decision: Decision::Ask, by: Some(rule.clone()) },
         None => verdict,
     }
 }
 
-/// Decides by what the subject says.
+/// Decides about one access by the rules of an agent alone. What they do not mention is allowed.
+#[must_use]
+pub fn decide_narrowed(narrowing: &Narrowing, roots: &[PathBuf], access: &Access) -> Verdict {
+    let allowed = Access { default: Decision::Allow, ..access.clone() };
+    decide(narrowing.rules.iter(), roots, &allowed)
+}
+
+/// Decides by the subject of the access.
 fn by_subject<'a>(
     rules: impl Iterator<Item = &'a Rule> + Clone,
     roots: &[PathBuf],
     access: &Access,
 ) -> Verdict {
-    let fitting = rules.filter(|rule| {
+    let matching = rules.filter(|rule| {
         let is_widening = rule.source == Source::Project && rule.decision == Decision::Allow;
         !is_widening && fits(&rule.key, &access.key) && fits_subject(rule, roots, access)
     });
-    let strongest = fitting.clone().max_by_key(|rule| {
+    let strongest = matching.clone().max_by_key(|rule| {
         let denies = rule.decision == Decision::Reject;
         (denies, weight(&rule.key), weight(&rule.pattern), rule.source.is_answer(), rule.decision)
     });
@@ -120,7 +73,7 @@ fn by_subject<'a>(
         return Verdict { decision: access.default, by: None };
     };
     if rule.source == Source::Project {
-        let without = fitting.filter(|rule| rule.source != Source::Project);
+        let without = matching.filter(|rule| rule.source != Source::Project);
         let others: Vec<Rule> = without.cloned().collect();
         let laxer = by_subject(others.iter(), roots, access);
         if laxer.decision >= rule.decision {
@@ -143,24 +96,20 @@ fn fits_subject(rule: &Rule, roots: &[PathBuf], access: &Access) -> bool {
     inside.into_iter().any(|path| fits(&rule.pattern, &path.to_string_lossy()))
 }
 
-/// What rules forbid, for tools that come upon things by themselves and need not be told why they may not have them.
+/// What rules deny, for tools that find files by themselves and leave out what they may not read.
 #[derive(Debug, Clone, Default)]
-pub struct Forbidden {
-    /// Those that deny.
+pub(crate) struct Denied {
+    /// The rules that deny.
     pub(crate) rules: Vec<Rule>,
     pub(crate) roots: Vec<PathBuf>,
 }
 
-impl Forbidden {
-    /// Tells whether nothing is.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+impl ports::Denied for Denied {
+    fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Tells whether this is.
-    #[must_use]
-    pub fn has(&self, access: &Access) -> bool {
+    fn has(&self, access: &Access) -> bool {
         decide(self.rules.iter(), &self.roots, access).decision == Decision::Reject
     }
 }
@@ -180,7 +129,7 @@ mod tests {
     // The order in which rules count, written down once. R: T2
     #[test]
     fn which_rule_counts() {
-        use Source::{Kept, Project, TrustedProject, User};
+        use Source::{Project, Stored, TrustedProject, User};
         let git_push = Access::ask("bash", "git push origin");
         let read = Access::allow("read", "/w/src/a.rs");
         let by_name = Access::allow("read", "src/a.rs");
@@ -205,7 +154,7 @@ mod tests {
             ),
             (
                 "deny wins over a kept answer",
-                &[(User, "deny bash git *"), (Kept, "allow bash git push origin")],
+                &[(User, "deny bash git *"), (Stored, "allow bash git push origin")],
                 &git_push,
                 Reject,
             ),
@@ -235,13 +184,13 @@ mod tests {
             ),
             (
                 "of equals the answer",
-                &[(User, "ask bash git *"), (Kept, "allow bash git *")],
+                &[(User, "ask bash git *"), (Stored, "allow bash git *")],
                 &git_push,
                 Allow,
             ),
             (
                 "a specific ask wins over a general answer",
-                &[(User, "ask bash git push *"), (Kept, "allow bash git *")],
+                &[(User, "ask bash git push *"), (Stored, "allow bash git *")],
                 &git_push,
                 Ask,
             ),
@@ -271,7 +220,7 @@ mod tests {
     // R: T2
     #[test]
     fn what_is_not_understood_is_asked_where_anything_is_forbidden() {
-        use Source::{Kept, Project, User};
+        use Source::{Project, Stored, User};
         let unclear = |key: &str| Access {
             is_unclear: true,
             ..Access::ask(key, "(cannot be analysed) $(echo rm) x")
@@ -280,7 +229,7 @@ mod tests {
         let table: [Row<'_>; 9] = [
             (&[(User, "allow bash *")], "bash", Allow),
             (&[(User, "allow bash *"), (User, "deny bash rm *")], "bash", Ask),
-            (&[(User, "allow bash (not *"), (Kept, "deny bash rm *")], "bash", Ask),
+            (&[(User, "allow bash (not *"), (Stored, "deny bash rm *")], "bash", Ask),
             (&[(User, "allow * *"), (Project, "deny b* rm *")], "bash", Ask),
             (&[(User, "allow bash *"), (User, "ask bash rm *")], "bash", Allow),
             (&[(User, "allow bash *"), (User, "deny edit *")], "bash", Allow),

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::ports::{JournalError, ModelError};
+use super::journal::JournalError;
+use super::model::ModelError;
 use crate::words::{ModeId, ModelId, SessionId};
 
 /// An error of the engine.

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use crate::turn::commands::SlashCommand;
-use crate::turn::session::Settings;
-use crate::words::{Block, MessageId, ModeId, PlanEntry, ToolCall, ToolCallId, ToolUpdate};
+use super::settings::Settings;
+use crate::words::{
+    Block, MessageId, ModeId, PlanEntry, SlashCommand, ToolCall, ToolCallId, ToolUpdate,
+};
 
 /// Something that happened in a session.
 #[derive(Debug, Clone, PartialEq)]

@@ -20,7 +20,7 @@ pub struct Form {
 /// A page that the client opens for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// What [`Editor::page_done`](super::Editor::page_done) names it by.
+    /// What [`Editor::page_done`](crate::ports::Editor::page_done) names it by.
     pub id: String,
     /// Where it is.
     pub url: String,

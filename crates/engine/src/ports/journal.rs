@@ -1,4 +1,4 @@
-//! Where sessions are kept, and the files whose changes can be taken back.
+//! Where sessions are stored, and the files whose changes can be undone.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -9,82 +9,79 @@ use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
-use super::Editor;
-use crate::ports::event::Event;
-use crate::turn::context::{Cut, History};
-use crate::turn::undo::Turns;
-use crate::words::bill::Bill;
+use super::editor::Editor;
+use super::event::Event;
 use crate::words::{
-    ContentId, MessageId, ModeId, ModelId, Prompt, SessionId, StopReason, Thinking, Thought,
-    ToolCallId, ToolRequest, Usage,
+    Bill, ContentId, Cut, History, MessageId, ModeId, ModelId, Prompt, SessionId, StopReason,
+    Thinking, Thought, ToolCallId, ToolRequest, Turns, Usage,
 };
 
-/// Shows an event for which there is room. Never waits; the journal calls it on whatever thread kept the event.
-pub type Show = Box<dyn FnOnce(Event) + Send>;
+/// Shows an event for which room was reserved. Never waits; the journal calls it on whatever thread wrote the event.
+pub type DisplayPermit = Box<dyn FnOnce(Event) + Send>;
 
-/// Tells when a record is kept. Whoever does not want to wait drops it.
+/// A record on its way into the journal. Drop it if you do not want to wait.
 #[derive(Debug)]
-pub struct Kept(Option<oneshot::Receiver<Result<(), JournalError>>>);
+pub struct PendingWrite(Option<oneshot::Receiver<Result<(), JournalError>>>);
 
-impl Kept {
-    /// For a journal that is done at once.
+impl PendingWrite {
+    /// Makes one that is already written.
     #[must_use]
-    pub fn already() -> Kept {
-        Kept(None)
+    pub fn done() -> PendingWrite {
+        PendingWrite(None)
     }
 
-    /// For a journal that tells later.
+    /// Makes one whose outcome arrives later.
     #[must_use]
-    pub fn when(told: oneshot::Receiver<Result<(), JournalError>>) -> Kept {
-        Kept(Some(told))
+    pub fn when(written: oneshot::Receiver<Result<(), JournalError>>) -> PendingWrite {
+        PendingWrite(Some(written))
     }
 
-    /// Waits until it is kept.
+    /// Waits until the record is written.
     ///
     /// # Errors
-    /// Says why it cannot be.
+    /// Says why it could not be written.
     pub async fn wait(self) -> Result<(), JournalError> {
-        let Some(told) = self.0 else { return Ok(()) };
-        told.await
+        let Some(written) = self.0 else { return Ok(()) };
+        written
+            .await
             .unwrap_or_else(|_| Err(JournalError::Failed("the journal has stopped".to_owned())))
     }
 }
 
-/// Where sessions are kept. What is not journalled did not happen.
+/// Where sessions are stored. What is not journalled did not happen.
 ///
-/// A session belongs to one process at a time: `create` and `load` take it, `leave` gives it back, and the death of the
-/// process does so, too.
+/// A session belongs to one process at a time: `create` and `load` acquire it, `release` gives it up, and so does the end
+/// of the process.
 pub trait Journal: Send + Sync {
-    /// Tells whether what is kept outlives this process.
-    fn outlives(&self) -> bool;
+    /// Tells whether sessions outlive this process.
+    fn is_persistent(&self) -> bool;
 
-    /// Says why sessions are not kept although they should be.
+    /// Says why sessions are not stored although they should be.
     fn problem(&self) -> Option<String>;
 
-    /// Begins a session and takes it.
+    /// Creates a session and acquires it.
     fn create<'a>(
         &'a self,
         session: &'a SessionId,
         cwd: &'a Path,
     ) -> BoxFuture<'a, Result<(), JournalError>>;
 
-    /// Finds a session without taking it.
+    /// Finds a session without acquiring it.
     fn find<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Info, JournalError>>;
 
-    /// Takes a session, closes what a crash left open, shows its history to `editor` and returns what to go on with.
+    /// Acquires a session, closes what a crash left open, shows its history to `editor` and returns its state.
     fn load<'a>(
         &'a self,
         session: &'a SessionId,
         editor: Option<&'a dyn Editor>,
     ) -> BoxFuture<'a, Result<Remembered, JournalError>>;
 
-    /// Appends a record behind all that came before, and does not wait for it. If it cannot be kept, nothing behind it
-    /// is, to the end of the turn.
+    /// Starts to append a record. If it cannot be written, nothing after it is written until the turn ends.
     fn begin<'a>(
         &'a self,
         session: &'a SessionId,
         record: Record<'a>,
-    ) -> BoxFuture<'a, Result<Kept, JournalError>>;
+    ) -> BoxFuture<'a, Result<PendingWrite, JournalError>>;
 
     /// Appends a record; returns when a crash of this process can no longer lose it. A tool intent also survives a
     /// crash of the machine.
@@ -96,19 +93,19 @@ pub trait Journal: Send + Sync {
         async move { self.begin(session, record).await?.wait().await }.boxed()
     }
 
-    /// Appends an event and shows it once it is kept.
+    /// Appends an event and shows it once it is written.
     ///
-    /// Returns then, but for pieces of text, which follow each other too fast: they are kept and shown in order and a
-    /// little later, and if that fails, the next call says so.
-    fn keep<'a>(
+    /// Returns then, except for chunks of text, which follow each other quickly: they are written and shown in order, a
+    /// little later. If that fails, the next call returns the error.
+    fn append_event<'a>(
         &'a self,
         session: &'a SessionId,
         event: Event,
-        show: Option<Show>,
+        show: Option<DisplayPermit>,
     ) -> BoxFuture<'a, Result<(), JournalError>>;
 
-    /// Keeps what a file holds and will hold; returns when a crash of this process can no longer lose it.
-    fn keep_change<'a>(
+    /// Saves the content of a file before and after a change; returns when a crash of this process can no longer lose it.
+    fn save_change<'a>(
         &'a self,
         session: &'a SessionId,
         change: FileChange,
@@ -117,21 +114,21 @@ pub trait Journal: Send + Sync {
     /// Returns the turns of a session and the files they changed.
     fn turns<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Turns, JournalError>>;
 
-    /// Returns what a file held; `None` if that was too much to keep.
+    /// Returns the saved content of a file; `None` if it was too large to save.
     fn content<'a>(
         &'a self,
         session: &'a SessionId,
         content: &'a ContentId,
     ) -> BoxFuture<'a, Result<Option<Vec<u8>>, JournalError>>;
 
-    /// Gives a session back.
-    fn leave<'a>(
+    /// Releases a session.
+    fn release<'a>(
         &'a self,
         session: &'a SessionId,
         state: State,
     ) -> BoxFuture<'a, Result<(), JournalError>>;
 
-    /// Changes a session's title, whoever has the session.
+    /// Changes a session's title, even if another process has the session.
     fn set_title<'a>(
         &'a self,
         session: &'a SessionId,
@@ -141,47 +138,47 @@ pub trait Journal: Send + Sync {
     /// Lists sessions, the last used first.
     fn list(&self, query: Query) -> BoxFuture<'_, Result<Listing, JournalError>>;
 
-    /// Copies a session as it is now; the copy belongs to nobody yet.
+    /// Copies a session as it is now; the copy is not acquired.
     fn fork<'a>(
         &'a self,
         from: &'a SessionId,
         to: &'a SessionId,
     ) -> BoxFuture<'a, Result<(), JournalError>>;
 
-    /// Deletes a session and all that is kept of it. That there is none is no error.
+    /// Deletes a session and everything stored for it. Deleting an unknown session is not an error.
     fn delete<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<(), JournalError>>;
 }
 
-/// One thing to remember, besides the events.
+/// One record of the journal, besides the events.
 #[derive(Debug, Clone, Copy)]
 pub enum Record<'a> {
     /// The user sent this.
     Prompt {
-        /// The id it gets when it is shown again.
+        /// The id it has in a replay.
         message: &'a MessageId,
         /// What was sent.
         prompt: &'a Prompt,
-        /// Whom it is for.
+        /// Who it is for.
         kind: PromptKind,
     },
-    /// What the model thought in its answer, as it wants it back.
+    /// The model's thoughts, in the form that must be sent back to it.
     Thoughts(&'a [Thought]),
-    /// The model's answer ended and asks for these tools.
+    /// The model's answer ended with these tool calls.
     Answer(&'a [ToolRequest]),
     /// A tool is about to run.
     ToolIntent(&'a ToolRequest),
-    /// What the model is told of a tool call.
+    /// The result of a tool call, for the model.
     ToolResult {
         /// Which call.
         id: &'a ToolCallId,
-        /// What it is told.
+        /// The result.
         text: &'a str,
         /// Whether it went wrong.
         failed: bool,
     },
-    /// The model was told this in the middle of a turn, by us.
-    Told(&'a str),
-    /// The model answered, and this is what it used.
+    /// A message of our own to the model, in the middle of a turn.
+    Reminder(&'a str),
+    /// The model answered, and used this much.
     Spent {
         /// Which model.
         model: &'a ModelId,
@@ -190,35 +187,35 @@ pub enum Record<'a> {
         /// What that cost, in US dollars, where a price is known.
         dollars: Option<f64>,
     },
-    /// The conversation before a place is a summary from now on.
+    /// The conversation before a place was replaced by a summary.
     Compacted {
-        /// What stands for it.
+        /// The summary.
         summary: &'a str,
         /// The place.
         from: &'a Cut,
-        /// How many bytes each result behind it keeps, if not all of it.
+        /// How many bytes of each result after it remain, if not all.
         cap: Option<usize>,
     },
     /// The turn ended; `None` after a failure.
     TurnEnd(Option<StopReason>),
-    /// The turn that began with this message was taken back, and all behind it.
-    TakenBack(&'a MessageId),
-    /// The turns that were taken back are there again, up to the one that began with this message.
-    BroughtBack(&'a MessageId),
+    /// The turn that began with this message was undone, and all after it.
+    Undone(&'a MessageId),
+    /// Undone turns were redone, up to the one that began with this message.
+    Redone(&'a MessageId),
 }
 
-/// A change of a file, with all that it held and will hold; `None` stands for no file.
+/// A change of a file, with its whole content before and after; `None` stands for no file.
 #[derive(Debug, Clone)]
 pub struct FileChange {
     /// The file.
     pub path: PathBuf,
-    /// What it holds.
+    /// Its content before.
     pub before: Option<Content>,
-    /// What it will hold.
+    /// Its content after.
     pub after: Option<Content>,
 }
 
-/// What a file holds. Shared, for it may be long.
+/// The content of a file. Shared, because it may be large.
 #[derive(Debug, Clone)]
 pub struct Content(Arc<Hashed>);
 
@@ -241,29 +238,28 @@ impl Content {
         &self.0.bytes
     }
 
-    /// Returns their SHA-256, which the content is known by. To find it takes a while, but only the first time.
+    /// Returns their SHA-256, which identifies the content. Computed on first use.
     #[must_use]
     pub fn hash(&self) -> [u8; 32] {
         *self.0.hash.get_or_init(|| Sha256::digest(&self.0.bytes).into())
     }
 
-    /// Tells the hash of the content, for somebody who found it already.
-    pub fn has_hash(&self, hash: [u8; 32]) {
+    /// Sets the hash, if it is already known.
+    pub fn set_hash(&self, hash: [u8; 32]) {
         self.0.hash.get_or_init(|| hash);
     }
 }
 
 /// The files of a session's folders, read and replaced as a whole. Undo, redo and rewind use it.
 pub trait Files: Send + Sync {
-    /// Returns what a file holds now, unsaved changes in the editor included; `None` if there is no such file.
+    /// Returns the content of a file, unsaved changes in the editor included; `None` if it does not exist.
     fn read<'a>(
         &'a self,
         editor: &'a dyn Editor,
         path: &'a Path,
     ) -> BoxFuture<'a, Result<Option<Vec<u8>>, FileError>>;
 
-    /// Replaces what a file holds, but only if it still holds what is expected, which its SHA-256 tells. `None` stands for no
-    /// file.
+    /// Replaces the content of a file, but only if its SHA-256 is still the expected one. `None` stands for no file.
     fn replace<'a>(
         &'a self,
         editor: &'a dyn Editor,
@@ -279,7 +275,7 @@ pub enum FileError {
     /// The path is not inside the session's folders.
     #[error("{} is outside the folders of this session", .0.display())]
     Outside(PathBuf),
-    /// It no longer holds what was expected, and was not touched.
+    /// Its content is no longer the expected one; it was not changed.
     #[error("changed in the meantime, so it was not touched")]
     Changed,
     /// The editor is gone.
@@ -290,14 +286,14 @@ pub enum FileError {
     Failed(String),
 }
 
-/// Whom a prompt is for.
+/// Who a prompt is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptKind {
     /// For the model.
     Message,
-    /// For us: the model never sees it, nor what we answer.
+    /// A slash command: the model sees neither it nor our answer.
     Command,
-    /// For us, to let the model go on: it never sees it, but what follows is its own.
+    /// `/continue`: the model does not see it, but what follows is its own work.
     Continue,
     /// For the model, in the middle of a turn.
     Steering,
@@ -308,7 +304,7 @@ pub enum PromptKind {
 pub enum State {
     /// Open: at work, or waiting for the next prompt.
     Active,
-    /// Nobody has it open; it can be loaded.
+    /// No process has it open; it can be loaded.
     Paused,
     /// The client closed it; it can be loaded.
     Completed,
@@ -316,7 +312,7 @@ pub enum State {
     Error,
 }
 
-/// What is known of a session that is kept.
+/// What is known about a stored session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Info {
     /// Its id.
@@ -331,22 +327,22 @@ pub struct Info {
     pub created: SystemTime,
     /// When it was last used.
     pub updated: SystemTime,
-    /// How many bytes are kept of it.
+    /// How many bytes are stored for it.
     pub bytes: u64,
 }
 
-/// What a session that is loaded goes on with.
+/// The state of a session that was loaded.
 #[derive(Debug)]
 pub struct Remembered {
     /// What is known of it.
     pub info: Info,
     /// What the model sees.
     pub history: History,
-    /// The mode it was in, if it was ever changed.
+    /// Its mode, if it was ever changed.
     pub mode: Option<ModeId>,
-    /// The model it used, if it was ever changed.
+    /// Its model, if it was ever changed.
     pub model: Option<ModelId>,
-    /// How much the model was to think, if that was ever changed.
+    /// Its thinking level, if it was ever changed.
     pub thinking: Option<Thinking>,
     /// What the session has cost, in US dollars.
     pub spent: f64,
@@ -359,7 +355,7 @@ pub struct Remembered {
 /// Which sessions to list.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Query {
-    /// Only those of this folder.
+    /// Only sessions of this folder.
     pub cwd: Option<PathBuf>,
     /// Where the last listing ended.
     pub cursor: Option<String>,
@@ -370,14 +366,14 @@ pub struct Query {
 pub struct Listing {
     /// The sessions, the last used first.
     pub sessions: Vec<Info>,
-    /// Where to go on, if there are more.
+    /// The cursor of the next page, if there is one.
     pub next: Option<String>,
 }
 
-/// Why a session cannot be kept or read.
+/// Why a session cannot be stored or read.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum JournalError {
-    /// There is no such session.
+    /// Unknown session.
     #[error("no such session")]
     NotFound,
     /// Another process has it open.
@@ -386,16 +382,16 @@ pub enum JournalError {
     /// It was not used for too long.
     #[error("the session was not used for {0} days")]
     Expired(u64),
-    /// As much is kept of it as may be.
-    #[error("the session has reached {0} bytes")]
+    /// It has reached the size limit.
+    #[error("the session has reached its limit of {0} bytes")]
     Full(u64),
-    /// The cursor of a query is none of ours.
-    #[error("the cursor is none that was given")]
+    /// The cursor of a query is invalid.
+    #[error("invalid cursor")]
     BadCursor,
     /// It can be read, not written.
     #[error("{0}")]
     ReadOnly(String),
-    /// Anything else, in words for the log.
+    /// Anything else; the text is for the log.
     #[error("{0}")]
     Failed(String),
 }

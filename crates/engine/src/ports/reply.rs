@@ -1,29 +1,24 @@
-//! A reply that is always given: if whoever holds it fails, dropping it answers for them.
+//! A reply that is always sent: dropping it without an answer sends an error.
 
-use crate::ports::error::Error;
+use super::error::Error;
 
 /// The obligation to answer one call.
-pub struct Reply<T>(Option<Give<T>>);
+pub struct Reply<T>(Option<SendAnswer<T>>);
 
-/// What is done with the answer.
-type Give<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
+/// What sends the answer.
+type SendAnswer<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
 
 impl<T> Reply<T> {
-    /// Makes a reply from what is to be done with the answer. `send` must not block.
+    /// Makes a reply. `send` must not block.
     pub fn new(send: impl FnOnce(Result<T, Error>) + Send + 'static) -> Reply<T> {
         Reply(Some(Box::new(send)))
     }
 
-    /// Gives the answer.
+    /// Sends the answer.
     pub fn send(mut self, answer: Result<T, Error>) {
         if let Some(send) = self.0.take() {
             send(answer);
         }
-    }
-
-    /// Gives up the obligation: the call is answered otherwise.
-    pub fn forget(mut self) {
-        self.0 = None;
     }
 }
 

@@ -1,23 +1,21 @@
-//! What can be changed in a session: its mode, its model, and how much that thinks.
+//! The settings of a session: mode, model and thinking level.
 
 use std::sync::Arc;
 
-use crate::ports::Model;
-use crate::ports::error::Error;
-use crate::words::modes::{MODES, Mode};
-use crate::words::nearest::nearest;
-use crate::words::{ModeId, ModelId, Price, Thinking};
+use super::error::Error;
+use super::model::Model;
+use crate::words::{MODES, Mode, ModeId, ModelId, Price, Thinking, nearest};
 
-/// What can be changed in a session, as it is now.
+/// The settings of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// The mode in use.
     pub mode: ModeId,
-    /// The modes there are.
+    /// The available modes.
     pub modes: Arc<[Mode]>,
     /// The model in use.
     pub model: ModelId,
-    /// The models there are.
+    /// The available models.
     pub models: Arc<[ModelChoice]>,
     /// How much the model should think.
     pub thinking: Thinking,
@@ -28,13 +26,13 @@ pub struct Settings {
 pub struct ModelChoice {
     /// Its id.
     pub id: ModelId,
-    /// What people call it.
+    /// Its name for the user.
     pub name: String,
-    /// How many tokens it can hold.
+    /// The size of its context window, in tokens.
     pub context_size: u64,
-    /// What it costs, where that is known.
+    /// Its price, if known.
     pub price: Option<Price>,
-    /// Whether it can be told how much to think.
+    /// Whether its thinking level can be set.
     pub can_think: bool,
     /// The model itself.
     pub model: Arc<dyn Model>,
@@ -85,7 +83,7 @@ impl Settings {
             .or_else(|| self.modes.iter().find(|mode| mode.is(id)))
     }
 
-    /// Changes the mode, and the model with it if the mode's agent wants one that there is. Tells whether it changed.
+    /// Changes the mode, and the model with it if the mode's agent prefers an available one. Tells whether the mode changed.
     pub(crate) fn begin(&mut self, mode: &Mode) -> bool {
         let wanted = mode.agent.as_ref().and_then(|agent| agent.model.as_ref());
         if let Some(choice) = self.models.iter().find(|choice| Some(&choice.id) == wanted) {
@@ -94,7 +92,27 @@ impl Settings {
         std::mem::replace(&mut self.mode, mode.mode_id()) != mode.mode_id()
     }
 
-    /// Says that a model is not among those there are, and which may be meant, as the end of a sentence.
+    /// Returns the settings of a turn with another mode or model; `None` if neither exists.
+    pub(crate) fn with(&self, mode: Option<&ModeId>, model: Option<&ModelId>) -> Option<Settings> {
+        let mode = mode.and_then(|id| self.find_mode(id.as_str()));
+        let model = model.filter(|id| self.lacks(id).is_none());
+        let mut during = self.clone();
+        if let Some(mode) = mode {
+            during.begin(mode);
+        }
+        if let Some(model) = model {
+            during.model = model.clone();
+        }
+        (mode.is_some() || model.is_some()).then_some(during)
+    }
+
+    /// Tells whether mode and model are the same.
+    pub(crate) fn is_like(&self, other: &Settings) -> bool {
+        (&self.mode, &self.model) == (&other.mode, &other.model)
+    }
+
+    /// Describes a model that is not available, and which one may be meant, as the end of a sentence; `None` if it is
+    /// available.
     pub(crate) fn lacks(&self, model: &ModelId) -> Option<String> {
         if self.models.iter().any(|choice| choice.id == *model) {
             return None;
@@ -102,7 +120,9 @@ impl Settings {
         let known = self.models.iter().map(|choice| choice.id.as_str());
         let meant = nearest(model.as_str(), known).map(|near| format!(" (did you mean `{near}`?)"));
         let meant = meant.unwrap_or_default();
-        Some(format!("the model `{model}`, which there is not{meant}; the session's model answers"))
+        Some(format!(
+            "the model `{model}`, which is not available{meant}; the session's model is used"
+        ))
     }
 
     /// Returns the model in use.

@@ -3,19 +3,21 @@
 use std::sync::{Arc, LazyLock};
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{self, BoxFuture};
 use serde_json::{Value, json};
 
-use crate::ports::{AnyTool, Form, FormAnswer, Intent, Output, Page, ToolCx, ToolError, ToolSpec};
+use crate::ports::{
+    Form, FormAnswer, Intent, Output, Page, Planned, Tool, ToolCx, ToolError, ToolSpec,
+};
 use crate::words::{Block, ToolContent, ToolKind};
 
 /// Sends the user to a page.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenPage;
 
-impl AnyTool for OpenPage {
+impl Tool for OpenPage {
     fn spec(&self) -> Arc<ToolSpec> {
-        // Asked for with every call of any tool, and always the same.
+        // Needed for every call of any tool, and always the same.
         static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| {
             let properties = json!({ "url": { "type": "string" } });
             let schema =
@@ -30,22 +32,27 @@ impl AnyTool for OpenPage {
         ToolKind::Think
     }
 
-    fn intent<'a>(
-        &'a self,
+    fn plan<'a>(
+        self: Arc<Self>,
         _: &'a ToolCx<'a>,
         input: &'a Value,
-    ) -> BoxFuture<'a, Result<Intent, ToolError>> {
-        async move { Ok(Intent { title: format!("Open {}", url(input)?), ..Intent::default() }) }
-            .boxed()
+    ) -> BoxFuture<'a, Result<(Intent, Box<dyn Planned>), ToolError>> {
+        let Some(url) = input["url"].as_str() else {
+            let why = "`url` must be a string".to_owned();
+            return future::ready(Err(ToolError::Model(why))).boxed();
+        };
+        let intent = Intent { title: format!("Open {url}"), ..Intent::default() };
+        future::ready(Ok((intent, Box::new(OpenUrl(url.to_owned())) as Box<dyn Planned>))).boxed()
     }
+}
 
-    fn run<'a>(
-        &'a self,
-        cx: &'a ToolCx<'a>,
-        input: &'a Value,
-    ) -> BoxFuture<'a, Result<Output, ToolError>> {
+/// The page that is about to be opened.
+struct OpenUrl(String);
+
+impl Planned for OpenUrl {
+    fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
         async move {
-            let page = Page { id: cx.id.to_string(), url: url(input)?.to_owned() };
+            let page = Page { id: cx.id.to_string(), url: self.0 };
             let form = Form {
                 message: "Please open this page".to_owned(),
                 call: Some(cx.id.clone()),
@@ -55,10 +62,10 @@ impl AnyTool for OpenPage {
             Ok(match cx.or_cancelled(cx.editor.elicit(form)).await?? {
                 FormAnswer::Text(_) | FormAnswer::Fields(_) => {
                     cx.editor.page_done(&page).await;
-                    show("the user opened the page".to_owned())
+                    show("The user opened the page")
                 }
                 FormAnswer::Declined | FormAnswer::Cancelled => {
-                    show("the user did not open the page".to_owned())
+                    show("The user did not open the page")
                 }
             })
         }
@@ -66,11 +73,7 @@ impl AnyTool for OpenPage {
     }
 }
 
-fn show(text: String) -> Output {
-    Output { content: Some(vec![ToolContent::Block(Block::Text(text.clone()))]), text, raw: None }
-}
-
-fn url(input: &Value) -> Result<&str, ToolError> {
-    let missing = || ToolError::Model("the input needs a text `url`".to_owned());
-    input["url"].as_str().ok_or_else(missing)
+fn show(text: &str) -> Output {
+    let content = Some(vec![ToolContent::Block(Block::Text(text.to_owned()))]);
+    Output { content, text: text.to_owned(), raw: None }
 }

@@ -1,42 +1,38 @@
-//! The engine's own tools, which every session has beside those it was given: they work on the turn itself.
+//! The extension that every session has: the tools that act on the turn itself, and the built-in slash commands.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::ports::{AnyTool, Tools};
-use crate::turn::exit_plan::ExitPlan;
-use crate::turn::helpers;
-use crate::turn::task::Task;
+use super::commands::COMMANDS;
+use super::exit_plan::ExitPlan;
+use super::helpers;
+use super::task::Task;
+use crate::ports::{Extension, Tool, Toolbox};
+use crate::words::SlashCommand;
 
-/// The tools that a session was given, and ours.
-pub(crate) struct WithOwn {
-    given: Arc<dyn Tools>,
-    own: Vec<Arc<dyn AnyTool>>,
-    /// What the user is to be told when a turn begins.
-    untold: Mutex<Vec<String>>,
+/// The built-in tools of a session.
+struct BuiltinTools {
+    tools: Arc<[Arc<dyn Tool>]>,
+    /// What the user has not seen yet.
+    news: Mutex<Vec<String>>,
 }
 
-impl WithOwn {
-    /// Adds our tools to those that a session was given.
-    pub(crate) fn new(given: Arc<dyn Tools>, untold: Vec<String>) -> WithOwn {
-        let task = Task::new(helpers::all(&given.agents()));
-        let own: Vec<Arc<dyn AnyTool>> = vec![Arc::new(task), Arc::new(ExitPlan)];
-        WithOwn { given, own, untold: Mutex::new(untold) }
-    }
+/// Adds the built-in tools to a session's toolbox. `news` is shown when the first turn begins.
+pub(crate) fn with_builtin_tools(toolbox: Toolbox, news: Vec<String>) -> Arc<Toolbox> {
+    let task = Task::new(helpers::all(&toolbox.agents()));
+    let tools: Arc<[Arc<dyn Tool>]> = Arc::new([Arc::new(task), Arc::new(ExitPlan)]);
+    Arc::new(toolbox.with_first(Arc::new(BuiltinTools { tools, news: Mutex::new(news) })))
 }
 
-impl Tools for WithOwn {
-    fn now(&self) -> Arc<[Arc<dyn AnyTool>]> {
-        self.given.now().iter().chain(&self.own).cloned().collect()
+impl Extension for BuiltinTools {
+    fn tools(&self, _: &[Arc<dyn Tool>]) -> Arc<[Arc<dyn Tool>]> {
+        Arc::clone(&self.tools)
     }
 
-    fn inner(&self) -> Option<&dyn Tools> {
-        Some(&*self.given)
+    fn commands(&self) -> Vec<SlashCommand> {
+        COMMANDS.to_vec()
     }
 
-    fn news(&self) -> Vec<String> {
-        let mut news =
-            std::mem::take(&mut *self.untold.lock().unwrap_or_else(PoisonError::into_inner));
-        news.extend(self.given.news());
-        news
+    fn take_news(&self) -> Vec<String> {
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,75 +1,41 @@
 //! What the model sees: instructions and history, built in one place. `/context` prints it.
 //!
-//! `history` is the conversation, `compact` makes room in it, `primer` writes what stands before it.
+//! `words::History` is the conversation, `compact` makes room in it, `instructions` writes what comes before it.
 
 mod report;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ports::{Request, ToolSpec};
-use crate::turn::TurnCx;
-use crate::turn::instructions::{self as primer, Brief, Given, Section, Surroundings};
-use crate::turn::session::{ModelChoice, Settings};
-use crate::words::Message;
-use crate::words::stamp;
+use super::cx::TurnCx;
+use super::instructions::{self, Section, Surroundings};
+use crate::ports::{Instructions, ModelChoice, Request, Settings, ToolSpec};
+use crate::words::{Message, iso_8601, tokens_of, trim};
 
-pub use crate::words::history::{Cut, History};
-pub(crate) use crate::words::history::{SUMMARY_HEAD, tokens_of, trim};
 pub(crate) use report::report;
 
-/// What a session knows beside its conversation, to build what the model sees.
-#[derive(Debug, Default)]
-pub(crate) struct Mind {
-    /// What holds from the beginning, once it was looked up.
-    brief: Option<Arc<Brief>>,
-    /// The day it was looked up: the model's cache holds only what stays the same.
-    date: String,
-    /// Instructions that came with a result.
-    pub(crate) given: Given,
-    /// How many entries the provider counted last, with all that stands before them, and how many tokens that was.
-    measured: Option<(usize, u64)>,
-}
-
-impl Mind {
-    /// Makes the mind of a child: what was looked up holds for it, too.
-    pub(crate) fn for_child(&self) -> Mind {
-        Mind { brief: self.brief.clone(), date: self.date.clone(), ..Mind::default() }
-    }
-
-    /// Forgets what was looked up, given and measured, so that it is done anew.
-    pub(crate) fn refresh(&mut self) {
-        *self = Mind::default();
-    }
-
-    /// Takes the provider's own count, if it gave one.
-    pub(crate) fn measure(&mut self, entries: usize, tokens: u64) {
-        self.measured = Some((entries, tokens));
-    }
-}
-
-/// How a model's window is shared out.
+/// How a model's context window is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// Beyond so many tokens the conversation is compacted; the rest is for the answer.
+    /// A conversation of more tokens is compacted; the rest is for the answer.
     pub(crate) limit: u64,
-    /// So many tokens of the newest messages stay as they are.
+    /// How many tokens of the newest messages stay as they are.
     pub(crate) tail: u64,
-    /// A history of fewer tokens is not worth it: little could go.
+    /// A history of fewer tokens is not compacted: too little could be removed.
     pub(crate) worth: u64,
     /// How long a summary may be, in bytes.
     pub(crate) summary: usize,
-    /// How much is shown to the model that summarises, in bytes.
+    /// How much of the conversation the model gets to summarise, in bytes.
     pub(crate) transcript: usize,
-    /// How long a result of a tool may be, in bytes.
+    /// How long the result of a tool may be, in bytes.
     pub(crate) result: usize,
 }
 
-/// No answer needs more.
+/// No answer needs more tokens.
 const MOST_OUTPUT: u64 = 32_000;
 
 impl Room {
-    /// Shares out a window of so many tokens.
+    /// Divides a window of this many tokens.
     pub(crate) fn of(window: u64) -> Room {
         let bytes = |tokens: u64| usize::try_from(tokens).unwrap_or(usize::MAX);
         let limit = window - (window / 4).min(MOST_OUTPUT);
@@ -84,43 +50,43 @@ impl Room {
     }
 }
 
-/// How long a disk may take to say what holds from the beginning; then the model is told without.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long reading the instructions may take; then the model is asked without them.
+const READ_LIMIT: Duration = Duration::from_secs(2);
 
-/// Returns what holds from the beginning, looked up when it is first needed. A cancel does not end it: a turn that is
-/// cancelled at once has still asked the model.
-async fn brief(cx: &mut TurnCx<'_>) -> Arc<Brief> {
-    if let Some(brief) = &cx.mind.brief {
-        return Arc::clone(brief);
+/// Returns the instructions and their date, read on first use. A cancel does not stop this: a turn that is cancelled at
+/// once has still asked the model.
+async fn find_instructions(cx: &mut TurnCx<'_>) -> (Arc<Instructions>, String) {
+    if let Some(found) = &cx.conversation.context.instructions {
+        return found.clone();
     }
-    let found = tokio::time::timeout(PATIENCE, cx.primer.brief()).await;
-    let brief = Arc::new(found.unwrap_or_else(|_| {
+    let found = tokio::time::timeout(READ_LIMIT, cx.ports.instructions.find()).await;
+    let found = Arc::new(found.unwrap_or_else(|_| {
         tracing::warn!("the project's instructions could not be read in time");
-        Brief::default()
+        Instructions::default()
     }));
-    let mut date = stamp::iso_8601(cx.clock.now());
+    let mut date = iso_8601(cx.ports.clock.now());
     date.truncate("2026-11-16".len());
-    cx.mind.date = date;
-    cx.mind.brief = Some(Arc::clone(&brief));
-    brief
+    cx.conversation.context.instructions = Some((Arc::clone(&found), date.clone()));
+    (found, date)
 }
 
-/// What stands before the conversation: the parts of the instructions, and the tools.
+/// Returns what comes before the conversation: the sections of the system prompt, and the tools.
 async fn front(
     cx: &mut TurnCx<'_>,
     settings: &Settings,
     choice: &ModelChoice,
 ) -> (Vec<Section>, Vec<Arc<ToolSpec>>) {
-    let brief = brief(cx).await;
+    let (found, date) = find_instructions(cx).await;
     let mode = settings.mode();
-    let all = cx.tools.now();
+    let all = cx.tools();
     let offered = all
         .iter()
         .filter(|tool| mode.offers(tool.kind()) && mode.has_tool(&tool.spec().name))
-        .filter(|tool| tool.suits(&settings.model, cx.editor.offers()));
+        .filter(|tool| tool.suits(&settings.model, cx.offers()));
     let tools: Vec<Arc<ToolSpec>> = offered.map(|tool| tool.spec()).collect();
-    let around = Surroundings { cwd: cx.cwd, date: &cx.mind.date, window: choice.context_size };
-    (primer::sections(mode, &brief, &around, &tools), tools)
+    let cwd = cx.conversation.cwd;
+    let around = Surroundings { cwd, date: &date, window: choice.context_size };
+    (instructions::sections(mode, &found, &around, &tools), tools)
 }
 
 /// Builds the request for the next answer.
@@ -133,34 +99,35 @@ pub(crate) async fn view(
     Request {
         model: settings.model.clone(),
         thinking: settings.thinking,
-        instructions: primer::join(&sections).into(),
-        messages: cx.history.messages().to_vec(),
+        instructions: instructions::join(&sections).into(),
+        messages: cx.conversation.history.messages().to_vec(),
         tools,
     }
 }
 
-/// How much of the window the next request takes, about.
+/// How much of the window the next request uses, approximately.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
-    /// Tokens of all of it: as the provider counted, where it did, else by our estimate.
+    /// All of its tokens: as the provider counted them, or estimated.
     pub(crate) used: u64,
-    /// Those of the conversation.
-    pub(crate) talk: u64,
+    /// The tokens of the conversation.
+    pub(crate) conversation: u64,
 }
 
-/// Returns how much of the window the next request takes.
+/// Returns how much of the window the next request uses.
 pub(crate) async fn load(cx: &mut TurnCx<'_>, settings: &Settings, choice: &ModelChoice) -> Load {
     let (sections, tools) = front(cx, settings, choice).await;
     let before: u64 = sections.iter().map(|section| tokens_of(&section.text)).sum();
     let before = before + tokens_of_tools(&tools);
-    let counted = cx.mind.measured.filter(|(entries, _)| *entries <= cx.history.len());
-    let estimate = before + cx.history.tokens();
+    let history = &*cx.conversation.history;
+    let counted = cx.conversation.context.measured.filter(|(entries, _)| *entries <= history.len());
+    let estimate = before + history.tokens();
     let used = match counted {
-        // Not every server counts all that it was sent; far below what there is, its word is not taken.
-        Some((entries, tokens)) => (tokens + cx.history.tokens_from(entries)).max(estimate / 5 * 4),
+        // Some servers do not count everything. A count far below the estimate is ignored.
+        Some((entries, tokens)) => (tokens + history.tokens_from(entries)).max(estimate / 5 * 4),
         None => estimate,
     };
-    Load { used, talk: used.saturating_sub(before) }
+    Load { used, conversation: used.saturating_sub(before) }
 }
 
 fn tokens_of_tools(tools: &[Arc<ToolSpec>]) -> u64 {
@@ -172,34 +139,29 @@ fn size_of_tool(tool: &ToolSpec) -> usize {
     tool.name.len() + tool.description.len() + tool.schema.text().len()
 }
 
-/// A result that is longer than this is not told twice.
-const WORTH_A_POINTER: usize = 2_000;
+/// A longer result is not sent twice.
+const MAX_REPEATED: usize = 2_000;
 
-/// Makes of a result what the model is told: what it was told before it is only reminded of, and what is too long for its
-/// window is cut.
+/// Fits a result into the context: a repeated one becomes a reference, and one that is too long for the window is cut.
 pub(crate) fn fit_result(cx: &TurnCx<'_>, text: String) -> String {
-    if text.len() >= WORTH_A_POINTER {
-        let same = cx.history.messages().iter().rev().find_map(|message| match &**message {
-            Message::ToolResult { id, text: told, .. } if *told == text => Some(id.clone()),
-            Message::ToolResult { .. } | Message::Agent { .. } | Message::User(_) => None,
-        });
+    if text.len() >= MAX_REPEATED {
+        let same =
+            cx.conversation.history.messages().iter().rev().find_map(|message| match &**message {
+                Message::ToolResult { id, text: earlier, .. } if *earlier == text => {
+                    Some(id.clone())
+                }
+                Message::ToolResult { .. } | Message::Agent { .. } | Message::User(_) => None,
+            });
         if let Some(id) = same {
             let lines = text.lines().count();
-            return format!(
-                "[the same {lines} lines as the result of the call {id}, which is still in view above]"
-            );
+            return format!("[identical to the {lines} lines of the result of call {id} above]");
         }
     }
-    trim(
-        &text,
-        room_for_result(cx),
-        "ask for a part of it, such as `read` with `offset` and `limit`, or a narrower search",
-    )
-    .into_owned()
+    trim(&text, result_limit(cx), "read a smaller part of it, or narrow the search").into_owned()
 }
 
-/// How long a result of a tool may be, in bytes.
-pub(crate) fn room_for_result(cx: &TurnCx<'_>) -> usize {
-    let window = cx.settings.borrow().choice().map_or(0, |choice| choice.context_size);
+/// Returns how long the result of a tool may be, in bytes.
+pub(crate) fn result_limit(cx: &TurnCx<'_>) -> usize {
+    let window = cx.conversation.settings.borrow().choice().map_or(0, |choice| choice.context_size);
     Room::of(window).result
 }

@@ -1,162 +1,152 @@
-//! One tool call: find the tool, show the call, ask where needed, run it, report what came of it.
+//! One tool call: find the tool, plan and show the call, ask for permission, run it, report the result.
 
-use std::sync::Arc;
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use crate::turn::short_input::shorten;
-use futures_util::FutureExt;
-use futures_util::future::{self, BoxFuture};
-
+use super::context;
+use super::cx::{TurnCx, TurnError};
+use super::hooks;
+use super::instructions;
+use super::short_input::shorten;
+use crate::permission;
 use crate::permission::policy::Judgement;
-use crate::permission::{Access, Decision, Question};
-use crate::ports::event::{Event, Severity};
-use crate::ports::{AnyTool, EditorError, Inside, Intent, Output, Record, ToolCx, ToolError};
-use crate::turn::child::Child;
-use crate::turn::context;
-use crate::turn::hooks::{self, Ruling};
-use crate::turn::instructions as primer;
-use crate::turn::{TurnCx, TurnError};
-use crate::words::modes::Mode;
-use crate::words::pictures::pictures_in;
-use crate::words::visible::visible;
+use crate::ports::{
+    EditorError, Event, Intent, Outline, Output, Planned, Record, Severity, ToolCx, ToolError,
+};
 use crate::words::{
-    Block, ToolCall, ToolCallId, ToolContent, ToolKind, ToolRequest, ToolStatus, ToolUpdate,
+    Access, Block, Decision, Location, Mode, Ruling, ToolCall, ToolCallId, ToolContent,
+    ToolFailure, ToolKind, ToolRequest, ToolStatus, ToolUpdate, pictures_in, visible,
 };
 
-/// So many characters of a command are the title of a call that cannot be planned.
-const LONGEST_TITLE: usize = 200;
-
-/// What came of a call.
+/// The result of a call.
 pub(crate) struct Done {
     /// Which call.
     pub(crate) id: ToolCallId,
-    /// What the model is told.
+    /// The result for the model.
     pub(crate) text: String,
-    /// Whether it went wrong.
+    /// Whether it failed.
     pub(crate) failed: bool,
-    /// The pictures that came of it.
+    /// The pictures in the result.
     pub(crate) pictures: Vec<Block>,
 }
 
-/// A call on its way.
+/// A call after it was announced.
 pub(crate) enum Step {
-    /// It is announced and allowed, and its intent is kept: it may run.
+    /// It is allowed, and its intent is journalled: it may run.
     Ready(Box<Ready>),
-    /// It came to its end before it ran.
+    /// It ended before it could run.
     Done(Done),
 }
 
 /// A call that may run.
 pub(crate) struct Ready {
-    /// How the model calls it.
-    id: ToolCallId,
-    tool: Arc<dyn AnyTool>,
+    planned: Box<dyn Planned>,
+    /// The id that the model gave it.
+    given_id: ToolCallId,
     request: ToolRequest,
-    call: ToolCall,
-    /// What hooks have to add to its result.
+    locations: Vec<Location>,
+    /// What hooks add to its result.
     said: Vec<String>,
 }
 
-/// Brings a tool call to the point where it runs. Failures of the tool go back to the model; only cancel and our own faults
-/// return.
-pub(crate) fn begin<'a>(
-    cx: &'a TurnCx<'_>,
-    request: ToolRequest,
-) -> BoxFuture<'a, Result<Step, TurnError>> {
-    begin_named(cx, request).boxed()
-}
-
-/// Runs a call that is ready.
-pub(crate) fn carry_out<'a>(
-    cx: &'a TurnCx<'_>,
-    step: Step,
-) -> BoxFuture<'a, Result<Done, TurnError>> {
-    match step {
-        Step::Ready(ready) => run(cx, *ready).boxed(),
-        Step::Done(done) => future::ready(Ok(done)).boxed(),
-    }
-}
-
-async fn begin_named(cx: &TurnCx<'_>, mut request: ToolRequest) -> Result<Step, TurnError> {
-    let id = request.id.clone();
-    if let Some(child) = cx.child {
-        request.id = child.call_id(&id);
+/// Brings a tool call to the point where it may run. Failures of the tool go back to the model; only a cancel and internal
+/// errors are returned.
+pub(crate) async fn prepare(cx: &TurnCx<'_>, mut request: ToolRequest) -> Result<Step, TurnError> {
+    let given_id = request.id.clone();
+    if let Some(parent) = cx.turn.parent {
+        request.id = parent.call_id(&given_id);
     }
     Ok(match make_ready(cx, request).await? {
-        Step::Ready(ready) => Step::Ready(Box::new(Ready { id, ..*ready })),
-        Step::Done(done) => Step::Done(Done { id, ..done }),
+        Step::Ready(ready) => Step::Ready(Box::new(Ready { given_id, ..*ready })),
+        Step::Done(done) => Step::Done(Done { id: given_id, ..done }),
     })
 }
 
 async fn make_ready(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Step, TurnError> {
-    let tools = cx.tools.now();
+    let tools = cx.tools();
     let Some(tool) = tools.iter().find(|tool| tool.spec().name == request.name).cloned() else {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
-        let why = format!(
-            "error -31800: there is no tool `{}`; there are {}",
-            request.name,
-            known.join(", ")
-        );
+        let why = format!("unknown tool `{}`; the tools are {}", request.name, known.join(", "));
         let intent = Intent { title: request.name.clone(), ..Intent::default() };
         announce(cx, &request, ToolKind::Other, intent).await?;
-        return finish(cx, request.id, Err(ToolError::Model(why))).await.map(Step::Done);
+        return fail(cx, request, ToolError::failed(ToolFailure::ToolNotFound, why)).await;
     };
-    let intent = match with_tool_cx(cx, &request.id, async |tool_cx| {
-        tool.intent(tool_cx, &request.input).await
-    })
-    .await?
-    {
-        Ok(intent) => intent,
+    let (kind, outline) = (tool.kind(), tool.outline(&request.input));
+    let planned =
+        with_tool_cx(cx, &request.id, async |tool_cx| tool.plan(tool_cx, &request.input).await);
+    let (intent, planned) = match planned.await? {
+        Ok(planned) => planned,
         Err(err) => {
-            // The first line of a command says more than the tool's name.
-            let command = request.input["command"].as_str().and_then(|text| text.lines().next());
-            let title = command.map(|line| line.chars().take(LONGEST_TITLE).collect());
-            let title = title.unwrap_or_else(|| request.name.clone());
-            let intent = Intent { title, ..Intent::default() };
-            announce(cx, &request, tool.kind(), intent).await?;
-            return finish(cx, request.id, Err(err)).await.map(Step::Done);
+            announce(cx, &request, kind, unplanned(cx, outline)).await?;
+            return fail(cx, request, err).await;
         }
     };
     let access = intent.access.clone();
-    let call = announce(cx, &request, tool.kind(), intent).await?;
+    let call = announce(cx, &request, kind, intent).await?;
     let said = match hooks::before_tool(cx, &request).await {
         Ok(Ruling { objection: Some(why), .. }) => {
-            return finish(cx, request.id, Err(ToolError::Model(why))).await.map(Step::Done);
+            return fail(cx, request, ToolError::Model(why)).await;
         }
         Ok(ruling) => ruling.context,
         Err(err) => return give_up(cx, request.id, err).await,
     };
     match permit(cx, &call, &access).await {
         Ok(None) => {}
-        Ok(Some(refusal)) => {
-            return finish(cx, request.id, Err(refusal)).await.map(Step::Done);
-        }
+        Ok(Some(refusal)) => return fail(cx, request, refusal).await,
         Err(err) => return give_up(cx, request.id, err).await,
     }
-    // The intent is on record before anything happens: after a crash an intent without a result is told as such.
-    // What is long in its input stands in the answer that asked for it, and is not kept a second time.
+    // The intent is journalled before anything happens: after a crash, an intent without a result shows what was running.
+    // Long input is in the record of the answer already, so it is shortened here.
     let (id, name) = (request.id.clone(), request.name.clone());
     let intent = ToolRequest { id, name, input: call.raw_input.clone().into() };
     cx.record(Record::ToolIntent(&intent)).await?;
     let update = ToolUpdate { status: Some(ToolStatus::InProgress), ..ToolUpdate::default() };
     cx.emit(Event::ToolUpdate(request.id.clone(), Box::new(update))).await?;
-    let id = request.id.clone();
-    Ok(Step::Ready(Box::new(Ready { id, tool, request, call, said })))
+    let (given_id, locations) = (request.id.clone(), call.locations);
+    Ok(Step::Ready(Box::new(Ready { planned, given_id, request, locations, said })))
 }
 
-async fn run(cx: &TurnCx<'_>, ready: Ready) -> Result<Done, TurnError> {
-    let Ready { id, tool, request, call, said } = ready;
-    if cx.cancel.is_cancelled() {
+/// Returns what is shown of a call that cannot be planned.
+fn unplanned(cx: &TurnCx<'_>, outline: Outline) -> Intent {
+    let cwd = cx.conversation.cwd;
+    let title = outline.title.replacen(&format!("{}/", cwd.display()), "", 1);
+    let is_path = |path: &&String| !path.starts_with('~') && !path.contains("://");
+    let location = |path: &String| Location { path: normal(&cwd.join(path)), line: None };
+    let locations = outline.paths.iter().filter(is_path).map(location).collect();
+    Intent { title, locations, ..Intent::default() }
+}
+
+/// Resolves `.` and `..` in a path by name, without looking at the disk.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                normal.pop();
+            }
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+/// Runs a call that is ready, and reports its result.
+pub(crate) async fn finish(cx: &TurnCx<'_>, step: Step) -> Result<Done, TurnError> {
+    let Ready { planned, given_id, request, locations, said } = match step {
+        Step::Ready(ready) => *ready,
+        Step::Done(done) => return Ok(done),
+    };
+    if cx.turn.cancel.is_cancelled() {
         return give_up(cx, request.id, TurnError::Cancelled).await;
     }
-    let work =
-        with_tool_cx(cx, &request.id, async |tool_cx| tool.run(tool_cx, &request.input).await);
+    let work = with_tool_cx(cx, &request.id, async |tool_cx| planned.run(tool_cx).await);
     let outcome = match work.await {
-        Ok(outcome) => primer::add_touched(cx, &call.locations, outcome).await?,
+        Ok(outcome) => instructions::add_touched(cx, &locations, outcome).await?,
         Err(err) => return give_up(cx, request.id, err).await,
     };
     match hooks::after_tool(cx, &request, said, outcome).await {
-        Ok(outcome) => Ok(Done { id, ..finish(cx, request.id, outcome).await? }),
+        Ok(outcome) => Ok(Done { id: given_id, ..report(cx, request.id, outcome).await? }),
         Err(err) => give_up(cx, request.id, err).await,
     }
 }
@@ -181,98 +171,85 @@ async fn announce(
     Ok(call)
 }
 
-/// Decides whether the call may run: `None` means yes, otherwise what the model is told.
-fn permit<'a>(
-    cx: &'a TurnCx<'_>,
-    call: &'a ToolCall,
-    access: &'a [Access],
-) -> BoxFuture<'a, Result<Option<ToolError>, TurnError>> {
-    decide(cx, call, access).boxed()
-}
-
-async fn decide(
+/// Decides whether the call may run: `None` means yes, otherwise why not.
+async fn permit(
     cx: &TurnCx<'_>,
     call: &ToolCall,
     access: &[Access],
 ) -> Result<Option<ToolError>, TurnError> {
-    let modes = modes(cx);
+    let modes = cx.modes();
     if let Some(refusal) = refused_by_mode(&modes, call, access) {
         return Ok(Some(refusal));
     }
-    let mut judgement = cx.policy.judge_within(access, &modes);
+    let mut judgement = cx.ports.policy.judge_within(access, &modes);
     let mut _asking = None;
     if judgement.decision == Decision::Ask {
-        _asking = Some(cx.or_cancelled(cx.asking.lock()).await?);
-        // The answer to another question may have decided this one, too, and so may another mode.
-        let modes = self::modes(cx);
+        _asking = Some(cx.or_cancelled(cx.conversation.asking.lock()).await?);
+        // The answer to another question, or a change of the mode, may have decided this one meanwhile.
+        let modes = cx.modes();
         if let Some(refusal) = refused_by_mode(&modes, call, access) {
             return Ok(Some(refusal));
         }
-        judgement = cx.policy.judge_within(access, &modes);
+        judgement = cx.ports.policy.judge_within(access, &modes);
     }
     let asked = match judgement.decision {
         Decision::Allow => return Ok(None),
-        Decision::Reject => return Ok(Some(refusal(judgement))),
+        Decision::Reject => return Ok(Some(refused_by_rule(judgement))),
         Decision::Ask => judgement.asked,
     };
-    let mut question = Question::new(call.clone(), &asked, cx.policy.reach());
-    if let Some(child) = cx.child {
-        question = child.present(question).await?;
+    let mut question = permission::about(call.clone(), &asked, cx.ports.policy.scope());
+    if let Some(parent) = cx.turn.parent {
+        question = parent.present(question).await?;
     }
-    let answer = match cx.or_cancelled(cx.editor.ask_permission(question)).await? {
+    let answer = match cx.or_cancelled(cx.ports.editor.ask_permission(question)).await? {
         Ok(answer) => answer,
-        Err(EditorError::Unanswered(how)) => {
-            let title = format!("Nobody answered whether `{}` may be used", call.name);
-            warn(cx, title, how).await?;
-            let why = "nobody answered whether this may be done, so it was not";
-            return Ok(Some(ToolError::Model(why.to_owned())));
+        Err(EditorError::TimedOut { advice: Some(advice), .. }) => {
+            let title = format!("No answer to the permission request for `{}`", call.name);
+            warn(cx, title, advice).await?;
+            let why = "Rejected: the permission request was not answered".to_owned();
+            return Ok(Some(ToolError::Model(why)));
         }
         Err(err) => return Ok(Some(ToolError::Editor(err))),
     };
-    let (decision, problem) = cx.policy.keep(&asked, answer);
+    let (decision, problem) = cx.ports.policy.apply(&asked, answer);
     if let Some(problem) = problem {
-        warn(cx, "Your answer holds for this session alone".to_owned(), problem).await?;
+        warn(cx, "Your answer applies to this session only".to_owned(), problem).await?;
     }
     Ok(match decision {
-        // The mode may have become another while the user thought.
-        Decision::Allow => refused_by_mode(&self::modes(cx), call, access),
+        // The mode may have changed while the user was deciding.
+        Decision::Allow => refused_by_mode(&cx.modes(), call, access),
         Decision::Reject | Decision::Ask => {
-            Some(ToolError::Model("the user did not allow this".to_owned()))
+            Some(ToolError::Model("Rejected by the user".to_owned()))
         }
     })
-}
-
-/// The modes that a call is held to: a child may do what its own and that of its turn allow.
-pub(crate) fn modes(cx: &TurnCx<'_>) -> Vec<Mode> {
-    let own = cx.settings.borrow().mode().clone();
-    cx.child.map(Child::mode_above).into_iter().chain([own]).collect()
 }
 
 fn refused_by_mode(modes: &[Mode], call: &ToolCall, access: &[Access]) -> Option<ToolError> {
     let refuses = |mode: &&Mode| !mode.has_tool(&call.name) || !mode.permits(call.kind, access);
     let mode = modes.iter().find(refuses)?;
-    Some(ToolError::Model(match call.kind {
-        ToolKind::SwitchMode => {
-            format!("the mode is `{}`: there is no plan mode to leave", mode.id)
-        }
-        _ => format!(
-            "error -31801: the mode `{}` does not allow `{}`; ask the user to switch to `build`",
-            mode.id, call.name
+    Some(match call.kind {
+        ToolKind::SwitchMode => ToolError::Model(format!(
+            "the mode is `{}`, so there is no plan mode to leave",
+            mode.id
+        )),
+        _ => ToolError::failed(
+            ToolFailure::ToolDisabled,
+            format!(
+                "the mode `{}` does not allow `{}`; ask the user to switch to `build`",
+                mode.id, call.name
+            ),
         ),
-    }))
+    })
 }
 
-/// What the model is told when a rule refuses: which, so that it does not try the same in other words.
-fn refusal(judgement: Judgement) -> ToolError {
+/// Names the rule that refuses a call, so that the model does not try the same in another way.
+fn refused_by_rule(judgement: Judgement) -> ToolError {
     let why = match judgement.refused {
         Some((access, Some(rule))) => {
             format!("the rule `{rule}` forbids {}; do not try it another way", access.words())
         }
         Some((access, None)) => {
-            format!(
-                "{} needs a rule in the user's configuration, and there is none",
-                access.words()
-            )
+            format!("{} needs a rule in the user's configuration, and none is set", access.words())
         }
         None => "this is forbidden".to_owned(),
     };
@@ -292,28 +269,34 @@ async fn with_tool_cx<T>(
     id: &ToolCallId,
     work: impl AsyncFnOnce(&ToolCx<'_>) -> T,
 ) -> Result<T, TurnError> {
+    let cancel = &cx.turn.cancel;
     let tool_cx = ToolCx {
         id,
-        cwd: cx.cwd,
-        editor: cx.editor,
-        cancel: &cx.cancel,
-        session: cx.session,
-        journal: cx.journal,
-        inside: Some(Inside(cx)),
+        cwd: cx.conversation.cwd,
+        editor: cx.ports.editor,
+        cancel,
+        session: cx.conversation.session,
+        journal: cx.ports.journal,
+        turn: cx,
     };
     let out_of_grace = async {
-        cx.cancel.cancelled().await;
+        cancel.cancelled().await;
         tokio::time::sleep(GRACE).await;
     };
     tokio::select! {
         biased;
-        done = work(&tool_cx) => if cx.cancel.is_cancelled() { Err(TurnError::Cancelled) } else { Ok(done) },
+        done = work(&tool_cx) => if cancel.is_cancelled() { Err(TurnError::Cancelled) } else { Ok(done) },
         () = out_of_grace => Err(TurnError::Cancelled),
     }
 }
 
-/// Tells the user and the model what came of the call.
-async fn finish(
+/// Ends a call that cannot run.
+async fn fail(cx: &TurnCx<'_>, request: ToolRequest, err: ToolError) -> Result<Step, TurnError> {
+    report(cx, request.id, Err(err)).await.map(Step::Done)
+}
+
+/// Reports the result of a call to the user and the model.
+async fn report(
     cx: &TurnCx<'_>,
     id: ToolCallId,
     outcome: Result<Output, ToolError>,
@@ -324,14 +307,7 @@ async fn finish(
             pictures = output.content.as_deref().map(pictures_in).unwrap_or_default();
             (ToolStatus::Completed, output)
         }
-        Err(err) => {
-            let text = explain(&err);
-            let content = match err {
-                ToolError::Shown { content, .. } => content,
-                _ => vec![ToolContent::Block(Block::Text(visible(&text)))],
-            };
-            (ToolStatus::Failed, Output { text, content: Some(content), raw: None })
-        }
+        Err(err) => (ToolStatus::Failed, failure_output(cx, err)),
     };
     let Output { text, content, raw: raw_output } = output;
     let text = context::fit_result(cx, text);
@@ -342,22 +318,25 @@ async fn finish(
     Ok(Done { id, text, failed, pictures })
 }
 
-/// Ends a call that was cut short: it must not stay pending for ever.
+fn failure_output(cx: &TurnCx<'_>, err: ToolError) -> Output {
+    let text = err.to_string();
+    let shown = || vec![ToolContent::Block(Block::Text(visible(&text)))];
+    let (content, raw) = match err {
+        ToolError::Failed { failure, content, .. } => {
+            let raw = failure.and_then(|failure| cx.ports.editor.raw_failure(failure));
+            (content.unwrap_or_else(shown), raw)
+        }
+        ToolError::Model(_)
+        | ToolError::Editor(_)
+        | ToolError::Cancelled
+        | ToolError::Broken(_) => (shown(), None),
+    };
+    Output { text, content: Some(content), raw }
+}
+
+/// Ends a call that was cut short: it must not stay pending forever.
 async fn give_up<T>(cx: &TurnCx<'_>, id: ToolCallId, err: TurnError) -> Result<T, TurnError> {
     let update = ToolUpdate { status: Some(ToolStatus::Failed), ..ToolUpdate::default() };
     cx.emit(Event::ToolUpdate(id, Box::new(update))).await?;
     Err(err)
-}
-
-fn explain(err: &ToolError) -> String {
-    match err {
-        ToolError::Editor(EditorError::NotOffered(what)) => {
-            format!("The editor does not offer {what}, and this tool needs it")
-        }
-        ToolError::Model(_)
-        | ToolError::Shown { .. }
-        | ToolError::Editor(_)
-        | ToolError::Cancelled
-        | ToolError::Broken(_) => err.to_string(),
-    }
 }

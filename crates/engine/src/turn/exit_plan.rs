@@ -1,35 +1,34 @@
-//! The tool that leaves plan mode: when the plan is made, the user is asked whether to carry it out.
+//! The tool that leaves plan mode: when the plan is complete, the user is asked whether to carry it out.
 //!
-//! Offered in plan mode alone; see `Mode::offers`. The conversation and the plan stay as they are.
+//! Offered in plan mode only; see `Mode::offers`. The conversation and the plan stay as they are.
 
 use std::sync::{Arc, LazyLock};
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{self, BoxFuture};
 use serde_json::{Value, json};
 
-use crate::permission::{Answer, Choice, Question};
-use crate::ports::{AnyTool, Inside, Intent, Output, ToolCx, ToolError, ToolSpec};
-use crate::turn::TurnError;
-use crate::words::visible::visible;
-use crate::words::{Block, ToolCall, ToolContent, ToolKind, ToolStatus};
+use crate::ports::{Intent, Output, Planned, Tool, ToolCx, ToolError, ToolSpec};
+use crate::words::{
+    Answer, Block, Choice, Question, ToolCall, ToolContent, ToolKind, ToolStatus, visible,
+};
 
 const NAME: &str = "exit_plan";
-const TITLE: &str = "Go on in build mode with this plan?";
+const TITLE: &str = "Continue in build mode with this plan?";
 /// The mode that plans are carried out in.
 const BUILD: &str = "build";
 
 const DESCRIPTION: &str = "\
-Asks the user whether to carry out the plan now. Call it when the plan is whole and nothing in it is left to decide. If the \
-user agrees, the mode becomes `build` at once and you go on with the work; if not, you stay in plan mode.";
+Asks the user whether to carry out the plan now. Call it when the plan is complete and nothing in it is left to decide. If \
+the user agrees, the mode changes to `build` at once and you continue with the work; otherwise you stay in plan mode.";
 
 /// Offers to carry out the plan.
 #[derive(Debug)]
 pub(crate) struct ExitPlan;
 
-impl AnyTool for ExitPlan {
+impl Tool for ExitPlan {
     fn spec(&self) -> Arc<ToolSpec> {
-        // Asked for with every call of any tool, and always the same.
+        // Needed for every call of any tool, and always the same.
         static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(|| {
             let plan = json!({ "type": "string", "description": "The plan, in Markdown" });
             let schema =
@@ -44,71 +43,55 @@ impl AnyTool for ExitPlan {
         ToolKind::SwitchMode
     }
 
-    fn intent<'a>(
-        &'a self,
-        _: &'a ToolCx<'a>,
-        input: &'a Value,
-    ) -> BoxFuture<'a, Result<Intent, ToolError>> {
-        async move {
-            let content = shown(plan(input)?);
-            Ok(Intent { title: TITLE.to_owned(), content, ..Intent::default() })
-        }
-        .boxed()
-    }
-
-    fn run<'a>(
-        &'a self,
+    fn plan<'a>(
+        self: Arc<Self>,
         cx: &'a ToolCx<'a>,
         input: &'a Value,
-    ) -> BoxFuture<'a, Result<Output, ToolError>> {
+    ) -> BoxFuture<'a, Result<(Intent, Box<dyn Planned>), ToolError>> {
+        let plan = input["plan"].as_str().map(str::trim).filter(|plan| !plan.is_empty());
+        let Some(plan) = plan else {
+            let why = "`plan` must be a non-empty string".to_owned();
+            return future::ready(Err(ToolError::Model(why))).boxed();
+        };
+        let content = vec![ToolContent::Block(Block::Text(visible(plan)))];
+        let call = ToolCall {
+            id: cx.id.clone(),
+            name: NAME.to_owned(),
+            title: TITLE.to_owned(),
+            kind: ToolKind::SwitchMode,
+            status: ToolStatus::InProgress,
+            content: content.clone(),
+            locations: Vec::new(),
+            raw_input: input.clone(),
+        };
+        let intent = Intent { title: TITLE.to_owned(), content, ..Intent::default() };
+        future::ready(Ok((intent, Box::new(Offer(call)) as Box<dyn Planned>))).boxed()
+    }
+}
+
+/// The question whether to carry out the plan.
+struct Offer(ToolCall);
+
+impl Planned for Offer {
+    fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
         async move {
-            let Some(Inside(turn)) = cx.inside else {
-                return Err(ToolError::Model("the mode can be changed in a turn only".to_owned()));
-            };
-            let call = ToolCall {
-                id: cx.id.clone(),
-                name: NAME.to_owned(),
-                title: TITLE.to_owned(),
-                kind: ToolKind::SwitchMode,
-                status: ToolStatus::InProgress,
-                content: shown(plan(input)?),
-                locations: Vec::new(),
-                raw_input: input.clone(),
-            };
             let choice = |answer, id, name: &str| Choice { answer, id, name: name.to_owned() };
             let choices = vec![
-                choice(Answer::AllowOnce, BUILD, "Yes, go on in build mode"),
+                choice(Answer::AllowOnce, BUILD, "Yes, continue in build mode"),
                 choice(Answer::RejectOnce, "plan", "No, stay in plan mode"),
             ];
-            let _asking = cx.or_cancelled(turn.asking.lock()).await?;
-            let asked = turn.editor.ask_permission(Question { call, choices });
-            match cx.or_cancelled(asked).await?? {
-                Answer::AllowOnce | Answer::AllowAlways => {}
-                Answer::RejectOnce | Answer::RejectAlways | Answer::Cancelled => {
-                    return Err(ToolError::Model(STAY.to_owned()));
-                }
+            let agreed = match cx.turn.confirm(Question { call: self.0, choices }).await? {
+                Answer::AllowOnce | Answer::AllowAlways => cx.turn.set_mode(BUILD).await?,
+                Answer::RejectOnce | Answer::RejectAlways | Answer::Cancelled => false,
+            };
+            if !agreed {
+                return Err(ToolError::Model(STAY.to_owned()));
             }
-            let build = turn.settings.borrow().find_mode(BUILD).cloned();
-            let Some(build) = build else { return Err(ToolError::Model(STAY.to_owned())) };
-            turn.set_mode(&build).await.map_err(|err| match err {
-                TurnError::Cancelled => ToolError::Cancelled,
-                TurnError::Failed(err) => err.into(),
-            })?;
-            let text =
-                "the user agreed, and the mode is now `build`: carry out the plan".to_owned();
+            let text = "The user agreed. The mode is now `build`: carry out the plan.".to_owned();
             Ok(Output { text, ..Output::default() })
         }
         .boxed()
     }
 }
 
-const STAY: &str = "the user wants to stay in plan mode: ask what should be different, and do not offer this again before the plan has changed";
-
-fn shown(plan: &str) -> Vec<ToolContent> {
-    vec![ToolContent::Block(Block::Text(visible(plan)))]
-}
-
-fn plan(input: &Value) -> Result<&str, ToolError> {
-    let plan = input["plan"].as_str().map(str::trim).filter(|plan| !plan.is_empty());
-    plan.ok_or_else(|| ToolError::Model("the input needs a text `plan`".to_owned()))
-}
+const STAY: &str = "The user wants to stay in plan mode. Ask what should be different, and do not offer this again before the plan has changed.";

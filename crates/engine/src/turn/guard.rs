@@ -1,4 +1,4 @@
-//! Guard rails: notices when a turn goes round in circles. Looks at calls and what came of them; stops nothing itself.
+//! Guard rails: detects a turn that repeats itself, by its calls and their results.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,35 +6,35 @@ use std::sync::Arc;
 
 use crate::words::{Message, ToolRequest};
 
-/// How often the same call may fail in the same way; the model is told one time before.
+/// How many times the same call may fail in the same way; the model is reminded one failure earlier.
 const FAILURES: usize = 3;
-/// After so many answers that learned nothing new the model is told.
-const STALE_TOLD: usize = 4;
-/// After so many the turn stops.
+/// After this many answers without anything new the model is reminded.
+const STALE_REMINDER: usize = 4;
+/// After this many the turn stops.
 const STALE: usize = 8;
 
 /// What to do with the turn.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing.
-    GoOn,
-    /// Tell the model this.
-    Tell(String),
-    /// Stop, and tell the user why.
+    Continue,
+    /// Send the model this reminder.
+    Remind(String),
+    /// Stop the turn; the reason is for the user.
     Stop(String),
 }
 
-/// What was seen of one turn.
+/// What was observed in one turn.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
-    /// Calls with what came of them, by their hash, and how often they failed since something new was learned.
+    /// Calls with their results, by hash, and how often each failed since the last new result.
     seen: HashMap<u64, usize>,
-    /// How many answers in a row asked only for what was known.
+    /// How many answers in a row repeated known calls only.
     stale: usize,
 }
 
 impl Guard {
-    /// Takes the calls of the last answer with what came of them.
+    /// Judges the calls of the last answer by their results.
     pub(crate) fn step(&mut self, messages: &[Arc<Message>]) -> Verdict {
         let done = last_step(messages);
         let mut keys: Vec<(u64, bool, &ToolRequest)> =
@@ -47,20 +47,20 @@ impl Guard {
             self.seen.values_mut().for_each(|failures| *failures = 0);
         }
         self.stale = if is_stale && !keys.is_empty() { self.stale + 1 } else { 0 };
-        let mut verdict = Verdict::GoOn;
+        let mut verdict = Verdict::Continue;
         for (key, failed, call) in keys {
             let failures = self.seen.entry(key).or_default();
             *failures += usize::from(failed);
             match *failures {
                 FAILURES.. => {
                     return Verdict::Stop(format!(
-                        "`{}` failed {FAILURES} times in the same way, so the turn was stopped.",
+                        "Stopped: `{}` failed {FAILURES} times in the same way.",
                         call.name
                     ));
                 }
                 failures if failures == FAILURES - 1 && failed => {
-                    verdict = Verdict::Tell(format!(
-                        "The same call of `{}` failed in the same way again. Once more, and the turn is stopped: do something else, or say what is in the way.",
+                    verdict = Verdict::Remind(format!(
+                        "The same call of `{}` failed in the same way again. If it fails once more, the turn is stopped. Try something else, or say what blocks you.",
                         call.name
                     ));
                 }
@@ -69,10 +69,10 @@ impl Guard {
         }
         match self.stale {
             STALE.. => Verdict::Stop(format!(
-                "The last {STALE} answers asked for the same calls and learned nothing new, so the turn was stopped."
+                "Stopped: the last {STALE} answers repeated the same calls with the same results."
             )),
-            STALE_TOLD => Verdict::Tell(
-                "You ask for the same calls again and again, and what comes of them does not change. Do something else, or end and say what is in the way. If you wait for something, wait longer at a time.".to_owned(),
+            STALE_REMINDER => Verdict::Remind(
+                "You repeat the same calls and their results do not change. Try something else, or stop and say what blocks you. If you are waiting for something, wait longer each time.".to_owned(),
             ),
             _ => verdict,
         }
@@ -133,8 +133,8 @@ mod tests {
                 messages.push(Arc::new(Message::ToolResult { id: id(at), text, failed }));
             }
             verdicts.push(match guard.step(&messages) {
-                Verdict::GoOn => '.',
-                Verdict::Tell(_) => 't',
+                Verdict::Continue => '.',
+                Verdict::Remind(_) => 't',
                 Verdict::Stop(_) => 's',
             });
         }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_failure_is_told_then_stops() {
+    fn repeated_failure_reminds_then_stops() {
         let fail: &[_] = &[("edit", "no match", true)];
         assert_eq!(play(&[fail, fail, fail]), ['.', 't', 's']);
         // Looking at the same thing in between is no progress.
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_take_turns_and_learn_nothing_stop() {
+    fn alternating_calls_without_news_stop() {
         let (a, b): (&[_], &[_]) = (&[("a", "1", false)], &[("b", "2", false)]);
         let verdicts = play(&[a, b, a, b, a, b, a, b, a, b]);
         assert_eq!(verdicts.iter().collect::<String>(), ".....t...s");

@@ -1,6 +1,6 @@
-//! The hub: the task that knows which sessions live here. Opens them, and notices when one ends.
+//! The hub: the task that knows which sessions are open here. Opens them, and notices when one ends.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -8,45 +8,41 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::permission::policy::Policy;
-use crate::ports::error::Error;
-use crate::ports::event::{Event, Severity};
-use crate::ports::reply::Reply;
-use crate::ports::{Clock, Editor, Files, Habits, Journal, Listing, Query, Remembered, Tools};
-use crate::turn::TurnLimits;
-use crate::turn::builtin_tools::WithOwn;
-use crate::turn::instructions::Primer;
-use crate::turn::session::{
-    Command, Handles, ModelChoice, Parts, Session, SessionHandle, Settings, UNUSED, warnings,
+use super::cx::TurnLimits;
+use super::session::{
+    Beginning, Command, Handles, IGNORED_SETTINGS, Session, SessionHandle, Shared,
 };
-use crate::words::agents::Agent;
-use crate::words::bill::Bill;
-use crate::words::modes::Mode;
-use crate::words::{ModeId, SessionId};
+use crate::ports::{
+    Clock, Editor, Error, Event, Journal, Listing, ModelChoice, Preferences, Query, Remembered,
+    Reply, Settings, Severity,
+};
+use crate::words::{Agent, Bill, History, Mode, ModeId, SessionId};
+
+pub use super::session::Workspace;
 
 /// What every session of a hub shares.
 pub struct HubOptions {
-    /// The models there are, the default first.
+    /// The available models, the default first.
     pub models: Arc<[ModelChoice]>,
     /// Finds the models when a session is opened, instead of `models`.
     pub find_models: Option<FindModels>,
-    /// What the user is used to; nothing if new sessions begin anew.
-    pub habits: Option<Arc<dyn Habits>>,
-    /// Where sessions are kept.
+    /// The user's preferences; `None` if new sessions start with the defaults.
+    pub preferences: Option<Arc<dyn Preferences>>,
+    /// Where sessions are stored.
     pub journal: Arc<dyn Journal>,
     /// Time and ids.
     pub clock: Arc<dyn Clock>,
-    /// How often one turn may ask the model.
+    /// How many requests one turn may make.
     pub max_requests_per_turn: usize,
     /// How long a model may send nothing at all.
     pub no_progress: Duration,
     /// How many sessions may be open at once.
     pub max_sessions: usize,
-    /// After how long without use a session leaves memory; zero for never.
+    /// After how long without use a session is unloaded; zero for never.
     pub idle_pause: Duration,
 }
 
-/// Finds the models there are, the default first. Asked for each session, so it remembers what takes long.
+/// Finds the available models, the default first. Called for each session, so it caches what takes long.
 pub type FindModels = Arc<dyn Fn() -> BoxFuture<'static, Arc<[ModelChoice]>> + Send + Sync>;
 
 impl HubOptions {
@@ -54,6 +50,20 @@ impl HubOptions {
         match &self.find_models {
             Some(find) => find().await,
             None => Arc::clone(&self.models),
+        }
+    }
+
+    fn shared(&self) -> Shared {
+        let is_unloaded = !self.idle_pause.is_zero() && self.journal.is_persistent();
+        Shared {
+            preferences: self.preferences.clone(),
+            journal: Arc::clone(&self.journal),
+            clock: Arc::clone(&self.clock),
+            limits: TurnLimits {
+                max_requests: self.max_requests_per_turn,
+                no_progress: self.no_progress,
+            },
+            idle_pause: is_unloaded.then_some(self.idle_pause),
         }
     }
 }
@@ -64,38 +74,38 @@ pub enum HubCommand {
     Open {
         /// A new one, or which.
         start: Start,
-        /// Makes its client and its tools, once the id and the working folder are known.
-        attach: Attach,
+        /// Opens its workspace.
+        workspace: Box<dyn OpenWorkspace>,
         /// Gets the session.
         reply: Reply<Opened>,
     },
-    /// List the sessions that are kept.
+    /// List the stored sessions.
     List(Query, Reply<Listing>),
-    /// Change the title of a session that is not open here; answers with it.
+    /// Change the title of a session that is not open here; the reply contains it.
     SetTitle(SessionId, String, Reply<String>),
     /// Delete a session.
     Delete(SessionId, Reply<()>),
 }
 
-/// Makes what a session works with.
-pub type Attach = Box<dyn FnOnce(SessionId, &Path) -> Attached + Send>;
+/// Opens the workspace of a session. Made for one request, so it opens one workspace.
+pub trait OpenWorkspace: Send {
+    /// Opens it, once the id and the working folder are known.
+    fn open(
+        self: Box<Self>,
+        session: SessionId,
+        cwd: PathBuf,
+    ) -> BoxFuture<'static, Result<Workspace, Error>>;
+}
 
-/// What a session works with.
-pub struct Attached {
-    /// Its client.
-    pub editor: Arc<dyn Editor>,
-    /// Its files.
-    pub files: Arc<dyn Files>,
-    /// Finds what the model should know of its project.
-    pub primer: Arc<dyn Primer>,
-    /// Its tools.
-    pub tools: Arc<dyn Tools>,
-    /// Finds out which branch its folder is on, where the client is told of it.
-    pub branch: Option<BoxFuture<'static, Option<String>>>,
-    /// What decides about their calls.
-    pub policy: Policy,
-    /// What the user should know when it begins: what about, and what.
-    pub notices: Vec<(&'static str, String)>,
+/// A workspace that is already open.
+impl OpenWorkspace for Workspace {
+    fn open(
+        self: Box<Self>,
+        _: SessionId,
+        _: PathBuf,
+    ) -> BoxFuture<'static, Result<Workspace, Error>> {
+        Box::pin(std::future::ready(Ok(*self)))
+    }
 }
 
 /// How a session begins.
@@ -105,10 +115,10 @@ pub enum Start {
     New {
         /// The working folder.
         cwd: PathBuf,
-        /// A mode that it must have, by its id or an alias; without it there is no session.
+        /// A mode that it must have, by id or alias; otherwise it is not opened.
         mode: Option<ModeId>,
     },
-    /// From what is kept.
+    /// From the journal.
     Load {
         /// Which session.
         session: SessionId,
@@ -117,7 +127,7 @@ pub enum Start {
         /// Whether the client is shown the whole history first.
         show: bool,
     },
-    /// From a copy of what is kept of another.
+    /// From a copy of another one.
     Fork {
         /// Which session.
         session: SessionId,
@@ -137,18 +147,16 @@ pub struct Opened {
     pub cwd: PathBuf,
     /// When it began.
     pub created: SystemTime,
-    /// The branch its folder is on, where that was asked for and found.
-    pub branch: Option<String>,
 }
 
-/// How others reach a hub. When its mailbox is full the caller is told so.
+/// How others reach a hub.
 #[derive(Debug, Clone)]
 pub struct HubHandle {
     mailbox: mpsc::Sender<HubCommand>,
 }
 
 impl HubHandle {
-    /// Asks the hub for something. Never waits; a command that finds no room is answered here.
+    /// Sends a command. Never waits; if the mailbox is full, the command is refused here.
     pub fn send(&self, command: HubCommand) {
         let Err(
             mpsc::error::TrySendError::Full(command) | mpsc::error::TrySendError::Closed(command),
@@ -165,17 +173,16 @@ impl HubHandle {
     }
 }
 
-/// How many commands may wait: as many as a client can send before the hub has its turn, for a workspace of sessions
-/// is opened at once.
+/// How many commands may wait. Large, because an editor may open many sessions at once.
 const MAILBOX: usize = 1024;
 
-/// The task that knows which sessions live here.
+/// The task that knows which sessions are open here.
 pub struct Hub {
     options: Arc<HubOptions>,
     mailbox: mpsc::Receiver<HubCommand>,
     handles: Handles,
     sessions: JoinSet<SessionId>,
-    /// Work on what is kept that belongs to no session here.
+    /// Work on the journal that belongs to no open session.
     chores: JoinSet<()>,
 }
 
@@ -183,7 +190,7 @@ impl Hub {
     /// Makes a hub and the handle to reach it.
     #[must_use]
     pub fn new(options: HubOptions) -> (Hub, HubHandle) {
-        // Full: the caller is told to wait for some of its requests.
+        // Full: `send` refuses the command.
         let (sender, mailbox) = mpsc::channel(MAILBOX);
         let hub = Hub {
             options: Arc::new(options),
@@ -195,7 +202,7 @@ impl Hub {
         (hub, HubHandle { mailbox: sender })
     }
 
-    /// Serves until nobody holds its handle any more and every session has ended.
+    /// Serves until its last handle is dropped and every session has ended.
     pub async fn run(mut self) {
         loop {
             tokio::select! {
@@ -217,7 +224,7 @@ impl Hub {
     fn on_command(&mut self, command: HubCommand) {
         let journal = Arc::clone(&self.options.journal);
         match command {
-            HubCommand::Open { start, attach, reply } => self.open(start, attach, reply),
+            HubCommand::Open { start, workspace, reply } => self.open(start, workspace, reply),
             HubCommand::List(query, reply) => {
                 self.chores.spawn(async move {
                     let listing = journal.list(query).await;
@@ -244,7 +251,7 @@ impl Hub {
         }
     }
 
-    fn open(&mut self, start: Start, attach: Attach, reply: Reply<Opened>) {
+    fn open(&mut self, start: Start, workspace: Box<dyn OpenWorkspace>, reply: Reply<Opened>) {
         if self.handles.len() >= self.options.max_sessions {
             return reply.send(Err(Error::TooManySessions(self.handles.len())));
         }
@@ -258,13 +265,20 @@ impl Hub {
         let (handle, mailbox) = SessionHandle::new(id.clone());
         self.handles.insert(id.clone(), handle.clone());
         let options = Arc::clone(&self.options);
-        // Opening may wait for a disk, so it is the session's own work, not the hub's.
+        // Opening may wait for a disk, so the session's task does it, not the hub's.
         self.sessions.spawn(async move {
-            match begin(&options, &id, start, attach).await {
-                Ok(Begun { parts, created, branch }) => {
-                    let (settings, cwd) = (parts.settings.clone(), parts.cwd.clone());
-                    let session = Session::new(parts, mailbox);
-                    reply.send(Ok(Opened { handle, settings, cwd, created, branch }));
+            match begin(&options, &id, start, workspace).await {
+                Ok(Begun { cwd, workspace, beginning, created }) => {
+                    let opened = Opened {
+                        handle,
+                        settings: beginning.settings.clone(),
+                        cwd: cwd.clone(),
+                        created,
+                    };
+                    let shared = options.shared();
+                    let session =
+                        Session::new(id.clone(), cwd, workspace, shared, beginning, mailbox);
+                    reply.send(Ok(opened));
                     session.run().await;
                 }
                 Err(err) => reply.send(Err(err)),
@@ -292,125 +306,89 @@ impl Hub {
 
 /// A session that is about to run.
 struct Begun {
-    parts: Parts,
+    cwd: PathBuf,
+    workspace: Workspace,
+    beginning: Beginning,
     created: SystemTime,
-    branch: Option<String>,
 }
 
-/// Makes the parts of a session: new, or from what is kept.
+/// Prepares a session: a new one, or one from the journal.
 async fn begin(
     options: &HubOptions,
     id: &SessionId,
     start: Start,
-    attach: Attach,
+    workspace: Box<dyn OpenWorkspace>,
 ) -> Result<Begun, Error> {
     let journal = &*options.journal;
     let failed = |err| Error::of_journal(id, err);
     let mut settings = Settings::new(options.find_models().await)?;
-    let (cwd, mut attached, remembered) = match start {
+    let (cwd, mut workspace, remembered) = match start {
         Start::New { cwd, mode } => {
-            let attached = attach(id.clone(), &cwd);
-            let modes = Mode::with(&attached.tools.agents());
+            let workspace = workspace.open(id.clone(), cwd.clone()).await?;
+            let modes = Mode::with(&workspace.toolbox.agents());
             if let Some(mode) = mode.filter(|id| !modes.iter().any(|mode| mode.is(id.as_str()))) {
                 return Err(Error::NoSuchMode(mode));
             }
             journal.create(id, &cwd).await.map_err(failed)?;
-            if let Some(habits) = &options.habits {
-                take_up(&mut settings, &**habits);
+            if let Some(preferences) = &options.preferences {
+                prefer(&mut settings, &**preferences);
             }
-            (cwd, attached, None)
+            (cwd, workspace, None)
         }
         Start::Load { cwd, show, .. } => {
             let info = journal.find(id).await.map_err(failed)?;
             let cwd = cwd.unwrap_or(info.cwd);
-            let attached = attach(id.clone(), &cwd);
-            let shown = show.then_some(&*attached.editor);
+            let workspace = workspace.open(id.clone(), cwd.clone()).await?;
+            let shown = show.then_some(&*workspace.editor);
             let remembered = journal.load(id, shown).await.map_err(failed)?;
-            (cwd, attached, Some(remembered))
+            (cwd, workspace, Some(remembered))
         }
         Start::Fork { session, cwd } => {
             let forked = journal.fork(&session, id).await;
             forked.map_err(|err| Error::of_journal(&session, err))?;
             let remembered = journal.load(id, None).await.map_err(failed)?;
             let cwd = cwd.unwrap_or_else(|| remembered.info.cwd.clone());
-            let attached = attach(id.clone(), &cwd);
-            (cwd, attached, Some(remembered))
+            let workspace = workspace.open(id.clone(), cwd.clone()).await?;
+            (cwd, workspace, Some(remembered))
         }
     };
-    attached.notices.extend(without_their_model(&attached.tools.agents(), &settings));
-    // Where the client shows no notices, the first turn tells.
-    let untold = match attached.editor.offers().notices {
-        true => Vec::new(),
-        false => warnings(&attached.notices, &*options.journal)
-            .into_iter()
-            .map(|(title, more)| format!("{title}: {more}"))
-            .collect(),
-    };
-    let tools = Arc::new(WithOwn::new(attached.tools, untold));
-    settings.modes = Mode::with(&tools.agents());
-    let mut history = crate::turn::context::History::default();
-    let (mut has_title, mut spent, mut bill) = (false, 0.0, Bill::default());
+    let agents = workspace.toolbox.agents();
+    workspace.notices.extend(missing_models(&agents, &settings));
+    settings.modes = Mode::with(&agents);
     let mut created = options.clock.now();
+    let (mut history, mut has_title) = (History::default(), false);
+    let (mut spent, mut bill) = (0.0, Bill::default());
     if let Some(remembered) = remembered {
         created = remembered.info.created;
         restore(&mut settings, &remembered);
-        report(&*attached.editor, &remembered.problems).await;
+        report(&*workspace.editor, &remembered.problems).await;
         has_title = remembered.info.title.is_some();
-        spent = remembered.spent;
-        bill = remembered.bill;
-        history = remembered.history;
+        (spent, bill, history) = (remembered.spent, remembered.bill, remembered.history);
     }
-    let idle_pause = Some(options.idle_pause).filter(|idle| !idle.is_zero() && journal.outlives());
-    let branch = match attached.branch {
-        Some(find) => find.await,
-        None => None,
-    };
-    let parts = Parts {
-        id: id.clone(),
-        cwd,
-        settings,
-        tools,
-        policy: attached.policy,
-        notices: attached.notices,
-        editor: attached.editor,
-        files: attached.files,
-        primer: attached.primer,
-        habits: options.habits.clone(),
-        journal: Arc::clone(&options.journal),
-        clock: Arc::clone(&options.clock),
-        limits: TurnLimits {
-            max_requests: options.max_requests_per_turn,
-            no_progress: options.no_progress,
-        },
-        idle_pause,
-        history,
-        has_title,
-        spent,
-        bill,
-    };
-    Ok(Begun { parts, created, branch })
+    let beginning = Beginning { settings, history, has_title, spent, bill };
+    Ok(Begun { cwd, workspace, beginning, created })
 }
 
-/// Tells of agents whose model there is not: they work with the session's.
-fn without_their_model(agents: &[Arc<Agent>], settings: &Settings) -> Vec<(&'static str, String)> {
-    let told = agents.iter().filter_map(|agent| {
+/// Warns about agents whose model is not available: they use the session's.
+fn missing_models(agents: &[Arc<Agent>], settings: &Settings) -> Vec<(&'static str, String)> {
+    let warnings = agents.iter().filter_map(|agent| {
         let problem = settings.lacks(agent.model.as_ref()?)?;
-        Some((UNUSED, format!("the agent `{}` wants {problem}", agent.name)))
+        Some((IGNORED_SETTINGS, format!("the agent `{}` asks for {problem}", agent.name)))
     });
-    told.collect()
+    warnings.collect()
 }
 
-/// Begins with what was chosen last, as far as there still is such.
-fn take_up(settings: &mut Settings, habits: &dyn Habits) {
-    if let Some(model) = habits.model()
+/// Starts with what the user chose last, if it is still available.
+fn prefer(settings: &mut Settings, preferences: &dyn Preferences) {
+    if let Some(model) = preferences.model()
         && settings.models.iter().any(|choice| choice.id == model)
     {
         settings.model = model;
     }
-    settings.thinking = habits.thinking().unwrap_or_default();
+    settings.thinking = preferences.thinking().unwrap_or_default();
 }
 
-/// Takes over mode, model and thinking, as far as there still are such.
+/// Restores mode, model and thinking level, if they are still available.
 fn restore(settings: &mut Settings, remembered: &Remembered) {
     let mode = remembered.mode.as_ref().and_then(|mode| settings.find_mode(mode.as_str()));
     if let Some(mode) = mode.map(Mode::mode_id) {
@@ -424,11 +402,11 @@ fn restore(settings: &mut Settings, remembered: &Remembered) {
     settings.thinking = remembered.thinking.unwrap_or_default();
 }
 
-/// Tells the user what could not be read.
+/// Warns the user about what could not be read.
 async fn report(editor: &dyn Editor, problems: &[String]) {
     for problem in problems {
         tracing::warn!("a part of a session could not be read: {problem}");
-        let title = "A part of this session could not be read".to_owned();
+        let title = "Part of this session could not be read".to_owned();
         let description = Some(problem.clone());
         editor.show(Event::Notice { severity: Severity::Warning, title, description }).await;
     }
@@ -439,10 +417,13 @@ impl SessionHandle {
     async fn close(&self) {
         let (sender, ended) = tokio::sync::oneshot::channel::<()>();
         let reply = Reply::new(move |_| drop(sender));
-        match self.send(Command::Close(reply)) {
-            // Nothing is sent: the answer is that the other end is dropped.
-            Ok(()) => drop(ended.await),
-            Err(_) => tracing::debug!("a session that is deleted had ended already"),
+        match self.reserve() {
+            Ok(permit) => {
+                permit.send(Command::Close(reply));
+                // Nothing is sent: the answer is that the other end is dropped.
+                drop(ended.await);
+            }
+            Err(_) => tracing::debug!("a session that is deleted had already ended"),
         }
     }
 }

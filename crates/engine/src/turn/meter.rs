@@ -1,11 +1,10 @@
-//! What a session has used. Calls that run at once add to the same meter.
+//! What a session has used. Calls that run in parallel add to the same meter.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::words::bill::Bill;
-use crate::words::{ModelId, Usage};
+use crate::words::{Bill, ModelId, Usage};
 
-/// Counts what a session uses and costs, and knows how full its context is. Never held across an await.
+/// Counts what a session uses and costs, and how full its context is. Never locked across an await.
 #[derive(Debug, Default)]
 pub(crate) struct Meter(Mutex<Used>);
 
@@ -14,7 +13,7 @@ struct Used {
     /// In US dollars.
     cost: f64,
     bill: Bill,
-    /// Tokens in use and tokens there are, in the conversation with the user.
+    /// Tokens in use and size of the context window, in the conversation with the user.
     window: (u64, u64),
 }
 
@@ -42,7 +41,7 @@ impl Meter {
         self.used().window = (used, size);
     }
 
-    /// Returns how full the context was when that was last known.
+    /// Returns how full the context was when it was last measured.
     pub(crate) fn window(&self) -> (u64, u64) {
         self.used().window
     }

@@ -1,34 +1,34 @@
-//! Slash commands that are work for the model: `/init` and `/review`. What the user typed becomes what the model is told.
+//! Slash commands that the model carries out: `/init` and `/review`. They expand to a prompt.
 
-use crate::words::modes::Mode;
+use crate::words::Mode;
 
 const INIT: &str = "\
-Look at this project and write `AGENTS.md` at its top: what an agent must know to work here that it would not find out at once.
+Look at this project and write `AGENTS.md` at its root: what an agent needs to know to work here and would not find out at once.
 
-- Read the manifest, the build and test setup, the README, and enough of the source to know its structure and its ways.
-- Say how to build, test and lint, with the exact commands and how to run a single test; how the source is laid out and
-  where to start reading; the conventions that the code really follows; and what goes wrong easily.
-- Take over what `AGENTS.md`, `CLAUDE.md`, `.cursorrules`, `.cursor/rules/` or `.github/copilot-instructions.md` say and
-  still holds. If there is an `AGENTS.md`, improve it; do not lose what people wrote.
-- State only what you saw. No advice that holds for every project. At most 150 lines.";
+- Read the manifest, the build and test setup, the README, and enough of the source to know its structure and conventions.
+- Say how to build, test and lint, with the exact commands and how to run a single test; how the source is organised and
+  where to start reading; the conventions that the code really follows; and common mistakes.
+- Include what `AGENTS.md`, `CLAUDE.md`, `.cursorrules`, `.cursor/rules/` or `.github/copilot-instructions.md` say if it is
+  still true. If `AGENTS.md` exists, improve it; do not lose what people wrote.
+- State only what you saw. No advice that applies to every project. At most 150 lines.";
 
 const CANNOT_WRITE: &str = "\
-The mode `{mode}` changes nothing: write no file, show what `AGENTS.md` would say, and say that `/mode build` and `/init` \
-write it.";
+The mode `{mode}` changes nothing: do not write a file. Show what `AGENTS.md` would contain, and say that `/mode build` and \
+then `/init` will write it.";
 
 const REVIEW: &str = "\
 Review {what}. Change nothing.
 
 - Look at the changes with git, and read the code around them: callers, tests, what the changed lines rely on.
-- Look for what is wrong: behaviour that breaks, cases that are forgotten, errors that are dropped, races, holes in security,
-  tests that cannot fail. Then for what is needlessly hard to read. Leave out matters of taste and what a linter finds.
-- Prove each finding from the code before you report it; say so where you could not.
-- Report the worst first, each with `path:line`, what happens, when, and how to mend it. If there is nothing, say so.";
+- Look for errors: behaviour that breaks, forgotten cases, dropped errors, races, security problems, tests that cannot
+  fail. Then for code that is needlessly hard to read. Skip matters of taste and what a linter finds.
+- Prove each finding from the code before you report it; say so if you could not.
+- Report the worst first, each with `path:line`, what happens, when, and how to fix it. If you find nothing, say so.";
 
 const UNCOMMITTED: &str =
-    "the changes that are not committed, new files included; if there are none, the last commit";
+    "the uncommitted changes, new files included; if there are none, the last commit";
 
-/// Returns what the model is told for a command of this name, with what stood behind it; `None` for any other name.
+/// Returns the prompt for a command with its arguments; `None` for any other name.
 pub(crate) fn expand(name: &str, rest: &str, mode: &Mode) -> Option<String> {
     match name {
         "init" => {
@@ -37,7 +37,7 @@ pub(crate) fn expand(name: &str, rest: &str, mode: &Mode) -> Option<String> {
                 text.push_str(&format!("\n\n{}", CANNOT_WRITE.replace("{mode}", &mode.id)));
             }
             if !rest.is_empty() {
-                text.push_str(&format!("\n\nIn addition, from the user: {rest}"));
+                text.push_str(&format!("\n\nAlso, from the user: {rest}"));
             }
             Some(text)
         }
@@ -52,18 +52,16 @@ pub(crate) fn expand(name: &str, rest: &str, mode: &Mode) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::modes::MODES;
+    use crate::words::MODES;
 
     #[test]
-    fn what_was_typed_becomes_work() {
+    fn command_becomes_a_prompt() {
         let [build, plan, _] = &MODES;
         let init = expand("init", "mention the {what}", build).unwrap();
-        assert!(init.ends_with("In addition, from the user: mention the {what}"), "{init}");
+        assert!(init.ends_with("Also, from the user: mention the {what}"), "{init}");
         assert!(!init.contains("changes nothing"), "{init}");
         assert!(expand("init", "", plan).unwrap().contains("The mode `plan` changes nothing"));
-        assert!(
-            expand("review", "", build).unwrap().starts_with("Review the changes that are not")
-        );
+        assert!(expand("review", "", build).unwrap().starts_with("Review the uncommitted changes"));
         assert!(
             expand("review", "main..{what}", plan).unwrap().starts_with("Review main..{what}.")
         );

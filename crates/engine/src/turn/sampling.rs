@@ -1,37 +1,34 @@
-//! One exchange with the model: a request goes out, its answer comes back in pieces.
+//! One exchange with the model: a request goes out, its answer is streamed back.
 
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
-use crate::ports::error::Error;
-use crate::ports::event::{Event, Severity};
-use crate::ports::{ModelError, ModelEvent, Record};
-use crate::turn::compact::{self, Cause};
-use crate::turn::context::{self, History};
-use crate::turn::session::ModelChoice;
-use crate::turn::{TurnCx, TurnError};
+use super::compact::{self, Cause};
+use super::context;
+use super::cx::{TurnCx, TurnError};
+use crate::ports::{Error, Event, ModelChoice, ModelError, ModelEvent, Record, Severity};
 use crate::words::{
-    Message, MessageId, ModelId, Seal, StopReason, Thought, ToolCallId, ToolRequest, Usage,
+    History, Message, MessageId, ModelId, Seal, StopReason, Thought, ToolCallId, ToolRequest, Usage,
 };
 
-/// How often a model may try again in one turn, whatever it is asked: more is a provider that does not work.
-const MAX_WAITS: usize = 10;
+/// How many times a model may retry in one turn; a provider that needs more does not work.
+const MAX_RETRIES: usize = 10;
 
-/// What the model answered.
+/// The answer of the model.
 pub(crate) struct Answer {
-    /// The tools it asked for.
+    /// Its tool calls.
     pub(crate) calls: Vec<ToolRequest>,
     /// Why it stopped.
     pub(crate) stop: StopReason,
 }
 
-/// Asks the model for its next answer. Makes room before, and again if the provider finds that there is too little.
+/// Asks the model for its next answer. Compacts the conversation if it is too long for the context window.
 pub(crate) async fn sample(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
     compact::if_needed(cx).await?;
     match ask(cx).await {
         Err(TurnError::Failed(Error::Model(ModelError::ContextFull(why)))) => {
             tracing::info!("the conversation was too long: {why}");
-            if !Box::pin(compact::compact(cx, Cause::Overflow)).await? {
+            if !compact::compact(cx, Cause::Overflow).await? {
                 return Err(Error::Model(ModelError::ContextFull(why)).into());
             }
             ask(cx).await
@@ -44,19 +41,19 @@ pub(crate) async fn sample(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
 ///
 /// What was shown stays in the history, also when the answer is cut off.
 async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
-    let settings = cx.settings.borrow().clone();
+    let settings = cx.settings();
     let Some(choice) = settings.choice() else {
         return Err(Error::NoSuchModel(settings.model).into());
     };
     let request = context::view(cx, &settings, choice).await;
     let mut stream = choice.model.answer(request);
-    cx.settle().await?;
-    let message = MessageId::new(cx.clock.fresh_id());
+    cx.wait_for_prompt().await?;
+    let message = cx.fresh_message();
     let mut draft = Draft::new(settings.model.clone());
     let ended = loop {
-        let next = match cx.or_cancelled(timeout(cx.limits.no_progress, stream.next())).await {
+        let next = match cx.or_cancelled(timeout(cx.turn.limits.no_progress, stream.next())).await {
             Ok(Ok(next)) => next,
-            Ok(Err(_)) => break Err(Error::NoProgress(cx.limits.no_progress).into()),
+            Ok(Err(_)) => break Err(Error::NoProgress(cx.turn.limits.no_progress).into()),
             Err(cancelled) => break Err(cancelled),
         };
         let before = draft.text.len();
@@ -71,9 +68,9 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
             }
             Some(Ok(ModelEvent::Waiting(why))) => {
                 tracing::info!(model = %settings.model, "{why}");
-                cx.waits += 1;
-                if cx.waits > MAX_WAITS {
-                    let words = format!("{why}; that was tried {MAX_WAITS} times in this turn");
+                cx.turn.retries += 1;
+                if cx.turn.retries > MAX_RETRIES {
+                    let words = format!("{why} Gave up after {MAX_RETRIES} retries in this turn");
                     break Err(Error::Model(ModelError::Unavailable(words)).into());
                 }
                 waiting(cx, &message, why)
@@ -83,7 +80,7 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
                 continue;
             }
             Some(Ok(ModelEvent::Tool(call))) => {
-                draft.add(call, cx.history);
+                draft.add(call, cx.conversation.history);
                 continue;
             }
             Some(Ok(ModelEvent::Usage(now))) => {
@@ -104,7 +101,7 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
         draft.break_off();
     }
     let thoughts = draft.thoughts.clone();
-    let calls = draft.keep(cx);
+    let calls = draft.save(cx);
     if !thoughts.is_empty() {
         cx.record(Record::Thoughts(&thoughts)).await?;
     }
@@ -119,7 +116,7 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
 struct Draft {
     model: ModelId,
     thoughts: Vec<Thought>,
-    /// The thought in hand.
+    /// The thought that is being streamed.
     thought: String,
     text: String,
     calls: Vec<ToolRequest>,
@@ -143,8 +140,7 @@ impl Draft {
         self.thoughts.push(Thought { by: self.model.clone(), text, seal, at: self.text.len() });
     }
 
-    /// Takes a call. One that is there already came twice, and what it asks for is done once; another with an id that was
-    /// used before gets one of its own.
+    /// Adds a call. A duplicate is dropped; a different call with an id that was used before gets a new one.
     fn add(&mut self, mut call: ToolRequest, history: &History) {
         let is_same = |known: &ToolRequest| {
             known.id.given() == call.id.given()
@@ -160,26 +156,26 @@ impl Draft {
         self.calls.push(call);
     }
 
-    /// A broken answer asks for nothing.
+    /// Drops the calls of an answer that was cut off.
     fn break_off(&mut self) {
         self.calls.clear();
-        // A thought without its end has no seal, and a model takes back only whole ones.
+        // A thought without its end has no seal, and a model accepts only complete ones.
         self.thoughts.clear();
     }
 
-    /// Puts the answer into the history and returns the tools to run.
-    fn keep(self, cx: &mut TurnCx<'_>) -> Vec<ToolRequest> {
+    /// Puts the answer into the history and returns its calls.
+    fn save(self, cx: &mut TurnCx<'_>) -> Vec<ToolRequest> {
         if !self.text.is_empty() || !self.calls.is_empty() {
             let (thoughts, text, calls) = (self.thoughts, self.text, self.calls.clone());
-            cx.history.push(Message::Agent { thoughts, text, calls });
+            cx.conversation.history.push(Message::Agent { thoughts, text, calls });
         }
         self.calls
     }
 }
 
-/// Tells the user why nothing comes: as a notice where the client shows them, else as a thought.
+/// Tells the user why the model waits: with a notice if the client shows them, else with a thought.
 fn waiting(cx: &TurnCx<'_>, message: &MessageId, why: String) -> Event {
-    if cx.editor.offers().notices {
+    if cx.offers().notices {
         Event::Notice { severity: Severity::Warning, title: why, description: None }
     } else {
         Event::Thought { message: message.clone(), text: format!("{why}\n") }
@@ -194,125 +190,36 @@ async fn report_usage(
     if usage == Usage::default() {
         return Ok(());
     }
-    cx.mind.measure(cx.history.len(), usage.total());
-    let cost = add_cost(cx, choice, usage).await?;
+    let messages = cx.conversation.history.len();
+    cx.conversation.context.measure(messages, usage.total());
+    let cost = cx.add_cost(choice, usage).await?;
     let (used, size) = (usage.total(), choice.context_size);
-    if cx.child.is_none() {
-        cx.meter.fill(used, size);
+    if cx.turn.parent.is_none() {
+        cx.conversation.meter.fill(used, size);
     }
     cx.emit(Event::Usage { used, size, cost }).await
 }
 
-/// Keeps what an answer used. Returns what the session has cost so far, where a price is known.
-pub(crate) async fn add_cost(
-    cx: &TurnCx<'_>,
-    choice: &ModelChoice,
-    usage: Usage,
-) -> Result<Option<f64>, TurnError> {
-    if usage == Usage::default() {
-        return Ok(None);
-    }
-    let dollars = choice.price.map(|price| price.of(&usage));
-    cx.record(Record::Spent { model: &choice.id, usage: &usage, dollars }).await?;
-    Ok(cx.meter.add(&choice.id, &usage, dollars))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::path::{Path, PathBuf};
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
-    use futures_util::FutureExt;
-    use futures_util::future::{self, BoxFuture};
-    use tokio::sync::{Mutex, Notify, watch};
+    use tokio::sync::{Mutex, watch};
     use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::permission::policy::Policy;
-    use crate::permission::{self, Question};
-    use crate::ports::{
-        Editor, EditorError, ExitStatus, Form, FormAnswer, Offers, Page, Show, TerminalCommand,
-        TerminalOutput,
-    };
-    use crate::script::{NoFiles, NoJournal, ScriptedModel, SystemClock};
-    use crate::turn::TurnLimits;
-    use crate::turn::context::Mind;
-    use crate::turn::instructions::NoPrimer;
+    use crate::ports::{NoInstructions, Settings, SystemClock, Toolbox};
+    use crate::script::{NoFiles, NoJournal, ScriptedModel, StubEditor};
+    use crate::turn::context_state::ContextState;
+    use crate::turn::cx::{Conversation, Ports, Turn, TurnLimits};
     use crate::turn::meter::Meter;
-    use crate::turn::session::{ModelChoice, Settings};
     use crate::turn::steering::Steering;
-    use crate::words::{ModelId, SessionId, TerminalId};
-
-    /// Takes so many events and no more.
-    struct Full {
-        room: AtomicUsize,
-        is_full: Notify,
-    }
-
-    type Asked<'a, T> = BoxFuture<'a, Result<T, EditorError>>;
-
-    impl Editor for Full {
-        fn make_room<'a>(&'a self, _: &'a Event) -> BoxFuture<'a, Option<Show>> {
-            async {
-                let left = |room: usize| room.checked_sub(1);
-                if self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_err() {
-                    self.is_full.notify_one();
-                    future::pending::<()>().await;
-                }
-                Some(Box::new(drop) as Show)
-            }
-            .boxed()
-        }
-
-        fn offers(&self) -> Offers {
-            Offers::default()
-        }
-
-        fn ask_permission(&self, _: Question) -> Asked<'_, permission::Answer> {
-            future::pending().boxed()
-        }
-
-        fn read_text_file(&self, _: PathBuf, _: Option<u32>, _: Option<u32>) -> Asked<'_, String> {
-            future::pending().boxed()
-        }
-
-        fn write_text_file<'a>(&'a self, _: &'a Path, _: &'a str) -> Asked<'a, ()> {
-            future::pending().boxed()
-        }
-
-        fn create_terminal(&self, _: TerminalCommand) -> Asked<'_, TerminalId> {
-            future::pending().boxed()
-        }
-
-        fn terminal_output(&self, _: TerminalId) -> Asked<'_, TerminalOutput> {
-            future::pending().boxed()
-        }
-
-        fn wait_for_exit(&self, _: TerminalId) -> Asked<'_, ExitStatus> {
-            future::pending().boxed()
-        }
-
-        fn kill_terminal(&self, _: TerminalId) -> Asked<'_, ()> {
-            future::pending().boxed()
-        }
-
-        fn release_terminal(&self, _: TerminalId) -> Asked<'_, ()> {
-            future::pending().boxed()
-        }
-
-        fn elicit(&self, _: Form) -> Asked<'_, FormAnswer> {
-            future::pending().boxed()
-        }
-
-        fn page_done(&self, _: &Page) -> BoxFuture<'_, ()> {
-            future::pending().boxed()
-        }
-    }
+    use crate::words::SessionId;
 
     #[test]
-    fn a_call_with_an_id_that_was_used_gets_one_of_its_own() {
+    fn call_with_a_used_id_gets_a_new_one() {
         let call = |command: &str| ToolRequest {
             id: ToolCallId::new("c"),
             name: "bash".into(),
@@ -322,7 +229,7 @@ mod tests {
         let (thoughts, text) = (Vec::new(), String::new());
         history.push(Message::Agent { thoughts, text, calls: vec![call("one")] });
         // The client knows the call for ever.
-        history.compact(1, "summed up".to_owned(), None);
+        history.compact(1, "summary".to_owned(), None);
         let mut draft = Draft::new(ModelId::new("m"));
         for command in ["two", "two", "three"] {
             draft.add(call(command), &history);
@@ -335,7 +242,7 @@ mod tests {
     /// The user saw it, so the model must know that it said it.
     // R: S5, W16
     #[tokio::test]
-    async fn what_was_shown_before_a_cancel_stays_in_the_history() {
+    async fn text_shown_before_a_cancel_stays_in_the_history() {
         let script = "model text \"one \"\nmodel text \"two\"\nmodel text \" three\"";
         let model = ModelChoice {
             id: ModelId::new("m"),
@@ -345,36 +252,35 @@ mod tests {
             can_think: false,
             model: Arc::new(ScriptedModel::parse(script).unwrap()),
         };
-        let editor = Full { room: AtomicUsize::new(2), is_full: Notify::new() };
+        let editor = StubEditor::with_room_for(2);
         let mut history = History::default();
         let cancel = CancellationToken::new();
         let settings = Settings::new(vec![model].into()).unwrap();
+        let limits = TurnLimits { max_requests: 1, no_progress: Duration::from_secs(60) };
         let mut cx = TurnCx {
-            session: &SessionId::new("s"),
-            cwd: "/w".as_ref(),
-            settings: &watch::Sender::new(settings.clone()),
-            history: &mut history,
-            mind: &mut Mind::default(),
-            primer: &NoPrimer,
-            policy: &Policy::default(),
-            asking: &Mutex::default(),
-            has_title: &false.into(),
-            meter: &Meter::default(),
-            steering: &Steering::default(),
-            titler: None,
-            keeping: None,
-            waits: 0,
-            tools: &(Arc::new([]) as Arc<[Arc<dyn crate::ports::AnyTool>]>),
-            editor: &editor,
-            files: &NoFiles,
-            journal: &NoJournal,
-            clock: &SystemClock,
-            limits: TurnLimits { max_requests: 1, no_progress: Duration::from_secs(60) },
-            cancel: cancel.clone(),
-            child: None,
+            ports: Ports {
+                toolbox: &Toolbox::default(),
+                policy: &Policy::default(),
+                editor: &editor,
+                files: &NoFiles,
+                instructions: &NoInstructions,
+                journal: &NoJournal,
+                clock: &SystemClock,
+            },
+            conversation: Conversation {
+                session: &SessionId::new("s"),
+                cwd: "/w".as_ref(),
+                settings: &watch::Sender::new(settings),
+                history: &mut history,
+                context: &mut ContextState::default(),
+                meter: &Meter::default(),
+                steering: &Steering::default(),
+                asking: &Mutex::default(),
+            },
+            turn: Turn::new(limits, cancel.clone()),
         };
         let cancelled = async {
-            editor.is_full.notified().await;
+            editor.is_full().await;
             cancel.cancel();
         };
         let (answer, ()) = tokio::join!(sample(&mut cx), cancelled);

@@ -11,29 +11,27 @@ use futures_util::FutureExt;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::builtin_tools::with_builtin_tools;
+use super::context_state::ContextState;
+use super::cx::{Conversation, Ports, Turn, TurnCx, TurnError, TurnLimits};
+use super::emit;
+use super::meter::Meter;
+use super::prompt::{self, Naming};
+use super::steering::Steering;
+use super::title::Titler;
 use crate::permission::policy::Policy;
-use crate::ports::error::Error;
-use crate::ports::event::{Event, Severity};
-use crate::ports::reply::Reply;
-use crate::ports::{Clock, Editor, Files, Habits, Journal, Record, State, Tools};
-use crate::turn::builtin_tools::WithOwn;
-use crate::turn::commands;
-use crate::turn::context::{History, Mind};
-use crate::turn::instructions::Primer;
-use crate::turn::meter::Meter;
-use crate::turn::steering::Steering;
-use crate::turn::title::Titler;
-use crate::turn::{self, TurnCx, TurnError, TurnLimits};
-use crate::words::bill::Bill;
-use crate::words::stamp;
-use crate::words::{ModeId, ModelId, Prompt, SessionId, StopReason, Thinking};
-
-pub use crate::ports::settings::{ModelChoice, Settings};
+use crate::ports::{
+    Clock, Editor, Error, Event, Files, InstructionSource, Journal, Preferences, Record, Reply,
+    Settings, Severity, State, Toolbox,
+};
+use crate::words::{
+    Bill, History, ModeId, ModelId, Prompt, SessionId, StopReason, Thinking, iso_8601,
+};
 
 /// What a session is asked to do.
 #[derive(Debug)]
 pub enum Command {
-    /// Say what the client needs to know first: the slash commands.
+    /// Show what the client needs to know first: the slash commands and warnings.
     Announce,
     /// Run a turn.
     Prompt {
@@ -41,46 +39,58 @@ pub enum Command {
         prompt: Prompt,
         /// Fires when the turn must stop.
         cancel: CancellationToken,
-        /// Answered when the turn ended, behind its last event.
+        /// Sent when the turn ended, after its last event.
         reply: Reply<StopReason>,
     },
-    /// Say something in the turn that runs; answered when the turn has it.
+    /// Send a message to the running turn; the reply is sent when the turn has taken it.
     Steer(Prompt, Reply<()>),
     /// Change the mode.
     SetMode(ModeId, Reply<Settings>),
     /// Change the model.
     SetModel(ModelId, Reply<Settings>),
-    /// Change the title; answers with it.
+    /// Change the title; the reply contains it.
     SetTitle(String, Reply<String>),
-    /// Show the whole history again if asked to, then answer with the settings.
+    /// Reply with the settings, after showing the whole history if asked to.
     Replay {
-        /// Whether to show it.
+        /// Whether to show the history.
         show: bool,
-        /// Other tools to go on with, if the client wants others. They are started when the session is announced.
-        tools: Option<Arc<dyn Tools>>,
-        /// Answered behind the last event.
+        /// Another toolbox to continue with, if the client wants other MCP servers. It is started by
+        /// [`Command::Announce`].
+        toolbox: Option<Toolbox>,
+        /// Sent after the last event.
         reply: Reply<Settings>,
     },
-    /// Change how much the model thinks.
+    /// Change the thinking level.
     SetThinking(Thinking, Reply<Settings>),
     /// Stop what runs and end.
     Close(Reply<()>),
 }
 
-/// How others reach a session. When its mailbox is full the caller is told that the session is busy.
+/// How others reach a session.
 #[derive(Debug, Clone)]
 pub struct SessionHandle {
     id: SessionId,
     mailbox: mpsc::Sender<Command>,
 }
 
-/// How many commands may wait. A client has no reason to have more than a few under way.
+/// How many commands may wait. A client has no reason to have more than a few open requests.
 const MAILBOX: usize = 16;
+
+/// A reserved place in a session's mailbox.
+#[derive(Debug)]
+pub struct Permit<'a>(mpsc::Permit<'a, Command>);
+
+impl Permit<'_> {
+    /// Sends the command. Never waits and never fails.
+    pub fn send(self, command: Command) {
+        self.0.send(command);
+    }
+}
 
 impl SessionHandle {
     /// Makes the handle of a session and the mailbox that the session reads.
     pub(crate) fn new(id: SessionId) -> (SessionHandle, mpsc::Receiver<Command>) {
-        // Full: the sender is told that the session is busy.
+        // Full: `reserve` returns `Error::Crowded`.
         let (sender, mailbox) = mpsc::channel(MAILBOX);
         (SessionHandle { id, mailbox: sender }, mailbox)
     }
@@ -96,116 +106,133 @@ impl SessionHandle {
         &self.id
     }
 
-    /// Asks the session for something. Never waits.
+    /// Reserves a place in the mailbox. Never waits. Do this before you make the command, so that its reply is always
+    /// sent by the session.
     ///
     /// # Errors
-    /// Returns the command if the mailbox is full or the session has ended.
-    pub fn send(&self, command: Command) -> Result<(), Command> {
-        self.mailbox.try_send(command).map_err(|err| match err {
-            mpsc::error::TrySendError::Full(command)
-            | mpsc::error::TrySendError::Closed(command) => command,
-        })
+    /// [`Error::Crowded`] if the mailbox is full or the session has ended.
+    pub fn reserve(&self) -> Result<Permit<'_>, Error> {
+        self.mailbox.try_reserve().map(Permit).map_err(|_| Error::Crowded)
     }
 }
 
-/// What a session is made of.
-pub struct Parts {
-    /// Its id.
-    pub id: SessionId,
-    /// Its working folder.
-    pub cwd: PathBuf,
-    /// Mode and model to begin with.
-    pub settings: Settings,
-    /// The tools it may use.
-    pub tools: Arc<dyn Tools>,
-    /// What decides about their calls.
-    pub policy: Policy,
-    /// What the user should know when it begins.
-    pub notices: Vec<(&'static str, String)>,
+/// What a session works with: its client, files and tools, and who decides about them.
+pub struct Workspace {
     /// Its client.
     pub editor: Arc<dyn Editor>,
     /// Its files.
     pub files: Arc<dyn Files>,
-    /// Finds what the model should know of its project.
-    pub primer: Arc<dyn Primer>,
-    /// What its user is used to.
-    pub habits: Option<Arc<dyn Habits>>,
-    /// Where it is kept.
-    pub journal: Arc<dyn Journal>,
+    /// Finds the instructions of the user and the project.
+    pub instructions: Arc<dyn InstructionSource>,
+    /// Its tools and extensions.
+    pub toolbox: Toolbox,
+    /// Decides about tool calls.
+    pub policy: Policy,
+    /// What the user should know when the session begins: a title and a description each.
+    pub notices: Vec<(&'static str, String)>,
+}
+
+/// What a session shares with the other sessions of its hub.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    /// The user's preferences.
+    pub(crate) preferences: Option<Arc<dyn Preferences>>,
+    /// Where sessions are stored.
+    pub(crate) journal: Arc<dyn Journal>,
     /// Time and ids.
-    pub clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// What bounds its turns.
-    pub limits: TurnLimits,
-    /// After how long without use it leaves memory; `None` for never.
-    pub idle_pause: Option<Duration>,
-    /// What was said before.
-    pub history: History,
-    /// Whether it has a title.
-    pub has_title: bool,
-    /// What it has cost, in US dollars.
-    pub spent: f64,
+    pub(crate) limits: TurnLimits,
+    /// After how long without use a session is unloaded; `None` for never.
+    pub(crate) idle_pause: Option<Duration>,
+}
+
+/// What a session starts from.
+pub(crate) struct Beginning {
+    pub(crate) settings: Settings,
+    pub(crate) history: History,
+    pub(crate) has_title: bool,
+    /// What the session has cost, in US dollars.
+    pub(crate) spent: f64,
     /// What it has used, by model.
-    pub bill: Bill,
+    pub(crate) bill: Bill,
 }
 
 /// The task that owns one conversation.
 pub(crate) struct Session {
-    parts: Parts,
+    id: SessionId,
+    cwd: PathBuf,
+    workspace: Workspace,
+    /// The workspace's tools, with the built-in ones.
+    toolbox: Arc<Toolbox>,
+    shared: Shared,
     settings: watch::Sender<Settings>,
     history: History,
-    mind: Mind,
-    policy: Policy,
+    context: ContextState,
     has_title: AtomicBool,
     titler: Option<Titler>,
-    /// The model and the thinking that were chosen when this was last looked at.
-    chosen: (ModelId, Thinking),
-    /// Given back to the journal after a time without use, with nothing of it in memory.
+    /// The model and the thinking level that were saved last.
+    saved: (ModelId, Thinking),
+    /// Released after a time without use, with its history unloaded.
     is_paused: bool,
     meter: Arc<Meter>,
-    /// Held while the user is asked: one question at a time.
+    /// Locked while the user is asked: one question at a time.
     asking: Mutex<()>,
     steering: Steering,
     mailbox: mpsc::Receiver<Command>,
 }
 
 impl Session {
-    pub(crate) fn new(mut parts: Parts, mailbox: mpsc::Receiver<Command>) -> Session {
-        let history = std::mem::take(&mut parts.history);
-        let policy = std::mem::take(&mut parts.policy);
-        let settings = watch::Sender::new(parts.settings.clone());
-        let meter = Arc::new(Meter::new(parts.spent, std::mem::take(&mut parts.bill)));
-        let has_title = AtomicBool::new(parts.has_title);
-        let (asking, steering, is_paused) = (Mutex::default(), Steering::default(), false);
-        let mind = Mind::default();
-        let titler = parts.habits.as_ref().map(|habits| Titler {
-            habits: Arc::clone(habits),
-            session: parts.id.clone(),
-            journal: Arc::clone(&parts.journal),
-            editor: Arc::clone(&parts.editor),
-            clock: Arc::clone(&parts.clock),
+    pub(crate) fn new(
+        id: SessionId,
+        cwd: PathBuf,
+        mut workspace: Workspace,
+        shared: Shared,
+        beginning: Beginning,
+        mailbox: mpsc::Receiver<Command>,
+    ) -> Session {
+        let Beginning { settings, history, has_title, spent, bill } = beginning;
+        // A client that shows no notices is told in the first turn.
+        let news = match workspace.editor.offers().notices {
+            true => Vec::new(),
+            false => warnings(&workspace.notices, &*shared.journal)
+                .into_iter()
+                .map(|(title, more)| format!("{title}: {more}"))
+                .collect(),
+        };
+        let toolbox = with_builtin_tools(std::mem::take(&mut workspace.toolbox), news);
+        let meter = Arc::new(Meter::new(spent, bill));
+        let titler = shared.preferences.as_ref().map(|preferences| Titler {
+            preferences: Arc::clone(preferences),
+            session: id.clone(),
+            journal: Arc::clone(&shared.journal),
+            editor: Arc::clone(&workspace.editor),
+            clock: Arc::clone(&shared.clock),
             meter: Arc::clone(&meter),
             is_fixed: Arc::default(),
             tasks: std::sync::Mutex::default(),
         });
-        let chosen = (parts.settings.model.clone(), parts.settings.thinking);
         Session {
-            parts,
-            settings,
+            id,
+            cwd,
+            workspace,
+            toolbox,
+            shared,
+            saved: (settings.model.clone(), settings.thinking),
+            settings: watch::Sender::new(settings),
             history,
-            mind,
-            policy,
-            has_title,
-            meter,
-            asking,
-            steering,
+            context: ContextState::default(),
+            has_title: AtomicBool::new(has_title),
             titler,
-            chosen,
-            is_paused,
+            is_paused: false,
+            meter,
+            asking: Mutex::default(),
+            steering: Steering::default(),
             mailbox,
         }
     }
 
-    /// Serves the session until it is closed or nobody holds its handle any more.
+    /// Serves the session until it is closed or its last handle is dropped.
     pub(crate) async fn run(mut self) {
         while let Some(command) = self.next_command().await {
             if self.is_paused && !matches!(command, Command::Close(_)) {
@@ -224,11 +251,11 @@ impl Session {
                         return;
                     }
                 }
-                Command::Steer(_, reply) => reply.send(Err(Error::NoTurn(self.parts.id.clone()))),
-                Command::Replay { show, tools, reply } => {
-                    if let Some(tools) = tools {
-                        self.parts.tools.rest();
-                        self.parts.tools = Arc::new(WithOwn::new(tools, Vec::new()));
+                Command::Steer(_, reply) => reply.send(Err(Error::NoTurn(self.id.clone()))),
+                Command::Replay { show, toolbox, reply } => {
+                    if let Some(toolbox) = toolbox {
+                        self.toolbox.rest();
+                        self.toolbox = with_builtin_tools(toolbox, Vec::new());
                     }
                     reply.send(self.replay(show).await);
                 }
@@ -236,42 +263,51 @@ impl Session {
                     self.close(Some(reply)).await;
                     return;
                 }
-                other => self.settle(other).await,
+                other => self.desk().apply(other).await,
             }
-            self.keep_choices();
+            self.save_choices();
         }
-        self.leave(State::Paused).await;
+        self.release(State::Paused).await;
     }
 
-    async fn settle(&self, command: Command) {
-        settle(&self.parts, &self.settings, &self.has_title, self.titler.as_ref(), command).await;
+    /// What commands need that can be served during a turn.
+    fn desk(&self) -> Desk<'_> {
+        Desk {
+            id: &self.id,
+            workspace: &self.workspace,
+            toolbox: &self.toolbox,
+            shared: &self.shared,
+            settings: &self.settings,
+            has_title: &self.has_title,
+            titler: self.titler.as_ref(),
+        }
     }
 
-    /// Remembers a new choice of model or thinking for the sessions to come.
-    fn keep_choices(&mut self) {
+    /// Saves a new choice of model or thinking level for later sessions.
+    fn save_choices(&mut self) {
         let now = {
             let settings = self.settings.borrow();
             (settings.model.clone(), settings.thinking)
         };
-        if now == self.chosen {
+        if now == self.saved {
             return;
         }
-        if let Some(habits) = &self.parts.habits {
-            habits.keep(&now.0, now.1);
+        if let Some(preferences) = &self.shared.preferences {
+            preferences.save(&now.0, now.1);
         }
-        self.chosen = now;
+        self.saved = now;
     }
 
-    /// Waits for the next command; after a time without one the session leaves memory first.
+    /// Waits for the next command. After a time without one, the session is unloaded first.
     async fn next_command(&mut self) -> Option<Command> {
-        if let Some(idle) = self.parts.idle_pause.filter(|_| !self.is_paused) {
+        if let Some(idle) = self.shared.idle_pause.filter(|_| !self.is_paused) {
             match tokio::time::timeout(idle, self.mailbox.recv()).await {
                 Ok(command) => return command,
                 Err(_) => {
-                    self.leave(State::Paused).await;
+                    self.release(State::Paused).await;
                     self.history = History::default();
-                    self.mind.refresh();
-                    self.parts.tools.rest();
+                    self.context.refresh();
+                    self.toolbox.rest();
                     self.is_paused = true;
                 }
             }
@@ -279,46 +315,45 @@ impl Session {
         self.mailbox.recv().await
     }
 
-    /// Takes the session from the journal again.
+    /// Loads the session from the journal again.
     async fn wake(&mut self) -> Result<(), Error> {
-        let remembered = self.parts.journal.load(&self.parts.id, None).await;
-        self.history = remembered.map_err(|err| Error::of_journal(&self.parts.id, err))?.history;
-        self.parts.tools.start(&self.parts.editor);
+        let loaded = self.shared.journal.load(&self.id, None).await;
+        self.history = loaded.map_err(|err| Error::of_journal(&self.id, err))?.history;
+        self.toolbox.start(&self.workspace.editor);
         self.is_paused = false;
         Ok(())
     }
 
     async fn replay(&mut self, show: bool) -> Result<Settings, Error> {
-        if !show {
-            return Ok(self.settings.borrow().clone());
+        if show {
+            let shown = self.shared.journal.load(&self.id, Some(&*self.workspace.editor)).await;
+            shown.map_err(|err| Error::of_journal(&self.id, err))?;
         }
-        let shown = self.parts.journal.load(&self.parts.id, Some(&*self.parts.editor)).await;
-        shown.map_err(|err| Error::of_journal(&self.parts.id, err))?;
         Ok(self.settings.borrow().clone())
     }
 
-    /// Ends the session: as done if the client closed it, else to be gone on with later.
+    /// Ends the session: as completed if the client closed it, else to be resumed later.
     async fn close(mut self, reply: Option<Reply<()>>) {
         let state = if reply.is_some() { State::Completed } else { State::Paused };
-        self.leave(state).await;
+        self.release(state).await;
         self.mailbox.close();
         if let Some(reply) = reply {
             reply.send(Ok(()));
         }
-        // What was asked behind the close is answered; dropped, it would look like a fault of ours.
+        // Commands that arrived after the close get a proper error; dropped, they would look like an internal one.
         while let Ok(command) = self.mailbox.try_recv() {
-            refuse(command, Error::NoSuchSession(self.parts.id.clone()));
+            refuse(command, Error::NoSuchSession(self.id.clone()));
         }
     }
 
-    async fn leave(&self, state: State) {
-        if let Err(err) = self.parts.journal.leave(&self.parts.id, state).await {
-            tracing::warn!(session = %self.parts.id, "the session could not be given back: {err}");
+    async fn release(&self, state: State) {
+        if let Err(err) = self.shared.journal.release(&self.id, state).await {
+            tracing::warn!(session = %self.id, "the session could not be released: {err}");
         }
     }
 
-    /// Runs a turn and goes on reading the mailbox. Returns the reply of a close that came meanwhile, or of none if
-    /// nobody holds the handle any more.
+    /// Runs a turn and keeps reading the mailbox. Returns the reply of a close that arrived meanwhile, or `Some(None)` if
+    /// the last handle was dropped.
     async fn prompt(
         &mut self,
         prompt: Prompt,
@@ -328,45 +363,46 @@ impl Session {
         let before = self.history.len();
         let mut close = None;
         let outcome = {
-            let mut cx = TurnCx {
-                session: &self.parts.id,
-                cwd: &self.parts.cwd,
+            // Not through `desk`, which would borrow the whole session.
+            let desk = Desk {
+                id: &self.id,
+                workspace: &self.workspace,
+                toolbox: &self.toolbox,
+                shared: &self.shared,
                 settings: &self.settings,
-                history: &mut self.history,
-                mind: &mut self.mind,
-                primer: &*self.parts.primer,
-                policy: &self.policy,
-                asking: &self.asking,
                 has_title: &self.has_title,
-                meter: &self.meter,
-                steering: &self.steering,
                 titler: self.titler.as_ref(),
-                keeping: None,
-                waits: 0,
-                tools: &*self.parts.tools,
-                editor: &*self.parts.editor,
-                files: &*self.parts.files,
-                journal: &*self.parts.journal,
-                clock: &*self.parts.clock,
-                limits: self.parts.limits,
-                cancel: cancel.clone(),
-                child: None,
             };
-            let turn = AssertUnwindSafe(turn::run_turn(&mut cx, prompt)).catch_unwind();
+            let mut cx = TurnCx {
+                ports: desk.ports(),
+                conversation: Conversation {
+                    session: &self.id,
+                    cwd: &self.cwd,
+                    settings: &self.settings,
+                    history: &mut self.history,
+                    context: &mut self.context,
+                    meter: &self.meter,
+                    steering: &self.steering,
+                    asking: &self.asking,
+                },
+                turn: Turn::new(self.shared.limits, cancel.clone()),
+            };
+            let naming = Naming { has_title: &self.has_title, titler: self.titler.as_ref() };
+            let turn = AssertUnwindSafe(prompt::answer(&mut cx, prompt, naming)).catch_unwind();
             tokio::pin!(turn);
             loop {
                 tokio::select! {
                     biased;
                     outcome = &mut turn => break outcome,
                     command = self.mailbox.recv(), if close.is_none() => match command {
-                        Some(Command::Prompt { reply, .. }) => reply.send(Err(Error::Busy(self.parts.id.clone()))),
+                        Some(Command::Prompt { reply, .. }) => reply.send(Err(Error::Busy(self.id.clone()))),
                         Some(Command::Steer(prompt, reply)) => self.steering.push(prompt, reply),
                         Some(Command::Close(reply)) => {
                             cancel.cancel();
                             close = Some(Some(reply));
                         }
-                        Some(Command::Replay { reply, .. }) => reply.send(Err(Error::Busy(self.parts.id.clone()))),
-                        Some(other) => settle(&self.parts, &self.settings, &self.has_title, self.titler.as_ref(), other).await,
+                        Some(Command::Replay { reply, .. }) => reply.send(Err(Error::Busy(self.id.clone()))),
+                        Some(other) => desk.apply(other).await,
                         None => {
                             cancel.cancel();
                             close = Some(None);
@@ -380,18 +416,18 @@ impl Session {
             Ok(Err(TurnError::Cancelled)) => Ok(StopReason::Cancelled),
             Ok(Err(TurnError::Failed(err))) => Err(err),
             Err(_panic) => {
-                // A turn that broke may have left the history half written: take all of it back.
+                // A turn that panicked may have left the history half written, so all of it is removed.
                 self.history.truncate(before);
                 Err(Error::Broken)
             }
         };
-        self.steering.refuse_all(&self.parts.id);
+        self.steering.refuse_all(&self.id);
         self.history.close_open_calls("cancelled before it ended");
         let stop = answer.as_ref().ok().copied();
-        let kept = self.parts.journal.append(&self.parts.id, Record::TurnEnd(stop)).await;
-        reply.send(match kept {
+        let written = self.shared.journal.append(&self.id, Record::TurnEnd(stop)).await;
+        reply.send(match written {
             Ok(()) => answer,
-            Err(err) => answer.and(Err(Error::of_journal(&self.parts.id, err))),
+            Err(err) => answer.and(Err(Error::of_journal(&self.id, err))),
         });
         close
     }
@@ -408,108 +444,124 @@ fn refuse(command: Command, err: Error) {
         Command::SetTitle(_, reply) => reply.send(Err(err)),
         Command::Steer(_, reply) => reply.send(Err(err)),
         Command::Close(reply) => reply.send(Err(err)),
-        Command::Announce => tracing::warn!("a session cannot go on: {err}"),
+        Command::Announce => tracing::warn!("a session cannot be resumed: {err}"),
     }
 }
 
-/// Does what takes no turn. A change happens whole, is announced, and only then answered.
-async fn settle(
-    parts: &Parts,
-    settings: &watch::Sender<Settings>,
-    has_title: &AtomicBool,
-    titler: Option<&Titler>,
-    command: Command,
-) {
-    match command {
-        Command::Announce => {
-            emit(parts, Event::Commands(commands::all(&*parts.tools))).await;
-            for (title, more) in warnings(&parts.notices, &*parts.journal) {
-                let (title, description) = (title.to_owned(), Some(more));
-                emit(parts, Event::Notice { severity: Severity::Warning, title, description })
-                    .await;
-            }
-            parts.tools.start(&parts.editor);
+/// The parts of a session that a turn shares with commands that arrive while it runs.
+struct Desk<'a> {
+    id: &'a SessionId,
+    workspace: &'a Workspace,
+    toolbox: &'a Arc<Toolbox>,
+    shared: &'a Shared,
+    settings: &'a watch::Sender<Settings>,
+    has_title: &'a AtomicBool,
+    titler: Option<&'a Titler>,
+}
+
+impl<'a> Desk<'a> {
+    fn ports(&self) -> Ports<'a> {
+        Ports {
+            toolbox: self.toolbox,
+            policy: &self.workspace.policy,
+            editor: &*self.workspace.editor,
+            files: &*self.workspace.files,
+            instructions: &*self.workspace.instructions,
+            journal: &*self.shared.journal,
+            clock: &*self.shared.clock,
         }
-        Command::SetTitle(title, reply) => {
-            if let Err(err) = parts.journal.set_title(&parts.id, &title).await {
-                reply.send(Err(Error::of_journal(&parts.id, err)));
-                return;
+    }
+
+    /// Serves a command that needs no turn. A change is applied, shown, and only then answered.
+    async fn apply(&self, command: Command) {
+        match command {
+            Command::Announce => self.announce().await,
+            Command::SetTitle(title, reply) => reply.send(self.set_title(title).await),
+            Command::SetMode(mode, reply) => {
+                let found = self.settings.borrow().find_mode(mode.as_str()).cloned();
+                let Some(known) = found else {
+                    reply.send(Err(Error::NoSuchMode(mode)));
+                    return;
+                };
+                let changed = self.settings.send_if_modified(|settings| settings.begin(&known));
+                if changed {
+                    self.emit(Event::Mode(known.mode_id())).await;
+                }
+                self.show_settings(reply, changed).await;
             }
-            has_title.store(true, Ordering::Relaxed);
-            if let Some(titler) = titler {
-                titler.is_fixed.store(true, Ordering::Relaxed);
+            Command::SetModel(model, reply) => {
+                if !self.settings.borrow().models.iter().any(|choice| choice.id == model) {
+                    reply.send(Err(Error::NoSuchModel(model)));
+                    return;
+                }
+                let changed = self.settings.send_if_modified(|settings| {
+                    std::mem::replace(&mut settings.model, model.clone()) != model
+                });
+                self.show_settings(reply, changed).await;
             }
-            let updated_at = Some(stamp::iso_8601(parts.clock.now()));
-            emit(parts, Event::Info { title: Some(title.clone()), updated_at }).await;
-            reply.send(Ok(title));
-        }
-        Command::SetMode(mode, reply) => {
-            let found = settings.borrow().find_mode(mode.as_str()).cloned();
-            let Some(known) = found else {
-                reply.send(Err(Error::NoSuchMode(mode)));
-                return;
-            };
-            let changed = settings.send_if_modified(|settings| settings.begin(&known));
-            if changed {
-                emit(parts, Event::Mode(known.mode_id())).await;
+            Command::SetThinking(thinking, reply) => {
+                let changed = self.settings.send_if_modified(|settings| {
+                    std::mem::replace(&mut settings.thinking, thinking) != thinking
+                });
+                self.show_settings(reply, changed).await;
             }
-            announce(parts, settings, reply, changed).await;
-        }
-        Command::SetModel(model, reply) => {
-            if !settings.borrow().models.iter().any(|choice| choice.id == model) {
-                reply.send(Err(Error::NoSuchModel(model)));
-                return;
+            Command::Prompt { .. }
+            | Command::Steer(..)
+            | Command::Replay { .. }
+            | Command::Close(_) => {
+                // Served by the callers. Dropping the reply answers it with an internal error.
+                tracing::error!("a command of a turn or of the whole session was not served");
             }
-            let changed = settings.send_if_modified(|settings| {
-                std::mem::replace(&mut settings.model, model.clone()) != model
-            });
-            announce(parts, settings, reply, changed).await;
         }
-        Command::SetThinking(thinking, reply) => {
-            let changed = settings.send_if_modified(|settings| {
-                std::mem::replace(&mut settings.thinking, thinking) != thinking
-            });
-            announce(parts, settings, reply, changed).await;
+    }
+
+    async fn announce(&self) {
+        self.emit(Event::Commands(self.toolbox.commands())).await;
+        for (title, more) in warnings(&self.workspace.notices, &*self.shared.journal) {
+            let (title, description) = (title.to_owned(), Some(more));
+            self.emit(Event::Notice { severity: Severity::Warning, title, description }).await;
         }
-        Command::Prompt { .. }
-        | Command::Steer(..)
-        | Command::Replay { .. }
-        | Command::Close(_) => {
-            // Served by the callers; dropping the reply would answer it as broken.
-            tracing::error!("a command of a turn or of the whole session reached settle");
+        self.toolbox.start(&self.workspace.editor);
+    }
+
+    async fn set_title(&self, title: String) -> Result<String, Error> {
+        let written = self.shared.journal.set_title(self.id, &title).await;
+        written.map_err(|err| Error::of_journal(self.id, err))?;
+        self.has_title.store(true, Ordering::Relaxed);
+        if let Some(titler) = self.titler {
+            titler.is_fixed.store(true, Ordering::Relaxed);
+        }
+        let updated_at = Some(iso_8601(self.shared.clock.now()));
+        self.emit(Event::Info { title: Some(title.clone()), updated_at }).await;
+        Ok(title)
+    }
+
+    async fn show_settings(&self, reply: Reply<Settings>, changed: bool) {
+        let now = self.settings.borrow().clone();
+        if changed {
+            self.emit(Event::Settings(now.clone())).await;
+        }
+        reply.send(Ok(now));
+    }
+
+    async fn emit(&self, event: Event) {
+        let (journal, editor) = (&*self.shared.journal, &*self.workspace.editor);
+        if let Err(err) = emit::emit(self.id, journal, editor, event).await {
+            tracing::error!(session = %self.id, "an event was not shown: {err}");
         }
     }
 }
 
-/// What a notice is about that says what of the configuration does not count.
-pub const UNUSED: &str = "A part of the configuration is not used";
+/// The title of a notice about settings that are not used.
+pub const IGNORED_SETTINGS: &str = "Ignored settings";
 
-/// What the user is warned of when a session begins: what about, and what.
+/// Returns the warnings for the beginning of a session: a title and a description each.
 pub(crate) fn warnings(
     notices: &[(&'static str, String)],
     journal: &dyn Journal,
 ) -> Vec<(&'static str, String)> {
-    let problem = journal.problem().map(|problem| ("Sessions are not kept", problem));
+    let problem = journal.problem().map(|problem| ("Sessions are not saved", problem));
     notices.iter().cloned().chain(problem).collect()
-}
-
-async fn announce(
-    parts: &Parts,
-    settings: &watch::Sender<Settings>,
-    reply: Reply<Settings>,
-    changed: bool,
-) {
-    let now = settings.borrow().clone();
-    if changed {
-        emit(parts, Event::Settings(now.clone())).await;
-    }
-    reply.send(Ok(now));
-}
-
-async fn emit(parts: &Parts, event: Event) {
-    if let Err(err) = turn::emit(&parts.id, &*parts.journal, &*parts.editor, event).await {
-        tracing::error!(session = %parts.id, "an event was not shown: {err}");
-    }
 }
 
 /// The sessions of a hub, by id.

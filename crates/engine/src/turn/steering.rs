@@ -1,73 +1,45 @@
-//! Steering: what the user says while a turn runs. It waits here and enters the conversation between two requests.
+//! Steering: messages that the user sends while a turn runs. They wait here until the next request to the model.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::ports::error::Error;
-use crate::ports::event::Event;
-use crate::ports::reply::Reply;
-use crate::ports::{PromptKind, Record};
-use crate::turn::{TurnCx, TurnError};
-use crate::words::{Message, MessageId, Prompt, SessionId};
+use crate::ports::{Error, Reply};
+use crate::words::{Prompt, SessionId};
 
 /// How many messages may wait.
 const WAITING: usize = 8;
 
-/// The messages that wait to enter a running turn. Full: the next is refused. Never held across an await.
+/// The messages that wait for the running turn. When it is full, the next one is refused. Never locked across an await.
 #[derive(Debug, Default)]
-pub(crate) struct Steering(Mutex<VecDeque<Note>>);
+pub(crate) struct Steering(Mutex<VecDeque<Waiting>>);
 
-/// A message for the running turn. It is answered when the turn has it.
-#[derive(Debug)]
-struct Note {
-    prompt: Prompt,
-    reply: Reply<()>,
-}
+/// A message for the running turn. Its reply is sent when the turn has taken it.
+type Waiting = (Prompt, Reply<()>);
 
 impl Steering {
-    /// Lets a message wait.
+    /// Adds a message.
     pub(crate) fn push(&self, prompt: Prompt, reply: Reply<()>) {
-        let mut notes = self.notes();
-        if notes.len() < WAITING {
-            notes.push_back(Note { prompt, reply });
+        let mut waiting = self.waiting();
+        if waiting.len() < WAITING {
+            waiting.push_back((prompt, reply));
         } else {
-            drop(notes);
+            drop(waiting);
             reply.send(Err(Error::TooMuchSteering(WAITING)));
         }
     }
 
-    /// Refuses what still waits when a turn has ended without it.
+    /// Refuses the messages that still wait when a turn has ended.
     pub(crate) fn refuse_all(&self, session: &SessionId) {
-        let notes = std::mem::take(&mut *self.notes());
-        notes.into_iter().for_each(|note| note.reply.send(Err(Error::NoTurn(session.clone()))));
+        let waiting = std::mem::take(&mut *self.waiting());
+        waiting.into_iter().for_each(|(_, reply)| reply.send(Err(Error::NoTurn(session.clone()))));
     }
 
-    fn next(&self) -> Option<Note> {
-        self.notes().pop_front()
+    /// Takes the oldest message.
+    pub(crate) fn next(&self) -> Option<Waiting> {
+        self.waiting().pop_front()
     }
 
-    fn notes(&self) -> MutexGuard<'_, VecDeque<Note>> {
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Puts what waits into the conversation. Tells whether there was anything.
-pub(crate) async fn take_up(cx: &mut TurnCx<'_>) -> Result<bool, TurnError> {
-    let mut is_steered = false;
-    while let Some(Note { prompt, reply }) = cx.steering.next() {
-        let message = MessageId::new(cx.clock.fresh_id());
-        let kind = PromptKind::Steering;
-        cx.record(Record::Prompt { message: &message, prompt: &prompt, kind }).await?;
-        // The client cannot know where in the conversation it came to stand, so it is shown, unlike a prompt.
-        let mut asides = prompt.asides.into_iter();
-        for block in &prompt.blocks {
-            let (message, block) = (message.clone(), block.clone());
-            let aside = asides.next().flatten();
-            cx.emit(Event::User { message, block, aside }).await?;
-        }
-        cx.history.push(Message::User(prompt.blocks.into()));
-        reply.send(Ok(()));
-        is_steered = true;
-    }
-    Ok(is_steered)
 }

@@ -1,25 +1,21 @@
-//! The tool that gives a task to an agent. The agent itself is run by `child`.
+//! The tool that gives a task to an agent. The turn runs the agent; see [`ToolHost::run_child`](crate::ports::ToolHost).
 
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{self, BoxFuture};
 use serde_json::{Value, json};
 
-use crate::permission::Access;
-use crate::ports::{AnyTool, Intent, Output, ToolCx, ToolError, ToolSpec};
-use crate::turn::child;
-use crate::turn::helpers::Helper;
-use crate::words::{Block, ToolContent, ToolKind};
+use crate::ports::{ChildTask, Helper, Intent, Output, Planned, Tool, ToolCx, ToolError, ToolSpec};
+use crate::words::{Access, Block, ToolContent, ToolKind};
 
-/// What models call the tool.
-pub(crate) const NAME: &str = "task";
+const NAME: &str = "task";
 
 const DESCRIPTION: &str = "\
-Gives a task to an agent that works on its own, with a conversation of its own, and returns what it says at the end. Use it \
-for work that takes many steps or much reading of which you need the result alone. Several tasks in one answer run at \
-once, so give those that do not depend on each other together. The agent knows nothing of this conversation: its prompt \
-must say all that it needs, and what it is to report.";
+Gives a task to an agent that works on its own, with its own conversation, and returns its last message. Use it for work \
+that takes many steps or much reading when you only need the result. Several tasks in one answer run in parallel, so start \
+independent tasks together. The agent knows nothing about this conversation: the prompt must contain everything it needs, \
+and say what it should report.";
 
 /// Gives tasks to agents.
 #[derive(Debug)]
@@ -48,18 +44,21 @@ impl Task {
         Task { helpers, spec }
     }
 
-    /// Reads a call's input: whose task it is, what it is called, and what it says.
-    fn read<'a>(&'a self, input: &'a Value) -> Result<Order<'a>, ToolError> {
+    /// Reads the input of a call.
+    fn read(&self, input: &Value) -> Result<ChildTask, ToolError> {
         let text = |field: &str| {
             let text = input[field].as_str().map(str::trim).filter(|text| !text.is_empty());
-            text.ok_or_else(|| ToolError::Model(format!("the input needs a text `{field}`")))
+            text.ok_or_else(|| ToolError::Model(format!("`{field}` must be a non-empty string")))
         };
         let name = text("subagent_type")?;
         let Some(helper) = self.helpers.iter().find(|helper| helper.agent.name == name) else {
             let known = names(&self.helpers).join(", ");
-            return Err(ToolError::Model(format!("there is no agent `{name}`; there are {known}")));
+            return Err(ToolError::Model(format!(
+                "unknown agent `{name}`; the agents are {known}"
+            )));
         };
-        Ok(Order { helper, title: text("description")?, prompt: text("prompt")? })
+        let (helper, title) = (helper.clone(), text("description")?.to_owned());
+        Ok(ChildTask { helper, title, prompt: text("prompt")?.to_owned() })
     }
 }
 
@@ -67,16 +66,7 @@ fn names(helpers: &[Helper]) -> Vec<&str> {
     helpers.iter().map(|helper| helper.agent.name.as_str()).collect()
 }
 
-/// A task that is to be given.
-pub(crate) struct Order<'a> {
-    pub(crate) helper: &'a Helper,
-    /// What people call it.
-    pub(crate) title: &'a str,
-    /// What the agent is told.
-    pub(crate) prompt: &'a str,
-}
-
-impl AnyTool for Task {
+impl Tool for Task {
     fn spec(&self) -> Arc<ToolSpec> {
         Arc::clone(&self.spec)
     }
@@ -85,38 +75,40 @@ impl AnyTool for Task {
         ToolKind::Think
     }
 
-    fn runs_beside_others(&self) -> bool {
+    fn is_parallel(&self) -> bool {
         true
     }
 
-    fn intent<'a>(
-        &'a self,
-        _: &'a ToolCx<'a>,
-        input: &'a Value,
-    ) -> BoxFuture<'a, Result<Intent, ToolError>> {
-        async move {
-            let order = self.read(input)?;
-            let title = format!("{} ({})", order.title, order.helper.agent.name);
-            let content = vec![ToolContent::Block(Block::Text(order.prompt.to_owned()))];
-            let access = vec![Access::allow(NAME, order.helper.agent.name.as_str())];
-            Ok(Intent { title, content, locations: Vec::new(), access })
-        }
-        .boxed()
+    /// A child gives no tasks itself.
+    fn is_for_children(&self) -> bool {
+        false
     }
 
-    fn run<'a>(
-        &'a self,
-        cx: &'a ToolCx<'a>,
+    fn plan<'a>(
+        self: Arc<Self>,
+        _: &'a ToolCx<'a>,
         input: &'a Value,
-    ) -> BoxFuture<'a, Result<Output, ToolError>> {
-        async move {
-            let order = self.read(input)?;
-            let Some(inside) = &cx.inside else {
-                return Err(ToolError::Model("tasks can be given in a turn only".to_owned()));
+    ) -> BoxFuture<'a, Result<(Intent, Box<dyn Planned>), ToolError>> {
+        let planned = self.read(input).map(|task| {
+            let name = task.helper.agent.name.as_str();
+            let intent = Intent {
+                title: format!("{} ({name})", task.title),
+                content: vec![ToolContent::Block(Block::Text(task.prompt.clone()))],
+                locations: Vec::new(),
+                access: vec![Access::allow(NAME, name)],
             };
-            child::run(inside.0, cx.id, order).await
-        }
-        .boxed()
+            (intent, Box::new(PlannedTask(task)) as Box<dyn Planned>)
+        });
+        future::ready(planned).boxed()
+    }
+}
+
+/// A task that is about to be given.
+struct PlannedTask(ChildTask);
+
+impl Planned for PlannedTask {
+    fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
+        cx.turn.run_child(cx.id, self.0)
     }
 }
 
@@ -126,16 +118,16 @@ mod tests {
     use crate::turn::helpers;
 
     #[test]
-    fn what_is_wrong_with_a_task_is_said() {
+    fn invalid_task_input_is_explained() {
         let task = Task::new(helpers::all(&[]));
         let problem = |input: Value| task.read(&input).err().unwrap().to_string();
-        assert_eq!(problem(json!({})), "the input needs a text `subagent_type`");
+        assert_eq!(problem(json!({})), "`subagent_type` must be a non-empty string");
         assert_eq!(
             problem(json!({ "subagent_type": "nobody" })),
-            "there is no agent `nobody`; there are general, explore"
+            "unknown agent `nobody`; the agents are general, explore"
         );
         let input = json!({ "subagent_type": "explore", "description": "Find it", "prompt": " " });
-        assert_eq!(problem(input), "the input needs a text `prompt`");
+        assert_eq!(problem(input), "`prompt` must be a non-empty string");
         assert!(task.spec().description.contains("- explore: Looks"));
     }
 }

@@ -1,4 +1,4 @@
-//! The title that a small model gives a session, beside its first turn and never in its way.
+//! The title of a session: a small model writes it in parallel to the first turn, which never waits for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,56 +8,56 @@ use futures_util::StreamExt;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::ports::error::Error;
-use crate::ports::event::Event;
-use crate::ports::{Clock, Editor, Habits, Journal, ModelEvent, Record, Request};
-use crate::turn;
-use crate::turn::meter::Meter;
-use crate::turn::session::{ModelChoice, Settings};
-use crate::words::stamp;
-use crate::words::{Block, Message, Prompt, SessionId, Thinking, Usage};
+use super::emit::emit;
+use super::meter::Meter;
+use crate::ports::{
+    Clock, Editor, Error, Event, Journal, ModelChoice, ModelEvent, Preferences, Record, Request,
+    Settings,
+};
+use crate::words::{Block, Message, Prompt, SessionId, Thinking, Usage, iso_8601};
 
-/// How long the small model may take; then the first line stays the title.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// How much of the prompt it reads, in characters.
-const ENOUGH: usize = 2000;
+/// How long the small model may take; otherwise the first line of the prompt stays the title.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+/// How many characters of the prompt it reads.
+const MAX_PROMPT: usize = 2000;
 /// How long its answer may be, in bytes.
-const MOST: usize = 400;
+const MAX_ANSWER: usize = 400;
 
 const INSTRUCTIONS: &str = "You name conversations between a programmer and a coding agent. Answer with a title of three to seven words for the \
                             conversation that begins with the message, in its language, and with nothing else: no quotes, no full stop.";
 
-/// Has a session named.
+/// Names a session.
 pub(crate) struct Titler {
-    pub(crate) habits: Arc<dyn Habits>,
+    pub(crate) preferences: Arc<dyn Preferences>,
     pub(crate) session: SessionId,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) editor: Arc<dyn Editor>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) meter: Arc<Meter>,
-    /// The user has named the session: nobody else does.
+    /// The user has named the session, so no other title is set.
     pub(crate) is_fixed: Arc<AtomicBool>,
-    /// Ends with the session. Held only to add to it.
+    /// Ends with the session. Locked only to add a task.
     pub(crate) tasks: Mutex<JoinSet<()>>,
 }
 
 impl Titler {
-    /// Asks the small model for a title, if there is one. Returns at once.
+    /// Asks the small model for a title, if one is configured. Returns at once.
     pub(crate) fn begin(&self, settings: &Settings, prompt: &Prompt) {
-        let (habits, settings) = (Arc::clone(&self.habits), settings.clone());
-        let text: String = prompt.text().chars().take(ENOUGH).collect();
+        let (preferences, settings) = (Arc::clone(&self.preferences), settings.clone());
+        let text: String = prompt.text().chars().take(MAX_PROMPT).collect();
         let (session, journal) = (self.session.clone(), Arc::clone(&self.journal));
         let (editor, clock) = (Arc::clone(&self.editor), Arc::clone(&self.clock));
         let (is_fixed, meter) = (Arc::clone(&self.is_fixed), Arc::clone(&self.meter));
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(async move {
-            // Which it is may stand in files.
-            let found = tokio::task::spawn_blocking(move || habits.small_model(&settings)).await;
+            // Finding the small model may read files.
+            let found =
+                tokio::task::spawn_blocking(move || preferences.small_model(&settings)).await;
             let Some(choice) = found.ok().flatten() else { return };
             let mut usage = Usage::default();
-            let asked = timeout(PATIENCE, ask(&choice, text, &mut usage)).await;
+            let asked = timeout(TIME_LIMIT, ask(&choice, text, &mut usage)).await;
             let place = (&session, &*journal, &*editor);
             if let Err(err) = count(place, &meter, &choice, usage).await {
-                tracing::warn!(%session, "what a title cost was not kept: {err}");
+                tracing::warn!(%session, "the cost of a title was not saved: {err}");
             }
             let Ok(Some(title)) = asked else {
                 tracing::debug!(%session, "the small model gave no title");
@@ -67,20 +67,20 @@ impl Titler {
                 return;
             }
             if let Err(err) = journal.set_title(&session, &title).await {
-                tracing::warn!(%session, "a title was not kept: {err}");
+                tracing::warn!(%session, "a title was not saved: {err}");
                 return;
             }
-            let updated_at = Some(stamp::iso_8601(clock.now()));
+            let updated_at = Some(iso_8601(clock.now()));
             let event = Event::Info { title: Some(title), updated_at };
-            if let Err(err) = turn::emit(&session, &*journal, &*editor, event).await {
+            if let Err(err) = emit(&session, &*journal, &*editor, event).await {
                 tracing::warn!(%session, "a title was not shown: {err}");
             }
         });
     }
 }
 
-/// Keeps what a title cost, and shows what the session has cost then. Before the first answer nobody knows the window: then
-/// the answer's own usage shows both.
+/// Journals what a title cost and shows the new total. Before the first answer the size of the window is unknown; then the
+/// answer's own usage shows both.
 async fn count(
     (session, journal, editor): (&SessionId, &dyn Journal, &dyn Editor),
     meter: &Meter,
@@ -92,14 +92,14 @@ async fn count(
     }
     let dollars = choice.price.map(|price| price.of(&usage));
     let record = Record::Spent { model: &choice.id, usage: &usage, dollars };
-    let kept = journal.append(session, record).await;
-    kept.map_err(|err| Error::of_journal(session, err))?;
+    let written = journal.append(session, record).await;
+    written.map_err(|err| Error::of_journal(session, err))?;
     let cost = meter.add(&choice.id, &usage, dollars);
     let (used, size) = meter.window();
     if cost.is_none() || size == 0 {
         return Ok(());
     }
-    turn::emit(session, journal, editor, Event::Usage { used, size, cost }).await
+    emit(session, journal, editor, Event::Usage { used, size, cost }).await
 }
 
 async fn ask(choice: &ModelChoice, text: String, usage: &mut Usage) -> Option<String> {
@@ -122,14 +122,14 @@ async fn ask(choice: &ModelChoice, text: String, usage: &mut Usage) -> Option<St
                 return None;
             }
         }
-        if title.len() > MOST {
+        if title.len() > MAX_ANSWER {
             break;
         }
     }
     clean(&title)
 }
 
-/// Makes a title of an answer: its first line, without what models put around it.
+/// Makes a title from an answer: its first line, without quotes and markup.
 fn clean(answer: &str) -> Option<String> {
     let line = answer.lines().map(str::trim).find(|line| !line.is_empty())?;
     let line = line.trim_start_matches(['#', '*', ' ']);
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_becomes_a_title() {
+    fn answer_becomes_a_title() {
         assert_eq!(clean("\n**\"Fix the parser.\"**\nmore").as_deref(), Some("Fix the parser"));
         assert_eq!(clean("Title: Größe zählt").as_deref(), Some("Größe zählt"));
         assert_eq!(clean(" \n\" \""), None);

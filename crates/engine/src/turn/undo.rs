@@ -1,56 +1,20 @@
-//! Taking turns back: `/undo`, `/redo` and `/rewind` put files and conversation together to where they were.
+//! `/undo`, `/redo` and `/rewind`: put files and conversation back together.
 //!
-//! The journal knows what was done and stays the only one that does: after a change the history is read from it again.
-//! Files are touched through [`Files`](crate::ports::Files) alone.
+//! The journal is the only source of truth: after a change the history is read from it again. Files are changed through
+//! [`Files`](crate::ports::Files) only.
 
 use std::path::PathBuf;
 
-use crate::ports::error::Error;
-use crate::ports::{Content, FileError, JournalError, Record};
-use crate::turn::{TurnCx, TurnError};
-use crate::words::{ContentId, MessageId};
+use super::cx::{TurnCx, TurnError};
+use crate::ports::{Content, Error, FileError, JournalError, Record};
+use crate::words::{ContentId, PastTurn, Turns};
 
 /// How many turns `/rewind` lists.
 const LISTED: usize = 20;
-/// How many files or commands an answer names.
-const NAMED: usize = 20;
+/// How many files or commands an answer lists.
+const MAX_NAMED: usize = 20;
 
-/// The turns of a session, the oldest first.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Turns {
-    /// Those that the conversation goes on from, as far back as it is remembered.
-    pub done: Vec<Turn>,
-    /// Those that were taken back and can be brought back.
-    pub undone: Vec<Turn>,
-}
-
-/// What is known of a turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Turn {
-    /// Which message of the conversation began it, counting from 1.
-    pub number: usize,
-    /// That message.
-    pub message: MessageId,
-    /// The first line of it.
-    pub title: String,
-    /// The files that it changed, in order.
-    pub changes: Vec<Change>,
-    /// What else it ran that may have changed files.
-    pub commands: Vec<String>,
-}
-
-/// A change of a file; `None` stands for no file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
-    /// The file.
-    pub path: PathBuf,
-    /// What it held.
-    pub before: Option<ContentId>,
-    /// What it held then.
-    pub after: Option<ContentId>,
-}
-
-/// What a file must hold, and what it must become.
+/// The expected content of a file, and its new content.
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
     path: PathBuf,
@@ -58,93 +22,94 @@ struct Step {
     to: Option<ContentId>,
 }
 
-/// Takes the last turn back. Returns what to say.
+/// Undoes the last turn. Returns the answer for the user.
 pub(crate) async fn undo(cx: &mut TurnCx<'_>) -> Result<String, TurnError> {
-    let Some(turns) = turns(cx).await? else { return Ok(NOT_KEPT.to_owned()) };
+    let Some(turns) = turns(cx).await? else { return Ok(NOT_SAVED.to_owned()) };
     match turns.done.len() {
-        0 => Ok("There is nothing to take back.".to_owned()),
-        count => take_back(cx, &turns.done[count - 1..]).await,
+        0 => Ok("Nothing to undo.".to_owned()),
+        count => undo_turns(cx, &turns.done[count - 1..]).await,
     }
 }
 
-/// Takes back the turn of a message and all behind it; without a number, lists the messages. Returns what to say.
+/// Undoes the turn of a message and all after it; without a number, lists the messages. Returns the answer for the user.
 pub(crate) async fn rewind(
     cx: &mut TurnCx<'_>,
     number: Option<usize>,
 ) -> Result<String, TurnError> {
-    let Some(turns) = turns(cx).await? else { return Ok(NOT_KEPT.to_owned()) };
+    let Some(turns) = turns(cx).await? else { return Ok(NOT_SAVED.to_owned()) };
     let Some(number) = number else { return Ok(list(&turns.done)) };
     match turns.done.iter().position(|turn| turn.number == number) {
-        Some(first) => take_back(cx, &turns.done[first..]).await,
-        None => Ok(format!("There is no message {number} to go back to. {}", list(&turns.done))),
+        Some(first) => undo_turns(cx, &turns.done[first..]).await,
+        None => Ok(format!("Message {number} not found. {}", list(&turns.done))),
     }
 }
 
-/// Brings back the turn that was taken back, the oldest first. Returns what to say.
+/// Redoes the oldest undone turn. Returns the answer for the user.
 pub(crate) async fn redo(cx: &mut TurnCx<'_>) -> Result<String, TurnError> {
-    let Some(turns) = turns(cx).await? else { return Ok(NOT_KEPT.to_owned()) };
+    let Some(turns) = turns(cx).await? else { return Ok(NOT_SAVED.to_owned()) };
     let Some(turn) = turns.undone.first() else {
-        return Ok("There is nothing to bring back.".to_owned());
+        return Ok("Nothing to redo.".to_owned());
     };
     let steps = forth(std::slice::from_ref(turn));
     if let Err(why) = restore(cx, &steps).await? {
-        return Ok(format!("Nothing of the conversation was brought back. {why}"));
+        return Ok(format!("Nothing was redone. {why}"));
     }
-    cx.record(Record::BroughtBack(&turn.message)).await?;
-    remember(cx).await?;
-    let mut said = format!("Brought back “{}”.{}", turn.title, files(&steps));
-    said.push_str(&commands(std::slice::from_ref(turn), ", and were not run again"));
+    cx.record(Record::Redone(&turn.message)).await?;
+    reload(cx).await?;
+    let mut said = format!("Redid “{}”.{}", turn.title, files(&steps));
+    said.push_str(&commands(std::slice::from_ref(turn), " and were not run again"));
     Ok(said)
 }
 
-const NOT_KEPT: &str = "This session is not kept, so nothing of it can be taken back.";
+const NOT_SAVED: &str = "This session is not saved, so nothing can be undone.";
 
 async fn turns(cx: &TurnCx<'_>) -> Result<Option<Turns>, TurnError> {
-    match cx.journal.turns(cx.session).await {
+    match cx.ports.journal.turns(cx.conversation.session).await {
         Ok(turns) => Ok(Some(turns)),
         Err(JournalError::NotFound) => Ok(None),
-        Err(err) => Err(Error::of_journal(cx.session, err).into()),
+        Err(err) => Err(Error::of_journal(cx.conversation.session, err).into()),
     }
 }
 
-async fn take_back(cx: &mut TurnCx<'_>, turns: &[Turn]) -> Result<String, TurnError> {
+async fn undo_turns(cx: &mut TurnCx<'_>, turns: &[PastTurn]) -> Result<String, TurnError> {
     let Some(first) = turns.first() else { return Ok(String::new()) };
     let steps = back(turns);
     if let Err(why) = restore(cx, &steps).await? {
-        return Ok(format!("Nothing of the conversation was taken back. {why}"));
+        return Ok(format!("Nothing was undone. {why}"));
     }
-    // The files first: if this is cut short, taking back again finds them as they should be and goes on.
-    cx.record(Record::TakenBack(&first.message)).await?;
-    remember(cx).await?;
+    // The files first: if this is interrupted, the next undo finds them restored and continues.
+    cx.record(Record::Undone(&first.message)).await?;
+    reload(cx).await?;
     let what = match turns.len() {
-        1 => format!("Took back “{}”", first.title),
-        count => format!("Took back the last {count} messages, from “{}” on", first.title),
+        1 => format!("Undid “{}”", first.title),
+        count => format!("Undid the last {count} messages, starting with “{}”", first.title),
     };
     let mut said = format!(
-        "{what}. The model no longer knows of it, though it is still shown above.{}",
+        "{what}. The model no longer sees it, although it is still shown above.{}",
         files(&steps)
     );
-    said.push_str(&commands(turns, ". What they changed was not seen and was not taken back"));
-    said.push_str("\n\n`/redo` brings it back.");
+    said.push_str(&commands(turns, ". Their changes are not tracked and were not undone"));
+    said.push_str("\n\n`/redo` restores it.");
     Ok(said)
 }
 
-/// Reads the history again, as the journal now has it.
-async fn remember(cx: &mut TurnCx<'_>) -> Result<(), TurnError> {
-    let loaded = cx.journal.load(cx.session, None).await;
-    *cx.history = loaded.map_err(|err| Error::of_journal(cx.session, err))?.history;
-    cx.mind.refresh();
+/// Reads the history from the journal again.
+async fn reload(cx: &mut TurnCx<'_>) -> Result<(), TurnError> {
+    let loaded = cx.ports.journal.load(cx.conversation.session, None).await;
+    *cx.conversation.history =
+        loaded.map_err(|err| Error::of_journal(cx.conversation.session, err))?.history;
+    cx.conversation.context.refresh();
     Ok(())
 }
 
-/// The steps that undo turns: each file from what the last change left to what the first one found.
-fn back(turns: &[Turn]) -> Vec<Step> {
+/// Returns the steps that undo turns: each file goes from its last content to its first.
+fn back(turns: &[PastTurn]) -> Vec<Step> {
     let steps = forth(turns).into_iter();
     steps.map(|step| Step { path: step.path, from: step.to, to: step.from }).collect()
 }
 
-/// The steps that do the turns again.
-fn forth(turns: &[Turn]) -> Vec<Step> {
+/// Returns the steps that redo turns.
+fn forth(turns: &[PastTurn]) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for change in turns.iter().flat_map(|turn| &turn.changes) {
         match steps.iter_mut().find(|step| step.path == change.path) {
@@ -160,7 +125,7 @@ fn forth(turns: &[Turn]) -> Vec<Step> {
     steps
 }
 
-/// Does the steps, all or, if a file is not as it should be, none; then says why.
+/// Runs all steps, or none if a file has unexpected content; then says why.
 async fn restore(cx: &TurnCx<'_>, steps: &[Step]) -> Result<Result<(), String>, TurnError> {
     let (mut due, mut edited, mut lost) = (Vec::new(), Vec::new(), Vec::new());
     for step in steps {
@@ -174,12 +139,12 @@ async fn restore(cx: &TurnCx<'_>, steps: &[Step]) -> Result<Result<(), String>, 
     if !edited.is_empty() || !lost.is_empty() {
         let mut why = String::new();
         if !edited.is_empty() {
-            why.push_str("These files were changed since, and what they hold now would be lost:\n");
+            why.push_str("These files were changed since then, and those changes would be lost:\n");
             why.push_str(&some(&edited));
         }
         if !lost.is_empty() {
             why.push_str(if edited.is_empty() { "" } else { "\n\n" });
-            why.push_str("These files cannot be put back:\n");
+            why.push_str("These files cannot be restored:\n");
             why.push_str(&some(&lost));
         }
         return Ok(Err(why));
@@ -187,7 +152,8 @@ async fn restore(cx: &TurnCx<'_>, steps: &[Step]) -> Result<Result<(), String>, 
     let mut failed = Vec::new();
     for (step, now) in due {
         let content = content(cx, step.to.as_ref()).await?.flatten();
-        if let Err(err) = cx.files.replace(cx.editor, &step.path, now, content).await {
+        let replaced = cx.ports.files.replace(cx.ports.editor, &step.path, now, content);
+        if let Err(err) = replaced.await {
             failed.push(format!("- `{}`: {err}", step.path.display()));
         }
     }
@@ -195,52 +161,53 @@ async fn restore(cx: &TurnCx<'_>, steps: &[Step]) -> Result<Result<(), String>, 
         Ok(())
     } else {
         Err(format!(
-            "These files could not be written, the others are; the same command tries again:\n{}",
+            "These files could not be written; all others are. Run the same command to try again:\n{}",
             some(&failed)
         ))
     })
 }
 
-/// How a file stands to a step.
+/// How a file compares to a step.
 enum Look {
-    /// It is as the step expects it; the SHA-256 of what it holds.
+    /// It has the expected content, with this SHA-256.
     Due(Option<[u8; 32]>),
-    /// It is as the step would make it.
+    /// It already has the new content.
     Done,
-    /// Somebody else changed it.
+    /// It was changed by someone else.
     Edited,
-    /// The step cannot be done; why.
+    /// The step is impossible, for this reason.
     Lost(String),
 }
 
 async fn look(cx: &TurnCx<'_>, step: &Step) -> Result<Look, TurnError> {
-    let now = match cx.or_cancelled(cx.files.read(cx.editor, &step.path)).await? {
+    let read = cx.ports.files.read(cx.ports.editor, &step.path);
+    let now = match cx.or_cancelled(read).await? {
         Ok(now) => now,
         Err(FileError::Gone) => return Err(TurnError::Cancelled),
         Err(err) => return Ok(Look::Lost(err.to_string())),
     };
-    let not_kept = || Ok(Look::Lost("what it held was too large to keep".to_owned()));
-    let Some(to) = content(cx, step.to.as_ref()).await? else { return not_kept() };
+    let not_saved = || Ok(Look::Lost("its content was too large to save".to_owned()));
+    let Some(to) = content(cx, step.to.as_ref()).await? else { return not_saved() };
     if is_same(now.as_deref(), to.as_deref()) {
         return Ok(Look::Done);
     }
-    let Some(from) = content(cx, step.from.as_ref()).await? else { return not_kept() };
+    let Some(from) = content(cx, step.from.as_ref()).await? else { return not_saved() };
     let is_due = is_same(now.as_deref(), from.as_deref());
     let hash = |now: Vec<u8>| Content::new(now).hash();
     Ok(if is_due { Look::Due(now.map(hash)) } else { Look::Edited })
 }
 
-/// Returns what a file held, which may be no file; `None` if it was not kept.
+/// Returns the saved content of a file, which may be no file; `None` if it was not saved.
 async fn content(
     cx: &TurnCx<'_>,
     id: Option<&ContentId>,
 ) -> Result<Option<Option<Vec<u8>>>, TurnError> {
     let Some(id) = id else { return Ok(Some(None)) };
-    let kept = cx.journal.content(cx.session, id).await;
-    Ok(kept.map_err(|err| Error::of_journal(cx.session, err))?.map(Some))
+    let saved = cx.ports.journal.content(cx.conversation.session, id).await;
+    Ok(saved.map_err(|err| Error::of_journal(cx.conversation.session, err))?.map(Some))
 }
 
-/// Compares contents. An editor gives text without a byte order mark and with line ends of its own, so both are ignored.
+/// Compares contents. Editors drop byte order marks and change line endings, so both are ignored.
 fn is_same(one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
     fn plain(bytes: &[u8]) -> impl Iterator<Item = u8> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -257,12 +224,12 @@ fn is_same(one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
     }
 }
 
-fn list(turns: &[Turn]) -> String {
+fn list(turns: &[PastTurn]) -> String {
     if turns.is_empty() {
-        return "There is nothing to go back to.".to_owned();
+        return "No messages to go back to.".to_owned();
     }
     let mut text = String::from(
-        "`/rewind` with a number takes back that message and all behind it, with the files they changed:\n",
+        "`/rewind` with a number undoes that message and all after it, with their file changes:\n",
     );
     for turn in &turns[turns.len().saturating_sub(LISTED)..] {
         let files = match forth(std::slice::from_ref(turn)).len() {
@@ -277,7 +244,7 @@ fn list(turns: &[Turn]) -> String {
 
 fn files(steps: &[Step]) -> String {
     if steps.is_empty() {
-        return " It changed no file that was seen.".to_owned();
+        return " No files were changed.".to_owned();
     }
     let lines: Vec<String> = steps
         .iter()
@@ -289,7 +256,7 @@ fn files(steps: &[Step]) -> String {
     format!("\n{}", some(&lines))
 }
 
-fn commands(turns: &[Turn], what: &str) -> String {
+fn commands(turns: &[PastTurn], what: &str) -> String {
     let names: Vec<String> = turns
         .iter()
         .flat_map(|turn| &turn.commands)
@@ -298,14 +265,14 @@ fn commands(turns: &[Turn], what: &str) -> String {
     if names.is_empty() {
         return String::new();
     }
-    format!("\n\nCommands ran, too{what}:\n{}", some(&names))
+    format!("\n\nCommands also ran{what}:\n{}", some(&names))
 }
 
-/// Joins lines, but not too many.
+/// Joins lines, up to a limit.
 fn some(lines: &[String]) -> String {
-    let mut text = lines[..lines.len().min(NAMED)].join("\n");
-    if lines.len() > NAMED {
-        text.push_str(&format!("\n- and {} more", lines.len() - NAMED));
+    let mut text = lines[..lines.len().min(MAX_NAMED)].join("\n");
+    if lines.len() > MAX_NAMED {
+        text.push_str(&format!("\n- and {} more", lines.len() - MAX_NAMED));
     }
     text
 }
@@ -313,19 +280,20 @@ fn some(lines: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::{Change, MessageId};
 
     fn change(path: &str, before: Option<&str>, after: Option<&str>) -> Change {
         let id = |text: &str| ContentId::new(text);
         Change { path: PathBuf::from(path), before: before.map(id), after: after.map(id) }
     }
 
-    fn turn(changes: Vec<Change>) -> Turn {
+    fn turn(changes: Vec<Change>) -> PastTurn {
         let message = MessageId::new("m");
-        Turn { number: 1, message, title: String::new(), changes, commands: Vec::new() }
+        PastTurn { number: 1, message, title: String::new(), changes, commands: Vec::new() }
     }
 
     #[test]
-    fn a_file_goes_from_its_last_content_to_its_first() {
+    fn file_goes_from_its_last_content_to_its_first() {
         let turns = [
             turn(vec![change("a", Some("1"), Some("2")), change("new", None, Some("x"))]),
             turn(vec![change("a", Some("2"), Some("3")), change("new", Some("x"), None)]),
@@ -339,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_and_byte_order_marks_are_no_edit() {
+    fn line_endings_and_byte_order_marks_are_ignored() {
         let same = |one: &[u8], other: &[u8]| is_same(Some(one), Some(other));
         assert!(same(b"a\r\nb\n", b"a\nb\r\n"));
         assert!(same(b"\xef\xbb\xbfa", b"a"));

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::words::{ModelId, Usage};
+use super::ids::ModelId;
+use super::usage::Usage;
 
 /// What was used, by model.
 #[derive(Debug, Clone, Default, PartialEq)]

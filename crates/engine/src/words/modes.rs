@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::permission::{Access, Decision};
-use crate::words::agents::{Agent, Narrowing};
-use crate::words::{ModeId, ToolKind};
+use super::access::{Access, Decision};
+use super::agents::{Agent, BUILT_IN_HELPERS, Narrowing};
+use super::ids::ModeId;
+use super::tool_call::ToolKind;
 
 /// A way of working.
 #[derive(Debug, Clone, PartialEq)]
@@ -187,10 +188,16 @@ impl Mode {
     }
 }
 
+/// Tells whether this is the name of a built-in mode or helper.
+#[must_use]
+pub fn is_built_in(name: &str) -> bool {
+    Mode::find(name).is_some() || BUILT_IN_HELPERS.contains(&name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::agents::Role;
+    use crate::words::Role;
 
     #[test]
     fn modes_are_found_by_id_and_alias() {

@@ -1,6 +1,7 @@
 //! Pictures that tools return. A result is text, so the model is shown them behind all results of an answer.
 
-use crate::words::{Block, Message, Prompt, ToolContent};
+use super::message::{Block, Message, Prompt};
+use super::tool_call::ToolContent;
 
 /// How many bytes of pictures one call may show to a model; what is large is made smaller on its way.
 const MAX_PICTURES: usize = 10 * 1024 * 1024;
@@ -26,7 +27,7 @@ pub fn pictures_in(content: &[ToolContent]) -> Vec<Block> {
 
 /// Returns the message that shows them to the model; none without pictures.
 #[must_use]
-pub fn message_of(mut pictures: Vec<Block>) -> Option<Message> {
+pub fn pictures_message(mut pictures: Vec<Block>) -> Option<Message> {
     if pictures.is_empty() {
         return None;
     }

@@ -16,6 +16,12 @@ pub fn visible(text: &str) -> String {
     shown
 }
 
+/// Makes a text visible and puts it on one line: a name with a line end in it must not look like two things.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    visible(text).replace('\n', "\\n").replace('\t', "\\t")
+}
+
 /// Tells whether a character steers a terminal, turns the direction of a text, or cannot be seen.
 #[must_use]
 pub fn deceives(character: char) -> bool {

@@ -4,20 +4,31 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::Event;
-use engine::hub::{Attached, Hub, HubCommand, HubOptions, Start};
-use engine::ports::{AnyTool, Tools};
-use engine::reply::Reply;
-use engine::script::{NoJournal, ScriptedModel, SystemClock};
-use engine::session::{Command as Ask, ModelChoice, SessionHandle};
+use engine::hub::{Hub, HubCommand, HubOptions, Start, Workspace};
+use engine::permission::Answer;
+use engine::ports::{
+    Event, Extension, FormAnswer, ModelChoice, NoInstructions, Offers, Reply, SystemClock, Tool,
+    Toolbox,
+};
+use engine::script::{NoFiles, NoJournal, ScriptedModel, StubEditor};
+use engine::session::{Command as Ask, SessionHandle};
 use engine::words::{Block, ModelId, Prompt, StopReason, ToolContent, ToolStatus};
 use mcp::oauth::{Login, Vault};
 use mcp::{Command, Host, Options, ServerConfig, SessionServers, Timing};
+use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::editor::Noting;
+/// A client that supports forms and notices, allows every call once and fills in forms.
+pub(crate) fn editor() -> StubEditor {
+    let offers = Offers { form: true, page: true, notices: true, ..Offers::default() };
+    let editor = StubEditor::default().with_offers(offers);
+    editor.set_answer(Answer::AllowOnce);
+    let fields = json!({ "name": "Ada", "age": 36 }).as_object().cloned().unwrap();
+    editor.set_form_answer(FormAnswer::Fields(fields));
+    editor
+}
 
 /// How long a test waits for anything.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -31,7 +42,7 @@ impl Vault for NoVault {
     }
 
     fn save(&self, _: &str, _: Option<&str>) -> Result<(), String> {
-        Err("nothing is kept here".to_owned())
+        Err("nothing is stored here".to_owned())
     }
 }
 
@@ -79,8 +90,8 @@ pub(crate) fn program_at(name: &str, program: &str, words: &[&str]) -> ServerCon
 
 /// A running session.
 pub(crate) struct Bench {
-    pub(crate) editor: Arc<Noting>,
-    pub(crate) tools: Arc<SessionServers>,
+    pub(crate) editor: Arc<StubEditor>,
+    pub(crate) servers: Arc<SessionServers>,
     pub(crate) host: Arc<Host>,
     handle: Option<SessionHandle>,
     _tasks: JoinSet<()>,
@@ -101,14 +112,14 @@ pub(crate) struct Turn {
 impl Bench {
     /// Opens a session with these servers, whose model plays `script`.
     pub(crate) async fn open(script: &str, servers: Vec<ServerConfig>) -> Bench {
-        Bench::with(script, servers, quick(), Noting::default()).await
+        Bench::with(script, servers, quick(), editor()).await
     }
 
     pub(crate) async fn with(
         script: &str,
         servers: Vec<ServerConfig>,
         timing: Timing,
-        editor: Noting,
+        editor: StubEditor,
     ) -> Bench {
         Bench::on(&host(timing), script, servers, editor).await
     }
@@ -117,7 +128,7 @@ impl Bench {
         host: &Arc<Host>,
         script: &str,
         servers: Vec<ServerConfig>,
-        editor: Noting,
+        editor: StubEditor,
     ) -> Bench {
         let model = ModelChoice {
             id: ModelId::new("script/test"),
@@ -130,7 +141,7 @@ impl Bench {
         let (hub, hub_handle) = Hub::new(HubOptions {
             models: vec![model].into(),
             find_models: None,
-            habits: None,
+            preferences: None,
             journal: Arc::new(NoJournal),
             clock: Arc::new(SystemClock),
             max_requests_per_turn: 100,
@@ -140,35 +151,28 @@ impl Bench {
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(hub.run());
-        let own: Arc<[Arc<dyn AnyTool>]> = Arc::new([]);
-        let problems = Vec::new();
         let folder = std::env::temp_dir().canonicalize().unwrap();
-        let tools = Arc::new(SessionServers::new(
-            host,
-            Arc::new(own),
-            servers,
-            problems,
-            vec![folder.clone()],
-        ));
+        let roots = vec![folder.clone()];
+        let servers = Arc::new(SessionServers::new(host, servers, Vec::new(), roots));
         let editor = Arc::new(editor);
-        let attached = Attached {
+        let extension = Arc::clone(&servers) as Arc<dyn Extension>;
+        let workspace = Workspace {
             editor: Arc::clone(&editor) as _,
-            files: Arc::new(engine::script::NoFiles),
-            primer: Arc::new(engine::primer::NoPrimer),
-            tools: Arc::clone(&tools) as Arc<dyn Tools>,
-            branch: None,
+            files: Arc::new(NoFiles),
+            instructions: Arc::new(NoInstructions),
+            toolbox: Toolbox::new(Vec::new(), vec![extension]),
             policy: Default::default(),
             notices: Vec::new(),
         };
         let (sender, opened) = oneshot::channel();
         hub_handle.send(HubCommand::Open {
             start: Start::New { cwd: folder, mode: None },
-            attach: Box::new(move |_, _| attached),
+            workspace: Box::new(workspace),
             reply: Reply::new(move |opened| drop(sender.send(opened))),
         });
         let handle = opened.await.unwrap().unwrap().handle;
-        handle.send(Ask::Announce).unwrap();
-        Bench { editor, tools, host: Arc::clone(host), handle: Some(handle), _tasks: tasks }
+        handle.reserve().unwrap().send(Ask::Announce);
+        Bench { editor, servers, host: Arc::clone(host), handle: Some(handle), _tasks: tasks }
     }
 
     /// Waits until all servers are ready.
@@ -183,7 +187,7 @@ impl Bench {
 
     /// Returns the current output of `/mcp`.
     pub(crate) fn state(&self) -> String {
-        self.tools.overview()
+        self.servers.overview()
     }
 
     /// Waits until a condition holds. Servers are other processes, so it has to be polled.
@@ -203,7 +207,7 @@ impl Bench {
     }
 
     pub(crate) fn notices(&self) -> Vec<String> {
-        let events = self.editor.events.lock().unwrap();
+        let events = self.editor.events();
         let text = |event: &Event| match event {
             Event::Notice { title, description, .. } => {
                 Some(format!("{title}: {}", description.clone().unwrap_or_default()))
@@ -213,8 +217,13 @@ impl Bench {
         events.iter().filter_map(text).collect()
     }
 
+    /// The tools of the servers.
+    pub(crate) fn tools(&self) -> Arc<[Arc<dyn Tool>]> {
+        self.servers.tools(&[])
+    }
+
     pub(crate) fn names(&self) -> Vec<String> {
-        self.tools.now().iter().map(|tool| tool.spec().name.clone()).collect()
+        self.tools().iter().map(|tool| tool.spec().name.clone()).collect()
     }
 
     /// Sends a prompt and waits for the end of the turn.
@@ -223,14 +232,15 @@ impl Bench {
     }
 
     pub(crate) async fn send(&self, text: &str, cancel: CancellationToken) -> Turn {
-        self.editor.events.lock().unwrap().clear();
+        self.editor.clear_events();
         let prompt = Prompt::from(vec![Block::Text(text.to_owned())]);
         let (sender, ended) = oneshot::channel();
         let reply = Reply::new(move |stop| drop(sender.send(stop)));
-        self.handle.as_ref().unwrap().send(Ask::Prompt { prompt, cancel, reply }).unwrap();
+        let handle = self.handle.as_ref().unwrap();
+        handle.reserve().unwrap().send(Ask::Prompt { prompt, cancel, reply });
         let stop = tokio::time::timeout(DEADLINE, ended).await.expect("the turn takes too long");
         let mut turn = Turn { stop: stop.unwrap().ok(), ..Turn::default() };
-        for event in self.editor.events.lock().unwrap().iter() {
+        for event in &self.editor.events() {
             match event {
                 Event::Text { text, .. } => turn.said.push_str(text),
                 Event::Thought { text, .. } => turn.thought.push_str(text),
@@ -253,7 +263,7 @@ impl Bench {
     /// Closes the session.
     pub(crate) fn close(&mut self) {
         self.handle = None;
-        self.tools.rest();
+        self.servers.rest();
     }
 }
 

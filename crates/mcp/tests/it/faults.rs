@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use engine::permission::Answer;
+use engine::ports::Offers;
 use engine::words::ToolStatus;
 use mcp::Timing;
 
-use crate::bench::{Bench, faulty, lives, program_at, quick};
-use crate::editor::Noting;
+use crate::bench::{Bench, editor, faulty, lives, program_at, quick};
 
 const ECHO: &str = "model tool bad_echo {\"text\":\"hi\"}\nmodel text \"\"\nmodel loop";
 
 async fn with_timing(timing: Timing, words: &[&str]) -> Bench {
-    Bench::with(ECHO, vec![faulty("bad", words)], timing, Noting::default()).await
+    Bench::with(ECHO, vec![faulty("bad", words)], timing, editor()).await
 }
 
 // R: M2
@@ -21,7 +21,7 @@ async fn with_timing(timing: Timing, words: &[&str]) -> Bench {
 async fn m01_missing_program_is_reported_and_not_retried() {
     let servers = vec![program_at("bad", "no-such-program", &[]), faulty("good", &[])];
     let bench = Bench::open("model tool good_echo {\"text\":\"hi\"}", servers).await;
-    let told = bench.told("`bad` is not available (-31601)").await;
+    let told = bench.told("`bad` is not available").await;
     assert!(told.contains("there is no program `no-such-program`; install it"), "{told}");
     bench
         .until("the other is ready", |bench| bench.names().contains(&"good_echo".to_owned()))
@@ -34,7 +34,7 @@ async fn m01_missing_program_is_reported_and_not_retried() {
 #[tokio::test]
 async fn m02_program_that_exits_at_once_is_reported_with_its_error_output() {
     let bench = with_timing(quick(), &["exit"]).await;
-    let told = bench.told("`bad` failed (-31600)").await;
+    let told = bench.told("`bad` failed").await;
     assert!(told.contains("code 3; its last words: no configuration was found"), "{told}");
 }
 
@@ -48,10 +48,10 @@ async fn m03_silent_server_is_given_up() {
         ..quick()
     };
     let bench = with_timing(timing, &["silent", "m03-test"]).await;
-    bench.told("`bad` is late (-31601)").await;
+    bench.told("`bad` starts slowly").await;
     let turn = bench.prompt("go").await;
-    assert!(turn.calls[0].1.contains("there is no tool `bad_echo`"), "{turn:?}");
-    bench.told("`bad` is not available (-31601)").await;
+    assert!(turn.calls[0].1.contains("unknown tool `bad_echo`"), "{turn:?}");
+    bench.told("`bad` is not available").await;
     bench.until("it is killed", |_| !lives("m03-test")).await;
 }
 
@@ -61,7 +61,7 @@ async fn m03_silent_server_is_given_up() {
 async fn m04_late_server_is_added() {
     let timing = Timing { start: Duration::from_millis(100), ..quick() };
     let bench = with_timing(timing, &["late", "600"]).await;
-    bench.told("`bad` is late").await;
+    bench.told("`bad` starts slowly").await;
     assert!(bench.names().is_empty());
     let told = bench.told("`bad` is ready").await;
     assert!(told.contains("10 tools"), "{told}");
@@ -76,7 +76,7 @@ async fn m05_crash_during_a_call_fails_it_and_restarts_the_server() {
     let turn = bench.prompt("go").await;
     let (status, text) = &turn.calls[0];
     assert_eq!(*status, ToolStatus::Failed);
-    assert!(text.contains("the MCP server `bad` failed (-31600)"), "{text}");
+    assert!(text.contains("The MCP server `bad` failed"), "{text}");
     bench.told("`bad` is ready").await;
 }
 
@@ -85,11 +85,11 @@ async fn m05_crash_during_a_call_fails_it_and_restarts_the_server() {
 #[tokio::test]
 async fn m06_crash_loop_ends_after_five_restarts() {
     let bench = with_timing(quick(), &["exit_later"]).await;
-    let told = bench.told("`bad` is not available (-31601)").await;
+    let told = bench.told("`bad` is not available").await;
     assert!(told.contains("code 4"), "{told}");
     assert!(bench.state().contains("`bad` (program): failed\n"), "{}", bench.state());
     // Restarted by hand, it fails and is given up again.
-    assert!(bench.prompt("/mcp restart bad").await.said.contains("is started again"));
+    assert!(bench.prompt("/mcp restart bad").await.said.contains("is restarted"));
     bench
         .until("it is given up again", |bench| bench.state().contains("`bad` (program): failed\n"))
         .await;
@@ -102,10 +102,10 @@ async fn m07_server_that_hangs_in_two_calls_is_killed() {
     let timing = Timing { call: Duration::from_millis(100), ..quick() };
     let bench = with_timing(timing, &["hang_call", "m07-test"]).await.ready().await;
     let turn = bench.prompt("go").await;
-    assert!(turn.calls[0].1.contains("did not answer within 0 s (-31600)"), "{turn:?}");
+    assert!(turn.calls[0].1.contains("did not answer within 0 s"), "{turn:?}");
     assert!(bench.state().contains(": ready"), "one hang is forgiven: {}", bench.state());
     bench.prompt("go").await;
-    let told = bench.told("`bad` failed (-31600)").await;
+    let told = bench.told("`bad` failed").await;
     assert!(told.contains("did not answer two calls in a row"), "{told}");
 }
 
@@ -115,7 +115,7 @@ async fn m07_server_that_hangs_in_two_calls_is_killed() {
 async fn m07_progress_prevents_the_timeout_of_a_call() {
     let timing = Timing { call: Duration::from_millis(600), ..quick() };
     let script = r#"model tool bad_slow {"steps":6,"pause":200}"#;
-    let bench = Bench::with(script, vec![faulty("bad", &[])], timing, Noting::default()).await;
+    let bench = Bench::with(script, vec![faulty("bad", &[])], timing, editor()).await;
     let bench = bench.ready().await;
     assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "done".to_owned())]);
 }
@@ -171,16 +171,15 @@ async fn m10_unexpected_and_repeated_answers_are_ignored() {
 async fn m11_list_of_ten_thousand_tools_is_limited() {
     let bench = with_timing(quick(), &["many_tools"]).await.ready().await;
     assert_eq!(bench.names().len(), 128);
-    assert!(bench.state().contains("9872 more are left out"), "{}", bench.state().len());
+    assert!(bench.state().contains("9872 more are omitted"), "{}", bench.state().len());
 }
 
 // R: M3
 // Fault: M12
 #[tokio::test]
 async fn m12_recursive_schema_is_harmless() {
-    use engine::ports::Tools;
     let bench = with_timing(quick(), &["recursive"]).await.ready().await;
-    let tools = bench.tools.now();
+    let tools = bench.tools();
     assert!(tools[0].spec().schema.text().contains(r##""$ref":"#""##));
 }
 
@@ -188,29 +187,28 @@ async fn m12_recursive_schema_is_harmless() {
 // Fault: M13
 #[tokio::test]
 async fn m13_changed_description_needs_permission_again() {
-    let editor = Noting { answer: Some(Answer::AllowAlways).into(), ..Noting::default() };
+    let editor = editor();
+    editor.set_answer(Answer::AllowAlways);
     let timing = Timing { start: Duration::from_secs(1), ..quick() };
     let bench =
         Bench::with(ECHO, vec![faulty("bad", &["changing"])], timing, editor).await.ready().await;
     for version in 1..=3 {
         bench
             .until("the list is read again", |bench| {
-                use engine::ports::Tools;
-                let tools = bench.tools.now();
+                let tools = bench.tools();
                 tools[0].spec().description == format!("Says it back, version {version}")
             })
             .await;
         bench.prompt("go").await;
-        assert_eq!(bench.editor.asked.lock().unwrap().len(), version);
+        assert_eq!(bench.editor.questions().len(), version);
     }
 }
 
 // R: M3
 #[tokio::test]
 async fn hidden_text_in_a_description_reaches_neither_model_nor_user() {
-    use engine::ports::Tools;
     let bench = with_timing(quick(), &["hidden"]).await.ready().await;
-    assert_eq!(bench.tools.now()[0].spec().description, "Says it back[2J");
+    assert_eq!(bench.tools()[0].spec().description, "Says it back[2J");
 }
 
 // R: M2
@@ -271,12 +269,12 @@ async fn m19_server_that_stops_reading_fails_only_its_calls() {
     let big = "x".repeat(1024 * 1024);
     let script = format!("model tool bad_echo {{\"text\":\"{big}\"}}\nmodel text \"\"\nmodel loop");
     let servers = vec![faulty("bad", &["stops_reading", "m19-test"])];
-    let bench = Bench::with(&script, servers, timing, Noting::default()).await.ready().await;
+    let bench = Bench::with(&script, servers, timing, editor()).await.ready().await;
     for _ in 0..2 {
         let turn = bench.prompt("go").await;
         assert_eq!(turn.calls[0].0, ToolStatus::Failed);
     }
-    bench.told("`bad` failed (-31600)").await;
+    bench.told("`bad` failed").await;
 }
 
 // R: M3
@@ -293,7 +291,7 @@ async fn m20_equal_tool_names_of_two_servers_are_made_unique() {
 // R: M2
 #[tokio::test]
 async fn client_without_notices_is_informed_in_the_next_turn() {
-    let editor = Noting { shows_no_notices: true, ..Noting::default() };
+    let editor = editor().with_offers(Offers::default());
     let bench = Bench::with(
         "model text \"\"",
         vec![program_at("bad", "no-such-program", &[])],
@@ -303,5 +301,5 @@ async fn client_without_notices_is_informed_in_the_next_turn() {
     .await;
     bench.until("it is given up", |bench| bench.state().contains("failed")).await;
     let turn = bench.prompt("go").await;
-    assert!(turn.thought.contains("The MCP server `bad` is not available (-31601)"), "{turn:?}");
+    assert!(turn.thought.contains("The MCP server `bad` is not available"), "{turn:?}");
 }

@@ -5,8 +5,7 @@ use engine::permission::Answer;
 use engine::words::{Block, Media, StopReason, ToolContent, ToolStatus};
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::{Bench, faulty, host, lives, quick};
-use crate::editor::Noting;
+use crate::bench::{Bench, editor, faulty, host, lives, quick};
 
 /// Makes one tool call and returns its status and output.
 async fn call(tool: &str, input: &str) -> (ToolStatus, String) {
@@ -59,23 +58,18 @@ async fn tool_needs_permission_and_always_is_saved() {
     let bench = Bench::open(script, vec![faulty("good", &[])]).await.ready().await;
     bench.prompt("go").await;
     bench.prompt("go").await;
-    assert_eq!(bench.editor.asked.lock().unwrap().len(), 2);
-    *bench.editor.answer.lock().unwrap() = Some(Answer::AllowAlways);
+    assert_eq!(bench.editor.questions().len(), 2);
+    bench.editor.set_answer(Answer::AllowAlways);
     bench.prompt("go").await;
     bench.prompt("go").await;
-    assert_eq!(bench.editor.asked.lock().unwrap().len(), 3);
-    *bench.editor.answer.lock().unwrap() = Some(Answer::RejectOnce);
-    let bench = Bench::with(
-        script,
-        vec![faulty("good", &[])],
-        quick(),
-        Noting { answer: Some(Answer::RejectOnce).into(), ..Noting::default() },
-    )
-    .await
-    .ready()
-    .await;
+    assert_eq!(bench.editor.questions().len(), 3);
+    bench.editor.set_answer(Answer::RejectOnce);
+    let rejecting = editor();
+    rejecting.set_answer(Answer::RejectOnce);
+    let bench =
+        Bench::with(script, vec![faulty("good", &[])], quick(), rejecting).await.ready().await;
     let turn = bench.prompt("go").await;
-    assert_eq!(turn.calls, [(ToolStatus::Failed, "the user did not allow this".to_owned())]);
+    assert_eq!(turn.calls, [(ToolStatus::Failed, "Rejected by the user".to_owned())]);
 }
 
 // R: M3
@@ -88,7 +82,7 @@ async fn question_of_a_server_reaches_the_user() {
     let answered: serde_json::Value = serde_json::from_str(answered).unwrap();
     assert_eq!(answered["action"], "accept");
     assert_eq!(answered["content"]["age"], 36);
-    let forms = bench.editor.forms.lock().unwrap();
+    let forms = bench.editor.forms();
     assert!(forms[0].message.contains("`good` asks: Who are you?"), "{}", forms[0].message);
     assert_eq!(forms[0].fields.as_ref().unwrap()["required"], serde_json::json!(["name"]));
 }
@@ -102,7 +96,7 @@ async fn cancel_is_passed_on() {
     let stop = cancel.clone();
     let (turn, ()) = tokio::join!(bench.send("go", cancel), async {
         bench.until("the call runs", |bench| {
-            let events = bench.editor.events.lock().unwrap();
+            let events = bench.editor.events();
             events.iter().any(|event| matches!(event, Event::ToolUpdate(_, update) if update.status == Some(ToolStatus::InProgress)))
         })
         .await;
@@ -145,7 +139,7 @@ async fn prompts_are_slash_commands() {
     let bench = Bench::open("model echo", vec![faulty("good", &[])]).await.ready().await;
     bench
         .until("the command is announced", |bench| {
-            let events = bench.editor.events.lock().unwrap();
+            let events = bench.editor.events();
             events.iter().any(|event| {
                 matches!(event, Event::Commands(commands) if commands.iter().any(|command| {
                     command.name == "good_greet" && command.hint.as_deref() == Some("<who> [how]")
@@ -167,10 +161,10 @@ async fn resource_is_attached_by_its_name() {
     let bench = Bench::open("model echo", servers()).await.ready().await;
     let turn = bench.prompt("what is in @good:test://note?").await;
     assert_eq!(turn.stop, Some(StopReason::EndTurn));
-    use engine::ports::{Expanded, Tools};
+    use engine::ports::{Expanded, Extension};
     let link = Block::Link { uri: "test://note".to_owned(), name: "note".to_owned() };
     let prompt = engine::words::Prompt::from(vec![link]);
-    let Expanded::Prompt(prompt) = bench.tools.expand(prompt).await else {
+    let Expanded::Prompt(prompt) = bench.servers.expand(prompt).await else {
         panic!("a link is for the model");
     };
     let [Block::Resource { contents: engine::words::Contents::Text(text), .. }] =
@@ -195,7 +189,7 @@ async fn slash_mcp_shows_state_tools_and_log() {
     );
     let said = bench.prompt("/mcp log bad").await.said;
     assert!(said.contains("no configuration was found"), "{said}");
-    assert!(bench.prompt("/mcp log none").await.said.contains("There are `good`, `bad`"));
+    assert!(bench.prompt("/mcp log none").await.said.contains("The servers are `good`, `bad`"));
 }
 
 // R: M1
@@ -212,8 +206,8 @@ async fn shared_server_starts_once_and_stops_with_its_last_session() {
         let lines = std::fs::read_dir("/proc").unwrap().filter_map(|entry| cmdline(entry.ok()?));
         lines.filter(|line| line.windows(18).any(|part| part == b"shared-server-test")).count()
     };
-    let mut first = Bench::on(&host, "", shared(), Noting::default()).await.ready().await;
-    let mut second = Bench::on(&host, "", shared(), Noting::default()).await.ready().await;
+    let mut first = Bench::on(&host, "", shared(), editor()).await.ready().await;
+    let mut second = Bench::on(&host, "", shared(), editor()).await.ready().await;
     assert_eq!(count(), 1);
     first.close();
     assert!(second.names().contains(&"good_echo".to_owned()));

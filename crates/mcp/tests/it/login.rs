@@ -8,8 +8,7 @@ use mcp::oauth::{Login, Vault, entry};
 use mcp::{Host, Options, Reach, Remote, ServerConfig};
 use serde_json::json;
 
-use crate::bench::{Bench, quick};
-use crate::editor::Noting;
+use crate::bench::{Bench, editor, quick};
 use crate::remote::{Answer, Request, listen, streamable};
 
 #[derive(Default)]
@@ -87,11 +86,10 @@ async fn server_that_needs_a_login_says_how_and_works_afterwards() {
     });
     let remote = Remote { url: url.clone(), headers: Vec::new() };
     let config = ServerConfig::remote("far", Reach::Http(remote)).unwrap();
-    let open =
-        || Bench::on(&host, "model tool far_echo {}", vec![config.clone()], Noting::default());
+    let open = || Bench::on(&host, "model tool far_echo {}", vec![config.clone()], editor());
 
     let bench = open().await;
-    let told = bench.told("`far` is not available (-31601)").await;
+    let told = bench.told("`far` is not available").await;
     assert!(told.contains("run `purlin mcp login far`"), "{told}");
 
     let attempt = login.begin("far", &url, "http://127.0.0.1:1/callback").await.unwrap();
@@ -108,8 +106,8 @@ async fn server_that_needs_a_login_says_how_and_works_afterwards() {
     let (other, _tasks) = listen(Arc::new(|request| protected(&request))).await;
     let remote = Remote { url: format!("{other}/mcp"), headers: Vec::new() };
     let other = ServerConfig::remote("far", Reach::Http(remote)).unwrap();
-    let bench = Bench::on(&host, "model tool far_echo {}", vec![other], Noting::default()).await;
-    bench.told("`far` is not available (-31601)").await;
+    let bench = Bench::on(&host, "model tool far_echo {}", vec![other], editor()).await;
+    bench.told("`far` is not available").await;
 
     let bench = open().await.ready().await;
     assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);

@@ -9,7 +9,6 @@
 )]
 
 mod bench;
-mod editor;
 mod faults;
 mod good;
 mod login;

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 
 use client::PermissionQuestion;
 use client::host::reject;
-use engine::visible::visible;
+use engine::words::visible;
 use tokio::sync::mpsc;
 use wire::acp::schema;
 

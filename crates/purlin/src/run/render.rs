@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-use engine::visible::visible;
+use engine::words::visible;
 use serde_json::Value;
 use wire::acp::schema;
 

@@ -2,7 +2,7 @@
 
 use engine::Event;
 use engine::ports::Info;
-use engine::stamp::iso_8601;
+use engine::words::iso_8601;
 use engine::words::{Block, Contents, PlanStatus, ToolContent, ToolStatus};
 
 use crate::count::count;

@@ -95,7 +95,7 @@ fn check_everything(server: Value) {
     expect(2, "\"type\":\"image\"");
     expect(3, "temperature");
     expect(4, "completed");
-    assert!(results[5].contains("there is no tool `everything_no-such-tool`"), "{results:#?}");
+    assert!(results[5].contains("unknown tool `everything_no-such-tool`"), "{results:#?}");
     let is_progress = |message: &Value| {
         message["params"]["update"]["content"][0]["content"]["text"]
             .as_str()

@@ -194,11 +194,11 @@ async fn session_of_100_mb_loads_in_64_mb_of_memory() {
         let record = Record::Prompt { message: &message, prompt: &prompt, kind };
         store.append(&session, record).await.unwrap();
         let text = format!("{piece} {}", "z".repeat(60_000));
-        store.keep(&session, engine::Event::Text { message, text }, None).await.unwrap();
+        store.append_event(&session, engine::Event::Text { message, text }, None).await.unwrap();
         let end = Record::TurnEnd(Some(StopReason::EndTurn));
         store.append(&session, end).await.unwrap();
     }
-    store.leave(&session, State::Paused).await.unwrap();
+    store.release(&session, State::Paused).await.unwrap();
     drop(store);
 
     let mut agent = Agent::start(&folder, None);

@@ -8,15 +8,16 @@ use std::time::Duration;
 use engine::Event;
 use engine::permission::{Answer, Question};
 use engine::ports::{
-    Editor, EditorError, ExitStatus, Form, FormAnswer, Offers, Page, Show, TerminalCommand,
+    DisplayPermit, Editor, EditorError, Form, FormAnswer, Offers, Page, TerminalCommand,
     TerminalOutput,
 };
-use engine::words::{SessionId, TerminalId};
+use engine::words::{ExitStatus, SessionId, TerminalId, ToolFailure};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 use settings::limits::{Limits, lasting};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
@@ -27,6 +28,7 @@ use wire::{Code, RpcError, rpc};
 
 use super::call::CallOut;
 use super::size;
+use crate::error_table;
 use crate::outbox::SESSION_BUDGET;
 use crate::rate::Window;
 use crate::wake::{ClientCall, FromSession};
@@ -147,7 +149,7 @@ impl AcpEditor {
     ) -> Result<T, EditorError> {
         match timeout(lasting(seconds), self.call(method, params)).await {
             Ok(outcome) => outcome.map_err(|err| refused(&err, None)),
-            Err(_) => Err(EditorError::TimedOut(method)),
+            Err(_) => Err(EditorError::TimedOut { call: method, advice: None }),
         }
     }
 
@@ -166,7 +168,7 @@ impl AcpEditor {
             }
             tracing::warn!(session = %self.session, method, "the client did not answer in time");
         }
-        Err(EditorError::TimedOut(method))
+        Err(EditorError::TimedOut { call: method, advice: None })
     }
 
     fn session_id(&self) -> schema::SessionId {
@@ -181,14 +183,15 @@ impl AcpEditor {
     }
 }
 
-/// What the user of a client that never answers is told: its document has permission as a note.
-fn how_to_answer(patience: Duration) -> String {
-    format!(
+/// Says that a permission request timed out, and how a client answers one.
+fn unanswered(patience: Duration) -> EditorError {
+    let advice = format!(
         "Permission was not given within {} s, so the answer is no. Ask again if you want it done. A client answers \
          `session/request_permission` with {{\"outcome\":{{\"outcome\":\"selected\",\"optionId\":\"once\"}}}}; \
          `permission_wait_seconds` in purlin.json sets the time.",
         patience.as_secs()
-    )
+    );
+    EditorError::TimedOut { call: "session/request_permission", advice: Some(advice) }
 }
 
 const GONE: &str = "the client is gone";
@@ -263,7 +266,7 @@ fn refused(err: &RpcError, path: Option<&Path>) -> EditorError {
 }
 
 impl Editor for AcpEditor {
-    fn make_room<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Option<Show>> {
+    fn reserve<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Option<DisplayPermit>> {
         async move {
             let is_wanted = match event {
                 Event::Notice { .. } => self.offers.notices,
@@ -279,7 +282,7 @@ impl Editor for AcpEditor {
             let room = self.take_room(bytes).await?;
             let place = self.outlet.to_dispatcher.clone().reserve_owned().await.ok()?;
             let session = self.session.clone();
-            let show: Show = Box::new(move |event| {
+            let show: DisplayPermit = Box::new(move |event| {
                 place.send(FromSession::Event { session, event, cost: room.spend() });
             });
             Some(show)
@@ -289,6 +292,10 @@ impl Editor for AcpEditor {
 
     fn offers(&self) -> Offers {
         self.offers
+    }
+
+    fn raw_failure(&self, failure: ToolFailure) -> Option<Value> {
+        Some(json!({ "code": error_table::tool_failure_code(failure) }))
     }
 
     fn ask_permission(&self, question: Question) -> BoxFuture<'_, Result<Answer, EditorError>> {
@@ -312,9 +319,9 @@ impl Editor for AcpEditor {
             let answer = self.call("session/request_permission", &params);
             let answer: schema::RequestPermissionResponse = match self.patience {
                 None => answer.await,
-                Some(patience) => timeout(patience, answer)
-                    .await
-                    .map_err(|_| EditorError::Unanswered(how_to_answer(patience)))?,
+                Some(patience) => {
+                    timeout(patience, answer).await.map_err(|_| unanswered(patience))?
+                }
             }
             .map_err(|err| refused(&err, None))?;
             Ok(match answer.outcome {

@@ -1,7 +1,7 @@
 //! Events to updates: one match, no IO. What is too long for an update is cut in `bridge::size`.
 
 use engine::Event;
-use engine::event::{CompactionStatus, Severity};
+use engine::ports::{CompactionStatus, Severity};
 use engine::words::{Block, PlanEntry, PlanStatus, Priority, SessionId};
 use serde::Serialize;
 use wire::acp::dialect::Dialect;
@@ -229,7 +229,7 @@ mod tests {
             ToolStatus::Failed,
         ];
         let model = engine::script::ScriptedModel::parse("model echo").unwrap();
-        let models = std::sync::Arc::new([engine::session::ModelChoice {
+        let models = std::sync::Arc::new([engine::ports::ModelChoice {
             id: engine::words::ModelId::new("script/echo"),
             name: "Echo".to_owned(),
             context_size: 1000,
@@ -237,7 +237,7 @@ mod tests {
             can_think: true,
             model: std::sync::Arc::new(model),
         }]);
-        let settings = engine::session::Settings::new(models).unwrap();
+        let settings = engine::ports::Settings::new(models).unwrap();
         let mut events = vec![
             Event::Text { message: message.clone(), text: "text".into() },
             Event::Thought { message: message.clone(), text: "text".into() },

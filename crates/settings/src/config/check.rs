@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::nearest::nearest;
+use engine::words::nearest;
 use jsonc_parser::ast;
 use jsonc_parser::{CollectOptions, ParseOptions};
 use serde_json::Value;

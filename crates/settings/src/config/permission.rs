@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use engine::nearest::nearest;
 use engine::permission::Decision;
-use engine::permission::pattern::fits;
 use engine::permission::rules::{Rule, Source};
+use engine::words::nearest;
+use engine::words::pattern::fits;
 use serde_json::Value;
 
 /// The keys that tools of ours use. A key may also be the name of any tool, so others are kept, too.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use engine::nearest::nearest;
+use engine::words::nearest;
 use serde_json::{Map, Value};
 
 use super::check::{self, check, check_value};

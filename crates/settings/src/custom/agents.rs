@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use engine::agents::{Agent, Narrowing, Role};
 use engine::permission::rules::Source;
 use engine::words::ModelId;
+use engine::words::{Agent, Narrowing, Role};
 use serde_json::{Map, Value};
 
 use super::files::Found;
@@ -40,7 +40,7 @@ pub fn add_project(
     problems: &mut Vec<String>,
 ) {
     for (name, mut agent) in theirs {
-        if agents.contains_key(&name) || engine::agents::is_built_in(&name) {
+        if agents.contains_key(&name) || engine::words::is_built_in(&name) {
             problems.push(format!(
                 "the project's agent `{name}` has the name of another and is left out"
             ));

@@ -1,7 +1,7 @@
 //! Slash commands as users and projects write them: `command` in a configuration, and Markdown files with a head.
 
-use engine::commands::{COMMANDS, SlashCommand};
-use engine::visible::visible;
+use engine::words::visible;
+use engine::{commands::COMMANDS, words::SlashCommand};
 use serde_json::{Map, Value};
 
 use super::files::Found;

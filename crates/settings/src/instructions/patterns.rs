@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::permission::pattern;
+use engine::words::pattern;
 
 /// How many files one pattern may name.
 const MOST_FILES: usize = 32;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::primer::Skill;
-use engine::visible::visible;
+use engine::ports::Skill;
+use engine::words::visible;
 use serde_json::Value;
 
 use super::{Places, ProjectFiles, read_own, read_project, real};

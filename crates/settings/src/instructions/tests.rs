@@ -42,8 +42,8 @@ impl Folder {
         (places, files)
     }
 
-    fn origins(&self, sources: &[Source]) -> Vec<String> {
-        let below = |source: &Source| {
+    fn origins(&self, sources: &[InstructionFile]) -> Vec<String> {
+        let below = |source: &InstructionFile| {
             Path::new(&source.origin).strip_prefix(&self.0).unwrap().to_string_lossy().into_owned()
         };
         sources.iter().map(below).collect()

@@ -26,7 +26,7 @@ pub(crate) fn place<'a>(
     writable: &'a [PathBuf],
     real: &'a dyn Fn(&Path) -> Option<PathBuf>,
 ) -> Context<'a> {
-    let (home, is_deceptive) = (Some(Path::new("/home/user")), engine::visible::deceives);
+    let (home, is_deceptive) = (Some(Path::new("/home/user")), engine::words::deceives);
     Context {
         cwd: &roots[0],
         roots,

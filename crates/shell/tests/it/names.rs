@@ -83,7 +83,7 @@ impl Project {
             is_sandboxed: true,
             writable: &[],
             real: &real,
-            is_deceptive: engine::visible::deceives,
+            is_deceptive: engine::words::deceives,
         };
         needs(command, &at)
             .into_iter()

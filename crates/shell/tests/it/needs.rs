@@ -308,7 +308,7 @@ fn notes_show_where_links_in_arguments_lead() {
         is_sandboxed: true,
         writable: &[],
         real: &real,
-        is_deceptive: engine::visible::deceives,
+        is_deceptive: engine::words::deceives,
     };
     let notes = |command: &str| -> Vec<String> {
         let asked = needs(command, &place).into_iter();

@@ -52,7 +52,7 @@ impl Repository {
             is_sandboxed: true,
             writable: &[],
             real: &real,
-            is_deceptive: engine::visible::deceives,
+            is_deceptive: engine::words::deceives,
         };
         let asked = needs(command, &at).into_iter().filter(|need| need.default == Verdict::Ask);
         asked.map(|need| format!("{:?} {}: {}", need.kind, need.subject, need.why)).collect()

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use engine::Event;
-use engine::{context, event, ports, words};
+use engine::{ports, words};
 
 use super::{
     Block, CompactionStatus, Cut, Location, Name, PlanEntry, PlanStatus, Priority, PromptKind,
@@ -33,9 +33,9 @@ pub fn record_in(record: ports::Record<'_>) -> Record {
         ports::Record::ToolResult { id, text, failed } => {
             Record::ToolResult { id: Name(id.to_shared()), text: text.to_owned(), failed }
         }
-        ports::Record::TakenBack(first) => Record::Undone { first: Name(first.to_shared()) },
-        ports::Record::BroughtBack(last) => Record::Redone { last: Name(last.to_shared()) },
-        ports::Record::Told(text) => Record::Note { text: text.to_owned() },
+        ports::Record::Undone(first) => Record::Undone { first: Name(first.to_shared()) },
+        ports::Record::Redone(last) => Record::Redone { last: Name(last.to_shared()) },
+        ports::Record::Reminder(text) => Record::Note { text: text.to_owned() },
         ports::Record::Spent { model, usage, dollars } => Record::ModelUsage {
             model: Name(model.to_shared()),
             input: usage.input,
@@ -90,10 +90,10 @@ pub fn event_in(event: &Event) -> Option<Record> {
         Event::Compaction { id, status, error } => Record::Compaction {
             id: id.clone(),
             status: match status {
-                event::CompactionStatus::InProgress => CompactionStatus::InProgress,
-                event::CompactionStatus::Completed => CompactionStatus::Completed,
-                event::CompactionStatus::Failed => CompactionStatus::Failed,
-                event::CompactionStatus::Cancelled => CompactionStatus::Cancelled,
+                ports::CompactionStatus::InProgress => CompactionStatus::InProgress,
+                ports::CompactionStatus::Completed => CompactionStatus::Completed,
+                ports::CompactionStatus::Failed => CompactionStatus::Failed,
+                ports::CompactionStatus::Cancelled => CompactionStatus::Cancelled,
             },
             error: error.clone(),
         },
@@ -134,10 +134,10 @@ pub fn event_out(record: Record) -> Option<Event> {
         Record::Compaction { id, status, error } => Event::Compaction {
             id,
             status: match status {
-                CompactionStatus::InProgress => event::CompactionStatus::InProgress,
-                CompactionStatus::Completed => event::CompactionStatus::Completed,
-                CompactionStatus::Failed => event::CompactionStatus::Failed,
-                CompactionStatus::Cancelled => event::CompactionStatus::Cancelled,
+                CompactionStatus::InProgress => ports::CompactionStatus::InProgress,
+                CompactionStatus::Completed => ports::CompactionStatus::Completed,
+                CompactionStatus::Failed => ports::CompactionStatus::Failed,
+                CompactionStatus::Cancelled => ports::CompactionStatus::Cancelled,
             },
             error,
         },
@@ -161,21 +161,21 @@ pub fn event_out(record: Record) -> Option<Event> {
     })
 }
 
-fn cut_in(cut: &context::Cut) -> Cut {
+fn cut_in(cut: &words::Cut) -> Cut {
     match cut {
-        context::Cut::Turn(message) => Cut::Turn(Name(message.to_shared())),
-        context::Cut::Call(id) => Cut::Call(Name(id.to_shared())),
-        context::Cut::End => Cut::End,
+        words::Cut::Turn(message) => Cut::Turn(Name(message.to_shared())),
+        words::Cut::Call(id) => Cut::Call(Name(id.to_shared())),
+        words::Cut::End => Cut::End,
     }
 }
 
 /// Converts a position in the conversation.
 #[must_use]
-pub fn cut_out(cut: Cut) -> context::Cut {
+pub fn cut_out(cut: Cut) -> words::Cut {
     match cut {
-        Cut::Turn(message) => context::Cut::Turn(words::MessageId::new(message.0)),
-        Cut::Call(id) => context::Cut::Call(words::ToolCallId::new(id.0)),
-        Cut::End => context::Cut::End,
+        Cut::Turn(message) => words::Cut::Turn(words::MessageId::new(message.0)),
+        Cut::Call(id) => words::Cut::Call(words::ToolCallId::new(id.0)),
+        Cut::End => words::Cut::End,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use engine::context::History;
-use engine::undo::{Change, Turn, Turns};
+use engine::words::History;
+use engine::words::{Change, PastTurn, Turns};
 use engine::words::{Message, MessageId};
 
 use crate::record::Name;
@@ -20,7 +20,7 @@ pub(super) struct TurnLog {
 
 #[derive(Debug)]
 struct Entry {
-    turn: Turn,
+    turn: PastTurn,
     /// How many entries the history had when the turn started.
     start: usize,
     /// The entries that the turn added to the history, while it is undone.
@@ -33,7 +33,7 @@ impl TurnLog {
         self.undone.clear();
         let number = self.forgotten + self.done.len() + 1;
         let (changes, commands) = (Vec::new(), Vec::new());
-        let turn = Turn { number, message, title, changes, commands };
+        let turn = PastTurn { number, message, title, changes, commands };
         self.done.push(Entry { turn, start, messages: Vec::new() });
     }
 

@@ -95,7 +95,7 @@ async fn call_with_a_damaged_result_has_failed() {
         ..ToolUpdate::default()
     };
     for event in [call("t"), Event::ToolUpdate(ToolCallId::new("t"), Box::new(done))] {
-        store.keep(&session, event, None).await.unwrap();
+        store.append_event(&session, event, None).await.unwrap();
     }
     crate::sessions::end(&store, &session).await.unwrap();
     std::fs::write(&stored_files(&folder)[0], "").unwrap();
@@ -142,7 +142,7 @@ async fn store_with_content_in_its_tables_still_works() {
     let folder = Folder::new();
     let store = Store::new(options(folder.path()));
     store_text(&store, &id("s"), &long("a")).await;
-    store.leave(&id("s"), State::Paused).await.unwrap();
+    store.release(&id("s"), State::Paused).await.unwrap();
     end(store, &folder).await;
     let body = std::fs::read(&stored_files(&folder)[0]).unwrap();
     std::fs::remove_dir_all(place(&folder)).unwrap();

@@ -142,7 +142,7 @@ fn good_sync() -> SyncAll {
 struct Shown(Arc<Mutex<Vec<Event>>>);
 
 impl Shown {
-    fn show(&self) -> Option<Show> {
+    fn show(&self) -> Option<DisplayPermit> {
         let shown = Arc::clone(&self.0);
         Some(Box::new(move |event| shown.lock().unwrap().push(event)))
     }
@@ -174,7 +174,7 @@ async fn work(store: &Store, shown: &Shown) -> Result<(), JournalError> {
         }
         ran.and(ended)?;
     }
-    store.leave(&session, State::Paused).await
+    store.release(&session, State::Paused).await
 }
 
 async fn one_turn(
@@ -187,7 +187,7 @@ async fn one_turn(
     for word in 0..5 {
         let text = format!("{turn}.{word} ");
         let event = Event::Text { message: MessageId::new(format!("m{turn}")), text };
-        store.keep(session, event, shown.show()).await?;
+        store.append_event(session, event, shown.show()).await?;
     }
     let request = ToolRequest {
         id: ToolCallId::new(format!("t{turn}")),
@@ -199,7 +199,7 @@ async fn one_turn(
     let held = |turn: usize| Some(engine::ports::Content::new(vec![turn as u8]));
     let (before, after) = (held(turn), held(turn + 1));
     let change = FileChange { path: PathBuf::from("/w/a"), before, after };
-    store.keep_change(session, change).await?;
+    store.save_change(session, change).await?;
     let result = Record::ToolResult { id: &request.id, text: "done", failed: false };
     store.append(session, result).await
 }
@@ -278,7 +278,7 @@ async fn failed_sync_ends_the_turn() {
     // The error is set before the thread handles its next job.
     let refused = loop {
         let event = Event::Plan(Vec::new());
-        match store.keep(&session, event, None).await {
+        match store.append_event(&session, event, None).await {
             Ok(()) => tokio::task::yield_now().await,
             Err(err) => break err,
         }
@@ -318,7 +318,7 @@ async fn failed_read_is_an_error_and_can_be_retried() {
         if loaded.is_err() {
             assert!(store.load(&id("s"), None).await.is_ok(), "read {read}");
         }
-        store.leave(&id("s"), State::Paused).await.unwrap();
+        store.release(&id("s"), State::Paused).await.unwrap();
         drop(store);
         assert_eq!(loaded_words(&disk).await.len(), 10, "read {read}");
     }
@@ -336,7 +336,7 @@ async fn text_continues_while_the_disk_syncs() {
     prompt_as(&store, &session, "u", "go").await.unwrap();
     for word in 0..100 {
         let event = Event::Text { message: MessageId::new("m"), text: format!("{word} ") };
-        store.keep(&session, event, shown.show()).await.unwrap();
+        store.append_event(&session, event, shown.show()).await.unwrap();
     }
     end(&store, &session).await.unwrap();
     assert_eq!(shown.words().len(), 100);
@@ -373,7 +373,7 @@ async fn clock_jump_changes_no_order_and_loses_nothing() {
         end(&store, &id("s")).await.unwrap();
     }
     *clock.0.lock().unwrap() = day;
-    store.leave(&id("s"), State::Paused).await.unwrap();
+    store.release(&id("s"), State::Paused).await.unwrap();
     let watcher = Watcher::default();
     store.load(&id("s"), Some(&watcher)).await.unwrap();
     assert_eq!(words_of(&watcher.events()), shown.words());

@@ -15,7 +15,7 @@ async fn one_session(folder: &Folder) {
         prompt(&store, &id("s"), &format!("prompt {turn}")).await.unwrap();
         say(&store, &id("s"), &format!("answer {turn}")).await;
     }
-    store.leave(&id("s"), State::Paused).await.unwrap();
+    store.release(&id("s"), State::Paused).await.unwrap();
     drop(store);
     wait_for_end_of(folder).await;
 }
@@ -66,7 +66,7 @@ async fn store_of_a_newer_version_is_read_but_not_written() {
         prompt(&store, &id("s"), "more").await,
         Err(JournalError::ReadOnly(why)) if why.contains("newer version")
     ));
-    assert!(!store.outlives());
+    assert!(!store.is_persistent());
     store.create(&id("new"), Path::new("/w")).await.unwrap();
     prompt(&store, &id("new"), "hello").await.unwrap();
     assert!(store.set_title(&id("s"), "title").await.is_err());
@@ -84,7 +84,7 @@ async fn sessions_are_in_memory_without_a_data_directory() {
     std::fs::write(&file, "in the way").unwrap();
     for place in [None, Some(file.join("purlin"))] {
         let store = Store::new(store::Options { folder: place.clone(), ..options(folder.path()) });
-        assert!(!store.outlives());
+        assert!(!store.is_persistent());
         assert!(store.problem().is_some());
         store.create(&id("s"), Path::new("/w")).await.unwrap();
         prompt(&store, &id("s"), "hello").await.unwrap();
@@ -106,7 +106,7 @@ async fn file_that_is_not_a_database_is_renamed() {
     .unwrap();
     let store = Store::new(options(folder.path()));
     store.create(&id("new"), Path::new("/w")).await.unwrap();
-    assert!(store.outlives());
+    assert!(store.is_persistent());
     let aside = std::fs::read_dir(folder.path()).unwrap().flatten();
     assert!(aside.into_iter().any(|entry| entry.file_name().to_string_lossy().contains("damaged")));
 }

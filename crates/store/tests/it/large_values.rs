@@ -35,7 +35,7 @@ async fn write(store: &Store, session: &SessionId) {
     store.append(session, Record::Answer(&calls)).await.unwrap();
     let after = Some(Content::new(long("a").into_bytes()));
     let change = FileChange { path: PathBuf::from("/w/a"), before: None, after };
-    store.keep_change(session, change).await.unwrap();
+    store.save_change(session, change).await.unwrap();
     end(store, session).await.unwrap();
 }
 
@@ -77,7 +77,7 @@ async fn file_that_differs_from_the_request_is_stored_separately() {
     let (before, after) = (long("a"), nearly.clone());
     let [before, after] = [before, after].map(|text| Some(Content::new(text.into_bytes())));
     let change = FileChange { path: PathBuf::from("/w/a"), before, after };
-    store.keep_change(&session, change).await.unwrap();
+    store.save_change(&session, change).await.unwrap();
     end(&store, &session).await.unwrap();
     let turns = store.turns(&session).await.unwrap();
     let (first, second) = (&turns.done[0].changes[0], &turns.done[1].changes[0]);
@@ -112,7 +112,7 @@ async fn answer_with_a_damaged_large_value_is_skipped_and_reported() {
         let folder = Folder::new();
         let store = Store::new(options(folder.path()));
         write(&store, &id("s")).await;
-        store.leave(&id("s"), State::Paused).await.unwrap();
+        store.release(&id("s"), State::Paused).await.unwrap();
         drop(store);
         wait_for_end_of(&folder).await;
         stored_files(&folder).iter().for_each(|path| damage(path).unwrap());

@@ -1,34 +1,34 @@
-//! An idle session is removed from memory after a while, and restored with the next prompt.
+//! A session that nobody uses: out of memory after a while, and back with the next prompt.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Reply;
-use engine::hub::{Attached, Hub, HubCommand, HubOptions, Start};
-use engine::ports::{AnyTool, Editor, Journal, State};
-use engine::script::{NoFiles, ScriptedModel, SystemClock};
-use engine::session::{Command, ModelChoice, SessionHandle};
-use engine::words::{Block, ModelId, Prompt, SessionId, StopReason};
+use engine::hub::{Hub, HubCommand, HubOptions, Start, Workspace};
+use engine::ports::{Journal, ModelChoice, NoInstructions, State, SystemClock, Toolbox};
+use engine::script::{NoFiles, ScriptedModel, StubEditor};
+use engine::session::{Command, SessionHandle};
+use engine::words::{Block, ModelId, Prompt, StopReason};
 use store::Store;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::folder::Folder;
-use crate::sessions::{Watcher, load, options};
+use crate::sessions::{load, options};
 
 async fn prompt(handle: &SessionHandle, text: &str) -> StopReason {
     let (sender, answer) = oneshot::channel();
     let reply = Reply::new(move |outcome| drop(sender.send(outcome)));
     let prompt = Prompt::from(vec![Block::Text(text.to_owned())]);
     let cancel = CancellationToken::new();
-    assert!(handle.send(Command::Prompt { prompt, cancel, reply }).is_ok());
+    handle.reserve().unwrap().send(Command::Prompt { prompt, cancel, reply });
     answer.await.unwrap().unwrap()
 }
 
 // R: S6, S7
 #[tokio::test(start_paused = true)]
-async fn idle_session_is_paused_and_restored() {
+async fn an_idle_session_is_paused_and_comes_back() {
     let folder = Folder::new();
     let store = Arc::new(Store::new(options(folder.path())));
     let script = "model text \"one\"\nmodel end\nmodel text \"two\"";
@@ -42,7 +42,7 @@ async fn idle_session_is_paused_and_restored() {
     };
     let (hub, hub_handle) = Hub::new(HubOptions {
         find_models: None,
-        habits: None,
+        preferences: None,
         models: vec![model].into(),
         journal: Arc::clone(&store) as Arc<dyn Journal>,
         clock: Arc::new(SystemClock),
@@ -55,17 +55,16 @@ async fn idle_session_is_paused_and_restored() {
     tasks.spawn(hub.run());
     let (sender, opened) = oneshot::channel();
     let reply = Reply::new(move |outcome| drop(sender.send(outcome)));
-    let attach = |_: SessionId, _: &Path| Attached {
-        editor: Arc::new(Watcher::default()) as Arc<dyn Editor>,
+    let workspace = Workspace {
+        editor: Arc::new(StubEditor::default()),
         files: Arc::new(NoFiles),
-        primer: Arc::new(engine::primer::NoPrimer),
-        tools: Arc::new(Arc::new([]) as Arc<[Arc<dyn AnyTool>]>),
-        branch: None,
+        instructions: Arc::new(NoInstructions),
+        toolbox: Toolbox::default(),
         policy: Default::default(),
         notices: Vec::new(),
     };
     let start = Start::New { cwd: PathBuf::from("/w"), mode: None };
-    hub_handle.send(HubCommand::Open { start, attach: Box::new(attach), reply });
+    hub_handle.send(HubCommand::Open { start, workspace: Box::new(workspace), reply });
     let handle = opened.await.unwrap().unwrap().handle;
     let session = handle.id().clone();
 

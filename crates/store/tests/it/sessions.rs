@@ -54,7 +54,7 @@ fn no<T: Send + 'static>() -> BoxFuture<'static, Result<T, EditorError>> {
 }
 
 impl Editor for Watcher {
-    fn make_room<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Option<Show>> {
+    fn reserve<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Option<DisplayPermit>> {
         self.0.lock().unwrap().push(event.clone());
         future::ready(None).boxed()
     }
@@ -145,7 +145,7 @@ pub(crate) async fn prompt_as(
 
 pub(crate) async fn say(store: &Store, session: &SessionId, text: &str) {
     let event = Event::Text { message: MessageId::new("m"), text: text.to_owned() };
-    store.keep(session, event, None).await.unwrap();
+    store.append_event(session, event, None).await.unwrap();
 }
 
 pub(crate) async fn end(store: &Store, session: &SessionId) -> Result<(), JournalError> {
@@ -212,18 +212,18 @@ async fn session_is_restored_as_it_was_shown() {
     say(&store, &session, "Good ").await;
     say(&store, &session, "day.").await;
     store.append(&session, Record::Answer(&[request("t1")])).await.unwrap();
-    store.keep(&session, call("t1"), None).await.unwrap();
+    store.append_event(&session, call("t1"), None).await.unwrap();
     store.append(&session, Record::ToolIntent(&request("t1"))).await.unwrap();
     let terminal = Some(vec![ToolContent::Terminal(TerminalId::new("term"))]);
     let running = ToolUpdate { content: terminal, ..ToolUpdate::default() };
-    store.keep(&session, update("t1", running), None).await.unwrap();
+    store.append_event(&session, update("t1", running), None).await.unwrap();
     let id_of = ToolCallId::new("t1");
     let result = Record::ToolResult { id: &id_of, text: "out", failed: false };
     store.append(&session, result).await.unwrap();
     let done = ToolUpdate { status: Some(ToolStatus::Completed), ..ToolUpdate::default() };
-    store.keep(&session, update("t1", done), None).await.unwrap();
+    store.append_event(&session, update("t1", done), None).await.unwrap();
     end(&store, &session).await.unwrap();
-    store.leave(&session, State::Paused).await.unwrap();
+    store.release(&session, State::Paused).await.unwrap();
     drop(store);
 
     let (remembered, events) = load(&Store::new(options(folder.path())), &session).await;
@@ -262,7 +262,7 @@ async fn thoughts_cost_and_settings_are_restored() {
     let session = id("s");
     let store = Store::new(options(folder.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
-    let model = engine::session::ModelChoice {
+    let model = engine::ports::ModelChoice {
         id: ModelId::new("a/b"),
         name: String::new(),
         context_size: 1,
@@ -270,9 +270,9 @@ async fn thoughts_cost_and_settings_are_restored() {
         can_think: true,
         model: Arc::new(engine::script::ScriptedModel::parse("").unwrap()),
     };
-    let mut settings = engine::session::Settings::new(vec![model].into()).unwrap();
+    let mut settings = engine::ports::Settings::new(vec![model].into()).unwrap();
     settings.thinking = Thinking::High;
-    store.keep(&session, Event::Settings(settings), None).await.unwrap();
+    store.append_event(&session, Event::Settings(settings), None).await.unwrap();
     prompt(&store, &session, "Think").await.unwrap();
     say(&store, &session, "Hm.").await;
     let thoughts = [Thought {
@@ -284,7 +284,7 @@ async fn thoughts_cost_and_settings_are_restored() {
     store.append(&session, Record::Thoughts(&thoughts)).await.unwrap();
     store.append(&session, Record::Answer(&[request("t1")])).await.unwrap();
     for cost in [Some(0.25), None] {
-        store.keep(&session, Event::Usage { used: 1, size: 2, cost }, None).await.unwrap();
+        store.append_event(&session, Event::Usage { used: 1, size: 2, cost }, None).await.unwrap();
     }
     end(&store, &session).await.unwrap();
     let (remembered, _) = load(&store, &session).await;
@@ -308,9 +308,9 @@ async fn interrupted_tool_is_reported_once() {
     prompt(&store, &session, "Do both").await.unwrap();
     say(&store, &session, "I wi").await;
     store.append(&session, Record::Answer(&[request("t1"), request("t2")])).await.unwrap();
-    store.keep(&session, call("t1"), None).await.unwrap();
+    store.append_event(&session, call("t1"), None).await.unwrap();
     store.append(&session, Record::ToolIntent(&request("t1"))).await.unwrap();
-    store.keep(&session, call("t2"), None).await.unwrap();
+    store.append_event(&session, call("t2"), None).await.unwrap();
     drop(store);
     wait_for_end_of(&folder).await;
 
@@ -332,7 +332,7 @@ async fn interrupted_tool_is_reported_once() {
             panic!("{:?}", messages[2]);
         };
         assert!(text.contains("outcome is unknown"), "{text}");
-        store.leave(&session, State::Paused).await.unwrap();
+        store.release(&session, State::Paused).await.unwrap();
     }
 }
 
@@ -346,10 +346,10 @@ async fn interrupted_task_is_reported_with_the_commands_of_its_subagent() {
     store.create(&session, Path::new("/w")).await.unwrap();
     prompt(&store, &session, "Have it done").await.unwrap();
     store.append(&session, Record::Answer(&[request("t1")])).await.unwrap();
-    store.keep(&session, call("t1"), None).await.unwrap();
+    store.append_event(&session, call("t1"), None).await.unwrap();
     store.append(&session, Record::ToolIntent(&request("t1"))).await.unwrap();
     // The first call of the subagent needed permission and was shown; the second was allowed by a rule.
-    store.keep(&session, call("t1/c1"), None).await.unwrap();
+    store.append_event(&session, call("t1/c1"), None).await.unwrap();
     store.append(&session, Record::ToolIntent(&request("t1/c1"))).await.unwrap();
     let make = ToolRequest { name: "make".to_owned(), ..request("t1/c2") };
     store.append(&session, Record::ToolIntent(&make)).await.unwrap();
@@ -418,7 +418,7 @@ async fn images_of_tools_are_restored_where_the_model_saw_them() {
         ..ToolUpdate::default()
     };
     let shown = Event::ToolUpdate(call, Box::new(update));
-    store.keep(&session, shown, None).await.unwrap();
+    store.append_event(&session, shown, None).await.unwrap();
     store.append(&session, Record::Answer(&[])).await.unwrap();
     end(&store, &session).await.unwrap();
     let (remembered, _) = load(&store, &session).await;
@@ -488,7 +488,7 @@ async fn full_session_rejects_records_and_still_loads() {
     prompt(&store, &session, "Talk").await.unwrap();
     for _ in 0..100 {
         // Text is acknowledged before it is written, so the error appears later, at the latest at the end of the turn.
-        match store.keep(&session, said(&"x".repeat(50)), None).await {
+        match store.append_event(&session, said(&"x".repeat(50)), None).await {
             Ok(()) | Err(JournalError::Full(1000)) => {}
             Err(err) => panic!("{err}"),
         }
@@ -496,7 +496,7 @@ async fn full_session_rejects_records_and_still_loads() {
     assert_eq!(end(&store, &session).await, Err(JournalError::Full(1000)));
     assert_eq!(prompt(&store, &session, &"y".repeat(900)).await, Err(JournalError::Full(1000)));
     assert_eq!(end(&store, &session).await, Err(JournalError::Full(1000)));
-    store.leave(&session, State::Paused).await.unwrap();
+    store.release(&session, State::Paused).await.unwrap();
     let (remembered, events) = load(&store, &session).await;
     assert_eq!(events.len(), 2);
     assert!(remembered.info.bytes < 1200, "{}", remembered.info.bytes);
@@ -514,7 +514,7 @@ async fn old_session_expires_only_if_configured() {
     };
     let store = Store::new(options(30));
     store.create(&id("s"), Path::new("/w")).await.unwrap();
-    store.leave(&id("s"), State::Paused).await.unwrap();
+    store.release(&id("s"), State::Paused).await.unwrap();
     *clock.0.lock().unwrap() = Duration::from_secs(31 * 86_400);
     assert_eq!(store.load(&id("s"), None).await.unwrap_err(), JournalError::Expired(30));
     assert!(Store::new(options(0)).load(&id("s"), None).await.is_ok());
@@ -541,8 +541,8 @@ async fn session_is_marked_as_used_at_its_prompt() {
     assert_eq!(used(&store).await, 10);
     at(20);
     prompt(&store, &id("s"), "Hello").await.unwrap();
-    store.keep(&id("s"), call("t1"), None).await.unwrap();
-    store.keep(&id("s"), call("t2"), None).await.unwrap();
+    store.append_event(&id("s"), call("t1"), None).await.unwrap();
+    store.append_event(&id("s"), call("t2"), None).await.unwrap();
     // As another process sees it: the second record after the prompt wrote the state.
     assert_eq!(used(&Store::new(options(folder.path()))).await, 20);
     at(30);
@@ -595,7 +595,7 @@ async fn files_are_private() {
     let top = Folder::new();
     let folder = top.path().join("purlin");
     let store = Store::new(options(&folder));
-    assert!(store.outlives());
+    assert!(store.is_persistent());
     store.create(&id("s"), Path::new("/w")).await.unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::context::Cut;
 use engine::ports::{Content, FileChange, Journal, JournalError, Record, Remembered, State};
-use engine::undo::Turn;
+use engine::words::Cut;
+use engine::words::PastTurn;
 use engine::words::{ContentId, Message, MessageId, ModelId, SessionId, Usage};
 use store::{Options, Store};
 
@@ -21,7 +21,7 @@ async fn change(store: &Store, session: &SessionId, before: Option<&str>, after:
     let bytes = |text: Option<&str>| text.map(|text| Content::new(text.as_bytes().to_vec()));
     let path = PathBuf::from("/w/a.txt");
     let change = FileChange { path, before: bytes(before), after: bytes(after) };
-    store.keep_change(session, change).await.unwrap();
+    store.save_change(session, change).await.unwrap();
 }
 
 fn users(remembered: &Remembered) -> Vec<String> {
@@ -33,7 +33,7 @@ fn users(remembered: &Remembered) -> Vec<String> {
     texts.collect()
 }
 
-fn titles(turns: &[Turn]) -> Vec<(usize, &str)> {
+fn titles(turns: &[PastTurn]) -> Vec<(usize, &str)> {
     turns.iter().map(|turn| (turn.number, turn.title.as_str())).collect()
 }
 
@@ -65,8 +65,8 @@ async fn turns_are_undone_and_redone_across_restarts() {
     assert_eq!((changes.len(), &changes[0].before), (2, &None));
     assert_eq!(changes[0].after, changes[1].before);
     assert_eq!(text_of(&store, &session, &changes[1].after).await, "second");
-    store.append(&session, Record::TakenBack(&MessageId::new("two"))).await.unwrap();
-    store.leave(&session, State::Paused).await.unwrap();
+    store.append(&session, Record::Undone(&MessageId::new("two"))).await.unwrap();
+    store.release(&session, State::Paused).await.unwrap();
     drop(store);
     wait_for_end_of(&folder).await;
 
@@ -78,11 +78,11 @@ async fn turns_are_undone_and_redone_across_restarts() {
     let turns = store.turns(&session).await.unwrap();
     assert_eq!(titles(&turns.done), [(1, "one, please")]);
     assert_eq!(titles(&turns.undone), [(2, "two, please"), (3, "three, please")]);
-    store.append(&session, Record::BroughtBack(&MessageId::new("two"))).await.unwrap();
+    store.append(&session, Record::Redone(&MessageId::new("two"))).await.unwrap();
     assert_eq!(users(&load(&store, &session).await.0), ["one, please", "two, please"]);
     // After a new prompt the undone turns can no longer be redone.
     turn(&store, &session, "four").await;
-    store.append(&session, Record::BroughtBack(&MessageId::new("three"))).await.unwrap();
+    store.append(&session, Record::Redone(&MessageId::new("three"))).await.unwrap();
     let remembered = load(&store, &session).await.0;
     assert_eq!(users(&remembered), ["one, please", "two, please", "four, please"]);
     let turns = store.turns(&session).await.unwrap();
@@ -129,12 +129,12 @@ async fn file_counts_once_towards_the_limit_unless_it_is_too_large() {
         after: None,
     };
     for _ in 0..3 {
-        store.keep_change(&session, file(4000)).await.unwrap();
+        store.save_change(&session, file(4000)).await.unwrap();
     }
-    let refused = store.keep_change(&session, file(7000)).await;
+    let refused = store.save_change(&session, file(7000)).await;
     assert_eq!(refused, Err(JournalError::Full(10_000)));
     let huge = 17 * 1024 * 1024;
-    store.keep_change(&session, file(huge)).await.unwrap();
+    store.save_change(&session, file(huge)).await.unwrap();
     let turns = store.turns(&session).await.unwrap();
     let last = turns.done[0].changes.last().unwrap().before.clone().unwrap();
     assert_eq!(store.content(&session, &last).await.unwrap(), None);
@@ -171,13 +171,13 @@ async fn compaction_survives_a_restart_and_can_be_undone() {
     assert_eq!(users(&remembered), ["what was", "three, please", "four, please"]);
     assert_eq!(events.len(), 8);
     assert!(remembered.bill.print().contains("| `a/b` | 1 | 5 | 0 | 0 | 0 | $0.5000 |"));
-    store.append(&session, Record::TakenBack(&MessageId::new("four"))).await.unwrap();
+    store.append(&session, Record::Undone(&MessageId::new("four"))).await.unwrap();
     let (remembered, _) = load(&store, &session).await;
     assert_eq!(users(&remembered), ["what was", "three, please"]);
-    store.append(&session, Record::TakenBack(&MessageId::new("two"))).await.unwrap();
+    store.append(&session, Record::Undone(&MessageId::new("two"))).await.unwrap();
     let (remembered, _) = load(&store, &session).await;
     assert_eq!(users(&remembered), ["one, please"]);
-    store.append(&session, Record::BroughtBack(&MessageId::new("three"))).await.unwrap();
+    store.append(&session, Record::Redone(&MessageId::new("three"))).await.unwrap();
     let (remembered, _) = load(&store, &session).await;
     assert_eq!(users(&remembered), ["one, please", "two, please", "three, please"]);
 }

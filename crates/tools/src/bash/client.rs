@@ -76,7 +76,7 @@ impl Bash {
         };
         let content = Some(vec![ToolContent::Terminal(terminal.clone())]);
         let update = ToolUpdate { content, ..ToolUpdate::default() };
-        cx.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await?;
+        cx.turn.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await?;
         let done = cx.or_cancelled(self.watch(cx, input, &terminal)).await;
         if done.is_err() {
             // Both are sent before either is answered: there is little time after a cancel.

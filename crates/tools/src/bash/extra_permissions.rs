@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use engine::visible::visible;
+use engine::words::visible;
 
 /// What a command wants beyond the sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

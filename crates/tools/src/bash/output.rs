@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use engine::ports::ExitStatus;
+use engine::words::ExitStatus;
 use process::Tail;
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use engine::permission::pattern::literal;
 use engine::permission::{Access, Decision, UNANALYSED};
+use engine::words::pattern::literal;
 use shell::{Always, Form, Need, NeedKind, Verdict};
 
 /// One permission that a command needs, and why it is or is not asked for.
@@ -34,11 +34,11 @@ impl From<Need> for Requirement {
             Verdict::Ask => Decision::Ask,
             Verdict::Reject => Decision::Reject,
         };
-        let key = key(kind).to_owned();
-        Requirement {
-            access: Access { key, subject, default, always, is_unclear: is_opaque, notes },
-            why,
-        }
+        // The call's own content names these folders.
+        let is_shown = matches!(kind, NeedKind::WriteOutside);
+        let (key, is_unclear) = (key(kind).to_owned(), is_opaque);
+        let access = Access { key, subject, default, always, is_unclear, is_shown, notes };
+        Requirement { access, why }
     }
 }
 

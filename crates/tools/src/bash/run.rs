@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::Event;
-use engine::ports::{ExitStatus, Output, ToolCx, ToolError};
+use engine::ports::{Output, ToolCx, ToolError};
+use engine::words::ExitStatus;
 use engine::words::{Block, Live, ToolContent, ToolUpdate};
 use process::sandbox::Found;
 use process::{Child, ChildStdout, Spec, Tail};
@@ -96,7 +97,7 @@ impl Bash {
     /// Makes what keeps the output of a command.
     pub(super) fn capture(&self, cx: &ToolCx<'_>) -> Capture {
         let file = |folder: &Path| folder.join(format!("{}.txt", file_name(cx.id.as_str())));
-        Capture::new(self.options.outputs.as_deref().map(file), cx.room())
+        Capture::new(self.options.outputs.as_deref().map(file), cx.turn.result_limit())
     }
 
     /// Says why a command did not run. What was found of the sandbox is not believed any more: the next call may be
@@ -269,7 +270,7 @@ impl LiveOutput {
 
     async fn show(&self, cx: &ToolCx<'_>, live: Live) -> Result<(), ToolError> {
         let update = ToolUpdate { live: Some(live), ..ToolUpdate::default() };
-        cx.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await
+        cx.turn.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await
     }
 }
 

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 use engine::Event;
 use engine::permission::{Access, Answer, Decision, Question};
 use engine::ports::{
-    AnyTool, Editor, EditorError, ExitStatus, Form, FormAnswer, Intent, Offers, Page, Show,
-    TerminalCommand, TerminalOutput, ToolCx,
+    DisplayPermit, Editor, EditorError, Form, FormAnswer, Intent, Offers, Page, TerminalCommand,
+    TerminalOutput, Tool, ToolCx,
 };
-use engine::script::NoJournal;
-use engine::words::{SessionId, TerminalId, ToolCallId};
+use engine::script::{NoJournal, NoTurn};
+use engine::words::{ExitStatus, SessionId, TerminalId, ToolCallId};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use serde_json::Value;
@@ -54,7 +54,7 @@ pub(crate) struct Desk {
     pub(crate) client: Client,
     /// As undo, redo and rewind use them.
     pub(crate) files: Arc<Files>,
-    tools: Vec<Arc<dyn AnyTool>>,
+    tools: Vec<Arc<dyn Tool>>,
     calls: AtomicUsize,
     /// Whether leave is given for places outside.
     pub(crate) goes_out: bool,
@@ -126,10 +126,10 @@ impl Desk {
             cancel: &cancel,
             session: &session,
             journal: &journal,
-            inside: None,
+            turn: &NoTurn(&self.client),
         };
-        let intent = match tool.intent(&cx, &input).await {
-            Ok(intent) => intent,
+        let (intent, planned) = match Arc::clone(tool).plan(&cx, &input).await {
+            Ok(planned) => planned,
             Err(err) => return Outcome::Failed(err.to_string()),
         };
         let open = |access: &&Access| {
@@ -140,7 +140,7 @@ impl Desk {
             return Outcome::Asked(asked);
         }
         between(&intent);
-        match tool.run(&cx, &input).await {
+        match planned.run(&cx).await {
             Ok(output) => Outcome::Done(output.text),
             Err(err) => Outcome::Failed(err.to_string()),
         }
@@ -186,7 +186,7 @@ fn not_here<T: Send + 'static>() -> BoxFuture<'static, Result<T, EditorError>> {
 }
 
 impl Editor for Client {
-    fn make_room<'a>(&'a self, _: &'a Event) -> BoxFuture<'a, Option<Show>> {
+    fn reserve<'a>(&'a self, _: &'a Event) -> BoxFuture<'a, Option<DisplayPermit>> {
         ready(None).boxed()
     }
 

@@ -257,7 +257,7 @@ async fn a_folder_that_was_made_anew_is_still_the_working_folder() {
     desk.put("a", "one");
     desk.call("read", json!({ "filePath": "a" })).await.done();
     std::fs::remove_dir_all(desk.at("")).unwrap();
-    assert!(desk.call("read", json!({ "filePath": "a" })).await.failed().contains("no file"));
+    assert!(desk.call("read", json!({ "filePath": "a" })).await.failed().contains("not found"));
     std::fs::create_dir(desk.at("")).unwrap();
     desk.call("write", json!({ "filePath": "a", "content": "two" })).await.done();
     assert_eq!(desk.bytes("a"), b"two");

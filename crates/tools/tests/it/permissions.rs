@@ -106,7 +106,7 @@ fn saved_rule_does_not_match_a_program_that_runs_its_input() {
         key: "bash".to_owned(),
         pattern: pattern.to_owned(),
         decision: Decision::Allow,
-        source: Source::Kept,
+        source: Source::Stored,
     };
     let policy = Policy::new(vec![rule("sh"), rule("python3"), rule("psql")], Vec::new(), None);
     let roots = [PathBuf::from("/no/such/work")];
@@ -118,7 +118,7 @@ fn saved_rule_does_not_match_a_program_that_runs_its_input() {
         is_sandboxed: true,
         writable: &[],
         real: &shell::real,
-        is_deceptive: engine::visible::deceives,
+        is_deceptive: engine::words::deceives,
     };
     for (command, expected) in [
         ("echo x | sh", Decision::Ask),

@@ -1,12 +1,8 @@
-//! What must outlive a compaction, written without a model: the open task, the files, the failures.
+//! What must survive a compaction, listed without a model: the open task, the files, the failures.
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
-use crate::turn::context::{self, SUMMARY_HEAD};
-use crate::words::visible::visible;
-use crate::words::{Message, ToolRequest};
+use crate::words::{Message, SUMMARY_HEAD, ToolRequest, trim, visible};
 
 const LAST_MESSAGE: &str = "The user's last message";
 const CHANGED: &str = "Files changed";
@@ -16,13 +12,27 @@ const ASKED: &str = "What the user asked, in order";
 
 /// How many files, failures and messages are listed.
 const LISTED: usize = 40;
-/// How many bytes of a call and of a result the model is shown to summarise.
+/// How many bytes of a call and of a result the model gets to summarise.
 const CALL: usize = 300;
 const RESULT: usize = 1_500;
 
-/// Writes the summary that stands for some messages: what the model wrote, if it did, and what we list ourselves.
-pub(super) fn summary(dropped: &[Arc<Message>], written: Option<&str>, most: usize) -> String {
-    let facts = Facts::of(dropped);
+/// The files of a call.
+pub(super) enum Touched {
+    /// It read these.
+    Read(Vec<String>),
+    /// It changed these.
+    Changed(Vec<String>),
+}
+
+/// Writes the summary that replaces some messages: the text of the model, if there is one, and our own lists. `touched`
+/// finds the files of a call.
+pub(super) fn summary(
+    dropped: &[Arc<Message>],
+    written: Option<&str>,
+    most: usize,
+    touched: &dyn Fn(&ToolRequest) -> Option<Touched>,
+) -> String {
+    let facts = Facts::of(dropped, touched);
     let mut listed = String::new();
     facts.write(written.is_none(), most / 2, &mut listed);
     let body = match written {
@@ -30,10 +40,10 @@ pub(super) fn summary(dropped: &[Arc<Message>], written: Option<&str>, most: usi
         None => previous(dropped).map(|text| text.trim().to_owned()).unwrap_or_default(),
     };
     let room = most.saturating_sub(listed.len() + SUMMARY_HEAD.len());
-    format!("{SUMMARY_HEAD}\n\n{}\n{listed}", context::trim(&body, room, "the summary goes on"))
+    format!("{SUMMARY_HEAD}\n\n{}\n{listed}", trim(&body, room, "the summary continues"))
 }
 
-/// Writes messages down for the model that summarises them, in at most about `most` bytes.
+/// Writes messages as text for the model that summarises them, in at most about `most` bytes.
 pub(super) fn transcript(messages: &[Arc<Message>], most: usize) -> String {
     let mut text = String::new();
     for message in messages {
@@ -50,15 +60,15 @@ pub(super) fn transcript(messages: &[Arc<Message>], most: usize) -> String {
             }
             Message::ToolResult { text: result, failed, .. } => {
                 let what = if *failed { "failed" } else { "result" };
-                let result = context::trim(result, RESULT, "left out");
+                let result = trim(result, RESULT, "omitted");
                 text.push_str(&format!("[{what}] {result}\n"));
             }
         }
     }
-    context::trim(&text, most, "a part of the conversation is left out here").into_owned()
+    trim(&text, most, "a part of the conversation is omitted here").into_owned()
 }
 
-/// Returns what an earlier compaction left.
+/// Returns the text of an earlier summary.
 fn previous(dropped: &[Arc<Message>]) -> Option<String> {
     let Message::User(prompt) = &**dropped.first()? else { return None };
     let text = prompt.text();
@@ -66,7 +76,7 @@ fn previous(dropped: &[Arc<Message>]) -> Option<String> {
     Some(body.split("\n### ").next().unwrap_or(body).to_owned())
 }
 
-/// What can be told of messages without understanding them.
+/// What can be listed about messages without understanding them.
 #[derive(Debug, Default)]
 struct Facts {
     last_message: Option<String>,
@@ -77,7 +87,7 @@ struct Facts {
 }
 
 impl Facts {
-    fn of(dropped: &[Arc<Message>]) -> Facts {
+    fn of(dropped: &[Arc<Message>], touched: &dyn Fn(&ToolRequest) -> Option<Touched>) -> Facts {
         let mut facts = Facts::default();
         let mut asked: Vec<&ToolRequest> = Vec::new();
         for message in dropped {
@@ -90,8 +100,8 @@ impl Facts {
                     if *failed {
                         let line = cut(text.lines().next().unwrap_or_default(), 200);
                         note(&mut facts.failures, format!("{name}: {line}"));
-                    } else if let Some(call) = call {
-                        facts.take_call(call);
+                    } else if let Some(touched) = call.and_then(touched) {
+                        facts.take_call(touched);
                     }
                 }
             }
@@ -120,27 +130,18 @@ impl Facts {
         }
     }
 
-    fn take_call(&mut self, call: &ToolRequest) {
-        let paths = ["filePath", "file_path", "path", "file"];
-        let path = paths.iter().find_map(|key| call.input[key].as_str());
-        match (call.name.as_str(), path) {
-            ("read", Some(path)) => note(&mut self.read, path.to_owned()),
-            ("write" | "edit", Some(path)) => note(&mut self.changed, path.to_owned()),
-            ("apply_patch", _) => {
-                let patch =
-                    call.input.as_object().and_then(|input| input.values().find_map(Value::as_str));
-                let files = patch.unwrap_or_default().lines().filter_map(|line| {
-                    Some(line.strip_prefix("*** ")?.split_once(" File: ")?.1.to_owned())
-                });
-                files.for_each(|file| note(&mut self.changed, file));
+    fn take_call(&mut self, touched: Touched) {
+        match touched {
+            Touched::Read(paths) => paths.into_iter().for_each(|path| note(&mut self.read, path)),
+            Touched::Changed(paths) => {
+                paths.into_iter().for_each(|path| note(&mut self.changed, path));
             }
-            _ => {}
         }
     }
 
     fn write(&self, with_asked: bool, most: usize, out: &mut String) {
         if let Some(last) = &self.last_message {
-            let last = context::trim(last, most / 2, "the message goes on");
+            let last = trim(last, most / 2, "the message continues");
             out.push_str(&format!("\n### {LAST_MESSAGE}\n{}\n", last.replace("\n### ", "\n#### ")));
         }
         let none = Vec::new();
@@ -163,7 +164,7 @@ impl Facts {
     }
 }
 
-/// Adds an item behind the others; what was noted before moves there.
+/// Appends an item; one that was listed before moves to the end.
 fn note(items: &mut Vec<String>, item: String) {
     items.retain(|known| *known != item);
     items.push(item);
@@ -177,7 +178,7 @@ fn cut(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::words::{Block, Prompt, ToolCallId};
@@ -195,18 +196,21 @@ mod tests {
         [Arc::new(asked), Arc::new(Message::ToolResult { id, text: result.to_owned(), failed })]
     }
 
+    fn touched(call: &ToolRequest) -> Option<Touched> {
+        let paths = vec![call.input["filePath"].as_str()?.to_owned()];
+        Some(if call.name == "read" { Touched::Read(paths) } else { Touched::Changed(paths) })
+    }
+
     #[test]
-    fn task_files_and_failures_outlive_two_compactions_without_a_model() {
+    fn task_files_and_failures_survive_two_compactions_without_a_model() {
         let mut dropped = vec![user("Mend the parser.\nIt breaks on tabs.")];
         dropped.extend(call("read", json!({ "filePath": "src/parse.rs" }), "1\tfn", false));
         dropped.extend(call("edit", json!({ "filePath": "src/parse.rs" }), "no match\nx", true));
         dropped.extend(call("write", json!({ "filePath": "src/new.rs" }), "done", false));
-        let first = summary(&dropped, None, 4_000);
+        let first = summary(&dropped, None, 4_000, &touched);
         let mut again = vec![user(&first)];
-        let patch =
-            json!({ "patchText": "*** Begin Patch\n*** Add File: b.rs\n+x\n*** End Patch" });
-        again.extend(call("apply_patch", patch, "done", false));
-        let second = summary(&again, None, 4_000);
+        again.extend(call("write", json!({ "filePath": "b.rs" }), "done", false));
+        let second = summary(&again, None, 4_000, &touched);
         expect![[r#"
 
 
@@ -230,9 +234,9 @@ mod tests {
             - edit: no match
         "#]]
         .assert_eq(second.strip_prefix(SUMMARY_HEAD).unwrap());
-        // With a model's words the lists stay.
-        let third = summary(&[user(&second)], Some("All is well."), 4_000);
+        // The lists also stay when the model wrote a summary.
+        let third = summary(&[user(&second)], Some("All is well."), 4_000, &touched);
         assert!(third.contains("All is well.\n") && third.contains("- src/new.rs"), "{third}");
-        assert!(summary(&dropped, Some(&"word ".repeat(10_000)), 2_000).len() < 2_200);
+        assert!(summary(&dropped, Some(&"word ".repeat(10_000)), 2_000, &touched).len() < 2_200);
     }
 }

@@ -1,34 +1,33 @@
-//! Where a conversation is cut. Pure: a history in, a place out.
+//! Decides where a conversation is cut. Pure: a history in, a place out.
 
 use std::collections::HashSet;
 
-use crate::turn::context::{Cut, History};
-use crate::words::{Message, ToolCallId};
+use crate::words::{Cut, History, Message, ToolCallId};
 
 /// A result is never cut to less than this, in bytes.
 const LEAST_RESULT: u64 = 200;
 
-/// What becomes of a history.
+/// How a history is cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// How many messages the summary stands for.
+    /// How many messages the summary replaces.
     pub(super) cut: usize,
-    /// The same place, as the journal can find it again.
+    /// The same place, in a form that the journal can find again.
     pub(super) from: Cut,
-    /// How many bytes each result behind it may keep, if there is too little room for all of them.
+    /// How many bytes of each later result remain, if there is too little room for all of them.
     pub(super) cap: Option<usize>,
 }
 
-/// Decides where to cut, so that what stays takes about `tail` tokens. `None` if nothing can go.
+/// Decides where to cut, so that about `tail` tokens remain. `None` if nothing can be removed.
 ///
-/// A call is never parted from its result, and a call without a result always stays.
+/// A call is never separated from its result, and a call without a result always remains.
 pub(super) fn plan(history: &History, tail: u64) -> Option<Plan> {
     let bounds = bounds(history);
     let fits = bounds.iter().find(|(at, _)| history.tokens_from(*at) <= tail);
     if let Some((cut, from)) = fits.filter(|(at, _)| *at < history.len()) {
         return Some(Plan { cut: *cut, from: from.clone(), cap: None });
     }
-    // What came last is too much by itself: its results are cut, and if that is not enough, it goes, too.
+    // The last step alone is too long: its results are cut, and if that is not enough, it is removed, too.
     let before_end = bounds.iter().rev().find(|(at, _)| *at < history.len());
     if let Some((cut, from)) = before_end {
         let (results, other) = weigh(history, *cut);
@@ -150,9 +149,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever was said: after a compaction the rest fits, calls and results are paired, and no open call is lost.
+        /// For any conversation: after a compaction the rest fits, calls and results are paired, and no open call is lost.
         #[test]
-        fn what_stays_fits_and_no_open_call_is_lost(
+        fn rest_fits_and_no_open_call_is_lost(
             turns in prop::collection::vec(
                 (1..6_000_usize, prop::collection::vec((0..2_000_usize, prop::collection::vec(0..40_000_usize, 0..4)), 0..6)),
                 1..12,
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_turns_stay_whole() {
+    fn newest_turns_stay_complete() {
         let turn: Said = (4_000, vec![(400, vec![])]);
         let history = history(&vec![turn; 5], 0);
         let plan = plan(&history, 3_000).unwrap();
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_long_turn_the_last_steps_stay() {
+    fn last_steps_of_a_long_turn_stay() {
         let history = history(&[(100, vec![(10, vec![8_000]); 10])], 0);
         let plan = plan(&history, 6_000).unwrap();
         assert_eq!((plan.cut, plan.from), (17, Cut::Call(ToolCallId::new("t9"))));

@@ -1,41 +1,44 @@
-//! `/context`: what the model sees, part by part, with its origin and its size.
+//! `/context`: what the model sees, section by section, with origin and size.
 
-use crate::turn::TurnCx;
+use super::{Room, front, load, size_of_tool};
+use crate::ports::Settings;
+use crate::turn::cx::TurnCx;
 use crate::turn::instructions::Section;
-use crate::turn::session::Settings;
-use crate::words::Message;
+use crate::words::{Message, tokens_of};
 
-use super::{Room, front, load, size_of_tool, tokens_of};
-
-/// Writes down what the next request holds.
+/// Describes the next request.
 pub(crate) async fn report(cx: &mut TurnCx<'_>, settings: &Settings) -> String {
     let Some(choice) = settings.choice() else {
-        return format!("There is no model `{}` to have a context.", settings.model);
+        return format!("The model `{}` is not available.", settings.model);
     };
     let used = load(cx, settings, choice).await.used;
     let (sections, tools) = front(cx, settings, choice).await;
     let window = choice.context_size;
-    let how = if cx.mind.measured.is_some() { "as the provider counts" } else { "by our estimate" };
+    let how = if cx.conversation.context.measured.is_some() {
+        "counted by the provider"
+    } else {
+        "estimated"
+    };
     let mut text = format!(
-        "The window of `{}` holds {window} tokens. About {used} are in use ({} %), {how}; the conversation is summed up beyond {}.\n\n",
+        "The context window of `{}` has {window} tokens. About {used} are in use ({} %, {how}). Above {}, the conversation is compacted.\n\n",
         choice.id,
         used * 100 / window.max(1),
         Room::of(window).limit,
     );
-    text.push_str("| part | origin | bytes | tokens, about |\n|---|---|---|---|\n");
-    for Section { name, origin, text: told, note } in &sections {
+    text.push_str("| part | origin | bytes | tokens (approx.) |\n|---|---|---|---|\n");
+    for Section { name, origin, text: body, note } in &sections {
         let note = note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
-        row(&mut text, name, &format!("{origin}{note}"), told.len(), tokens_of(told));
+        row(&mut text, name, &format!("{origin}{note}"), body.len(), tokens_of(body));
     }
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
     let bytes: usize = tools.iter().map(|tool| size_of_tool(tool)).sum();
     row(&mut text, "tools", &names.join(", "), bytes, bytes as u64 * 3 / 10);
-    let messages = cx.history.messages();
-    let first = usize::from(cx.history.has_summary());
+    let messages = cx.conversation.history.messages();
+    let first = usize::from(cx.conversation.history.has_summary());
     if first > 0 {
         let bytes = messages[0].size();
-        let tokens = cx.history.tokens() - cx.history.tokens_from(1);
-        row(&mut text, "summary", "of what was said before", bytes, tokens);
+        let tokens = cx.conversation.history.tokens() - cx.conversation.history.tokens_from(1);
+        row(&mut text, "summary", "of the earlier conversation", bytes, tokens);
     }
     let (mut said, mut answers, mut results, mut bytes) = (0, 0, 0, 0);
     for message in &messages[first..] {
@@ -47,7 +50,7 @@ pub(crate) async fn report(cx: &mut TurnCx<'_>, settings: &Settings) -> String {
         }
     }
     let origin = format!("{said} of the user, {answers} answers, {results} results");
-    row(&mut text, "conversation", &origin, bytes, cx.history.tokens_from(first));
+    row(&mut text, "conversation", &origin, bytes, cx.conversation.history.tokens_from(first));
     text
 }
 

@@ -373,7 +373,7 @@ fn p29_unknown_tool_is_reported_to_the_model() {
             calls: 1,
             ..Case::default()
         });
-        assert!(asked[1].body.contains("there is no tool `fly`"), "{package}");
+        assert!(asked[1].body.contains("unknown tool `fly`"), "{package}");
     }
 }
 
@@ -413,8 +413,8 @@ fn p32_endless_loop_of_tool_calls_is_stopped() {
     check(&Case {
         script: &times(5, "tool plan {\"entries\":[\"x\"]}"),
         requests: 5,
-        shown: "The turn has asked the model 5 times, as often as `max_requests_per_turn` allows. \
-                `/continue` lets it go on; or say what to do instead.",
+        shown: "The turn reached its limit of 5 requests (`max_requests_per_turn`). \
+                Use `/continue` to resume it, or say what to do instead.",
         calls: 5,
         ends: Ends::Well("max_turn_requests"),
         ..Case::default()

@@ -1,0 +1,44 @@
+//! A turn apart from the conversation: with its own folder, model and tools. The session's model never sees it.
+
+use tokio::sync::watch;
+
+use super::context_state::ContextState;
+use super::cx::{Conversation, Ports, Turn, TurnCx, TurnError};
+use super::run_turn;
+use crate::ports::{Apart, NoInstructions, Settings};
+use crate::words::{History, Message, Prompt, StopReason};
+
+/// Runs the turn. Its events are journalled and shown like any other's.
+pub(crate) async fn run(
+    cx: &mut TurnCx<'_>,
+    prompt: &Prompt,
+    apart: Apart,
+) -> Result<StopReason, TurnError> {
+    let Apart { cwd, model, toolbox } = apart;
+    let settings = watch::Sender::new(Settings::new(vec![model].into())?);
+    // The user's answers are about a folder that will be gone, so they are not stored.
+    let policy = cx.ports.policy.for_folder(cwd.clone());
+    let mut history = History::default();
+    history.push(Message::User(prompt.blocks.clone().into()));
+    let turn = Turn::new(cx.turn.limits, cx.turn.cancel.clone());
+    let mut apart = TurnCx {
+        ports: Ports {
+            toolbox: &toolbox,
+            policy: &policy,
+            instructions: &NoInstructions,
+            ..cx.ports
+        },
+        conversation: Conversation {
+            session: cx.conversation.session,
+            cwd: &cwd,
+            settings: &settings,
+            history: &mut history,
+            context: &mut ContextState::default(),
+            meter: cx.conversation.meter,
+            steering: cx.conversation.steering,
+            asking: cx.conversation.asking,
+        },
+        turn: Turn { pending_prompt: cx.turn.pending_prompt.take(), ..turn },
+    };
+    run_turn(&mut apart).await
+}

@@ -1,0 +1,63 @@
+//! What a turn does for the tools that run in it.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::cx::TurnCx;
+use super::{child, context};
+use crate::ports::{ChildTask, Denied, Event, Form, FormAnswer, Output, ToolError, ToolHost};
+use crate::words::{Answer, Question, ToolCallId};
+
+impl ToolHost for TurnCx<'_> {
+    fn result_limit(&self) -> usize {
+        context::result_limit(self)
+    }
+
+    fn denied(&self, key: &str) -> Arc<dyn Denied> {
+        Arc::new(self.ports.policy.denied(key, &self.modes()))
+    }
+
+    fn show(&self, event: Event) -> BoxFuture<'_, Result<(), ToolError>> {
+        async move { Ok(self.emit(event).await?) }.boxed()
+    }
+
+    fn elicit(&self, form: Form) -> BoxFuture<'_, Result<FormAnswer, ToolError>> {
+        async move {
+            let _asking = self.or_cancelled(self.conversation.asking.lock()).await?;
+            let form = match self.turn.parent {
+                Some(parent) => parent.present_form(form).await?,
+                None => form,
+            };
+            Ok(self.or_cancelled(self.ports.editor.elicit(form)).await??)
+        }
+        .boxed()
+    }
+
+    fn confirm(&self, question: Question) -> BoxFuture<'_, Result<Answer, ToolError>> {
+        async move {
+            let _asking = self.or_cancelled(self.conversation.asking.lock()).await?;
+            Ok(self.or_cancelled(self.ports.editor.ask_permission(question)).await??)
+        }
+        .boxed()
+    }
+
+    fn set_mode<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, ToolError>> {
+        async move {
+            let mode = self.conversation.settings.borrow().find_mode(id).cloned();
+            let Some(mode) = mode else { return Ok(false) };
+            TurnCx::set_mode(self, &mode).await?;
+            Ok(true)
+        }
+        .boxed()
+    }
+
+    fn run_child<'a>(
+        &'a self,
+        call: &'a ToolCallId,
+        task: ChildTask,
+    ) -> BoxFuture<'a, Result<Output, ToolError>> {
+        child::run(self, call, task).boxed()
+    }
+}

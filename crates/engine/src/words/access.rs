@@ -1,0 +1,169 @@
+//! Permission as plain values: what a call needs, what can be decided, the question to the user and the answer.
+//!
+//! How a decision is made is in `permission`.
+
+use super::pattern;
+use super::tool_call::ToolCall;
+use super::visible::one_line;
+
+/// One thing that a call needs permission for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// Which rules apply to it: `read`, `edit`, `bash`, `webfetch`, `external_directory`, or a tool's own name.
+    pub key: String,
+    /// What the patterns of rules are matched against: a resolved path, one simple command, an address.
+    pub subject: String,
+    /// What is decided if no rule matches.
+    pub default: Decision,
+    /// The pattern that is stored when the user answers "always"; `None` if the answer applies to this call only.
+    pub always: Option<String>,
+    /// Whether the access may include more than its subject says. If any rule of its key denies something, the user is
+    /// asked, even if another rule allows it.
+    pub is_unclear: bool,
+    /// Whether the call's own content already names it, so the question need not.
+    pub is_shown: bool,
+    /// More lines for the question, such as where links lead.
+    pub notes: Vec<String>,
+}
+
+impl Access {
+    /// Makes an access that asks the user unless a rule says otherwise. "Always" is stored for its exact subject.
+    pub fn ask(key: impl Into<String>, subject: impl Into<String>) -> Access {
+        let subject = subject.into();
+        let always = Some(pattern::literal(&subject));
+        Access {
+            key: key.into(),
+            always,
+            subject,
+            default: Decision::Ask,
+            is_unclear: false,
+            is_shown: false,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Makes an access that is allowed unless a rule says otherwise.
+    pub fn allow(key: impl Into<String>, subject: impl Into<String>) -> Access {
+        Access { default: Decision::Allow, ..Access::ask(key, subject) }
+    }
+
+    /// Describes the access for the user.
+    #[must_use]
+    pub fn words(&self) -> String {
+        describe(&self.key, &self.subject)
+    }
+
+    /// Describes what the answer "always" would store.
+    #[must_use]
+    pub fn always_words(&self) -> Option<String> {
+        self.always.as_deref().map(|pattern| describe(&self.key, pattern))
+    }
+}
+
+/// Begins the subject of a command that cannot be analysed, so that no rule for a program matches it.
+pub const UNANALYSED: &str = "(cannot be analysed) ";
+
+/// Describes a key with a subject or a pattern.
+pub(crate) fn describe(key: &str, subject: &str) -> String {
+    let subject = one_line(subject);
+    let is_all = subject == "*";
+    match key {
+        "bash" if is_all => "all commands".to_owned(),
+        "bash" => match subject.strip_prefix(UNANALYSED) {
+            Some(command) => format!("`{command}` (cannot be analysed)"),
+            None => format!("`{subject}`"),
+        },
+        "edit" if is_all => "all edits".to_owned(),
+        "edit" => format!("edits of `{subject}`"),
+        "read" if is_all => "all reads".to_owned(),
+        "read" => format!("reads of `{subject}`"),
+        "external_directory" => format!("access to `{subject}`"),
+        "webfetch" => format!("fetching `{subject}`"),
+        "webfetch_private" => {
+            format!("fetching from `{subject}`, on this machine or in a private network,")
+        }
+        "network" => format!("the network for `{subject}`"),
+        "git" => format!("changes of .git: `{subject}`"),
+        "write_outside" => format!("writing to `{subject}`"),
+        "unsandboxed" => format!("running `{subject}` without a sandbox"),
+        other if is_all => format!("`{}`", one_line(other)),
+        other => format!("`{}` with `{subject}`", one_line(other)),
+    }
+}
+
+/// What is decided about a call. The stricter, the greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Decision {
+    /// Run it.
+    Allow,
+    /// Ask the user.
+    Ask,
+    /// Refuse it.
+    Reject,
+}
+
+impl Decision {
+    /// Every decision, with its word in a configuration.
+    pub const ALL: [(Decision, &'static str); 3] =
+        [(Decision::Allow, "allow"), (Decision::Ask, "ask"), (Decision::Reject, "deny")];
+
+    /// Finds the decision by its word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Decision> {
+        Decision::ALL.iter().find(|(_, known)| *known == word).map(|(decision, _)| *decision)
+    }
+
+    /// Returns its word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Decision::Allow => "allow",
+            Decision::Ask => "ask",
+            Decision::Reject => "deny",
+        }
+    }
+}
+
+/// The question to the user.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// The call, as it was shown. Its content also names what needs permission and is not in its title.
+    pub call: ToolCall,
+    /// What the user can choose.
+    pub choices: Vec<Choice>,
+}
+
+impl Question {
+    /// Returns the answer of the choice with this id. An id that was not offered means no.
+    #[must_use]
+    pub fn answer(&self, id: &str) -> Answer {
+        let chosen = self.choices.iter().find(|choice| choice.id == id);
+        chosen.map_or(Answer::Cancelled, |choice| choice.answer)
+    }
+}
+
+/// One answer that the user can choose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// What it means.
+    pub answer: Answer,
+    /// Its id in the protocol.
+    pub id: &'static str,
+    /// What the user reads.
+    pub name: String,
+}
+
+/// What the user answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Yes, this time.
+    AllowOnce,
+    /// Yes, and do not ask again for what the choice named.
+    AllowAlways,
+    /// No, this time.
+    RejectOnce,
+    /// No, and never for what the choice named.
+    RejectAlways,
+    /// The question was closed without an answer, which means no.
+    Cancelled,
+}

@@ -1,0 +1,62 @@
+//! A permission rule as a plain value. `permission::rules` decides which of several rules applies.
+
+use std::fmt;
+
+use super::access::Decision;
+
+/// One rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Which accesses it is about: a key, or a pattern of keys.
+    pub key: String,
+    /// Which subjects of them.
+    pub pattern: String,
+    /// What is decided if it applies.
+    pub decision: Decision,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// Where a rule comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The user's configuration.
+    User,
+    /// The configuration of a project that is not trusted.
+    Project,
+    /// The configuration of a project that the user trusts.
+    TrustedProject,
+    /// An answer of the user that is stored for the project.
+    Stored,
+    /// An answer of the user in this session.
+    Session,
+    /// The definition of the agent in use.
+    Agent,
+}
+
+impl Source {
+    /// Names the source for the user.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Source::User => "your configuration",
+            Source::Project => "the project's configuration",
+            Source::TrustedProject => "the trusted project's configuration",
+            Source::Stored => "an answer stored for this folder",
+            Source::Session => "an answer in this session",
+            Source::Agent => "the agent in use",
+        }
+    }
+
+    /// Tells whether the user gave it as an answer.
+    pub(crate) fn is_answer(self) -> bool {
+        matches!(self, Source::Stored | Source::Session)
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Rule { key, pattern, decision, source } = self;
+        write!(out, "{key}: {pattern} = {} ({})", decision.word(), source.words())
+    }
+}

@@ -1,0 +1,29 @@
+//! A slash command as clients list it. The built-in ones are in `turn::commands`.
+
+use std::borrow::Cow;
+
+/// A command as clients list it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlashCommand {
+    /// Its name, without the slash.
+    pub name: Cow<'static, str>,
+    /// What it does.
+    pub description: Cow<'static, str>,
+    /// What argument it takes, for the input field.
+    pub hint: Option<Cow<'static, str>>,
+}
+
+impl SlashCommand {
+    /// Makes a command from fixed strings.
+    pub(crate) const fn new(
+        name: &'static str,
+        description: &'static str,
+        hint: Option<&'static str>,
+    ) -> SlashCommand {
+        let hint = match hint {
+            Some(hint) => Some(Cow::Borrowed(hint)),
+            None => None,
+        };
+        SlashCommand { name: Cow::Borrowed(name), description: Cow::Borrowed(description), hint }
+    }
+}
