@@ -474,6 +474,17 @@ pub(crate) fn text_of<'a>(session: &str, messages: impl IntoIterator<Item = &'a 
         .collect()
 }
 
+/// Waits until a condition holds, and fails if that takes longer than `most`.
+///
+/// For conditions of other processes, the kernel or the file system, which send no event. Elsewhere a test sleeps only where the time itself is tested.
+pub(crate) fn wait_until(what: &str, most: Duration, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + most;
+    while !holds() {
+        assert!(Instant::now() < end, "not within {most:?}: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Runs `work` and fails if it took longer than `most`.
 pub(crate) fn within<T>(most: Duration, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();

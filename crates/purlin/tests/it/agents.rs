@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::{Agent, text_of, update_kind};
+use crate::agent::{Agent, DEADLINE, text_of, update_kind, wait_until};
 use crate::models::{CHAT, Fake, updates};
 
 fn task(title: &str, agent: &str) -> String {
@@ -143,11 +143,7 @@ fn cancel_ends_the_children_and_their_commands() {
     let (mut agent, session) = begin(&fake, json!({ "bash": "allow" }));
     let id = agent.prompt(&session, "Wait.");
     let started = agent.folder().join("started");
-    let begun = std::time::Instant::now();
-    while !started.exists() {
-        assert!(begun.elapsed() < crate::agent::DEADLINE, "the command never began");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_until("the command starts", DEADLINE, || started.exists());
     agent.note("session/cancel", json!({ "sessionId": session }));
     assert_eq!(agent.reply(id)["result"]["stopReason"], "cancelled");
     let ended = statuses(&agent.take_seen());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::agent::Agent;
+use crate::agent::{Agent, DEADLINE, wait_until};
 use crate::commands::runs;
 use crate::folder::Folder;
 
@@ -191,18 +191,11 @@ fn agent_ends_when_its_run_is_terminated() {
     let mark = home.join("mark");
     let agent = format!("touch '{}'; exec sleep 73105", mark.display());
     let mut child = command(&home, &["run", "hi", "--agent", "sh", "-c", &agent]).spawn().unwrap();
-    while !mark.exists() || !runs("73105") {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the agent runs", DEADLINE, || mark.exists() && runs("73105"));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    // The kernel needs a moment to remove the process.
-    let is_gone = |_: &i32| {
-        std::thread::sleep(Duration::from_millis(10));
-        !runs("73105")
-    };
-    assert!((0..1000).find(is_gone).is_some());
+    wait_until("the kernel removes the agent", Duration::from_secs(10), || !runs("73105"));
 }
 
 #[test]

@@ -1,10 +1,8 @@
 //! Shell commands for an editor without terminals: output, limits, and how they end.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
-use crate::agent::{Agent, Start};
+use crate::agent::{Agent, DEADLINE, Start, wait_until};
 use crate::folder::Folder;
 
 /// Prepares a program whose model runs these commands in order.
@@ -119,9 +117,7 @@ fn cancel_ends_a_command_with_everything_it_started() {
     let once = json!({ "outcome": { "outcome": "selected", "optionId": "once" } });
     agent.answer(&asked["id"], once);
     let begun = agent.folder().join("begun");
-    while !begun.exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the command starts", DEADLINE, || begun.exists());
     agent.note("session/cancel", json!({ "sessionId": session }));
     assert_eq!(agent.reply(id)["result"]["stopReason"], "cancelled");
     assert!(!runs("73104"));

@@ -6,9 +6,11 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::agent::wait_until;
 use crate::commands;
 use crate::folder::Folder;
 
@@ -95,9 +97,8 @@ fn kill_again_and_again(runs: usize, journal: Journal) -> Tally {
         if !["", OLD, NEW].contains(&written.as_str()) {
             tally.problems.push(format!("run {run}: the file is torn: {written:?}"));
         }
-        if outlives(&mark) {
-            tally.problems.push(format!("run {run}: what a command left still runs"));
-        }
+        let what = format!("run {run}: the process that a command left behind ends");
+        wait_until(&what, Duration::from_secs(6), || !commands::runs(&mark));
         tally.cut_short += usize::from(!has_ended);
         last = Some((session, shown));
     }
@@ -134,17 +135,6 @@ fn script(mark: &str) -> String {
     // Every session of a process starts at the beginning of the script.
     lines.push_str("model loop\n");
     lines
-}
-
-/// Returns whether a process with this word among its arguments is still there after all attempts to end it.
-fn outlives(word: &str) -> bool {
-    (0..600).all(|_| {
-        let still_runs = commands::runs(word);
-        if still_runs {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        still_runs
-    })
 }
 
 /// Checks that the replay has everything that was shown, in order. Events that were stored but not yet shown may follow.

@@ -4,11 +4,10 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::agent::{Agent, DEADLINE, prompt, text_of, update_kind};
+use crate::agent::{Agent, DEADLINE, prompt, text_of, update_kind, wait_until};
 use crate::folder::Folder;
 
 /// Returns the main file of a Node.js package; `cargo xtask test` installs them.
@@ -27,18 +26,15 @@ fn open(agent: &mut Agent, servers: &Value) -> String {
 
 /// Sends `/mcp` until every server is ready.
 pub(crate) fn wait_for_servers(agent: &mut Agent, session: &str) -> String {
-    let end = Instant::now() + DEADLINE;
-    loop {
+    let mut state = String::new();
+    wait_until("every server is ready", DEADLINE, || {
         let id = agent.prompt(session, "/mcp");
         agent.reply(id);
-        let state = text_of(session, &agent.take_seen());
-        if state.contains(": ready") && !state.contains("starting") {
-            return state;
-        }
-        assert!(Instant::now() < end && !state.contains("failed"), "{state}");
-        // The servers are other processes; only asking again shows when they are ready.
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        state = text_of(session, &agent.take_seen());
+        assert!(!state.contains("failed"), "{state}");
+        state.contains(": ready") && !state.contains("starting")
+    });
+    state
 }
 
 /// Sends a prompt, allows every permission request, and returns all messages.
@@ -129,11 +125,8 @@ impl Remote {
             .spawn()
             .unwrap();
         let remote = Remote(child, port);
-        let end = Instant::now() + DEADLINE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < end, "the server does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let connects = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        wait_until("the server listens", DEADLINE, connects);
         remote
     }
 }
@@ -252,14 +245,6 @@ mod ends {
         lines.filter(|line| has(line, word.as_bytes()) && !has(line, b"__confine")).count()
     }
 
-    fn until(what: &str, holds: impl Fn() -> bool) {
-        let end = Instant::now() + DEADLINE;
-        while !holds() {
-            assert!(Instant::now() < end, "not in time: {what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
     fn check(word: &str, end: impl FnOnce(&mut Agent)) {
         let mut agent = Agent::playing("").ready();
         let main = package("server-everything");
@@ -267,9 +252,9 @@ mod ends {
         open(&mut agent, &json!([stubborn(word), node]));
         let node = format!("{word}-node");
         // The shell and its two children, and the good server.
-        until("the servers run", || serving(word) >= 3 && serving(&node) == 1);
+        wait_until("the servers run", DEADLINE, || serving(word) >= 3 && serving(&node) == 1);
         end(&mut agent);
-        until("all are gone", || alive(word) == 0 && alive(&node) == 0);
+        wait_until("all are gone", DEADLINE, || alive(word) == 0 && alive(&node) == 0);
     }
 
     // R: M2, W23

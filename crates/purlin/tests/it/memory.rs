@@ -133,6 +133,7 @@ fn write_in_background(
         for line in lines {
             input.write_all(line.as_bytes()).unwrap();
             if !pace.is_zero() {
+                // The pace of a client is what this tests.
                 std::thread::sleep(pace);
             }
         }

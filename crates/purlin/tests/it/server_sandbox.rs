@@ -2,11 +2,10 @@
 //! allows it for this server.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::agent::{Agent, DEADLINE, text_of};
+use crate::agent::{Agent, DEADLINE, text_of, wait_until};
 use crate::folder::Folder;
 
 /// A home directory with secrets in it.
@@ -39,18 +38,14 @@ fn log_of(home: &Home, entry: Value) -> String {
     let mut agent = start.env("HOME", &at("")).env("TMPDIR", &at("tmp")).ready();
     let params = json!({ "cwd": at("w"), "mcpServers": [] });
     let session = agent.result("session/new", params)["sessionId"].as_str().unwrap().to_owned();
-    let end = Instant::now() + DEADLINE;
-    loop {
+    let mut log = String::new();
+    wait_until("the server has tried", DEADLINE, || {
         let turn = agent.prompt(&session, "/mcp log curious");
         agent.reply(turn);
-        let log = text_of(&session, &agent.take_seen());
-        if log.contains("tried") {
-            return log;
-        }
-        assert!(Instant::now() < end, "{log}");
-        // The server is another process; only asking again shows when it has tried.
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        log = text_of(&session, &agent.take_seen());
+        log.contains("tried")
+    });
+    log
 }
 
 // R: T7

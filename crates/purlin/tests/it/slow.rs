@@ -105,6 +105,7 @@ fn slow_reader_is_not_stopped() {
             }
             (None, _) => continue,
         }
+        // The slow pace of the reader is what this tests.
         std::thread::sleep(Duration::from_millis(60));
     }
 }

@@ -1,12 +1,12 @@
 //! MCP servers that try to outlive the agent: launchers, servers that ignore signals, and daemons, with and without the
 //! sandbox, however the agent ends.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::agent::{Agent, DEADLINE};
+use crate::agent::{Agent, DEADLINE, wait_until};
 
 /// Three times the promised time, for a busy machine.
 const SOON: Duration = Duration::from_millis(600);
@@ -27,14 +27,6 @@ fn sleeping(word: &str) -> usize {
     lines.filter(|line| *line == format!("sleep\0{word}\0").into_bytes()).count()
 }
 
-fn until(what: &str, most: Duration, holds: impl Fn() -> bool) {
-    let end = Instant::now() + most;
-    while !holds() {
-        assert!(Instant::now() < end, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// Opens a session with all of them, with and without the sandbox, and ends the program.
 fn check(number: u32, end: impl FnOnce(&mut Agent)) {
     let word = format!("{number}.{}", std::process::id());
@@ -49,9 +41,9 @@ fn check(number: u32, end: impl FnOnce(&mut Agent)) {
     let config = json!({ "mcp": Value::Object(servers) });
     let (mut agent, _session) = Agent::playing("").config(config).session();
     let all = 2 * SCRIPTS.iter().map(|(_, count)| count).sum::<usize>();
-    until("the servers run", DEADLINE, || sleeping(&word) == all);
+    wait_until("the servers run", DEADLINE, || sleeping(&word) == all);
     end(&mut agent);
-    until("all are gone", SOON, || sleeping(&word) == 0);
+    wait_until("all are gone", SOON, || sleeping(&word) == 0);
 }
 
 fn signal(agent: &Agent, signal: Signal) {
