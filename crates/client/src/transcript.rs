@@ -82,7 +82,7 @@ impl Transcript {
     pub fn parse(text: &str, load: &dyn Fn(&str) -> Option<String>) -> Result<Transcript, Error> {
         let mut lines = Vec::new();
         read_file(None, text, load, 0, &mut lines)?;
-        place_files(&mut lines)?;
+        set_file_times(&mut lines)?;
         check_order(&lines)?;
         Ok(Transcript { lines })
     }
@@ -144,7 +144,9 @@ impl Transcript {
         for line in &self.lines {
             match &line.step {
                 TranscriptStep::Use(_) => continue,
-                TranscriptStep::Model(_) => script.push_str(&place_in_strings(&line.text, &folder)),
+                TranscriptStep::Model(_) => {
+                    script.push_str(&replace_working_directory(&line.text, &folder))
+                }
                 _ => script.push_str(&line.text),
             }
             script.push('\n');
@@ -160,7 +162,7 @@ fn json_text(text: &str) -> String {
 }
 
 /// Replaces `/w` at the start of a JSON string by the real directory.
-fn place_in_strings(line: &str, folder: &str) -> String {
+fn replace_working_directory(line: &str, folder: &str) -> String {
     line.replace("\"/w/", &format!("\"{folder}/")).replace("\"/w\"", &format!("\"{folder}\""))
 }
 
@@ -245,7 +247,7 @@ fn read_fs(rest: &str) -> Result<TranscriptStep, String> {
     }
     let text = serde_json::from_str(text.trim())
         .map_err(|_| "the content of a file must be a JSON string".to_owned())?;
-    // `place_files` sets the time when all lines are known.
+    // `set_file_times` sets the time when all lines are known.
     Ok(TranscriptStep::File { path: path.to_owned(), text, when: When::Before })
 }
 
@@ -286,7 +288,7 @@ fn is_message(step: &TranscriptStep) -> bool {
 }
 
 /// Decides for each `fs` line whether it is before or after the conversation.
-fn place_files(lines: &mut [TranscriptLine]) -> Result<(), Error> {
+fn set_file_times(lines: &mut [TranscriptLine]) -> Result<(), Error> {
     let last = lines.iter().rposition(|line| is_message(&line.step));
     // A used file with the handshake may come first: the handshake does not depend on files.
     let first = lines.iter().position(|line| line.file.is_none() && is_message(&line.step));

@@ -281,7 +281,7 @@ impl ErrorBody {
         Some(if has(kinds, &CONTEXT_KINDS) || has(&lower_message, &CONTEXT_WORDS) {
             Fault::ContextFull(message)
         } else if has(kinds, &["insufficient_quota", "billing"])
-            || has(&lower_message, &MONEY_WORDS)
+            || has(&lower_message, &CREDIT_WORDS)
         {
             Fault::OutOfCredit(message)
         } else if has(kinds, &["rate_limit", "resource_exhausted", "429"]) {
@@ -306,7 +306,7 @@ const CONTEXT_WORDS: [&str; 6] = [
     "input token count",
     "exceeds the available context size",
 ];
-const MONEY_WORDS: [&str; 3] = ["credit balance", "exceeded your current quota", "spend limit"];
+const CREDIT_WORDS: [&str; 3] = ["credit balance", "exceeded your current quota", "spend limit"];
 const AUTH_KINDS: [&str; 7] = [
     "authentication",
     "invalid_api_key",

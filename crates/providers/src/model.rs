@@ -1,4 +1,4 @@
-//! A model of a provider: the engine's `Model`, made of a format and HTTP.
+//! A model of a provider: implements the engine's `Model` with a format and HTTP.
 
 use std::sync::Arc;
 

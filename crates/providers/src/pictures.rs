@@ -149,13 +149,13 @@ mod tests {
         let media = Media { data: "AAAA".to_owned(), mime: "image/png".to_owned() };
         let shown =
             Message::User(Prompt::from(vec![Block::Text("Look.".into()), Block::Image(media)]));
-        let said = Message::Agent { thoughts: Vec::new(), text: "Hm.".into(), calls: Vec::new() };
+        let answer = Message::Agent { thoughts: Vec::new(), text: "Hm.".into(), calls: Vec::new() };
         let plain = Message::User(Prompt::from(vec![Block::Text("And?".into())]));
         let mut fresh = request(vec![shown.clone()]);
         assert!(replace_all(&mut fresh));
-        let Message::User(prompt) = &*fresh.messages[0] else { panic!("the user said it") };
+        let Message::User(prompt) = &*fresh.messages[0] else { panic!("the user answer it") };
         assert_eq!(prompt.text(), format!("Look.\n{IMAGE_NOTE}"));
-        assert!(!replace_all(&mut request(vec![shown.clone(), said])));
+        assert!(!replace_all(&mut request(vec![shown.clone(), answer])));
         assert!(!replace_all(&mut request(vec![shown, plain])));
     }
 }

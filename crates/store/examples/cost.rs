@@ -65,10 +65,18 @@ async fn end(store: &Store, session: &SessionId) {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let folder = std::env::temp_dir().join(format!("purlin-cost-{}", std::process::id()));
-    let store = Store::new(options(&folder));
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(options(folder.path()));
+    stream(&store).await;
+    load(&store, folder.path()).await;
+    list(&store).await;
+    load_large(&store).await;
+}
+
+/// Measures the CPU time of an update while text streams.
+async fn stream(store: &Store) {
     let session = SessionId::new("stream");
-    begin(&store, &session).await;
+    begin(store, &session).await;
     let (began, before) = (Instant::now(), cpu());
     for round in 0..10 {
         for number in 0..UPDATES {
@@ -78,16 +86,19 @@ async fn main() {
                 .unwrap();
         }
     }
-    end(&store, &session).await;
+    end(store, &session).await;
     let per = |time: Duration| time.as_secs_f64() * 1e6 / (10 * UPDATES) as f64;
     println!(
-        "streamed text: {:.2} µs CPU, {:.2} µs wall an update",
+        "streamed text: {:.2} µs CPU, {:.2} µs wall time per update",
         per(cpu() - before),
         per(began.elapsed())
     );
+}
 
+/// Measures loading a session of many records, compared with a bare loop over the same JSON.
+async fn load(store: &Store, folder: &Path) {
     let turns = SessionId::new("turns");
-    begin(&store, &turns).await;
+    begin(store, &turns).await;
     for turn in 0..1000 {
         for number in 0..18 {
             // A new message each time, so that nothing is merged: the worst case for loading.
@@ -98,8 +109,8 @@ async fn main() {
         let update = ToolUpdate { raw_output: Some("x".into()), ..ToolUpdate::default() };
         let event = Event::ToolUpdate(ToolCallId::new("t"), Box::new(update));
         store.append_event(&turns, event, None).await.unwrap();
-        end(&store, &turns).await;
-        prompt(&store, &turns).await;
+        end(store, &turns).await;
+        prompt(store, &turns).await;
     }
     let began = Instant::now();
     let remembered = store.load(&turns, None).await.unwrap();
@@ -115,12 +126,15 @@ async fn main() {
         serde_json::to_writer(&mut out, &value).unwrap();
     }
     println!(
-        "load of {} records: {loaded:?}, {} messages; bare loop: {:?}",
+        "loading {} records: {loaded:?}, {} messages; bare loop: {:?}",
         lines.len(),
         remembered.history.len(),
         began.elapsed()
     );
+}
 
+/// Measures listing ten thousand sessions.
+async fn list(store: &Store) {
     for number in 0..10_000 {
         let session = SessionId::new(format!("s{number}"));
         store.create(&session, Path::new("/w")).await.unwrap();
@@ -138,8 +152,12 @@ async fn main() {
         }
     }
     println!("listing {count} sessions: {:?}", began.elapsed());
+}
+
+/// Measures the time and the memory for loading a session of 100 MB.
+async fn load_large(store: &Store) {
     let large = SessionId::new("large");
-    begin(&store, &large).await;
+    begin(store, &large).await;
     for number in 0..1000 {
         let message = MessageId::new(format!("m{number}"));
         store
@@ -147,16 +165,15 @@ async fn main() {
             .await
             .unwrap();
     }
-    end(&store, &large).await;
+    end(store, &large).await;
     store.release(&large, State::Paused).await.unwrap();
     let before = memory();
     let began = Instant::now();
     let remembered = store.load(&large, None).await.unwrap();
     println!(
-        "load of 100 MB: {:?}, memory at its highest {before} → {} MB, {} messages",
+        "loading 100 MB: {:?}, peak memory {before} → {} MB, {} messages",
         began.elapsed(),
         memory(),
         remembered.history.len()
     );
-    std::fs::remove_dir_all(&folder).unwrap();
 }

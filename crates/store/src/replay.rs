@@ -98,7 +98,7 @@ struct ReplayedCall {
 struct Compaction {
     /// How many entries it replaces.
     cut: usize,
-    /// How many entries there were when it was made.
+    /// How many entries there were when it was created.
     at: usize,
     summary: String,
     cap: Option<usize>,

@@ -33,7 +33,7 @@ impl RequestId {
         RequestId(number.to_string().into())
     }
 
-    /// Returns the number of an id that [`RequestId::number`] made.
+    /// Returns the number of an id that [`RequestId::number`] created.
     #[must_use]
     pub fn as_number(&self) -> Option<u64> {
         self.0.parse().ok()

@@ -45,7 +45,7 @@ impl Default for SizeLimits {
 }
 
 impl SizeLimits {
-    /// Returns the longest line that `method` may have; `None` stands for a reply.
+    /// Returns the longest line that `method` may have; `None` means a reply.
     #[must_use]
     pub fn of(&self, method: Option<&str>) -> usize {
         match method {

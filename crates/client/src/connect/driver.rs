@@ -149,7 +149,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                 Incoming::Call { id, method, params } => {
                     if self.serving.len() >= MAX_OPEN_CALLS {
                         self.peer.close(&id);
-                        self.refuse(Some(&id), &RpcError::of(Code::RATE_LIMITED));
+                        self.send_error(Some(&id), &RpcError::of(Code::RATE_LIMITED));
                         continue;
                     }
                     let answer = self.host.serve(&method, params);
@@ -181,7 +181,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                 }
                 Incoming::Refused { id, error } => {
                     tracing::warn!(code = error.code.0, "the agent sent an invalid message");
-                    self.refuse(id.as_ref(), &error);
+                    self.send_error(id.as_ref(), &error);
                 }
                 Incoming::Ignored(what) => tracing::debug!(what, "ignored a message of the agent"),
             }
@@ -208,7 +208,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                     }
                     Ok(()) => {
                         self.peer.forget(number);
-                        reply.send(Err(self.gone())).ok();
+                        reply.send(Err(self.agent_gone())).ok();
                     }
                     Err(source) => {
                         self.peer.forget(number);
@@ -229,11 +229,11 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                     self.send(line);
                 }
             }
-            Err(error) => self.refuse(Some(&id), &error),
+            Err(error) => self.send_error(Some(&id), &error),
         }
     }
 
-    fn refuse(&mut self, id: Option<&RequestId>, error: &RpcError) {
+    fn send_error(&mut self, id: Option<&RequestId>, error: &RpcError) {
         let mut line = Vec::new();
         if rpc::print_error(&mut line, id, error).is_ok() && !self.send(line) {
             tracing::warn!("dropped an error reply: the agent does not read its input");
@@ -245,7 +245,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         self.outgoing.as_ref().is_some_and(|outgoing| outgoing.try_send(line).is_ok())
     }
 
-    fn gone(&self) -> Error {
+    fn agent_gone(&self) -> Error {
         Error::AgentGone { stderr: self.stderr.text() }
     }
 
@@ -258,7 +258,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         self.updates = nobody;
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_values().for_each(|reply| {
-            reply.send(Err(self.gone())).ok();
+            reply.send(Err(self.agent_gone())).ok();
         });
         if self.outgoing.take().is_none() {
             return;
@@ -266,7 +266,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         while let Some(command) = self.commands.recv().await {
             match command {
                 Command::Call { reply, .. } => {
-                    reply.send(Err(self.gone())).ok();
+                    reply.send(Err(self.agent_gone())).ok();
                 }
                 Command::Note { .. } => {}
                 Command::Close => return,

@@ -327,10 +327,10 @@ mod tests {
     #[tokio::test]
     async fn program_that_cannot_start_fails_the_call() {
         let mut terminals = terminals();
-        let mut refused = async |params| serve(&mut terminals, "terminal/create", params).await;
+        let mut created = async |params| serve(&mut terminals, "terminal/create", params).await;
         let missing = json!({ "sessionId": "s", "command": "no-such-program" });
-        assert_eq!(refused(missing).await, Err(-31700));
+        assert_eq!(created(missing).await, Err(-31700));
         let relative = json!({ "sessionId": "s", "command": "cat", "cwd": "here" });
-        assert_eq!(refused(relative).await, Err(-32602));
+        assert_eq!(created(relative).await, Err(-32602));
     }
 }

@@ -29,8 +29,8 @@ impl Names {
         }
     }
 
-    /// Replaces the names in a message of the client by the to_values values.
-    pub(super) fn to_values(&self, message: &Value) -> Value {
+    /// Replaces the names in a message of the client by the with_values values.
+    pub(super) fn with_values(&self, message: &Value) -> Value {
         let mut message = message.clone();
         let is_reply = message.get("method").is_none();
         if let Some(id) = message.get_mut("id").filter(|_| is_reply) {
@@ -67,7 +67,7 @@ impl Names {
         }
     }
 
-    /// Replaces `/w` at the start of a string or a `file://` URI by the to_values directory.
+    /// Replaces `/w` at the start of a string or a `file://` URI by the with_values directory.
     pub(super) fn real_path(&self, text: &str) -> String {
         let (scheme, path) = match text.strip_prefix("file://") {
             Some(path) => ("file://", path),
@@ -82,7 +82,7 @@ impl Names {
     }
 
     /// Replaces the values in a message of the agent by their names.
-    pub(super) fn to_names(&mut self, mut message: Value) -> Value {
+    pub(super) fn with_names(&mut self, mut message: Value) -> Value {
         let Value::Object(members) = &mut message else { return message };
         match members.get("jsonrpc") {
             Some(version) if version == "2.0" => {
@@ -182,29 +182,29 @@ mod tests {
         let mut names = names();
         let reply =
             json!({ "jsonrpc": "2.0", "id": 1, "result": { "sessionId": "0192-long-session-id" } });
-        assert_eq!(names.to_names(reply), json!({ "id": 1, "result": { "sessionId": "s1" } }));
+        assert_eq!(names.with_names(reply), json!({ "id": 1, "result": { "sessionId": "s1" } }));
         let call = json!({ "jsonrpc": "2.0", "id": 77, "method": "m", "params": {
             "sessionId": "0192-long-session-id", "messageId": "xyz", "text": "in 0192-long-session-id" } });
         assert_eq!(
-            names.to_names(call),
+            names.with_names(call),
             json!({ "id": "a1", "method": "m", "params": {
                 "sessionId": "s1", "messageId": "m1", "text": "in s1" } })
         );
         let cancel = json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": { "requestId": 77 } });
-        assert_eq!(names.to_names(cancel)["params"]["requestId"], "a1");
+        assert_eq!(names.with_names(cancel)["params"]["requestId"], "a1");
 
         assert_eq!(
-            names.to_values(&json!({ "id": "a1", "result": {} })),
+            names.with_values(&json!({ "id": "a1", "result": {} })),
             json!({ "id": 77, "result": {} })
         );
         let prompt =
             json!({ "id": "a1", "method": "m", "params": { "sessionId": "s1", "x": "s1" } });
         assert_eq!(
-            names.to_values(&prompt),
+            names.with_values(&prompt),
             json!({ "id": "a1", "method": "m", "params": { "sessionId": "0192-long-session-id", "x": "s1" } })
         );
         let unknown = json!({ "method": "m", "params": { "sessionId": "s9", "messageId": "m0" } });
-        assert_eq!(names.to_values(&unknown), unknown);
+        assert_eq!(names.with_values(&unknown), unknown);
     }
 
     #[test]
@@ -212,26 +212,26 @@ mod tests {
         let mut names = names();
         let message =
             json!({ "method": "m", "params": ["/w", "/w/a", "/was", "at /w", "file:///w/a"] });
-        let to_values = names.to_values(&message);
+        let with_values = names.with_values(&message);
         assert_eq!(
-            to_values["params"],
+            with_values["params"],
             json!(["/tmp/run", "/tmp/run/a", "/was", "at /w", "file:///tmp/run/a"])
         );
-        let to_names = names
-            .to_names(json!({ "jsonrpc": "2.0", "params": ["/tmp/run/a", "Read /tmp/run/b"] }));
-        assert_eq!(to_names, json!({ "params": ["/w/a", "Read /w/b"] }));
+        let with_names = names
+            .with_names(json!({ "jsonrpc": "2.0", "params": ["/tmp/run/a", "Read /tmp/run/b"] }));
+        assert_eq!(with_names, json!({ "params": ["/w/a", "Read /w/b"] }));
     }
 
     #[test]
     fn times_references_and_versions_are_replaced() {
         let mut names = names();
-        let to_names = names.to_names(json!({
+        let with_names = names.with_names(json!({
             "jsonrpc": "2.0", "id": 1,
             "error": { "data": { "reference": "abc" } },
             "result": { "agentInfo": { "name": "x", "version": "1.2" }, "updatedAt": "2026", "version": "1" },
         }));
         assert_eq!(
-            to_names,
+            with_names,
             json!({
                 "id": 1,
                 "error": { "data": { "reference": "R" } },
@@ -242,6 +242,6 @@ mod tests {
 
     #[test]
     fn missing_jsonrpc_member_is_visible() {
-        assert_eq!(names().to_names(json!({ "id": 1 })), json!({ "id": 1, "jsonrpc": null }));
+        assert_eq!(names().with_names(json!({ "id": 1 })), json!({ "id": 1, "jsonrpc": null }));
     }
 }

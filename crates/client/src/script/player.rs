@@ -88,7 +88,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
                 }
                 TranscriptStep::Send(message) => {
                     self.wait_for_names(message).await;
-                    let message = with_version(self.names.to_values(message));
+                    let message = with_version(self.names.with_values(message));
                     self.send(line, format!("{message}\n").into_bytes()).await;
                 }
                 TranscriptStep::SendRaw(bytes) => {
@@ -279,7 +279,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
 
     fn receive(&mut self, raw: Value) {
         self.played.seen.push(raw.clone());
-        let named = self.names.to_names(raw);
+        let named = self.names.with_names(raw);
         self.pending.push_back(named);
     }
 

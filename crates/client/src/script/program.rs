@@ -111,7 +111,7 @@ fn prepare(transcript: &Transcript, root: &Path) -> Result<ProgramSetup, Error> 
     }
     at(&setup.script, std::fs::write(&setup.script, transcript.script(&setup.folder)))?;
     if let (Some(path), Some(config)) = (&setup.config, transcript.config()) {
-        let config: Value = Names::new(&setup.folder).to_values(config);
+        let config: Value = Names::new(&setup.folder).with_values(config);
         at(path, std::fs::write(path, config.to_string()))?;
     }
     Ok(setup)

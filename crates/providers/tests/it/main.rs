@@ -17,7 +17,7 @@ use fake_model::FakeModel;
 use futures_util::StreamExt;
 use serde_json::json;
 
-/// The formats by the packages that stand for them in a config.
+/// The formats, by the packages that select them in a config.
 const PACKAGES: [&str; 4] =
     ["@ai-sdk/anthropic", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "@ai-sdk/google"];
 
@@ -42,7 +42,7 @@ async fn ask(fake: &FakeModel, package: &str) -> Received {
     received
 }
 
-/// Everything that a request brought.
+/// The events of one answer.
 #[derive(Debug, Default)]
 struct Received {
     /// A line for each event; neighbouring text is one line.

@@ -11,13 +11,12 @@ use store::journal::{Backend, Change, Error, Stored};
 use store::memory::Memory;
 use store::record::{Encoded, Name, Record};
 use store::sqlite::Sqlite;
-
-use crate::folder::Folder;
+use tempfile::TempDir;
 
 /// Runs a test on every backend, each of them empty.
 fn on_each(test: impl Fn(&mut dyn Backend)) {
     test(&mut Memory::default());
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     test(&mut Sqlite::open(&folder.path().join("sessions.db")).unwrap());
 }
 
@@ -108,8 +107,8 @@ fn append_with_an_old_epoch_or_head_is_rejected() {
 fn session_of_a_running_owner_is_not_taken() {
     on_each(|backend| {
         backend.create(&info("s", "/w", 1), "one", &text("own")).unwrap();
-        let refused = backend.take("s", "two", &text("own"), &every_owner_runs);
-        assert_eq!(refused, Err(Error::Owned("process one".to_owned())));
+        let rejected = backend.take("s", "two", &text("own"), &every_owner_runs);
+        assert_eq!(rejected, Err(Error::Owned("process one".to_owned())));
         let again = backend.take("s", "one", &text("own"), &every_owner_runs).unwrap();
         assert_eq!((again.epoch, again.head, again.is_fresh), (1, 1, false));
         backend.release("s", 1).unwrap();
@@ -196,7 +195,7 @@ fn large_records_are_read_back_and_deleted_with_their_last_session() {
 /// Two connections to one database, like two processes.
 #[test]
 fn two_writers_of_one_database_fence_each_other() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let path = folder.path().join("sessions.db");
     let (mut one, mut two) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
     one.create(&info("s", "/w", 1), "one", &text("own")).unwrap();

@@ -9,17 +9,17 @@ use engine::words::{Block, SessionId, ToolCallId, ToolContent, ToolStatus, ToolU
 use store::Store;
 use store::content::LARGE;
 use store::sqlite::SCHEMA;
+use tempfile::TempDir;
 
-use crate::folder::Folder;
 use crate::sessions::{call, id, load, options, prompt, wait_for_end_of};
 
-fn place(folder: &Folder) -> PathBuf {
+fn directory(folder: &TempDir) -> PathBuf {
     folder.path().join("sessions.contents")
 }
 
 /// The files with large content.
-pub(crate) fn stored_files(folder: &Folder) -> Vec<PathBuf> {
-    let entries = place(folder).read_dir().into_iter().flatten();
+pub(crate) fn stored_files(folder: &TempDir) -> Vec<PathBuf> {
+    let entries = directory(folder).read_dir().into_iter().flatten();
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
@@ -41,7 +41,7 @@ async fn texts(store: &Store, session: &SessionId) -> Vec<String> {
     texts.collect()
 }
 
-async fn end(store: Store, folder: &Folder) {
+async fn end(store: Store, folder: &TempDir) {
     drop(store);
     wait_for_end_of(folder).await;
 }
@@ -49,7 +49,7 @@ async fn end(store: Store, folder: &Folder) {
 // R: S9
 #[tokio::test]
 async fn file_is_stored_once_private_and_deleted_with_its_last_session() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let store = Store::new(options(folder.path()));
     let (one, two, other) = (id("one"), id("two"), id("other"));
     store_text(&store, &one, &long("a")).await;
@@ -57,7 +57,7 @@ async fn file_is_stored_once_private_and_deleted_with_its_last_session() {
     store_text(&store, &other, &long("b")).await;
     assert_eq!(stored_files(&folder).len(), 2);
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&place(&folder)), 0o700);
+    assert_eq!(mode(&directory(&folder)), 0o700);
     assert!(stored_files(&folder).iter().all(|path| mode(path) == 0o600));
     store.delete(&one).await.unwrap();
     assert_eq!(texts(&store, &two).await, [long("a")]);
@@ -69,11 +69,11 @@ async fn file_is_stored_once_private_and_deleted_with_its_last_session() {
 /// A process may die, or a disk may be full, between writing a file and writing the record that names it.
 #[tokio::test]
 async fn unused_file_is_removed_when_a_session_is_deleted() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let store = Store::new(options(folder.path()));
     store_text(&store, &id("s"), &long("a")).await;
     store_text(&store, &id("gone"), "short").await;
-    let stray = [place(&folder).join("new"), place(&folder).join("0f".repeat(32))];
+    let stray = [directory(&folder).join("new"), directory(&folder).join("0f".repeat(32))];
     stray.iter().for_each(|path| std::fs::write(path, "stray").unwrap());
     store.delete(&id("gone")).await.unwrap();
     assert_eq!(stored_files(&folder).len(), 1);
@@ -84,7 +84,7 @@ async fn unused_file_is_removed_when_a_session_is_deleted() {
 // R: S9
 #[tokio::test]
 async fn call_with_a_damaged_result_has_failed() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let store = Store::new(options(folder.path()));
     let session = id("s");
     store_text(&store, &session, "go").await;
@@ -111,7 +111,7 @@ async fn call_with_a_damaged_result_has_failed() {
 /// D10: after a power failure a file may have its name but not its content.
 #[tokio::test]
 async fn file_damaged_by_a_power_failure_is_written_again() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let store = Store::new(options(folder.path()));
     store_text(&store, &id("one"), &long("a")).await;
     let zeros = vec![0; stored_files(&folder)[0].metadata().unwrap().len() as usize];
@@ -124,13 +124,13 @@ async fn file_damaged_by_a_power_failure_is_written_again() {
 
 #[tokio::test]
 async fn failed_write_is_an_error_and_the_session_continues() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let store = Store::new(options(folder.path()));
     store_text(&store, &id("s"), "short").await;
-    std::fs::write(place(&folder), "in the way").unwrap();
-    let refused = prompt(&store, &id("s"), &long("a")).await;
-    assert!(matches!(refused, Err(JournalError::Failed(_))), "{refused:?}");
-    std::fs::remove_file(place(&folder)).unwrap();
+    std::fs::write(directory(&folder), "in the way").unwrap();
+    let rejected = prompt(&store, &id("s"), &long("a")).await;
+    assert!(matches!(rejected, Err(JournalError::Failed(_))), "{rejected:?}");
+    std::fs::remove_file(directory(&folder)).unwrap();
     crate::sessions::end(&store, &id("s")).await.ok();
     prompt(&store, &id("s"), &long("a")).await.unwrap();
     assert_eq!(texts(&store, &id("s")).await, ["short".to_owned(), long("a")]);
@@ -139,13 +139,13 @@ async fn failed_write_is_an_error_and_the_session_continues() {
 /// The first version had large content in a table. It is still read from there, and new content is written to files.
 #[tokio::test]
 async fn store_with_content_in_its_tables_still_works() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let store = Store::new(options(folder.path()));
     store_text(&store, &id("s"), &long("a")).await;
     store.release(&id("s"), State::Paused).await.unwrap();
     end(store, &folder).await;
     let body = std::fs::read(&stored_files(&folder)[0]).unwrap();
-    std::fs::remove_dir_all(place(&folder)).unwrap();
+    std::fs::remove_dir_all(directory(&folder)).unwrap();
     let database = rusqlite::Connection::open(folder.path().join("sessions.db")).unwrap();
     let insert = "INSERT INTO blob(hash, body) SELECT hash, ?1 FROM blob_use";
     assert_eq!(database.execute(insert, [body]).unwrap(), 1);
@@ -161,7 +161,7 @@ async fn store_with_content_in_its_tables_still_works() {
 
 #[tokio::test]
 async fn files_are_renamed_with_a_damaged_database() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let store = Store::new(options(folder.path()));
     store_text(&store, &id("s"), &long("a")).await;
     end(store, &folder).await;
@@ -172,5 +172,5 @@ async fn files_are_renamed_with_a_damaged_database() {
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let aside = names.filter(|name| name.starts_with("sessions.contents.damaged-"));
     assert_eq!(aside.count(), 1);
-    assert!(!place(&folder).exists());
+    assert!(!directory(&folder).exists());
 }

@@ -18,8 +18,8 @@ use store::journal::{Backend, Change, Claim, Error, Facts, Stored};
 use store::memory::Memory;
 use store::record::Encoded;
 use store::{CustomBackend, Options, Store, SyncAll};
+use tempfile::TempDir;
 
-use crate::folder::Folder;
 use crate::sessions::{TestClock, Watcher, end, id, options, prompt_as};
 
 /// A disk that several stores use one after the other, and that fails as configured.
@@ -355,7 +355,7 @@ async fn text_continues_while_the_disk_syncs() {
 /// D21, D22: the clock jumps back and forward by a day. The order of records does not change, and nothing expires.
 #[tokio::test]
 async fn clock_jump_changes_no_order_and_loses_nothing() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let clock = Arc::new(TestClock::default());
     let day = Duration::from_secs(86_400);
     *clock.0.lock().unwrap() = 2 * day;

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use engine::ports::{Journal, JournalError, Query, State};
 use store::Store;
+use tempfile::TempDir;
 
-use crate::folder::Folder;
 use crate::sessions::{id, load, options, prompt, say, wait_for_end_of};
 
-async fn one_session(folder: &Folder) {
+async fn one_session(folder: &TempDir) {
     let store = Store::new(options(folder.path()));
     store.create(&id("s"), Path::new("/w")).await.unwrap();
     for turn in 0..3 {
@@ -38,7 +38,7 @@ async fn damaged_record_is_skipped_and_reported() {
         ("DELETE FROM journal WHERE key & 0xffff = 3", "missing"),
     ];
     for (damage, expected) in damages {
-        let folder = Folder::new();
+        let folder = TempDir::new().unwrap();
         one_session(&folder).await;
         change(folder.path(), damage);
         let store = Store::new(options(folder.path()));
@@ -54,7 +54,7 @@ async fn damaged_record_is_skipped_and_reported() {
 /// D14: a store of a newer version is read but not written; new sessions work but are not stored.
 #[tokio::test]
 async fn store_of_a_newer_version_is_read_but_not_written() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     one_session(&folder).await;
     change(folder.path(), "PRAGMA user_version = 99");
     let before = std::fs::read(folder.path().join("sessions.db")).unwrap();
@@ -79,7 +79,7 @@ async fn store_of_a_newer_version_is_read_but_not_written() {
 /// D25: no data directory, or one that cannot be created.
 #[tokio::test]
 async fn sessions_are_in_memory_without_a_data_directory() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "in the way").unwrap();
     for place in [None, Some(file.join("purlin"))] {
@@ -96,7 +96,7 @@ async fn sessions_are_in_memory_without_a_data_directory() {
 /// D10 on the whole file: it is renamed, and the program continues.
 #[tokio::test]
 async fn file_that_is_not_a_database_is_renamed() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     one_session(&folder).await;
     let path = folder.path().join("sessions.db");
     std::fs::write(
@@ -114,11 +114,11 @@ async fn file_that_is_not_a_database_is_renamed() {
 /// D10: the file cut at every page and in the middle of each. No cut causes a panic or a hang, and a new session works.
 #[tokio::test]
 async fn truncated_database_never_prevents_new_sessions() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     one_session(&folder).await;
     let whole = std::fs::read(folder.path().join("sessions.db")).unwrap();
     for length in (0..whole.len()).step_by(2048) {
-        let folder = Folder::new();
+        let folder = TempDir::new().unwrap();
         std::fs::write(folder.path().join("sessions.db"), &whole[..length]).unwrap();
         let store = Store::new(options(folder.path()));
         match store.load(&id("s"), None).await {
@@ -134,7 +134,7 @@ async fn truncated_database_never_prevents_new_sessions() {
 /// a hang, or text that was never written.
 #[tokio::test]
 async fn damaged_database_or_log_never_stops_the_program() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     one_session(&folder).await;
     let whole = std::fs::read(folder.path().join("sessions.db")).unwrap();
     for at in (0..whole.len()).step_by(331) {
@@ -143,7 +143,7 @@ async fn damaged_database_or_log_never_stops_the_program() {
         try_to_load(&flipped, None, &format!("byte {at} flipped")).await;
     }
     // A store that is not closed has everything in its log.
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let store = Store::new(options(folder.path()));
     store.create(&id("s"), Path::new("/w")).await.unwrap();
     prompt(&store, &id("s"), "prompt").await.unwrap();
@@ -162,7 +162,7 @@ async fn damaged_database_or_log_never_stops_the_program() {
 }
 
 async fn try_to_load(file: &[u8], log: Option<&[u8]>, what: &str) {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("sessions.db"), file).unwrap();
     if let Some(log) = log {
         std::fs::write(folder.path().join("sessions.db-wal"), log).unwrap();

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use store::content::LARGE;
 use store::record::Decoded;
 use store::{Store, record};
+use tempfile::TempDir;
 
 use crate::content_files::stored_files;
-use crate::folder::Folder;
 use crate::sessions::{end, id, load, options, prompt, wait_for_end_of};
 
 fn long(letter: &str) -> String {
@@ -50,7 +50,7 @@ fn asked(remembered: &Remembered) -> Vec<Value> {
 // R: S2
 #[tokio::test]
 async fn file_written_as_requested_is_stored_once() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let (one, two) = (id("one"), id("two"));
     let store = Store::new(options(folder.path()));
     write(&store, &one).await;
@@ -68,7 +68,7 @@ async fn file_written_as_requested_is_stored_once() {
 
 #[tokio::test]
 async fn file_that_differs_from_the_request_is_stored_separately() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let session = id("s");
     let store = Store::new(options(folder.path()));
     write(&store, &session).await;
@@ -88,7 +88,7 @@ async fn file_that_differs_from_the_request_is_stored_separately() {
 
 #[tokio::test]
 async fn records_are_read_with_their_large_values() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let store = Store::new(options(folder.path()));
     write(&store, &id("s")).await;
     let records = store.records(&id("s")).await.unwrap();
@@ -109,7 +109,7 @@ async fn answer_with_a_damaged_large_value_is_skipped_and_reported() {
     let shorten = |path: &Path| std::fs::write(path, "short");
     let remove = |path: &Path| std::fs::remove_file(path);
     for damage in [&shorten as &dyn Fn(&Path) -> std::io::Result<()>, &remove] {
-        let folder = Folder::new();
+        let folder = TempDir::new().unwrap();
         let store = Store::new(options(folder.path()));
         write(&store, &id("s")).await;
         store.release(&id("s"), State::Paused).await.unwrap();

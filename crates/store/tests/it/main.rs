@@ -9,7 +9,6 @@ mod backends;
 mod content_files;
 mod disk;
 mod faults;
-mod folder;
 mod large_values;
 mod pause;
 mod sessions;

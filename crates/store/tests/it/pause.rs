@@ -11,10 +11,10 @@ use engine::script::{NoFiles, ScriptedModel, StubEditor};
 use engine::session::{Command, SessionHandle};
 use engine::words::{Block, ModelId, Prompt, StopReason};
 use store::Store;
+use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::folder::Folder;
 use crate::sessions::{load, options};
 
 async fn prompt(handle: &SessionHandle, text: &str) -> StopReason {
@@ -28,8 +28,8 @@ async fn prompt(handle: &SessionHandle, text: &str) -> StopReason {
 
 // R: S6, S7
 #[tokio::test(start_paused = true)]
-async fn an_idle_session_is_paused_and_comes_back() {
-    let folder = Folder::new();
+async fn idle_session_is_paused_and_restored() {
+    let folder = TempDir::new().unwrap();
     let store = Arc::new(Store::new(options(folder.path())));
     let script = "model text \"one\"\nmodel end\nmodel text \"two\"";
     let model = ModelChoice {

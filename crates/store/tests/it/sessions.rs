@@ -12,8 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use serde_json::json;
 use store::{Options, Store};
-
-use crate::folder::Folder;
+use tempfile::TempDir;
 
 /// A clock that tests set.
 #[derive(Default)]
@@ -186,7 +185,7 @@ fn user(text: &str) -> Event {
     Event::User { message: MessageId::new("u"), block: Block::Text(text.to_owned()), aside: None }
 }
 
-fn said(text: &str) -> Event {
+fn agent_text(text: &str) -> Event {
     Event::Text { message: MessageId::new("m"), text: text.to_owned() }
 }
 
@@ -204,7 +203,7 @@ fn messages(remembered: &Remembered) -> Vec<Message> {
 // R: S2, S9
 #[tokio::test]
 async fn session_is_restored_as_it_was_shown() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let session = id("s");
     let store = Store::new(options(folder.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
@@ -234,7 +233,7 @@ async fn session_is_restored_as_it_was_shown() {
         content: Some(out),
         ..ToolUpdate::default()
     };
-    assert_eq!(events, [user("Hello"), said("Good day."), call("t1"), update("t1", done)]);
+    assert_eq!(events, [user("Hello"), agent_text("Good day."), call("t1"), update("t1", done)]);
     assert_eq!(
         messages(&remembered),
         [
@@ -258,7 +257,7 @@ async fn session_is_restored_as_it_was_shown() {
 // R: S9
 #[tokio::test]
 async fn thoughts_cost_and_settings_are_restored() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let session = id("s");
     let store = Store::new(options(folder.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
@@ -290,18 +289,18 @@ async fn thoughts_cost_and_settings_are_restored() {
     let (remembered, _) = load(&store, &session).await;
     assert_eq!(remembered.thinking, Some(Thinking::High));
     assert!((remembered.spent - 0.25).abs() < 1e-9, "{}", remembered.spent);
-    let said = Message::Agent {
+    let agent_text = Message::Agent {
         thoughts: thoughts.to_vec(),
         text: "Hm.".to_owned(),
         calls: vec![request("t1")],
     };
-    assert_eq!(messages(&remembered)[1], said);
+    assert_eq!(messages(&remembered)[1], agent_text);
 }
 
 /// The first store is dropped without releasing the session, as in a crash.
 #[tokio::test]
 async fn interrupted_tool_is_reported_once() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let session = id("s");
     let store = Store::new(options(folder.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
@@ -316,7 +315,7 @@ async fn interrupted_tool_is_reported_once() {
 
     let expected = [
         user("Do both"),
-        said("I wi"),
+        agent_text("I wi"),
         call("t1"),
         call("t2"),
         failed("t1", "Interrupted. The outcome is unknown"),
@@ -340,7 +339,7 @@ async fn interrupted_tool_is_reported_once() {
 // R: S9
 #[tokio::test]
 async fn interrupted_task_is_reported_with_the_commands_of_its_subagent() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let session = id("s");
     let store = Store::new(options(folder.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
@@ -377,7 +376,7 @@ async fn interrupted_task_is_reported_with_the_commands_of_its_subagent() {
 /// Parallel calls end in any order.
 #[tokio::test]
 async fn results_are_restored_in_the_order_of_their_calls() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let session = id("s");
     let store = Store::new(options(folder.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
@@ -402,7 +401,7 @@ async fn results_are_restored_in_the_order_of_their_calls() {
 // R: M3, S2
 #[tokio::test]
 async fn images_of_tools_are_restored_where_the_model_saw_them() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let session = id("s");
     let store = Store::new(options(folder.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
@@ -432,7 +431,7 @@ async fn images_of_tools_are_restored_where_the_model_saw_them() {
 }
 
 /// The thread of a dropped store ends a little later and then releases its lock.
-pub(crate) async fn wait_for_end_of(folder: &Folder) {
+pub(crate) async fn wait_for_end_of(folder: &TempDir) {
     for _ in 0..500 {
         let live = std::fs::read_dir(folder.path().join("live")).unwrap().count();
         if live == 0 {
@@ -446,7 +445,7 @@ pub(crate) async fn wait_for_end_of(folder: &Folder) {
 // R: S11
 #[tokio::test]
 async fn session_that_is_open_elsewhere_names_the_process() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let (one, two) = (Store::new(options(folder.path())), Store::new(options(folder.path())));
     let session = id("s");
     one.create(&session, Path::new("/w")).await.unwrap();
@@ -468,7 +467,7 @@ async fn session_that_is_open_elsewhere_names_the_process() {
 
 #[tokio::test]
 async fn session_of_a_dead_owner_is_listed_as_paused() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let store = Store::new(options(folder.path()));
     store.create(&id("s"), Path::new("/w")).await.unwrap();
     assert_eq!(store.find(&id("s")).await.unwrap().state, State::Active);
@@ -481,14 +480,14 @@ async fn session_of_a_dead_owner_is_listed_as_paused() {
 // R: S8
 #[tokio::test]
 async fn full_session_rejects_records_and_still_loads() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let session = id("s");
     let store = Store::new(Options { max_history_bytes: 1000, ..options(folder.path()) });
     store.create(&session, Path::new("/w")).await.unwrap();
     prompt(&store, &session, "Talk").await.unwrap();
     for _ in 0..100 {
         // Text is acknowledged before it is written, so the error appears later, at the latest at the end of the turn.
-        match store.append_event(&session, said(&"x".repeat(50)), None).await {
+        match store.append_event(&session, agent_text(&"x".repeat(50)), None).await {
             Ok(()) | Err(JournalError::Full(1000)) => {}
             Err(err) => panic!("{err}"),
         }
@@ -505,7 +504,7 @@ async fn full_session_rejects_records_and_still_loads() {
 // R: S7
 #[tokio::test]
 async fn old_session_expires_only_if_configured() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let clock = Arc::new(TestClock::default());
     let options = |days| Options {
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
@@ -523,7 +522,7 @@ async fn old_session_expires_only_if_configured() {
 /// The list of sessions may be updated later than the journal, but readers of the list never see a difference.
 #[tokio::test]
 async fn session_is_marked_as_used_at_its_prompt() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let clock = Arc::new(TestClock::default());
     let store = Store::new(Options {
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
@@ -552,7 +551,7 @@ async fn session_is_marked_as_used_at_its_prompt() {
 
 #[tokio::test]
 async fn fork_is_independent_of_its_origin() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let store = Store::new(options(folder.path()));
     store.create(&id("s"), Path::new("/w")).await.unwrap();
     prompt(&store, &id("s"), "Hello").await.unwrap();
@@ -562,15 +561,15 @@ async fn fork_is_independent_of_its_origin() {
     say(&store, &id("s"), " there").await;
     end(&store, &id("s")).await.unwrap();
     let (remembered, events) = load(&store, &id("f")).await;
-    assert_eq!(events, [user("Hello"), said("Hi")]);
+    assert_eq!(events, [user("Hello"), agent_text("Hi")]);
     assert_eq!(remembered.info.cwd, Path::new("/w"));
-    assert_eq!(load(&store, &id("s")).await.1, [user("Hello"), said("Hi there")]);
+    assert_eq!(load(&store, &id("s")).await.1, [user("Hello"), agent_text("Hi there")]);
     assert_eq!(store.fork(&id("none"), &id("g")).await, Err(JournalError::NotFound));
 }
 
 #[tokio::test]
 async fn deleted_session_leaves_no_data() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let store = Store::new(options(folder.path()));
     store.create(&id("s"), Path::new("/w")).await.unwrap();
     prompt(&store, &id("s"), "Tell nobody: xyzzy-secret").await.unwrap();
@@ -592,7 +591,7 @@ async fn deleted_session_leaves_no_data() {
 #[tokio::test]
 async fn files_are_private() {
     use std::os::unix::fs::PermissionsExt;
-    let top = Folder::new();
+    let top = TempDir::new().unwrap();
     let folder = top.path().join("purlin");
     let store = Store::new(options(&folder));
     assert!(store.is_persistent());
@@ -609,7 +608,7 @@ async fn files_are_private() {
 // R: S11
 #[tokio::test]
 async fn d16_ten_thousand_sessions_are_listed_once_each() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let store = Store::new(options(folder.path()));
     for number in 0..10_000 {
         store.create(&id(&format!("s{number}")), Path::new("/w")).await.unwrap();

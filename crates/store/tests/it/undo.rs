@@ -7,8 +7,8 @@ use engine::words::Cut;
 use engine::words::PastTurn;
 use engine::words::{ContentId, Message, MessageId, ModelId, SessionId, Usage};
 use store::{Options, Store};
+use tempfile::TempDir;
 
-use crate::folder::Folder;
 use crate::sessions::{end, id, load, options, prompt_as, say, wait_for_end_of};
 
 async fn turn(store: &Store, session: &SessionId, name: &str) {
@@ -44,7 +44,7 @@ async fn text_of(store: &Store, session: &SessionId, content: &Option<ContentId>
 
 #[tokio::test]
 async fn turns_are_undone_and_redone_across_restarts() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let session = id("s");
     let store = Store::new(options(folder.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
@@ -92,7 +92,7 @@ async fn turns_are_undone_and_redone_across_restarts() {
 
 #[tokio::test]
 async fn file_content_is_deleted_with_its_last_session() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let (one, two) = (id("one"), id("two"));
     let store = Store::new(options(folder.path()));
     store.create(&one, Path::new("/w")).await.unwrap();
@@ -118,7 +118,7 @@ async fn file_content_is_deleted_with_its_last_session() {
 // R: S8
 #[tokio::test]
 async fn file_counts_once_towards_the_limit_unless_it_is_too_large() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let session = id("s");
     let store = Store::new(Options { max_history_bytes: 10_000, ..options(folder.path()) });
     store.create(&session, Path::new("/w")).await.unwrap();
@@ -131,8 +131,8 @@ async fn file_counts_once_towards_the_limit_unless_it_is_too_large() {
     for _ in 0..3 {
         store.save_change(&session, file(4000)).await.unwrap();
     }
-    let refused = store.save_change(&session, file(7000)).await;
-    assert_eq!(refused, Err(JournalError::Full(10_000)));
+    let rejected = store.save_change(&session, file(7000)).await;
+    assert_eq!(rejected, Err(JournalError::Full(10_000)));
     let huge = 17 * 1024 * 1024;
     store.save_change(&session, file(huge)).await.unwrap();
     let turns = store.turns(&session).await.unwrap();
@@ -146,7 +146,7 @@ async fn file_counts_once_towards_the_limit_unless_it_is_too_large() {
 // R: S2, W16
 #[tokio::test]
 async fn compaction_survives_a_restart_and_can_be_undone() {
-    let folder = Folder::new();
+    let folder = TempDir::new().unwrap();
     let session = id("s");
     let store = Store::new(options(folder.path()));
     store.create(&session, Path::new("/w")).await.unwrap();

@@ -63,26 +63,26 @@ pub(super) fn to_v1(block: &mut Value) {
 
 /// Rejects a block of this dialect that would lose data when rewritten to v1.
 pub(super) fn check(index: usize, block: &Value) -> Result<(), RpcError> {
-    let refuse = |member: &str, problem: &str| {
+    let reject = |member: &str, problem: &str| {
         let path = format!("content[{index}].{member}");
         let details = format!("'{path}' {problem}");
         Err(fault::at(&path, details))
     };
     let metadata = block.get("metadata").filter(|metadata| !metadata.is_null());
     if metadata.is_some_and(|metadata| !metadata.is_object()) {
-        return refuse("metadata", "must be an object");
+        return reject("metadata", "must be an object");
     }
     if block["type"] != "file" {
         return Ok(());
     }
     for key in ["uri", "path"] {
         if metadata.and_then(|data| data.get(key)).is_some_and(|value| !value.is_string()) {
-            return refuse(&format!("metadata.{key}"), "must be a string");
+            return reject(&format!("metadata.{key}"), "must be a string");
         }
     }
     let has = |key: &&str| metadata.is_some_and(|data| data.get(*key).is_some());
     if !["uri", "path", "encoding"].iter().any(has) && block["content"] == "" {
-        return refuse("content", "must be the path of a file");
+        return reject("content", "must be the path of a file");
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ pub fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcErro
         return Err(fault::not_an_object());
     }
     if memchr::memmem::find(text.as_bytes(), b"\\u0000").is_some() {
-        fault::refuse_null_characters(text)?;
+        fault::reject_null_characters(text)?;
     }
     serde_json::from_str(text).map_err(|_| fault::explain::<T>(text))
 }

@@ -25,7 +25,7 @@ pub use common::{Payload, SessionFacts};
 /// A variant of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dialect {
-    /// ACP version 1, as editors speak it today. Nothing is rewritten.
+    /// ACP version 1, which editors use today. Nothing is rewritten.
     #[default]
     V1,
     /// The "message reference": `filesystem`, `promptTypes`, prompt `content`, `thinking`, plan `description`.
@@ -108,7 +108,7 @@ impl Dialect {
         let Some(value) = strict::object(text) else {
             return AgentCall::decode(method, params);
         };
-        fault::refuse_null_characters(text)?;
+        fault::reject_null_characters(text)?;
         let value = self.to_v1(method, Payload::Params, Value::Object(value))?;
         let raw = serde_json::value::to_raw_value(&value)
             .map_err(|_| RpcError::of(crate::Code::INTERNAL_ERROR))?;

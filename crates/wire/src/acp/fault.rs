@@ -187,7 +187,7 @@ fn quoted_after<'a>(message: &'a str, lead: &str) -> Option<&'a str> {
 ///
 /// # Errors
 /// -32602 with the path of the first such string.
-pub fn refuse_null_characters(text: &str) -> Result<(), RpcError> {
+pub fn reject_null_characters(text: &str) -> Result<(), RpcError> {
     let Ok(value) = serde_json::from_str::<Value>(text) else {
         return Ok(());
     };
@@ -235,7 +235,7 @@ mod tests {
             format!(r#"{{"sessionId":"s","prompt":[],"_meta":{{"a":{{"{key}":{value}}}}}}}"#)
         };
         let deep = explain::<PromptRequest>(&params(&deep));
-        let null = refuse_null_characters(&params(r#""\u0000""#)).unwrap_err();
+        let null = reject_null_characters(&params(r#""\u0000""#)).unwrap_err();
         for error in [deep, null] {
             assert_eq!(error.data.as_ref().unwrap()["path"], "_meta", "{error:?}");
             assert!(!serde_json::to_string(&error).unwrap().contains("sk-key"));

@@ -34,7 +34,7 @@ pub(super) const OTHER_DIALECT_WORDS: [&str; 4] =
 
 /// Reads `session/new`, also in older forms.
 ///
-/// `mcpServers` may be missing; a server may say `type: local` with its command as a list, and give `env` and
+/// `mcpServers` may be missing; a server may have `type: local` with its command as a list, and `env` and
 /// `headers` as an object. `workspaceUri` is `cwd` as a URI, `mode` the initial mode.
 ///
 /// # Errors
@@ -70,7 +70,7 @@ fn lenient<T: DeserializeOwned>(
     let Some(mut members) = strict::object(params.get()) else {
         return direct;
     };
-    fault::refuse_null_characters(params.get())?;
+    fault::reject_null_characters(params.get())?;
     normalise(&mut members)?;
     let normalised = serde_json::value::to_raw_value(&members)
         .map_err(|_| RpcError::of(crate::Code::INTERNAL_ERROR))?;
@@ -318,15 +318,15 @@ mod tests {
     // R: W18, D2, D3
     #[test]
     fn capability_that_is_not_a_boolean_is_rejected() {
-        let refused = |offers: &str| {
+        let rejected = |offers: &str| {
             let params = format!(r#"{{"protocolVersion":1,"clientCapabilities":{offers}}}"#);
             let raw: &RawValue = serde_json::from_str(&params).unwrap();
             initialize(Some(raw)).unwrap_err().data.unwrap()["path"].clone()
         };
-        assert_eq!(refused(r#"{"filesRead":"yes"}"#), "clientCapabilities.filesRead");
-        assert_eq!(refused(r#"{"editWorkspace":1}"#), "clientCapabilities.editWorkspace");
-        assert_eq!(refused(r#"{"filesystem":{"read":[]}}"#), "clientCapabilities.filesystem.read");
-        assert_eq!(refused(r#"{"filesystem":true}"#), "clientCapabilities.filesystem");
+        assert_eq!(rejected(r#"{"filesRead":"yes"}"#), "clientCapabilities.filesRead");
+        assert_eq!(rejected(r#"{"editWorkspace":1}"#), "clientCapabilities.editWorkspace");
+        assert_eq!(rejected(r#"{"filesystem":{"read":[]}}"#), "clientCapabilities.filesystem.read");
+        assert_eq!(rejected(r#"{"filesystem":true}"#), "clientCapabilities.filesystem");
     }
 
     // R: W18
@@ -348,7 +348,7 @@ mod tests {
     // R: W6, W18
     #[test]
     fn second_reading_accepts_no_other_errors() {
-        let refused = |params: &str| {
+        let rejected = |params: &str| {
             let raw: &RawValue = serde_json::from_str(params).unwrap();
             let data = new_session(Some(raw)).unwrap_err().data.unwrap();
             format!("{}: {}", data["path"].as_str().unwrap(), data["details"].as_str().unwrap())
@@ -362,7 +362,7 @@ mod tests {
             ),
         ];
         for (params, expected) in cases {
-            assert_eq!(refused(params), expected, "{params}");
+            assert_eq!(rejected(params), expected, "{params}");
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct SessionFacts<'a> {
 }
 
 /// Rejects a prompt that is given both as `prompt` and as `content` with different values.
-pub(super) fn refuse_two_prompts(members: &mut Map<String, Value>) -> Result<(), RpcError> {
+pub(super) fn reject_two_prompts(members: &mut Map<String, Value>) -> Result<(), RpcError> {
     if members.contains_key("prompt")
         && let Some(content) = members.remove("content")
         && members.get("prompt") != Some(&content)

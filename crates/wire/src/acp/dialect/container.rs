@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::common::{Payload, SessionFacts, known_v1_params, notice_text, refuse_two_prompts};
+use super::common::{Payload, SessionFacts, known_v1_params, notice_text, reject_two_prompts};
 use super::diff;
 use crate::acp::members::{
     META, insert_meta, put_meta, put_unknown_in_meta, rename, take_meta, take_object,
@@ -70,7 +70,7 @@ pub(super) fn to_v1(method: &str, part: Payload, members: &mut Members) -> Resul
             tolerate::reopen_in(members)?;
         }
         ("session/prompt", Payload::Params) => {
-            refuse_two_prompts(members)?;
+            reject_two_prompts(members)?;
             let blocks = members.get("content").and_then(Value::as_array);
             let mut numbered = blocks.into_iter().flatten().enumerate();
             numbered.try_for_each(|(index, block)| block::check(index, block))?;

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::common::{Payload, known_v1_params, notice_text, refuse_two_prompts};
+use super::common::{Payload, known_v1_params, notice_text, reject_two_prompts};
 use crate::acp::members::{META, put_unknown_in_meta, rename, take_meta};
 use crate::acp::tolerate;
 use crate::code::{Code, RpcError};
@@ -38,7 +38,7 @@ pub(super) fn to_v1(method: &str, part: Payload, members: &mut Members) -> Resul
         ("authenticate", Payload::Params) => rename(members, "method", "methodId"),
         ("session/new", Payload::Params) => tolerate::new_session_in(members)?,
         ("session/prompt", Payload::Params) => {
-            refuse_two_prompts(members)?;
+            reject_two_prompts(members)?;
             let blocks = members.get_mut("content").and_then(Value::as_array_mut);
             blocks.into_iter().flatten().for_each(reference_in);
             tolerate::prompt_in(members)?;

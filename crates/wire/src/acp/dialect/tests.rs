@@ -12,7 +12,7 @@ fn recognised(params: Value) -> Dialect {
     Dialect::recognise(Some(&serde_json::value::to_raw_value(&params).unwrap()))
 }
 
-fn refused(dialect: Dialect, method: &str, params: Value) -> Value {
+fn rejected(dialect: Dialect, method: &str, params: Value) -> Value {
     let raw = serde_json::value::to_raw_value(&params).unwrap();
     let error = dialect.decode_call(method, Some(&raw)).unwrap_err();
     assert_eq!(error.code, Code::INVALID_PARAMS, "{params}");
@@ -139,16 +139,16 @@ fn rejected_shape_is_described_with_the_names_of_the_dialect() {
             "'protocolVersion' has the wrong type: expected a string such as `0.3.1`",
         ),
     ];
-    for (dialect, method, params, path, details) in cases.into_iter().chain(more_refusals()) {
-        let data = refused(dialect, method, params);
+    for (dialect, method, params, path, details) in cases.into_iter().chain(more_rejections()) {
+        let data = rejected(dialect, method, params);
         assert_eq!((data["path"].as_str(), data["details"].as_str()), (Some(path), Some(details)));
     }
 }
 
-type Refusal = (Dialect, &'static str, Value, &'static str, &'static str);
+type Rejection = (Dialect, &'static str, Value, &'static str, &'static str);
 
 /// Shapes that are nearly right.
-fn more_refusals() -> Vec<Refusal> {
+fn more_rejections() -> Vec<Rejection> {
     use Dialect::{Container, MessageReference};
     let prompt = |dialect, content: Value, path, details| {
         let params = json!({ "sessionId": "s", "content": content });
@@ -270,7 +270,7 @@ fn image_type_is_guessed_from_its_bytes() {
 fn checks_of_v1_apply_in_every_dialect() {
     for dialect in Dialect::ALL {
         let null = json!({ "sessionId": "s", "content": [{ "type": "text", "text": "a\0b" }] });
-        let details = refused(dialect, "session/prompt", null)["details"].clone();
+        let details = rejected(dialect, "session/prompt", null)["details"].clone();
         assert!(details.as_str().unwrap().ends_with("contains a null character"), "{details}");
         for bad in [r#"{"sessionId":"s","sessionId":"s","content":[]}"#, r#"[1]"#] {
             let raw: &RawValue = serde_json::from_str(bad).unwrap();
