@@ -170,7 +170,7 @@ fn run_finds_its_script_and_reports_mistakes() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(run(&["--mode", "architect", "hi"]).status.code(), Some(0));
     let output = run(&["/contxt"]);
-    assert!(said(&output.stdout).contains("no command `/contxt`. Did you mean `/context`?"));
+    assert!(said(&output.stdout).contains("Unknown command `/contxt`. Did you mean `/context`?"));
     assert_eq!(output.status.code(), Some(1));
     for prompt in ["/context", "/mcp", "/tour-guide is what?", "/usr/bin"] {
         assert_eq!(run(&[prompt]).status.code(), Some(0), "{prompt}");
