@@ -209,15 +209,17 @@ impl Replay {
                 self.bill.add(&ModelId::new(model.0), &usage, dollars);
                 self.spent += dollars.unwrap_or_default();
             }
-            Record::Compacted { summary, from, cap } => {
-                // A missing position means a damaged record. The model then sees the whole history, until it is compacted again.
-                let at = self.history.len();
-                let cut = self.history.find(&record::cut_out(from));
-                self.compactions.extend(cut.map(|cut| Compaction { cut, at, summary, cap }));
-            }
+            Record::Compacted { summary, from, cap } => self.compacted(summary, from, cap),
             Record::TurnEnd { .. } => self.end_turn("cancelled before it ended"),
             Record::Interrupted {} => self.end_turn(NOT_RUN_TO_MODEL),
         }
+    }
+
+    fn compacted(&mut self, summary: String, from: record::Cut, cap: Option<usize>) {
+        let at = self.history.len();
+        // A missing position means a damaged record. The model then sees the whole history, until it is compacted again.
+        let cut = self.history.find(&record::cut_out(from));
+        self.compactions.extend(cut.map(|cut| Compaction { cut, at, summary, cap }));
     }
 
     fn tool_call(&mut self, mut call: Box<record::ToolCall>) {
