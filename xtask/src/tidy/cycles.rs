@@ -15,7 +15,7 @@ const LARGEST: usize = 12;
 const LAYERS: [(&str, &[&str]); 1] = [("crates/engine", &["words", "ports", "permission", "turn"])];
 
 /// Crates whose modules are being rearranged: the limits do not apply to them yet.
-const UNFINISHED: [&str; 2] = ["crates/engine", "crates/purlin"];
+const UNFINISHED: [&str; 1] = ["crates/purlin"];
 
 /// The largest cycle of a crate, for the summary.
 #[derive(Debug, PartialEq)]

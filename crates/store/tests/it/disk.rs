@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use engine::Event;
 use engine::ports::*;
+use engine::script::StubEditor;
 use engine::words::*;
 use store::content::{Content, Hash};
 use store::index::{Filter, Page};
@@ -20,7 +21,7 @@ use store::record::Encoded;
 use store::{CustomBackend, Options, Store, SyncAll};
 use tempfile::TempDir;
 
-use crate::sessions::{TestClock, Watcher, end, id, options, prompt_as};
+use crate::sessions::{TestClock, end, id, options, prompt_as};
 
 /// A disk that several stores use one after the other, and that fails as configured.
 #[derive(Clone, Default)]
@@ -207,9 +208,9 @@ async fn one_turn(
 async fn loaded_words(disk: &Disk) -> Vec<String> {
     let healthy = Disk { failing: Failing::default(), ..disk.clone() };
     let store = store_on(&healthy, good_sync());
-    let watcher = Watcher::default();
-    store.load(&id("s"), Some(&watcher)).await.unwrap();
-    words_of(&watcher.events())
+    let editor = StubEditor::default();
+    store.load(&id("s"), Some(&editor)).await.unwrap();
+    words_of(&editor.events())
 }
 
 async fn count_of(count: impl Fn(&Disk) -> usize) -> usize {
@@ -311,8 +312,8 @@ async fn failed_read_is_an_error_and_can_be_retried() {
         let failing = Failing { read: Some(read), ..Failing::default() };
         let bad = Disk { failing, ..disk.clone() };
         let store = store_on(&bad, good_sync());
-        let watcher = Watcher::default();
-        let loaded = store.load(&id("s"), Some(&watcher)).await;
+        let editor = StubEditor::default();
+        let loaded = store.load(&id("s"), Some(&editor)).await;
         let has_failed = disk.reads.load(Ordering::Relaxed) >= read && loaded.is_err();
         assert!(has_failed || loaded.is_ok(), "read {read}");
         if loaded.is_err() {
@@ -374,8 +375,8 @@ async fn clock_jump_changes_no_order_and_loses_nothing() {
     }
     *clock.0.lock().unwrap() = day;
     store.release(&id("s"), State::Paused).await.unwrap();
-    let watcher = Watcher::default();
-    store.load(&id("s"), Some(&watcher)).await.unwrap();
-    assert_eq!(words_of(&watcher.events()), shown.words());
+    let editor = StubEditor::default();
+    store.load(&id("s"), Some(&editor)).await.unwrap();
+    assert_eq!(words_of(&editor.events()), shown.words());
     assert_eq!(store.list(Query::default()).await.unwrap().sessions.len(), 1);
 }

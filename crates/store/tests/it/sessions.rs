@@ -1,15 +1,13 @@
 //! Sessions in the store: what is restored after a normal end and after a crash.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use engine::Event;
-use engine::permission::{Answer, Question};
 use engine::ports::*;
+use engine::script::StubEditor;
 use engine::words::*;
-use futures_util::FutureExt;
-use futures_util::future::{self, BoxFuture};
 use serde_json::json;
 use store::{Options, Store};
 use tempfile::TempDir;
@@ -35,83 +33,6 @@ pub(crate) fn options(folder: &Path) -> Options {
         max_history_bytes: 0,
         expire_days: 0,
         late_for_tests: false,
-    }
-}
-
-/// A client that only records events.
-#[derive(Default)]
-pub(crate) struct Watcher(Mutex<Vec<Event>>);
-
-impl Watcher {
-    pub(crate) fn events(&self) -> Vec<Event> {
-        std::mem::take(&mut self.0.lock().unwrap())
-    }
-}
-
-fn no<T: Send + 'static>() -> BoxFuture<'static, Result<T, EditorError>> {
-    future::ready(Err(EditorError::Gone)).boxed()
-}
-
-impl Editor for Watcher {
-    fn reserve<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Option<DisplayPermit>> {
-        self.0.lock().unwrap().push(event.clone());
-        future::ready(None).boxed()
-    }
-
-    fn offers(&self) -> Offers {
-        Offers::default()
-    }
-
-    fn ask_permission(&self, _: Question) -> BoxFuture<'_, Result<Answer, EditorError>> {
-        no()
-    }
-
-    fn read_text_file(
-        &self,
-        _: PathBuf,
-        _: Option<u32>,
-        _: Option<u32>,
-    ) -> BoxFuture<'_, Result<String, EditorError>> {
-        no()
-    }
-
-    fn write_text_file<'a>(
-        &'a self,
-        _: &'a Path,
-        _: &'a str,
-    ) -> BoxFuture<'a, Result<(), EditorError>> {
-        no()
-    }
-
-    fn create_terminal(
-        &self,
-        _: TerminalCommand,
-    ) -> BoxFuture<'_, Result<TerminalId, EditorError>> {
-        no()
-    }
-
-    fn terminal_output(&self, _: TerminalId) -> BoxFuture<'_, Result<TerminalOutput, EditorError>> {
-        no()
-    }
-
-    fn wait_for_exit(&self, _: TerminalId) -> BoxFuture<'_, Result<ExitStatus, EditorError>> {
-        no()
-    }
-
-    fn kill_terminal(&self, _: TerminalId) -> BoxFuture<'_, Result<(), EditorError>> {
-        no()
-    }
-
-    fn release_terminal(&self, _: TerminalId) -> BoxFuture<'_, Result<(), EditorError>> {
-        no()
-    }
-
-    fn elicit(&self, _: Form) -> BoxFuture<'_, Result<FormAnswer, EditorError>> {
-        no()
-    }
-
-    fn page_done(&self, _: &Page) -> BoxFuture<'_, ()> {
-        future::ready(()).boxed()
     }
 }
 
@@ -190,9 +111,9 @@ fn agent_text(text: &str) -> Event {
 }
 
 pub(crate) async fn load(store: &Store, session: &SessionId) -> (Remembered, Vec<Event>) {
-    let watcher = Watcher::default();
-    let remembered = store.load(session, Some(&watcher)).await.unwrap();
-    let events = watcher.events();
+    let editor = StubEditor::default();
+    let remembered = store.load(session, Some(&editor)).await.unwrap();
+    let events = editor.events();
     (remembered, events)
 }
 
