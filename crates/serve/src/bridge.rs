@@ -15,14 +15,15 @@ use std::sync::Arc;
 
 use engine::ports::Settings;
 use engine::ports::{Info, Listing, Offers, State};
-use engine::words::iso_8601;
-use engine::words::{Block, Contents, Media, Prompt, StopReason, Thinking};
+use engine::words::{Block, Contents, Media, Prompt, SessionId, StopReason, Thinking, iso_8601};
 use serde::Serialize;
 use serde_json::Value;
 use settings::Limits;
+use wire::RpcError;
 use wire::acp::models::{ModelInfo, ModelState};
 use wire::acp::{fault, file_uri, schema};
-use wire::{Code, RpcError};
+
+use crate::error_table::message_too_large;
 
 /// Reads a prompt, and checks what the schema cannot: that it is not empty and not too large. A path in place of an
 /// address belongs to the session's folder.
@@ -43,19 +44,12 @@ pub(crate) fn prompt_in(
     let (text, data) =
         blocks.iter().map(sizes).fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
     if text > limits.max_prompt_bytes {
-        return Err(too_large("text", limits.max_prompt_bytes));
+        return Err(message_too_large("text", limits.max_prompt_bytes));
     }
     if data > limits.max_prompt_data_bytes {
-        return Err(too_large("image and audio data", limits.max_prompt_data_bytes));
+        return Err(message_too_large("image and audio data", limits.max_prompt_data_bytes));
     }
     Ok(Prompt { blocks, asides })
-}
-
-fn too_large(what: &str, limit: u64) -> RpcError {
-    RpcError::new(Code::INVALID_REQUEST, "Message too large")
-        .details(format!("the {what} of a prompt may have {limit} bytes"))
-        .with("kind", "message_too_large".into())
-        .with("limit", limit.into())
 }
 
 /// Text bytes and data bytes of a block.
@@ -140,6 +134,11 @@ fn address(uri: String, folder: &Path) -> String {
 fn unsupported(index: usize) -> RpcError {
     let path = format!("prompt[{index}].type");
     fault::at(&path, format!("'{path}' is of a kind that initialize did not offer"))
+}
+
+/// Reads the id of a session.
+pub(crate) fn session_in(id: &schema::SessionId) -> SessionId {
+    SessionId::new(Arc::clone(&id.0))
 }
 
 /// Writes a block.

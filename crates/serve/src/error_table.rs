@@ -1,7 +1,10 @@
 //! The one place where failures get their codes.
 
+use std::path::Path;
+use std::time::Duration;
+
 use engine::Error;
-use engine::ports::ModelError;
+use engine::ports::{EditorError, ModelError};
 use engine::words::ToolFailure;
 use serde_json::json;
 use wire::{Code, RpcError};
@@ -91,10 +94,57 @@ pub fn tool_failure_code(failure: ToolFailure) -> Code {
     }
 }
 
+/// A call before `initialize`.
+pub(crate) fn not_initialized() -> RpcError {
+    RpcError::of(Code::INVALID_REQUEST).details("The first request must be initialize")
+}
+
+/// A call that would have to wait for others of the client.
+pub(crate) fn too_many_requests() -> RpcError {
+    RpcError::of(Code::SESSION_LOCKED)
+        .with("kind", json!("too_many_requests"))
+        .details("Too many requests are under way; wait for some of them")
+}
+
+/// A call that finds the mailbox of its session full.
+pub(crate) fn session_crowded() -> RpcError {
+    RpcError::of(Code::SESSION_LOCKED)
+        .details("Too many requests are under way for this session; wait for some of them")
+        .with("kind", json!("too_many_requests"))
+}
+
+/// A prompt over the rate.
+pub(crate) fn too_many_prompts(limit: u64, wait: Duration) -> RpcError {
+    RpcError::of(Code::RATE_LIMITED)
+        .with("kind", json!("too_many_prompts"))
+        .details(format!("A session takes {limit} prompts a minute"))
+        .with("limit", json!(limit))
+        .with("retryAfterMs", json!(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)))
+}
+
+/// A prompt over the size limit.
+pub(crate) fn message_too_large(what: &str, limit: u64) -> RpcError {
+    RpcError::new(Code::INVALID_REQUEST, "Message too large")
+        .details(format!("the {what} of a prompt may have {limit} bytes"))
+        .with("kind", json!("message_too_large"))
+        .with("limit", json!(limit))
+}
+
+/// Reads an error that the client answered with.
+pub(crate) fn editor_error(err: &RpcError, path: Option<&Path>) -> EditorError {
+    match (err.code, path) {
+        (Code::FILE_NOT_FOUND | Code::RESOURCE_NOT_FOUND, Some(path)) => {
+            EditorError::FileNotFound(path.to_owned())
+        }
+        (Code::METHOD_NOT_FOUND, _) => {
+            EditorError::NotOffered("this method, although it announced it")
+        }
+        _ => EditorError::Refused(err.message.chars().take(500).collect()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use engine::words::{ModeId, ModelId, SessionId};
     use expect_test::expect;
 

@@ -5,23 +5,24 @@
 
 mod branch;
 mod bridge;
-mod calls;
+mod connection;
 mod custom;
+mod dialect;
 mod dispatcher;
 pub mod error_table;
 mod hooks;
 mod instructions;
 mod machine;
 pub mod mcp_servers;
-mod opened;
+mod methods;
 mod outbox;
 mod rate;
 mod skill_tool;
 pub mod stdio;
-mod steer;
 mod wake;
 pub mod workspace;
 
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -30,10 +31,13 @@ use engine::hub::{Hub, HubOptions};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use wire::Peer;
 use wire::acp::dialect::Dialect;
 
 use crate::bridge::editor::Outlet;
-use dispatcher::{Channels, Dispatcher, Place};
+use crate::connection::{Connection, Services};
+use crate::dialect::Translator;
+use crate::dispatcher::{Channels, Dispatcher};
 
 pub use machine::{Machine, MachineOptions, sandbox};
 pub use workspace::{WorkspaceOptions, Workspaces};
@@ -105,11 +109,27 @@ pub async fn serve(pipes: Pipes, options: Options) {
         total: outbox.total(),
     };
     let channels = Channels { pipes, from_sessions, abandoned_calls, stop };
-    let limits = Arc::new(limits);
-    let place = Place { forced: dialect, cwd, workspaces };
-    let mut dispatcher = Dispatcher::new(limits, outbox, outlet, hub_handle, clock, journal, place);
-    dispatcher.keys = keys;
-    dispatcher.run(channels).await;
+    let connection = Connection {
+        peer: Peer::new(size_limits(&limits)),
+        outbox,
+        translator: Translator::new(dialect, &limits, Arc::clone(&clock)),
+        outlet,
+        sessions: HashMap::new(),
+        loading: HashSet::new(),
+        offers: None,
+        is_logged_in: true,
+        waiting: HashMap::new(),
+        services: Services {
+            hub: hub_handle,
+            clock,
+            journal,
+            limits: Arc::new(limits),
+            workspaces,
+            keys,
+            cwd,
+        },
+    };
+    Dispatcher::new(connection).run(channels).await;
     // The dispatcher dropped the hub's handle and every session's; what still runs has been cancelled.
     if tokio::time::timeout(dispatcher::GRACE, tasks.join_next()).await.is_err() {
         tracing::warn!("a session did not end in time and is dropped");

@@ -39,8 +39,6 @@ pub(crate) struct Outbox {
     total: Arc<Semaphore>,
     updates_per_minute: u64,
     max_update: usize,
-    /// How the client wants its updates.
-    dialect: Dialect,
 }
 
 /// How fast a session may talk.
@@ -86,13 +84,7 @@ impl Outbox {
             total: Arc::new(Semaphore::new(TOTAL_BUDGET)),
             updates_per_minute: limits.updates_per_minute,
             max_update: crate::size_limits(limits).update,
-            dialect: Dialect::V1,
         }
-    }
-
-    /// Speaks this dialect from now on.
-    pub(crate) fn speak(&mut self, dialect: Dialect) {
-        self.dialect = dialect;
     }
 
     /// Returns the budget that all sessions share.
@@ -142,11 +134,6 @@ impl Outbox {
         if let Some(queue) = self.sessions.get_mut(session) {
             queue.pace = pace;
         }
-    }
-
-    /// Tells whether there is room for what a session says.
-    pub(crate) fn has(&self, session: &SessionId) -> bool {
-        self.sessions.contains_key(session)
     }
 
     /// Forgets a session once all it said is written.
@@ -231,7 +218,12 @@ impl Outbox {
     }
 
     /// Writes what may go now into `batch`, sessions in turns. Returns when to try again, if text waits for its time.
-    pub(crate) fn fill(&mut self, batch: &mut Vec<u8>, now: Instant) -> Option<Instant> {
+    pub(crate) fn fill(
+        &mut self,
+        batch: &mut Vec<u8>,
+        dialect: Dialect,
+        now: Instant,
+    ) -> Option<Instant> {
         while batch.len() < BATCH {
             let Some(line) = self.urgent.pop_front() else { break };
             self.answer_bytes -= line.len();
@@ -242,7 +234,7 @@ impl Outbox {
         while batch.len() < BATCH {
             let Some(session) = self.ready.pop_front() else { break };
             let Some(queue) = self.sessions.get_mut(&session) else { continue };
-            match queue.write_next(&session, batch, now, (self.dialect, self.max_update)) {
+            match queue.write_next(&session, batch, now, (dialect, self.max_update)) {
                 Some(written) => {
                     self.total.add_permits(written.cost);
                     self.answer_bytes -= written.answer_bytes;

@@ -24,11 +24,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tools::scope::Scope;
 use wire::acp::files::write_params;
 use wire::acp::schema;
-use wire::{Code, RpcError, rpc};
+use wire::{RpcError, rpc};
 
 use super::call::CallOut;
 use super::size;
-use crate::error_table;
+use crate::error_table::{editor_error, tool_failure_code};
 use crate::outbox::SESSION_BUDGET;
 use crate::rate::Window;
 use crate::wake::{ClientCall, FromSession};
@@ -108,7 +108,7 @@ impl AcpEditor {
         &self,
         method: &'static str,
         params: &(impl Serialize + Sync),
-    ) -> Result<T, RpcError> {
+    ) -> Result<T, CallError> {
         self.call_raw(method, to_raw_value(params)).await
     }
 
@@ -117,11 +117,11 @@ impl AcpEditor {
         &self,
         method: &'static str,
         params: serde_json::Result<Box<RawValue>>,
-    ) -> Result<T, RpcError> {
-        let gone = || RpcError::new(Code::TIMEOUT, GONE);
-        let params = params.map_err(|_| RpcError::of(Code::INTERNAL_ERROR))?;
-        let room = self.take_room(params.get().len() + 64).await.ok_or_else(gone)?;
-        let permit = self.outlet.abandoned.clone().reserve_owned().await.map_err(|_| gone())?;
+    ) -> Result<T, CallError> {
+        let params = params.map_err(|err| CallError::Unwritable(err.to_string()))?;
+        let room = self.take_room(params.get().len() + 64).await.ok_or(CallError::Gone)?;
+        let permit = self.outlet.abandoned.clone().reserve_owned().await;
+        let permit = permit.map_err(|_| CallError::Gone)?;
         let number = self.outlet.numbers.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         let call = ClientCall {
@@ -133,12 +133,12 @@ impl AcpEditor {
                 drop(sender.send(outcome.and_then(wire::acp::read_answer)))
             }),
         };
-        let place = self.outlet.to_dispatcher.reserve().await.map_err(|_| gone())?;
+        let place = self.outlet.to_dispatcher.reserve().await.map_err(|_| CallError::Gone)?;
         place.send(FromSession::Call { session: self.session.clone(), call, cost: room.spend() });
         let mut guard = Abandon { permit: Some(permit), number };
-        let outcome = answer.await.unwrap_or_else(|_| Err(gone()));
+        let outcome = answer.await;
         guard.permit = None;
-        outcome
+        outcome.map_err(|_| CallError::Gone)?.map_err(CallError::Answered)
     }
 
     async fn call_in_time<T: DeserializeOwned + Send + 'static>(
@@ -148,7 +148,7 @@ impl AcpEditor {
         seconds: u64,
     ) -> Result<T, EditorError> {
         match timeout(lasting(seconds), self.call(method, params)).await {
-            Ok(outcome) => outcome.map_err(|err| refused(&err, None)),
+            Ok(outcome) => outcome.map_err(|err| err.into_editor(None)),
             Err(_) => Err(EditorError::TimedOut { call: method, advice: None }),
         }
     }
@@ -164,7 +164,7 @@ impl AcpEditor {
         for _ in 0..2 {
             let call = self.call_raw(method, params());
             if let Ok(outcome) = timeout(lasting(seconds), call).await {
-                return outcome.map_err(|err| refused(&err, Some(path)));
+                return outcome.map_err(|err| err.into_editor(Some(path)));
             }
             tracing::warn!(session = %self.session, method, "the client did not answer in time");
         }
@@ -194,7 +194,25 @@ fn unanswered(patience: Duration) -> EditorError {
     EditorError::TimedOut { call: "session/request_permission", advice: Some(advice) }
 }
 
-const GONE: &str = "the client is gone";
+/// Why a call to the client has no result.
+enum CallError {
+    /// The client answered with an error.
+    Answered(RpcError),
+    /// The call could not be written.
+    Unwritable(String),
+    /// The client is gone.
+    Gone,
+}
+
+impl CallError {
+    fn into_editor(self, path: Option<&Path>) -> EditorError {
+        match self {
+            CallError::Answered(err) => editor_error(&err, path),
+            CallError::Unwritable(why) => EditorError::Refused(why),
+            CallError::Gone => EditorError::Gone,
+        }
+    }
+}
 
 /// Room in the budgets. Goes back when it is dropped: a turn may be cancelled while it still waits to send.
 struct Room {
@@ -252,19 +270,6 @@ async fn wait_for(window: &Mutex<Window>) {
     }
 }
 
-fn refused(err: &RpcError, path: Option<&Path>) -> EditorError {
-    match (err.code, path) {
-        (Code::FILE_NOT_FOUND | Code::RESOURCE_NOT_FOUND, Some(path)) => {
-            EditorError::FileNotFound(path.to_owned())
-        }
-        (Code::METHOD_NOT_FOUND, _) => {
-            EditorError::NotOffered("this method, although it announced it")
-        }
-        (Code::TIMEOUT, _) if err.message == GONE => EditorError::Gone,
-        _ => EditorError::Refused(err.message.chars().take(500).collect()),
-    }
-}
-
 impl Editor for AcpEditor {
     fn reserve<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Option<DisplayPermit>> {
         async move {
@@ -295,7 +300,7 @@ impl Editor for AcpEditor {
     }
 
     fn raw_failure(&self, failure: ToolFailure) -> Option<Value> {
-        Some(json!({ "code": error_table::tool_failure_code(failure) }))
+        Some(json!({ "code": tool_failure_code(failure) }))
     }
 
     fn ask_permission(&self, question: Question) -> BoxFuture<'_, Result<Answer, EditorError>> {
@@ -323,7 +328,7 @@ impl Editor for AcpEditor {
                     timeout(patience, answer).await.map_err(|_| unanswered(patience))?
                 }
             }
-            .map_err(|err| refused(&err, None))?;
+            .map_err(|err| err.into_editor(None))?;
             Ok(match answer.outcome {
                 schema::RequestPermissionOutcome::Selected(chosen) => {
                     question.answer(&chosen.option_id.0)
@@ -419,7 +424,7 @@ impl Editor for AcpEditor {
             let answer: schema::WaitForTerminalExitResponse = self
                 .call("terminal/wait_for_exit", &self.terminal_params(&terminal))
                 .await
-                .map_err(|err| refused(&err, None))?;
+                .map_err(|err| err.into_editor(None))?;
             Ok(ExitStatus { code: answer.exit_status.exit_code, signal: answer.exit_status.signal })
         }
         .boxed()
@@ -473,7 +478,7 @@ impl Editor for AcpEditor {
             let answer: schema::CreateElicitationResponse = self
                 .call("elicitation/create", &params)
                 .await
-                .map_err(|err| refused(&err, None))?;
+                .map_err(|err| err.into_editor(None))?;
             Ok(match answer.action {
                 schema::ElicitationAction::Accept(accept) if has_fields => {
                     let given = serde_json::to_value(accept.content.unwrap_or_default());

@@ -79,8 +79,8 @@ impl Recap {
     }
 
     /// Returns the messages, oldest first.
-    pub(crate) fn history(self) -> Value {
-        self.messages.into_iter().map(|(blocks, _)| Value::Array(blocks)).collect()
+    pub(crate) fn history(&self) -> Value {
+        self.messages.iter().map(|(blocks, _)| Value::Array(blocks.clone())).collect()
     }
 
     /// Returns the files that were changed.

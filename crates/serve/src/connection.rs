@@ -1,0 +1,242 @@
+//! One client's connection: what the methods work with, and how replies, calls and events reach the client.
+//!
+//! Nothing here waits. What each method does is in `methods`; the loop that reads and writes is the dispatcher.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use engine::hub::HubHandle;
+use engine::ports::{Clock, Journal, Offers};
+use engine::session::SessionHandle;
+use engine::words::SessionId;
+use engine::{Error, Reply};
+use serde::Serialize;
+use serde_json::json;
+use settings::Limits;
+use tokio_util::sync::CancellationToken;
+use wire::acp::schema;
+use wire::{Peer, RequestId, RpcError, rpc};
+
+use crate::ClientKeys;
+use crate::bridge::editor::Outlet;
+use crate::dialect::{OpenedSession, Printed, Translator};
+use crate::error_table::{self, error_out};
+use crate::outbox::Outbox;
+use crate::rate::Window;
+use crate::wake::{FromSession, TakeAnswer};
+use crate::workspace::Workspaces;
+
+/// One client's connection.
+pub(crate) struct Connection {
+    pub(crate) peer: Peer,
+    pub(crate) outbox: Outbox,
+    pub(crate) translator: Translator,
+    pub(crate) outlet: Outlet,
+    pub(crate) services: Services,
+    pub(crate) sessions: HashMap<SessionId, SessionEntry>,
+    /// Stored sessions that are being opened.
+    pub(crate) loading: HashSet<SessionId>,
+    /// What the client offers; `None` before `initialize`.
+    pub(crate) offers: Option<Offers>,
+    pub(crate) is_logged_in: bool,
+    /// Our calls that wait for an answer.
+    pub(crate) waiting: HashMap<u64, (SessionId, TakeAnswer)>,
+}
+
+/// What a connection was started with.
+pub(crate) struct Services {
+    pub(crate) hub: HubHandle,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Asked only whether sessions can be stored.
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) workspaces: Arc<Workspaces>,
+    /// Takes the API keys that the client gives.
+    pub(crate) keys: Option<Arc<dyn ClientKeys>>,
+    /// The directory that a client means by `.`.
+    pub(crate) cwd: PathBuf,
+}
+
+/// A session as its connection knows it.
+pub(crate) struct SessionEntry {
+    pub(crate) handle: SessionHandle,
+    /// Its working directory.
+    pub(crate) cwd: PathBuf,
+    pub(crate) created: SystemTime,
+    /// The branch of its directory when it was opened, where the client is told.
+    pub(crate) branch: Option<String>,
+    /// The MCP servers that the client requested last.
+    pub(crate) servers: Vec<mcp::ServerConfig>,
+    /// The turn that runs.
+    pub(crate) turn: Option<RunningTurn>,
+    pub(crate) prompts: Window,
+}
+
+/// A turn that runs.
+pub(crate) struct RunningTurn {
+    /// The call to answer.
+    pub(crate) call: RequestId,
+    pub(crate) cancel: CancellationToken,
+    /// Set when we stopped the turn because the client reads nothing.
+    pub(crate) is_stalled: bool,
+}
+
+impl Connection {
+    /// Makes the reply to a call, whose `finish` answers it. Its place in the queue is reserved now, so that sending it
+    /// never waits.
+    pub(crate) fn reply<T: Send + 'static>(
+        &self,
+        id: &RequestId,
+        finish: impl FnOnce(&mut Connection, &RequestId, Result<T, Error>) + Send + 'static,
+    ) -> Result<Reply<T>, RpcError> {
+        let permit = self.outlet.to_dispatcher.clone().try_reserve_owned();
+        let permit = permit.map_err(|_| error_table::too_many_requests())?;
+        let id = id.clone();
+        Ok(Reply::new(move |outcome| {
+            permit.send(FromSession::Finish(Box::new(move |connection: &mut Connection| {
+                finish(connection, &id, outcome);
+            })));
+        }))
+    }
+
+    /// Returns the handle of a session that is open.
+    pub(crate) fn handle(&self, session: &SessionId) -> Result<SessionHandle, RpcError> {
+        match self.sessions.get(session) {
+            Some(entry) => Ok(entry.handle.clone()),
+            None => Err(self.error_out(&Error::NoSuchSession(session.clone()))),
+        }
+    }
+
+    /// Refuses calls of a client that logged out.
+    pub(crate) fn check_login(&self) -> Result<(), RpcError> {
+        if self.is_logged_in { Ok(()) } else { Err(self.error_out(&Error::AuthNeeded)) }
+    }
+
+    /// Gives an error of the engine its code, and a reference that finds it in the log.
+    pub(crate) fn error_out(&self, err: &Error) -> RpcError {
+        let id = self.services.clock.fresh_id();
+        let reference = id.rsplit('-').next().unwrap_or(&id);
+        if matches!(err, Error::Broken | Error::Journal(_)) {
+            tracing::error!(reference, "{err}");
+        }
+        error_out(err, reference)
+    }
+
+    /// Answers a call at once, before everything that waits.
+    pub(crate) fn answer(&mut self, id: &RequestId, result: &impl Serialize) {
+        if let Some(Printed { reply, .. }) = self.print_reply(id, Ok(result), None) {
+            self.outbox.push_urgent(reply);
+        }
+    }
+
+    /// Refuses a call at once, before everything that waits.
+    pub(crate) fn refuse(&mut self, id: &RequestId, error: &RpcError) {
+        tracing::info!(code = error.code.0, data = ?error.data, "a call is refused");
+        if let Some(Printed { reply, .. }) = self.print_reply::<()>(id, Err(error), None) {
+            self.outbox.push_urgent(reply);
+        }
+    }
+
+    /// Answers a call behind everything that its session said before.
+    pub(crate) fn answer_in_order(
+        &mut self,
+        session: &SessionId,
+        id: &RequestId,
+        result: &Result<impl Serialize, Error>,
+    ) {
+        let printed = match result {
+            Ok(result) => self.print_reply(id, Ok(result), None),
+            Err(err) => {
+                let error = self.error_out(err);
+                self.print_reply::<()>(id, Err(&error), None)
+            }
+        };
+        self.push_in_order(session, printed);
+    }
+
+    /// Answers a call that opened a session, behind the history that was shown.
+    pub(crate) fn answer_opened(
+        &mut self,
+        session: &SessionId,
+        id: &RequestId,
+        result: &impl Serialize,
+        opened: OpenedSession<'_>,
+    ) {
+        let printed = self.print_reply(id, Ok(result), Some((session, opened)));
+        self.push_in_order(session, printed);
+    }
+
+    fn push_in_order(&mut self, session: &SessionId, printed: Option<Printed>) {
+        let Some(Printed { before, reply }) = printed else { return };
+        for line in before.into_iter().chain([reply]) {
+            self.outbox.push_line(session, line, 0);
+        }
+    }
+
+    /// Prints a reply; `None` if the call was answered before.
+    fn print_reply<T: Serialize>(
+        &mut self,
+        id: &RequestId,
+        outcome: Result<&T, &RpcError>,
+        opened: Option<(&SessionId, OpenedSession<'_>)>,
+    ) -> Option<Printed> {
+        if !self.peer.close(id) {
+            return None;
+        }
+        match self.translator.print_reply(id, outcome, opened) {
+            Ok(printed) => Some(printed),
+            Err(err) => {
+                tracing::error!("an answer could not be written: {err}");
+                None
+            }
+        }
+    }
+
+    /// Takes what a session or the hub sent.
+    pub(crate) fn on_session(&mut self, from: FromSession) {
+        match from {
+            FromSession::Event { session, event, cost } => {
+                self.translator.observe(&session, &event);
+                self.outbox.push_event(&session, event, cost);
+            }
+            FromSession::Line { session, line, cost } => {
+                self.outbox.push_line(&session, line, cost);
+            }
+            FromSession::Call { session, call, cost } => match self.translator.print_call(&call) {
+                Ok(line) => {
+                    self.peer.call_as(call.number, call.method);
+                    self.waiting.insert(call.number, (session.clone(), call.answer));
+                    self.outbox.push_line(&session, line, cost);
+                }
+                Err(err) => tracing::error!("a call could not be written: {err}"),
+            },
+            FromSession::Finish(finish) => finish(self),
+        }
+    }
+
+    /// Tells the client that a call of ours needs no answer any more.
+    pub(crate) fn on_abandoned(&mut self, number: u64) {
+        let Some((session, _)) = self.waiting.remove(&number) else {
+            return;
+        };
+        self.peer.forget(number);
+        let mut line = Vec::new();
+        match rpc::print_note(&mut line, "$/cancel_request", &json!({ "requestId": number })) {
+            Ok(()) => self.outbox.push_line(&session, line, 0),
+            Err(err) => tracing::error!("a note could not be written: {err}"),
+        }
+    }
+
+    /// Closes what the client sees of a session that ended.
+    pub(crate) fn forget_session(&mut self, session: &SessionId) {
+        self.sessions.remove(session);
+        self.outbox.close(session);
+    }
+}
+
+/// Writes the id of a session.
+pub(crate) fn session_out(session: &SessionId) -> schema::SessionId {
+    schema::SessionId::new(session.to_shared())
+}

@@ -1,0 +1,29 @@
+//! `session/fork`: opens a copy of a stored session.
+
+use engine::hub::Start;
+use wire::acp::{schema, tolerate};
+use wire::{RequestId, RpcError};
+
+use super::open::{self, OpenRequest, check_folders};
+use crate::bridge::session_in;
+use crate::connection::Connection;
+use crate::mcp_servers::RequestedServers;
+
+pub(super) fn run(
+    connection: &mut Connection,
+    id: &RequestId,
+    request: tolerate::Reopen,
+) -> Result<(), RpcError> {
+    connection.check_login()?;
+    let more_folders = request.additional_directories.unwrap_or_default();
+    check_folders(request.cwd.as_deref(), &more_folders)?;
+    let request = OpenRequest {
+        start: Start::Fork { session: session_in(&request.session_id), cwd: request.cwd },
+        more_folders,
+        servers: RequestedServers::new(request.mcp_servers, request.mcp_problems),
+        mode: None,
+    };
+    open::open(connection, id, request, |session, modes, options| {
+        schema::ForkSessionResponse::new(session).modes(modes).config_options(options)
+    })
+}
