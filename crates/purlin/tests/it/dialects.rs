@@ -23,7 +23,7 @@ fn log_names_the_recognised_dialect() {
         let log = BufReader::new(agent.take_stderr());
         agent.result("initialize", hello);
         // Read while the agent runs: when it exits it does not wait for its log.
-        let observed = log.lines().map(Result::unwrap).find(|line| line.contains("initialize"));
+        let observed = log.lines().map(Result::unwrap).find(|line| line.contains("dialect="));
         assert!(
             observed.as_ref().is_some_and(|line| line.contains(dialect)),
             "{dialect}: {observed:?}"
