@@ -26,16 +26,16 @@ pub struct AcpOptions {
     pub dialect: Option<Dialect>,
     /// The configuration file to use instead of the user's.
     pub config: Option<PathBuf>,
-    /// Keep nothing of the sessions.
+    /// Do not store sessions.
     pub forget: bool,
     /// The file that every message is written to.
     pub trace: Option<PathBuf>,
 }
 
-/// Whatever happens, the process is gone this long after it was told to stop.
+/// The process exits this long after it was told to stop, whatever happens.
 const WATCHDOG: Duration = Duration::from_secs(5);
 
-/// Serves one client on stdin and stdout until it closes them or a signal tells us to stop.
+/// Serves one client on stdin and stdout until it closes them, or until a signal.
 ///
 /// # Errors
 /// Says what is wrong with the model that was asked for.
@@ -69,7 +69,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     }
     if std::io::stdin().is_terminal() {
         eprintln!(
-            "purlin acp talks to an editor on stdin and stdout. To ask something from here: purlin run \"…\""
+            "purlin acp communicates with an editor on stdin and stdout. To send a prompt from the shell: purlin run \"…\""
         );
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -87,7 +87,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
             }
             None => stdio::pipes(&mut tasks)?,
         };
-        // Started in a folder that is gone by now, `.` stays as it is, and is refused when a client says it.
+        // If the current directory was deleted, `.` stays as it is, and a client that sends it is refused.
         let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
         let mut settings = Settings::new(config, problems, env::directories());
         settings.answers.take_if(|_| options.forget);
@@ -101,19 +101,19 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
             workspaces: Arc::clone(&workspaces),
             keys: sources,
         };
-        // A task of its own: to wake what the runtime itself waits for costs a system call each time.
+        // A task of its own: waking the task that the runtime blocks on costs a system call each time.
         let mut connection = tokio::task::JoinSet::new();
         connection.spawn(serve::serve(pipes, options));
-        connection.join_next().await.transpose().context("the connection broke down")?;
+        connection.join_next().await.transpose().context("the connection failed")?;
         workspaces.end().await;
         tap.iter().for_each(Tap::end);
         anyhow::Ok(())
     })?;
-    // The reader may still sit in a read that never ends.
+    // The reader may still be blocked in a read.
     std::process::exit(0)
 }
 
-/// Checks a model of the command line, as far as that can be done without asking for it.
+/// Checks a model of the command line, as far as possible without a request.
 ///
 /// # Errors
 /// Says what is wrong with it.
@@ -128,17 +128,17 @@ pub(crate) fn check_model(model: &str, config: &Config) -> anyhow::Result<()> {
 }
 
 fn open_trace(file: &Path, dialect: Option<Dialect>) -> anyhow::Result<Tap> {
-    Tap::open(file, dialect).with_context(|| format!("{} cannot be written", file.display()))
+    Tap::open(file, dialect).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Fires `stop` on the first signal and ends the process on the second; from the first on, or from the end of
-/// input, the watchdog counts.
+/// Fires `stop` on the first signal and exits on the second. The watchdog starts with the first signal, or with the end
+/// of input.
 async fn stop_on_signals(stop: CancellationToken) {
     tokio::select! {
         signal = wait_for_signal() => match signal {
             Ok(()) => stop.cancel(),
             Err(err) => {
-                tracing::error!("signals cannot be watched: {err}");
+                tracing::error!("cannot watch signals: {err}");
                 return;
             }
         },
@@ -150,7 +150,7 @@ async fn stop_on_signals(stop: CancellationToken) {
     }
 }
 
-/// A plain thread, so that it works whatever the runtime is stuck in.
+/// A plain thread, so that it works even if the runtime is stuck.
 fn watchdog() {
     let started = std::thread::Builder::new().name("watchdog".to_owned()).spawn(|| {
         std::thread::sleep(WATCHDOG);

@@ -1,4 +1,4 @@
-//! Puts the parts together: which models, tools and clock the program runs with.
+//! Assembles the program: models, journal, and what opens the workspaces of sessions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use store::Store;
 
 use crate::{doctor, env, guide, tour};
 
-/// Says back what it hears.
+/// A script that repeats the prompt.
 const ECHO: &str = "model echo\nmodel loop";
 
 /// Makes what opens the workspaces of sessions. `helper` is the program that becomes a sandboxed command.
@@ -33,10 +33,10 @@ pub fn workspaces(settings: Settings, helper: PathBuf, is_scripted: bool) -> Arc
     Workspaces::new(settings, options)
 }
 
-/// Makes what all sessions share. `model` is `script:FILE`, or nothing for the guide.
+/// Makes what all sessions share. `model` is `script:FILE`, or `None` for the guide.
 ///
 /// # Errors
-/// Says which script cannot be read and why.
+/// Says which script cannot be read, and why.
 pub fn hub_options(model: Option<&str>) -> anyhow::Result<HubOptions> {
     let mut models = vec![guide::choice()];
     if let Some(model) = model {
@@ -59,7 +59,7 @@ pub fn hub_options(model: Option<&str>) -> anyhow::Result<HubOptions> {
 /// Makes the models of a session that starts with a scripted one.
 ///
 /// # Errors
-/// None that a program can cause: the other script is our own.
+/// Never: the other script is our own.
 pub fn scripted(model: ScriptedModel) -> anyhow::Result<Arc<[ModelChoice]>> {
     let first = ModelChoice {
         id: ModelId::new("script/file"),
@@ -78,7 +78,7 @@ pub fn store(limits: &Limits) -> Store {
     store_in(env::directories().data, limits)
 }
 
-/// Makes a store in a folder, or in memory if there is none. Opens nothing yet.
+/// Makes a store in a directory, or in memory without one. Opens nothing yet.
 #[must_use]
 pub fn store_in(folder: Option<PathBuf>, limits: &Limits) -> Store {
     Store::new(store::Options {
@@ -90,22 +90,22 @@ pub fn store_in(folder: Option<PathBuf>, limits: &Limits) -> Store {
     })
 }
 
-/// Returns an id that was never given before.
+/// Returns a new unique id.
 pub(crate) fn fresh_id() -> String {
     SystemClock.fresh_id()
 }
 
 fn from_file(model: &str) -> anyhow::Result<ModelChoice> {
     let Some(path) = model.strip_prefix("script:").map(PathBuf::from) else {
-        anyhow::bail!("there is no model `{model}`; a model is `provider/model` or `script:FILE`");
+        anyhow::bail!("invalid model `{model}`: expected `provider/model` or `script:FILE`");
     };
     let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("the script {} cannot be read", path.display()))?;
+        .with_context(|| format!("cannot read the script {}", path.display()))?;
     let name = path
         .file_stem()
         .map_or_else(|| "file".to_owned(), |stem| stem.to_string_lossy().into_owned());
     choice("script/file", &format!("Script {name}"), &text)
-        .with_context(|| format!("the script {} cannot be used", path.display()))
+        .with_context(|| format!("cannot use the script {}", path.display()))
 }
 
 fn choice(id: &str, name: &str, script: &str) -> anyhow::Result<ModelChoice> {

@@ -11,16 +11,16 @@ use settings::preferences::Preferences;
 use crate::cli::say;
 use crate::env;
 
-/// What `purlin auth` was asked to do.
+/// A subcommand of `purlin auth`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthCommand {
-    /// Keep a key.
+    /// Save a key.
     Login(Option<String>),
-    /// Forget a key.
+    /// Remove a key.
     Logout(String),
-    /// Ask whether the keys that OpenCode keeps may be used.
+    /// Ask whether OpenCode's keys may be used.
     Import,
-    /// Show whose keys there are.
+    /// List the providers with keys.
     List,
 }
 
@@ -39,39 +39,39 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
                     ask("Provider (anthropic, openai, google, openrouter or your own): ", false)?
                 }
             };
-            anyhow::ensure!(!provider.is_empty(), "no provider was named");
+            anyhow::ensure!(!provider.is_empty(), "no provider given");
             let (config, problems) = env::load_config(None);
             if let Some(problem) =
                 problem_of_provider(&provider, &config.provider, &env::environment())
             {
-                // A provider of the user's own may be what is wrong there.
+                // The configuration may have a mistake in a provider of the user's.
                 problems.iter().for_each(|problem| eprintln!("{problem}"));
-                anyhow::bail!("no key is kept for {problem}");
+                anyhow::bail!("the key was not saved: {problem}");
             }
             let key = ask(&format!("Key for {provider}: "), true)?;
-            anyhow::ensure!(!key.is_empty(), "no key was given");
+            anyhow::ensure!(!key.is_empty(), "no key given");
             credentials.set_key(&provider, &Secret::new(key))?;
-            eprintln!("The key for {provider} is kept in {}.", file.display());
+            eprintln!("Saved the key for {provider} in {}.", file.display());
         }
         AuthCommand::Logout(provider) => {
-            anyhow::ensure!(credentials.remove_key(provider)?, "there is no key for {provider}");
-            eprintln!("The key for {provider} is forgotten.");
+            anyhow::ensure!(credentials.remove_key(provider)?, "no key stored for {provider}");
+            eprintln!("Removed the key for {provider}.");
         }
         AuthCommand::Import => import()?,
         AuthCommand::List => {
             let mut text = String::new();
             for provider in credentials.keys()?.keys() {
-                text.push_str(&format!("{provider}\tkept in {}\n", file.display()));
+                text.push_str(&format!("{provider}\tstored in {}\n", file.display()));
             }
             for variable in env::keys().keys() {
                 text.push_str(&format!("{variable}\tset in the environment\n"));
             }
             let borrowed = opencode::borrowed(&env::directories(), &env::providers_with_keys());
             for provider in borrowed.keys() {
-                text.push_str(&format!("{provider}\tkept by OpenCode\n"));
+                text.push_str(&format!("{provider}\tfrom OpenCode\n"));
             }
             if text.is_empty() {
-                text.push_str("There are no keys. `purlin auth login` keeps one.\n");
+                text.push_str("No keys. Add one with `purlin auth login`.\n");
             }
             say(&text)?;
         }
@@ -84,9 +84,9 @@ fn import() -> anyhow::Result<()> {
     let directories = env::directories();
     let names: Vec<String> =
         opencode::keys(&directories, &env::providers_with_keys()).into_keys().collect();
-    anyhow::ensure!(!names.is_empty(), "OpenCode keeps no API keys that can be used here");
+    anyhow::ensure!(!names.is_empty(), "OpenCode has no API keys that can be used here");
     let question = format!(
-        "OpenCode keeps API keys for {}. May Purlin use them where it finds no others? [y/N] ",
+        "OpenCode has API keys for {}. May Purlin use them if it finds no others? [y/N] ",
         names.join(", ")
     );
     if !std::io::stdin().is_terminal() {
@@ -95,13 +95,13 @@ fn import() -> anyhow::Result<()> {
     let is_yes = matches!(ask(&question, false)?.to_lowercase().as_str(), "y" | "yes");
     Preferences::change(&directories, |preferences| preferences.opencode_keys = Some(is_yes))?;
     match is_yes {
-        true => eprintln!("They are used from now on; `purlin auth import` asks again."),
-        false => eprintln!("They are not used; `purlin auth import` asks again."),
+        true => eprintln!("Purlin will use them. Run `purlin auth import` to change this."),
+        false => eprintln!("Purlin will not use them. Run `purlin auth import` to change this."),
     }
     Ok(())
 }
 
-/// Asks on the terminal, or reads a line where there is none.
+/// Asks on the terminal, or reads a line from stdin if it is none.
 fn ask(question: &str, is_secret: bool) -> anyhow::Result<String> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
@@ -116,7 +116,7 @@ fn ask(question: &str, is_secret: bool) -> anyhow::Result<String> {
     Ok(line.trim().to_owned())
 }
 
-/// Keeps what is typed off the screen until it is dropped.
+/// Hides what is typed until it is dropped.
 struct Hidden {
     #[cfg(unix)]
     before: rustix::termios::Termios,
@@ -139,7 +139,7 @@ impl Drop for Hidden {
     fn drop(&mut self) {
         use rustix::termios::{OptionalActions, tcsetattr};
         if tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before).is_err() {
-            tracing::warn!("the terminal still hides what is typed; `stty echo` mends it");
+            tracing::warn!("the terminal still hides what you type; run `stty echo` to restore it");
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::{auth, config_command, doctor, env, log, mcp_command, model_sources, 
 #[derive(Debug, Parser)]
 #[command(name = "purlin", version, about, long_about = None)]
 struct Cli {
-    /// How much to log on stderr: error, warn, info, debug or trace
+    /// Log level on stderr: error, warn, info, debug or trace
     #[arg(long, global = true, value_name = "LEVEL", value_parser = log::level)]
     log: Option<tracing::Level>,
     #[command(subcommand)]
@@ -37,80 +37,80 @@ struct Cli {
 enum Command {
     /// Serve an editor on stdin and stdout
     Acp(AcpArgs),
-    /// Keep, forget and list the keys of providers
+    /// Manage API keys
     Auth {
         #[command(subcommand)]
         command: Auth,
     },
-    /// List, add, remove and test MCP servers, and log in to them
+    /// Manage MCP servers
     Mcp(McpArgs),
-    /// List the models that can be used, and say why others cannot
+    /// List available models, and explain why others are not available
     Models(ModelsArgs),
-    /// Say whether everything is as it should be, and what is missing
+    /// Check the installation and report problems
     Doctor {
-        /// Print one object of JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Look at the sessions that are kept, take them elsewhere, delete them
+    /// Manage stored sessions
     Sessions {
         #[command(subcommand)]
         command: SessionsCommand,
     },
-    /// Say what may be done, list the answers that are kept, take them back
+    /// Explain permissions, and list or revoke saved answers
     Permissions {
         #[command(subcommand)]
         command: PermissionsCommand,
     },
-    /// Show what a project could run, and trust it or not
+    /// Show what a project would run, and trust it
     Trust(TrustArgs),
-    /// Show a trace that `purlin acp --trace FILE` wrote: a line a message, or a diagram
+    /// Show a trace written by `purlin acp --trace FILE`, as a list or a diagram
     Trace(TraceArgs),
-    /// Ask one thing from the shell
+    /// Run one prompt from the shell
     Run(RunArgs),
-    /// Show the configuration and where each value comes from, print its schema
+    /// Show the configuration and its sources, or print its schema
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Print what teaches a shell to complete our commands, paths and session ids
+    /// Print a shell completion script
     Completions {
         /// bash, elvish, fish, powershell or zsh
         shell: Shell,
     },
-    /// Print the manual page of this program, or of one of its commands
+    /// Print the manual page of the program or of a command
     Man {
         /// The command, such as `mcp add`
         command: Vec<String>,
     },
 }
 
-// A struct for each: read in one function, they would take more stack than a poor place has.
+// A struct for each command: parsed in one function, they would need more stack than a small thread has.
 #[derive(Debug, Args)]
 struct AcpArgs {
-    /// The model to use: PROVIDER/MODEL or script:FILE
+    /// Model: PROVIDER/MODEL or script:FILE
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// The configuration file, instead of purlin.json in the user's configuration folder
+    /// Use this configuration file instead of the default purlin.json
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Keep nothing of the sessions on disk
+    /// Do not store sessions on disk
     #[arg(long)]
     forget: bool,
-    /// Ask for a key on the terminal instead; editors call this to log in
+    /// Ask for an API key on the terminal; editors use this to log in
     #[arg(long, hide = true)]
     login: bool,
-    /// The dialect to speak, instead of the one recognised: v1, message-reference or container
+    /// Use this dialect instead of detecting it: v1, message-reference or container
     #[arg(long, value_name = "DIALECT", value_parser = dialect)]
     dialect: Option<Dialect>,
-    /// Write every message to this file, with secrets masked; `purlin trace FILE` shows it
+    /// Record every message in this file, with secrets masked; view it with `purlin trace FILE`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 struct TraceArgs {
-    /// The trace
+    /// Trace file
     file: PathBuf,
     /// Print a Mermaid sequence diagram
     #[arg(long)]
@@ -119,7 +119,7 @@ struct TraceArgs {
 
 #[derive(Debug, Args)]
 struct McpArgs {
-    /// The configuration file, instead of purlin.json in the user's configuration folder
+    /// Use this configuration file instead of the default purlin.json
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -128,83 +128,83 @@ struct McpArgs {
 
 #[derive(Debug, Args)]
 struct ModelsArgs {
-    /// Ask every provider for its list
+    /// Fetch current model lists from all providers
     #[arg(long)]
     refresh: bool,
-    /// The configuration file, instead of purlin.json in the user's configuration folder
+    /// Use this configuration file instead of the default purlin.json
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 struct TrustArgs {
-    /// The project's folder
+    /// Project folder
     #[arg(default_value = ".")]
     path: PathBuf,
-    /// List the folders that are trusted
+    /// List trusted folders
     #[arg(long, conflicts_with = "revoke")]
     list: bool,
-    /// Trust the folder no longer
+    /// Stop trusting the folder
     #[arg(long)]
     revoke: bool,
 }
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// What to ask
+    /// The prompt
     prompt: String,
-    /// The folder to work in
+    /// Working folder
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     cwd: PathBuf,
-    /// The model to use
+    /// Model to use
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// The mode to work in: build, plan or ask
+    /// Mode: build, plan or ask
     #[arg(long, value_name = "MODE")]
     mode: Option<String>,
-    /// Print every update as a line of JSON
+    /// Print every update as a JSON line
     #[arg(long)]
     json: bool,
-    /// Allow whatever is asked for, once each
+    /// Approve all permission requests
     #[arg(long)]
     allow: bool,
-    /// The agent to start, instead of this program: a command and its arguments, as the last of the line
+    /// Run another ACP agent: its command and arguments, at the end of the line
     #[arg(long, value_name = "COMMAND", num_args = 1.., allow_hyphen_values = true)]
     agent: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Auth {
-    /// Keep a key: asked for on the terminal, or read from stdin
+    /// Save an API key: entered on the terminal, or read from stdin
     Login {
-        /// Whose key: anthropic, openai, google, openrouter, or a name from purlin.json
+        /// Provider: anthropic, openai, google, openrouter, or a name from purlin.json
         provider: Option<String>,
     },
-    /// Forget a key
+    /// Remove an API key
     Logout {
-        /// Whose key
+        /// Provider
         provider: String,
     },
-    /// Use the API keys that OpenCode keeps, where there are no others; asks first
+    /// Use OpenCode's API keys where no others exist; asks first
     Import,
-    /// Show whose keys there are, never the keys
+    /// List providers with keys; the keys are not shown
     List,
 }
 
-/// Reads the command line, with a stack of its own: it takes more than a poor place gives us.
+/// Parses the command line on a thread of its own: the main thread may have too small a stack for it.
 fn parse() -> anyhow::Result<Cli> {
     let thread = std::thread::Builder::new().name("parse".to_owned()).stack_size(2 * 1024 * 1024);
     let parsed = thread.spawn(Cli::parse)?.join();
-    parsed.map_err(|_panic| anyhow::anyhow!("the command line could not be read"))
+    parsed.map_err(|_panic| anyhow::anyhow!("cannot parse the command line"))
 }
 
 /// Runs the program.
 ///
 /// # Errors
-/// Anything that should end it with a message.
+/// Anything that ends the program with a message.
 pub fn main() -> anyhow::Result<ExitCode> {
     match run_command() {
-        // Whoever reads has seen enough, as `head` has.
+        // The reader has seen enough, like `head`.
         Err(err) if is_reader_gone(&err) => Ok(ExitCode::SUCCESS),
         done => done,
     }
@@ -222,12 +222,12 @@ pub(crate) fn say(text: &str) -> anyhow::Result<()> {
 }
 
 fn run_command() -> anyhow::Result<ExitCode> {
-    // How editors start us. Reading the command line whole would take a tenth of the time to the first answer.
+    // How editors start us. Parsing the whole command line would take a tenth of the time to the first answer.
     if std::env::args_os().skip(1).eq(["acp"]) {
         log::start(None);
         return acp::run(AcpOptions::default());
     }
-    // A shell that completes a word asks for it this way.
+    // A shell calls us like this to complete a word.
     CompleteEnv::with_factory(Cli::command).complete();
     let cli = parse()?;
     log::start(cli.log);
@@ -244,7 +244,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         }),
         Command::Mcp(McpArgs { command, config }) => mcp_command::run(command, config),
         Command::Models(ModelsArgs { refresh, config: file }) => {
-            settings::config::check_is_there(file.as_deref())?;
+            settings::config::check_readable(file.as_deref())?;
             let (config, problems) = env::load_config(file.clone());
             problems.iter().for_each(|problem| eprintln!("{problem}"));
             model_sources::print_models(config, file.as_deref(), refresh)
@@ -277,10 +277,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Run(RunArgs { prompt, cwd, model, mode, json, allow, agent }) => {
             let cwd =
                 cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;
-            anyhow::ensure!(
-                !prompt.trim().is_empty(),
-                "there is nothing to ask: the prompt is empty"
-            );
+            anyhow::ensure!(!prompt.trim().is_empty(), "the prompt is empty");
             let is_own = agent.is_empty();
             let agent = if is_own { this_program(model.as_deref())? } else { agent };
             let model = model.filter(|_| !is_own);
@@ -291,12 +288,12 @@ fn run_command() -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Prints the registration: the shell then asks this program, so ids are those of the moment.
+/// Prints the registration: the shell then calls this program, so session ids are current.
 fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     let shells = Shells::builtins();
     let name = shell.to_string();
     let Some(completer) = shells.completer(&name) else {
-        anyhow::bail!("there is no completion for {name}");
+        anyhow::bail!("no completion for {name}");
     };
     let mut script = Vec::new();
     completer.write_registration("COMPLETE", "purlin", "purlin", "purlin", &mut script)?;
@@ -311,20 +308,24 @@ fn show_trace(file: &Path, as_diagram: bool) -> anyhow::Result<ExitCode> {
         if as_diagram { observe::show::mermaid(&records) } else { observe::show::list(&records) };
     std::io::stdout().write_all(text.as_bytes())?;
     if bad > 0 {
-        eprintln!("{} no part of a trace", count(bad, "line is", "lines are"));
+        eprintln!(
+            "Skipped {} that {} not part of a trace",
+            count(bad, "line", "lines"),
+            if bad == 1 { "is" } else { "are" }
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a page; what it names as `purlin-mcp-add(1)`, `purlin man mcp add` prints.
+/// Prints a manual page. `purlin man mcp add` prints the page `purlin-mcp-add(1)`.
 fn manual(words: &[String]) -> anyhow::Result<ExitCode> {
-    let more = "purlin man COMMAND prints the page of a command.";
+    let more = "Run `purlin man COMMAND` for the page of a command.";
     let mut command = Cli::command().disable_help_subcommand(true).after_help(more);
     // Names every command by all its words.
     command.build();
     for word in words {
         let found = command.find_subcommand(word).cloned();
-        command = found.with_context(|| format!("there is no command `{}`", words.join(" ")))?;
+        command = found.with_context(|| format!("unknown command `{}`", words.join(" ")))?;
     }
     let mut page = Vec::new();
     clap_mangen::Man::new(command).render(&mut page)?;
@@ -334,7 +335,7 @@ fn manual(words: &[String]) -> anyhow::Result<ExitCode> {
 
 fn dialect(name: &str) -> Result<Dialect, String> {
     Dialect::from_name(name)
-        .ok_or_else(|| format!("there are {}", Dialect::ALL.map(Dialect::name).join(", ")))
+        .ok_or_else(|| format!("must be one of {}", Dialect::ALL.map(Dialect::name).join(", ")))
 }
 
 /// Our own agent, as a command.
@@ -342,9 +343,9 @@ fn this_program(model: Option<&str>) -> anyhow::Result<Vec<String>> {
     let program = std::env::current_exe()?;
     let mut command = vec![program.to_string_lossy().into_owned(), "acp".to_owned()];
     if let Some(model) = model {
-        // Said here rather than by an agent that ends at once.
+        // Reported here, rather than by an agent that exits at once.
         acp::check_model(model, &env::load_config(None).0)?;
-        // The agent runs in another folder than the shell whose path it is.
+        // The agent runs in another folder than this shell.
         let model = match model.strip_prefix("script:") {
             Some(file) => format!("script:{}", std::path::absolute(file)?.display()),
             None => model.to_owned(),

@@ -1,4 +1,4 @@
-//! `purlin config`: what counts and where it comes from, the schema, and what OpenCode has.
+//! `purlin config`: shows the configuration and its sources, prints its schema, imports OpenCode's.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,54 +10,54 @@ use settings::config::check::join;
 use settings::config::import::Import;
 use settings::config::keys::{self, KEYS, Kind, ProjectUse};
 use settings::config::sources::{Origin, Sources};
-use settings::config::{check_is_there, schema};
+use settings::config::{check_readable, schema};
 use settings::{DiskReader, Limits, Project, Trust};
 
 use crate::cli::say;
 use crate::env;
 
-/// What can be done with the configuration.
+/// A subcommand of `purlin config`.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Print every value that counts and where it comes from; secrets are masked
+    /// Print all effective values and their sources; secrets are masked
     Show {
-        /// Print a line of JSON for each
+        /// Print one JSON line per entry
         #[arg(long)]
         json: bool,
-        /// The configuration file, instead of purlin.json in the user's configuration folder
+        /// Use this configuration file instead of the default purlin.json
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// As if this model were asked for
+        /// Show the configuration with this model
         #[arg(long, value_name = "MODEL")]
         model: Option<String>,
-        /// The project whose file counts, too
+        /// Include the settings of the project in this folder
         #[arg(long, value_name = "FOLDER", default_value = ".")]
         cwd: PathBuf,
     },
-    /// Print a JSON Schema, for completion in editors
+    /// Print the JSON Schema of purlin.json, for editors
     Schema,
-    /// Show what the user's OpenCode has for us: providers, model, agents, commands, permissions and MCP servers
+    /// Import settings from OpenCode: providers, model, agents, commands, permissions and MCP servers
     Import {
-        /// Write it to the configuration file; what is there stays
+        /// Write them to the configuration file; existing settings are kept
         #[arg(long)]
         write: bool,
-        /// The configuration of OpenCode, instead of the user's own
+        /// Use this OpenCode configuration file
         #[arg(long, value_name = "FILE")]
         from: Option<PathBuf>,
-        /// The configuration file, instead of purlin.json in the user's configuration folder
+        /// Use this configuration file instead of the default purlin.json
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// Says what could not be done.
+/// Says what failed.
 pub fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
     match command {
         ConfigCommand::Show { json, config, model, cwd } => {
-            check_is_there(config.as_deref())?;
+            check_readable(config.as_deref())?;
             let mut sources = Sources::gather(config, &env::environment());
             if let Some(model) = model {
                 let flag = keys::find("model").and_then(|top| top.flag).unwrap_or_default();
@@ -87,36 +87,36 @@ fn import(from: Option<PathBuf>, file: Option<PathBuf>, write: bool) -> anyhow::
     let at = import.source.display().to_string();
     let mut shown = String::new();
     for item in &import.items {
-        let what = if item.is_there { "yours stays" } else { "taken" };
+        let what = if item.is_there { "kept your value" } else { "imported" };
         shown.push_str(&format!("{}  ({at}:{}): {what}\n", visible(&item.path()), item.line));
     }
     if import.items.is_empty() {
-        shown.push_str(&format!("{at} has nothing for us\n"));
+        shown.push_str(&format!("{at} has nothing to import\n"));
     }
     let problems = import.problems.clone();
     if write {
         let written = import.write(file, &directories)?;
-        shown.push_str(&format!("Written to {}.\n", written.display()));
+        shown.push_str(&format!("Saved to {}.\n", written.display()));
     } else {
-        shown.push_str("Nothing is written; `purlin config import --write` does that.\n");
+        shown.push_str("Nothing was changed. To save, run `purlin config import --write`.\n");
     }
     say(&shown)?;
     problems.iter().for_each(|problem| eprintln!("{at}:{problem}"));
     Ok(())
 }
 
-/// One value that counts.
+/// One value.
 #[derive(Debug, PartialEq)]
 struct Row {
     /// Its path.
     path: String,
-    /// What it is, with secrets masked.
+    /// The value, with secrets masked.
     value: Value,
-    /// Where it comes from.
+    /// Its source.
     origin: String,
 }
 
-/// Lists every value that counts.
+/// Lists all effective values.
 fn rows(sources: &Sources) -> Vec<Row> {
     let mut rows = Vec::new();
     for top in &KEYS {
@@ -157,9 +157,9 @@ fn project_rows(project: &Project) -> Vec<Row> {
         for (key, value) in &checked.value {
             let Some(top) = keys::find(key) else { continue };
             let standing = match (top.project, project.trust()) {
-                (ProjectUse::May(_), _) | (ProjectUse::Trusted(_), Trust::Trusted) => "the project",
-                (ProjectUse::Trusted(_), Trust::Not(_)) => "the project, inert until trusted",
-                (ProjectUse::Never(_), _) => "the project, ignored",
+                (ProjectUse::May(_), _) | (ProjectUse::Trusted(_), Trust::Trusted) => "project",
+                (ProjectUse::Trusted(_), Trust::Not(_)) => "project, needs trust",
+                (ProjectUse::Never(_), _) => "project, ignored",
             };
             leaves(Some(&top.key.kind), value, key.clone(), &mut |path, value| {
                 let own = checked.lines.get(&path).or_else(|| checked.lines.get(key));
@@ -180,7 +180,7 @@ fn leaves(kind: Option<&Kind>, value: &Value, path: String, visit: &mut dyn FnMu
     let Value::Object(members) = value else {
         let is_secret = matches!(kind, Some(Kind::Secret));
         let shown = if is_secret { masked(value) } else { value.clone() };
-        // Addresses and command lines may hold keys, too.
+        // Addresses and command lines may contain keys, too.
         let name = if path.to_ascii_lowercase().ends_with("url") { "url" } else { "value" };
         let mut shown = json!({ name: shown });
         observe::mask::mask(&mut shown);
@@ -202,7 +202,7 @@ fn leaves(kind: Option<&Kind>, value: &Value, path: String, visit: &mut dyn FnMu
                 .find_map(|kind| if let Kind::Map(kind) = kind { Some(*kind) } else { None }),
             _ => None,
         };
-        // What the table does not know may be a secret of somebody else's.
+        // An unknown key may hold a secret of another program.
         let kind = kind.or(Some(&Kind::Secret).filter(|_| looks_secret(name)));
         leaves(kind, value, join(&path, name), visit);
     }
@@ -213,7 +213,7 @@ fn looks_secret(name: &str) -> bool {
     ["key", "token", "secret", "password", "auth", "cookie"].iter().any(|part| name.contains(part))
 }
 
-/// A secret as it may be shown: a reference to one is none.
+/// Masks a secret. A reference such as `{env:NAME}` is shown.
 fn masked(value: &Value) -> Value {
     match value.as_str() {
         Some(text)

@@ -1,6 +1,6 @@
-//! Numbers of things, in words: one of them is no plural.
+//! Counts with a singular or plural noun.
 
-/// Says how many there are.
+/// Formats a count with its noun.
 pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
@@ -10,7 +10,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_no_plural() {
+    fn one_is_singular() {
         let files = [0, 1, 2].map(|number| count(number, "file", "files"));
         assert_eq!(files, ["0 files", "1 file", "2 files"]);
     }

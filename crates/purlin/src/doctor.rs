@@ -1,4 +1,4 @@
-//! `purlin doctor`: whether everything is as it should be, and what is missing, in words.
+//! `purlin doctor`: checks the installation and reports problems.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -18,17 +18,17 @@ use settings::Config;
 use crate::count::count;
 use crate::{assemble, env, guide, model_sources};
 
-/// One thing that was looked at.
+/// The result of one check.
 struct Finding {
     name: &'static str,
     is_well: bool,
-    /// One line that sums it up.
+    /// One line for the user.
     summary: String,
-    /// What is missing or wrong.
+    /// What is missing or wrong, and how to fix it.
     details: Vec<String>,
 }
 
-/// Looks at everything and says it in short, for a conversation.
+/// Runs all checks, for a conversation.
 pub(crate) async fn report() -> String {
     let findings = look().await;
     let lines = findings.iter().map(|Finding { name, is_well, summary, details }| {
@@ -48,14 +48,14 @@ async fn look_at(config: &Config, problems: Vec<String>) -> Vec<Finding> {
     vec![sandbox().await, sessions(config), configuration(problems), models(config).await]
 }
 
-/// Looks at everything and prints it; the exit code is 1 if something is not as it should be.
+/// Runs all checks and prints the results; the exit code is 1 if there is a problem.
 ///
 /// # Errors
 /// Fails if it cannot be printed.
 pub async fn run(json: bool) -> anyhow::Result<ExitCode> {
     let (config, problems) = env::load_config(None);
     let mut findings = look_at(&config, problems).await;
-    // Only here: in a conversation `/mcp` tells, of the servers that run already.
+    // Only on the command line: in a conversation `/mcp` shows the servers that run already.
     findings.push(servers(&config).await);
     let is_well = findings.iter().all(|finding| finding.is_well);
     let mut out = std::io::stdout().lock();
@@ -117,14 +117,14 @@ fn sessions(config: &Config) -> Finding {
 
 fn configuration(problems: Vec<String>) -> Finding {
     let summary = match problems.len() {
-        0 => "can be read".to_owned(),
-        1 => "has a mistake".to_owned(),
-        count => format!("has {count} mistakes"),
+        0 => "valid".to_owned(),
+        1 => "1 problem".to_owned(),
+        count => format!("{count} problems"),
     };
     Finding { name: "configuration", is_well: problems.is_empty(), summary, details: problems }
 }
 
-/// Starts every MCP server of the configuration once, side by side, and says which do not work.
+/// Starts every MCP server of the configuration once, in parallel, and reports those that fail.
 async fn servers(config: &Config) -> Finding {
     let mut options = env::host_options();
     options.timing.start_most = Duration::ZERO;
@@ -139,9 +139,9 @@ async fn servers(config: &Config) -> Finding {
     let details: Vec<String> = failed.collect();
     let (all, bad) = (outcomes.len(), details.len());
     let summary = match (all, bad) {
-        (0, _) => "no servers are configured".to_owned(),
+        (0, _) => "no servers configured".to_owned(),
         (_, 0) => count(all, "server works", "servers work"),
-        _ => format!("{bad} of {} not work", count(all, "server does", "servers do")),
+        _ => format!("{bad} of {} failed", count(all, "server", "servers")),
     };
     Finding { name: "mcp", is_well: bad == 0, summary, details }
 }
@@ -153,16 +153,16 @@ async fn models(config: &Config) -> Finding {
     if total == 0 {
         let summary = match config.model.as_deref().filter(|model| model.contains('/')) {
             Some(model) => {
-                format!("none can be used yet; `model` is {model}, so prompts are refused")
+                format!("none available; `model` is {model}, so prompts fail")
             }
-            None => "none can be used yet, so the built-in guide answers".to_owned(),
+            None => "none available, so the built-in guide answers".to_owned(),
         };
         let details = vec![
-            "`purlin auth login anthropic` keeps a key; so do openai, google and openrouter"
+            "add a key with `purlin auth login anthropic` (or openai, google, openrouter)"
                 .to_owned(),
-            "a server on this machine (Ollama, LM Studio, llama.cpp, vLLM) is found while it runs"
+            "or start a local server (Ollama, LM Studio, llama.cpp, vLLM); it is detected"
                 .to_owned(),
-            "`purlin models` says of each provider why it cannot be used".to_owned(),
+            "`purlin models` explains why each provider is not available".to_owned(),
         ];
         return Finding { name, is_well: false, summary, details };
     }
@@ -171,18 +171,18 @@ async fn models(config: &Config) -> Finding {
     let problem = config.model.as_deref().and_then(|model| problem_of(model, &usable));
     let is_well = problem.is_none();
     details.extend(problem);
-    Finding { name, is_well, summary: format!("{total} can be used"), details }
+    Finding { name, is_well, summary: format!("{total} available"), details }
 }
 
-/// Says what is wrong with the model that the configuration names, given the models that can be used.
+/// Says what is wrong with the model of the configuration, given the available models.
 fn problem_of(wanted: &str, usable: &[(String, Vec<ModelChoice>)]) -> Option<String> {
     let ids = || usable.iter().flat_map(|(_, models)| models).map(|choice| choice.id.as_str());
     if wanted.starts_with("script:") || wanted == guide::ID || ids().any(|id| id == wanted) {
         return None;
     }
     let hint = match nearest(wanted, ids()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => "`purlin models` lists those that are, and says why others are not".to_owned(),
+        Some(near) => format!("Did you mean `{near}`?"),
+        None => "`purlin models` lists the available ones".to_owned(),
     };
-    Some(format!("`model` is `{wanted}`, which is not among them; {hint}"))
+    Some(format!("`model` is `{wanted}`, which is not available. {hint}"))
 }

@@ -1,4 +1,4 @@
-//! The environment: the only place that reads its variables.
+//! The environment: the only module that reads its variables.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -89,24 +89,24 @@ pub(crate) fn providers_with_keys() -> Vec<&'static str> {
     keyed_providers().map(|(id, _)| id).collect()
 }
 
-/// Returns where the user's programs are.
+/// Returns the directories of `PATH`.
 fn search_path() -> Vec<PathBuf> {
     std::env::var_os("PATH").map_or_else(Vec::new, |path| std::env::split_paths(&path).collect())
 }
 
-/// Returns the environment of commands: who the user is, where tools keep their things, and nothing secret.
+/// Returns the environment of commands: the user, the locations of development tools, and no secrets.
 fn for_commands() -> Vec<(String, String)> {
-    let kept = KEPT.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?)));
+    let inherited = INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?)));
     let set = SET.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    let mut all: Vec<(String, String)> = kept.chain(set).collect();
+    let mut all: Vec<(String, String)> = inherited.chain(set).collect();
     if !all.iter().any(|(name, _)| name == "LANG") {
         all.push(("LANG".to_owned(), "C.UTF-8".to_owned()));
     }
     all
 }
 
-/// What commands see of our environment.
-const KEPT: [&str; 22] = [
+/// The variables that commands inherit.
+const INHERITED: [&str; 22] = [
     "HOME",
     "USER",
     "LOGNAME",
@@ -131,21 +131,21 @@ const KEPT: [&str; 22] = [
     "PKG_CONFIG_PATH",
 ];
 
-/// What commands find whatever ours says: no colours, no pager, nobody to ask.
+/// The variables that are set for commands: no colours, no pager, no prompts.
 const SET: [(&str, &str); 9] = [
     ("TERM", "dumb"),
     ("NO_COLOR", "1"),
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),
     ("GIT_TERMINAL_PROMPT", "0"),
-    // Whatever a repository says, looking at it runs no program that watches files.
+    // A repository could configure a file monitor, which `git status` would run.
     ("GIT_CONFIG_COUNT", "1"),
     ("GIT_CONFIG_KEY_0", "core.fsmonitor"),
     ("GIT_CONFIG_VALUE_0", "false"),
     ("SHELL", "/bin/sh"),
 ];
 
-/// Tells whether a test of ours asks for the mistake that the crash test must find. Never in a release.
+/// Tells whether a test asks for the bug that the crash test must find. Never in a release.
 #[must_use]
 pub(crate) fn is_journal_late() -> bool {
     cfg!(debug_assertions) && text("PURLIN_TEST_LATE_JOURNAL").is_some()
@@ -160,13 +160,13 @@ fn overrides() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns where the user runs model servers, by provider: Ollama's own variable says where it listens.
+/// Returns the addresses of model servers, by provider: Ollama has a variable for its address.
 pub(crate) fn model_servers() -> BTreeMap<String, String> {
     let ollama = text("OLLAMA_HOST").and_then(|host| ollama_place(&host));
     ollama.into_iter().map(|place| ("ollama".to_owned(), place)).collect()
 }
 
-/// Reads what Ollama takes: an address, with or without scheme and port.
+/// Reads an address in Ollama's form, with or without scheme and port.
 fn ollama_place(host: &str) -> Option<String> {
     let (scheme, rest) = host.trim().split_once("://").unwrap_or(("http", host.trim()));
     let rest = rest.trim_end_matches('/');
@@ -174,32 +174,32 @@ fn ollama_place(host: &str) -> Option<String> {
         Some((name, port)) if port.chars().all(|digit| digit.is_ascii_digit()) => (name, port),
         _ => (rest, "11434"),
     };
-    // It listens on all addresses; we ask the near one.
+    // A server that listens on all addresses is reached on the local one.
     let name = if name.is_empty() || name == "0.0.0.0" { "127.0.0.1" } else { name };
     let is_plain =
         name.chars().all(|letter| letter.is_ascii_alphanumeric() || ".-[]:".contains(letter));
     is_plain.then(|| format!("{scheme}://{name}:{port}/v1"))
 }
 
-/// Returns the few variables of ours that MCP servers get.
+/// Returns the variables that MCP servers inherit.
 fn for_servers() -> Vec<(OsString, OsString)> {
     const NAMES: [&str; 4] = ["PATH", "HOME", "LANG", "SystemRoot"];
     NAMES.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect()
 }
 
-/// Returns the keys of providers that are set.
+/// Returns the API keys in the environment, by variable.
 pub(crate) fn keys() -> BTreeMap<String, ApiKey> {
     let set = |name: &'static str| Some((name.to_owned(), ApiKey::new(&text(name)?)));
     key_variables().filter_map(set).collect()
 }
 
-/// Returns the file that every message is to be written to.
+/// Returns the trace file.
 #[must_use]
 pub(crate) fn trace_file() -> Option<PathBuf> {
     text("PURLIN_TRACE").map(PathBuf::from)
 }
 
-/// Returns the log level that was asked for.
+/// Returns the log level.
 #[must_use]
 pub(crate) fn log_level() -> Option<String> {
     text("PURLIN_LOG")
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ollama_is_found_where_its_variable_says() {
+    fn ollama_address_is_read_from_its_variable() {
         let place = |host: &str| ollama_place(host).unwrap();
         assert_eq!(place("127.0.0.1:5000"), "http://127.0.0.1:5000/v1");
         assert_eq!(place("0.0.0.0"), "http://127.0.0.1:11434/v1");

@@ -1,7 +1,7 @@
-//! The log: lines on stderr that can never hold anything up.
+//! The log: lines on stderr that never block the program.
 //!
-//! Written by a thread of its own behind a bounded queue; when stderr is full or closed, lines are counted, not waited for.
-//! The thread starts with the first line: most runs say nothing.
+//! A thread writes them from a bounded queue. If stderr is full or closed, lines are dropped and counted. The thread starts
+//! with the first line: most runs log nothing.
 
 use std::fmt::{Debug, Write as _};
 use std::io::Write;
@@ -19,7 +19,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::env;
 
-/// How many lines may wait. Full: further lines are counted and left out.
+/// How many lines may wait. Full: further lines are dropped and counted.
 const LINES: usize = 1024;
 
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
@@ -27,9 +27,9 @@ static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 /// Reads the name of a level.
 ///
 /// # Errors
-/// Says which there are.
+/// Lists the valid names.
 pub(crate) fn level(name: &str) -> Result<Level, String> {
-    name.parse().map_err(|_| "there are error, warn, info, debug and trace".to_owned())
+    name.parse().map_err(|_| "must be one of error, warn, info, debug, trace".to_owned())
 }
 
 /// Starts logging at `given`, at the level of the environment, or at warnings.
@@ -40,13 +40,13 @@ pub fn start(given: Option<Level>) {
         LEFT_OUT.fetch_add(1, Ordering::Relaxed);
     }
     if let Some(Err(why)) = asked {
-        tracing::warn!("$PURLIN_LOG is no log level: {why}");
+        tracing::warn!("$PURLIN_LOG: {why}");
     }
 }
 
 /// The queue to the thread that writes.
 static QUEUE: LazyLock<SyncSender<String>> = LazyLock::new(|| {
-    // Full: the line is counted and left out.
+    // Full: the line is dropped and counted.
     let (sender, lines) = sync_channel::<String>(LINES);
     let thread = std::thread::Builder::new().name("log".to_owned()).stack_size(128 * 1024);
     // Without a thread the queue has no reader, and every line is counted.
@@ -58,12 +58,9 @@ fn write(lines: Receiver<String>) {
     let mut stderr = std::io::stderr();
     for line in lines {
         let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
-        let note = if left_out > 0 {
-            format!("({left_out} lines were left out)\n")
-        } else {
-            String::new()
-        };
-        // Nobody reads stderr: then nobody misses the lines.
+        let note =
+            if left_out > 0 { format!("({left_out} lines were dropped)\n") } else { String::new() };
+        // If stderr is closed, nobody misses the lines.
         if stderr
             .write_all(note.as_bytes())
             .and_then(|()| stderr.write_all(line.as_bytes()))
@@ -74,7 +71,7 @@ fn write(lines: Receiver<String>) {
     }
 }
 
-/// Logs a panic by its place. Its words stay out: they may hold anything.
+/// Logs where a panic happened. Its message is left out, since it may contain anything.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|info| match info.location() {
         Some(place) => tracing::error!("panicked at {}:{}", place.file(), place.line()),
@@ -82,14 +79,14 @@ pub fn log_panics() {
     }));
 }
 
-/// Writes each event as a line. Spans are nothing to it.
+/// Writes each event as a line. Ignores spans.
 struct Lines {
     level: Level,
 }
 
 impl Subscriber for Lines {
     fn enabled(&self, about: &Metadata<'_>) -> bool {
-        // The MCP library repeats what servers say and what they are sent, at every level.
+        // The MCP library logs everything that is sent and received, at every level.
         about.is_event() && *about.level() <= self.level && !about.target().starts_with("rmcp")
     }
 
@@ -119,7 +116,7 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-/// Makes a line of it, whatever it holds: others' words steer no terminal and pose as no line of ours.
+/// Escapes control characters and newlines, so that foreign text cannot control a terminal or forge a log line.
 fn one_line(text: &str) -> String {
     visible(text).replace('\n', "\\n") + "\n"
 }
@@ -143,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_words_stay_in_one_line_and_steer_no_terminal() {
+    fn foreign_text_stays_on_one_line_and_cannot_control_the_terminal() {
         assert_eq!(one_line("a\nb\u{1b}[2Jc"), "a\\nb\\u{1b}[2Jc\n");
     }
 }

@@ -1,9 +1,9 @@
-//! The binary. Everything is in the library beside it.
+//! The binary. Everything is in the library.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Before anything else: the helper becomes a command, and nothing of ours may be left in it.
+    // Before anything else: the sandbox helper becomes a command, and must not inherit anything from us.
     #[cfg(target_os = "linux")]
     if let Some(code) = process::sandbox::helper::run_if_asked(std::env::args_os()) {
         return code;

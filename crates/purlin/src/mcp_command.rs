@@ -1,4 +1,4 @@
-//! `purlin mcp`: list, add, remove and test the servers of the configuration, and log in to them.
+//! `purlin mcp`: lists, adds, removes and tests the MCP servers of the configuration, and logs in to them.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use mcp::{Reach, ServerConfig};
 use serde_json::{Value, json};
 use serve::mcp_servers::{self, Vault};
-use settings::config::{check_is_there, edit};
+use settings::config::{check_readable, edit};
 use settings::mcp_servers::McpServer;
 use settings::quote_all;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -20,29 +20,29 @@ use crate::cli::say;
 use crate::count::count;
 use crate::env;
 
-/// Said where there is nothing to list or to test.
-const NONE: &str = "No MCP servers are configured. `purlin mcp add NAME -- COMMAND` adds one.\n";
+/// Shown if there is nothing to list or to test.
+const NONE: &str = "No MCP servers configured. Add one with `purlin mcp add NAME -- COMMAND`.\n";
 
-/// What `purlin mcp` was asked to do.
+/// A subcommand of `purlin mcp`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
-    /// List the servers of the configuration
+    /// List configured servers
     List,
-    /// Add a server to the configuration
+    /// Add a server
     Add(Add),
-    /// Take a server out of the configuration, and forget its log-in
+    /// Remove a server and its login
     Remove {
-        /// Which
+        /// Server name
         name: String,
     },
-    /// Connect to servers and list their tools, with the time it takes
+    /// Connect to servers, and show their tools and response times
     Test {
-        /// Which; all if none is named
+        /// Server name; all servers if omitted
         name: Option<String>,
     },
-    /// Log in to a remote server, in a browser
+    /// Log in to a remote server in a browser
     Login {
-        /// Which
+        /// Server name
         name: String,
     },
 }
@@ -50,30 +50,30 @@ pub(crate) enum McpCommand {
 /// A server to add.
 #[derive(Debug, Args)]
 pub(crate) struct Add {
-    /// What to call it; the front part of its tools' names
+    /// Server name; its tools get it as a prefix
     name: String,
-    /// The address of a remote server
+    /// Address of a remote server
     #[arg(long, value_name = "URL", conflicts_with = "command")]
     url: Option<String>,
-    /// The remote server speaks the older HTTP with server-sent events
+    /// Use the older HTTP+SSE transport
     #[arg(long, requires = "url")]
     sse: bool,
-    /// A header for a remote server; `{env:NAME}` in it stands for a variable
+    /// HTTP header for a remote server; `{env:NAME}` is replaced by a variable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair, requires = "url")]
     header: Vec<(String, String)>,
-    /// A variable for a local server; `{env:NAME}` in it stands for a variable
+    /// Environment variable for a local server; `{env:NAME}` is replaced by a variable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
-    /// Several sessions may use one server: it keeps nothing between calls
+    /// Share one server process between sessions
     #[arg(long)]
     shared: bool,
-    /// The command of a local server and its arguments, behind `--`
+    /// Command and arguments of a local server, after `--`
     #[arg(last = true, required_unless_present = "url")]
     command: Vec<String>,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("write it as NAME=VALUE")?;
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
@@ -82,9 +82,9 @@ fn pair(text: &str) -> Result<(String, String), String> {
 /// # Errors
 /// Says what cannot be read, written or reached.
 pub(crate) fn run(command: McpCommand, file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
-    // The first server may be what makes the file.
+    // Adding the first server may create the file.
     if !matches!(command, McpCommand::Add(_)) {
-        check_is_there(file.as_deref())?;
+        check_readable(file.as_deref())?;
     }
     let servers = Servers::load(file.clone());
     servers.problems.iter().for_each(|problem| eprintln!("{problem}"));
@@ -101,26 +101,29 @@ pub(crate) fn run(command: McpCommand, file: Option<PathBuf>) -> anyhow::Result<
                 servers.append(&name, edit::input(entry));
                 Ok(())
             })?;
-            eprintln!("`{name}` is in {} now. `purlin mcp test {name}` tries it.", file.display());
+            eprintln!(
+                "Added `{name}` to {}. Test it with `purlin mcp test {name}`.",
+                file.display()
+            );
             Ok(ExitCode::SUCCESS)
         }
         McpCommand::Remove { name } => {
             let file = change(file, |servers| {
                 let known = servers.get(&name);
-                known.with_context(|| format!("there is no server `{name}`"))?.remove();
+                known.with_context(|| format!("unknown server `{name}`"))?.remove();
                 Ok(())
             })?;
             if let Some(entry) = login_of(&servers, &name) {
                 mcp::oauth::Vault::save(&vault(), &entry, None).map_err(anyhow::Error::msg)?;
             }
-            eprintln!("`{name}` is gone from {}.", file.display());
+            eprintln!("Removed `{name}` from {}.", file.display());
             Ok(ExitCode::SUCCESS)
         }
         McpCommand::Test { name } => runtime.block_on(test(&servers, name.as_deref())),
         McpCommand::Login { name } => {
             let server = find(&servers, &name).map_err(|err| {
                 let add = format!("`purlin mcp add {name} --url URL`");
-                anyhow::anyhow!("{err}. One that an editor names is added first: {add}")
+                anyhow::anyhow!("{err}. To log in to a server of your editor, add it first: {add}")
             })?;
             runtime.block_on(login(server))
         }
@@ -148,13 +151,13 @@ impl Servers {
     }
 }
 
-/// Where log-ins are stored.
+/// Returns where logins are stored.
 fn vault() -> Vault {
     Vault(env::directories())
 }
 
 impl Add {
-    /// The server as the configuration has it.
+    /// Returns the server in the form of the configuration.
     fn entry(self) -> Value {
         let members = |pairs: Vec<(String, String)>| -> Value {
             pairs.into_iter().map(|(name, value)| (name, Value::String(value))).collect()
@@ -180,7 +183,7 @@ impl Add {
     }
 }
 
-/// What the log-in to a server of the configuration is kept under.
+/// Returns the entry that the login to a server is stored under.
 fn login_of(servers: &Servers, name: &str) -> Option<String> {
     let server = servers.servers.iter().find(|server| server.name == name)?;
     match &server.reach {
@@ -198,7 +201,7 @@ fn list(servers: &Servers) -> anyhow::Result<ExitCode> {
         writeln!(out, "{}\t{}{note}", server.name, place(server))?;
     }
     for name in &servers.disabled {
-        writeln!(out, "{name}\toff")?;
+        writeln!(out, "{name}\tdisabled")?;
     }
     if servers.servers.is_empty() && servers.disabled.is_empty() {
         write!(out, "{NONE}")?;
@@ -206,7 +209,7 @@ fn list(servers: &Servers) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where a server is, as a shell would write it, without what may be secret.
+/// Returns where a server is, as a shell would write it, without secrets.
 fn place(server: &ServerConfig) -> String {
     match &server.reach {
         Reach::Command(command) => {
@@ -243,14 +246,14 @@ async fn test(servers: &Servers, name: Option<&str>) -> anyhow::Result<ExitCode>
             Err(_) => {
                 let most = options.timing.start_most.as_secs();
                 let (name, late) = (&server.name, soon.as_secs());
-                eprintln!("{name}: not ready after {late} s; it has {most} s more");
+                eprintln!("{name}: not ready after {late} s; waiting for {most} s more");
                 probe.await
             }
         };
         match found {
             Ok(found) => {
                 let mut out = std::io::stdout().lock();
-                writeln!(out, "{}: works", server.name)?;
+                writeln!(out, "{}: OK", server.name)?;
                 writeln!(out, "  started   {:>7.1} ms", millis(found.started))?;
                 writeln!(out, "  listed    {:>7.1} ms", millis(found.listed))?;
                 writeln!(out, "  round trip{:>7.1} ms", millis(found.ping))?;
@@ -261,8 +264,8 @@ async fn test(servers: &Servers, name: Option<&str>) -> anyhow::Result<ExitCode>
                 let resources = count(found.resources, "resource", "resources");
                 writeln!(out, "  {prompts}, {resources}")?;
                 if found.left_out > 0 {
-                    let tools = count(found.left_out, "tool more is", "tools more are");
-                    writeln!(out, "  {tools} left out")?;
+                    let tools = count(found.left_out, "more tool", "more tools");
+                    writeln!(out, "  {tools} omitted")?;
                 }
             }
             Err((error, log)) => {
@@ -281,13 +284,13 @@ fn millis(time: std::time::Duration) -> f64 {
 
 fn find<'a>(servers: &'a Servers, name: &str) -> anyhow::Result<&'a ServerConfig> {
     let found = servers.servers.iter().find(|server| server.name == name);
-    found.with_context(|| format!("there is no server `{name}`; `purlin mcp list` shows them"))
+    found.with_context(|| format!("unknown server `{name}`; see `purlin mcp list`"))
 }
 
-/// Logs in: the browser comes back to a port of this machine that is open only for this.
+/// Logs in: the browser is redirected to a local port that is open only for this.
 async fn login(server: &ServerConfig) -> anyhow::Result<ExitCode> {
     let (Reach::Http(remote) | Reach::Sse(remote)) = &server.reach else {
-        anyhow::bail!("`{}` is a local server; there is nothing to log in to", server.name);
+        anyhow::bail!("`{}` is a local server and needs no login", server.name);
     };
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let home = format!("http://127.0.0.1:{}", listener.local_addr()?.port());
@@ -297,11 +300,11 @@ async fn login(server: &ServerConfig) -> anyhow::Result<ExitCode> {
     writeln!(std::io::stdout().lock(), "{}", attempt.page())?;
     let path = callback(&listener).await?;
     attempt.finish(&format!("{home}{path}")).await?;
-    eprintln!("The log-in to `{}` is kept.", server.name);
+    eprintln!("Saved the login to `{}`.", server.name);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits for the browser to come back, and returns the path it asks for.
+/// Waits for the browser, and returns the path that it requests.
 async fn callback(listener: &TcpListener) -> anyhow::Result<String> {
     loop {
         let (stream, _) = listener.accept().await?;
@@ -311,14 +314,14 @@ async fn callback(listener: &TcpListener) -> anyhow::Result<String> {
         let path = line.split_whitespace().nth(1).unwrap_or_default().to_owned();
         let is_it = path.starts_with("/callback?");
         let (status, text) = match is_it {
-            true => ("200 OK", "You are logged in and can close this page."),
-            false => ("404 Not Found", "There is nothing here."),
+            true => ("200 OK", "You are logged in. You can close this page."),
+            false => ("404 Not Found", "Not found."),
         };
         let answer = format!(
             "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}",
             text.len()
         );
-        // A browser that does not wait for its page has still said what it came for.
+        // A browser that does not wait for the page has still delivered the path.
         stream.write_all(answer.as_bytes()).await.ok();
         if is_it {
             return Ok(path);
@@ -332,7 +335,7 @@ fn change(
     change: impl FnOnce(&jsonc_parser::cst::CstObject) -> anyhow::Result<()>,
 ) -> anyhow::Result<PathBuf> {
     edit::change(file, &env::directories(), |object| {
-        change(&object.object_value_or_create("mcp").context("`mcp` is no object")?)
+        change(&object.object_value_or_create("mcp").context("`mcp` is not an object")?)
     })
 }
 

@@ -1,7 +1,7 @@
 //! Model sources: which models a session can use when it is opened.
 //!
-//! The model that was asked for; then every provider with a key or an entry in the user's config; then servers that run
-//! on this machine; then the keys that OpenCode keeps, if the user agreed; then the guide. Nothing is looked for before a session needs it.
+//! In this order: the requested model; providers with a key or an entry in the configuration; servers on this machine;
+//! providers with a key of OpenCode, if the user agreed; the guide. Nothing is looked for before a session needs it.
 
 mod listed;
 
@@ -26,34 +26,34 @@ use settings::preferences::Preferences;
 use crate::cli::say;
 use crate::{env, guide, providers};
 
-/// How long servers on this machine have to answer.
+/// Time-out for servers on this machine.
 const LOOK_AROUND: Duration = Duration::from_millis(200);
-/// How long a provider of the config has to name its models, where the config names none.
+/// Time-out for a provider that must be asked for its models when a session opens.
 const ASK: Duration = Duration::from_secs(1);
-/// How long a provider has for the list of its models.
+/// Time-out for a provider's list of models on the command line.
 const LIST: Duration = Duration::from_secs(10);
 
-/// Finds models, and remembers what it found.
+/// Finds models, and caches them.
 #[derive(Debug)]
 pub struct ModelSources {
     configured: BTreeMap<String, ProviderOptions>,
-    /// The model that was asked for, as `provider/model`.
+    /// The requested model, as `provider/model`.
     wanted: Option<String>,
-    /// What there always is.
+    /// The models that are always available.
     fallback: Arc<[ModelChoice]>,
-    /// Held only to look or to change, never across an await.
+    /// Never locked across an await.
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Keys that the client gave us. They live as long as the process.
+    /// Keys from the client. They are not stored.
     given: BTreeMap<String, ApiKey>,
     found: Option<Arc<[ModelChoice]>>,
 }
 
 impl ModelSources {
-    /// Makes a sources. Looks for nothing yet.
+    /// Makes the sources. Looks for nothing yet.
     #[must_use]
     pub fn new(
         configured: BTreeMap<String, settings::providers::Provider>,
@@ -64,7 +64,7 @@ impl ModelSources {
         Arc::new(ModelSources { configured, wanted, fallback, state: Mutex::default() })
     }
 
-    /// Returns it in the form that the hub takes.
+    /// Returns the function that the hub calls.
     #[must_use]
     pub fn finder(self: &Arc<ModelSources>) -> FindModels {
         let sources = Arc::clone(self);
@@ -111,7 +111,7 @@ impl ModelSources {
         }
         let models: Arc<[ModelChoice]> = models.into();
         if is_real {
-            // Where nothing was found, the next session looks again: a server may have been started.
+            // If nothing was found, the next session looks again: a server may have been started.
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.found = Some(Arc::clone(&models));
         }
@@ -132,7 +132,7 @@ impl ModelSources {
         }
     }
 
-    /// Returns a model by its id, `provider/model`, if its provider can be used.
+    /// Returns a model by its id, `provider/model`, if its provider is available.
     pub(crate) fn model(&self, id: &str) -> Option<ModelChoice> {
         let (provider, name) = id.split_once('/')?;
         self.usable_provider(provider).map(|provider| provider.model(name))
@@ -150,7 +150,7 @@ impl ModelSources {
     }
 }
 
-/// The models of all providers that can be used. Those of which nothing is known are asked, side by side.
+/// Returns the models of all available providers. Providers without a known list are asked in parallel.
 async fn known_models(options: &Options) -> Vec<ModelChoice> {
     let usable: Vec<Provider> =
         options.providers().into_iter().filter(Provider::is_usable).collect();
@@ -210,7 +210,7 @@ impl SavedPreferences for UserPreferences {
             preferences.set(model, thinking);
         });
         if let Err(err) = saved {
-            tracing::warn!("the choice of {model} is not saved: {err:#}");
+            tracing::warn!("cannot save the choice of {model}: {err:#}");
         }
     }
 
@@ -222,10 +222,10 @@ impl SavedPreferences for UserPreferences {
     }
 }
 
-/// What is said of a provider that was just asked.
-const ANSWERS: &str = "answers";
+/// The status of a provider that answered.
+const ANSWERS: &str = "available";
 
-/// Runs `purlin models`: what can be used, and why the rest cannot.
+/// Runs `purlin models`: lists available models, and explains why others are not available.
 ///
 /// # Errors
 /// Only if stdout cannot be written.
@@ -242,8 +242,8 @@ pub fn print_models(
         runtime.block_on(join_all(providers.iter().map(|provider| list(provider, refresh))));
     let is_fresh = |provider: &Provider, status: &str| !provider.is_local() && status == ANSWERS;
     let fresh = providers.iter().zip(&lists).filter(|(one, (status, _))| is_fresh(one, status));
-    listed::keep(fresh.map(|(one, (_, models))| (one.id().to_owned(), one.listing(models))));
-    // What is called `purlin.json` everywhere else is the file that was named.
+    listed::save(fresh.map(|(one, (_, models))| (one.id().to_owned(), one.listing(models))));
+    // Messages of the provider crate say `purlin.json`; here the actual file is known.
     let own = file.or(config.provider_file.as_deref()).map(|file| file.display().to_string());
     let mut text = String::new();
     for (provider, (status, models)) in providers.iter().zip(lists) {
@@ -254,20 +254,20 @@ pub fn print_models(
         text.push_str(&format!("{} ({}): {status}\n", provider.name(), provider.id()));
         for model in models {
             let price = model.price.map_or_else(String::new, |price| {
-                format!(", ${} in and ${} out for a million tokens", price.input, price.output)
+                format!(", ${} input and ${} output per million tokens", price.input, price.output)
             });
             text.push_str(&format!("  {}  {} tokens{price}\n", model.id, model.context_size));
         }
     }
     text.push_str(&format!(
-        "Purlin: built in, no model; answers where there is none\n  {}\n",
+        "Purlin: built in; answers if no model is available\n  {}\n",
         guide::ID
     ));
     say(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists the models that can be used, for each provider that has some. Who is far away is asked only if nothing is known.
+/// Lists the available models by provider. A remote provider is asked only if it has no known list.
 pub(crate) async fn usable(config: &Config) -> Vec<(String, Vec<ModelChoice>)> {
     let sources = ModelSources::new(config.provider.clone(), config.model.clone(), Arc::new([]));
     let providers = sources.options().providers();
@@ -282,7 +282,7 @@ pub(crate) async fn usable(config: &Config) -> Vec<(String, Vec<ModelChoice>)> {
 /// What can be said of a provider: its status and its models.
 async fn list(provider: &Provider, refresh: bool) -> (String, Vec<ModelChoice>) {
     let known = if provider.is_usable() { provider.models() } else { Vec::new() };
-    // One that has a list nowhere is asked for it, as a session does.
+    // A provider without a known list is asked, as a session does.
     let asks = provider.is_local() || (provider.is_usable() && (refresh || known.is_empty()));
     if !asks {
         return (provider.status(), known);

@@ -14,7 +14,7 @@ use engine::words::{SessionId, ToolKind};
 use process::sandbox::Level;
 use serde_json::json;
 use serve::Machine;
-use settings::answer_store::{self, KeptRule};
+use settings::answer_store::{self, SavedAnswer};
 use settings::{Settings, quote_all};
 use tools::bash::ExtraPermissions;
 use tools::bash::Requirement;
@@ -22,27 +22,27 @@ use tools::bash::Requirement;
 use crate::cli::say;
 use crate::env;
 
-/// What can be done with permissions.
+/// A subcommand of `purlin permissions`.
 #[derive(Debug, Subcommand)]
 pub enum PermissionsCommand {
-    /// Say what would happen to a command, and which rule decides about each part of it
+    /// Explain whether a command would run, and which rule decides
     Explain {
-        /// The mode to think of: build, plan or ask
+        /// Mode: build, plan or ask
         #[arg(long, value_name = "MODE", default_value = "build")]
         mode: String,
-        /// The folder it would run in
+        /// Working folder
         #[arg(long, value_name = "FOLDER", default_value = ".")]
         cwd: PathBuf,
-        /// Think of a machine without a sandbox, whatever this one has
+        /// Assume no sandbox
         #[arg(long)]
         no_sandbox: bool,
-        /// Think of a command that wants the network
+        /// Assume that the command requests network access
         #[arg(long)]
         network: bool,
-        /// Think of a command that wants to change .git
+        /// Assume that the command requests to change .git
         #[arg(long)]
         git: bool,
-        /// Think of a command that wants to write to a folder outside; may be given several times
+        /// Assume that the command requests to write to this folder; repeatable
         #[arg(long, value_name = "FOLDER")]
         write_outside: Vec<String>,
         /// Print JSON
@@ -52,23 +52,23 @@ pub enum PermissionsCommand {
         #[arg(required = true, last = true)]
         command: Vec<String>,
     },
-    /// List the answers that are kept
+    /// List saved answers
     List {
-        /// Print a line of JSON for each
+        /// Print one JSON line per entry
         #[arg(long)]
         json: bool,
     },
-    /// Take answers back
+    /// Revoke saved answers
     Revoke {
-        /// The number that `list` shows, or `all`
+        /// Number from `list`, or `all`
         which: String,
     },
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// Says what could not be done.
+/// Says what failed.
 pub async fn run(command: PermissionsCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
     match command {
         PermissionsCommand::Explain {
@@ -83,15 +83,18 @@ pub async fn run(command: PermissionsCommand, settings: &Settings) -> anyhow::Re
         } => {
             let cwd = cwd.canonicalize().with_context(|| cwd.display().to_string())?;
             let Some(mode) = Mode::find(&mode) else {
-                bail!("there are {}", MODES.each_ref().map(|mode| &*mode.id).join(", "));
+                bail!(
+                    "unknown mode; must be one of {}",
+                    MODES.each_ref().map(|mode| &*mode.id).join(", ")
+                );
             };
-            // One word is a command as it stands; several are the words of one.
+            // One argument is a whole command line; several are its words.
             let text = match command.as_slice() {
                 [one] => one.clone(),
                 words => quote_all(words.iter().map(String::as_str)),
             };
             let policy = serve::workspace::policy(settings, &[settings.project(&cwd)]);
-            // What this machine can do is tried, not assumed.
+            // What the sandbox can do is tested, not assumed.
             let machine = Machine::new(env::this_machine());
             let level = match no_sandbox {
                 true => Level::None,
@@ -102,7 +105,7 @@ pub async fn run(command: PermissionsCommand, settings: &Settings) -> anyhow::Re
             let explained = match bash.requirements(&cwd, &text, &extra, level) {
                 Ok(parts) => explain(parts, mode, level, &policy),
                 Err(why) => Explained {
-                    outcome: format!("It would be refused: {}.", visible(&why)),
+                    outcome: format!("Would be rejected: {}.", visible(&why)),
                     mode: &mode.id,
                     level,
                     can_be_kept: false,
@@ -118,31 +121,30 @@ pub async fn run(command: PermissionsCommand, settings: &Settings) -> anyhow::Re
 }
 
 fn kept_file() -> anyhow::Result<PathBuf> {
-    let data =
-        env::directories().data.context("there is no folder to keep answers in; set HOME")?;
+    let data = env::directories().data.context("no data directory; set HOME")?;
     Ok(answer_store::file_in(&data))
 }
 
-fn kept_rules() -> anyhow::Result<Vec<KeptRule>> {
+fn kept_rules() -> anyhow::Result<Vec<SavedAnswer>> {
     answer_store::read(&kept_file()?).map_err(anyhow::Error::msg)
 }
 
-fn list(rules: &[KeptRule], as_json: bool) -> String {
+fn list(rules: &[SavedAnswer], as_json: bool) -> String {
     let mut text = String::new();
     for (index, rule) in rules.iter().enumerate() {
         let number = index + 1;
         if as_json {
-            let KeptRule { folder, key, pattern, action } = rule;
+            let SavedAnswer { folder, key, pattern, action } = rule;
             let line = json!({ "number": number, "folder": folder, "key": key, "pattern": pattern, "action": action });
             text.push_str(&format!("{line}\n"));
         } else {
             text.push_str(&format!("{number}  {}\n", shown(rule)));
         }
     }
-    if text.is_empty() && !as_json { "No answers are kept.\n".to_owned() } else { text }
+    if text.is_empty() && !as_json { "No saved answers.\n".to_owned() } else { text }
 }
 
-fn shown(rule: &KeptRule) -> String {
+fn shown(rule: &SavedAnswer) -> String {
     let folder = visible(&rule.folder.to_string_lossy());
     let pattern = visible(&rule.pattern);
     format!("{:<5}  {}: {pattern}  in {folder}", rule.action, rule.key)
@@ -152,33 +154,33 @@ fn revoke(which: &str) -> anyhow::Result<()> {
     let number: Option<usize> = which.parse().ok().filter(|number| *number > 0);
     if number.is_none() && which != "all" {
         bail!(
-            "`{}` is neither a number that `purlin permissions list` shows nor `all`",
+            "invalid number `{}`: use a number from `purlin permissions list`, or `all`",
             visible(which)
         );
     }
     let mut taken = Vec::new();
-    answer_store::change::<Vec<KeptRule>>(&kept_file()?, |rules| match number {
+    answer_store::change::<Vec<SavedAnswer>>(&kept_file()?, |rules| match number {
         None => taken = std::mem::take(rules),
         Some(number) if number <= rules.len() => taken.push(rules.remove(number - 1)),
         Some(_) => {}
     })
     .map_err(anyhow::Error::msg)?;
     if number.is_some() && taken.is_empty() {
-        bail!("there is no answer {which}");
+        bail!("unknown number {which}");
     }
     if taken.is_empty() {
-        return say("No answers are kept.\n");
+        return say("No saved answers.\n");
     }
-    let lines: String = taken.iter().map(|rule| format!("Taken back: {}\n", shown(rule))).collect();
+    let lines: String = taken.iter().map(|rule| format!("Revoked: {}\n", shown(rule))).collect();
     say(&lines)
 }
 
-/// What would happen to a command.
+/// Whether a command would run, and why.
 struct Explained {
     outcome: String,
     mode: &'static str,
     level: Level,
-    /// Whether an answer for good would be offered.
+    /// Whether "always" would be offered.
     can_be_kept: bool,
     parts: Vec<(Requirement, Decision, Option<Rule>)>,
 }
@@ -193,10 +195,10 @@ fn explain(
     let judgement = policy.judge(&access);
     let is_permitted = mode.permits(ToolKind::Execute, &access);
     let outcome = match judgement.decision {
-        _ if !is_permitted => "The mode does not allow it.",
-        Decision::Allow => "It would run.",
-        Decision::Ask => "You would be asked.",
-        Decision::Reject => "It would be refused.",
+        _ if !is_permitted => "Not allowed in this mode.",
+        Decision::Allow => "Would run without a question.",
+        Decision::Ask => "Would ask for permission.",
+        Decision::Reject => "Would be rejected.",
     };
     let explained = parts.into_iter().map(|part| {
         let verdict = policy.explain(&part.access);
@@ -209,7 +211,7 @@ fn explain(
 }
 
 impl Explained {
-    /// Tells whether "always" would keep something of a part with this decision.
+    /// Tells whether "always" would save a rule for a part with this decision.
     fn is_kept(&self, decision: Decision) -> bool {
         decision == Decision::Ask && self.can_be_kept
     }
@@ -219,9 +221,9 @@ impl Explained {
         for (part, decision, rule) in &self.parts {
             let why = match rule {
                 Some(rule) if rule.decision > *decision => {
-                    format!("it may be what the rule {} forbids", visible(&rule.to_string()))
+                    format!("may match the deny rule {}", visible(&rule.to_string()))
                 }
-                Some(rule) => format!("by the rule {}", visible(&rule.to_string())),
+                Some(rule) => format!("rule {}", visible(&rule.to_string())),
                 None => visible(&part.why),
             };
             text.push_str(&format!("  {:<5}  {}: {why}\n", decision.word(), part.access.words()));

@@ -1,8 +1,7 @@
 //! `purlin run`: one prompt from the shell.
 //!
-//! An honest ACP client of any agent, our own by default: it starts the agent, sends the prompt, shows what
-//! comes and ends with a code that says how the turn ended. How things look is `run::render`'s business,
-//! asking for permission `run::ask`'s.
+//! An ACP client for any agent, our own by default. It starts the agent, sends the prompt, shows the updates, and exits
+//! with a code that says how the turn ended. `run::render` formats updates, `run::ask` asks for permission.
 
 mod ask;
 mod output;
@@ -22,44 +21,44 @@ use wire::acp::schema;
 use ask::Asker;
 use output::{Output, ReaderGone};
 
-/// What to ask, whom, and how to show it.
+/// What `purlin run` does.
 #[derive(Debug)]
 pub struct RunOptions {
-    /// What to ask.
+    /// The prompt.
     pub prompt: String,
     /// The program of the agent and its arguments.
     pub agent: Vec<String>,
-    /// The folder to work in, absolute.
+    /// The working folder, absolute.
     pub cwd: PathBuf,
-    /// Prints every update as a line of JSON.
+    /// Prints every update as a JSON line.
     pub json: bool,
     /// The model to use, if not the agent's choice.
     pub model: Option<String>,
     /// The mode to work in, if not the agent's choice.
     pub mode: Option<String>,
-    /// Answers every permission with "allow once".
+    /// Approves all permission requests.
     pub allow: bool,
-    /// Whether the agent is our own program. It is offered no terminals: where nobody does, it runs commands in its sandbox.
+    /// Whether the agent is our own program. It gets no terminals, so that it runs commands in its sandbox.
     pub is_own: bool,
 }
 
-/// Runs one prompt and returns the code of how it ended: 0 for the end of the turn, 3 out of tokens, 4 out of
-/// requests, 5 refused, 130 cancelled, 1 for an error.
+/// Runs one prompt and returns the exit code: 0 for the end of the turn, 3 out of tokens, 4 out of requests, 5 refused,
+/// 130 cancelled, 1 for an error.
 ///
 /// # Errors
-/// None of its own: what goes wrong is shown and ends with code 1.
+/// Never: errors are shown, and the exit code is 1.
 pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     let mut output = Output::new(options.json);
     let ended = tokio::select! {
         ended = talk(&options, &mut output) => ended,
-        // The agent goes with us: one that does not watch its input would stay.
+        // The agent ends with us, even if it does not notice that its input is closed.
         () = terminated() => Ok(Ended::Killed),
     };
     let code = match &ended {
         Ok(Ended::Stopped(reason)) => code_of(*reason),
         Ok(Ended::NoSuchCommand) => 1,
         Ok(Ended::Killed) => 130,
-        // Whoever reads us has enough; that is no failure.
+        // The reader has seen enough; that is not a failure.
         Ok(Ended::ReaderGone) => return Ok(ExitCode::SUCCESS),
         Err(_) => 1,
     };
@@ -78,7 +77,7 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
 /// How a run ended.
 enum Ended {
     Stopped(schema::StopReason),
-    /// The prompt was a slash command that there is not; the agent has said so.
+    /// The prompt was an unknown slash command; the agent has said so.
     NoSuchCommand,
     /// By a second Ctrl-C, by one before the turn, or by another signal.
     Killed,
@@ -98,7 +97,7 @@ fn code_of(reason: schema::StopReason) -> u8 {
 }
 
 async fn talk(options: &RunOptions, output: &mut Output) -> anyhow::Result<Ended> {
-    // One question is shown at a time; when the channel is full the agent waits for its answer, as it must.
+    // One question is shown at a time. If the channel is full, the agent waits for its answer.
     let (questions, asked) = mpsc::channel(8);
     let permission = if options.allow { Permission::AllowOnce } else { Permission::Ask(questions) };
     let cwd = options.cwd.clone();
@@ -109,7 +108,7 @@ async fn talk(options: &RunOptions, output: &mut Output) -> anyhow::Result<Ended
         _ = tokio::signal::ctrl_c() => return Ok(Ended::Killed),
     };
 
-    // Only of our own agent we know how it says that there is no such command.
+    // We know only of our own agent how it reports an unknown command.
     let answer = (options.is_own && options.prompt.starts_with('/')).then(String::new);
     let (caller, session) = (connection.caller(), session.session_id);
     let turn = Turn { connection: &mut connection, caller, session, output, answer };
@@ -117,10 +116,10 @@ async fn talk(options: &RunOptions, output: &mut Output) -> anyhow::Result<Ended
     match ended {
         Ended::Stopped(_) | Ended::NoSuchCommand => {
             if let Err(err) = connection.end(Grace::default()).await {
-                tracing::warn!(%err, "the agent did not end well");
+                tracing::warn!(%err, "the agent did not exit cleanly");
             }
         }
-        // Dropping the connection kills the agent and all it started.
+        // Dropping the connection kills the agent and its processes.
         Ended::Killed | Ended::ReaderGone => drop(connection),
     }
     Ok(ended)
@@ -138,7 +137,7 @@ async fn open(
     Ok(session)
 }
 
-/// Waits until somebody tells us to end.
+/// Waits for SIGTERM or SIGHUP.
 #[cfg(unix)]
 async fn terminated() {
     use tokio::signal::unix::{SignalKind, signal};
@@ -160,12 +159,12 @@ async fn terminated() {
 
 fn spec_of(options: &RunOptions) -> anyhow::Result<Spec> {
     let Some((program, args)) = options.agent.split_first() else {
-        anyhow::bail!("there is no agent to start");
+        anyhow::bail!("no agent to start");
     };
     Ok(Spec::new(program, &options.cwd).args(args))
 }
 
-/// Sets the model and the mode that were asked for, in whichever way the agent offers them.
+/// Sets the requested model and mode, in the way that the agent offers.
 async fn choose(
     caller: &Caller,
     session: &schema::NewSessionResponse,
@@ -185,9 +184,9 @@ async fn choose(
         let request = schema::SetSessionModeRequest::new(session, mode.clone());
         let set = caller.call::<schema::SetSessionModeResponse>("session/set_mode", &request).await;
         let ids: Vec<&str> = modes.available_modes.iter().map(|mode| &*mode.id.0).collect();
-        // An agent may know a mode by more names than those it lists, so it is asked first.
+        // An agent may accept more names for a mode than it lists, so it is asked first.
         if matches!(set, Err(client::Error::Refused { .. })) && !ids.contains(&mode.as_str()) {
-            anyhow::bail!("the agent has no mode `{mode}`; there are {}", ids.join(", "));
+            anyhow::bail!("unknown mode `{mode}`; the agent has {}", ids.join(", "));
         }
         set?;
     } else if !set_option(caller, session, &Mode, mode).await? {
@@ -219,7 +218,7 @@ struct Turn<'a> {
     caller: Caller,
     session: schema::SessionId,
     output: &'a mut Output,
-    /// What the agent has said so far, where the prompt may be a command that there is not.
+    /// The answer so far, if the prompt may be an unknown command.
     answer: Option<String>,
 }
 
@@ -249,7 +248,7 @@ impl Turn<'_> {
         loop {
             let is_free = !asker.is_busy();
             let wake = tokio::select! {
-                // Updates before questions and the reply: what came first is shown first.
+                // Updates before questions and the reply, so that they are shown in order.
                 biased;
                 _ = &mut interrupt => Wake::Interrupt,
                 update = self.connection.next_update(), if is_listening => Wake::Update(update),
@@ -262,10 +261,10 @@ impl Turn<'_> {
                 Wake::Interrupt => {
                     is_cancelled = true;
                     interrupt.set(tokio::signal::ctrl_c());
-                    // The protocol wants open questions answered as cancelled; dropping them does it.
+                    // The protocol requires open questions to be answered as cancelled; dropping them does that.
                     asker.withdraw();
                     self.caller.cancel(&self.session).await?;
-                    self.output.aside("Cancelling; Ctrl-C again kills the agent.");
+                    self.output.aside("Cancelling. Press Ctrl-C again to kill the agent.");
                     Ok(())
                 }
                 Wake::Update(Some(update)) => {
@@ -291,7 +290,7 @@ impl Turn<'_> {
                 }
                 Wake::Withdrawn => {
                     asker.withdraw();
-                    self.output.aside("The question is no longer asked.");
+                    self.output.aside("The agent withdrew the question.");
                     Ok(())
                 }
                 Wake::Reply(reply) => return self.finish(prompt, reply),
@@ -331,7 +330,7 @@ impl Turn<'_> {
     }
 }
 
-/// The kinds of a model's faults; see `error_table`.
+/// The kinds of model errors; see `serve::error_table`.
 const MODEL_FAULTS: [&str; 6] = [
     "auth_required",
     "context_full",
@@ -341,7 +340,7 @@ const MODEL_FAULTS: [&str; 6] = [
     "model_failed",
 ];
 
-/// Says what went wrong. Of a model's fault the details say everything: nothing of ours was refused.
+/// Returns the text of an error. For a model error, that is the details alone.
 fn words_of(err: &anyhow::Error) -> String {
     if let Some(client::Error::Refused { method: "session/prompt", error }) = err.downcast_ref()
         && let Some(data) = &error.data
@@ -370,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_tells_the_stop_reason_or_the_error() {
+    fn last_json_line_has_the_stop_reason_or_the_error() {
         assert_eq!(last_line(Ok(schema::StopReason::MaxTokens)), r#"{"stopReason":"max_tokens"}"#);
         let error = wire::RpcError::new(wire::Code(-32000), "Authentication required");
         let refused = anyhow::Error::from(client::Error::Refused { method: "m", error });
@@ -383,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_of_a_model_is_told_in_its_own_words() {
+    fn model_error_is_shown_by_its_details() {
         use engine::ports::ModelError::{
             AuthNeeded, ContextFull, Failed, Incomplete, RateLimited, Unavailable,
         };
@@ -398,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn every_stop_reason_has_its_code() {
+    fn every_stop_reason_has_an_exit_code() {
         use schema::StopReason::{Cancelled, EndTurn, MaxTokens, MaxTurnRequests, Refusal};
         let codes = [EndTurn, MaxTokens, MaxTurnRequests, Refusal, Cancelled].map(code_of);
         assert_eq!(codes, [0, 3, 4, 5, 130]);

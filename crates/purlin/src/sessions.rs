@@ -1,4 +1,4 @@
-//! `purlin sessions`: look at what is kept, take it elsewhere, delete it.
+//! `purlin sessions`: lists, shows, exports, imports and deletes stored sessions.
 
 mod complete;
 mod markdown;
@@ -25,72 +25,72 @@ use crate::cli::say;
 use crate::count::count;
 use settings::Limits;
 
-/// Lines that are shown of each change and each output, unless all are asked for.
+/// Lines of each change and each output that are shown by default.
 const LINES: usize = 40;
 
-/// What can be done with the sessions that are kept.
+/// A subcommand of `purlin sessions`.
 #[derive(Debug, Subcommand)]
 pub enum SessionsCommand {
-    /// List them, the last used first
+    /// List sessions, most recent first
     List {
-        /// Only those of this folder
+        /// Only sessions of this folder
         #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
         cwd: Option<PathBuf>,
-        /// Print a line of JSON for each
+        /// Print one JSON line per entry
         #[arg(long)]
         json: bool,
     },
-    /// Show one as text
+    /// Show a session as text
     Show {
-        /// Its id, or the beginning of it
+        /// Session id, or the beginning of it
         #[arg(add = ids())]
         id: String,
-        /// Show long changes and outputs whole
+        /// Show long changes and outputs completely
         #[arg(long)]
         full: bool,
     },
-    /// Write one to a file or to stdout
+    /// Export a session to a file or stdout
     Export {
-        /// Its id, or the beginning of it
+        /// Session id, or the beginning of it
         #[arg(add = ids())]
         id: String,
-        /// Markdown to read, JSON to import elsewhere
+        /// Markdown for reading, or JSON for importing
         #[arg(long, value_enum, default_value = "markdown")]
         format: Format,
-        /// The file to write, instead of stdout
+        /// Output file instead of stdout
         #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
         output: Option<PathBuf>,
     },
-    /// Take in one that was exported as JSON
+    /// Import a session that was exported as JSON
     Import {
-        /// The file
+        /// Exported file
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
-    /// Delete some
+    /// Delete sessions
     Delete {
-        /// Their ids, or the beginnings of them
+        /// Session ids, or the beginnings of them
         #[arg(required = true, add = ids())]
         ids: Vec<String>,
     },
-    /// Delete those that are old, or the oldest until the rest is small enough
+    /// Delete old sessions
     #[command(group = clap::ArgGroup::new("which").args(["days", "bytes"]).required(true).multiple(true))]
     Prune {
-        /// Delete what was not used for so many days
+        /// Delete sessions not used for this many days
         #[arg(long, value_name = "DAYS")]
         days: Option<u64>,
-        /// Delete the oldest until the rest has at most so many bytes
+        /// Delete the oldest sessions until the rest has at most this many bytes
         #[arg(long, value_name = "BYTES")]
         bytes: Option<u64>,
     },
 }
 
-/// The ids that a shell offers where one is asked for.
+/// The session ids that a shell completes.
 fn ids() -> ArgValueCandidates {
     ArgValueCandidates::new(complete::candidates)
 }
 
-/// What an export looks like.
+/// The format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.
@@ -99,44 +99,44 @@ pub enum Format {
     Json,
 }
 
-/// The version of the form that exported sessions have.
+/// The version of the format of exported sessions.
 const FORM: u32 = 1;
 
-/// How long an id may be that comes from a file.
+/// The longest id that is imported.
 const MAX_ID: usize = 64;
 
 /// A session in a file.
 #[derive(Serialize, Deserialize)]
 struct Exported {
-    /// The version of this form.
+    /// The version of the format.
     purlin_session: u32,
     id: String,
     cwd: PathBuf,
     title: Option<String>,
-    /// For whoever reads the file; an import does not.
+    /// For people; not used by an import.
     created_at: String,
     updated_at: String,
-    /// As they are kept.
+    /// As they are stored.
     records: Vec<Box<RawValue>>,
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// Says what could not be done.
+/// Says what failed.
 pub async fn run(command: SessionsCommand, limits: &Limits) -> anyhow::Result<ExitCode> {
     let store = assemble::store(limits);
     if !store.is_persistent()
         && let Some(problem) = store.problem()
     {
-        bail!("sessions are not kept: {problem}");
+        bail!("sessions are not stored: {problem}");
     }
     match command {
         SessionsCommand::List { cwd, json } => list(&store, cwd, json).await?,
         SessionsCommand::Show { id, full } => {
             let id = find(&store, &id).await?;
             let most = if full { usize::MAX } else { LINES };
-            // What a model or a tool said would steer the terminal.
+            // Output of a model or a tool must not control the terminal.
             say(&visible(&as_markdown(&store, &id, most).await?))?;
         }
         SessionsCommand::Export { id, format, output } => {
@@ -147,7 +147,7 @@ pub async fn run(command: SessionsCommand, limits: &Limits) -> anyhow::Result<Ex
             };
             match output {
                 Some(file) => std::fs::write(&file, text)
-                    .with_context(|| format!("{} cannot be written", file.display()))?,
+                    .with_context(|| format!("cannot write {}", file.display()))?,
                 None => say(&text)?,
             }
         }
@@ -155,7 +155,7 @@ pub async fn run(command: SessionsCommand, limits: &Limits) -> anyhow::Result<Ex
         SessionsCommand::Delete { ids } => {
             for id in ids {
                 let id = find(&store, &id).await?;
-                store.delete(&id).await.with_context(|| format!("{id} was not deleted"))?;
+                store.delete(&id).await.with_context(|| format!("cannot delete {id}"))?;
             }
         }
         SessionsCommand::Prune { days, bytes } => prune(&store, days, bytes).await?,
@@ -176,7 +176,7 @@ async fn all(store: &Store, cwd: Option<PathBuf>) -> anyhow::Result<Vec<Info>> {
     }
 }
 
-/// Finds a session by its id or the beginning of it.
+/// Finds a session by its id, or the beginning of it.
 async fn find(store: &Store, id: &str) -> anyhow::Result<SessionId> {
     let found = all(store, None).await?;
     if let Some(info) = found.iter().find(|info| info.id.as_str() == id) {
@@ -185,8 +185,8 @@ async fn find(store: &Store, id: &str) -> anyhow::Result<SessionId> {
     let mut fits = found.iter().filter(|info| info.id.as_str().starts_with(id));
     match (fits.next(), fits.next()) {
         (Some(one), None) => Ok(one.id.clone()),
-        (Some(_), Some(_)) => bail!("several sessions begin with {id}"),
-        (None, _) => bail!("there is no session {id}"),
+        (Some(_), Some(_)) => bail!("several session ids begin with {id}"),
+        (None, _) => bail!("session not found: {id}"),
     }
 }
 
@@ -209,7 +209,7 @@ async fn list(store: &Store, cwd: Option<PathBuf>, json: bool) -> anyhow::Result
             });
             text.push_str(&format!("{line}\n"));
         } else {
-            // An import may bring anything: what would steer the terminal is written out.
+            // An imported title may contain anything, so control characters are escaped.
             let title = info.title.as_deref().unwrap_or("(no title)");
             let line =
                 format!("{}  {updated}  {state:<9}  {title}  ({})", info.id, info.cwd.display());
@@ -218,12 +218,12 @@ async fn list(store: &Store, cwd: Option<PathBuf>, json: bool) -> anyhow::Result
         }
     }
     if text.is_empty() && !json {
-        text.push_str("No sessions are kept here.\n");
+        text.push_str("No stored sessions.\n");
     }
     say(&text)
 }
 
-/// The beginning of the first prompt: what a session is called that has no title, since only commands were sent.
+/// Returns the beginning of the first prompt, for a session without a title.
 async fn first_words(store: &Store, id: &SessionId) -> Option<String> {
     let records = store.records(id).await.ok()?;
     records.iter().find_map(|stored| {
@@ -260,7 +260,7 @@ async fn as_json(store: &Store, id: &SessionId) -> anyhow::Result<String> {
     for stored in store.records(id).await? {
         match String::from_utf8(stored.record.body).map(RawValue::from_string) {
             Ok(Ok(record)) => records.push(record),
-            Ok(Err(_)) | Err(_) => eprintln!("record {} is damaged and is left out", stored.seq),
+            Ok(Err(_)) | Err(_) => eprintln!("skipped the damaged record {}", stored.seq),
         }
     }
     let exported = Exported {
@@ -275,28 +275,28 @@ async fn as_json(store: &Store, id: &SessionId) -> anyhow::Result<String> {
     Ok(format!("{}\n", serde_json::to_string_pretty(&exported)?))
 }
 
-/// Reads the file of an exported session. What it says is checked before anything is kept: it may be anybody's.
+/// Reads the file of an exported session, and checks it before anything is stored: it may come from anyone.
 fn read_exported(file: &Path) -> anyhow::Result<Exported> {
-    let cannot = || format!("{} cannot be read", file.display());
-    // A pipe or a device would be waited for.
+    let cannot = || format!("cannot read {}", file.display());
+    // Reading a pipe or a device might never end.
     let is_file = std::fs::metadata(file).with_context(cannot)?.is_file();
-    anyhow::ensure!(is_file, "{}: it is no regular file", cannot());
+    anyhow::ensure!(is_file, "{}: not a regular file", cannot());
     let text = std::fs::read_to_string(file).with_context(cannot)?;
     let exported: Exported = serde_json::from_str(&text)
-        .with_context(|| format!("{} is no exported session", file.display()))?;
+        .with_context(|| format!("{} is not an exported session", file.display()))?;
     if let Some(problem) = problem_of(&exported) {
-        bail!("{} cannot be taken in: {problem}", file.display());
+        bail!("cannot import {}: {problem}", file.display());
     }
     Ok(exported)
 }
 
-/// Says what is wrong with a session from a file, if anything is.
+/// Returns what is wrong with a session from a file.
 fn problem_of(exported: &Exported) -> Option<String> {
-    // The id becomes the name of a folder.
+    // The id becomes the name of a directory.
     let is_letter = |letter: u8| letter.is_ascii_alphanumeric() || b"-_".contains(&letter);
     if exported.purlin_session != FORM {
         let form = exported.purlin_session;
-        return Some(format!("it has the form {form}, and this version reads {FORM}"));
+        return Some(format!("its format is {form}, and this version reads {FORM}"));
     }
     if !(1..=MAX_ID).contains(&exported.id.len()) || !exported.id.bytes().all(is_letter) {
         return Some(format!("its `id` must be 1 to {MAX_ID} letters, digits, `-` or `_`"));
@@ -307,7 +307,7 @@ fn problem_of(exported: &Exported) -> Option<String> {
     None
 }
 
-/// Takes in a session, under its own id if that is free. It counts as used now.
+/// Imports a session, under its own id if that is free. Its last use is now.
 async fn import(store: &Store, file: PathBuf) -> anyhow::Result<SessionId> {
     let exported = read_exported(&file)?;
     let mut records = Vec::new();
@@ -315,7 +315,7 @@ async fn import(store: &Store, file: PathBuf) -> anyhow::Result<SessionId> {
         match serde_json::from_str::<Record>(record.get()) {
             Ok(Record::Own { .. }) => {}
             Ok(record) => records.push(record),
-            Err(_) => eprintln!("a record of a kind this version does not know is left out"),
+            Err(_) => eprintln!("skipped a record of an unknown kind"),
         }
     }
     let own = SessionId::new(exported.id);
@@ -332,7 +332,7 @@ async fn import(store: &Store, file: PathBuf) -> anyhow::Result<SessionId> {
     Ok(id)
 }
 
-/// Deletes what is old, then the oldest of what is too much. What somebody has open stays.
+/// Deletes old sessions, then the oldest over the size. Sessions that are open stay.
 async fn prune(store: &Store, days: Option<u64>, bytes: Option<u64>) -> anyhow::Result<()> {
     let now = SystemTime::now();
     let mut kept = 0;

@@ -11,25 +11,24 @@ use settings::{Directories, DiskReader, Project, Trust, trust};
 use crate::cli::say;
 use crate::env;
 
-/// What `purlin trust` is asked to do.
+/// What `purlin trust` does.
 #[derive(Debug)]
 pub enum TrustCommand {
-    /// Show what a folder could run, and ask.
+    /// Show what a project would run, and ask.
     Ask(PathBuf),
-    /// List the folders that are trusted.
+    /// List trusted folders.
     List,
-    /// Trust a folder no longer.
+    /// Stop trusting a folder.
     Revoke(PathBuf),
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// Says what could not be done.
+/// Says what failed.
 pub fn run(command: TrustCommand) -> anyhow::Result<ExitCode> {
     let directories = env::directories();
-    let data =
-        directories.data.as_deref().context("there is no folder to keep trust in; set HOME")?;
+    let data = directories.data.as_deref().context("no data directory; set HOME")?;
     match command {
         TrustCommand::List => {
             let trusted = trust::list(data).map_err(anyhow::Error::msg)?;
@@ -37,22 +36,22 @@ pub fn run(command: TrustCommand) -> anyhow::Result<ExitCode> {
                 let project = Project::read(folder, &directories, &DiskReader);
                 let state = match project.trust() {
                     Trust::Trusted => "trusted".to_owned(),
-                    Trust::Not(why) => format!("inert: {why}"),
+                    Trust::Not(why) => format!("not trusted: {why}"),
                 };
                 format!("{}  {state}\n", visible(&folder.to_string_lossy()))
             });
             let text: String = lines.collect();
-            say(if text.is_empty() { "No folder is trusted.\n" } else { &text })?;
+            say(if text.is_empty() { "No trusted folders.\n" } else { &text })?;
         }
         TrustCommand::Revoke(folder) => {
             let folder = trust::real(&folder);
             let was_trusted = trust::revoke(data, &folder).map_err(anyhow::Error::msg)?;
             if !was_trusted {
-                bail!("{} was not trusted", folder.display());
+                bail!("{} is not trusted", folder.display());
             }
         }
         TrustCommand::Ask(folder) => {
-            anyhow::ensure!(folder.is_dir(), "there is no folder {}", folder.display());
+            anyhow::ensure!(folder.is_dir(), "folder not found: {}", folder.display());
             return ask(&directories, data, &trust::real(&folder));
         }
     }
@@ -64,11 +63,11 @@ fn ask(directories: &Directories, data: &Path, folder: &Path) -> anyhow::Result<
     let parts = project.parts();
     project.unreadable().iter().for_each(|problem| eprintln!("{problem}"));
     if parts.is_empty() {
-        say(&format!("Nothing in {} would run by itself.\n", visible(&folder.to_string_lossy())))?;
+        say(&format!("{} has no settings that need trust.\n", visible(&folder.to_string_lossy())))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text =
-        format!("The project in {} could do this:\n", visible(&folder.to_string_lossy()));
+        format!("The project in {} would be able to:\n", visible(&folder.to_string_lossy()));
     for part in parts {
         text.push_str(&format!(
             "  {}\n      {}\n",
@@ -78,13 +77,13 @@ fn ask(directories: &Directories, data: &Path, folder: &Path) -> anyhow::Result<
     }
     say(&text)?;
     if project.is_trusted() {
-        say("You trust it already.\n")?;
+        say("Already trusted.\n")?;
         return Ok(ExitCode::SUCCESS);
     }
     if !std::io::stdin().is_terminal() {
-        bail!("there is no terminal to ask on, and nothing is trusted without asking");
+        bail!("trusting a project needs a terminal");
     }
-    say("Trust it, until it changes? [y/N] ")?;
+    say("Trust this project until its settings change? [y/N] ")?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     if !matches!(answer.trim(), "y" | "yes") {

@@ -11,7 +11,7 @@ use engine::session::IGNORED_SETTINGS;
 use engine::words::{SessionId, visible};
 use futures_util::future::BoxFuture;
 use mcp::SessionServers;
-use settings::answer_store::FolderRules;
+use settings::answer_store::FolderAnswers;
 use settings::custom::Custom;
 use settings::instructions::{Patterns, Places, ProjectFiles};
 use settings::{Project, Settings};

@@ -1,7 +1,7 @@
-//! Answers that are kept: a file in the user's data folder, outside every workspace, for the user alone.
+//! Saved answers to permission requests: a file in the user's data directory that only the user can read.
 //!
-//! Read anew for every decision, so that `purlin permissions revoke` counts at once; replaced whole under a lock, so that
-//! two processes lose nothing of each other.
+//! It is read for every decision, so that `purlin permissions revoke` takes effect at once, and replaced under a lock, so
+//! that two processes lose no answers.
 
 use std::path::{Path, PathBuf};
 
@@ -13,34 +13,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::{self, Access};
 
-/// One answer, as it is kept.
+/// One saved answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptRule {
-    /// The folder it holds in.
+pub struct SavedAnswer {
+    /// The folder it applies to.
     pub folder: PathBuf,
-    /// Which accesses it is about.
+    /// The permission key.
     pub key: String,
-    /// Which subjects of them.
+    /// The pattern.
     pub pattern: String,
     /// `allow` or `deny`.
     pub action: String,
 }
 
-/// The answers that are kept for one folder.
-pub struct FolderRules {
+/// The saved answers of one folder.
+pub struct FolderAnswers {
     file: PathBuf,
     folder: PathBuf,
 }
 
-impl FolderRules {
-    /// Makes the answers of a folder, kept in the user's data folder.
+impl FolderAnswers {
+    /// Makes the answers of a folder, stored in the data directory.
     #[must_use]
-    pub fn new(data: &Path, folder: PathBuf) -> FolderRules {
-        FolderRules { file: file_in(data), folder }
+    pub fn new(data: &Path, folder: PathBuf) -> FolderAnswers {
+        FolderAnswers { file: file_in(data), folder }
     }
 }
 
-/// Returns the file that answers are kept in.
+/// Returns the file of saved answers.
 #[must_use]
 pub fn file_in(data: &Path) -> PathBuf {
     data.join("permissions.json")
@@ -48,13 +48,13 @@ pub fn file_in(data: &Path) -> PathBuf {
 
 impl AnswerStore for FolderRules {
     fn rules(&self) -> Vec<Rule> {
-        let kept: Vec<KeptRule> = read(&self.file).unwrap_or_else(|err| {
-            tracing::warn!("kept answers count as not given: {err}");
+        let kept: Vec<SavedAnswer> = read(&self.file).unwrap_or_else(|err| {
+            tracing::warn!("saved answers are ignored: {err}");
             Vec::new()
         });
         let of_folder = kept.into_iter().filter(|rule| rule.folder == self.folder);
-        // A word that is not known counts as no.
-        let rule = |kept: KeptRule| Rule {
+        // An unknown action is treated as a rejection.
+        let rule = |kept: SavedAnswer| Rule {
             key: kept.key,
             pattern: kept.pattern,
             decision: Decision::from_word(&kept.action).unwrap_or(Decision::Reject),
@@ -70,7 +70,7 @@ impl AnswerStore for FolderRules {
             pattern: rule.pattern.clone(),
             action: rule.decision.word().to_owned(),
         };
-        change::<Vec<KeptRule>>(&self.file, |rules| {
+        change::<Vec<SavedAnswer>>(&self.file, |rules| {
             rules.retain(|old| {
                 (&old.folder, &old.key, &old.pattern) != (&new.folder, &new.key, &new.pattern)
             });
@@ -87,7 +87,7 @@ pub fn read<T: DeserializeOwned + Default>(file: &Path) -> Result<T, String> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(err) if err.kind() == std::io::ErrorKind::NotFound => return Ok(T::default()),
-        Err(err) => return Err(format!("{} cannot be read: {err}", file.display())),
+        Err(err) => return Err(format!("cannot read {}: {err}", file.display())),
     };
     parse(file, &text)
 }
@@ -105,7 +105,7 @@ pub fn change<T>(file: &Path, change: impl FnOnce(&mut T)) -> Result<(), String>
 where
     T: Serialize + DeserializeOwned + Default,
 {
-    let failed = |err: std::io::Error| format!("{} cannot be written: {err}", file.display());
+    let failed = |err: std::io::Error| format!("cannot write {}: {err}", file.display());
     let folder = file.parent().unwrap_or(Path::new("/"));
     files::make_folder(folder, Access::Private).map_err(failed)?;
     let lock = files::open_lock(&file.with_extension("lock")).map_err(failed)?;
@@ -114,7 +114,7 @@ where
     change(&mut value);
     let text = serde_json::to_string_pretty(&value).map_err(|err| err.to_string())?;
     let written = files::replace(file, text.as_bytes(), Access::Private);
-    written.map_err(|err| format!("{} cannot be written: {}", file.display(), err.root_cause()))
+    written.map_err(|err| format!("cannot write {}: {}", file.display(), err.root_cause()))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `purlin.json`: JSON with comments, in the user's configuration folder. A mistake in it is reported, never fatal.
+//! `purlin.json`: JSON with comments, in the user's configuration directory. Mistakes are reported, never fatal.
 //!
 //! `config::keys` is the table of all keys, `config::sources` combines the layers. What a project's own file may say is
 //! in `project`.
@@ -27,7 +27,7 @@ use crate::providers::{self, Provider};
 use crate::{Environment, custom};
 use sources::{Origin, Sources};
 
-/// What counts, of all that is configured.
+/// The effective configuration.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Config {
     /// Sizes, rates and time-outs; see docs/guide/limits.md.
@@ -36,28 +36,28 @@ pub struct Config {
     pub model: Option<String>,
     /// The model for small work, such as titles: `provider/model`.
     pub small_model: Option<String>,
-    /// The user's providers, as OpenCode has them; see docs/guide/models.md.
+    /// The user's providers, in OpenCode's form; see docs/guide/models.md.
     pub provider: BTreeMap<String, Provider>,
-    /// Where the providers are written, if that is OpenCode's file.
+    /// The file with the providers, if that is OpenCode's.
     pub provider_file: Option<PathBuf>,
-    /// The user's MCP servers, as OpenCode has them; see docs/guide/mcp.md.
+    /// The user's MCP servers, in OpenCode's form; see docs/guide/mcp.md.
     pub mcp: McpServers,
-    /// Rules of permission, as OpenCode has them; see docs/guide/permissions.md.
+    /// Permission rules, in OpenCode's form; see docs/guide/permissions.md.
     pub permission: Vec<Rule>,
-    /// Files and patterns of files that hold instructions for the model; see docs/internals/context.md.
+    /// Paths and patterns of instruction files; see docs/internals/context.md.
     pub instructions: Vec<String>,
     /// Agents, slash commands and hooks; see docs/guide/custom.md.
     pub additions: Additions,
-    /// The name of the dialect to speak, instead of the one that is recognised; see docs/internals/dialects.md.
+    /// The name of the dialect, if it should not be detected; see docs/internals/dialects.md.
     pub dialect: Option<String>,
-    /// The file that every message is written to; see docs/internals/trace.md.
+    /// The trace file; see docs/internals/trace.md.
     pub trace: Option<PathBuf>,
 }
 
 impl Config {
-    /// Reads the configuration: the given file or the user's own, and the environment.
+    /// Reads the configuration: the given file or the user's, and the variables.
     ///
-    /// Returns it with what is wrong in it. What is wrong counts as not written.
+    /// Returns it with its problems. Invalid values are ignored.
     #[must_use]
     pub fn load(file: Option<PathBuf>, environment: &Environment) -> (Config, Vec<String>) {
         let mut sources = Sources::gather(file, environment);
@@ -82,20 +82,20 @@ impl Config {
         if let Some(Origin::OpenCode(path, _)) = sources.origin("provider") {
             config.provider_file = Some(path.clone());
         }
-        wrong.extend(config.take_out_models(environment));
+        wrong.extend(config.remove_unknown_models(environment));
         let mut problems = std::mem::take(&mut sources.problems);
         problems.extend(wrong.iter().map(|problem| sources.place(problem)));
         (config, problems)
     }
 
-    /// Reads a configuration that is already JSON; what is wrong counts as not written.
+    /// Reads a configuration from JSON; invalid values are ignored.
     #[must_use]
     pub fn from_value(value: Value, home: Option<&Path>) -> (Config, Vec<String>) {
         let Value::Object(value) = value else {
             return (Config::default(), vec!["the configuration must be an object".to_owned()]);
         };
         let mut checked = check::Checked { value, ..check::Checked::default() };
-        checked.take_out();
+        checked.remove_invalid();
         let mut problems: Vec<String> =
             checked.problems.into_iter().map(|(_, problem)| problem).collect();
         let (config, more) = Config::read(checked.value, home);
@@ -103,8 +103,8 @@ impl Config {
         (config, problems)
     }
 
-    /// Takes out models of providers that nobody knows, and tells them.
-    fn take_out_models(&mut self, environment: &Environment) -> Vec<String> {
+    /// Removes models of unknown providers, and reports them.
+    fn remove_unknown_models(&mut self, environment: &Environment) -> Vec<String> {
         let Config { model, small_model, provider, .. } = self;
         let mut problems = Vec::new();
         for (key, model) in [("model", model), ("small_model", small_model)] {
@@ -118,7 +118,7 @@ impl Config {
         problems
     }
 
-    /// Reads members that the table of keys has let through.
+    /// Reads members that were checked.
     fn read(members: Map<String, Value>, home: Option<&Path>) -> (Config, Vec<String>) {
         let mut problems = Vec::new();
         let mut config = Config::default();
@@ -148,7 +148,7 @@ impl Config {
     }
 }
 
-/// Says why there cannot be such a model: nobody knows its provider.
+/// Returns why a model cannot exist: its provider is unknown.
 #[must_use]
 pub fn problem_of_model(
     model: &str,
@@ -159,13 +159,13 @@ pub fn problem_of_model(
         return None;
     }
     let Some((provider, _)) = model.split_once('/') else {
-        return Some(format!("is `{model}`, and a model is `provider/model`"));
+        return Some(format!("is `{model}`: expected `provider/model`"));
     };
     let problem = problem_of_provider(provider, configured, environment);
     problem.map(|problem| format!("names {problem}"))
 }
 
-/// Says what is wrong with a provider that was named.
+/// Returns what is wrong with the name of a provider.
 #[must_use]
 pub fn problem_of_provider(
     provider: &str,
@@ -179,23 +179,23 @@ pub fn problem_of_provider(
         return None;
     }
     let hint = match nearest(provider, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("there are {}", known.join(", ")),
+        Some(near) => format!("Did you mean `{near}`?"),
+        None => format!("Known: {}.", known.join(", ")),
     };
-    Some(format!("the provider `{provider}`, which is not known; {hint}"))
+    Some(format!("the unknown provider `{provider}`. {hint}"))
 }
 
-/// Checks that a configuration file that was named is there.
+/// Checks that a given configuration file can be read.
 ///
 /// # Errors
 /// Says why it cannot be read.
-pub fn check_is_there(file: Option<&Path>) -> anyhow::Result<()> {
+pub fn check_readable(file: Option<&Path>) -> anyhow::Result<()> {
     let Some(file) = file else { return Ok(()) };
     let opened = std::fs::File::open(file);
-    opened.map(drop).with_context(|| format!("{} cannot be read", file.display()))
+    opened.map(drop).with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// Says for which providers the key names something that is not there.
+/// Returns the providers whose key references something that does not exist.
 fn missing_keys_of(
     providers: &Value,
     folder: &Path,
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn one_mistake_does_not_undo_the_rest() {
+    fn mistake_in_one_key_does_not_affect_the_others() {
         let (config, problems) = Config::from_value(
             json!({
                 "limits": { "prompts_per_minute": 3, "max_prompt_bytes": "big", "typo": 1 },
@@ -244,24 +244,24 @@ mod tests {
             [
                 "`dialect` must be one of v1, message-reference, container",
                 "`limits.max_prompt_bytes` must be a whole number",
-                "`limits.typo` is not a limit we know; docs/guide/limits.md lists them",
-                "`modle` is not a key we know; did you mean `model`?",
+                "`limits.typo` is not a known limit. See docs/guide/limits.md.",
+                "`modle` is not a known key. Did you mean `model`?",
             ]
         );
     }
 
     #[test]
-    fn a_model_of_a_provider_that_nobody_knows_is_told_with_the_nearest() {
+    fn model_of_an_unknown_provider_is_reported_with_the_nearest() {
         let configured = BTreeMap::from([("gate".to_owned(), Provider::default())]);
         let problem = |model: &str| problem_of_model(model, &configured, &environment());
         for model in ["anthropic/claude-x", "gate/any/thing", "script:a.acp", "purlin/guide"] {
             assert_eq!(problem(model), None, "{model}");
         }
         let near = problem("antropic/claude-x").unwrap();
-        assert!(near.ends_with("not known; did you mean `anthropic`?"), "{near}");
+        assert!(near.ends_with("unknown provider `antropic`. Did you mean `anthropic`?"), "{near}");
         let far = problem("somewhere/x").unwrap();
-        assert!(far.contains("there are anthropic, openai, ") && far.ends_with("gate"), "{far}");
-        assert!(problem("sonnet").unwrap().ends_with("a model is `provider/model`"));
+        assert!(far.contains("Known: anthropic, openai, ") && far.ends_with("gate."), "{far}");
+        assert!(problem("sonnet").unwrap().ends_with("expected `provider/model`"));
     }
 
     #[test]
@@ -276,9 +276,9 @@ mod tests {
         assert_eq!(
             problems,
             [
-                format!("{at}:5: `x` is not a key we know"),
+                format!("{at}:5: `x` is not a known key"),
                 format!(
-                    "{at}:3: `permission.bash.rm *` must be allow, ask or deny; did you mean `deny`?; it is asked for"
+                    "{at}:3: `permission.bash.rm *` must be allow, ask or deny. Did you mean `deny`? Treated as `ask`."
                 ),
             ]
         );

@@ -23,8 +23,7 @@ impl Credentials {
     /// # Errors
     /// Fails if there is no data directory.
     pub fn new(directories: &Directories) -> anyhow::Result<Credentials> {
-        let folder =
-            directories.data.as_ref().context("there is no home folder to keep keys in")?;
+        let folder = directories.data.as_ref().context("no home directory to store keys in")?;
         Ok(Credentials { file: folder.join("auth.json") })
     }
 
@@ -116,7 +115,7 @@ impl Credentials {
 pub fn load_keys(directories: &Directories) -> BTreeMap<String, Secret> {
     let keys = Credentials::new(directories).and_then(|credentials| credentials.keys());
     keys.unwrap_or_else(|err| {
-        tracing::warn!("the stored keys cannot be used: {err:#}");
+        tracing::warn!("cannot use the stored keys: {err:#}");
         BTreeMap::new()
     })
 }

@@ -34,7 +34,7 @@ pub struct Additions {
     pub hooks: Value,
 }
 
-/// The most agents, commands and problems of them that are used; a project with more is not meant for people.
+/// The most agents, commands and problems that are used.
 const MOST: usize = 100;
 
 /// Tells whether an agent or a command can have this name.

@@ -55,7 +55,8 @@ pub fn write_whole(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 
 /// Writes a file beside the old one and renames it: the file is complete at any time.
 pub(crate) fn replace(file: &Path, bytes: &[u8], access: Access) -> anyhow::Result<()> {
-    let folder = file.parent().with_context(|| format!("{} has no folder", file.display()))?;
+    let folder =
+        file.parent().with_context(|| format!("{} has no parent directory", file.display()))?;
     make_folder(folder, access).with_context(|| folder.display().to_string())?;
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".new-{}", std::process::id()));

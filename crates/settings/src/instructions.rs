@@ -95,7 +95,7 @@ fn read_project(files: &dyn ProjectFiles, path: &Path, most: usize) -> Beginning
     Some((text(bytes), size))
 }
 
-/// Reads the beginning of a file of the user's own, links followed: people keep their settings elsewhere.
+/// Reads the beginning of a user's file. Links are followed: people store their settings elsewhere.
 fn read_own(path: &Path, most: usize) -> Beginning {
     use std::io::Read;
     let size = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?.len();
@@ -104,7 +104,7 @@ fn read_own(path: &Path, most: usize) -> Beginning {
     Some((text(bytes), size))
 }
 
-/// Makes text of bytes that may end within a character.
+/// Converts bytes to text, which may end within a character.
 fn text(bytes: Vec<u8>) -> String {
     match String::from_utf8(bytes) {
         Ok(text) => text,
@@ -141,7 +141,10 @@ pub fn sources(
     for (pattern, is_theirs) in users.chain(theirs) {
         for (path, is_own) in patterns::find(pattern, &places.chain, places.home.as_deref()) {
             if is_theirs && is_private(&path, files) {
-                tracing::warn!("a project names {} as instructions: left out", path.display());
+                tracing::warn!(
+                    "ignored {} as instructions of a project: it may be secret",
+                    path.display()
+                );
                 continue;
             }
             let read = if is_own {
@@ -160,7 +163,7 @@ pub fn sources(
     all
 }
 
-/// Tells whether a project may not have the model told what a file holds: the user would be asked before it is read.
+/// Tells whether a project must not give the model a file: reading it would need permission.
 fn is_private(path: &Path, files: &dyn ProjectFiles) -> bool {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     [path, &real].iter().any(|path| {
@@ -199,7 +202,7 @@ pub fn touched(
     folders.into_iter().filter_map(|folder| first(folder, &read)).collect()
 }
 
-/// Follows links; of a file that is not there yet, those of its folder.
+/// Follows links; for a file that does not exist, those of its directory.
 fn real(path: &Path) -> PathBuf {
     let parent = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
     path.canonicalize().ok().or_else(parent).unwrap_or_else(|| path.to_owned())

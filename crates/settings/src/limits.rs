@@ -1,10 +1,10 @@
-//! Every limit, in one table: what `limits` in `purlin.json` may set, the default, and why it is there.
+//! The table of all limits: what `limits` in `purlin.json` may set, the default, and the meaning.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
-/// Makes the struct, its defaults and its printable table from one list.
+/// Makes the struct, its defaults and the table from one list.
 macro_rules! limits {
     ($($(#[doc = $doc:literal])* $name:ident = $default:literal;)*) => {
         /// The limits in effect. 0 removes a rate or a timeout.
@@ -21,7 +21,7 @@ macro_rules! limits {
         }
 
         impl Limits {
-            /// Every limit: its name, its default, and what it is for.
+            /// Every limit: its name, its default, and its meaning.
             pub const TABLE: &'static [(&'static str, u64, &'static str)] =
                 &[$((stringify!($name), $default, concat!($($doc),*)),)*];
         }
@@ -78,20 +78,20 @@ limits! {
 }
 
 impl Limits {
-    /// Returns how long a model may send nothing.
+    /// Returns how long a model may send no data.
     #[must_use]
     pub fn no_progress(&self) -> Duration {
         lasting(self.no_progress_seconds)
     }
 
-    /// Returns how long the client may read nothing.
+    /// Returns how long the client may leave output unread.
     #[must_use]
     pub fn unread(&self) -> Duration {
         lasting(self.unread_seconds)
     }
 }
 
-/// A time-out; 0 stands for one that never comes.
+/// Returns a time-out; 0 means none.
 #[must_use]
 pub fn lasting(seconds: u64) -> Duration {
     Duration::from_secs(if seconds == 0 { u64::from(u32::MAX) } else { seconds })
@@ -101,7 +101,7 @@ pub fn lasting(seconds: u64) -> Duration {
 mod tests {
     use super::*;
 
-    /// The documentation is made from the code: `UPDATE_EXPECT=1` writes it anew.
+    /// The documentation is generated from the code: `UPDATE_EXPECT=1` updates it.
     // R: W10, W11, W12
     #[test]
     fn the_documented_table_is_the_one_in_force() {

@@ -105,10 +105,7 @@ impl McpServer {
             None if is_remote => Transport::Http(remote(name, members)?),
             None => stdio(members)?,
             Some(_) => {
-                return Err(
-                    "is of a `type` that is not known; there are local, remote, http and sse"
-                        .to_owned(),
-                );
+                return Err("has an unknown `type`: expected local, remote, http or sse".to_owned());
             }
         };
         let is = |key: &str, value: bool| members.get(key) == Some(&Value::Bool(value));
@@ -139,14 +136,14 @@ fn stdio(members: &Map<String, Value>) -> Result<Transport, String> {
     match members.get("args") {
         None => {}
         Some(Value::Array(more)) => {
-            args.extend(strings(more, "has `args` that are not a list of texts")?);
+            args.extend(strings(more, "has `args` that are not a list of strings")?);
         }
-        Some(_) => return Err("has `args` that are not a list of texts".to_owned()),
+        Some(_) => return Err("has `args` that are not a list of strings".to_owned()),
     }
     let env = members.get("env").or_else(|| members.get("environment"));
-    let env = pairs(env, "has an `env` whose values are not texts")?;
+    let env = pairs(env, "has an `env` whose values are not strings")?;
     if env.iter().any(|(key, _)| key.is_empty() || key.contains(['=', '\0'])) {
-        return Err("sets a variable whose name cannot be one".to_owned());
+        return Err("sets a variable with an invalid name".to_owned());
     }
     let cwd = members.get("cwd").and_then(Value::as_str).map(PathBuf::from);
     Ok(Transport::Stdio { program, args, env, cwd })
@@ -155,9 +152,12 @@ fn stdio(members: &Map<String, Value>) -> Result<Transport, String> {
 fn remote(name: &str, members: &Map<String, Value>) -> Result<Remote, String> {
     let url = members.get("url").and_then(Value::as_str).ok_or("has no `url`")?.to_owned();
     if !url.starts_with("http://") && !url.starts_with("https://") {
-        return Err(format!("the `url` of `{name}` must begin with http:// or https://"));
+        return Err(format!("the `url` of `{name}` must start with http:// or https://"));
     }
-    Ok(Remote { url, headers: pairs(members.get("headers"), "has `headers` that are not texts")? })
+    Ok(Remote {
+        url,
+        headers: pairs(members.get("headers"), "has `headers` that are not strings")?,
+    })
 }
 
 fn strings(values: &[Value], wrong: &str) -> Result<Vec<String>, String> {
@@ -212,10 +212,10 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "`mcp.args` has `args` that are not a list of texts",
+                "`mcp.args` has `args` that are not a list of strings",
                 "`mcp.bad` has neither a `command` nor a `url`",
-                "`mcp.env` has an `env` whose values are not texts",
-                "`mcp.odd` is of a `type` that is not known; there are local, remote, http and sse",
+                "`mcp.env` has an `env` whose values are not strings",
+                "`mcp.odd` has an unknown `type`: expected local, remote, http or sse",
                 "`mcp.worse` must be an object"
             ]
         );

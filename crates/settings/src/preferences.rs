@@ -43,7 +43,7 @@ impl Preferences {
         change: impl FnOnce(&mut Preferences),
     ) -> anyhow::Result<()> {
         let Some(file) = file(directories) else {
-            anyhow::bail!("there is no home folder to keep choices in");
+            anyhow::bail!("no home directory to save preferences in");
         };
         let mut preferences = Preferences::load_from(&file);
         change(&mut preferences);

@@ -188,7 +188,8 @@ impl Project {
             for key in checked.value.keys() {
                 let line = checked.lines.get(key).copied().unwrap_or(1);
                 if let Some(ProjectUse::Never(why)) = keys::find(key).map(|top| top.project) {
-                    problems.push(format!("{name}:{line}: a project cannot set `{key}`: {why}"));
+                    problems
+                        .push(format!("{name}:{line}: `{key}` cannot be set by a project: {why}"));
                 }
             }
         }
@@ -214,10 +215,7 @@ impl Project {
             names.push(format!("{} more", self.parts.len() - names.len()));
         }
         let folder = visible(&self.folder.to_string_lossy());
-        format!(
-            "{}: {why}. `purlin trust {folder}` shows what each would do, and asks.",
-            names.join(", ")
-        )
+        format!("{}: {why}. To review and trust it, run `purlin trust {folder}`.", names.join(", "))
     }
 }
 

@@ -11,20 +11,20 @@ use sha2::{Digest, Sha256};
 use crate::project::Part;
 use crate::{ReadText, answer_store};
 
-/// Whether what a project could run may be used.
+/// Whether the user trusts a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
-    /// The user has seen exactly this and said yes, or there is nothing to run.
+    /// The user trusts exactly these settings, or there is nothing to trust.
     Trusted,
-    /// It is inert; why, in words.
+    /// The user does not; why.
     Not(String),
 }
 
-/// One folder that is trusted.
+/// One trusted folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Trusted {
     folder: PathBuf,
-    /// The hash of all that would run.
+    /// The hash of everything that needs trust.
     hash: String,
 }
 
@@ -42,11 +42,11 @@ pub(crate) fn check(
         return Trust::Trusted;
     }
     let Some(data) = data else {
-        return Trust::Not("there is no folder to keep trust in".to_owned());
+        return Trust::Not("no data directory to store trust in".to_owned());
     };
     let file = file_in(data);
     let text = reader.read_text(&file, LARGEST);
-    let text = text.map_err(|why| format!("{} cannot be read: {why}", file.display()));
+    let text = text.map_err(|why| format!("cannot read {}: {why}", file.display()));
     let trusted: Vec<Trusted> = match text {
         Ok(Some(text)) => match answer_store::parse(&file, &text) {
             Ok(trusted) => trusted,
@@ -58,8 +58,8 @@ pub(crate) fn check(
     let folder = real(folder);
     match trusted.iter().find(|trusted| trusted.folder == folder) {
         Some(trusted) if trusted.hash == hash(parts) => Trust::Trusted,
-        Some(_) => Trust::Not("it changed since you trusted it".to_owned()),
-        None => Trust::Not("you have not trusted this folder".to_owned()),
+        Some(_) => Trust::Not("settings changed since you trusted them".to_owned()),
+        None => Trust::Not("folder not trusted".to_owned()),
     }
 }
 
@@ -134,12 +134,12 @@ mod tests {
         let (here, there) = (std::env::temp_dir(), PathBuf::from("/"));
         let parts = [part("node x.js")];
         assert_eq!(check(&here, &[]), Trust::Trusted);
-        let unknown = Trust::Not("you have not trusted this folder".to_owned());
+        let unknown = Trust::Not("folder not trusted".to_owned());
         assert_eq!(check(&here, &parts), unknown);
         add(&data, &here, &parts).unwrap();
         assert_eq!(check(&here, &parts), Trust::Trusted);
         assert_eq!(check(&there, &parts), unknown);
-        let changed = Trust::Not("it changed since you trusted it".to_owned());
+        let changed = Trust::Not("settings changed since you trusted them".to_owned());
         assert_eq!(check(&here, &[part("node y.js")]), changed);
         assert_eq!(check(&here, &[part("node x.js"), part("z")]), changed);
         assert!(revoke(&data, &here).unwrap());

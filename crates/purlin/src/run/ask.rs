@@ -1,8 +1,7 @@
 //! Asking for permission on the controlling terminal.
 //!
-//! The person sees exactly what would be done, control characters made visible, and rejects unless they
-//! choose otherwise. Without a terminal the answer is to reject. Reads `/dev/tty`, not stdin: stdin may be a
-//! pipe.
+//! Shows exactly what would be done, with control characters escaped. Enter rejects, and without a terminal everything is
+//! rejected. Reads `/dev/tty` instead of stdin, which may be a pipe.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -17,7 +16,7 @@ use super::Wake;
 use super::output::Output;
 use super::render::{diffs_of, input_of, texts_of};
 
-/// Lines of a diff that are shown in a question; more than anyone reads, and the number of the rest is told.
+/// Lines of a diff that are shown in a question.
 const DIFF_LINES: usize = 400;
 
 /// Asks one question at a time.
@@ -35,12 +34,12 @@ struct Terminal {
 }
 
 impl Asker {
-    /// Tells whether a question waits for its answer.
+    /// Tells whether a question is open.
     pub(super) fn is_busy(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Asks a question, or rejects it if there is nobody to ask.
+    /// Asks a question, or rejects it without a terminal.
     pub(super) fn ask(&mut self, question: PermissionQuestion, output: &mut Output) {
         if self.terminal.is_none() {
             self.terminal = Terminal::open();
@@ -52,12 +51,12 @@ impl Asker {
                 output.aside(&visible(&diff));
             }
             output.aside(&format!(
-                "Rejected: {title}\nThere is no terminal to ask on; --allow allows everything."
+                "Rejected: {title}\nNo terminal to ask on. To approve all requests, use --allow."
             ));
             answer(question, None);
             return;
         };
-        // What was typed before the question is no answer to it.
+        // Input from before the question does not answer it.
         while terminal.lines.try_recv().is_ok() {}
         output.aside("");
         terminal.write(&question_text(&call, &question.request.options));
@@ -66,7 +65,7 @@ impl Asker {
         self.open = Some(question);
     }
 
-    /// Waits for what is typed, or for the agent to take the question back.
+    /// Waits for input, or until the agent withdraws the question.
     pub(super) async fn next(&mut self) -> Wake {
         let (Some(terminal), Some(question)) = (&mut self.terminal, &mut self.open) else {
             return std::future::pending().await;
@@ -77,7 +76,7 @@ impl Asker {
         }
     }
 
-    /// Takes what was typed. Asks again if it is none of the choices.
+    /// Handles input. Asks again if it is not one of the choices.
     pub(super) fn answer(&mut self, line: Option<String>, output: &mut Output) {
         let Some(question) = self.open.take() else { return };
         output.set_mid_line(false);
@@ -97,7 +96,7 @@ impl Asker {
         }
     }
 
-    /// Says again what can be chosen, if something was shown behind the question meanwhile.
+    /// Repeats the choices, if something was shown after the question.
     pub(super) fn remind(&mut self, output: &mut Output) {
         let (Some(question), Some(terminal)) = (&self.open, &mut self.terminal) else { return };
         if !output.is_mid_line() {
@@ -116,10 +115,9 @@ impl Terminal {
     fn open() -> Option<Terminal> {
         let open = || File::options().read(true).write(true).open("/dev/tty");
         let (reader, writer) = (open().ok()?, open().ok()?);
-        // Full when someone types ahead: then the terminal keeps the rest.
+        // Full when someone types ahead: then the terminal buffers the rest.
         let (typed, lines) = mpsc::channel(4);
-        // A thread of its own, not one of the runtime: the read has no end, and the program must not wait
-        // for it. It goes when the program does.
+        // Not a thread of the runtime: the read may never end, and the program must not wait for it.
         std::thread::Builder::new()
             .name("tty".to_owned())
             .spawn(move || {
@@ -136,8 +134,8 @@ impl Terminal {
 
     fn write(&mut self, text: &str) {
         if let Err(err) = self.writer.write_all(text.as_bytes()) {
-            // Whoever cannot see the question cannot answer it either; Ctrl-C is the way out.
-            tracing::warn!(%err, "the question cannot be shown");
+            // A question that cannot be seen cannot be answered; Ctrl-C ends it.
+            tracing::warn!(%err, "cannot show the question");
         }
     }
 }
@@ -150,11 +148,11 @@ fn answer(question: PermissionQuestion, index: Option<usize>) {
         ),
         None => reject(&question.request),
     };
-    // Fails only if the agent took the question back meanwhile.
+    // Fails only if the agent withdrew the question meanwhile.
     question.answer.send(outcome).ok();
 }
 
-/// What was typed.
+/// The user's input.
 #[derive(Debug, PartialEq)]
 enum Choice {
     Option(usize),
@@ -173,9 +171,9 @@ fn choice(line: Option<&str>, options: usize) -> Choice {
 }
 
 fn question_text(call: &schema::ToolCall, options: &[schema::PermissionOption]) -> String {
-    let mut parts = vec![format!("Permission is asked for: {}", call.title)];
+    let mut parts = vec![format!("Allow \"{}\"?", call.title)];
     parts.extend(input_of(call).map(|input| indent(&input)));
-    // What it needs beyond that, and why.
+    // What it needs permission for.
     parts.extend(texts_of(call).map(|text| indent(&text)));
     parts.extend(diffs_of(call, DIFF_LINES).iter().map(|diff| indent(diff)));
     let choices = options.iter().enumerate();
@@ -198,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_number_of_the_list_allows() {
+    fn only_a_listed_number_allows() {
         assert_eq!(choice(Some(" 2 \n"), 3), Choice::Option(1));
         assert_eq!(choice(Some(""), 3), Choice::Reject);
         assert_eq!(choice(None, 3), Choice::Reject);
@@ -208,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_shows_exactly_what_would_be_done() {
+    fn question_shows_exactly_what_would_be_done() {
         let call = serde_json::from_value(json!({
             "toolCallId": "t", "title": "Run a command",
             "rawInput": { "command": "rm -rf \u{1b}[8m/ \u{202e}x" },
@@ -225,7 +223,7 @@ mod tests {
         .unwrap();
         assert_eq!(
             question_text(&call, &options),
-            "Permission is asked for: Run a command\n\
+            "Allow \"Run a command\"?\n\
              \u{20}   rm -rf \\u{1b}[8m/ \\u{202e}x\n\
              \u{20}   Needs the network: to ask\n\
              \u{20}   --- /a\n    +++ /a\n    @@ -1,1 +1,1 @@\n    -1\n    +2\n\

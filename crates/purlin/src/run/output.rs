@@ -1,6 +1,6 @@
 //! Where a run's output goes: answers to stdout, everything else to stderr.
 //!
-//! What goes to a terminal is stripped of control characters first, so an agent cannot drive the terminal.
+//! Control characters are removed from what goes to a terminal, so that an agent cannot control it.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -9,18 +9,18 @@ use wire::acp::schema;
 use super::render::{Piece, Renderer, strip_controls};
 use super::{last_line, words_of};
 
-/// Nobody reads our output any more.
+/// Our output was closed.
 #[derive(Debug, PartialEq)]
 pub(super) struct ReaderGone;
 
-/// The two outputs, and what is known of the turn so far.
+/// The two outputs, and the state of the turn.
 #[derive(Debug)]
 pub(super) struct Output {
     json: bool,
     is_terminal: bool,
-    /// The answer ends in the middle of a line.
+    /// The answer ends within a line.
     is_unfinished: bool,
-    /// A terminal shows a line that was begun.
+    /// The terminal's cursor is within a line.
     is_mid_line: bool,
     /// That line is a thought.
     is_thinking: bool,
@@ -39,7 +39,7 @@ impl Output {
         }
     }
 
-    /// Shows an update. One that cannot be read is left out: a newer agent may well have some.
+    /// Shows an update. Unknown updates are skipped: a newer agent may send some.
     pub(super) fn update(&mut self, update: &client::Update) -> Result<(), ReaderGone> {
         if self.json {
             return self.answer(&format!("{}\n", update.raw()));
@@ -73,9 +73,9 @@ impl Output {
         }
         match reason {
             schema::StopReason::EndTurn => {}
-            schema::StopReason::MaxTokens => self.aside("The answer was cut: out of tokens."),
+            schema::StopReason::MaxTokens => self.aside("Stopped: token limit reached."),
             schema::StopReason::MaxTurnRequests => {
-                self.aside("The turn was cut: too many requests to the model.");
+                self.aside("Stopped: request limit of a turn reached.");
             }
             schema::StopReason::Refusal => self.aside("The agent refused."),
             schema::StopReason::Cancelled => self.aside("Cancelled."),
@@ -84,7 +84,7 @@ impl Output {
         Ok(())
     }
 
-    /// Shows why there is no answer.
+    /// Shows an error.
     pub(super) fn error(&mut self, err: &anyhow::Error) -> Result<(), ReaderGone> {
         if self.json {
             return self.answer(&format!("{}\n", last_line(Err(err))));
@@ -93,13 +93,13 @@ impl Output {
         Ok(())
     }
 
-    /// Shows a line besides the answer.
+    /// Shows a line on stderr.
     pub(super) fn aside(&mut self, text: &str) {
         self.break_line();
         write_stderr(&format!("{}\n", strip_controls(text)));
     }
 
-    /// Shows what a command said: indented, and dimmed where that can be seen.
+    /// Shows the output of a command: indented, and dimmed on a terminal.
     fn output_of_command(&mut self, text: &str) {
         self.break_line();
         let (dim, plain) =
@@ -109,12 +109,12 @@ impl Output {
         }
     }
 
-    /// Takes note that the question on the terminal stands in a line that is not ended.
+    /// Notes whether the terminal's cursor is within a line.
     pub(super) fn set_mid_line(&mut self, is_mid_line: bool) {
         self.is_mid_line = is_mid_line;
     }
 
-    /// Tells whether a line on the terminal is not ended.
+    /// Tells whether the terminal's cursor is within a line.
     pub(super) fn is_mid_line(&self) -> bool {
         self.is_mid_line
     }
@@ -123,7 +123,7 @@ impl Output {
         if !self.is_thinking {
             self.break_line();
         }
-        // The renderer hands out thoughts only if stderr is a terminal, so it can be dimmed.
+        // The renderer returns thoughts only if stderr is a terminal, so they can be dimmed.
         write_stderr(&format!("\x1b[2m{}\x1b[0m", strip_controls(text)));
         self.is_mid_line = !text.ends_with('\n');
         self.is_thinking = true;
@@ -144,7 +144,7 @@ impl Output {
             Ok(()) => Ok(()),
             Err(err) => {
                 if err.kind() != io::ErrorKind::BrokenPipe {
-                    self.aside(&format!("purlin: the output cannot be written: {err}"));
+                    self.aside(&format!("purlin: cannot write the output: {err}"));
                 }
                 Err(ReaderGone)
             }
@@ -167,6 +167,6 @@ fn write_stdout(text: &str) -> io::Result<()> {
 }
 
 fn write_stderr(text: &str) {
-    // There is nowhere left to tell that this failed.
+    // There is nowhere left to report a failure.
     io::stderr().lock().write_all(text.as_bytes()).ok();
 }

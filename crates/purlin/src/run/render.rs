@@ -1,6 +1,6 @@
-//! How updates look in a terminal. Pure: text in, text out.
+//! Formats updates for a terminal. Does no IO.
 //!
-//! Keeps the tool calls of the turn, since later updates and questions only tell what changed.
+//! Remembers the tool calls of the turn, since later updates and questions contain only what changed.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -11,28 +11,28 @@ use wire::acp::schema;
 
 use crate::count::count;
 
-/// Lines of a diff that are shown beside a tool call; a question shows more.
+/// Lines of a diff that are shown with a tool call; a question shows more.
 pub(super) const DIFF_LINES: usize = 20;
 
-/// Lines that are shown of what a command said: its first ones and its last ones.
+/// Lines of a command's output that are shown: the first and the last ones.
 const OUTPUT_LINES: (usize, usize) = (4, 8);
 
-/// How much of a line of a command is shown, in characters.
+/// The width of a line of output, in characters.
 const WIDTH: usize = 200;
 
 /// Unchanged lines around a change.
 const CONTEXT: usize = 3;
 
-/// Something to show.
+/// One piece of output.
 #[derive(Debug, PartialEq)]
 pub(super) enum Piece {
     /// A part of the answer.
     Answer(String),
     /// A part of a thought.
     Thought(String),
-    /// A line besides.
+    /// A line on stderr.
     Aside(String),
-    /// What a command said.
+    /// Output of a command.
     Output(String),
 }
 
@@ -70,7 +70,7 @@ impl Renderer {
         }
     }
 
-    /// Returns a tool call with what a question or an update tells of it.
+    /// Returns a tool call with the changes of a question or an update.
     pub(super) fn call_with(&self, update: schema::ToolCallUpdate) -> schema::ToolCall {
         let id = update.tool_call_id;
         let known = self.calls.get(&id).cloned();
@@ -110,13 +110,13 @@ impl Renderer {
         self.shown_diffs.insert(call.tool_call_id.clone());
     }
 
-    /// The diffs of a call that goes on. Before that a question may come, which shows them itself.
+    /// Returns the diffs of a call that runs. Before that a question may come, which shows them itself.
     fn new_diffs(&mut self, call: &schema::ToolCall) -> Vec<Piece> {
-        let goes_on = matches!(
+        let is_running = matches!(
             call.status,
             schema::ToolCallStatus::InProgress | schema::ToolCallStatus::Completed
         );
-        if !goes_on {
+        if !is_running {
             return Vec::new();
         }
         let diffs = diffs_of(call, DIFF_LINES);
@@ -128,8 +128,8 @@ impl Renderer {
     }
 }
 
-/// Takes out what could drive a terminal: control characters other than line ends and tabs, and those that turn the direction
-/// of a line.
+/// Removes what could control a terminal: control characters other than newlines and tabs, and characters that change the
+/// direction of text.
 pub(super) fn strip_controls(text: &str) -> String {
     text.chars().filter(|char| is_harmless(*char)).collect()
 }
@@ -165,7 +165,7 @@ fn call_line(call: &schema::ToolCall) -> String {
     }
 }
 
-/// How a command ended, if not well: the tool did its work all the same.
+/// Returns how a command failed. Its tool call succeeded all the same.
 fn failure_of(call: &schema::ToolCall) -> Option<String> {
     let raw = call.raw_output.as_ref().filter(|_| call.kind == schema::ToolKind::Execute)?;
     match (raw["signal"].as_str(), raw["exitCode"].as_u64()) {
@@ -174,7 +174,7 @@ fn failure_of(call: &schema::ToolCall) -> Option<String> {
     }
 }
 
-/// The first line of what a failed call says.
+/// Returns the first line of a failed call's output.
 fn reason_of(call: &schema::ToolCall) -> Option<String> {
     call.content.iter().find_map(|content| match content {
         schema::ToolCallContent::Content(content) => {
@@ -185,7 +185,7 @@ fn reason_of(call: &schema::ToolCall) -> Option<String> {
     })
 }
 
-/// The texts that stand with a call.
+/// Returns the texts of a call.
 pub(super) fn texts_of(call: &schema::ToolCall) -> impl Iterator<Item = String> {
     call.content.iter().filter_map(|content| match content {
         schema::ToolCallContent::Content(content) => Some(block_text(&content.content)),
@@ -193,7 +193,7 @@ pub(super) fn texts_of(call: &schema::ToolCall) -> impl Iterator<Item = String> 
     })
 }
 
-/// What a command said, shortened; nothing for other tools, whose output is for the model.
+/// Returns the shortened output of a command; `None` for other tools, whose output is for the model.
 fn output_of(call: &schema::ToolCall) -> Option<String> {
     if call.kind != schema::ToolKind::Execute {
         return None;
@@ -201,7 +201,7 @@ fn output_of(call: &schema::ToolCall) -> Option<String> {
     let text = texts_of(call).collect::<Vec<_>>().join("\n");
     let mut lines: Vec<&str> = text.trim_matches('\n').lines().collect();
     if call.status == schema::ToolCallStatus::Failed && !lines.is_empty() {
-        // The reason stands beside the title.
+        // The reason is shown with the title.
         lines.remove(0);
     }
     let (first, last) = OUTPUT_LINES;
@@ -210,7 +210,7 @@ fn output_of(call: &schema::ToolCall) -> Option<String> {
     }
     let (head, rest) = lines.split_at(first);
     let (middle, tail) = rest.split_at(rest.len() - last);
-    // Where the agent left something out, its line stays.
+    // A line that says what the agent omitted is shown.
     let is_mark = |line: &&str| line.starts_with("… ") && line.ends_with(" …");
     let left_out = |lines: &[&str]| match lines.len() {
         0 => String::new(),
@@ -225,7 +225,7 @@ fn output_of(call: &schema::ToolCall) -> Option<String> {
     Some(format!("{}\n{middle}{}", narrow(head), narrow(tail)))
 }
 
-/// Joins lines, none longer than is shown. What stands in brackets is whole: it may say where all of it is.
+/// Joins lines, cut to the width. A line in parentheses is not cut: it may say where the full output is.
 fn narrow(lines: &[&str]) -> String {
     let is_note = |line: &str| line.starts_with('(') && line.ends_with(')');
     let width = |line: &str| if is_note(line) { usize::MAX } else { WIDTH };
@@ -263,7 +263,7 @@ pub(super) fn diffs_of(call: &schema::ToolCall, limit: usize) -> Vec<String> {
         .collect()
 }
 
-/// Returns what exactly a call would do: its command, or else all of its input.
+/// Returns exactly what a call would do: its command, or all of its input.
 pub(super) fn input_of(call: &schema::ToolCall) -> Option<String> {
     let input = call.raw_input.as_ref()?;
     match input.get("command") {
@@ -274,7 +274,7 @@ pub(super) fn input_of(call: &schema::ToolCall) -> Option<String> {
     }
 }
 
-/// Shows a change as one hunk: from the first line that differs to the last.
+/// Formats a change as one hunk, from the first line that differs to the last.
 pub(crate) fn unified(path: &str, old: Option<&str>, new: &str, limit: usize) -> String {
     let old_lines: Vec<&str> = old.unwrap_or_default().lines().collect();
     let new_lines: Vec<&str> = new.lines().collect();

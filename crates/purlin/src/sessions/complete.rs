@@ -1,4 +1,4 @@
-//! The session ids that a shell offers: the last used first, each with its title.
+//! The session ids that a shell completes: most recent first, each with its title.
 
 use clap_complete::CompletionCandidate;
 use engine::ports::{Journal, Query};
@@ -6,7 +6,7 @@ use engine::ports::{Journal, Query};
 use crate::assemble;
 use settings::Limits;
 
-/// Returns the ids of the sessions that are kept; none where they cannot be read, for a shell shows no errors.
+/// Returns the ids of stored sessions; none if they cannot be read, since a shell shows no errors.
 pub(super) fn candidates() -> Vec<CompletionCandidate> {
     let store = assemble::store(&Limits::default());
     let runtime = tokio::runtime::Builder::new_current_thread().build();

@@ -1,4 +1,4 @@
-//! A session as Markdown: what was said and done, for people.
+//! A session as Markdown.
 
 use engine::Event;
 use engine::ports::Info;
@@ -8,7 +8,7 @@ use engine::words::{Block, Contents, PlanStatus, ToolContent, ToolStatus};
 use crate::count::count;
 use crate::run::render::unified;
 
-/// Prints a session, with so many lines of each change and each output.
+/// Prints a session, with at most this many lines of each change and output.
 pub(super) fn print(info: &Info, events: &[Event], problems: &[String], most: usize) -> String {
     let title = info.title.as_deref().unwrap_or("Session");
     let updated = iso_8601(info.updated);
@@ -71,8 +71,8 @@ fn part(event: &Event, most: usize) -> String {
 fn block_text(block: &Block) -> String {
     match block {
         Block::Text(text) => text.clone(),
-        Block::Image(_) => "*(an image)*".to_owned(),
-        Block::Audio(_) => "*(a sound)*".to_owned(),
+        Block::Image(_) => "*(image)*".to_owned(),
+        Block::Audio(_) => "*(audio)*".to_owned(),
         Block::Link { uri, name } => format!("[{name}]({uri})"),
         Block::Resource { uri, contents: Contents::Text(text), .. } => {
             format!("{uri}:\n{}", fenced(text))
@@ -89,12 +89,12 @@ fn content_text(content: &ToolContent, most: usize) -> String {
             let path = path.to_string_lossy();
             fenced(&unified(&path, old.as_deref(), new, most))
         }
-        // What they held is text by now.
+        // Their output is stored as text.
         ToolContent::Terminal(_) | ToolContent::Live { .. } => String::new(),
     }
 }
 
-/// The first lines of a text, and how many there are besides.
+/// Returns the first lines of a text, and how many follow.
 fn cut(text: &str, most: usize) -> String {
     let lines: Vec<&str> = text.trim_end().lines().collect();
     if lines.len() <= most {

@@ -149,7 +149,7 @@ fn import_is_checked_before_anything_is_stored() {
         assert_eq!(output.status.code(), Some(2), "{words}");
     }
     let listed = purlin(&home, &["sessions", "list"]);
-    assert_eq!(said(&listed.stdout), "No sessions are kept here.\n");
+    assert_eq!(said(&listed.stdout), "No stored sessions.\n");
     assert_eq!(said(&import(exported(1, "a-1_B", "/")).stdout), "a-1_B\n");
 }
 

@@ -88,8 +88,8 @@ fn injection_by_a_server_changes_no_policy_and_nothing_outside() {
     assert!(heard, "the server's order did not arrive");
     assert_eq!([tree(&outside), tree(&cwd.join(".git"))], before);
     assert!(!rules.exists() && !data.join("purlin/trust.json").exists());
-    assert_eq!(text(&purlin(&data, &["trust", "--list"])), "No folder is trusted.\n");
-    assert_eq!(text(&purlin(&data, &["permissions", "list"])), "No answers are kept.\n");
+    assert_eq!(text(&purlin(&data, &["trust", "--list"])), "No trusted folders.\n");
+    assert_eq!(text(&purlin(&data, &["permissions", "list"])), "No saved answers.\n");
     // Permission was requested for the server's tool, every command and the two files outside; our own files were refused at once.
     assert_eq!(asked.len(), 1 + commands.len() + 2, "{asked:#?}");
     for command in &commands {

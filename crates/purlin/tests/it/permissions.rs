@@ -63,7 +63,7 @@ fn saved_permission_applies_in_the_next_process_until_it_is_revoked() {
     assert!(!purlin(&data, &["permissions", "revoke", "2"]).status.success());
     let revoked = text(&purlin(&data, &["permissions", "revoke", "1"]));
     assert_eq!(revoked, format!("Taken back: allow  edit: a.txt  in {}\n", cwd.display()));
-    assert_eq!(text(&purlin(&data, &["permissions", "list"])), "No answers are kept.\n");
+    assert_eq!(text(&purlin(&data, &["permissions", "list"])), "No saved answers.\n");
     assert_eq!(write_once(&data, &cwd, "once"), 1);
 }
 
@@ -194,7 +194,7 @@ fn pattern_cannot_hide_a_secret_or_a_path_outside() {
     let cwd = top.display().to_string();
     let asks = |command: &str| {
         let said = text(&purlin(&top, &["permissions", "explain", "--cwd", &cwd, "--", command]));
-        !said.starts_with("It would run.")
+        !said.starts_with("Would run without a question.")
     };
     for command in [
         "cat {/etc/shadow,x.txt}",
@@ -402,7 +402,7 @@ fn injection_in_a_file_changes_no_policy_and_nothing_outside() {
     }
     assert!(!kept.exists());
     assert!(!top.join("outside.txt").exists());
-    assert_eq!(text(&purlin(&data, &["trust", "--list"])), "No folder is trusted.\n");
+    assert_eq!(text(&purlin(&data, &["trust", "--list"])), "No trusted folders.\n");
     let trusted = purlin(&data, &["trust", &cwd.display().to_string()]);
     assert!(text(&trusted).contains("would run by itself"));
     std::fs::write(cwd.join("purlin.json"), payload("purlin.json", "id")).unwrap();
@@ -495,5 +495,5 @@ fn injected_commands_change_nothing_outside_even_if_all_are_allowed() {
     assert!(!crate::commands::runs("73401"));
     assert_eq!([tree(&outside), tree(&cwd.join(".git")), tree(&cwd.join("sub"))], before);
     assert!(!rules.exists());
-    assert_eq!(text(&purlin(&data, &["trust", "--list"])), "No folder is trusted.\n");
+    assert_eq!(text(&purlin(&data, &["trust", "--list"])), "No trusted folders.\n");
 }

@@ -62,7 +62,7 @@ fn hooks_and_commands_of_a_project_run_only_while_trusted() {
     let (plain, command, problem) = observed(&mut agent, &project.cwd());
     assert_eq!(plain, "Hello.");
     assert!(command.contains("this project is not trusted"), "{command}");
-    assert!(problem.contains("you have not trusted this folder"), "{problem}");
+    assert!(problem.contains("folder not trusted"), "{problem}");
 
     let shown = trust(&project.data(), &project.cwd());
     assert!(shown.contains("echo from the command") && shown.contains("Trusted."), "{shown}");
@@ -75,7 +75,7 @@ fn hooks_and_commands_of_a_project_run_only_while_trusted() {
     let (plain, command, problem) = observed(&mut agent, &project.cwd());
     assert_eq!(plain, "Hello.");
     assert!(command.contains("this project is not trusted"), "{command}");
-    assert!(problem.contains("it changed since you trusted it"), "{problem}");
+    assert!(problem.contains("settings changed since you trusted them"), "{problem}");
 
     project.set_hook("From the hook.");
     project.set_command("echo something else");

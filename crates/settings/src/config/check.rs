@@ -1,4 +1,4 @@
-//! Checks a configuration against the table of keys: what is wrong is told with its line, and taken out.
+//! Checks a configuration against the table of keys: invalid members are reported with their line, and removed.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,26 @@ use serde_json::Value;
 use super::keys::{self, KEYS, Key, Kind};
 use crate::limits::Limits;
 
-/// On which line each member stands, by its path: `limits.expire_days`.
+/// The line of each member, by its path, such as `limits.expire_days`.
 pub type Lines = BTreeMap<String, usize>;
 
-/// So many problems of a file are told: a file with more is not meant for us.
+/// The most problems of a file that are reported.
 const MOST_PROBLEMS: usize = 20;
-/// So much of a path is told.
+/// The longest path in a problem, in bytes.
 const LONGEST_PATH: usize = 200;
 
-/// A text that was read: what is left of it, where it stands, and what is wrong.
+/// A file that was checked.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// The members that are right.
+    /// The valid members.
     pub value: serde_json::Map<String, Value>,
-    /// Where they stand.
+    /// Their lines.
     pub lines: Lines,
-    /// What is wrong, each with its line.
+    /// Problems, each with its line.
     pub problems: Vec<(usize, String)>,
 }
 
-/// Reads a text and takes out what is wrong. Values never join a problem: they may be secret.
+/// Parses a file and removes invalid members. Problems never repeat values, which may be secret.
 pub fn check(text: &str) -> Checked {
     let mut checked = Checked::default();
     let options = ParseOptions::default();
@@ -48,17 +48,17 @@ pub fn check(text: &str) -> Checked {
     }
     match value {
         Value::Object(members) => checked.value = members,
-        // An empty file says nothing, and that is right.
+        // An empty file is valid.
         Value::Null if parsed.is_none() => {}
-        _ => checked.problems.push((1, "the file must hold an object".to_owned())),
+        _ => checked.problems.push((1, "the file must contain an object".to_owned())),
     }
-    checked.take_out();
+    checked.remove_invalid();
     checked
 }
 
 impl Checked {
-    /// Takes out what is wrong, and tells it.
-    pub fn take_out(&mut self) {
+    /// Removes invalid members, and reports them.
+    pub fn remove_invalid(&mut self) {
         let Checked { value, lines, problems } = self;
         let mut walk = Walk { lines, problems };
         walk.members(value, "", |name| keys::find(name).map(|top| &top.key));
@@ -68,12 +68,12 @@ impl Checked {
 /// Checks one value that does not come from a file.
 ///
 /// # Errors
-/// Says what it must be.
+/// Says what the value must be.
 pub fn check_value(kind: &Kind, value: &Value) -> Result<(), String> {
     if fits(kind, value) { Ok(()) } else { Err(format!("must be {}", words(kind))) }
 }
 
-/// Where the lines of a text end.
+/// Returns where the lines of a text end.
 fn line_ends(text: &str) -> Vec<usize> {
     text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect()
 }
@@ -91,7 +91,7 @@ fn note_lines(ends: &[usize], value: &ast::Value<'_>, path: &str, checked: &mut 
             && checked.problems.len() < MOST_PROBLEMS
             && path.len() < LONGEST_PATH
         {
-            let problem = format!("`{path}` is also on line {before}, and this one counts");
+            let problem = format!("duplicate `{path}`, also on line {before}; this one is used");
             checked.problems.push((line, problem));
         }
         note_lines(ends, &member.value, &path, checked);
@@ -109,7 +109,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn tell(&mut self, path: &str, problem: &str) {
+    fn report(&mut self, path: &str, problem: &str) {
         if self.problems.len() >= MOST_PROBLEMS {
             return;
         }
@@ -118,7 +118,7 @@ impl Walk<'_> {
         self.problems.push((line, format!("`{path}` {problem}")));
     }
 
-    /// Keeps the members that are known and right.
+    /// Retains known and valid members.
     fn members<'k>(
         &mut self,
         members: &mut serde_json::Map<String, Value>,
@@ -133,16 +133,16 @@ impl Walk<'_> {
                     let known = names(&path);
                     let is_word = name.len() <= LONGEST_PATH;
                     let near = nearest(name, known.iter().copied().filter(|_| is_word));
-                    let hint = near.map(|near| format!("; did you mean `{near}`?"));
-                    let problem = "is not a key we know".to_owned() + &hint.unwrap_or_default();
-                    self.tell(&path, &problem);
+                    let hint = near.map(|near| format!(". Did you mean `{near}`?"));
+                    let problem = "is not a known key".to_owned() + &hint.unwrap_or_default();
+                    self.report(&path, &problem);
                     false
                 }
             }
         });
     }
 
-    /// Tells whether a value is what it must be, after taking out what is wrong inside it.
+    /// Tells whether a value is valid, after removing what is invalid inside it.
     fn is_right(&mut self, kind: &Kind, value: &mut Value, path: &str) -> bool {
         match (kind, value) {
             (Kind::Object(keys), Value::Object(members)) => {
@@ -164,7 +164,7 @@ impl Walk<'_> {
                 members.retain(|name, value| self.is_limit(name, value, &join(path, name)));
                 true
             }
-            // Items with parts of their own are told one by one.
+            // Invalid items of a list of objects are removed one by one.
             (Kind::List(kind @ (Kind::Object(_) | Kind::Open(_))), Value::Array(items)) => {
                 items.retain_mut(|item| self.is_right(kind, item, path));
                 true
@@ -172,14 +172,14 @@ impl Walk<'_> {
             (Kind::Either(kinds), value) => match kinds.iter().find(|kind| is_like(kind, value)) {
                 Some(kind) => self.is_right(kind, value, path),
                 None => {
-                    self.tell(path, &format!("must be {}", words(&Kind::Either(kinds))));
+                    self.report(path, &format!("must be {}", words(&Kind::Either(kinds))));
                     false
                 }
             },
             (kind, value) => {
                 let is_right = fits(kind, value);
                 if !is_right {
-                    self.tell(path, &format!("must be {}", words(kind)));
+                    self.report(path, &format!("must be {}", words(kind)));
                 }
                 is_right
             }
@@ -189,19 +189,19 @@ impl Walk<'_> {
     fn is_limit(&mut self, name: &str, value: &Value, path: &str) -> bool {
         let known = Limits::TABLE.iter().map(|(name, _, _)| *name);
         if !known.clone().any(|known| known == name) {
-            let near = nearest(name, known).map(|near| format!("; did you mean `{near}`?"));
-            let hint = near.unwrap_or_else(|| "; docs/guide/limits.md lists them".to_owned());
-            self.tell(path, &format!("is not a limit we know{hint}"));
+            let near = nearest(name, known).map(|near| format!(". Did you mean `{near}`?"));
+            let hint = near.unwrap_or_else(|| ". See docs/guide/limits.md.".to_owned());
+            self.report(path, &format!("is not a known limit{hint}"));
             return false;
         }
         if value.as_u64().is_none() {
-            self.tell(path, "must be a whole number");
+            self.report(path, "must be a whole number");
         }
         value.as_u64().is_some()
     }
 }
 
-/// The names that a key beside this path could have.
+/// Returns the valid names for a key at this path.
 fn names(path: &str) -> Vec<&'static str> {
     let mut keys: Vec<&'static Key> = KEYS.iter().map(|top| &top.key).collect();
     let parts: Vec<&str> = path.split('.').collect();
@@ -218,7 +218,7 @@ fn names(path: &str) -> Vec<&'static str> {
     keys.iter().map(|key| key.name).collect()
 }
 
-/// Tells whether a value looks in JSON as this kind does.
+/// Tells whether a value has the JSON type of this kind.
 fn is_like(kind: &Kind, value: &Value) -> bool {
     match kind {
         Kind::Text | Kind::Secret | Kind::Word(_) => value.is_string(),
@@ -240,15 +240,15 @@ fn fits(kind: &Kind, value: &Value) -> bool {
     }
 }
 
-/// Says what a value must be.
+/// Describes what a value must be.
 fn words(kind: &Kind) -> String {
     match kind {
-        Kind::Text | Kind::Secret => "a text".to_owned(),
+        Kind::Text | Kind::Secret => "a string".to_owned(),
         Kind::Word(known) => format!("one of {}", known.join(", ")),
         Kind::Switch => "true or false".to_owned(),
         Kind::Whole => "a whole number".to_owned(),
         Kind::Number => "a number".to_owned(),
-        Kind::List(Kind::Text) => "a list of texts".to_owned(),
+        Kind::List(Kind::Text) => "a list of strings".to_owned(),
         Kind::List(_) => "a list".to_owned(),
         Kind::Object(_) | Kind::Open(_) | Kind::Map(_) | Kind::Limits => "an object".to_owned(),
         Kind::Rules => "allow, ask or deny, or an object of rules".to_owned(),
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_are_told_with_their_line_and_the_nearest_name() {
+    fn mistakes_are_reported_with_their_line_and_the_nearest_name() {
         let text = r#"{
             // comments are fine
             "modle": "a/b",
@@ -280,15 +280,15 @@ mod tests {
         let problems: Vec<String> =
             checked.problems.iter().map(|(line, problem)| format!("{line}: {problem}")).collect();
         let expected = [
-            "11: `model` is also on line 11, and this one counts",
-            "3: `modle` is not a key we know; did you mean `model`?",
+            "11: duplicate `model`, also on line 11; this one is used",
+            "3: `modle` is not a known key. Did you mean `model`?",
             "4: `dialect` must be one of v1, message-reference, container",
-            "5: `instructions` must be a list of texts",
-            "7: `provider.near.options.baseURL` must be a text",
+            "5: `instructions` must be a list of strings",
+            "7: `provider.near.options.baseURL` must be a string",
             "7: `provider.near.models.m.reasoning` must be true or false",
             "9: `mcp.x.enabled` must be true or false",
             "9: `mcp.y` must be an object",
-            "10: `limits.expire_day` is not a limit we know; did you mean `expire_days`?",
+            "10: `limits.expire_day` is not a known limit. Did you mean `expire_days`?",
             "10: `limits.max_sessions` must be a whole number",
         ];
         let mut sorted = problems.clone();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_json_is_told_with_its_line() {
+    fn invalid_json_is_reported_with_its_line() {
         let checked = check("{\n  \"model\": [\n");
         assert!(checked.value.is_empty());
         assert_eq!(checked.problems.len(), 1);

@@ -1,4 +1,4 @@
-//! Changes a configuration file and leaves the rest of it, comments included, as it is.
+//! Changes a configuration file without touching the rest of it, comments included.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::Directories;
 use crate::files::{self, Access};
 
-/// Changes the given file, or the user's own, which is made if there is none; returns which.
+/// Changes the given file, or the user's, which is created if missing. Returns which file.
 ///
 /// # Errors
-/// Says what cannot be read or written; the file is then as it was.
+/// Says what cannot be read or written; the file is then unchanged.
 pub fn change(
     file: Option<PathBuf>,
     directories: &Directories,
@@ -21,7 +21,7 @@ pub fn change(
 ) -> anyhow::Result<PathBuf> {
     let file = match file {
         Some(file) => file,
-        None => directories.config_file().context("there is no home folder")?,
+        None => directories.config_file().context("no home directory")?,
     };
     let text = match std::fs::read_to_string(&file) {
         Ok(text) => text,
@@ -31,12 +31,12 @@ pub fn change(
     let root = CstRootNode::parse(&text, &ParseOptions::default())
         .with_context(|| file.display().to_string())?;
     let object = root.object_value_or_create();
-    change(&object.with_context(|| format!("{} does not hold an object", file.display()))?)?;
+    change(&object.with_context(|| format!("{} must contain an object", file.display()))?)?;
     files::replace(&file, root.to_string().as_bytes(), Access::Shared)?;
     Ok(file)
 }
 
-/// Writes a value as the file holds it.
+/// Converts a value for the file.
 #[must_use]
 pub fn input(value: Value) -> CstInputValue {
     match value {

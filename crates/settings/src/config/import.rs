@@ -15,17 +15,17 @@ const KEYS: [&str; 6] = ["provider", "model", "agent", "command", "permission", 
 /// One setting of OpenCode.
 #[derive(Debug, PartialEq)]
 pub struct Item {
-    /// The key, and the member of it where its members stand for themselves.
+    /// The key, and the member of it, if its members are imported one by one.
     key: &'static str,
     member: Option<String>,
     /// The line it is on.
     pub line: usize,
     value: Value,
-    /// Whether our file has it already; then ours stays.
+    /// Whether our file has it already; then it is not imported.
     pub is_there: bool,
 }
 
-/// What an OpenCode configuration has for us.
+/// The settings of an OpenCode configuration that can be imported.
 #[derive(Debug)]
 pub struct Import {
     /// The file it is in.
@@ -49,7 +49,7 @@ impl Import {
         let files = from.map_or_else(|| directories.opencode_configs(), |file| vec![file]);
         let Some(source) = files.iter().find(|file| file.is_file()) else {
             let looked: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-            bail!("there is no configuration of OpenCode; looked for {}", looked.join(" and "));
+            bail!("no OpenCode configuration found; looked for {}", looked.join(" and "));
         };
         let text = std::fs::read_to_string(source).with_context(|| source.display().to_string())?;
         let own = file.map(Path::to_owned).or_else(|| directories.config_file());
@@ -58,7 +58,7 @@ impl Import {
         Ok(Import { source: source.clone(), items, problems })
     }
 
-    /// Writes the settings to our file; what the file has already stays. Returns which file.
+    /// Writes the settings to our file, without changing existing ones. Returns which file.
     ///
     /// # Errors
     /// Says what cannot be written.
@@ -82,16 +82,16 @@ impl Item {
     }
 }
 
-/// Lists what a text of OpenCode's has for us, beside our own.
+/// Lists the settings of an OpenCode file, compared with our file.
 fn items(text: &str, own: &str, folder: &Path) -> (Vec<Item>, Vec<String>) {
     let (mut theirs, own) = (check(text), check(own).value);
     let mut items = Vec::new();
     for key in KEYS {
         let Some(mut value) = theirs.value.remove(key) else { continue };
-        anchor(&mut value, folder);
+        make_absolute(&mut value, folder);
         let line = |path: &str| theirs.lines.get(path).copied().unwrap_or(1);
         match value {
-            // Rules count together, so they are taken as a whole or not at all.
+            // Rules depend on each other, so they are imported as a whole.
             Value::Object(members) if key != "permission" => {
                 for (member, value) in members {
                     let is_there = own.get(key).is_some_and(|own| own.get(&member).is_some());
@@ -117,7 +117,7 @@ fn put(object: &jsonc_parser::cst::CstObject, items: Vec<Item>) -> anyhow::Resul
         match item.member {
             Some(member) => {
                 let place = object.object_value_or_create(item.key);
-                let place = place.with_context(|| format!("`{}` is no object", item.key))?;
+                let place = place.with_context(|| format!("`{}` is not an object", item.key))?;
                 place.append(&member, edit::input(item.value));
             }
             None => {
@@ -128,8 +128,8 @@ fn put(object: &jsonc_parser::cst::CstObject, items: Vec<Item>) -> anyhow::Resul
     Ok(())
 }
 
-/// Makes `{file:path}` mean the same file from another folder.
-fn anchor(value: &mut Value, folder: &Path) {
+/// Makes relative paths in `{file:path}` absolute.
+fn make_absolute(value: &mut Value, folder: &Path) {
     match value {
         Value::String(text) => {
             let Some((front, rest)) = text.split_once("{file:") else { return };
@@ -139,8 +139,10 @@ fn anchor(value: &mut Value, folder: &Path) {
                 *text = format!("{front}{{file:{}/{path}", folder.display());
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| anchor(item, folder)),
-        Value::Object(members) => members.values_mut().for_each(|member| anchor(member, folder)),
+        Value::Array(items) => items.iter_mut().for_each(|item| make_absolute(item, folder)),
+        Value::Object(members) => {
+            members.values_mut().for_each(|member| make_absolute(member, folder))
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

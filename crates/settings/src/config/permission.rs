@@ -1,4 +1,4 @@
-//! The key `permission`: rules as in OpenCode, a word for all, or for each key a word or words by pattern.
+//! The key `permission`: one action for everything, or an action for each key, or for each pattern of a key.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use engine::words::nearest;
 use engine::words::pattern::fits;
 use serde_json::Value;
 
-/// The keys that tools of ours use. A key may also be the name of any tool, so others are kept, too.
+/// The keys of built-in tools. A key may also be the name of any other tool, so unknown keys are accepted.
 const KEYS: [&str; 17] = [
     "read",
     "edit",
@@ -29,7 +29,7 @@ const KEYS: [&str; 17] = [
     "webfetch_private",
 ];
 
-/// Reads the rules. What is wrong is reported and asked for: a mistake must never allow.
+/// Reads the rules. An invalid action is reported and treated as `ask`: a mistake must never allow anything.
 pub(crate) fn rules(
     value: Value,
     source: Source,
@@ -41,11 +41,11 @@ pub(crate) fn rules(
         let word = value.as_str().unwrap_or_default();
         let decision = Decision::from_word(word).unwrap_or_else(|| {
             let words = Decision::ALL.map(|(_, word)| word);
-            let hint = nearest(word, words).map(|near| format!("; did you mean `{near}`?"));
+            let hint = nearest(word, words).map(|near| format!(". Did you mean `{near}`?"));
             let at = if pattern == "*" { key.to_owned() } else { format!("{key}.{pattern}") };
             problems.push(format!(
-                "`permission.{at}` must be allow, ask or deny{}; it is asked for",
-                hint.unwrap_or_default()
+                "`permission.{at}` must be allow, ask or deny{} Treated as `ask`.",
+                hint.unwrap_or_else(|| ".".to_owned())
             ));
             Decision::Ask
         });
@@ -69,9 +69,7 @@ pub(crate) fn rules(
     for key in keys {
         let is_known = KEYS.contains(&key) || key.contains('*');
         if let Some(near) = nearest(key, KEYS).filter(|_| !is_known) {
-            problems.push(format!(
-                "`permission.{key}` is no key of a tool of ours; did you mean `{near}`?"
-            ));
+            problems.push(format!("`permission.{key}` is not a known key. Did you mean `{near}`?"));
         }
     }
     for rule in rules.iter().filter(|rule| rule.decision == Decision::Allow) {
@@ -81,8 +79,8 @@ pub(crate) fn rules(
         };
         if let Some(deny) = rules.iter().find(covers) {
             problems.push(format!(
-                "`permission.{}`: `{}` never allows anything, since `{}` is denied and deny always wins; \
-                 write `ask` for the general rule",
+                "`permission.{}`: `{}` has no effect, because `{}` is denied and deny always wins. \
+                 Use `ask` for the general rule.",
                 rule.key, rule.pattern, deny.pattern
             ));
         }
@@ -90,7 +88,7 @@ pub(crate) fn rules(
     rules
 }
 
-/// Writes out `~/` and `$HOME/` at the start of a pattern.
+/// Expands `~/` and `$HOME/` at the start of a pattern.
 fn at_home(pattern: &str, home: Option<&Path>) -> String {
     let rest = pattern.strip_prefix("~/").or_else(|| pattern.strip_prefix("$HOME/"));
     match (rest, home) {
@@ -110,14 +108,14 @@ mod tests {
         let rules = rules(value, Source::User, None, &mut problems);
         let short = |rule: &Rule| format!("{} {} {}", rule.decision.word(), rule.key, rule.pattern);
         let mut short: Vec<String> = rules.iter().map(short).collect();
-        // Whether JSON keeps the order of members depends on who builds us.
+        // Whether JSON objects keep their order depends on the features of other crates.
         short.sort();
         problems.sort();
         (short, problems)
     }
 
     #[test]
-    fn every_form_is_read() {
+    fn every_form_of_rules_is_read() {
         assert_eq!(read(json!("ask")).0, ["ask * *"]);
         let (rules, problems) = read(json!({
             "edit": "deny",
@@ -132,23 +130,23 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_the_nearest_word_and_never_allows() {
+    fn mistake_in_a_rule_is_reported_and_treated_as_ask() {
         let (rules, problems) =
             read(json!({ "bsh": "alow", "edit": 5, "bash": { "rm *": "dney" } }));
         assert_eq!(rules, ["ask bash rm *", "ask bsh *", "ask edit *"]);
         assert_eq!(
             problems,
             [
-                "`permission.bash.rm *` must be allow, ask or deny; did you mean `deny`?; it is asked for",
-                "`permission.bsh` is no key of a tool of ours; did you mean `bash`?",
-                "`permission.bsh` must be allow, ask or deny; did you mean `allow`?; it is asked for",
-                "`permission.edit` must be allow, ask or deny; it is asked for",
+                "`permission.bash.rm *` must be allow, ask or deny. Did you mean `deny`? Treated as `ask`.",
+                "`permission.bsh` is not a known key. Did you mean `bash`?",
+                "`permission.bsh` must be allow, ask or deny. Did you mean `allow`? Treated as `ask`.",
+                "`permission.edit` must be allow, ask or deny. Treated as `ask`.",
             ]
         );
     }
 
     #[test]
-    fn an_allow_that_a_deny_covers_is_told() {
+    fn allow_rule_covered_by_a_deny_rule_is_reported() {
         let (_, problems) = read(json!({ "bash": { "*": "deny", "ls *": "allow" } }));
         assert_eq!(problems.len(), 1);
         assert!(problems[0].contains("deny always wins"), "{problems:?}");

@@ -118,7 +118,7 @@ Every key of `purlin.json`. [configuration.md](configuration.md) explains how th
         }
     }
 
-    /// The documentation is made from the code: `UPDATE_EXPECT=1` writes it anew.
+    /// The documentation is generated from the code: `UPDATE_EXPECT=1` updates it.
     #[test]
     fn the_documented_keys_are_those_in_force() {
         let mut text = format!("{HEAD}\n## Keys\n\n| key | value | meaning |\n|---|---|---|\n");
@@ -144,7 +144,7 @@ Every key of `purlin.json`. [configuration.md](configuration.md) explains how th
         expect_test::expect_file!["../../../../docs/guide/config-keys.md"].assert_eq(&text);
     }
 
-    /// Every example in the documentation is what the schema and the table say. R: P1
+    /// Every example in the documentation is valid by the schema and the table. R: P1
     #[test]
     fn the_documented_examples_fit_the_schema() {
         let validator = jsonschema::validator_for(&schema()).unwrap();
@@ -183,7 +183,7 @@ Every key of `purlin.json`. [configuration.md](configuration.md) explains how th
         assert!(count >= 3, "only {count} examples were found");
     }
 
-    /// What the table refuses, the schema refuses, and the other way round.
+    /// The table and the schema reject the same values.
     #[test]
     fn the_schema_and_the_table_agree() {
         let validator = jsonschema::validator_for(&schema()).unwrap();

@@ -1,4 +1,4 @@
-//! Where each value comes from: the layers of the configuration, put on one another.
+//! The layers of the configuration, combined, and the source of each value.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,16 +12,16 @@ use super::keys::{KEYS, Kind};
 use crate::Environment;
 use crate::limits::Limits;
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// The user's file, or the one that was named.
+    /// The user's file, or the given one.
     File(PathBuf, usize),
-    /// The user's OpenCode.
+    /// The user's OpenCode configuration.
     OpenCode(PathBuf, usize),
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(String),
-    /// A flag of the command line.
+    /// A command line flag.
     Flag(&'static str),
 }
 
@@ -37,22 +37,22 @@ impl fmt::Display for Origin {
     }
 }
 
-/// All layers on one another, as they are written.
+/// All layers combined.
 #[derive(Debug, Default)]
 pub struct Sources {
-    /// The values that count.
+    /// The effective values.
     pub value: Map<String, Value>,
-    /// Where each comes from, by path; what is not here is inside something that is.
+    /// The source of each value, by path. A value without an entry has the source of what contains it.
     pub origins: BTreeMap<String, Origin>,
-    /// What is wrong, each with its place.
+    /// Problems, each with its place.
     pub problems: Vec<String>,
 }
 
-/// A configuration from which the user's OpenCode serves some keys.
+/// The keys that are used from the user's OpenCode configuration.
 const FROM_OPENCODE: [&str; 4] = ["provider", "permission", "model", "small_model"];
 
 impl Sources {
-    /// Reads the given file or the user's own, their OpenCode's where that counts, and the environment.
+    /// Reads the given file or the user's, the user's OpenCode configuration where it applies, and the variables.
     #[must_use]
     pub fn gather(file: Option<PathBuf>, environment: &Environment) -> Sources {
         let is_given = file.is_some();
@@ -62,13 +62,11 @@ impl Sources {
             match std::fs::read_to_string(&path) {
                 Ok(text) => sources.take_file(&text, &path),
                 Err(err) if err.kind() == std::io::ErrorKind::NotFound && !is_given => {}
-                Err(err) => {
-                    sources.problems.push(format!("{}: cannot be read: {err}", path.display()))
-                }
+                Err(err) => sources.problems.push(format!("cannot read {}: {err}", path.display())),
             }
         }
         if !is_given && !sources.value.contains_key("provider") {
-            sources.take_over(&environment.directories.opencode_configs());
+            sources.take_opencode(&environment.directories.opencode_configs());
         }
         sources.take_variables(&environment.overrides);
         sources
@@ -86,8 +84,8 @@ impl Sources {
         self.value.extend(checked.value);
     }
 
-    /// Takes over from the user's OpenCode what the user's file does not have. Mistakes in it are OpenCode's business.
-    fn take_over(&mut self, files: &[PathBuf]) {
+    /// Takes keys from the user's OpenCode configuration that the user's file does not have. Mistakes in it are not reported.
+    fn take_opencode(&mut self, files: &[PathBuf]) {
         let mut texts = files.iter().map(|path| (std::fs::read_to_string(path), path));
         let Some((Ok(text), path)) = texts.find(|(text, _)| text.is_ok()) else {
             return;
@@ -111,7 +109,7 @@ impl Sources {
         }
     }
 
-    /// Puts variables of the environment over the files.
+    /// Overrides the files with variables.
     pub(super) fn take_variables(&mut self, variables: &[(String, String)]) {
         for (name, text) in variables {
             let Some((path, kind)) = path_of(name) else {
@@ -131,7 +129,7 @@ impl Sources {
         }
     }
 
-    /// Sets one value, over all that was there.
+    /// Overrides one value.
     pub fn set(&mut self, path: &str, value: Value, origin: Origin) {
         match path.split_once('.') {
             Some((key, inner)) => {
@@ -147,7 +145,7 @@ impl Sources {
         self.origins.insert(path.to_owned(), origin);
     }
 
-    /// Says where a problem of a reader stands, if it names a path.
+    /// Adds the source to a problem, if it names a path.
     pub(super) fn place(&self, problem: &str) -> String {
         let path = problem.split('`').nth(1).unwrap_or_default();
         match self.origin(path) {
@@ -156,7 +154,7 @@ impl Sources {
         }
     }
 
-    /// Finds where the value at a path comes from: its own place, or that of what it is in.
+    /// Finds the source of the value at a path: its own, or that of what contains it.
     pub fn origin(&self, path: &str) -> Option<&Origin> {
         let mut path = path;
         loop {
@@ -168,7 +166,7 @@ impl Sources {
     }
 }
 
-/// Which key a variable sets, and what it must hold.
+/// Returns the key that a variable sets, and its kind.
 fn path_of(variable: &str) -> Option<(String, &'static Kind)> {
     if let Some(limit) = variable.strip_prefix(LIMIT) {
         let name = limit.to_ascii_lowercase();
@@ -179,18 +177,18 @@ fn path_of(variable: &str) -> Option<(String, &'static Kind)> {
     Some((top.key.name.to_owned(), &top.key.kind))
 }
 
-/// Says that a variable names no limit, if it names one at all.
+/// Returns the problem of a variable that names an unknown limit.
 fn unknown_limit(variable: &str) -> Option<String> {
     let name = variable.strip_prefix(LIMIT)?.to_ascii_lowercase();
     let near = nearest(&name, Limits::TABLE.iter().map(|(known, _, _)| *known));
     let hint = match near {
-        Some(near) => format!("did you mean `{LIMIT}{}`?", near.to_ascii_uppercase()),
-        None => "docs/guide/limits.md lists them".to_owned(),
+        Some(near) => format!("Did you mean `{LIMIT}{}`?", near.to_ascii_uppercase()),
+        None => "See docs/guide/limits.md.".to_owned(),
     };
-    Some(format!("${variable} is not a limit we know; {hint}"))
+    Some(format!("${variable}: unknown limit. {hint}"))
 }
 
-/// What the variables of limits begin with.
+/// The prefix of variables that set limits.
 pub const LIMIT: &str = "PURLIN_LIMITS_";
 
 #[cfg(test)]
@@ -198,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_counts_before_the_file_and_each_value_knows_its_place() {
+    fn variables_override_the_file_and_each_value_has_its_source() {
         let mut sources = Sources::default();
         let text = "{\n  \"model\": \"a/b\",\n  \"limits\": { \"expire_days\": 3 },\n}";
         sources.take_file(text, Path::new("/c/purlin.json"));
@@ -224,7 +222,7 @@ mod tests {
             [
                 "$PURLIN_LIMITS_EXPIRE_DAYS must be a whole number",
                 "$PURLIN_DIALECT must be one of v1, message-reference, container",
-                "$PURLIN_LIMITS_MAX_SESION is not a limit we know; did you mean `PURLIN_LIMITS_MAX_SESSIONS`?",
+                "$PURLIN_LIMITS_MAX_SESION: unknown limit. Did you mean `PURLIN_LIMITS_MAX_SESSIONS`?",
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! `{env:NAME}` and `{file:path}` in the texts of a configuration, as in OpenCode.
+//! `{env:NAME}` and `{file:path}` in the strings of a configuration, as in OpenCode.
 //!
 //! Only for the user's own files: in a project's file they would let a stranger read the user's secrets.
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::Environment;
 
-/// Replaces them everywhere in `value`. What is not set or cannot be read becomes nothing.
+/// Replaces them everywhere in `value`. A missing variable or file becomes an empty string.
 pub(super) fn substitute(value: &mut Value, folder: &Path, environment: &Environment) {
     match value {
         Value::String(text) if text.contains('{') => *text = replaced(text, folder, environment).0,
@@ -22,13 +22,13 @@ pub(super) fn substitute(value: &mut Value, folder: &Path, environment: &Environ
     }
 }
 
-/// Says what a text names that is not there.
+/// Returns what a string references that does not exist.
 pub(super) fn missing_in(text: &str, folder: &Path, environment: &Environment) -> Option<String> {
     let (_, missing) = replaced(text, folder, environment);
     (!missing.is_empty()).then(|| missing.join(" and "))
 }
 
-/// Returns a text with what it names put in, and what is missing of that.
+/// Returns a string with its references replaced, and those that are missing.
 fn replaced(text: &str, folder: &Path, environment: &Environment) -> (String, Vec<String>) {
     let mut out = String::new();
     let mut missing = Vec::new();
@@ -63,7 +63,7 @@ fn replaced(text: &str, folder: &Path, environment: &Environment) -> (String, Ve
     (out, missing)
 }
 
-/// The text of a file, without blanks around it. Paths are relative to the configuration.
+/// Reads a file without surrounding whitespace. Paths are relative to the configuration.
 fn read(path: &str, folder: &Path, home: Option<&Path>) -> Result<String, String> {
     let path = match (path.strip_prefix("~/"), home) {
         (Some(path), Some(home)) => home.join(path),
@@ -72,8 +72,8 @@ fn read(path: &str, folder: &Path, home: Option<&Path>) -> Result<String, String
     match std::fs::read_to_string(&path) {
         Ok(text) => Ok(text.trim().to_owned()),
         Err(err) => {
-            tracing::warn!("{} of the configuration cannot be read: {err}", path.display());
-            Err(format!("the file {} cannot be read: {err}", path.display()))
+            tracing::warn!("cannot read {}, which the configuration names: {err}", path.display());
+            Err(format!("cannot read the file {}: {err}", path.display()))
         }
     }
 }
@@ -114,6 +114,6 @@ mod tests {
             "the variable PURLIN_NOT_SET is not set"
         );
         let file = missing("{file:key}").unwrap();
-        assert!(file.starts_with("the file /no/key cannot be read: "), "{file}");
+        assert!(file.starts_with("cannot read the file /no/key: "), "{file}");
     }
 }

@@ -1,4 +1,4 @@
-//! Agents as users and projects describe them: `agent` in a configuration, and Markdown files with a head.
+//! Custom agents: `agent` in a configuration, and Markdown files with front matter.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,13 +11,13 @@ use serde_json::{Map, Value};
 use super::files::Found;
 use crate::config::permission;
 
-/// Longer is no description but a text.
+/// The longest description, in characters.
 const LONGEST_DESCRIPTION: usize = 1000;
 
-/// The agents that were described, by name; the first description of a name counts.
+/// Agents by name; the first definition of a name is used.
 pub type Agents = BTreeMap<String, Agent>;
 
-/// Reads `agent` of a configuration, whose keys were checked.
+/// Reads `agent` of a configuration.
 pub fn of_config(
     value: &Map<String, Value>,
     home: Option<&Path>,
@@ -31,8 +31,8 @@ pub fn of_config(
     }
 }
 
-/// Adds the agents of a project. None takes the place of one of ours or of the user's: what these may do is known by their
-/// names. Which model is asked is the user's business until the folder is trusted.
+/// Adds the agents of a project. They cannot replace a built-in agent or one of the user's, which are known by their names.
+/// Their models are used only if the project is trusted.
 pub fn add_project(
     theirs: Agents,
     is_trusted: bool,
@@ -51,10 +51,10 @@ pub fn add_project(
     }
 }
 
-/// Reads a Markdown file: its head describes, its text is the prompt.
+/// Reads a Markdown file: the front matter has the settings, the text is the prompt.
 pub fn of_file(file: &Found, home: Option<&Path>, agents: &mut Agents, problems: &mut Vec<String>) {
     let mut members = file.head.clone();
-    // In a folder of Claude's an agent is one that others give work to.
+    // In Claude Code, agents are subagents.
     if file.is_claude {
         members.entry("mode").or_insert_with(|| "subagent".into());
     }
@@ -73,7 +73,7 @@ fn take(
     problems: &mut Vec<String>,
 ) {
     if !super::is_name(name) {
-        problems.push(format!("`{at}` is no name for an agent: letters, digits, `-` and `_`"));
+        problems.push(format!("`{at}`: an agent name may contain letters, digits, `-` and `_`"));
         return;
     }
     let is_off = members.get("disable") == Some(&Value::Bool(true));
@@ -101,27 +101,27 @@ fn read(
         Some("subagent") => Role::Helper,
         None | Some("all") => Role::Both,
         Some(_) => {
-            problems.push("has a `mode` that is none of primary, subagent and all".to_owned());
+            problems.push("has an invalid `mode`: expected primary, subagent or all".to_owned());
             Role::Helper
         }
     };
     for key in ["temperature", "top_p"] {
         if members.contains_key(key) {
-            problems.push(format!("sets `{key}`, which has no effect here"));
+            problems.push(format!("sets `{key}`, which is not supported"));
         }
     }
     let model = match text("model") {
         None | Some("inherit" | "") => None,
         Some(model) if model.contains('/') => Some(ModelId::new(model)),
         Some(model) => {
-            problems.push(format!("wants the model `{model}`; a model is `provider/model`"));
+            problems.push(format!("has an invalid model `{model}`: expected `provider/model`"));
             None
         }
     };
     let mut wrong = Vec::new();
     let rules = members.get("permission").cloned();
     let rules = rules.map(|rules| permission::rules(rules, Source::Agent, home, &mut wrong));
-    problems.extend(wrong.iter().map(|problem| format!("has a mistake in its rules: {problem}")));
+    problems.extend(wrong.iter().map(|problem| format!("has an invalid rule: {problem}")));
     let steps = members.get("steps").or_else(|| members.get("maxSteps")).and_then(Value::as_u64);
     let prompt = body.or_else(|| text("prompt")).map(str::trim).filter(|prompt| !prompt.is_empty());
     Agent {
@@ -140,7 +140,7 @@ fn read(
     }
 }
 
-/// Reads the tools of an agent: a map of switches, or a list of those that it has and no others.
+/// Reads the tools of an agent: a map of switches, or the list of all tools it has.
 fn tools(value: &Value) -> Vec<(String, bool)> {
     let named: Vec<&str> = match value {
         Value::Object(switches) => {
@@ -156,11 +156,11 @@ fn tools(value: &Value) -> Vec<(String, bool)> {
     tools
 }
 
-/// Our names of a tool that others name; `Bash(git *)` is `bash`.
+/// Returns our names of a tool of OpenCode or Claude Code; `Bash(git *)` is `bash`.
 fn ours(name: &str, has: bool) -> Vec<(String, bool)> {
     let name = name.split('(').next().unwrap_or(name).trim().to_ascii_lowercase();
     let names: &[&str] = match name.as_str() {
-        // Who may not edit may not patch either.
+        // An agent that may not edit may not patch either.
         "edit" | "multiedit" | "patch" => &["edit", "apply_patch"],
         "ls" => &["list"],
         "todowrite" | "todoread" => &["plan"],
@@ -185,7 +185,7 @@ mod tests {
 
     // R: T2
     #[test]
-    fn a_projects_agent_takes_nobodys_place_and_no_model_before_it_is_trusted() {
+    fn project_agent_replaces_no_other_and_gets_no_model_before_trust() {
         let agents = |names: &[&str]| -> Agents {
             let value =
                 |name: &&str| ((*name).to_owned(), json!({ "prompt": "Go.", "model": "a/b" }));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_is_read_as_opencode_has_it() {
+    fn agent_is_read_in_the_form_of_opencode() {
         let (agent, problems) = read_one(json!({
             "description": "Looks", "mode": "primary", "model": "a/b", "prompt": "Look.", "steps": 5,
             "tools": { "write": false, "edit": false }, "permission": { "bash": "deny" }, "temperature": 0.2,
@@ -211,11 +211,11 @@ mod tests {
         assert!(!agent.narrowing.has_tool("write") && !agent.narrowing.has_tool("apply_patch"));
         assert!(agent.narrowing.has_tool("read"));
         assert_eq!(agent.narrowing.rules.len(), 1);
-        assert_eq!(problems, ["`agent.it` sets `temperature`, which has no effect here"]);
+        assert_eq!(problems, ["`agent.it` sets `temperature`, which is not supported"]);
     }
 
     #[test]
-    fn a_list_of_tools_is_all_it_has() {
+    fn list_of_tools_excludes_all_others() {
         for tools in [json!(["Read", "Grep"]), json!("Read, Grep, Bash(git *)")] {
             let (agent, _) = read_one(json!({ "tools": tools }));
             assert!(agent.narrowing.has_tool("read") && !agent.narrowing.has_tool("write"));

@@ -1,4 +1,4 @@
-//! Slash commands as users and projects write them: `command` in a configuration, and Markdown files with a head.
+//! Custom slash commands: `command` in a configuration, and Markdown files with front matter.
 
 use engine::words::visible;
 use engine::{commands::COMMANDS, words::SlashCommand};
@@ -14,7 +14,7 @@ pub enum Author {
     User,
     /// A project that the user trusts.
     Trusted,
-    /// Any other project: its commands run nothing and change no setting.
+    /// A project that is not trusted: its commands run nothing and change no setting.
     Stranger,
 }
 
@@ -24,7 +24,7 @@ pub struct Command {
     /// Its name, without the slash.
     pub name: String,
     description: String,
-    /// What it puts in the place of the prompt.
+    /// The template of the prompt.
     pub parts: Vec<Part>,
     /// The mode of its turn.
     pub agent: Option<String>,
@@ -35,7 +35,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// Returns it as clients list it.
+    /// Returns the entry for the client's list of commands.
     pub fn listed(&self) -> SlashCommand {
         SlashCommand {
             name: self.name.clone().into(),
@@ -45,7 +45,7 @@ impl Command {
     }
 }
 
-/// Reads `command` of a configuration, whose keys were checked.
+/// Reads `command` of a configuration.
 pub fn of_config(
     value: &Map<String, Value>,
     author: Author,
@@ -63,7 +63,7 @@ pub fn of_config(
     }
 }
 
-/// Reads a Markdown file: its head describes, its text is the template.
+/// Reads a Markdown file: the front matter has the settings, the text is the template.
 pub fn of_file(
     file: &Found,
     author: Author,
@@ -83,14 +83,14 @@ fn take(
     problems: &mut Vec<String>,
 ) {
     if !super::is_name(name) {
-        problems.push(format!("`{at}` is no name for a command: letters, digits, `-` and `_`"));
+        problems.push(format!("`{at}`: a command name may contain letters, digits, `-` and `_`"));
         return;
     }
     if COMMANDS.iter().any(|known| known.name == name) {
-        problems.push(format!("`{at}` is not used: `/{name}` is a command of ours"));
+        problems.push(format!("`{at}` is ignored: `/{name}` is a built-in command"));
         return;
     }
-    // The first counts: what the user wrote comes before what a project says.
+    // The first definition is used: the user's come before a project's.
     if commands.len() >= super::MOST || commands.iter().any(|known| known.name == name) {
         return;
     }
@@ -98,7 +98,7 @@ fn take(
     let setting = |key: &str| text(key).filter(|_| author != Author::Stranger);
     let model = setting("model").filter(|model| model != "inherit");
     if let Some(model) = model.as_ref().filter(|model| !model.contains('/')) {
-        problems.push(format!("`{at}` wants the model `{model}`; a model is `provider/model`"));
+        problems.push(format!("`{at}`: invalid model `{model}`: expected `provider/model`"));
     }
     let first_line = || template.lines().next().unwrap_or_default().chars().take(80).collect();
     commands.push(Command {
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_a_name_counts_and_ours_cannot_be_replaced() {
+    fn first_command_of_a_name_is_used_and_builtin_commands_cannot_be_replaced() {
         let (mut commands, mut problems) = (Vec::new(), Vec::new());
         let mine = json!({
             "fix": { "template": "Fix $1", "description": "Fixes", "agent": "build", "model": "a/b" },

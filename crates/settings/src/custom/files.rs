@@ -1,4 +1,4 @@
-//! The Markdown files that describe agents and commands, in the user's folders and in a project's.
+//! The Markdown files that define agents and commands, of the user and of a project.
 
 use std::path::{Path, PathBuf};
 
@@ -7,27 +7,27 @@ use serde_json::{Map, Value};
 use super::front_matter;
 use crate::Directories;
 
-/// A larger file describes nothing.
+/// The largest file that is read.
 const LARGEST: u64 = 128 * 1024;
-/// So many files of one folder are read.
+/// The most files of one directory that are read.
 const MOST: usize = 200;
 
-/// A Markdown file that was found.
+/// A Markdown file.
 #[derive(Debug, Clone)]
 pub struct Found {
     /// Its name, without the ending.
     pub name: String,
-    /// Where it is, for people.
+    /// Its path, for messages.
     pub shown: String,
-    /// What its head says.
+    /// Its front matter.
     pub head: Map<String, Value>,
-    /// The text below the head.
+    /// The text after the front matter.
     pub body: String,
-    /// Whether it lies in a folder of Claude's.
+    /// Whether it belongs to Claude Code.
     pub is_claude: bool,
 }
 
-/// What is looked for.
+/// Which files are read.
 #[derive(Debug, Clone, Copy)]
 pub enum Sort {
     /// `agent/` and `agents/`.
@@ -45,13 +45,13 @@ impl Sort {
     }
 }
 
-/// Reads the user's own files: ours before OpenCode's.
+/// Reads the user's files: ours before OpenCode's.
 pub fn of_user(directories: &Directories, sort: Sort, problems: &mut Vec<String>) -> Vec<Found> {
     let tops = directories.config.iter().chain(&directories.opencode_config);
     tops.flat_map(|top| read_top(top, top, false, sort, problems)).collect()
 }
 
-/// Reads a project's files. A link in their place is not followed: it may lead out of the project.
+/// Reads a project's files. Links are not followed: they may lead out of the project.
 pub fn of_project(folder: &Path, sort: Sort, problems: &mut Vec<String>) -> Vec<Found> {
     let tops = [(".purlin", false), (".opencode", false), (".claude", true)];
     let read = |(name, is_claude): (&str, bool)| {
@@ -100,7 +100,7 @@ fn is_link(path: &Path) -> bool {
 fn read(path: &Path) -> Result<String, String> {
     let about = path.symlink_metadata().map_err(|err| err.to_string())?;
     if !about.is_file() {
-        return Err("is not a plain file".to_owned());
+        return Err("is not a regular file".to_owned());
     }
     if about.len() > LARGEST {
         return Err(format!("is larger than {LARGEST} bytes"));

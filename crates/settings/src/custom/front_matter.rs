@@ -1,14 +1,13 @@
-//! The head of a Markdown file: the part of YAML that agents and commands are written in.
+//! The front matter of a Markdown file: the subset of YAML that agents and commands use.
 //!
-//! Members, objects by indentation, lists, quoted texts and blocks of text. What is beyond that is read as text; nothing
-//! is ever an error.
+//! Members, nested objects, lists, quoted strings and block strings. Anything else is read as a string; nothing is an error.
 
 use serde_json::{Map, Value};
 
-/// Deeper is nobody's description of an agent.
+/// The deepest nesting that is read.
 const DEEPEST: usize = 8;
 
-/// Splits a file into its head and what follows. A file without a head is all text.
+/// Splits a file into its front matter and its text.
 pub fn split(text: &str) -> (Map<String, Value>, &str) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let Some(rest) = text.strip_prefix("---").and_then(end_of_line) else {
@@ -25,7 +24,7 @@ pub fn split(text: &str) -> (Map<String, Value>, &str) {
     (Map::new(), text)
 }
 
-/// What follows if nothing but blanks stands up to the end of the line.
+/// Returns the rest after the end of the line, if the line is blank up to there.
 fn end_of_line(text: &str) -> Option<&str> {
     let (line, rest) = text.split_once('\n')?;
     line.trim().is_empty().then_some(rest)
@@ -40,7 +39,7 @@ fn parse(head: &str) -> Map<String, Value> {
         if let Value::Object(more) = reader.block(0, 0) {
             members.extend(more);
         }
-        // What cannot be read is passed over.
+        // A line that cannot be read is skipped.
         reader.at = reader.at.max(before + 1);
     }
     members
@@ -48,7 +47,7 @@ fn parse(head: &str) -> Map<String, Value> {
 
 struct Line<'a> {
     indent: usize,
-    /// Without blanks around it.
+    /// The text without surrounding whitespace.
     text: &'a str,
     raw: &'a str,
 }
@@ -74,7 +73,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Goes to the next line that says something; tells whether there is one.
+    /// Skips blank lines and comments; tells whether a line is left.
     fn skip_blanks(&mut self) -> bool {
         while self.lines.get(self.at).is_some_and(Line::is_blank) {
             self.at += 1;
@@ -82,7 +81,7 @@ impl<'a> Reader<'a> {
         self.at < self.lines.len()
     }
 
-    /// Reads the list or object that begins here, with lines indented at least this far.
+    /// Reads the list or object that begins here, with lines that are indented at least this far.
     fn block(&mut self, least: usize, depth: usize) -> Value {
         if !self.skip_blanks() || self.lines[self.at].indent < least || depth > DEEPEST {
             return Value::Null;
@@ -96,7 +95,7 @@ impl<'a> Reader<'a> {
             let Some((name, value)) = member(self.lines[self.at].text) else { break };
             self.at += 1;
             let value = match value {
-                // The items of a list may stand as far left as its name.
+                // The items of a list may have the indentation of its name.
                 "" if self.is_at_item(indent) => self.list(indent),
                 "" => self.block(indent + 1, depth + 1),
                 "|" | "|-" | "|+" => Value::String(self.text(indent, "\n")),
@@ -123,7 +122,7 @@ impl<'a> Reader<'a> {
         Value::Array(items)
     }
 
-    /// Reads a block of text that is indented further than this.
+    /// Reads a block string that is indented further than this.
     fn text(&mut self, indent: usize, between: &str) -> String {
         let mut texts: Vec<&'a str> = Vec::new();
         let mut inner = None;

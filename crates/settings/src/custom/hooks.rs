@@ -7,10 +7,10 @@ use serde_json::Value;
 /// The time-out of a hook that sets none, and the longest one, in seconds.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST: u64 = 60;
-/// The most hooks of one moment.
+/// The most hooks of one event.
 const MOST_HOOKS: usize = 16;
 
-/// The names of the moments, as the configuration has them.
+/// The names of the events, in the configuration.
 pub const MOMENTS: [&str; 4] = ["before_turn", "before_tool", "after_tool", "after_turn"];
 
 /// One hook.
@@ -18,17 +18,17 @@ pub const MOMENTS: [&str; 4] = ["before_turn", "before_tool", "after_tool", "aft
 pub struct Hook {
     /// When it runs: one of [`MOMENTS`].
     pub moment: &'static str,
-    /// The tools it is for; all if there is none.
+    /// The tools it runs for; `None` for all tools.
     pub matcher: Option<String>,
     /// The command, for the shell.
     pub command: String,
     /// How long it may run.
     pub timeout: Duration,
-    /// Whether a project brought it, which the user trusts.
+    /// Whether it belongs to a project, which the user trusts.
     pub is_project: bool,
 }
 
-/// Reads `hooks`, whose keys were checked.
+/// Reads `hooks` of a configuration.
 pub fn read(value: &Value, is_project: bool, problems: &mut Vec<String>) -> Vec<Hook> {
     let mut hooks = Vec::new();
     for moment in MOMENTS {

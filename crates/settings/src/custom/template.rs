@@ -1,23 +1,23 @@
-//! The text of a slash command: where arguments, files and the output of commands go.
+//! The template of a slash command: where arguments, files and the output of commands are inserted.
 //!
-//! Parsed before anything is put in, so that what is put in is never read as a part of the template.
+//! Parsed before anything is inserted, so that inserted text is never read as part of the template.
 
 /// One part of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// Stands for itself.
+    /// Plain text.
     Text(String),
-    /// All that was written behind the command.
+    /// All arguments.
     Arguments,
-    /// One word of it, from 1; the last of a template takes the rest.
+    /// One argument, from 1; the last one of a template takes the rest.
     Word(usize),
-    /// A file, if there is one; else it stands for itself, with its `@`.
+    /// A file, if it exists; else plain text, with its `@`.
     File(String),
-    /// What a command says.
+    /// The output of a command.
     Shell(String),
 }
 
-/// Reads a template. Every text is one.
+/// Parses a template. Every text is valid.
 pub fn parse(text: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut plain = String::new();
@@ -47,7 +47,7 @@ pub fn parse(text: &str) -> Vec<Part> {
     parts
 }
 
-/// Reads what stands at the front of a text, and how long it is. All signs are one byte.
+/// Reads the part at the start of a text, and returns its length.
 fn special(text: &str, before: Option<char>) -> Option<(Part, usize)> {
     if let Some(rest) = text.strip_prefix('$') {
         if rest.starts_with("ARGUMENTS") {
@@ -62,7 +62,7 @@ fn special(text: &str, before: Option<char>) -> Option<(Part, usize)> {
         let part = Part::Shell(command.to_owned());
         return (!command.trim().is_empty()).then_some((part, command.len() + 3));
     }
-    // An address of mail is no file.
+    // An e-mail address is not a file.
     let rest = text.strip_prefix('@').filter(|_| !before.is_some_and(is_of_path))?;
     let length = rest.find(|c: char| !is_of_path(c)).unwrap_or(rest.len());
     let path = rest[..length].trim_end_matches(['.', ',']);
@@ -73,7 +73,7 @@ fn is_of_path(c: char) -> bool {
     c.is_alphanumeric() || "/._-~+".contains(c)
 }
 
-/// Splits what was written behind a command into words; quotes keep blanks together.
+/// Splits arguments into words; quotes keep whitespace together.
 pub fn words(arguments: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -94,7 +94,7 @@ pub fn words(arguments: &str) -> Vec<String> {
     words
 }
 
-/// Says what may be written behind a command with this template.
+/// Returns the hint for the arguments of a command with this template.
 pub fn hint(parts: &[Part]) -> Option<String> {
     let last = last_word(parts);
     if last > 0 {
@@ -104,13 +104,13 @@ pub fn hint(parts: &[Part]) -> Option<String> {
     parts.contains(&Part::Arguments).then(|| "arguments".to_owned())
 }
 
-/// The highest number of a word that a template uses.
+/// Returns the highest number of an argument in a template.
 pub fn last_word(parts: &[Part]) -> usize {
     let number = |part: &Part| if let Part::Word(number) = part { *number } else { 0 };
     parts.iter().map(number).max().unwrap_or(0)
 }
 
-/// Returns what a word of a template stands for; the last takes the rest.
+/// Returns the value of an argument; the last one takes the rest.
 pub fn word(words: &[String], number: usize, last: usize) -> String {
     match words.get(number - 1..) {
         Some(rest) if number == last => rest.join(" "),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_read_as_people_write_them() {
+    fn templates_are_parsed() {
         assert_eq!(
             short("Fix $1 in $2: $ARGUMENTS"),
             ["'Fix '", "word 1", "' in '", "word 2", "': '", "all"]
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn words_keep_what_is_quoted_and_the_last_takes_the_rest() {
+    fn quoted_words_stay_together_and_the_last_argument_takes_the_rest() {
         let words = words(r#"one "two three" four '' five"#);
         assert_eq!(words, ["one", "two three", "four", "", "five"]);
         assert_eq!(word(&words, 1, 3), "one");

@@ -1,16 +1,16 @@
-//! `instructions` of the configuration: paths, and patterns with `*` and `?` in a name or `**` for folders.
+//! Patterns of instruction files: paths, with `*` and `?` in names and `**` for any directories.
 
 use std::path::{Path, PathBuf};
 
 use engine::words::pattern;
 
-/// How many files one pattern may name.
+/// The most files of one pattern.
 const MOST_FILES: usize = 32;
-/// How many entries of folders a pattern may look at.
+/// The most directory entries that one pattern reads.
 const MOST_ENTRIES: usize = 10_000;
 
-/// Finds the files of a pattern: below each folder of the chain, or, with `/` or `~/` in front, anywhere. Tells of each
-/// whether it is the user's own rather than the project's.
+/// Finds the files of a pattern: below each directory of the chain, or anywhere if it starts with `/` or `~/`. Returns for
+/// each whether it is the user's rather than the project's.
 pub(super) fn find(pattern: &str, chain: &[PathBuf], home: Option<&Path>) -> Vec<(PathBuf, bool)> {
     let own = match pattern.strip_prefix("~/") {
         Some(rest) => home.map(|home| (home, rest)),
@@ -20,7 +20,7 @@ pub(super) fn find(pattern: &str, chain: &[PathBuf], home: Option<&Path>) -> Vec
     let mut found = Vec::new();
     match own {
         Some((top, rest)) => {
-            // A path of the user's that leads into the project is still the project's file.
+            // A user's path that leads into the project still names a project's file.
             let mut files = Vec::new();
             expand(top, &segments(rest), &mut budget, &mut files);
             let is_own = |path: &Path| chain.first().is_none_or(|root| !path.starts_with(root));
@@ -64,7 +64,7 @@ fn expand(folder: &Path, segments: &[&str], budget: &mut usize, found: &mut Vec<
         *budget -= 1;
         let name = entry.file_name();
         let fits = match *segment {
-            // Links are not walked: they may lead in a circle.
+            // Links are not followed: they may form a cycle.
             "**" => entry.file_type().is_ok_and(|kind| kind.is_dir()) && name != ".git",
             segment => pattern::fits(segment, &name.to_string_lossy()),
         };

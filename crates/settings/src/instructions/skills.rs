@@ -1,4 +1,4 @@
-//! Skills: folders with a SKILL.md, listed to the model by name and description, loaded when it asks.
+//! Skills: directories with a SKILL.md. The model sees their names and descriptions, and loads one when it needs it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,17 +9,17 @@ use serde_json::Value;
 use super::{Places, ProjectFiles, read_own, read_project, real};
 use crate::custom::front_matter;
 
-/// Where a project keeps skills.
+/// Where a project has skills.
 const FOLDERS: [&str; 4] =
     [".purlin/skills", ".claude/skills", ".opencode/skill", ".opencode/skills"];
 /// How much of a SKILL.md is read to list it.
 const HEAD: usize = 4 * 1024;
-/// How much of a skill's file the model is told.
+/// How much of a skill's file the model gets.
 const MAX_FILE: usize = 64 * 1024;
-/// How many entries of a folder of skills are looked at, and how many files of a skill are named.
+/// The most entries of a directory of skills, and the most files of a skill that are listed.
 const MOST_ENTRIES: usize = 200;
 
-/// Lists the skills there are; of two with one name the one nearest to the session's folder counts.
+/// Lists the skills. Of two with the same name, the one nearest to the session's directory is used.
 #[must_use]
 pub fn find(places: &Places, files: &dyn ProjectFiles) -> Vec<Skill> {
     let mut all: Vec<Skill> = Vec::new();
@@ -46,7 +46,7 @@ pub fn find(places: &Places, files: &dyn ProjectFiles) -> Vec<Skill> {
     all
 }
 
-/// Folders that may hold skills, and whether each is the user's own.
+/// Returns the directories of skills, and whether each is the user's.
 fn folders(places: &Places) -> impl Iterator<Item = (PathBuf, bool)> {
     let user = places.user.iter().map(|folder| (folder.join("skills"), true));
     let project = places.chain.iter();
@@ -73,7 +73,7 @@ pub fn path_of(
     locate(places, files, name, file).ok().map(|(_, path)| real(&path))
 }
 
-/// Finds the file that is meant: one that really lies in the skill's folder.
+/// Finds a file of a skill, which must really lie in the skill's directory.
 fn locate(
     places: &Places,
     files: &dyn ProjectFiles,
@@ -83,15 +83,15 @@ fn locate(
     let all = find(places, files);
     let Some(skill) = all.iter().find(|skill| skill.name == name) else {
         let names: Vec<&str> = all.iter().map(|skill| skill.name.as_str()).collect();
-        return Err(format!("there is no skill `{name}`; there are {}", names.join(", ")));
+        return Err(format!("unknown skill `{name}`; available: {}", names.join(", ")));
     };
     let path = PathBuf::from(&skill.origin);
-    let Some(folder) = path.parent() else { return Err("the skill has no folder".to_owned()) };
+    let Some(folder) = path.parent() else { return Err("the skill has no directory".to_owned()) };
     let is_below =
         Path::new(file).components().all(|part| matches!(part, std::path::Component::Normal(_)));
     let path = folder.join(file);
     if !is_below || !real(&path).starts_with(real(folder)) {
-        return Err(format!("`{file}` is not a file of the skill's folder"));
+        return Err(format!("`{file}` is not in the skill's folder"));
     }
     Ok((folder.to_owned(), path))
 }
@@ -111,12 +111,12 @@ pub fn load(
     let read =
         if is_own { read_own(&path, MAX_FILE) } else { read_project(files, &path, MAX_FILE) };
     let Some((text, size)) = read else {
-        return Err(format!("`{file}` of the skill `{name}` cannot be read"));
+        return Err(format!("cannot read `{file}` of the skill `{name}`"));
     };
     let body = if file == "SKILL.md" { front_matter::split(&text).1 } else { text.as_str() };
     let mut told = visible(body.trim());
     if (text.len() as u64) < size {
-        told.push_str(&format!("\n[cut: {} of {size} bytes are shown]", text.len()));
+        told.push_str(&format!("\n[truncated: {} of {size} bytes]", text.len()));
     }
     let others: Vec<String> = entries(&folder)
         .iter()
@@ -125,7 +125,7 @@ pub fn load(
         .collect();
     if !others.is_empty() {
         told.push_str(&format!(
-            "\n\nIn its folder {}: {}",
+            "\n\nOther files in {}: {}",
             visible(&folder.to_string_lossy()),
             others.join(", ")
         ));

@@ -5,7 +5,7 @@ use tools::scope::Scope;
 
 use super::*;
 
-/// Reads the files below the tops of the projects.
+/// Reads files inside the projects.
 struct InScope(Scope);
 
 impl ProjectFiles for InScope {
@@ -64,7 +64,7 @@ fn instructions_are_found_from_the_top_down_and_when_touched() {
     folder.write("repo/docs/more.md", "more");
     folder.write("repo/src/own/rules.md", "rules");
     folder.write("outside.md", "not the project's");
-    // What the user would be asked about before it is read is not told to a model because a project names it.
+    // A file that needs permission to read is not given to a model because a project names it.
     folder.write("repo/src/.env", "SECRET=1");
     folder.write("repo/.git/config", "[remote]");
     std::os::unix::fs::symlink(".env", folder.0.join("repo/src/own/link.md")).unwrap();
@@ -113,12 +113,13 @@ fn a_link_out_of_the_project_is_not_followed() {
     let user = vec!["AGENTS.md".to_owned(), secret.to_string_lossy().into_owned()];
     let all = sources(&places, &files, &Patterns { user, project: Vec::new() });
     let texts: Vec<&str> = all.iter().map(|source| source.text.as_str()).collect();
-    // What the user names in full is the user's choice.
+    // A full path in the user's configuration is the user's choice.
     assert_eq!(texts, ["inside", "a secret"]);
     assert_eq!(skills::find(&places, &files), []);
 }
 
-/// A project may be a whole home: a link inside it is followed only to a file of the same kind, and a skill's files are its own.
+/// A project may be a whole home directory: a link inside it is followed only to a file of the same kind, and a skill's
+/// files must lie in its directory.
 // R: W19
 #[test]
 fn a_link_inside_the_project_opens_no_other_file() {
@@ -136,7 +137,7 @@ fn a_link_inside_the_project_opens_no_other_file() {
     let load = |file: &str| skills::load(&places, &files, "x", file);
     assert!(load("more.txt").unwrap().starts_with("more"));
     let refused = load("e.txt").unwrap_err();
-    assert_eq!(refused, "`e.txt` is not a file of the skill's folder");
+    assert_eq!(refused, "`e.txt` is not in the skill's folder");
 }
 
 #[test]
