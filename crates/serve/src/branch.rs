@@ -1,22 +1,23 @@
-//! Which branch a folder is on, read from git's own files. No program is started: a repository can make git run others.
+//! The git branch of a directory, read from git's files. `git` itself is not run, since a repository can make it run other
+//! programs.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// As much as is read of a file of git's.
+/// The most bytes that are read of a git file.
 const MOST: u64 = 4096;
 
-/// Finds the branch of a folder; `None` outside of a repository and on no branch.
+/// Finds the branch of a directory; `None` outside a repository, or without a branch.
 pub(crate) async fn find(folder: PathBuf) -> Option<String> {
-    // A disk may be slow, and everything else is on this thread.
+    // The disk may be slow, and everything else is on this thread.
     tokio::task::spawn_blocking(move || of(&folder)).await.ok().flatten()
 }
 
 fn of(folder: &Path) -> Option<String> {
     let dot_git =
         folder.ancestors().map(|folder| folder.join(".git")).find(|path| path.exists())?;
-    // In a worktree of its own `.git` is a file that says where git keeps it.
+    // In a worktree `.git` is a file with the path of the git directory.
     let head = match read(&dot_git) {
         Ok(text) => {
             let place = text.trim().strip_prefix("gitdir: ")?;
@@ -31,7 +32,7 @@ fn of(folder: &Path) -> Option<String> {
 }
 
 fn read(path: &Path) -> std::io::Result<String> {
-    // A link may lead to a pipe, to a device, or to our own input.
+    // A link may lead to a pipe, a device, or our own input.
     if !std::fs::metadata(path)?.is_file() {
         return Err(ErrorKind::IsADirectory.into());
     }
@@ -44,7 +45,7 @@ fn read(path: &Path) -> std::io::Result<String> {
 mod tests {
     use super::*;
 
-    /// Whoever opened the pipe would take from whom it is meant for: it might be our own input.
+    /// Reading the pipe would take data from its reader: it might be our own input.
     // R: S6
     #[cfg(target_os = "linux")]
     #[test]

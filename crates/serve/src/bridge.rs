@@ -1,7 +1,7 @@
-//! The bridge: ACP's types to the engine's words and back. Plain functions, no IO.
+//! The bridge: converts between ACP's types and the engine's. Plain functions, no IO.
 //!
-//! `bridge::update` turns events into updates, `bridge::call` those of tool calls; `bridge::editor` is the client as the
-//! engine sees it; `bridge::recap` gathers a history into one list. `wire::acp::dialect` prints in the client's dialect.
+//! `bridge::update` converts events to updates, `bridge::call` those of tool calls. `bridge::editor` is the client for the
+//! engine. `bridge::recap` collects a history in one list.
 
 mod call;
 pub(crate) mod editor;
@@ -25,8 +25,8 @@ use wire::acp::{fault, file_uri, schema};
 
 use crate::error_table::message_too_large;
 
-/// Reads a prompt, and checks what the schema cannot: that it is not empty and not too large. A path in place of an
-/// address belongs to the session's folder.
+/// Reads a prompt, and checks that it is neither empty nor too large. A path instead of an address is relative to the
+/// session's directory.
 pub(crate) fn prompt_in(
     blocks: Vec<schema::ContentBlock>,
     folder: &Path,
@@ -52,7 +52,7 @@ pub(crate) fn prompt_in(
     Ok(Prompt { blocks, asides })
 }
 
-/// Text bytes and data bytes of a block.
+/// Returns the bytes of text and of data of a block.
 fn sizes(block: &Block) -> (u64, u64) {
     let size = |text: &str| text.len() as u64;
     match block {
@@ -64,7 +64,7 @@ fn sizes(block: &Block) -> (u64, u64) {
     }
 }
 
-/// Refuses an address that says nothing.
+/// Rejects an empty address.
 fn refuse_empty(uri: &str, at: &str) -> Result<(), RpcError> {
     if uri.trim().is_empty() {
         return Err(fault::at(at, format!("'{at}' is empty: expected the address of a resource")));
@@ -72,7 +72,7 @@ fn refuse_empty(uri: &str, at: &str) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Reads a block, and what is said of it that we have no words for.
+/// Reads a block, and its members that the engine does not know.
 fn block_in(
     index: usize,
     block: schema::ContentBlock,
@@ -114,14 +114,14 @@ fn block_in(
     })
 }
 
-/// What a block says beside what we have words for.
+/// Returns the members of a block that the engine does not know.
 fn aside(block: &impl Serialize, known: &[&str]) -> Option<Value> {
     let Ok(Value::Object(mut members)) = serde_json::to_value(block) else { return None };
     members.retain(|key, value| !known.contains(&key.as_str()) && !value.is_null());
     (!members.is_empty()).then_some(Value::Object(members))
 }
 
-/// The address of a file that is named by its path alone.
+/// Returns the address of a file that is given by its path.
 fn address(uri: String, folder: &Path) -> String {
     let is_path =
         uri.starts_with('/') || uri.split('/').next().is_some_and(|first| !first.contains(':'));
@@ -133,7 +133,10 @@ fn address(uri: String, folder: &Path) -> String {
 
 fn unsupported(index: usize) -> RpcError {
     let path = format!("prompt[{index}].type");
-    fault::at(&path, format!("'{path}' is of a kind that initialize did not offer"))
+    fault::at(
+        &path,
+        format!("'{path}' is not supported; see promptCapabilities in the answer to initialize"),
+    )
 }
 
 /// Reads the id of a session.
@@ -141,7 +144,7 @@ pub(crate) fn session_in(id: &schema::SessionId) -> SessionId {
     SessionId::new(Arc::clone(&id.0))
 }
 
-/// Writes a block.
+/// Converts a block.
 pub(crate) fn block_out(block: Block) -> schema::ContentBlock {
     match block {
         Block::Text(text) => schema::ContentBlock::Text(schema::TextContent::new(text)),
@@ -168,7 +171,7 @@ pub(crate) fn block_out(block: Block) -> schema::ContentBlock {
     }
 }
 
-/// Writes a block with what was said of it.
+/// Converts a block, and adds the members that the engine does not know.
 pub(crate) fn block_with(block: Block, aside: Option<Value>) -> schema::ContentBlock {
     let block = block_out(block);
     let Some(Value::Object(aside)) = aside else { return block };
@@ -179,7 +182,7 @@ pub(crate) fn block_with(block: Block, aside: Option<Value>) -> schema::ContentB
     serde_json::from_value(Value::Object(members)).unwrap_or(block)
 }
 
-/// Writes why a turn ended.
+/// Converts a stop reason.
 pub(crate) fn stop_out(stop: StopReason) -> schema::StopReason {
     match stop {
         StopReason::EndTurn => schema::StopReason::EndTurn,
@@ -190,7 +193,7 @@ pub(crate) fn stop_out(stop: StopReason) -> schema::StopReason {
     }
 }
 
-/// Writes a list of sessions.
+/// Converts a list of sessions.
 pub(crate) fn listing_out(listing: Listing) -> schema::ListSessionsResponse {
     let sessions = listing.sessions.into_iter().map(info_out).collect();
     schema::ListSessionsResponse::new(sessions).next_cursor(listing.next)
@@ -212,10 +215,10 @@ fn info_out(info: Info) -> schema::SessionInfo {
         .meta(meta)
 }
 
-/// How clients say that they show what our commands say while they run.
+/// The members of `_meta` by which clients say that they show the output of running commands.
 const LIVE: [&str; 2] = ["terminal_output", "terminal-output"];
 
-/// Reads what a client offers. What it does not name it does not offer.
+/// Reads what a client offers.
 pub(crate) fn offers_in(client: &schema::ClientCapabilities) -> Offers {
     let session = client.session.as_ref();
     let elicitation = client.elicitation.as_ref();
@@ -233,7 +236,7 @@ pub(crate) fn offers_in(client: &schema::ClientCapabilities) -> Offers {
     }
 }
 
-/// Writes the modes, for clients that read only these.
+/// Converts the modes, for clients without config options.
 pub(crate) fn modes_out(settings: &Settings) -> schema::SessionModeState {
     let modes = settings.modes.iter().map(|mode| {
         let id = schema::SessionModeId::new(mode.id.as_ref());
@@ -245,7 +248,7 @@ pub(crate) fn modes_out(settings: &Settings) -> schema::SessionModeState {
     )
 }
 
-/// Writes the models, for clients that read only these.
+/// Converts the models, for clients without config options.
 pub(crate) fn models_out(settings: &Settings) -> ModelState {
     let models = settings.models.iter().map(|choice| ModelInfo {
         model_id: choice.id.to_string(),
@@ -255,7 +258,7 @@ pub(crate) fn models_out(settings: &Settings) -> ModelState {
     ModelState { current_model_id: settings.model.to_string(), available_models: models.collect() }
 }
 
-/// Writes mode and model as config options: always the complete list.
+/// Converts mode, model and thinking level to config options: always the complete list.
 pub(crate) fn options_out(settings: &Settings) -> Vec<schema::SessionConfigOption> {
     let value = |id: &str| schema::SessionConfigValueId::new(Arc::from(id));
     let modes: Vec<_> = settings

@@ -133,7 +133,7 @@ impl Connection {
 
     /// Refuses a call at once, before everything that waits.
     pub(crate) fn refuse(&mut self, id: &RequestId, error: &RpcError) {
-        tracing::info!(code = error.code.0, data = ?error.data, "a call is refused");
+        tracing::info!(code = error.code.0, data = ?error.data, "refused a call");
         if let Some(Printed { reply, .. }) = self.print_reply::<()>(id, Err(error), None) {
             self.outbox.push_urgent(reply);
         }
@@ -188,7 +188,7 @@ impl Connection {
         match self.translator.print_reply(id, outcome, opened) {
             Ok(printed) => Some(printed),
             Err(err) => {
-                tracing::error!("an answer could not be written: {err}");
+                tracing::error!("cannot write an answer: {err}");
                 None
             }
         }
@@ -210,7 +210,7 @@ impl Connection {
                     self.waiting.insert(call.number, (session.clone(), call.answer));
                     self.outbox.push_line(&session, line, cost);
                 }
-                Err(err) => tracing::error!("a call could not be written: {err}"),
+                Err(err) => tracing::error!("cannot write a call: {err}"),
             },
             FromSession::Finish(finish) => finish(self),
         }
@@ -225,7 +225,7 @@ impl Connection {
         let mut line = Vec::new();
         match rpc::print_note(&mut line, "$/cancel_request", &json!({ "requestId": number })) {
             Ok(()) => self.outbox.push_line(&session, line, 0),
-            Err(err) => tracing::error!("a note could not be written: {err}"),
+            Err(err) => tracing::error!("cannot write a notification: {err}"),
         }
     }
 
@@ -236,7 +236,7 @@ impl Connection {
     }
 }
 
-/// Writes the id of a session.
+/// Converts the id of a session.
 pub(crate) fn session_out(session: &SessionId) -> schema::SessionId {
     schema::SessionId::new(session.to_shared())
 }

@@ -278,7 +278,7 @@ fn update(params: Value) -> Option<Vec<u8>> {
     match rpc::print_note(&mut line, "session/update", &params) {
         Ok(()) => Some(line),
         Err(err) => {
-            tracing::error!("an update could not be written: {err}");
+            tracing::error!("cannot write an update: {err}");
             None
         }
     }

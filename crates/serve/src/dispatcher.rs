@@ -22,11 +22,11 @@ use crate::rate::Window;
 use crate::wake::{FromSession, Wake};
 use crate::{Pipes, methods};
 
-/// How long running turns may take to end when the connection does.
+/// How long running turns may take to end after the connection.
 pub(super) const GRACE: Duration = Duration::from_millis(2_200);
-/// How long the last lines may take to be written then.
+/// How long writing the last lines may take then.
 const FLUSH: Duration = Duration::from_millis(500);
-/// How many things of the sessions are taken at once, so that input is looked at in between.
+/// How many messages of sessions are handled at once, before input is checked again.
 const AT_ONCE: usize = 64;
 
 /// Where wakes come from.
@@ -54,7 +54,7 @@ pub(super) struct Dispatcher {
     retry: Option<Instant>,
 }
 
-/// A line, read into its type, so that nothing borrows from the peer any more.
+/// A decoded line, which does not borrow from the peer.
 enum Act {
     Call(RequestId, Result<AgentCall, RpcError>),
     Note(Result<Option<AgentNote>, RpcError>),
@@ -77,7 +77,7 @@ impl Dispatcher {
         }
     }
 
-    /// Serves until the client is gone, then lets running turns end and their last words out.
+    /// Serves until the client is gone, then ends running turns and writes their last messages.
     pub(super) async fn run(mut self, mut channels: Channels) {
         let mut events = Vec::with_capacity(AT_ONCE);
         loop {
@@ -90,14 +90,14 @@ impl Dispatcher {
             }
             self.write(&channels.pipes.output);
         }
-        // Whoever waits for the end, such as a watchdog, is told that it began.
+        // The watchdog starts now, if it has not.
         channels.stop.cancel();
         self.connection.peer.finish();
         self.on_lines();
         self.wind_down(channels, events).await;
     }
 
-    /// Cancels what runs, takes what the sessions still say, and writes it.
+    /// Cancels running turns, and writes what the sessions still send.
     async fn wind_down(mut self, mut channels: Channels, mut events: Vec<FromSession>) {
         for entry in self.connection.sessions.values().filter_map(|entry| entry.turn.as_ref()) {
             entry.cancel.cancel();
@@ -122,14 +122,14 @@ impl Dispatcher {
         }
     }
 
-    /// Waits for the next reason to do something: the only await of the dispatcher.
+    /// Waits for the next wake: the only await of the dispatcher.
     async fn next_wake(
         &mut self,
         channels: &mut Channels,
         events: &mut Vec<FromSession>,
         end: Option<Instant>,
     ) -> Wake {
-        // While answers pile up unread nothing further is read: the client's own pipe fills, and it waits.
+        // While too many answers are unread, no input is read: the client's pipe fills, and the client waits.
         let may_read = !self.connection.outbox.is_flooded() && end.is_none();
         let since = self.writing_since.filter(|_| end.is_none());
         let stalled = since.map(|since| since + self.limits.unread());
@@ -139,7 +139,7 @@ impl Dispatcher {
             Some(written) = channels.pipes.written.recv() => Wake::Written(written),
             Some(number) = channels.abandoned_calls.recv() => Wake::Abandoned(number),
             _ = channels.from_sessions.recv_many(events, AT_ONCE) => {
-                // A call is given up before its session says what came of it, and is told in that order.
+                // A call is abandoned before its session reports the result; the client gets both in that order.
                 while let Ok(number) = channels.abandoned_calls.try_recv() {
                     self.connection.on_abandoned(number);
                 }
@@ -174,9 +174,9 @@ impl Dispatcher {
                 Act::Call(id, Ok(call)) => methods::on_call(&mut self.connection, &id, call),
                 Act::Call(id, Err(error)) => self.connection.refuse(&id, &error),
                 Act::Note(Ok(Some(note))) => methods::on_note(&mut self.connection, note),
-                Act::Note(Ok(None)) => tracing::debug!("an unknown note is ignored"),
+                Act::Note(Ok(None)) => tracing::debug!("ignored an unknown notification"),
                 Act::Note(Err(error)) => {
-                    tracing::warn!(data = ?error.data, "a note does not fit and is ignored")
+                    tracing::warn!(data = ?error.data, "ignored an invalid notification")
                 }
                 Act::Refuse(id, error) => self.on_malformed(id.as_ref(), error),
                 Act::Nothing => {}
@@ -184,7 +184,7 @@ impl Dispatcher {
         }
     }
 
-    /// Reads the next line into its type. Large parameters go from the line straight into it.
+    /// Decodes the next line. Large parameters are read from the line directly into their type.
     fn next_act(&mut self) -> Option<Act> {
         let Connection { peer, translator, waiting, offers, .. } = &mut self.connection;
         Some(match peer.poll_event()? {
@@ -204,15 +204,15 @@ impl Dispatcher {
             }
             Incoming::Refused { id, error } => Act::Refuse(id, error),
             Incoming::Ignored(what) => {
-                tracing::warn!("{what} is ignored");
+                tracing::warn!("ignored: {what}");
                 Act::Nothing
             }
         })
     }
 
-    /// Answers a line that is no message. Without an id the answers are limited: such lines may come as a flood.
+    /// Answers a line that is not a message. Answers without an id are limited, since such lines may come in a flood.
     fn on_malformed(&mut self, id: Option<&RequestId>, error: RpcError) {
-        tracing::warn!(code = error.code.0, data = ?error.data, "a line is refused");
+        tracing::warn!(code = error.code.0, data = ?error.data, "refused a line");
         if id.is_none() && self.errors.take(Instant::now()).is_err() {
             self.unanswered_errors += 1;
             return;
@@ -223,11 +223,11 @@ impl Dispatcher {
         let mut line = Vec::new();
         match rpc::print_error(&mut line, id, &error) {
             Ok(()) => self.connection.outbox.push_urgent(line),
-            Err(err) => tracing::error!("an answer could not be written: {err}"),
+            Err(err) => tracing::error!("cannot write an answer: {err}"),
         }
     }
 
-    /// Hands the next batch to the writer if it is free.
+    /// Gives the next batch to the writer, if it is free.
     fn write(&mut self, output: &mpsc::Sender<Vec<u8>>) {
         let Some(mut batch) = self.batch.take() else {
             return;
@@ -243,12 +243,12 @@ impl Dispatcher {
         }
         match output.try_send(batch) {
             Ok(()) => self.writing_since = Some(Instant::now()),
-            // Cannot be: the writer gave its batch back. Were it so, nothing is lost but this.
-            Err(_) => tracing::error!("the writer took no batch although it was free"),
+            // Cannot happen: the writer returned its batch.
+            Err(_) => tracing::error!("the writer accepted no batch"),
         }
     }
 
-    /// Stops the turns of a client that reads nothing. What they did is kept; what was said waits in the outbox.
+    /// Stops the turns of a client that reads nothing. Their events are stored, and wait in the outbox.
     fn on_time(&mut self, progress: u64) {
         let Some(since) = self.writing_since else { return };
         if since.elapsed() < self.limits.unread() {
@@ -260,7 +260,7 @@ impl Dispatcher {
         }
         for (session, entry) in &mut self.connection.sessions {
             if let Some(turn) = &mut entry.turn {
-                tracing::warn!(%session, "the client reads nothing; its turn is stopped");
+                tracing::warn!(%session, "stopped a turn: the client does not read");
                 turn.is_stalled = true;
                 turn.cancel.cancel();
             }

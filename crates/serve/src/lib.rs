@@ -48,9 +48,9 @@ pub struct Options {
     pub hub: HubOptions,
     /// The dialect to speak, whatever the client's `initialize` looks like.
     pub dialect: Option<Dialect>,
-    /// The folder that a client means by `.`.
+    /// The directory that a client means by `.`.
     pub cwd: PathBuf,
-    /// Ends the connection, as the end of input does.
+    /// Ends the connection, like the end of input.
     pub stop: CancellationToken,
     /// Opens what sessions work with.
     pub workspaces: Arc<Workspaces>,
@@ -69,22 +69,22 @@ pub trait ClientKeys: Send + Sync {
 
 /// The two directions of a connection, as channels.
 pub struct Pipes {
-    /// What the client sends, as it comes; the end of the channel is the end of input. The reader waits while it is full.
+    /// Bytes from the client; the end of the channel is the end of input. Full: the reader waits.
     pub input: mpsc::Receiver<Vec<u8>>,
-    /// What the client is to get, a batch of whole lines each. Holds one batch: the next is sent when the last is written.
+    /// Batches of whole lines for the client. Has room for one: the next is sent when the last is written.
     pub output: mpsc::Sender<Vec<u8>>,
-    /// Each batch, given back when it is written, or the error that ended the output.
+    /// Returns each batch when it is written, or the error that ended the output.
     pub written: mpsc::Receiver<std::io::Result<Vec<u8>>>,
-    /// Grows with every piece of a batch that is written, so that a slow client is told from one that reads nothing.
+    /// Grows with every write, to distinguish a slow client from one that does not read.
     pub progress: Arc<AtomicU64>,
 }
 
-/// How many events and answers may be under way to the dispatcher. Full: the session waits.
+/// How many messages may wait for the dispatcher. Full: the session waits.
 const FROM_SESSIONS: usize = 1024;
-/// How many calls to the client may be open at once. Full: the next call waits.
+/// How many calls to the client may be open. Full: the next call waits.
 const OPEN_CALLS: usize = 1024;
 
-/// Serves a client until it closes its end or `stop` fires, then ends everything that runs for it.
+/// Serves a client until it disconnects or `stop` fires, then ends its sessions.
 pub async fn serve(pipes: Pipes, options: Options) {
     let Options { hub, dialect, cwd, stop, workspaces, keys } = options;
     let limits = workspaces.settings().config.limits.clone();
@@ -130,9 +130,9 @@ pub async fn serve(pipes: Pipes, options: Options) {
         },
     };
     Dispatcher::new(connection).run(channels).await;
-    // The dispatcher dropped the hub's handle and every session's; what still runs has been cancelled.
+    // The dispatcher dropped all handles; what still runs was cancelled.
     if tokio::time::timeout(dispatcher::GRACE, tasks.join_next()).await.is_err() {
-        tracing::warn!("a session did not end in time and is dropped");
+        tracing::warn!("dropped a session that did not end in time");
     }
 }
 

@@ -62,7 +62,7 @@ fn server_in(server: McpServer) -> Result<ServerConfig, String> {
             let remote = Remote { url: sse.url, headers: pairs(sse.headers) };
             ServerConfig::remote(&sse.name, Reach::Sse(remote))
         }
-        _ => Err("a server is reached in a way that is not known".to_owned()),
+        _ => Err("a server has an unknown transport".to_owned()),
     }
 }
 
@@ -131,7 +131,7 @@ pub fn host_options(options: &MachineOptions, sandbox: Arc<Sandbox>) -> mcp::Opt
     }
 }
 
-/// The log-ins to MCP servers, stored with the user's other credentials.
+/// The logins to MCP servers, stored with the user's other credentials.
 pub struct Vault(pub Directories);
 
 impl mcp::oauth::Vault for Vault {
@@ -145,7 +145,7 @@ impl mcp::oauth::Vault for Vault {
     }
 }
 
-/// Where programs that fetch other programs keep them, below the home folder.
+/// The caches of package runners, below the home directory.
 const CACHES: [&str; 8] = [
     ".cache",
     ".npm",
@@ -157,7 +157,7 @@ const CACHES: [&str; 8] = [
     "Library/Caches",
 ];
 
-/// Which of them a program cannot do without.
+/// The caches that a package runner needs.
 const NEEDED: [(&str, &str); 6] = [
     ("npx", ".npm"),
     ("npm", ".npm"),

@@ -1,7 +1,7 @@
-//! The outbox: what waits to be written, by session. Merges text that waits, keeps order, stays bounded.
+//! The outbox: messages that wait to be written, by session. Merges waiting text, preserves the order, stays bounded.
 //!
-//! Plain values, no IO: the dispatcher pushes, and fills a batch whenever the writer is free. Nothing is delayed
-//! unless a session's updates run short; then its text, and only text, waits and grows together.
+//! Does no IO: the dispatcher pushes messages, and fills a batch whenever the writer is free. Nothing is delayed unless a
+//! session exceeds its update rate; then only its text waits, and is merged.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,44 +16,44 @@ use wire::acp::dialect::Dialect;
 use crate::bridge::{size, update};
 use crate::rate::Bucket;
 
-/// How much one session may have waiting before its turn waits. Also how much a single event can count for.
+/// How many bytes of one session may wait before its turn waits. Also the most that one event is counted as.
 pub(crate) const SESSION_BUDGET: usize = 256 * 1024;
-/// How much all sessions together may have waiting.
+/// How many bytes of all sessions together may wait.
 pub(crate) const TOTAL_BUDGET: usize = 4 * 1024 * 1024;
-/// How much the answers may take, which no turn pays for, before we stop reading requests.
+/// How many bytes of answers, which no turn accounts for, may wait before we stop reading requests.
 pub(crate) const ANSWER_BUDGET: usize = 1024 * 1024;
-/// A batch is handed to the writer once it has this size.
+/// The size of a batch for the writer.
 const BATCH: usize = 64 * 1024;
-/// Room for everything in a text update but its text.
+/// The most bytes of a text update besides its text.
 const TEXT_OVERHEAD: usize = 512;
 
-/// What waits to be written.
+/// Messages that wait to be written.
 pub(crate) struct Outbox {
-    /// Answers that belong to no turn: they pass everything else.
+    /// Answers that belong to no turn; they go first.
     urgent: VecDeque<Vec<u8>>,
-    /// Bytes of all lines that wait without a cost, urgent or behind what their session says.
+    /// Bytes of all lines without a cost, urgent or in the queue of a session.
     answer_bytes: usize,
     sessions: HashMap<SessionId, Queue>,
-    /// Sessions with something to write, in turns.
+    /// Sessions with something to write, round-robin.
     ready: VecDeque<SessionId>,
     total: Arc<Semaphore>,
     updates_per_minute: u64,
     max_update: usize,
 }
 
-/// How fast a session may talk.
+/// How fast a session may send updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// As fast as updates are allowed.
+    /// Within the update rate.
     Live,
-    /// As fast as the client reads: a history that is shown again is not counted.
+    /// As fast as the client reads: a replayed history does not count.
     Replay,
 }
 
 struct Queue {
     items: VecDeque<Item>,
-    /// How many of the items are not text: they and all before them must not wait.
-    solid: usize,
+    /// How many items are not text; they and everything before them must not wait.
+    non_text: usize,
     bucket: Bucket,
     budget: Arc<Semaphore>,
     pace: Pace,
@@ -63,7 +63,7 @@ struct Queue {
 
 struct Item {
     what: What,
-    /// What to give back to the budgets.
+    /// How much to return to the budgets.
     cost: usize,
 }
 
@@ -92,7 +92,7 @@ impl Outbox {
         Arc::clone(&self.total)
     }
 
-    /// Tells whether answers pile up so high that no further request may be read.
+    /// Tells whether so many answers wait that no further request may be read.
     pub(crate) fn is_flooded(&self) -> bool {
         self.answer_bytes > ANSWER_BUDGET
     }
@@ -108,7 +108,7 @@ impl Outbox {
         self.urgent.push_back(line);
     }
 
-    /// Makes room for a session and returns its budget: that of before, if its last words still wait.
+    /// Opens the queue of a session and returns its budget: the old one, if old messages still wait.
     pub(crate) fn open(
         &mut self,
         session: SessionId,
@@ -117,7 +117,7 @@ impl Outbox {
     ) -> Arc<Semaphore> {
         let queue = self.sessions.entry(session).or_insert_with(|| Queue {
             items: VecDeque::new(),
-            solid: 0,
+            non_text: 0,
             bucket: Bucket::new(self.updates_per_minute, Instant::now()),
             budget,
             pace,
@@ -129,14 +129,14 @@ impl Outbox {
         Arc::clone(&queue.budget)
     }
 
-    /// Changes how fast a session may talk.
+    /// Changes how fast a session may send updates.
     pub(crate) fn set_pace(&mut self, session: &SessionId, pace: Pace) {
         if let Some(queue) = self.sessions.get_mut(session) {
             queue.pace = pace;
         }
     }
 
-    /// Forgets a session once all it said is written.
+    /// Removes a session once its messages are written.
     pub(crate) fn close(&mut self, session: &SessionId) {
         if let Some(queue) = self.sessions.get_mut(session) {
             queue.is_closed = true;
@@ -146,10 +146,10 @@ impl Outbox {
         }
     }
 
-    /// Queues a line behind everything its session said before. `cost` goes back to the budgets when it is written.
+    /// Queues a line behind earlier messages of its session. `cost` is returned to the budgets when it is written.
     pub(crate) fn push_line(&mut self, session: &SessionId, line: Vec<u8>, cost: usize) {
         if !self.sessions.contains_key(session) {
-            // Whoever asked a session that is gone by now still waits for the answer.
+            // The session is gone, but the client still waits for the answer.
             self.total.add_permits(cost);
             self.push_urgent(line);
             return;
@@ -173,9 +173,9 @@ impl Outbox {
             return;
         }
         let mut rest = cost;
-        for piece in size::split_text(text, most) {
-            let length = size::json_length(piece);
-            let event = size::with_text(&event, piece.to_owned());
+        for chunk in size::split_text(text, most) {
+            let length = size::json_length(chunk);
+            let event = size::with_text(&event, chunk.to_owned());
             self.push_text(session, event, length, std::mem::take(&mut rest), most);
         }
     }
@@ -203,12 +203,12 @@ impl Outbox {
 
     fn push(&mut self, session: &SessionId, item: Item) {
         let Some(queue) = self.sessions.get_mut(session) else {
-            // A session that is gone has nobody to tell; only the budget is still owed.
+            // The session is gone; only the shared budget is returned.
             self.total.add_permits(item.cost);
             return;
         };
         if !matches!(item.what, What::Text(..)) {
-            queue.solid += 1;
+            queue.non_text += 1;
         }
         queue.items.push_back(item);
         if !queue.is_ready {
@@ -217,7 +217,7 @@ impl Outbox {
         }
     }
 
-    /// Writes what may go now into `batch`, sessions in turns. Returns when to try again, if text waits for its time.
+    /// Writes what may be sent now into `batch`, sessions round-robin. Returns when to try again, if text must wait.
     pub(crate) fn fill(
         &mut self,
         batch: &mut Vec<u8>,
@@ -230,7 +230,7 @@ impl Outbox {
             batch.extend_from_slice(&line);
         }
         let mut retry: Option<Instant> = None;
-        let mut held = Vec::new();
+        let mut waiting = Vec::new();
         while batch.len() < BATCH {
             let Some(session) = self.ready.pop_front() else { break };
             let Some(queue) = self.sessions.get_mut(&session) else { continue };
@@ -242,7 +242,7 @@ impl Outbox {
                 None => {
                     let next = queue.bucket.next();
                     retry = Some(retry.map_or(next, |retry| retry.min(next)));
-                    held.push(session);
+                    waiting.push(session);
                     continue;
                 }
             }
@@ -254,20 +254,20 @@ impl Outbox {
                 queue.is_ready = false;
             }
         }
-        self.ready.extend(held);
+        self.ready.extend(waiting);
         retry
     }
 }
 
-/// What an item took while it waited.
+/// What an item used of the budgets.
 struct Written {
     cost: usize,
-    /// The length of a line without a cost.
+    /// The bytes of a line without a cost.
     answer_bytes: usize,
 }
 
 impl Queue {
-    /// Writes the first item and returns what it took; `None` if it is text that has to wait.
+    /// Writes the first item and returns what it used; `None` if it is text that must wait.
     fn write_next(
         &mut self,
         session: &SessionId,
@@ -279,24 +279,24 @@ impl Queue {
             What::Line(_) => true,
             What::Event(_) | What::Text(..) => self.pace == Pace::Replay || self.bucket.take(now),
         };
-        if !has_token && self.solid == 0 {
+        if !has_token && self.non_text == 0 {
             return None;
         }
         let item = self.items.pop_front()?;
         let mut written = Written { cost: item.cost, answer_bytes: 0 };
         match item.what {
             What::Line(line) => {
-                self.solid -= 1;
+                self.non_text -= 1;
                 written.answer_bytes = if item.cost == 0 { line.len() } else { 0 };
                 if batch.is_empty() && line.len() > BATCH {
-                    // A whole file is not copied once more.
+                    // A line as large as a file is not copied.
                     *batch = line;
                 } else {
                     batch.extend_from_slice(&line);
                 }
             }
             What::Event(event) => {
-                self.solid -= 1;
+                self.non_text -= 1;
                 update::print(batch, dialect, session, event, most);
             }
             What::Text(event, _) => update::print(batch, dialect, session, event, most),

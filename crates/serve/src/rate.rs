@@ -1,4 +1,4 @@
-//! Rates: an exact window for things that are counted, a bucket for things that are merged.
+//! Rate limits: an exact sliding window, and a token bucket.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Allows so many in any sixty seconds. A limit of 0 allows everything.
+/// Allows a number of events in any sixty seconds. A limit of 0 allows everything.
 #[derive(Debug)]
 pub(crate) struct Window {
     limit: usize,
@@ -19,7 +19,7 @@ impl Window {
         Window { limit: usize::try_from(per_minute).unwrap_or(usize::MAX), taken: VecDeque::new() }
     }
 
-    /// Takes one, or says how long to wait for the next.
+    /// Counts an event, or returns how long to wait.
     pub(crate) fn take(&mut self, now: Instant) -> Result<(), Duration> {
         if self.limit == 0 {
             return Ok(());
@@ -39,10 +39,10 @@ impl Window {
     }
 }
 
-/// Allows a tenth of the limit at once and the rest evenly, so any sixty seconds stay within the limit.
+/// Allows a tenth of the limit at once and the rest evenly, so that any sixty seconds stay within the limit.
 #[derive(Debug)]
 pub(crate) struct Bucket {
-    /// Tokens a second; `None` without a limit.
+    /// Tokens per second; `None` without a limit.
     rate: Option<f64>,
     room: f64,
     tokens: f64,
@@ -57,7 +57,7 @@ impl Bucket {
         Bucket { rate, room, tokens: room, filled: now }
     }
 
-    /// Takes a token if there is one.
+    /// Takes a token, if there is one.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let Some(rate) = self.rate else {
             return true;
@@ -72,11 +72,11 @@ impl Bucket {
         true
     }
 
-    /// Returns when the next token will be there.
+    /// Returns when the next token is available.
     pub(crate) fn next(&self) -> Instant {
         let missing = (1.0 - self.tokens).max(0.0);
         let wait = self.rate.map_or(0.0, |rate| missing / rate);
-        // A little late rather than a little early: an early wake would find no token and spin.
+        // Slightly late rather than early: an early wake would find no token and spin.
         self.filled + Duration::from_secs_f64(wait) + Duration::from_millis(1)
     }
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_window_is_exact() {
+    async fn window_allows_exactly_the_limit() {
         let mut window = Window::new(10);
         let start = Instant::now();
         assert!((0..10).all(|_| window.take(start).is_ok()));
@@ -97,7 +97,7 @@ mod tests {
 
     // R: W11
     #[tokio::test(start_paused = true)]
-    async fn a_bucket_keeps_any_minute_within_the_limit() {
+    async fn bucket_stays_within_the_limit_in_any_minute() {
         let start = Instant::now();
         let mut bucket = Bucket::new(1000, start);
         let mut taken = Vec::new();

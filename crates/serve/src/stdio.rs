@@ -1,7 +1,7 @@
 //! Stdin and stdout as channels.
 //!
-//! A plain thread for each is the way that works everywhere. Where both are pipes, as most editors have it, two tasks do
-//! without the threads and without a switch between them for every message.
+//! A thread for each works everywhere. If both are pipes, as with most editors, two tasks avoid the threads and a context
+//! switch for every message.
 
 #[cfg(target_os = "linux")]
 mod pipe;
@@ -15,16 +15,16 @@ use tokio::task::JoinSet;
 
 use super::Pipes;
 
-/// How much is read at once.
+/// The size of a read.
 const READ: usize = 64 * 1024;
-/// How many reads may wait for the dispatcher. Full: the reader waits, and so does the client in the end.
+/// How many reads may wait for the dispatcher. Full: the reader waits, and finally the client.
 const READS: usize = 4;
-/// How much is written at once: so little that a client that reads at all is seen to do so.
+/// The size of a write: small enough that progress of a slow client is noticed.
 const WRITE: usize = 16 * 1024;
-/// A batch buffer that one large message blew up is given back above this size.
-const KEEP_CAPACITY: usize = 256 * 1024;
+/// A batch buffer larger than this is freed after use.
+const MAX_CAPACITY: usize = 256 * 1024;
 
-/// Starts the reader and the writer of this process, as tasks where they can be.
+/// Starts the reader and the writer of this process, as tasks if possible.
 ///
 /// # Errors
 /// Fails if a thread cannot be started.
@@ -36,7 +36,7 @@ pub fn pipes(tasks: &mut JoinSet<()>) -> std::io::Result<Pipes> {
     connect(std::io::stdin(), std::io::stdout())
 }
 
-/// Starts a reader and a writer on any two ends. The threads end with their ends, or with the process.
+/// Starts threads that read and write any two streams. They end with their streams, or with the process.
 ///
 /// # Errors
 /// Fails if a thread cannot be started.
@@ -55,12 +55,12 @@ pub fn connect(
 }
 
 fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    // These two only copy; a small stack keeps the process small.
+    // The threads only copy, so a small stack is enough.
     std::thread::Builder::new().name(name.to_owned()).stack_size(128 * 1024).spawn(work).map(drop)
 }
 
 fn read(input: impl Read, to_dispatcher: &mpsc::Sender<Vec<u8>>) {
-    // Its buffer is not cleared first: memory that the client never fills is never touched.
+    // The buffer is not zeroed, so that unused memory is never touched.
     let mut input = BufReader::with_capacity(READ, input);
     loop {
         let bytes = match input.fill_buf() {
@@ -68,7 +68,7 @@ fn read(input: impl Read, to_dispatcher: &mpsc::Sender<Vec<u8>>) {
             Ok(bytes) => bytes.to_vec(),
             Err(err) if err.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(err) => {
-                tracing::error!("stdin cannot be read: {err}");
+                tracing::error!("cannot read stdin: {err}");
                 return;
             }
         };
@@ -100,9 +100,9 @@ fn write(
     }
 }
 
-/// Makes a written batch ready to be filled again.
+/// Prepares a written batch for reuse.
 fn emptied(mut batch: Vec<u8>) -> Vec<u8> {
     batch.clear();
-    batch.shrink_to(KEEP_CAPACITY);
+    batch.shrink_to(MAX_CAPACITY);
     batch
 }

@@ -359,7 +359,7 @@ mod tests {
         let short = "1\n2\n3\n4\n… 88 lines …\n93\n94\n95\n96\n97\n98\n99\n100";
         assert_eq!(ended("execute", &long), [Piece::Output(short.into())]);
         assert_eq!(ended("execute", &"x".repeat(300)), [Piece::Output("x".repeat(200))]);
-        let mark = "… 9 bytes left out …";
+        let mark = "… 9 bytes omitted …";
         for (before, mark_in) in [
             ("\n4\n", format!("{mark}\n… 88 lines …")),
             ("\n5\n", format!("… 1 line …\n{mark}\n… 87 lines …")),

@@ -1,6 +1,6 @@
-//! Tool calls as the client gets them: printed from what they are, since what they show may be long.
+//! Tool calls for the client, printed without copying their content, which may be long.
 //!
-//! The schema's own types own their texts and leave out what is a default; some clients look for that.
+//! The schema's types own their strings, and omit default values that some clients need.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use wire::acp::schema;
 
 use super::{block_out, live};
 
-/// A tool call: shown first, gone on with, or asked about. `None` is left out.
+/// A tool call: new, updated, or in a permission request. `None` is omitted.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CallOut<'a> {
@@ -70,7 +70,7 @@ struct LocationOut<'a> {
 }
 
 impl<'a> CallOut<'a> {
-    /// Writes a call as an update that shows it first.
+    /// Prints a new call.
     pub(super) fn first(call: &'a ToolCall) -> CallOut<'a> {
         let meta = call.content.iter().find_map(|content| live::begin(&call.id, content));
         let whole = CallOut::asked(call);
@@ -84,7 +84,7 @@ impl<'a> CallOut<'a> {
         }
     }
 
-    /// Writes an update of a call that was shown before.
+    /// Prints an update of a call.
     pub(super) fn update(id: &'a ToolCallId, update: &'a ToolUpdate) -> CallOut<'a> {
         CallOut {
             session_update: Some("tool_call_update"),
@@ -92,12 +92,12 @@ impl<'a> CallOut<'a> {
             status: update.status.map(status_out),
             content: update.content.as_ref().map(|content| contents_out(id, content)),
             raw_output: update.raw_output.as_ref(),
-            meta: update.live.as_ref().map(|live| live::go_on(id, live)),
+            meta: update.live.as_ref().map(|live| live::update(id, live)),
             ..CallOut::default()
         }
     }
 
-    /// Writes a call in the form that a permission request carries.
+    /// Prints a call for a permission request.
     pub(super) fn asked(call: &'a ToolCall) -> CallOut<'a> {
         let locations = call.locations.iter();
         CallOut {

@@ -508,7 +508,7 @@ impl Editor for AcpEditor {
         async move {
             let mut line = Vec::new();
             if let Err(err) = rpc::print_note(&mut line, "elicitation/complete", &params) {
-                tracing::error!(session = %self.session, "a note could not be written: {err}");
+                tracing::error!(session = %self.session, "cannot write a notification: {err}");
                 return;
             }
             self.send(line.len(), |session, cost| FromSession::Line { session, line, cost }).await;

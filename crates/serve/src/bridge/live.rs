@@ -1,7 +1,7 @@
-//! What a command of ours says while it runs, in the way that editors render as a terminal.
+//! The output of our commands while they run, in a form that editors show as a terminal.
 //!
-//! The protocol has no word for it; several clients and agents agreed on members of `_meta`. The terminal has the id
-//! of its tool call.
+//! Not part of the protocol: several clients and agents use these members of `_meta`. The terminal has the id of its tool
+//! call.
 
 use engine::words::{Live, ToolCallId, ToolContent};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ pub(super) fn begin(call: &ToolCallId, content: &ToolContent) -> Option<Meta> {
 }
 
 /// Appends to the terminal, or ends it.
-pub(super) fn go_on(call: &ToolCallId, live: &Live) -> Meta {
+pub(super) fn update(call: &ToolCallId, live: &Live) -> Meta {
     match live {
         Live::Output(text) => {
             member("terminal_output", json!({ "terminal_id": call.as_str(), "data": text }))

@@ -1,7 +1,6 @@
-//! A recap: the history of a session as one list, for the dialect whose answers hold it.
+//! A recap: the history of a session as one list, for the dialect whose answers contain it.
 //!
-//! Made from the events that are shown anyway, on their way to the client. Keeps the newest messages that fit one
-//! update; the updates themselves have all of it.
+//! Made from the events that are shown. Contains the newest messages that fit one update; the updates contain all.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -13,32 +12,32 @@ use wire::acp::dialect::Dialect;
 
 use super::update;
 
-/// What was said and done in a session, as far as it was shown.
+/// The messages and changes of a session that were shown.
 #[derive(Debug, Default)]
 pub(crate) struct Recap {
-    /// How many bytes of messages are kept.
+    /// The most bytes of messages.
     room: usize,
-    /// Messages by turns: what the user said, what the agent said and did; and their bytes.
+    /// Messages of the user and the agent in turns, and their sizes.
     messages: VecDeque<(Vec<Value>, usize)>,
     size: usize,
     is_user: bool,
-    /// The files of calls that change some.
+    /// The files of calls that may change them.
     changing: HashMap<ToolCallId, Vec<PathBuf>>,
     changed: Vec<PathBuf>,
 }
 
 impl Recap {
-    /// Makes an empty recap that keeps about `room` bytes.
+    /// Makes an empty recap for about `room` bytes.
     pub(crate) fn new(room: usize) -> Recap {
         Recap { room, ..Recap::default() }
     }
 
-    /// Takes an event that is shown.
+    /// Adds an event that is shown.
     pub(crate) fn take(&mut self, session: &SessionId, event: &Event) {
         self.note_changes(event);
         let mut line = Vec::new();
         update::print(&mut line, Dialect::Container, session, event.clone(), self.room);
-        // Nothing was printed for what the dialect has no words for.
+        // Nothing is printed for an event that the dialect cannot express.
         let Ok(mut note) = serde_json::from_slice::<Value>(&line) else { return };
         let Value::Array(blocks) = note["params"]["content"].take() else { return };
         let is_user = matches!(event, Event::User { .. });
@@ -58,7 +57,7 @@ impl Recap {
         }
     }
 
-    /// Remembers the files that a call changed, when it is done.
+    /// Notes the files of a call that changed them.
     fn note_changes(&mut self, event: &Event) {
         match event {
             Event::ToolCall(call)
@@ -114,7 +113,7 @@ mod tests {
 
     // R: D3, S6
     #[test]
-    fn messages_are_lists_of_blocks_and_the_newest_are_kept() {
+    fn messages_are_lists_of_blocks_and_the_newest_fit() {
         let session = SessionId::new("s");
         let mut recap = Recap::new(10_000);
         for event in [user("one"), user("two"), agent("three"), user("four")] {
@@ -130,7 +129,7 @@ mod tests {
 
     // R: S6
     #[test]
-    fn a_file_is_changed_when_its_call_is_done() {
+    fn file_is_listed_when_its_call_is_completed() {
         let mut recap = Recap::new(10_000);
         let session = SessionId::new("s");
         let call = |id: &str, kind, path: &str| {

@@ -1,10 +1,10 @@
-//! How large events are, and the cutting and joining of text, so that every update stays small.
+//! The sizes of events; splits, merges and shortens text, so that every update stays small.
 
 use engine::Event;
 use engine::words::{Block, Contents, Live, ToolContent};
 use serde_json::Value;
 
-/// Returns the text of an event that is a piece of text, which can be joined and cut.
+/// Returns the text of a text chunk, which can be merged and split.
 pub(crate) fn text_of(event: &Event) -> Option<&str> {
     match event {
         Event::Text { text, .. } | Event::Thought { text, .. } => Some(text),
@@ -12,7 +12,7 @@ pub(crate) fn text_of(event: &Event) -> Option<&str> {
     }
 }
 
-/// Returns about how many bytes an event takes while it waits.
+/// Returns the approximate size of an event, in bytes.
 pub(crate) fn weight(event: &Event) -> usize {
     let content = |content: &ToolContent| match content {
         ToolContent::Block(block) => block_weight(block),
@@ -55,7 +55,7 @@ pub(crate) fn with_text(event: &Event, text: String) -> Event {
     }
 }
 
-/// Appends the text of `next` to `event` if both are pieces of the same message.
+/// Appends the text of `next` to `event` if both are chunks of the same message.
 pub(crate) fn append_text(event: &mut Event, next: &Event) -> bool {
     match (event, next) {
         (Event::Text { message, text }, Event::Text { message: other, text: more })
@@ -69,7 +69,7 @@ pub(crate) fn append_text(event: &mut Event, next: &Event) -> bool {
     }
 }
 
-/// Returns how many bytes a text has inside a JSON string.
+/// Returns the length of a text as a JSON string, in bytes.
 pub(crate) fn json_length(text: &str) -> usize {
     text.bytes().map(json_bytes).sum()
 }
@@ -82,7 +82,7 @@ fn json_bytes(byte: u8) -> usize {
     }
 }
 
-/// Cuts a text between characters into pieces of at most `most` bytes of JSON.
+/// Splits a text between characters into chunks of at most `most` bytes of JSON.
 pub(crate) fn split_text(text: &str, most: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -100,13 +100,13 @@ pub(crate) fn split_text(text: &str, most: usize) -> impl Iterator<Item = &str> 
             .take_while(fits)
             .last()
             .map_or(1, |(at, character)| at + character.len_utf8());
-        let (piece, behind) = rest.split_at(rest.ceil_char_boundary(end));
-        rest = behind;
-        Some(piece)
+        let (chunk, after) = rest.split_at(rest.ceil_char_boundary(end));
+        rest = after;
+        Some(chunk)
     })
 }
 
-/// Cuts what a tool shows, so that the update fits: long texts lose their middle, what is left over is dropped.
+/// Shortens the content of a tool call, so that the update fits: long texts lose their middle, the rest is dropped.
 pub(super) fn shorten(event: Event, most: usize) -> Event {
     let room = most / 4;
     let cut = |content: Vec<ToolContent>| {
@@ -142,13 +142,12 @@ fn shorten_content(content: ToolContent, room: usize) -> ToolContent {
             if size <= room {
                 return ToolContent::Diff { path, old, new };
             }
-            let text =
-                format!("{}: the change is too large to show ({size} bytes)", path.display());
+            let text = format!("{}: change too large to show ({size} bytes)", path.display());
             ToolContent::Block(Block::Text(text))
         }
         ToolContent::Block(block) => {
             let text = match block {
-                Block::Image(_) => "(an image too large to show)",
+                Block::Image(_) => "(image too large to show)",
                 _ => "(content too large to show)",
             };
             ToolContent::Block(Block::Text(text.to_owned()))
@@ -157,17 +156,17 @@ fn shorten_content(content: ToolContent, room: usize) -> ToolContent {
     }
 }
 
-/// Keeps the head and the tail of a text.
+/// Shortens a text to its beginning and its end.
 fn shorten_text(text: &str, room: usize) -> String {
     if json_length(text) <= room {
         return text.to_owned();
     }
-    // Six bytes of JSON for each byte of text at the worst.
+    // A byte of text may need six bytes of JSON.
     let half = room / 12;
     let head = &text[..text.floor_char_boundary(half)];
     let tail = &text[text.ceil_char_boundary(text.len() - half.min(text.len()))..];
     let left_out = text.len() - head.len() - tail.len();
-    format!("{head}\n… {left_out} bytes left out …\n{tail}")
+    format!("{head}\n… {left_out} bytes omitted …\n{tail}")
 }
 
 fn shorten_value(value: Value, room: usize) -> Value {

@@ -1,4 +1,4 @@
-//! Events to updates: one match, no IO. What is too long for an update is cut in `bridge::size`.
+//! Converts events to updates. Does no IO. `bridge::size` shortens what is too long for an update.
 
 use engine::Event;
 use engine::ports::{CompactionStatus, Severity};
@@ -14,7 +14,7 @@ use super::{block_out, block_with, options_out};
 
 const UPDATE: &str = "session/update";
 
-/// Appends the event as one `session/update` line, cut where it would be longer than `most`.
+/// Appends the event as one `session/update` line, shortened if it would be longer than `most`.
 pub(crate) fn print(
     out: &mut Vec<u8>,
     dialect: Dialect,
@@ -32,7 +32,7 @@ pub(crate) fn print(
     }
 }
 
-/// Appends what is shown of a tool call; false for an event that is none.
+/// Appends a tool call or its update; false for any other event.
 fn print_tool(out: &mut Vec<u8>, dialect: Dialect, session: &SessionId, event: &Event) -> bool {
     let call = match event {
         Event::ToolCall(call) => CallOut::first(call),
@@ -51,7 +51,7 @@ fn print_note_of(
 ) {
     let note = Note { session_id: session.as_str(), update };
     if let Err(err) = print_note(out, dialect, UPDATE, &note) {
-        tracing::error!(%session, "an update could not be written: {err}");
+        tracing::error!(%session, "cannot write an update: {err}");
     }
 }
 
@@ -63,7 +63,7 @@ struct Note<'a, T> {
     update: &'a T,
 }
 
-/// Writes an event; `None` for a tool call, which is printed as it is.
+/// Converts an event; `None` for a tool call, which is printed directly.
 fn event_out(event: Event) -> Option<schema::SessionUpdate> {
     use schema::SessionUpdate;
     Some(match event {
@@ -184,7 +184,7 @@ mod tests {
         serde_json::from_slice::<Value>(&out).unwrap()["params"]["update"].clone()
     }
 
-    /// One of every event, each with everything it can carry.
+    /// One of every event, with all members.
     fn every_event() -> Vec<Event> {
         let message = MessageId::new("m");
         let media = |mime: &str| Media { data: "AAAA".into(), mime: mime.into() };
@@ -374,9 +374,7 @@ mod tests {
         let content = vec![ToolContent::Block(Block::Text(text.clone()))];
         let update = ToolUpdate { content: Some(content), ..ToolUpdate::default() };
         let shown = line(Event::ToolUpdate(ToolCallId::new("t"), Box::new(update)));
-        assert!(
-            shown["content"][0]["content"]["text"].as_str().unwrap().contains("bytes left out")
-        );
+        assert!(shown["content"][0]["content"]["text"].as_str().unwrap().contains("bytes omitted"));
         let diff = ToolContent::Diff { path: "/w/a".into(), old: None, new: text };
         let update = ToolUpdate { content: Some(vec![diff]), ..ToolUpdate::default() };
         let shown = line(Event::ToolUpdate(ToolCallId::new("t"), Box::new(update)));
@@ -384,7 +382,7 @@ mod tests {
             shown["content"][0]["content"]["text"]
                 .as_str()
                 .unwrap()
-                .starts_with("/w/a: the change is too large")
+                .starts_with("/w/a: change too large")
         );
     }
 

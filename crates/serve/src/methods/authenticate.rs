@@ -31,7 +31,7 @@ pub(super) fn run(
             let Some(provider) = named.or_else(|| provider_of_key(key)) else {
                 return Err(fault::at(
                     "credentials.provider",
-                    "'credentials.provider' must say whose key this is".to_owned(),
+                    "'credentials.provider' is required for this key".to_owned(),
                 ));
             };
             connection.services.keys.iter().for_each(|keys| keys.give(provider, key));
@@ -39,7 +39,7 @@ pub(super) fn run(
         _ => {
             return Err(fault::at(
                 "methodId",
-                "'methodId' is none of the methods that initialize listed".to_owned(),
+                "'methodId' must be one of the methods that initialize listed".to_owned(),
             ));
         }
     }

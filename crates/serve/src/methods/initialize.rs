@@ -57,13 +57,13 @@ fn capabilities(are_sessions_stored: bool) -> schema::AgentCapabilities {
 }
 
 fn auth_methods(has_terminal: bool) -> Vec<schema::AuthMethod> {
-    let login = schema::AuthMethodAgent::new(LOGIN, "Use what is set up").description(
-        "Keys of the environment or of `purlin auth login`, and models on this machine".to_owned(),
+    let login = schema::AuthMethodAgent::new(LOGIN, "Use existing credentials").description(
+        "API keys from the environment or `purlin auth login`, and local models".to_owned(),
     );
     let mut methods = vec![schema::AuthMethod::Agent(login)];
     if has_terminal {
-        let login = schema::AuthMethodTerminal::new(TERMINAL_LOGIN, "Enter a key")
-            .description("Asks for a provider and its key in a terminal".to_owned())
+        let login = schema::AuthMethodTerminal::new(TERMINAL_LOGIN, "Enter an API key")
+            .description("Enter a provider and its key in a terminal".to_owned())
             .args(vec!["--login".to_owned()]);
         methods.push(schema::AuthMethod::Terminal(login));
     }

@@ -43,9 +43,9 @@ pub(super) fn run(
 fn check_exists(field: &str, folder: &Path) -> Result<(), RpcError> {
     let wrong = match folder.metadata() {
         Ok(found) if found.is_dir() => return Ok(()),
-        Ok(_) => "what is at this path is no folder",
-        Err(err) if err.kind() == std::io::ErrorKind::NotFound => "there is no folder at this path",
-        Err(_) => "the folder at this path cannot be looked at",
+        Ok(_) => "not a folder",
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => "not found",
+        Err(_) => "not accessible",
     };
-    Err(fault::at(field, format!("'{field}' must be a folder: {wrong}")))
+    Err(fault::at(field, format!("'{field}' must be an existing folder: {wrong}")))
 }

@@ -302,7 +302,7 @@ fn answer<T: Serialize>(
 fn announce(handle: &SessionHandle) {
     match handle.reserve() {
         Ok(permit) => permit.send(Command::Announce),
-        Err(err) => tracing::error!(session = %handle.id(), "a session is not announced: {err}"),
+        Err(err) => tracing::error!(session = %handle.id(), "cannot announce a session: {err}"),
     }
 }
 
@@ -311,7 +311,7 @@ fn begin_in(mode: ModeId, handle: &SessionHandle) {
     let session = handle.id().clone();
     let reply = engine::Reply::new(move |outcome: Result<_, Error>| {
         if let Err(err) = outcome {
-            tracing::error!(%session, "a session does not begin in its mode: {err}");
+            tracing::error!(%session, "cannot set the first mode of a session: {err}");
         }
     });
     match handle.reserve() {

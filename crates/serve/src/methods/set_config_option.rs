@@ -38,7 +38,7 @@ pub(super) fn run(
         }
         _ => {
             connection.handle(&session_in(session))?;
-            Err(fault::at("configId", "'configId' is none of the session's options".to_owned()))
+            Err(fault::at("configId", "'configId' must be one of the session's options".to_owned()))
         }
     }
 }

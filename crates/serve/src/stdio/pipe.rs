@@ -1,4 +1,4 @@
-//! Stdin and stdout where both are pipes: read and written by tasks of the runtime.
+//! Stdin and stdout as pipes, read and written by tasks of the runtime.
 
 use std::io;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use tokio::task::JoinSet;
 
 use super::{Pipes, READ, READS, WRITE, emptied};
 
-/// What a pipe holds unless it is told otherwise. Whatever is longer goes through it in as many turns.
+/// The default capacity of a pipe. A longer message needs several writes.
 const USUAL: usize = 64 * 1024;
-/// What it holds once something was longer; more than this takes rights.
+/// The capacity after a longer message; the most that an unprivileged process may set.
 const WIDE: usize = 1024 * 1024;
 
 /// Our ends of the two pipes.
@@ -23,15 +23,15 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// Opens both a second time: whether to wait is a flag of the opening, and whoever shares ours with us must not find
-    /// it changed. `None` where one of them is no pipe.
+    /// Opens both again, because `O_NONBLOCK` belongs to the open file, which other processes share with us. `None` if one of
+    /// them is not a pipe.
     pub(super) fn open() -> Option<Ends> {
         let input = OpenOptions::new().open_receiver("/proc/self/fd/0").ok()?;
         let output = OpenOptions::new().open_sender("/proc/self/fd/1").ok()?;
         Some(Ends { input, output })
     }
 
-    /// Starts the reader and the writer. They end with their ends, or with the set.
+    /// Starts the reader and the writer. They end with their pipes, or with the set.
     pub(super) fn connect(self, tasks: &mut JoinSet<()>) -> Pipes {
         let (to_dispatcher, from_client) = mpsc::channel(READS);
         let (to_writer, batches) = mpsc::channel(1);
@@ -50,7 +50,7 @@ async fn read(mut input: Receiver, to_dispatcher: mpsc::Sender<Vec<u8>>) {
             Ok(0) => return,
             Ok(_) => {}
             Err(err) => {
-                tracing::error!("stdin cannot be read: {err}");
+                tracing::error!("cannot read stdin: {err}");
                 return;
             }
         }
@@ -82,11 +82,10 @@ async fn write(
     }
 }
 
-/// Lets the pipe hold more, so that a long message does not wake both sides for each piece of it. One that stays as it is
-/// does as well.
+/// Enlarges the pipe, so that a long message does not wake both sides for each part. If that fails, the pipe still works.
 fn widen(output: &Sender) {
     if let Err(err) = rustix::pipe::fcntl_setpipe_size(output, WIDE) {
-        tracing::debug!("the pipe stays as it is: {err}");
+        tracing::debug!("cannot enlarge the pipe: {err}");
     }
 }
 
