@@ -345,7 +345,7 @@ mod tests {
 
     // R: M1
     #[test]
-    fn a_server_is_added_and_removed_without_touching_the_rest() {
+    fn adding_and_removing_a_server_leaves_the_rest_of_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let folder = directory.path().to_owned();
         let file = folder.join("purlin.json");

@@ -65,7 +65,7 @@ mod tests {
 
     // R: S6
     #[test]
-    fn a_branch_is_found_in_a_repository_and_in_a_worktree() {
+    fn branch_is_found_in_a_repository_and_in_a_worktree() {
         let directory = tempfile::tempdir().unwrap();
         let folder = directory.path().to_owned();
         let repository = folder.join("repository");

@@ -128,11 +128,11 @@ mod tests {
 
     // R: T2
     #[test]
-    fn answers_outlive_the_process_and_belong_to_their_folder() {
+    fn saved_answers_outlive_the_process_and_belong_to_their_folder() {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().to_owned();
-        let here = FolderRules::new(&data, PathBuf::from("/here"));
-        let there = FolderRules::new(&data, PathBuf::from("/there"));
+        let here = FolderAnswers::new(&data, PathBuf::from("/here"));
+        let there = FolderAnswers::new(&data, PathBuf::from("/there"));
         assert_eq!(here.rules(), []);
         here.add(&allow("cargo test *")).unwrap();
         here.add(&allow("cargo test *")).unwrap();

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_opencode_has_is_written_down_and_ours_stays() {
+    fn import_writes_new_settings_and_leaves_existing_ones() {
         let directory = tempfile::tempdir().unwrap();
         let folder = directory.path().to_owned();
         let (theirs, ours) = (folder.join("opencode.json"), folder.join("purlin.json"));

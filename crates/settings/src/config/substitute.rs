@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_and_files_are_put_in() {
+    fn variables_and_files_are_substituted() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("key"), " from a file\n").unwrap();
         let environment = environment();

@@ -51,7 +51,7 @@ impl Folder {
 }
 
 #[test]
-fn instructions_are_found_from_the_top_down_and_when_touched() {
+fn instructions_are_found_from_the_top_down_and_in_touched_directories() {
     let folder = Folder::new();
     folder.write("user/AGENTS.md", "mine");
     folder.write("AGENTS.md", "above the project");
@@ -98,7 +98,7 @@ fn instructions_are_found_from_the_top_down_and_when_touched() {
 
 // R: W19
 #[test]
-fn a_link_out_of_the_project_is_not_followed() {
+fn link_out_of_the_project_is_not_followed() {
     let folder = Folder::new();
     let secret = folder.write("secret/AGENTS.md", "a secret");
     folder.write("repo/.git/HEAD", "");
@@ -122,7 +122,7 @@ fn a_link_out_of_the_project_is_not_followed() {
 /// files must lie in its directory.
 // R: W19
 #[test]
-fn a_link_inside_the_project_opens_no_other_file() {
+fn link_inside_the_project_opens_no_other_kind_of_file() {
     let folder = Folder::new();
     folder.write("repo/.git/HEAD", "");
     folder.write("repo/.env", "KEY=secret");
@@ -141,7 +141,7 @@ fn a_link_inside_the_project_opens_no_other_file() {
 }
 
 #[test]
-fn skills_are_listed_and_the_nearest_counts() {
+fn nearest_skill_of_a_name_is_listed() {
     let folder = Folder::new();
     folder.write("user/skills/mine/SKILL.md", "---\ndescription: Of the user\n---\nDo it.");
     folder.write("user/skills/both/SKILL.md", "---\nname: both\ndescription: far\n---\n");
