@@ -98,7 +98,7 @@ fn explain_says_which_rule_decides() {
     assert_eq!(
         explain(&["--git"], "cd . && git commit -m x").lines().collect::<Vec<_>>(),
         [
-            "You would be asked.",
+            "Would ask for permission.",
             "  allow  `cd .`: only reads",
             "  ask    `git commit -m x`: `git commit` may change something",
             "         always: `git commit *`",
