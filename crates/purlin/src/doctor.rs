@@ -109,8 +109,8 @@ async fn sandbox() -> Finding {
 fn sessions(config: &Config) -> Finding {
     let store = assemble::store(&config.limits);
     let (is_well, summary) = match (env::directories().data, store.is_persistent()) {
-        (Some(folder), true) => (true, format!("kept in {}", folder.display())),
-        _ => (false, "not kept".to_owned()),
+        (Some(folder), true) => (true, format!("stored in {}", folder.display())),
+        _ => (false, "not stored".to_owned()),
     };
     Finding { name: "sessions", is_well, summary, details: store.problem().into_iter().collect() }
 }

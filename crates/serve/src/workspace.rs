@@ -222,7 +222,7 @@ pub fn policy(settings: &Settings, projects: &[Project]) -> Policy {
     let cwd = cwd.map(|cwd| cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned()));
     let saved = settings.answers.as_deref().zip(cwd);
     let saved =
-        saved.map(|(data, cwd)| Arc::new(FolderRules::new(data, cwd)) as Arc<dyn AnswerStore>);
+        saved.map(|(data, cwd)| Arc::new(FolderAnswers::new(data, cwd)) as Arc<dyn AnswerStore>);
     Policy::new(rules, roots, saved)
 }
 

@@ -46,7 +46,7 @@ pub fn file_in(data: &Path) -> PathBuf {
     data.join("permissions.json")
 }
 
-impl AnswerStore for FolderRules {
+impl AnswerStore for FolderAnswers {
     fn rules(&self) -> Vec<Rule> {
         let kept: Vec<SavedAnswer> = read(&self.file).unwrap_or_else(|err| {
             tracing::warn!("saved answers are ignored: {err}");
@@ -64,7 +64,7 @@ impl AnswerStore for FolderRules {
     }
 
     fn add(&self, rule: &Rule) -> Result<(), String> {
-        let new = KeptRule {
+        let new = SavedAnswer {
             folder: self.folder.clone(),
             key: rule.key.clone(),
             pattern: rule.pattern.clone(),
@@ -137,7 +137,7 @@ mod tests {
         here.add(&allow("cargo test *")).unwrap();
         here.add(&allow("cargo test *")).unwrap();
         here.add(&Rule { decision: Decision::Reject, ..allow("rm *") }).unwrap();
-        let again = FolderRules::new(&data, PathBuf::from("/here"));
+        let again = FolderAnswers::new(&data, PathBuf::from("/here"));
         assert_eq!(again.rules().len(), 2);
         assert_eq!(again.rules()[0], allow("cargo test *"));
         assert_eq!(there.rules(), []);

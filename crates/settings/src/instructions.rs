@@ -171,7 +171,7 @@ fn is_private(path: &Path, files: &dyn ProjectFiles) -> bool {
     })
 }
 
-/// Reads the first of the known files that a folder has and that says anything.
+/// Reads the first of the known files that a directory has and that is not empty.
 fn first(folder: &Path, read: &dyn Fn(&Path, usize) -> Beginning) -> Option<InstructionFile> {
     NAMES.iter().find_map(|name| {
         let path = folder.join(name);
@@ -181,7 +181,7 @@ fn first(folder: &Path, read: &dyn Fn(&Path, usize) -> Beginning) -> Option<Inst
     })
 }
 
-/// Finds the instructions of folders on the way from a project's top to these paths.
+/// Finds the instructions of directories between a project's top and these paths.
 pub fn touched(
     places: &Places,
     files: &dyn ProjectFiles,

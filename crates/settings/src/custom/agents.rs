@@ -41,9 +41,7 @@ pub fn add_project(
 ) {
     for (name, mut agent) in theirs {
         if agents.contains_key(&name) || engine::words::is_built_in(&name) {
-            problems.push(format!(
-                "the project's agent `{name}` has the name of another and is left out"
-            ));
+            problems.push(format!("the project's agent `{name}` is ignored: the name is taken"));
             continue;
         }
         agent.model = agent.model.filter(|_| is_trusted);
