@@ -162,7 +162,7 @@ pub fn problem_of_model(
         return Some(format!("is `{model}`: expected `provider/model`"));
     };
     let problem = problem_of_provider(provider, configured, environment);
-    problem.map(|problem| format!("names {problem}"))
+    problem.map(|problem| format!("has an {problem}"))
 }
 
 /// Returns what is wrong with the name of a provider.
@@ -182,7 +182,7 @@ pub fn problem_of_provider(
         Some(near) => format!("Did you mean `{near}`?"),
         None => format!("Known: {}.", known.join(", ")),
     };
-    Some(format!("the unknown provider `{provider}`. {hint}"))
+    Some(format!("unknown provider `{provider}`. {hint}"))
 }
 
 /// Checks that a given configuration file can be read.

@@ -227,7 +227,7 @@ fn permission_to_write_outside_opens_only_that_directory() {
         "ls > /opt/f",
     ];
     let said = text(&purlin(&desk.at("data"), &args));
-    assert!(said.starts_with("It would be refused: it cannot write to /opt/f, "), "{said}");
+    assert!(said.starts_with("Would be rejected: it cannot write to /opt/f, "), "{said}");
 }
 
 // R: T2, T7

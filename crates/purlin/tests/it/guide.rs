@@ -95,7 +95,7 @@ fn tour_without_a_terminal_says_that_nobody_was_asked() {
     let folder = Folder::new();
     let (answer, shown, output) = run(&folder, &["/tour"]);
     assert!(output.status.success(), "{shown}");
-    assert!(shown.contains("There is no terminal to ask on"), "{shown}");
+    assert!(shown.contains("No terminal to ask on"), "{shown}");
     assert!(answer.contains("If not, a model is told so"), "{answer}");
     assert!(!stage(&answer).exists());
 }

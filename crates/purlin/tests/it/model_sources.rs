@@ -81,12 +81,12 @@ fn keys_of_opencode_are_used_only_after_the_user_agrees() {
     assert!(text_of(&session, &seen).contains("`purlin auth import`"));
 
     let said = purlin(&home, &["auth", "import"], "n\n");
-    assert!(said.contains("OpenCode keeps API keys for openai."), "{said}");
+    assert!(said.contains("OpenCode has API keys for openai."), "{said}");
     assert_eq!(model_of(&mut agent()), "purlin/guide");
     purlin(&home, &["auth", "import"], "y\n");
     assert!(model_of(&mut agent()).starts_with("openai/"));
     let list = purlin(&home, &["auth", "list"], "");
-    assert_eq!(list, "openai\tkept by OpenCode\n");
+    assert_eq!(list, "openai\tfrom OpenCode\n");
     assert!(!said.contains(CANARY));
 }
 
@@ -232,8 +232,8 @@ fn doctor(home: &Folder) -> (String, bool) {
 fn doctor_reports_problems_of_the_model_with_advice() {
     let home = Folder::new();
     let (none, is_well) = doctor(&home);
-    assert!(none.contains("! models: none can be used yet") && !is_well, "{none}");
-    assert!(none.contains("    `purlin auth login anthropic` keeps a key"), "{none}");
+    assert!(none.contains("! models: none available") && !is_well, "{none}");
+    assert!(none.contains("    add a key with `purlin auth login anthropic`"), "{none}");
     let provider = json!({ "openai": { "options": { "apiKey": "sk-x" } } });
     let config = |model: &str| {
         let config = json!({ "provider": provider, "model": model });
@@ -244,13 +244,12 @@ fn doctor_reports_problems_of_the_model_with_advice() {
     assert!(right.contains("✓ configuration") && right.contains("✓ models"), "{right}");
     let unknown = config("opnai/gpt-5");
     let file = home.text(".config/purlin/purlin.json");
-    let place = format!(
-        "{file}:1: `model` names the provider `opnai`, which is not known; did you mean `openai`?"
-    );
+    let place =
+        format!("{file}:1: `model` has an unknown provider `opnai`. Did you mean `openai`?");
     assert!(unknown.contains("! configuration") && unknown.contains(&place), "{unknown}");
     let misspelt = config("openai/gtp-5");
     assert!(
-        misspelt.contains("! models: ") && misspelt.contains("did you mean `openai/gpt-5`?"),
+        misspelt.contains("! models: ") && misspelt.contains("Did you mean `openai/gpt-5`?"),
         "{misspelt}"
     );
 }
@@ -265,7 +264,6 @@ fn unknown_provider_is_reported_and_the_session_works() {
     assert_eq!(reply["result"]["stopReason"], "end_turn", "{reply}");
     assert_eq!(text_of(&session, &seen), "hi");
     let observed = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
-    let words =
-        "user.json:1: `model` names the provider `fkae`, which is not known; did you mean `fake`?";
+    let words = "user.json:1: `model` has an unknown provider `fkae`. Did you mean `fake`?";
     assert!(observed.contains(words), "{observed}");
 }

@@ -62,7 +62,7 @@ fn saved_permission_applies_in_the_next_process_until_it_is_revoked() {
     assert_eq!(listed, format!("1  allow  edit: a.txt  in {}\n", cwd.display()));
     assert!(!purlin(&data, &["permissions", "revoke", "2"]).status.success());
     let revoked = text(&purlin(&data, &["permissions", "revoke", "1"]));
-    assert_eq!(revoked, format!("Taken back: allow  edit: a.txt  in {}\n", cwd.display()));
+    assert_eq!(revoked, format!("Revoked: allow  edit: a.txt  in {}\n", cwd.display()));
     assert_eq!(text(&purlin(&data, &["permissions", "list"])), "No saved answers.\n");
     assert_eq!(write_once(&data, &cwd, "once"), 1);
 }
@@ -77,19 +77,22 @@ fn explain_says_which_rule_decides() {
         args.extend(["--", command]);
         text(&purlin(&top, &args))
     };
-    assert_eq!(explain(&[], "git status"), "It would run.\n  allow  `git status`: only reads\n");
+    assert_eq!(
+        explain(&[], "git status"),
+        "Would run without a question.\n  allow  `git status`: only reads\n"
+    );
     assert_eq!(
         explain(&["--mode", "plan"], "make"),
-        "The mode does not allow it.\n  ask    `make`: not known to be read-only\n"
+        "Not allowed in this mode.\n  ask    `make`: not known to be read-only\n"
     );
     assert!(explain(&["--no-sandbox"], "ls").contains("there is no sandbox"));
     std::fs::create_dir_all(top.join("purlin")).unwrap();
     let config = json!({ "permission": { "bash": { "rm *": "deny" } } });
     std::fs::write(top.join("purlin/purlin.json"), config.to_string()).unwrap();
     let refused = explain(&[], "ls; sudo /bin/rm x > y");
-    assert!(refused.starts_with("It would be refused.\n"), "{refused}");
+    assert!(refused.starts_with("Would be rejected.\n"), "{refused}");
     assert!(
-        refused.contains("deny   `rm x`: by the rule bash: rm * = deny (your configuration)"),
+        refused.contains("deny   `rm x`: rule bash: rm * = deny (your configuration)"),
         "{refused}"
     );
     let json: Value = serde_json::from_str(&explain(&["--json"], "rm x")).unwrap();
@@ -131,13 +134,13 @@ fn command_that_cannot_be_analysed_does_not_bypass_a_deny_rule() {
     let long = format!("{}rm x", "true;".repeat(5000));
     for command in [&long, "$(echo rm) x", "{rm,x}", "if then", "eval \"$X\"", "echo 'rm x' | sh"] {
         let said = explain(forbids.clone(), command);
-        assert!(said.starts_with("You would be asked.\n"), "{said}");
-        let why = "it may be what the rule bash: rm * = deny (your configuration) forbids";
+        assert!(said.starts_with("Would ask for permission.\n"), "{said}");
+        let why = "may match the deny rule bash: rm * = deny (your configuration)";
         assert!(said.contains(why), "{said}");
         let said = explain(json!("allow"), command);
-        assert!(said.starts_with("It would run.\n"), "{said}");
+        assert!(said.starts_with("Would run without a question.\n"), "{said}");
     }
-    assert!(explain(forbids, "make").starts_with("It would run.\n"));
+    assert!(explain(forbids, "make").starts_with("Would run without a question.\n"));
 }
 
 /// Permanent permission to read a directory outside does not permit writing there, even where edits are allowed.
@@ -404,7 +407,7 @@ fn injection_in_a_file_changes_no_policy_and_nothing_outside() {
     assert!(!top.join("outside.txt").exists());
     assert_eq!(text(&purlin(&data, &["trust", "--list"])), "No trusted folders.\n");
     let trusted = purlin(&data, &["trust", &cwd.display().to_string()]);
-    assert!(text(&trusted).contains("would run by itself"));
+    assert!(text(&trusted).contains("has no settings that need trust"));
     std::fs::write(cwd.join("purlin.json"), payload("purlin.json", "id")).unwrap();
     let refused = purlin(&data, &["trust", &cwd.display().to_string()]);
     assert!(text(&refused).contains("sh -c id"), "{}", text(&refused));
@@ -426,7 +429,7 @@ fn ignored_settings_are_reported_once_in_the_first_turn() {
     };
     let first: Vec<String> = thoughts("one");
     assert_eq!(first.len(), 1, "{first:?}");
-    assert!(first[0].contains("purlin.json:1: a project cannot set `model`"), "{first:?}");
+    assert!(first[0].contains("purlin.json:1: `model` cannot be set by a project"), "{first:?}");
     assert_eq!(thoughts("two"), Vec::<String>::new());
 }
 

@@ -204,7 +204,7 @@ fn p06_key_without_permission_is_not_retried() {
 fn key_that_names_an_unset_variable_is_reported() {
     for (key, words) in [
         ("{env:PURLIN_NO_SUCH_KEY}", "the variable PURLIN_NO_SUCH_KEY is not set"),
-        ("{file:/no/such/key}", "the file /no/such/key cannot be read"),
+        ("{file:/no/such/key}", "cannot read the file /no/such/key"),
     ] {
         let fake = Fake::new("status 401\n---\ntext \"Back.\"");
         let mut config = Case::default().config(&fake.url);
