@@ -356,7 +356,7 @@ impl PlannedCommand {
         if found.level.confines() && is_held_back(&output.text) {
             output.text.push_str(HELD_BACK);
         }
-        let put_back = redirects.put_back();
+        let put_back = redirects.restore();
         if !put_back.is_empty() {
             let paths: Vec<String> =
                 put_back.iter().map(|path| path.display().to_string()).collect();

@@ -1,19 +1,19 @@
-//! What a change looks like: the whole texts of a small file, the changed lines of a large one.
+//! The diff of a change: both whole texts of a small file, or the changed lines of a large one.
 //!
-//! Clients draw the difference themselves from an old and a new text. For a small file they get both whole, so that line
-//! numbers are right; for a large one each group of changed lines with a few around it.
+//! Clients compute the diff from an old and a new text. For a small file they get both whole, so that line numbers are right; for a
+//! large one each group of changed lines with some context.
 
 use std::path::Path;
 
 use engine::words::{Block, ToolContent};
 
-/// Texts up to this size together are shown whole.
+/// Texts up to this combined size are shown whole.
 const WHOLE: usize = 32 * 1024;
-/// Of longer texts only the beginning is shown.
+/// The most bytes that are shown of one text.
 const LONGEST: usize = 32 * 1024;
-/// Lines shown around a change.
+/// Context lines around a change.
 const AROUND: usize = 3;
-/// Groups of changed lines that are shown; beyond it everything from the first to the last is one group.
+/// The most groups of changed lines; with more, everything from the first to the last change is one group.
 const GROUPS: usize = 8;
 
 /// Returns the change of a file for the client; a new file has no old text.
@@ -21,8 +21,8 @@ pub(crate) fn diff(path: &Path, old: Option<&str>, new: &str) -> Vec<ToolContent
     let content =
         |old: Option<String>, new: String| ToolContent::Diff { path: path.to_owned(), old, new };
     let Some(old) = old else {
-        let (start, left_out) = beginning(new);
-        return noted(vec![content(None, start.to_owned())], left_out);
+        let (start, omitted) = beginning(new);
+        return noted(vec![content(None, start.to_owned())], omitted);
     };
     if old.len() + new.len() <= WHOLE {
         return vec![content(Some(old.to_owned()), new.to_owned())];
@@ -40,13 +40,13 @@ pub(crate) fn diff(path: &Path, old: Option<&str>, new: &str) -> Vec<ToolContent
     capped(shown.collect())
 }
 
-/// Cuts texts that nobody reads through, and says so: they would be carried by every message about the change.
+/// Cuts very long texts, and adds a note: every message about the change would carry them.
 fn capped(mut shown: Vec<ToolContent>) -> Vec<ToolContent> {
-    let mut left_out = 0;
+    let mut omitted = 0;
     let mut cut = |text: &mut String| {
         let (start, rest) = beginning(text);
         let end = start.len();
-        left_out += rest;
+        omitted += rest;
         text.truncate(end);
     };
     for content in &mut shown {
@@ -55,10 +55,10 @@ fn capped(mut shown: Vec<ToolContent>) -> Vec<ToolContent> {
             old.iter_mut().for_each(&mut cut);
         }
     }
-    noted(shown, left_out)
+    noted(shown, omitted)
 }
 
-/// Returns as much of a text as is shown, in whole lines, and how many bytes are left out.
+/// Returns the shown part of a text, in whole lines, and how many bytes are omitted.
 fn beginning(text: &str) -> (&str, usize) {
     if text.len() <= LONGEST {
         return (text, 0);
@@ -68,9 +68,9 @@ fn beginning(text: &str) -> (&str, usize) {
     (start, text.len() - start.len())
 }
 
-fn noted(mut shown: Vec<ToolContent>, left_out: usize) -> Vec<ToolContent> {
-    if left_out > 0 {
-        let text = format!("The change goes on: {left_out} bytes of it are not shown.");
+fn noted(mut shown: Vec<ToolContent>, omitted: usize) -> Vec<ToolContent> {
+    if omitted > 0 {
+        let text = format!("{omitted} more bytes of this change are not shown.");
         shown.push(ToolContent::Block(Block::Text(text)));
     }
     shown
@@ -100,7 +100,7 @@ fn groups(old: &[&str], new: &[&str]) -> Vec<Group> {
     if old.len() != new.len() {
         return vec![whole];
     }
-    // As many lines as before: most likely a name was changed in several places.
+    // The same number of lines: probably a name was changed in several places.
     let mut groups: Vec<Group> = Vec::new();
     for at in (head..old.len() - tail).filter(|at| old[*at] != new[*at]) {
         match groups.last_mut() {
@@ -166,7 +166,7 @@ mod tests {
             panic!("{new:?}");
         };
         assert!(new.len() <= LONGEST && new.ends_with('\n'));
-        let left_out = long.len() - new.len();
-        assert_eq!(*note, format!("The change goes on: {left_out} bytes of it are not shown."));
+        let omitted = long.len() - new.len();
+        assert_eq!(*note, format!("{omitted} more bytes of this change are not shown."));
     }
 }

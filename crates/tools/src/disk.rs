@@ -1,6 +1,6 @@
-//! Files on the disk: read whole, replaced whole. A reader of the file sees the old text or the new, never a part.
+//! Files on the disk, read and replaced as a whole: another process sees the old content or the new, never a part.
 //!
-//! Blocks; `files` calls it on a thread for that. Which place is meant was decided by `scope`.
+//! Blocks, so `files` calls it on a blocking thread. `scope` has decided which file is meant.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::scope::{Kind, Look, Target};
 /// The largest file that is read or changed.
 pub(crate) const MAX_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Looks whether a file is there that can be read; `None` if nothing is.
+/// Checks that a path is a file that can be read; `None` if nothing is there.
 pub(crate) fn look(target: &Target) -> Result<Option<Look>, Error> {
     let name = target.name();
     let Some(look) = target.look().map_err(|err| Error::of(name, err))? else {
@@ -35,7 +35,7 @@ pub(crate) fn look(target: &Target) -> Result<Option<Look>, Error> {
     }
 }
 
-/// Reads a file; `None` if there is none.
+/// Reads a file; `None` if it does not exist.
 pub(crate) fn read(target: &Target) -> Result<Option<Vec<u8>>, Error> {
     let Some(look) = look(target)? else {
         return Ok(None);
@@ -51,14 +51,14 @@ pub(crate) fn read(target: &Target) -> Result<Option<Vec<u8>>, Error> {
 
 fn read_all(file: File, expected: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0) + 1);
-    // It may have grown since somebody looked; it must not fill the memory.
+    // It may have grown since it was checked, and must not fill the memory.
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Puts `new` in the place of a file that holds `old`; `None` stands for no file.
+/// Replaces `old`, the content of a file, by `new`; `None` stands for no file.
 ///
-/// If the file holds something else by now, it is left as it is. One that is made anew is made `like` another.
+/// If the file has other content by now, it is not touched. A new file gets mode, owner and attributes of `like`.
 pub(crate) fn replace(
     target: &Target,
     old: Option<&[u8]>,
@@ -74,7 +74,7 @@ pub(crate) fn replace(
         (None, None, None) => Ok(()),
         (Some(_), None, _) | (None, Some(_), _) => Err(Error::Changed(name.to_owned())),
         (None, None, Some(new)) => create(target, new, like),
-        (Some(look), Some(old), Some(new)) if look.has_more_names => in_place(target, old, new),
+        (Some(look), Some(old), Some(new)) if look.has_hard_links => in_place(target, old, new),
         (Some(look), Some(old), Some(new)) => swap(target, look, old, new),
         (Some(_), Some(old), None) => remove(target, old),
     }
@@ -93,7 +93,7 @@ fn create(target: &Target, new: &[u8], like: Option<&Target>) -> Result<(), Erro
     Ok(())
 }
 
-/// Replaces the file by rename, and takes that back if the file was not what it should have been.
+/// Replaces the file by an exchange, and reverts that if the file did not have the expected content.
 fn swap(target: &Target, look: Look, old: &[u8], new: &[u8]) -> Result<(), Error> {
     let of = |err: io::Error| Error::of(target.name(), err);
     let (folder, name) = target.open_parent(false).map_err(of)?;
@@ -106,7 +106,7 @@ fn swap(target: &Target, look: Look, old: &[u8], new: &[u8]) -> Result<(), Error
     if was_expected { Ok(()) } else { Err(Error::Changed(target.name().to_owned())) }
 }
 
-/// Changes a file that has other names, too: a rename would part them.
+/// Changes a file with several hard links in place: a rename would separate them.
 fn in_place(target: &Target, old: &[u8], new: &[u8]) -> Result<(), Error> {
     let of = |err: io::Error| Error::of(target.name(), err);
     let mut file = target.open_in_place().map_err(of)?;
@@ -132,25 +132,25 @@ fn remove(target: &Target, old: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes a rename outlive the machine where that can be asked for; the file itself is safe already.
+/// Makes a rename durable, where the system supports that; the file itself is already synced.
 fn sync(folder: &OwnedFd) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if let Err(err) = openat(folder, ".", flags, Mode::empty()).and_then(fsync) {
-        tracing::debug!("a folder could not be synced: {err}");
+        tracing::debug!("a directory could not be synced: {err}");
     }
 }
 
-/// How often a file is put back that somebody else goes on saving.
+/// How often an exchange is reverted while another process keeps saving the file.
 const PUT_BACK: usize = 100;
 
-/// A file beside the one that is to be replaced. Goes away unless it is renamed.
+/// A temporary file next to the one to replace. Removed on drop unless it was renamed.
 struct Beside<'a> {
     folder: &'a OwnedFd,
     name: OsString,
 }
 
 impl<'a> Beside<'a> {
-    /// Writes the file, with the rights, the owner and the attributes of the one that it is going to replace.
+    /// Writes the file with the mode, owner and attributes of the one that it replaces.
     fn write(
         folder: &'a OwnedFd,
         bytes: &[u8],
@@ -161,20 +161,20 @@ impl<'a> Beside<'a> {
         let name = OsString::from(format!(".purlin-{}-{number}", std::process::id()));
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Nobody else may read it before it has the rights of the old one.
+        // Private until it has the mode of the old file.
         let rights = Mode::from_raw_mode(if like.is_some() { 0o600 } else { 0o666 });
         let made = openat(folder, &name, flags, rights)?;
         let beside = Beside { folder, name };
         let mut file = File::from(made);
         file.write_all(bytes)?;
         if let Some((look, like)) = like {
-            copy_rights(look, &like.open_file()?, &file)?;
+            copy_metadata(look, &like.open_file()?, &file)?;
         }
         file.sync_data()?;
         Ok(beside)
     }
 
-    /// Gives the file its name, unless something has that name by now.
+    /// Renames the file, unless something has that name by now.
     fn rename_to_new(self, name: &OsStr) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         {
@@ -189,7 +189,7 @@ impl<'a> Beside<'a> {
         Ok(())
     }
 
-    /// Takes the place of the file with `new`. Tells whether that file held `old`; if not, it is put back.
+    /// Exchanges the file with the one of this name. Returns whether that had the content `old`; if not, the exchange is reverted.
     fn exchange_with(self, name: &OsStr, old: &[u8], new: &[u8]) -> io::Result<bool> {
         #[cfg(target_os = "linux")]
         {
@@ -205,7 +205,7 @@ impl<'a> Beside<'a> {
                     if self.holds(old)? {
                         return Ok(true);
                     }
-                    // Somebody saved it in between: that goes back, and whatever was saved since stays on top.
+                    // It was saved in between: that version goes back, and anything saved since stays on top.
                     for _ in 0..PUT_BACK {
                         exchange()?;
                         if self.holds(new)? {
@@ -223,7 +223,7 @@ impl<'a> Beside<'a> {
     fn holds(&self, bytes: &[u8]) -> io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(file) = openat(self.folder, &self.name, flags, Mode::empty()).map(File::from) else {
-            // A link, or gone: not the file that was there.
+            // A link, or removed: not the file that was there.
             return Ok(false);
         };
         Ok(file.metadata()?.is_file() && read_all(file, bytes.len() as u64)? == bytes)
@@ -237,35 +237,35 @@ impl<'a> Beside<'a> {
     }
 }
 
-/// Gives a file that somebody else wrote the rights, the owner and the attributes of another, where both are on the disk.
-pub(crate) fn make_alike(target: &Target, like: &Target) {
+/// Gives a file that the editor wrote the mode, owner and attributes of another, if both are on the disk.
+pub(crate) fn copy_metadata_from(target: &Target, like: &Target) {
     let copied = (|| {
         let Some(look) = like.look()? else { return Ok(()) };
-        copy_rights(look, &like.open_file()?, &target.open_file()?)
+        copy_metadata(look, &like.open_file()?, &target.open_file()?)
     })();
     if let Err(err) = copied {
-        tracing::debug!("a file could not be made like the one it was moved from: {err}");
+        tracing::debug!("mode and owner of a moved file could not be copied: {err}");
     }
 }
 
-fn copy_rights(look: Look, from: &File, to: &File) -> io::Result<()> {
+fn copy_metadata(look: Look, from: &File, to: &File) -> io::Result<()> {
     let (user, group) = (Uid::from_raw(look.owner.0), Gid::from_raw(look.owner.1));
-    // Only root may give a file away; then the rights below are what counts.
+    // Only root may change the owner; otherwise only the mode is copied.
     if let Err(err) = fchown(to, Some(user), Some(group)) {
-        tracing::debug!("a file could not be given to its owner: {err}");
+        tracing::debug!("the owner of a file could not be restored: {err}");
     }
     copy_attributes(from, to);
     Ok(fchmod(to, look.mode)?)
 }
 
-/// Copies attributes, access lists among them, as far as this user may and this disk can.
+/// Copies extended attributes, including access control lists, as far as permitted and supported.
 fn copy_attributes(from: &File, to: &File) {
     let mut names = vec![0; 4096];
     let Ok(length) = flistxattr(from, &mut names) else {
         return;
     };
     for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        // The right to do more than the user may is lost by a change, as it is by any other.
+        // File capabilities are lost when a file changes, as with any other program.
         if name == b"security.capability" {
             continue;
         }
@@ -273,7 +273,7 @@ fn copy_attributes(from: &File, to: &File) {
         let copied = fgetxattr(from, name, &mut value)
             .and_then(|length| fsetxattr(to, name, &value[..length], XattrFlags::empty()));
         if let Err(err) = copied {
-            tracing::debug!("an attribute of a file could not be kept: {err}");
+            tracing::debug!("an attribute of a file could not be copied: {err}");
         }
     }
 }

@@ -200,7 +200,7 @@ impl Files {
                     if let Some(like) = like.clone() {
                         let place = target.clone();
                         let alike = move || {
-                            disk::make_alike(&place, &like);
+                            disk::copy_metadata_from(&place, &like);
                             Ok(())
                         };
                         on_a_thread(alike).await?;

@@ -1,23 +1,23 @@
-//! Finding the text that an edit means, and putting another in its place. Pure.
+//! Finds the text that an edit refers to and replaces it. Does no IO.
 //!
-//! The text is looked for as it is; then line by line without white space at the ends; then with another indentation that
-//! is the same all over; then with typographic characters taken for plain ones. Each step must find exactly one place.
-//! Bytes around the change stay as they are, line endings included.
+//! The text is searched exactly; then line by line ignoring trailing white space; then with a consistently different indentation;
+//! then with typographic characters treated as plain ones. Each step must find exactly one match. Bytes around the change stay the
+//! same, line endings included.
 
 use std::collections::BTreeMap;
 
 use crate::text::usual_ending;
 
-/// Why there is no single place.
+/// Why there is not exactly one match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Miss {
-    /// Nowhere; lines that look like the first one are at these numbers.
+    /// No match; these lines look like the first line.
     NotFound(Vec<usize>),
-    /// At several places, which begin at these lines.
+    /// Several matches, beginning at these lines.
     Ambiguous(Vec<usize>),
 }
 
-/// Replaces `old` by `new` in a text: once, or everywhere if `all` is set. Returns the text and how many places.
+/// Replaces `old` by `new` in a text: once, or everywhere if `all` is set. Returns the text and the number of replacements.
 pub(crate) fn replace(
     body: &str,
     old: &str,
@@ -42,7 +42,7 @@ pub(crate) fn replace(
     by_lines(&text, &old, &new).map(|body| (body, 1))
 }
 
-/// All places, also those that overlap: with one inside another it is not clear which is meant. A few are enough.
+/// Returns all matches, even overlapping ones, which are ambiguous. Stops after a few.
 fn overlapping(plain: &str, old: &str) -> Vec<usize> {
     let mut places = Vec::new();
     let mut from = 0;
@@ -56,11 +56,11 @@ fn overlapping(plain: &str, old: &str) -> Vec<usize> {
     places
 }
 
-/// A text with plain line endings, and the way back to its own.
+/// A text with plain line endings, and how to map offsets back to the original.
 struct Plain<'a> {
     body: &'a str,
     plain: String,
-    /// Where in `plain` the line endings are that were `\r\n`.
+    /// Offsets in `plain` of line endings that were `\r\n`.
     returns: Vec<usize>,
 }
 
@@ -71,17 +71,17 @@ impl<'a> Plain<'a> {
         Plain { body, plain: body.replace("\r\n", "\n"), returns }
     }
 
-    /// Where a place of `plain` is in `body`.
+    /// Maps an offset of `plain` to `body`.
     fn back(&self, at: usize) -> usize {
         at + self.returns.partition_point(|one| *one < at)
     }
 
-    /// Which line a place is in, counting from 1.
+    /// Returns the line of an offset, counting from 1.
     fn line_of(&self, at: usize) -> usize {
         self.plain[..at].matches('\n').count() + 1
     }
 
-    /// Puts `new` in each region. Lines that stay the same at both ends of a region are not touched.
+    /// Replaces each region by `new`. Lines that are the same at both ends of a region are not touched.
     fn splice(&self, regions: &[(usize, usize)], new: &str) -> String {
         let mut out = String::with_capacity(self.body.len() + new.len());
         let mut done = 0;
@@ -90,7 +90,7 @@ impl<'a> Plain<'a> {
             let (from, to) = (self.back(from + head), self.back(to - tail));
             out.push_str(&self.body[done..from]);
             let added = &new[head..new.len() - tail];
-            // Most need not look how the line ends, which takes long where lines are long and places many.
+            // Usually the line ending need not be found, which is slow with long lines and many matches.
             if self.returns.is_empty() || !added.contains('\n') {
                 out.push_str(added);
             } else {
@@ -102,7 +102,7 @@ impl<'a> Plain<'a> {
         out
     }
 
-    /// How the line at a place of `body` ends.
+    /// Returns the line ending at an offset of `body`.
     fn ending_at(&self, at: usize) -> &'static str {
         match self.body[at..].find('\n') {
             Some(0) if self.body[..at].ends_with('\r') => "\r\n",
@@ -114,7 +114,7 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// How many bytes of whole lines two texts share at the start, and behind that at the end.
+/// Returns how many bytes of whole lines two texts share at the start, and then at the end.
 fn same_ends(old: &str, new: &str) -> (usize, usize) {
     let length = |pairs: &mut dyn Iterator<Item = (&str, &str)>| -> usize {
         pairs.take_while(|(a, b)| a == b).map(|(a, _)| a.len()).sum()
@@ -125,28 +125,28 @@ fn same_ends(old: &str, new: &str) -> (usize, usize) {
     (head, length(&mut lines(old).rev().zip(lines(new).rev())))
 }
 
-/// How two lines are compared when they are not the same.
+/// How lines are compared that are not equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    /// White space at the end does not count.
+enum Comparison {
+    /// Ignores trailing white space.
     Ends,
-    /// White space at both ends does not count, as long as the indentation differs in the same way everywhere.
+    /// Ignores white space at both ends, if the indentation differs consistently.
     Indentation,
-    /// Typographic characters count as plain ones.
+    /// Treats typographic characters as plain ones.
     Typography,
 }
 
-impl Manner {
+impl Comparison {
     fn same(self, line: &str, wanted: &str) -> bool {
         match self {
-            Manner::Ends => line.trim_end() == wanted.trim_end(),
-            Manner::Indentation => line.trim() == wanted.trim(),
-            Manner::Typography => plain_characters(line) == plain_characters(wanted),
+            Comparison::Ends => line.trim_end() == wanted.trim_end(),
+            Comparison::Indentation => line.trim() == wanted.trim(),
+            Comparison::Typography => plain_characters(line) == plain_characters(wanted),
         }
     }
 }
 
-/// Takes typographic characters for the plain ones that models write instead.
+/// Replaces typographic characters by the plain ones that models write.
 pub(crate) fn plain_characters(line: &str) -> String {
     let plain = |character: char| match character {
         '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
@@ -167,11 +167,11 @@ fn by_lines(text: &Plain<'_>, old: &str, new: &str) -> Result<String, Miss> {
     if is_blank || wanted.len() > lines.len() {
         return Err(Miss::NotFound(Vec::new()));
     }
-    for manner in [Manner::Ends, Manner::Indentation, Manner::Typography] {
+    for comparison in [Comparison::Ends, Comparison::Indentation, Comparison::Typography] {
         let mut found = Vec::new();
         for (at, window) in lines.windows(wanted.len()).enumerate() {
             let is_same =
-                window.iter().zip(&wanted).all(|(line, wanted)| manner.same(line, wanted));
+                window.iter().zip(&wanted).all(|(line, wanted)| comparison.same(line, wanted));
             if is_same && let Some(indents) = Indents::between(&wanted, window) {
                 found.push((at, indents));
             }
@@ -184,7 +184,7 @@ fn by_lines(text: &Plain<'_>, old: &str, new: &str) -> Result<String, Miss> {
                 let length: usize = window.iter().map(|line| line.len() + 1).sum();
                 let to = from + length - usize::from(!takes_ending);
                 let mut new = fit(window, &wanted, new, indents);
-                // The last line of a file that does not end with one stays so.
+                // A file without a final line ending stays without one.
                 if to > text.plain.len() && new.ends_with('\n') {
                     new.pop();
                 }
@@ -200,7 +200,7 @@ fn by_lines(text: &Plain<'_>, old: &str, new: &str) -> Result<String, Miss> {
     Err(Miss::NotFound(like.map(|(at, _)| at + 1).take(3).collect()))
 }
 
-/// Makes the new text fit the file: lines that the edit keeps stay as the file has them, others get its indentation.
+/// Adapts the new text to the file: unchanged lines stay as they are in the file, others get its indentation.
 fn fit(window: &[&str], wanted: &[&str], new: &str, indents: &Indents) -> String {
     let lines: Vec<&str> = new.split('\n').collect();
     let ends_open = new.ends_with('\n');
@@ -221,12 +221,12 @@ fn fit(window: &[&str], wanted: &[&str], new: &str, indents: &Indents) -> String
     text
 }
 
-/// Which indentation of an edit stands for which of the file.
+/// Maps the indentation of an edit to that of the file.
 #[derive(Debug)]
 struct Indents(BTreeMap<String, String>);
 
 impl Indents {
-    /// Compares line by line; `None` if one indentation stands for two.
+    /// Compares line by line; `None` if the mapping is ambiguous.
     fn between(wanted: &[&str], lines: &[&str]) -> Option<Indents> {
         let mut known = BTreeMap::new();
         for (wanted, line) in wanted.iter().zip(lines) {
@@ -253,12 +253,12 @@ impl Indents {
         if let Some(to) = self.0.get(from) {
             return to.clone();
         }
-        // Deeper than a known one: that one, and the rest in the file's manner.
+        // Deeper than a known indentation: that one, and the rest in the file's style.
         let shorter = self.0.iter().filter(|(known, _)| from.starts_with(known.as_str()));
         if let Some((known, to)) = shorter.max_by_key(|(known, _)| known.len()) {
             return format!("{to}{}", self.translate(&from[known.len()..]));
         }
-        // Less deep: what the known one has more is taken away.
+        // Less deep than a known indentation: the difference is removed.
         let longer = self.0.iter().filter(|(known, _)| known.starts_with(from));
         let less = longer.min_by_key(|(known, _)| known.len()).and_then(|(known, to)| {
             to.strip_suffix(&self.translate(&known[from.len()..])).map(str::to_owned)
@@ -266,7 +266,7 @@ impl Indents {
         less.unwrap_or_else(|| from.to_owned())
     }
 
-    /// Turns spaces into tabs or tabs into spaces where the known pairs do so.
+    /// Converts spaces to tabs or tabs to spaces, as the known pairs do.
     fn translate(&self, more: &str) -> String {
         let is_all = |text: &str, one: char| !text.is_empty() && text.chars().all(|c| c == one);
         for (from, to) in &self.0 {

@@ -1,7 +1,7 @@
-//! Text that stands for text: "rest of the code", "... existing code ...". Written to a file it would delete what it
-//! stands for, so it is refused.
+//! Placeholders for omitted text: "rest of the code", "... existing code ...". Written to a file they would delete the text they
+//! stand for, so they are refused.
 
-/// Words that stand for code that is not there.
+/// Phrases that stand for omitted code.
 const PHRASES: [&str; 24] = [
     "rest of",
     "remaining code",
@@ -29,11 +29,11 @@ const PHRASES: [&str; 24] = [
     "code continues",
 ];
 
-/// Those that say it also without dots, at the start of a comment.
+/// Phrases that are placeholders even without dots, at the start of a comment.
 const STARTS: [&str; 5] =
     ["rest of", "remaining code", "remainder of", "existing code", "previous code"];
 
-/// What such a line says of the rest where it could else be about something: that it is as it was.
+/// Phrases that say that the rest is unchanged, which distinguish a placeholder from a sentence.
 const KEPT: [&str; 6] = [
     "unchanged",
     "remains the same",
@@ -43,17 +43,17 @@ const KEPT: [&str; 6] = [
     "as before",
 ];
 
-/// What comments begin with.
+/// How comments begin.
 const LEADERS: [&str; 8] = ["//", "/*", "<!--", "{/*", "--", "#", ";", "%"];
 
-/// Finds a line of `new` that stands for other text and was not in the file before.
+/// Finds a line of `new` that is a placeholder and was not in the file before.
 pub(crate) fn find<'a>(new: &'a str, before: &str) -> Option<&'a str> {
-    // Most texts have no dots at all, and then none of their lines is searched for them.
+    // Most texts have no dots, so their lines need not be searched for them.
     let has = |dots: &str| memchr::memmem::find(new.as_bytes(), dots.as_bytes()).is_some();
     let has_dots = has("...") || has("…");
     let is_new = |line: &str| !before.lines().any(|old| old.trim() == line);
     let mut rest = new;
-    // Faster than `lines`: a file may have many.
+    // Faster than `lines` for large files.
     while !rest.is_empty() {
         let end = memchr::memchr(b'\n', rest.as_bytes()).unwrap_or(rest.len());
         let line = &rest[..end];
@@ -69,7 +69,7 @@ fn stands_for_text(line: &str) -> bool {
     is_stand_in(line) || comment_behind(line).is_some_and(is_stand_in)
 }
 
-/// Returns the comment behind a line's code, if it begins with dots.
+/// Returns the comment after a line's code, if it begins with dots.
 fn comment_behind(line: &str) -> Option<&str> {
     let at = ["...", "…"].iter().filter_map(|dots| line.find(dots)).min()?;
     let before = line[..at].trim_end();
@@ -85,7 +85,7 @@ fn is_stand_in(line: &str) -> bool {
     let words = body.trim_matches(['.', '…', ' ', '(', ')', '[', ']']).to_lowercase();
     let has_dots = ["...", "…"].iter().any(|dots| body.starts_with(dots) || body.ends_with(dots));
     if has_dots {
-        // Prose may end in dots; a stand-in is short and has little else in it.
+        // Prose may end in dots; a placeholder is short.
         return words.len() <= 60 && PHRASES.iter().any(|phrase| words.contains(phrase));
     }
     let begins = |words: &str| STARTS.iter().any(|phrase| words.starts_with(phrase));
@@ -95,9 +95,9 @@ fn is_stand_in(line: &str) -> bool {
     leader.is_some() && is_rest && is_about_code(&words)
 }
 
-/// Most lines need no closer look.
+/// Tells quickly whether a line may be a placeholder.
 fn may_stand(line: &str, may_have_dots: bool) -> bool {
-    // What begins with a letter or a digit is no comment.
+    // A comment does not begin with a letter or a digit.
     let mut bytes = line.bytes().skip_while(u8::is_ascii_whitespace);
     let may_lead = bytes.next().is_some_and(|first| !first.is_ascii_alphanumeric());
     may_lead && LEADERS.iter().any(|leader| line.trim_start().starts_with(leader))

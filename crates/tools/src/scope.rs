@@ -1,9 +1,8 @@
-//! The scope: which paths a session may touch. The one place that decides it, for our own disk access and for what
-//! the client is asked to read and write.
+//! The scope: which paths a session may access. The only place that decides this, for our own disk access and for what the client
+//! is asked to read and write.
 //!
-//! A path is resolved once, to a [`Target`]: every link on the way is followed, then the place is compared with the
-//! session's folders, name by name. Whoever uses the target opens that place and no other: links that turn up on the way
-//! after the decision are refused by the kernel (see `place`).
+//! A path is resolved once, to a [`Target`]: every link is followed, then the result is compared with the session's folders,
+//! component by component. A target opens exactly that file: the kernel refuses links that appear after the decision (see `place`).
 
 mod place;
 
@@ -25,62 +24,62 @@ pub(crate) use place::{Kind, Look};
 pub struct Scope {
     /// The working folder first.
     roots: Arc<[Arc<Root>]>,
-    /// All of the disk, for places outside that the user agreed to.
+    /// The whole disk, for paths outside that the user allowed.
     disk: Arc<Root>,
-    /// What no tool may touch, whoever agrees: our own configuration, keys and rules, and what the kernel shows of us.
+    /// What no tool may access, even with permission: our own configuration, keys and rules, and `/proc` of this process.
     own: Arc<[PathBuf]>,
-    /// Where people keep secrets, which commands do not see: read only after a question, whatever the files are called.
+    /// Paths with secrets, which commands do not see. Reading a file there needs permission, whatever its name.
     hidden: Hidden,
-    /// What commands of the session said at length: read without a question, and changed by no tool.
+    /// Long command outputs of the session: readable without permission, writable by no tool.
     outputs: Option<PathBuf>,
 }
 
-/// A folder under which places are opened.
+/// A folder beneath which files are opened.
 #[derive(Debug)]
 struct Root {
     /// As the client spells it, without `.` and `..`.
     given: PathBuf,
-    /// Where that is, links followed.
+    /// The resolved path.
     real: PathBuf,
-    /// The open folder. Opened anew when another folder stands in its place.
+    /// The open folder. Reopened if another folder has taken its place.
     handle: Mutex<Option<Arc<OwnedFd>>>,
 }
 
-/// Why a path names no place.
+/// Why a path is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// It is not written as a path; the text says how to write it.
+    /// It is not a path; the text says what to write instead.
     #[error("{0}")]
     Spelling(&'static str),
-    /// It is a link whose end does not exist, or that leads back to itself.
-    #[error("{} is a link that leads nowhere", .0.display())]
+    /// It is a broken link, or a link to itself.
+    #[error("{} is a broken link", .0.display())]
     Nowhere(PathBuf),
-    /// It belongs to the program itself.
-    #[error("{} is Purlin's own, with its settings, sessions or keys: no tool may touch it", .0.display())]
+    /// It belongs to Purlin itself.
+    #[error("{} holds Purlin's own settings, sessions or keys, which no tool may access", .0.display())]
     Own(PathBuf),
 }
 
-/// Places that are looked up when a path is first asked for: they are many, and not every session asks.
+/// Paths that are resolved when the first one is checked: there are many, and not every session needs them.
 type Hidden = Arc<LazyLock<Vec<PathBuf>, Box<dyn FnOnce() -> Vec<PathBuf> + Send + Sync>>>;
 
 fn nothing() -> Hidden {
     Arc::new(LazyLock::new(Box::new(Vec::new)))
 }
 
-/// A place on the disk: what a path means, decided once.
+/// A resolved path, decided once.
 #[derive(Debug, Clone)]
 pub struct Target {
     root: Arc<Root>,
-    /// Below the root; no links, no `.`, no `..`.
+    /// Relative to the root, without links, `.` and `..`.
     relative: PathBuf,
-    /// As the client knows it: its own spelling of the folder, links below it followed.
+    /// As the client knows it: with its own spelling of the root, and links below it resolved.
     path: PathBuf,
     is_inside: bool,
     is_output: bool,
-    /// What lies below it, perhaps, and is not part of it.
+    /// Our own paths, which may be inside it and are excluded.
     own: Arc<[PathBuf]>,
     hidden: Hidden,
-    /// For people and rules: below the working folder without it, elsewhere in full.
+    /// For people and rules: relative to the working folder if inside it, else absolute.
     name: String,
 }
 
@@ -93,20 +92,20 @@ impl Scope {
         Scope { roots, disk, own: Arc::new([process()]), hidden: nothing(), outputs: None }
     }
 
-    /// Lets tools read what commands said at length, which is kept in this folder.
+    /// Lets tools read long command outputs, which are stored in this folder.
     #[must_use]
     pub fn with_outputs(self, folder: Option<PathBuf>) -> Scope {
         Scope { outputs: folder.and_then(|folder| real(&clean(&folder))), ..self }
     }
 
-    /// Keeps tools away from our own folders, also where they lie inside the session's.
+    /// Excludes our own folders, even inside the session's.
     #[must_use]
     pub fn without(self, own: &[PathBuf]) -> Scope {
         let own = own.iter().map(|path| real(&clean(path)).unwrap_or_else(|| clean(path)));
         Scope { own: self.own.iter().cloned().chain(own).collect(), ..self }
     }
 
-    /// Names the places that are read only after a question. One that a folder of the session lies in is none.
+    /// Sets the paths that need permission to read. One that contains a folder of the session is ignored.
     #[must_use]
     pub fn with_hidden(self, hidden: Arc<[PathBuf]>) -> Scope {
         let roots = self.roots.clone();
@@ -119,16 +118,16 @@ impl Scope {
         Scope { hidden: Arc::new(LazyLock::new(Box::new(find))), ..self }
     }
 
-    /// Finds the place that a path means. A relative path counts from the working folder.
+    /// Resolves a path. A relative one is relative to the working folder.
     ///
     /// # Errors
-    /// Says what is wrong with the path.
+    /// Fails if the path is not valid.
     pub fn locate(&self, spelling: &str) -> Result<Target, PathError> {
         if spelling == "~" || spelling.starts_with("~/") {
-            return Err(PathError::Spelling("`~` means nothing here: write the path in full"));
+            return Err(PathError::Spelling("`~` is not expanded; write the absolute path"));
         }
         if spelling.contains("://") {
-            return Err(PathError::Spelling("this is an address: write a path"));
+            return Err(PathError::Spelling("this is a URL; write a path"));
         }
         if spelling.is_empty() {
             return Err(PathError::Spelling("the path is empty"));
@@ -139,14 +138,14 @@ impl Scope {
         self.place(&cwd.given.join(spelling))
     }
 
-    /// Tells whether a path names a link, rather than a file below one.
+    /// Tells whether a path itself is a link.
     pub(crate) fn is_link(&self, spelling: &str) -> bool {
         let path = self.roots.first().map(|cwd| clean(&cwd.given.join(spelling)));
         path.and_then(|path| path.symlink_metadata().ok()).is_some_and(|data| data.is_symlink())
     }
 
-    /// Checks a path that the client is about to be asked for: absolute, and inside a root also after every link on
-    /// the way is followed. Returns it as the client should see it.
+    /// Checks a path before the client is asked for it: it must be absolute, and inside a root after all links are resolved. Returns it
+    /// as the client knows it.
     ///
     /// # Errors
     /// [`EditorError::Outside`] for every other path.
@@ -159,8 +158,8 @@ impl Scope {
         if target.is_inside { Ok(target.path) } else { Err(outside()) }
     }
 
-    /// Reads the first bytes of a file that is inside a root also after every link on the way is followed, and tells
-    /// how large it is. `None` for everything else: nothing there, outside, no plain file.
+    /// Reads the first bytes of a file that is inside a root after all links are resolved; returns them and its size. `None` if it does
+    /// not exist, is outside, or is not a regular file.
     #[must_use]
     pub fn read_start(&self, path: &Path, most: usize) -> Option<(Vec<u8>, u64)> {
         let target = self.place(path).ok().filter(|target| target.is_inside)?;
@@ -173,14 +172,14 @@ impl Scope {
 
     pub(crate) fn place(&self, path: &Path) -> Result<Target, PathError> {
         if path.as_os_str().as_encoded_bytes().contains(&0) {
-            return Err(PathError::Spelling("a path cannot hold a NUL character"));
+            return Err(PathError::Spelling("a path cannot contain a NUL character"));
         }
         let clean = clean(path);
         let real = real(&clean).ok_or(PathError::Nowhere(clean))?;
         if self.own.iter().any(|own| real.starts_with(own)) || is_thread(&real) {
             return Err(PathError::Own(real));
         }
-        // Whole names are compared: `/repo-evil` is not inside `/repo`. The innermost folder counts.
+        // Whole components are compared: `/repo-evil` is not inside `/repo`. The innermost root is used.
         let inside = self.roots.iter().filter(|root| real.starts_with(&root.real));
         let inside = inside.max_by_key(|root| root.real.components().count());
         let root = inside.unwrap_or(&self.disk);
@@ -212,40 +211,40 @@ impl Target {
         &self.path
     }
 
-    /// Tells whether the place is inside the session's folders.
+    /// Tells whether it is inside the session's folders.
     #[must_use]
     pub fn is_inside(&self) -> bool {
         self.is_inside
     }
 
-    /// Tells whether a command of the session said it.
+    /// Tells whether it is the output of a command of the session.
     pub(crate) fn is_output(&self) -> bool {
         self.is_output
     }
 
-    /// Tells whether what is there usually is secret, by its name or by where it is.
+    /// Tells by its name and folder whether it usually holds secrets.
     pub(crate) fn is_secret(&self) -> bool {
         let real = self.real();
         is_secret(&self.path) || self.hidden.iter().any(|hidden| real.starts_with(hidden))
     }
 
-    /// Returns the path for people and rules: below the working folder without it, elsewhere in full.
+    /// Returns the path for people and rules: relative to the working folder if inside it, else absolute.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns where the place really is.
+    /// Returns the resolved path.
     pub(crate) fn real(&self) -> PathBuf {
         join(&self.root.real, &self.relative)
     }
 
-    /// Returns what lies below this place and no tool may touch, as paths from here.
+    /// Returns our own paths inside this one, relative to it.
     pub(crate) fn own_below(&self) -> Vec<PathBuf> {
         self.below_here(&self.own)
     }
 
-    /// Returns the places below this one where secrets are, as paths from here.
+    /// Returns the paths with secrets inside this one, relative to it.
     pub(crate) fn hidden_below(&self) -> Vec<PathBuf> {
         self.below_here(&self.hidden)
     }
@@ -256,7 +255,7 @@ impl Target {
         places.iter().filter_map(below).collect()
     }
 
-    /// Returns the place below this one that a walk found.
+    /// Returns the target for a path inside this one.
     pub(crate) fn below(&self, relative: &Path) -> Target {
         Target {
             root: Arc::clone(&self.root),
@@ -284,24 +283,24 @@ impl Root {
 
     /// Returns the open folder.
     fn handle(&self) -> io::Result<Arc<OwnedFd>> {
-        let mut kept = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(handle) = &*kept
+        let mut known = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = &*known
             && place::is_still_at(handle, &self.real)
         {
             return Ok(Arc::clone(handle));
         }
         let handle = Arc::new(place::open_folder(&self.real)?);
-        *kept = Some(Arc::clone(&handle));
+        *known = Some(Arc::clone(&handle));
         Ok(handle)
     }
 }
 
-/// Where the kernel shows this process: its environment, with the keys in it, its memory, its open files.
+/// `/proc` of this process: its environment, with keys in it, its memory, its open files.
 fn process() -> PathBuf {
     PathBuf::from(format!("/proc/{}", std::process::id()))
 }
 
-/// Tells whether a path leads to a thread of this process, which the kernel shows as if it were a process.
+/// Tells whether a path leads to `/proc` of a thread of this process.
 fn is_thread(real: &Path) -> bool {
     let Ok(below) = real.strip_prefix("/proc") else { return false };
     let number = below.components().next().map(|first| first.as_os_str().to_owned());
@@ -309,12 +308,12 @@ fn is_thread(real: &Path) -> bool {
     number.filter(is_number).is_some_and(|number| process().join("task").join(number).exists())
 }
 
-/// Joins without the slash that an empty path would leave behind.
+/// Joins paths; an empty one adds no slash.
 fn join(folder: &Path, relative: &Path) -> PathBuf {
     if relative.as_os_str().is_empty() { folder.to_owned() } else { folder.join(relative) }
 }
 
-/// Does what [`real`] does, for many paths in few folders, most of which are not there: each folder is followed once.
+/// Like [`real`], for many paths in few folders, most of which do not exist: each folder is resolved once.
 fn real_of_many(path: &Path, known: &mut HashMap<PathBuf, Option<PathBuf>>) -> Option<PathBuf> {
     if let Some(known) = known.get(path) {
         return known.clone();
@@ -336,9 +335,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_paths_lead_where_each_of_them_leads() {
+    fn many_paths_resolve_like_single_ones() {
         use std::os::unix::fs::symlink;
-        let top = std::env::temp_dir().join(format!("purlin-scope-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path();
         std::fs::create_dir_all(top.join("real/sub")).unwrap();
         std::fs::write(top.join("file"), "").unwrap();
         symlink("real", top.join("link")).unwrap();
@@ -365,6 +365,5 @@ mod tests {
             let path = clean(&path);
             assert_eq!(real_of_many(&path, &mut known), real(&path), "{}", path.display());
         }
-        std::fs::remove_dir_all(&top).unwrap();
     }
 }

@@ -1,19 +1,18 @@
-//! What the model was shown of a file, by hash, so that it changes nothing that it does not know.
+//! Which parts of a file the model has read, by hash, so that it changes nothing that it has not seen.
 //!
-//! Lines are known by themselves: what changes elsewhere in the file does not matter to who saw a part. `files` keeps one
-//! [`Seen`] for each file.
+//! Ranges of lines are tracked separately: a change elsewhere in the file does not matter. `files` has one [`Seen`] for each file.
 
 use sha2::{Digest, Sha256};
 
 use crate::read::MAX_LINE;
 use crate::text::{body_of, count_lines};
 
-/// What the model was shown of one file.
+/// What the model has read of one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// The hash of all of it, where all was at hand: it was shown whole, or changed by the model.
+    /// The hash of the whole file, if the model read all of it or changed it.
     all: Option<([u8; 32], Extent)>,
-    /// Lines that were shown since, and their hash.
+    /// Ranges that were read since, with their hashes.
     parts: Vec<(Part, [u8; 32])>,
 }
 
@@ -24,17 +23,17 @@ pub(crate) enum Extent {
     Whole,
 }
 
-/// Some lines of a file.
+/// A range of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// The first of them, counting from 1.
+    /// The first line, counting from 1.
     pub(crate) line: u32,
-    /// How many there are at most.
+    /// The most lines.
     pub(crate) limit: u32,
 }
 
 impl Part {
-    /// Cuts the lines out of a text.
+    /// Returns these lines of a text.
     pub(crate) fn of(self, body: &str) -> &str {
         let skipped = usize::try_from(self.line.saturating_sub(1)).unwrap_or(usize::MAX);
         let taken = usize::try_from(self.limit).unwrap_or(usize::MAX);
@@ -53,7 +52,7 @@ impl Part {
         &body[start..end]
     }
 
-    /// Returns the line behind the last.
+    /// Returns the line after the last.
     fn end(self) -> u32 {
         self.line.saturating_add(self.limit)
     }
@@ -63,18 +62,18 @@ impl Part {
     }
 }
 
-/// How many parts of one file are remembered.
+/// The most ranges that are remembered for a file.
 const MAX_PARTS: usize = 64;
 
 impl Seen {
-    /// Makes what is known of a file whose bytes have this hash.
+    /// Records a file with this hash.
     pub(crate) fn by_hash(hash: [u8; 32], extent: Extent) -> Seen {
         Seen { all: Some((hash, extent)), parts: Vec::new() }
     }
 
-    /// Adds lines that were shown.
+    /// Adds lines that were read.
     pub(crate) fn add(&mut self, part: Part, shown: &str) {
-        // What is shown again is as it is now.
+        // A newer read replaces older ones of the same lines.
         self.parts.retain(|(old, _)| !part.covers(*old));
         if self.parts.len() >= MAX_PARTS {
             self.parts.remove(0);
@@ -82,7 +81,7 @@ impl Seen {
         self.parts.push((part, hash_of_part(shown)));
     }
 
-    /// Returns how much is known of a file that holds `now`; `None` if it is not as it was shown.
+    /// Returns how much of the content `now` the model knows; `None` if it has changed.
     pub(crate) fn extent(&self, now: &[u8], hash: impl FnOnce() -> [u8; 32]) -> Option<Extent> {
         let all = self.all.and_then(|(known, extent)| (known == hash()).then_some(extent));
         if all == Some(Extent::Whole) || self.parts.is_empty() {
@@ -97,7 +96,7 @@ impl Seen {
         }
     }
 
-    /// Tells whether the parts make up all of a text. Of a line that is too long to be shown, nobody saw the end.
+    /// Tells whether the ranges cover a whole text. The end of a line that is too long was not shown.
     fn covers(&self, body: &str) -> bool {
         let mut parts: Vec<Part> = self.parts.iter().map(|(part, _)| *part).collect();
         parts.sort_by_key(|part| part.line);
@@ -110,14 +109,14 @@ impl Seen {
     }
 }
 
-/// Clients do not agree on whether a part ends with its last line's ending, nor on whether it begins with a byte order mark.
+/// Clients differ on whether a range ends with a line ending and begins with a byte order mark, so both are ignored.
 fn hash_of_part(shown: &str) -> [u8; 32] {
     let shown = shown.strip_prefix('\u{feff}').unwrap_or(shown);
     let shown = shown.strip_suffix('\n').unwrap_or(shown);
     hash(shown.strip_suffix('\r').unwrap_or(shown).as_bytes())
 }
 
-/// Returns what a text is known by.
+/// Returns the hash of a text.
 pub(crate) fn hash(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }

@@ -1,8 +1,8 @@
-//! Text and its bytes: what encoding a file has, so that a change keeps it.
+//! The encoding of text files, so that a change keeps it.
 //!
-//! UTF-8 with or without a byte order mark, and UTF-16 with one, are text. All else is kept as it is, or refused.
+//! UTF-8 with or without a byte order mark, and UTF-16 with one, are text. Everything else is binary.
 
-/// The text of a file, and how it is written down.
+/// The text of a file, and its encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Text {
     /// Without the byte order mark.
@@ -21,7 +21,7 @@ enum Encoding {
 const MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 
 impl Text {
-    /// Reads bytes as text, or gives them back and says why they are none.
+    /// Decodes bytes. Returns them with the reason if they are not text.
     pub(crate) fn decode(bytes: Vec<u8>) -> Result<Text, (Vec<u8>, &'static str)> {
         let wide = match bytes.as_slice() {
             [0xff, 0xfe, rest @ ..] => {
@@ -35,15 +35,15 @@ impl Text {
             return Ok(Text { body, encoding, has_mark: true });
         }
         let has_mark = bytes.starts_with(MARK);
-        let body = String::from_utf8(bytes).map_err(|err| (err.into_bytes(), "it is not UTF-8"))?;
+        let body = String::from_utf8(bytes).map_err(|err| (err.into_bytes(), "not UTF-8"))?;
         if body.contains('\0') {
-            return Err((body.into_bytes(), "it has NUL characters"));
+            return Err((body.into_bytes(), "contains NUL characters"));
         }
         let body = if has_mark { body[MARK.len()..].to_owned() } else { body };
         Ok(Text { body, encoding: Encoding::Utf8, has_mark })
     }
 
-    /// Writes another body in the same encoding.
+    /// Encodes another body in the same encoding.
     pub(crate) fn encode(&self, body: &str) -> Vec<u8> {
         let mark = if self.has_mark { "\u{feff}" } else { "" };
         let units = mark.encode_utf16().chain(body.encode_utf16());
@@ -58,12 +58,12 @@ impl Text {
 fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, &'static str> {
     let pairs = bytes.chunks_exact(2);
     if !pairs.remainder().is_empty() {
-        return Err("it is cut UTF-16");
+        return Err("truncated UTF-16");
     }
     let units: Vec<u16> =
         pairs.filter_map(|pair| <[u8; 2]>::try_from(pair).ok()).map(unit).collect();
-    let body = String::from_utf16(&units).map_err(|_| "it is broken UTF-16")?;
-    if body.contains('\0') { Err("it has NUL characters") } else { Ok(body) }
+    let body = String::from_utf16(&units).map_err(|_| "invalid UTF-16")?;
+    if body.contains('\0') { Err("contains NUL characters") } else { Ok(body) }
 }
 
 /// Tells whether bytes are the same but for line ends and a byte order mark, which an editor may drop or change.
@@ -78,7 +78,7 @@ pub(crate) fn is_same_text(one: &[u8], other: &[u8]) -> bool {
     one == other || plain(one).eq(plain(other))
 }
 
-/// Returns what is shown of bytes, and why they are no text where they are none.
+/// Returns bytes as text to show, and the reason if they are not text.
 pub(crate) fn body_of(bytes: Vec<u8>) -> (String, Option<&'static str>) {
     match Text::decode(bytes) {
         Ok(text) => (text.body, None),
@@ -86,7 +86,7 @@ pub(crate) fn body_of(bytes: Vec<u8>) -> (String, Option<&'static str>) {
     }
 }
 
-/// Shows bytes that are no text: what is readable as it is, the rest as `\xNN`.
+/// Shows bytes as text, with those that are not text as `\xNN`.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -111,14 +111,14 @@ pub(crate) fn count_lines(body: &str) -> usize {
     ends + usize::from(!body.is_empty() && !body.ends_with('\n'))
 }
 
-/// How the lines of a text end, mostly.
+/// Returns the line ending that most lines have.
 pub(crate) fn usual_ending(body: &str) -> &'static str {
     let all = memchr::memchr_iter(b'\n', body.as_bytes()).count();
     let with_return = body.matches("\r\n").count();
     if with_return * 2 > all { "\r\n" } else { "\n" }
 }
 
-/// Gives all lines the same ending.
+/// Replaces all line endings.
 pub(crate) fn with_ending(body: &str, ending: &str) -> String {
     let plain = if body.contains("\r\n") { body.replace("\r\n", "\n") } else { body.to_owned() };
     if ending == "\n" { plain } else { plain.replace('\n', ending) }
@@ -134,10 +134,10 @@ mod tests {
     #[test]
     fn what_is_no_text_is_told_and_never_guessed() {
         let refused = [
-            (&b"caf\xe9"[..], "it is not UTF-8"),
-            (b"a\0b", "it has NUL characters"),
-            (&[0xff, 0xfe, 0x41], "it is cut UTF-16"),
-            (&[0xff, 0xfe, 0x00, 0xd8], "it is broken UTF-16"),
+            (&b"caf\xe9"[..], "not UTF-8"),
+            (b"a\0b", "contains NUL characters"),
+            (&[0xff, 0xfe, 0x41], "truncated UTF-16"),
+            (&[0xff, 0xfe, 0x00, 0xd8], "invalid UTF-16"),
         ];
         for (bytes, why) in refused {
             assert_eq!(Text::decode(bytes.to_vec()), Err((bytes.to_vec(), why)));

@@ -1,7 +1,7 @@
-//! The patch envelope: reads it, and applies its hunks to a text. Pure.
+//! Parses the patch format and applies hunks to a text. Does no IO.
 //!
-//! A hunk is looked for behind the one before it: as it is, then without white space at line ends, then without any at both
-//! ends, then with typographic characters taken for plain ones. A hunk that fits two places is refused.
+//! A hunk is searched after the previous one: exactly, then ignoring trailing white space, then ignoring white space at both ends,
+//! then with typographic characters treated as plain ones. A hunk that matches twice is refused.
 
 use crate::matching::plain_characters;
 use crate::text::usual_ending;
@@ -14,17 +14,17 @@ pub(crate) enum Step {
     Update { path: String, move_to: Option<String>, hunks: Vec<Hunk> },
 }
 
-/// Lines that stand together.
+/// Consecutive lines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Hunk {
-    /// Lines above, to find the place.
+    /// A line above, to find it.
     under: Vec<String>,
     lines: Vec<(Mark, String)>,
     /// Whether the last line is the last of the file.
     is_last: bool,
 }
 
-/// What becomes of a line.
+/// What a patch does with a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
     Stays,
@@ -33,19 +33,19 @@ enum Mark {
 }
 
 impl Hunk {
-    /// Returns the lines that come.
+    /// Returns the new lines.
     pub(crate) fn added(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().filter(|(mark, _)| *mark == Mark::Comes).map(|(_, line)| line.as_str())
     }
 
-    /// Returns the lines that are there.
+    /// Returns the old lines.
     fn old(&self) -> Vec<&str> {
         let old = self.lines.iter().filter(|(mark, _)| *mark != Mark::Comes);
         old.map(|(_, line)| line.as_str()).collect()
     }
 }
 
-/// Returns the paths that a patch names, also one that cannot be read or applied.
+/// Returns the paths that a patch names, even if it cannot be parsed or applied.
 pub(crate) fn paths(patch: &str) -> Vec<String> {
     const STARTS: [&str; 4] =
         ["*** Add File: ", "*** Delete File: ", "*** Update File: ", "*** Move to: "];
@@ -56,16 +56,16 @@ pub(crate) fn paths(patch: &str) -> Vec<String> {
     patch.lines().filter_map(path).collect()
 }
 
-/// Reads a patch.
+/// Parses a patch.
 pub(crate) fn parse(patch: &str) -> Result<Vec<Step>, String> {
     let mut lines = patch.trim().lines().peekable();
-    // Some models hand over the whole shell command.
+    // Some models send a whole shell command.
     while lines
         .next_if(|line| line.trim() != "*** Begin Patch" && !line.starts_with("*** "))
         .is_some()
     {}
     if lines.next().map(str::trim) != Some("*** Begin Patch") {
-        return Err("a patch begins with the line `*** Begin Patch`".to_owned());
+        return Err("a patch must begin with the line `*** Begin Patch`".to_owned());
     }
     let mut steps = Vec::new();
     loop {
@@ -98,11 +98,11 @@ pub(crate) fn parse(patch: &str) -> Result<Vec<Step>, String> {
             }
             let hunks = hunks(&body)?;
             if hunks.is_empty() && move_to.is_none() {
-                return Err(format!("nothing is changed in {}", path.trim()));
+                return Err(format!("the patch changes nothing in {}", path.trim()));
             }
             steps.push(Step::Update { path: path.trim().to_owned(), move_to, hunks });
         } else if !line.trim().is_empty() {
-            return Err(format!("`{line}` is no line of a patch here"));
+            return Err(format!("unexpected line `{line}` in the patch"));
         }
     }
 }
@@ -116,7 +116,7 @@ fn hunks(body: &[&str]) -> Result<Vec<Hunk>, String> {
                 hunks.push(std::mem::take(&mut now));
             }
             let under = under.trim().trim_end_matches("@@").trim_end();
-            // Line numbers of other kinds of patches help nobody here.
+            // Line numbers of unified diffs are ignored.
             if !under.is_empty() && !under.starts_with('-') {
                 now.under.push(under.to_owned());
             }
@@ -132,7 +132,7 @@ fn hunks(body: &[&str]) -> Result<Vec<Hunk>, String> {
             Some(b' ') => (Mark::Stays, &line[1..]),
             None => (Mark::Stays, ""),
             Some(_) => {
-                return Err(format!("the line `{line}` begins with none of space, `+`, `-`, `@@`"));
+                return Err(format!("the line `{line}` must begin with a space, `+`, `-` or `@@`"));
             }
         };
         now.lines.push((mark, rest.to_owned()));
@@ -143,7 +143,7 @@ fn hunks(body: &[&str]) -> Result<Vec<Hunk>, String> {
     Ok(hunks)
 }
 
-/// Applies hunks in their order. Lines that they do not touch keep every byte.
+/// Applies hunks in order. Other lines keep every byte.
 pub(crate) fn apply(body: &str, hunks: &[Hunk]) -> Result<String, String> {
     let lines: Vec<&str> = body.split_inclusive('\n').collect();
     let bare: Vec<&str> = lines.iter().map(|line| without_ending(line)).collect();
@@ -163,7 +163,7 @@ pub(crate) fn apply(body: &str, hunks: &[Hunk]) -> Result<String, String> {
                     done += 1;
                 }
                 Mark::Comes => {
-                    // Only the last line of a file may have no ending.
+                    // Only the last line of a file may lack a line ending.
                     if !out.is_empty() && !out.ends_with('\n') {
                         out.push_str(ending);
                     }
@@ -177,7 +177,7 @@ pub(crate) fn apply(body: &str, hunks: &[Hunk]) -> Result<String, String> {
     Ok(with_final(out, body))
 }
 
-/// A text ends with a line ending if it did so before.
+/// Keeps a final line ending if there was one.
 fn with_final(mut out: String, body: &str) -> String {
     if !body.is_empty() && !body.ends_with('\n') && out.ends_with('\n') {
         out.pop();
@@ -206,18 +206,18 @@ const MANNERS: [fn(&str, &str) -> bool; 4] = [
     |line, wanted| plain_characters(line.trim()) == plain_characters(wanted.trim()),
 ];
 
-/// Finds where a hunk belongs, from line `from` on.
+/// Finds a hunk, from line `from` on.
 fn place(lines: &[&str], hunk: &Hunk, from: usize) -> Result<usize, String> {
     let mut from = from;
     for under in &hunk.under {
         let found = MANNERS.iter().find_map(|same| {
             lines[from..].iter().position(|line| same(line, under)).map(|at| from + at + 1)
         });
-        from = found.ok_or_else(|| format!("there is no line `{under}`"))?;
+        from = found.ok_or_else(|| format!("line `{under}` not found"))?;
     }
     let old = hunk.old();
     if old.is_empty() {
-        // Only new lines: under the line that was named, else at the end.
+        // Only new lines: after the named line, else at the end.
         return Ok(if hunk.under.is_empty() { lines.len() } else { from });
     }
     let fits = |at: usize, same: &fn(&str, &str) -> bool| {
@@ -235,11 +235,11 @@ fn place(lines: &[&str], hunk: &Hunk, from: usize) -> Result<usize, String> {
         match found.as_slice() {
             [] => {}
             [at] => return Ok(*at),
-            // Below the line that was named the first one is meant.
+            // After a named line the first match is meant.
             [at, _] if !hunk.under.is_empty() => return Ok(*at),
             [first, second, ..] => {
                 return Err(format!(
-                    "the lines from `{}` are there twice (lines {} and {}); add lines around them, or `@@` and a line above",
+                    "the lines from `{}` occur twice (lines {} and {}); add context lines, or `@@` and a line above",
                     first_words(&old),
                     first + 1,
                     second + 1
@@ -248,7 +248,7 @@ fn place(lines: &[&str], hunk: &Hunk, from: usize) -> Result<usize, String> {
         }
     }
     let first = first_words(&old);
-    Err(format!("the lines from `{first}` are not there; read the file again"))
+    Err(format!("the lines from `{first}` were not found; read the file again"))
 }
 
 fn first_words<'a>(lines: &[&'a str]) -> &'a str {

@@ -1,7 +1,7 @@
-//! Commands that run beside the conversation: hooks, and what a slash command puts into its text.
+//! Commands whose output is captured: hooks, and commands in the text of a slash command.
 //!
-//! The same sandbox, environment and search path as the tool's, but no client and no question: whoever calls has
-//! decided that the command may run.
+//! They use the same sandbox, environment and search path as the tool, but no client and no permission question: the caller has
+//! decided that they may run.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,44 +17,44 @@ use super::{Bash, Input};
 pub struct CapturedRun {
     /// The command, for the shell.
     pub command: String,
-    /// What the shell knows as `$1` and so on.
+    /// The arguments `$1`, `$2` and so on.
     pub args: Vec<String>,
-    /// More variables of the environment.
+    /// Additional environment variables.
     pub environment: Vec<(String, String)>,
     /// Where it runs.
     pub cwd: PathBuf,
-    /// What it reads.
+    /// Its input.
     pub input: Vec<u8>,
     /// How long it may run.
     pub timeout: Duration,
-    /// How much is kept of what it says; a command that says more goes on, unheard.
+    /// The most bytes of output that are kept; the rest is discarded.
     pub limit: usize,
-    /// Runs it only where the sandbox holds it inside its folders.
+    /// Runs it only if the sandbox confines it to its folders.
     pub must_be_confined: bool,
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ran {
-    /// Its exit code; `None` if it was ended.
+    /// Its exit code; `None` if it was killed.
     pub code: Option<i32>,
-    /// What it said.
+    /// Its output.
     pub output: String,
-    /// What it said of its errors.
+    /// Its error output.
     pub errors: String,
-    /// Whether it was ended because it took too long.
+    /// Whether it was killed because it took too long.
     pub is_late: bool,
 }
 
 impl Bash {
-    /// Runs a command beside the conversation.
+    /// Runs a command and captures its output.
     ///
     /// # Errors
-    /// Says why it did not run.
+    /// Fails with the reason if it did not run.
     pub async fn run_captured(&self, run: CapturedRun) -> Result<Ran, String> {
         let found = self.sandbox.found().await;
         if run.must_be_confined && !found.level.confines() {
-            return Err("there is no sandbox here that could hold it".to_owned());
+            return Err("there is no sandbox to confine it".to_owned());
         }
         let mut spec = self.spec_of(&run.cwd, &run.command).args(["purlin".to_owned()]);
         spec = spec.args(run.args);
@@ -66,25 +66,25 @@ impl Bash {
         let profile = self.profile(&Input::plain(&run.command, run.timeout));
         let mut child =
             self.sandbox.spawn(&spec, &profile, &found).map_err(|err| err.to_string())?;
-        let heard = hear(&mut child, &run.input, run.limit);
-        match timeout(run.timeout, heard).await {
+        let output = read_all(&mut child, &run.input, run.limit);
+        match timeout(run.timeout, output).await {
             Ok((output, errors)) => match timeout(run.timeout, child.wait()).await {
                 Ok(Ok(status)) => Ok(Ran { code: status.code(), output, errors, is_late: false }),
                 Ok(Err(err)) => Err(err.to_string()),
                 Err(_) => Ok(Ran { output, errors, is_late: true, ..Ran::default() }),
             },
-            // Dropping the child ends it and all it started.
+            // Dropping the child kills it and all it started.
             Err(_) => Ok(Ran { is_late: true, ..Ran::default() }),
         }
     }
 }
 
-/// Feeds a command and listens until it is silent for good.
-async fn hear(child: &mut Child, input: &[u8], limit: usize) -> (String, String) {
+/// Writes the input of a command and reads its output to the end.
+async fn read_all(child: &mut Child, input: &[u8], limit: usize) -> (String, String) {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let feed = async {
         if let Some(mut stdin) = stdin {
-            // A command that does not want its input may close it.
+            // A command may close its input without reading it.
             stdin.write_all(input).await.ok();
         }
     };

@@ -1,15 +1,15 @@
-//! What leads git to another configuration and other hooks than those that commands cannot change.
+//! Files that redirect git to another configuration and other hooks than the protected ones.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::repositories::{folders_in, with_submodules};
 
-/// Files that name another configuration, in a repository or a worktree of it.
+/// Files of a repository or worktree that name another configuration.
 pub(super) const REDIRECTS: [&str; 2] = ["commondir", "config.worktree"];
 
-/// What leads git to another configuration and other hooks than those that are protected. Most of it is not there, and git
-/// replaces the rest by renaming, so nothing can be mounted over it: it is looked at when the command has ended, and put back.
+/// The state of these files before a command. Most do not exist, and git replaces the others by renaming, so they cannot be protected
+/// by a mount; they are checked after the command has ended, and restored.
 #[derive(Debug)]
 pub(super) struct GitRedirects {
     gits: Vec<PathBuf>,
@@ -17,7 +17,7 @@ pub(super) struct GitRedirects {
 }
 
 impl GitRedirects {
-    /// Remembers what leads git in these repositories.
+    /// Records the files of these repositories.
     pub(super) fn of(gits: Vec<PathBuf>) -> GitRedirects {
         let paths = GitRedirects::paths(&gits);
         let read = |path: PathBuf| plain(&path).map(|bytes| (path, bytes));
@@ -36,8 +36,8 @@ impl GitRedirects {
         paths
     }
 
-    /// Puts back what has changed, and returns what that is.
-    pub(super) fn put_back(&self) -> Vec<PathBuf> {
+    /// Restores changed files, and returns their paths.
+    pub(super) fn restore(&self) -> Vec<PathBuf> {
         let mut paths = GitRedirects::paths(&self.gits);
         paths.extend(self.before.keys().cloned());
         paths.sort();
@@ -54,7 +54,10 @@ impl GitRedirects {
                 None => Ok(()),
             });
             if let Err(err) = done {
-                tracing::error!("{} leads git elsewhere, and stays: {err}", path.display());
+                tracing::error!(
+                    "{} redirects git and could not be restored: {err}",
+                    path.display()
+                );
             }
         }
         paths
@@ -64,12 +67,12 @@ impl GitRedirects {
         let (now, before) = (plain(path), self.before.get(path));
         let is_gone = path.symlink_metadata().is_err();
         if path.ends_with("HEAD") {
-            // Every commit on another branch changes it; without it, git looks for a repository elsewhere.
+            // Switching branches changes it. Without it, git searches for a repository elsewhere.
             return now.is_some() || (is_gone && before.is_none());
         }
         let is_worktree = path.parent().and_then(Path::parent);
         let is_worktree = is_worktree.is_some_and(|folder| folder.ends_with("worktrees"));
-        // As git writes it for a new worktree.
+        // What git writes for a new worktree.
         let is_usual = is_worktree
             && path.ends_with("commondir")
             && now.as_deref().is_some_and(|now| now.trim_ascii() == b"../..");
@@ -83,11 +86,11 @@ impl GitRedirects {
 
 impl Drop for GitRedirects {
     fn drop(&mut self) {
-        self.put_back();
+        self.restore();
     }
 }
 
-/// Reads a plain file. A link is none.
+/// Reads a regular file, not a link.
 fn plain(path: &Path) -> Option<Vec<u8>> {
     path.symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
     std::fs::read(path).ok()
@@ -99,8 +102,9 @@ mod tests {
 
     // R: T7
     #[test]
-    fn what_leads_git_elsewhere_is_put_back() {
-        let top = std::env::temp_dir().join(format!("bash-redirects-{}", std::process::id()));
+    fn redirects_are_restored() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path();
         for folder in [".git/worktrees/old", ".git/worktrees/gone", ".git/modules/m"] {
             std::fs::create_dir_all(top.join(folder)).unwrap();
         }
@@ -111,28 +115,27 @@ mod tests {
         put(".git/worktrees/old/commondir", "../..\n");
         put(".git/worktrees/gone/commondir", "../..\n");
         put(".git/config.worktree", "[core]\n");
-        let leading = GitRedirects::of(vec![top.join(".git")]);
-        assert_eq!(leading.put_back(), Vec::<PathBuf>::new());
-        // As git does by itself.
+        let redirects = GitRedirects::of(vec![top.join(".git")]);
+        assert_eq!(redirects.restore(), Vec::<PathBuf>::new());
+        // What git itself does.
         put(".git/HEAD", "ref: refs/heads/other\n");
         std::fs::create_dir_all(top.join(".git/worktrees/new")).unwrap();
         put(".git/worktrees/new/commondir", "../..\n");
         std::fs::remove_dir_all(top.join(".git/worktrees/gone")).unwrap();
-        assert_eq!(leading.put_back(), Vec::<PathBuf>::new());
+        assert_eq!(redirects.restore(), Vec::<PathBuf>::new());
         put(".git/commondir", "../evil\n");
         put(".git/config.worktree", "[core]\nfsmonitor = evil\n");
         put(".git/worktrees/old/commondir", "../../../evil\n");
         put(".git/worktrees/new/commondir", "../../../evil\n");
         std::fs::remove_file(top.join(".git/HEAD")).unwrap();
         std::os::unix::fs::symlink("../evil", top.join(".git/modules/m/commondir")).unwrap();
-        assert_eq!(leading.put_back().len(), 6);
-        assert_eq!(leading.put_back(), Vec::<PathBuf>::new());
+        assert_eq!(redirects.restore().len(), 6);
+        assert_eq!(redirects.restore(), Vec::<PathBuf>::new());
         let read = |path: &str| std::fs::read_to_string(top.join(path)).ok();
         assert_eq!(read(".git/commondir"), None);
         assert_eq!(read(".git/worktrees/new/commondir"), None);
         assert_eq!(read(".git/config.worktree").as_deref(), Some("[core]\n"));
         assert_eq!(read(".git/worktrees/old/commondir").as_deref(), Some("../..\n"));
         assert_eq!(read(".git/HEAD").as_deref(), Some("ref: refs/heads/main\n"));
-        std::fs::remove_dir_all(&top).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! What the model is told of `bash`, and what it asks for.
+//! The description and the input of `bash`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,34 +10,34 @@ use serde_json::{Value, json};
 use super::extra_permissions::ExtraPermissions;
 
 const DESCRIPTION: &str = "\
-Runs a command with bash and returns what it printed and its exit code. Every command starts in the working folder with \
-a fresh environment; nothing carries over from one to the next, and there is no input and no terminal. Commands run in a \
-sandbox: they can write to the folders of the session only, cannot change .git, and have no network, no Unix sockets and \
-no ptrace; /tmp and /var/tmp are theirs alone and empty each time. If a command needs the network, .git or to write to a \
-folder elsewhere (such as ~/.cargo), say so with `network`, `git` or `write_outside` and give the `reason`; the user is \
-asked. Nothing else can be allowed. Long output is cut in the middle \
-and kept in a file that is named. Use the other tools to read, search and change files, and for changes elsewhere.";
+Runs a command with bash and returns its output and exit code. Every command starts in the working folder with a fresh \
+environment; no state is kept between commands, and there is no input and no terminal. Commands run in a sandbox: they can \
+write only to the project's folders, cannot change .git, and have no network, no Unix sockets and no ptrace; /tmp and \
+/var/tmp are private and empty for each command. If a command needs the network, changes .git or writes to another folder \
+(such as a package cache), request that with `network`, `git` or `write_outside` and give the `reason`; the user is asked. \
+Nothing else can be allowed. Long output is cut in the middle; the full output is saved to a file, whose path is \
+given. Use the other tools to read, search and change files.";
 
-/// How long a command may run if the model does not say.
+/// The default time limit.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// How long it may run if the model does.
+/// The longest time limit.
 const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What the model asks for.
+/// The input.
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) command: String,
     pub(super) timeout: Duration,
     pub(super) extra: ExtraPermissions,
-    /// Why it wants more than the sandbox gives.
+    /// Why it needs more than the sandbox allows.
     pub(super) reason: Option<String>,
-    /// The folders outside that it may write to, and the `.git` that it may make: found before it runs.
+    /// The folders outside that it may write to, and the `.git` that it may create; resolved before it runs.
     pub(super) outside: Vec<PathBuf>,
     pub(super) new_git: Option<PathBuf>,
 }
 
 impl Input {
-    /// A command that wants nothing beyond the sandbox.
+    /// Makes the input of a command without extra permissions.
     pub(super) fn plain(command: &str, timeout: Duration) -> Input {
         let command = command.to_owned();
         Input {
@@ -54,7 +54,7 @@ impl Input {
         let refuse = |why: &str| ToolError::Model(why.to_owned());
         let text = |name: &str| input[name].as_str().map(str::trim).filter(|text| !text.is_empty());
         let Some(command) = text("command") else {
-            return Err(refuse("the input needs a text `command`"));
+            return Err(refuse("`command` must be a string"));
         };
         if command.contains('\0') {
             return Err(refuse("a command cannot contain a NUL character"));
@@ -72,7 +72,7 @@ impl Input {
             other => other.as_str().map(|folder| vec![folder.to_owned()]),
         };
         let Some(write_outside) = write_outside else {
-            return Err(refuse("`write_outside` is a list of folders"));
+            return Err(refuse("`write_outside` must be a list of folders"));
         };
         let input = Input {
             extra: ExtraPermissions { network: flag("network"), git: flag("git"), write_outside },
@@ -81,14 +81,14 @@ impl Input {
         };
         if input.extra != ExtraPermissions::default() && input.reason.is_none() {
             return Err(refuse(
-                "say in `reason` why the command needs more than the sandbox gives",
+                "`reason` is missing: say why the command needs more than the sandbox allows",
             ));
         }
         Ok(input)
     }
 }
 
-/// What a model is told of the tool.
+/// Returns the description of the tool for models.
 pub(super) fn spec() -> Arc<ToolSpec> {
     let text = |description: &str| json!({ "type": "string", "description": description });
     let flag = |description: &str| json!({ "type": "boolean", "description": description });
@@ -98,18 +98,18 @@ pub(super) fn spec() -> Arc<ToolSpec> {
             "command": text("The command to run"),
             "timeout": {
                 "type": "number",
-                "description": "Milliseconds it may run: 120000 if not given, at most 600000",
+                "description": "Time limit in milliseconds; default 120000, at most 600000",
             },
-            "description": text("What it does, in five to ten words"),
-            "network": flag("Ask the user to let this command use the network"),
-            "git": flag("Ask the user to let this command change .git, as git commit does; its hooks and configuration stay as they are"),
+            "description": text("What the command does, in five to ten words"),
+            "network": flag("Request network access; the user is asked"),
+            "git": flag("Request permission to change .git, for example for git commit; hooks and configuration stay protected. The user is asked"),
             "write_outside": {
                 "type": "array",
                 "items": { "type": "string" },
-                "description": "Ask the user to let this command write to these folders, which exist outside the session's: \
-                                absolute, or from ~/",
+                "description": "Request permission to write to these existing folders outside the project; absolute paths, or starting with \
+                                ~/. The user is asked",
             },
-            "reason": text("Why it needs the network, .git or those folders"),
+            "reason": text("Why the command needs the network, .git or these folders"),
         },
         "required": ["command"],
     });
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_model_is_told_how_long_a_command_may_run() {
+    fn description_names_the_time_limits() {
         let schema: Value = serde_json::from_str(spec().schema.text()).unwrap();
         let told = schema["properties"]["timeout"]["description"].as_str().unwrap();
         for time in [TIMEOUT, MAX_TIMEOUT] {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_is_understood_or_explained() {
+    fn input_is_parsed_or_rejected_with_a_reason() {
         let read = |input: Value| Input::read(&input);
         let plain = read(json!({ "command": " make ", "timeout": 5000 })).unwrap();
         assert_eq!((plain.command.as_str(), plain.timeout), ("make", Duration::from_secs(5)));

@@ -1,7 +1,6 @@
-//! The folders outside the session's that a command may write to if the user agrees: which can be asked for, and where they
-//! really are.
+//! Folders outside the session's that a command may write to with permission: which can be requested, and their resolved paths.
 //!
-//! Looked up before the question and again before the command runs. What the sandbox makes of them is in `Bash::profile`.
+//! Resolved before the question and again before the command runs. `Bash::profile` passes them to the sandbox.
 
 use std::path::{Path, PathBuf};
 
@@ -11,28 +10,27 @@ use rustix::fs::{Access, access};
 use super::Bash;
 use shell::{is_in_git, is_narrow};
 
-/// How many folders one command may ask for: each is named in the question.
+/// The most folders of one command: each is named in the question.
 const MOST: usize = 8;
-/// What no folder of may be written, whoever agrees: it is the system's, or not there in the sandbox.
+/// Folders that cannot be requested: they belong to the system or do not exist in the sandbox.
 const SYSTEM: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
-/// What commands have to themselves where they have a file tree of their own.
+/// Folders that are private to a command at the full level.
 const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 
-/// Returns the places outside the session's folders that every command can write to.
+/// Returns the folders outside that every command can write to.
 pub(super) fn own_places(level: Level) -> Vec<PathBuf> {
     let temporary = TEMPORARY.iter().filter(|_| level == Level::Full);
     temporary.chain(&["/dev"]).map(PathBuf::from).collect()
 }
 
 impl Bash {
-    /// Finds the folders outside the session's that a command wants to write to. Those inside can be written anyway, and are
-    /// left out.
+    /// Resolves the requested folders. Those inside the session's folders are writable anyway, and are omitted.
     ///
     /// # Errors
-    /// Says which cannot be written, whoever agrees, and what to do instead.
+    /// Fails for a folder that cannot be requested, with what to do instead.
     pub(super) fn outside(&self, wanted: &[String], level: Level) -> Result<Vec<PathBuf>, String> {
         if wanted.len() > MOST {
-            return Err(format!("`write_outside` takes {MOST} folders at most"));
+            return Err(format!("`write_outside` takes at most {MOST} folders"));
         }
         let mut found = Vec::new();
         for folder in wanted {
@@ -41,7 +39,7 @@ impl Bash {
                 continue;
             }
             if let Some(why) = self.objection(&real, level) {
-                return Err(format!("`write_outside` cannot have {}: {why}", real.display()));
+                return Err(format!("`write_outside` cannot include {}: {why}", real.display()));
             }
             if !found.contains(&real) {
                 found.push(real);
@@ -57,14 +55,14 @@ impl Bash {
         };
         let Some(path) = path.filter(|path| path.is_absolute()) else {
             return Err(format!(
-                "`write_outside` needs whole paths, or such that begin with ~/ where there is a home folder, not {folder:?}"
+                "`write_outside` needs absolute paths, or paths that begin with ~/, not {folder:?}"
             ));
         };
         match path.canonicalize() {
             Ok(real) if real.is_dir() => Ok(real),
             Ok(real) => {
                 let file = real.display();
-                Err(format!("`write_outside` takes folders: name the one that {file} lies in"))
+                Err(format!("`write_outside` takes folders: name the folder of {file}"))
             }
             Err(err) => Err(format!(
                 "`write_outside` takes folders that exist, and {folder:?} does not ({err}): name the nearest folder above it \
@@ -73,14 +71,14 @@ impl Bash {
         }
     }
 
-    /// Returns our own program, if it lies in one of these folders and not in the session's: it restricts the next command.
+    /// Returns our own program, if it is in one of these folders but not in the session's: it restricts the next command.
     pub(super) fn program_in(&self, outside: &[PathBuf]) -> Option<PathBuf> {
         let program = self.sandbox.helper().canonicalize().ok()?;
         let is_in = |folders: &[PathBuf]| folders.iter().any(|folder| program.starts_with(folder));
         (is_in(outside) && !is_in(&self.folders)).then_some(program)
     }
 
-    /// Says why a folder cannot be asked for.
+    /// Returns why a folder cannot be requested.
     fn objection(&self, real: &Path, level: Level) -> Option<&'static str> {
         let is_below = |place: &PathBuf| {
             let place = place.canonicalize().unwrap_or_else(|_| place.clone());
@@ -89,22 +87,22 @@ impl Bash {
         let home = self.home().map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
         let below_any = |places: &[&str]| places.iter().any(|place| real.starts_with(place));
         if real.to_str().is_none_or(|text| text.contains(char::is_control)) {
-            return Some("its name cannot be shown");
+            return Some("its name cannot be displayed");
         }
         if below_any(&SYSTEM) {
-            return Some("it is the system's");
+            return Some("it belongs to the system");
         }
         if home.is_some_and(|home| home.starts_with(real)) || !is_narrow(real) {
-            return Some("it is a whole home folder or more; name a folder in it");
+            return Some("it contains a whole home folder; name a folder in it");
         }
         if self.options.own.iter().any(is_below) {
-            return Some("it holds Purlin's own settings and sessions");
+            return Some("it contains Purlin's own settings and sessions");
         }
         if self.options.hidden.iter().any(is_below) {
-            return Some("it is hidden from commands, because secrets are kept there");
+            return Some("it is hidden from commands because it holds secrets");
         }
         if is_in_git(real) {
-            return Some("what lies in a .git decides what git runs; ask for `git` instead");
+            return Some("files in .git decide what git runs; request `git` instead");
         }
         if level == Level::Full && below_any(&TEMPORARY) {
             return Some(
@@ -112,13 +110,13 @@ impl Bash {
                  session's folders",
             );
         }
-        // There a part of a folder that can be written cannot be protected.
+        // At this level a part of a writable folder cannot be protected.
         let is_bare = level == Level::Kernel && cfg!(target_os = "linux");
         if is_bare && self.program_in(&[real.to_owned()]).is_some() {
-            return Some("Purlin's own program is in it");
+            return Some("it contains Purlin's own program");
         }
         if access(real, Access::WRITE_OK).is_err() {
-            return Some("this user cannot write to it");
+            return Some("this user may not write to it");
         }
         None
     }
@@ -134,8 +132,9 @@ mod tests {
 
     // R: T7
     #[test]
-    fn a_folder_can_be_asked_for_or_it_is_said_why_not() {
-        let top = std::env::temp_dir().join(format!("bash-outside-{}", std::process::id()));
+    fn folder_can_be_requested_or_is_refused_with_a_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().to_owned();
         for folder in
             ["w/sub", "w/.git", "home/.cache/x*y", "home/own/in", "home/secret/in", "lib/.git/x"]
         {
@@ -156,7 +155,7 @@ mod tests {
         std::fs::create_dir_all(top.join("a\nb")).unwrap();
         let home = top.join("home");
         let bash = bash(&top, &[&top.join("w")], Some(&home));
-        // The folder of tests is a temporary one, which is the command's own at the strongest level only.
+        // The test folder is in /tmp, which is private to a command only at the full level.
         let find = |wanted: &[&str]| {
             let wanted: Vec<String> =
                 wanted.iter().map(|path| path.replace("TOP", top.to_str().unwrap())).collect();
@@ -173,45 +172,45 @@ mod tests {
         let twice = find(&["~/.cache", "TOP/to-cache", "TOP/w/sub", "TOP/w"]);
         assert_eq!(twice, Ok(vec![top.join("home/.cache")]));
         for (wanted, why) in [
-            ("/", "a whole home folder or more"),
-            ("TOP", "a whole home folder or more"),
-            ("TOP/home", "a whole home folder or more"),
-            ("~/", "a whole home folder or more"),
-            ("~/.cache/..", "a whole home folder or more"),
-            ("/proc/self", "the system's"),
-            ("/dev/shm", "the system's"),
-            ("/sys", "the system's"),
+            ("/", "contains a whole home folder"),
+            ("TOP", "contains a whole home folder"),
+            ("TOP/home", "contains a whole home folder"),
+            ("~/", "contains a whole home folder"),
+            ("~/.cache/..", "contains a whole home folder"),
+            ("/proc/self", "belongs to the system"),
+            ("/dev/shm", "belongs to the system"),
+            ("/sys", "belongs to the system"),
             ("~/own", "Purlin's own"),
             ("~/own/in", "Purlin's own"),
             ("~/secret", "hidden from commands"),
             ("~/secret/in", "hidden from commands"),
             ("TOP/to-secret", "hidden from commands"),
-            ("TOP/w/.git", "ask for `git`"),
-            ("TOP/lib/.git/x", "ask for `git`"),
-            ("TOP/to-odd", "cannot be shown"),
-            ("TOP/a\nb", "cannot be shown"),
-            ("~/file", "name the one that"),
+            ("TOP/w/.git", "request `git`"),
+            ("TOP/lib/.git/x", "request `git`"),
+            ("TOP/to-odd", "cannot be displayed"),
+            ("TOP/a\nb", "cannot be displayed"),
+            ("~/file", "name the folder of"),
             ("~/.cache/new", "nearest folder above it"),
             ("TOP/to-nothing", "nearest folder above it"),
-            ("~root", "needs whole paths"),
-            ("lib", "needs whole paths"),
-            ("", "needs whole paths"),
+            ("~root", "needs absolute paths"),
+            ("lib", "needs absolute paths"),
+            ("", "needs absolute paths"),
         ] {
             let refused = find(&[wanted]).unwrap_err();
             assert!(refused.contains(why), "{wanted}: {refused}");
         }
-        assert!(find(&["~/.cache"; 9]).unwrap_err().contains("8 folders at most"));
+        assert!(find(&["~/.cache"; 9]).unwrap_err().contains("at most 8 folders"));
         let homeless = super::super::tests::bash(&top, &[&top.join("w")], None);
         assert!(homeless.outside(&["~/x".to_owned()], Level::Kernel).is_err());
         let own = bash.outside(&[top.join("lib").display().to_string()], Level::Full);
         assert!(own.unwrap_err().contains("to themselves"));
-        std::fs::remove_dir_all(&top).unwrap();
     }
 
     // R: T7
     #[test]
-    fn a_folder_outside_is_protected_like_the_session_s_own() {
-        let top = std::env::temp_dir().join(format!("bash-granted-{}", std::process::id()));
+    fn folder_outside_is_protected_like_the_session_s_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().to_owned();
         for folder in ["w", "lib/sub/.git"] {
             std::fs::create_dir_all(top.join(folder)).unwrap();
         }
@@ -219,7 +218,7 @@ mod tests {
         let bash = bash(&top.join("lib"), &[&top.join("w")], None);
         let plain = super::super::Input::plain("ls", std::time::Duration::ZERO);
         let input = super::super::Input { outside: vec![top.join("lib")], ..plain };
-        // Our own program, too, which would restrict the next command.
+        // Including our own program, which restricts the next command.
         std::fs::write(top.join("lib/helper"), "").unwrap();
         let profile = bash.profile(&input);
         assert_eq!(profile.writable, ["w", "lib"].map(|path| top.join(path)));
@@ -229,6 +228,5 @@ mod tests {
         );
         let lib = [top.join("lib").display().to_string()];
         assert!(bash.outside(&lib, Level::Kernel).unwrap_err().contains("own program"));
-        std::fs::remove_dir_all(&top).unwrap();
     }
 }

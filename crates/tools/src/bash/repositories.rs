@@ -1,18 +1,18 @@
-//! Repositories inside the session's folders: what lies in their `.git` decides what git runs, for the user too, so
-//! commands must not change it.
+//! Repositories inside the session's folders. Files in `.git` decide what git runs, also for the user, so commands must not change
+//! them.
 //!
-//! One that a command makes itself cannot be held back; it is told of, and held from then on.
+//! A repository that a command creates itself cannot be protected in time; it is reported, and protected from then on.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use super::git_redirects::REDIRECTS;
 
-/// How many folders are looked into, those near the top first, and how deep.
+/// The most folders that are searched, those near the top first, and how deep.
 const MOST_FOLDERS: usize = 4000;
 const DEEPEST: usize = 12;
 
-/// Finds the `.git` folders and files below the top of these folders. That of a folder itself is not among them.
+/// Finds the `.git` folders and files inside these folders, except those directly in them.
 pub(super) fn inside(folders: &[PathBuf]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open: VecDeque<(PathBuf, usize)> =
@@ -24,7 +24,7 @@ pub(super) fn inside(folders: &[PathBuf]) -> Vec<PathBuf> {
             break;
         }
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-            // A link is not followed: what it leads to is found where it is, or lies outside.
+            // Links are not followed: their targets are found in their own place, or are outside.
             let Ok(kind) = entry.file_type() else { continue };
             if entry.file_name() == ".git" {
                 if depth > 0 && !kind.is_symlink() {
@@ -38,8 +38,8 @@ pub(super) fn inside(folders: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// Finds the repository that each of these folders is a part of, where its `.git` lies outside: above the folder, or where a
-/// worktree's `.git` file says. Such a file may come with the project, so it counts only if what it names leads back to it.
+/// Finds the repositories around these folders: above them, or where a worktree's `.git` file points. Such a file may come with the
+/// project, so it is accepted only if the repository points back to it.
 pub(super) fn around(folders: &[PathBuf]) -> Vec<PathBuf> {
     let of = |folder: &PathBuf| {
         let git = folder.ancestors().map(|at| at.join(".git")).find(|git| is_git(git))?;
@@ -52,16 +52,16 @@ pub(super) fn around(folders: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the `.git` of a folder that is in no repository, and has none.
+/// Returns the missing `.git` of a folder that is in no repository.
 pub(super) fn missing(folder: &Path) -> Option<PathBuf> {
     let git = folder.join(".git");
-    // An empty folder is none to git, and may be one that is kept free for another command.
+    // Git ignores an empty folder, and it may be reserved for another command.
     let is_empty = || std::fs::read_dir(&git).is_ok_and(|mut entries| entries.next().is_none());
     let is_free = git.symlink_metadata().map_or(true, |found| found.is_dir() && is_empty());
     (is_free && !folder.ancestors().any(|at| is_git(&at.join(".git")))).then_some(git)
 }
 
-/// Returns the folder that a `.git` file names, if it lies in one of these and in no `.git`, where it is protected anyway.
+/// Returns the folder that a `.git` file names, if it is in one of these folders and not in a `.git`, where it is protected anyway.
 pub(super) fn named_by(git: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
     let text = git.is_file().then(|| std::fs::read_to_string(git).ok()).flatten()?;
     let named = git.parent()?.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
@@ -71,7 +71,7 @@ pub(super) fn named_by(git: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
     (folders.iter().any(is_inside) && !is_protected).then_some(named)
 }
 
-/// Tells whether this is a file of a worktree or a repository, as git does: an empty folder is none.
+/// Tells whether git accepts this as a repository or a worktree's `.git` file. An empty folder is neither.
 fn is_git(path: &Path) -> bool {
     path.is_file() || path.join("HEAD").exists()
 }
@@ -87,11 +87,11 @@ fn common_of(file: &Path) -> Option<PathBuf> {
     (is_worktree && back == file.canonicalize().ok()? && is_git(&common)).then_some(common)
 }
 
-/// Returns what decides, in a repository, what git runs by itself: its own, and that of its submodules.
+/// Returns the files that decide what git runs in a repository and its submodules.
 pub(super) fn deciding(git: &Path) -> Vec<PathBuf> {
     let parts = |folder: PathBuf| {
         let always = ["hooks", "config"].map(|part| folder.join(part));
-        // A place that is kept free for one of these would be a mistake to git; see `git_redirects`.
+        // Git would fail on an empty folder in place of these; see `git_redirects`.
         let redirects = REDIRECTS.map(|part| folder.join(part));
         always.into_iter().chain(redirects.into_iter().filter(|path| path.exists()))
     };
@@ -113,7 +113,7 @@ pub(super) fn with_submodules(git: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the folders in a folder; links are none.
+/// Returns the subfolders of a folder, without links.
 pub(super) fn folders_in(folder: &Path) -> Vec<PathBuf> {
     let is_folder = folder.symlink_metadata().is_ok_and(|found| found.is_dir());
     let entries = is_folder.then(|| std::fs::read_dir(folder)).into_iter().flatten().flatten();
@@ -122,7 +122,7 @@ pub(super) fn folders_in(folder: &Path) -> Vec<PathBuf> {
     folders.map(|entry| entry.path()).collect()
 }
 
-/// Says which repositories are there that were not before.
+/// Reports repositories that did not exist before.
 pub(super) fn made(before: &[PathBuf], folders: &[PathBuf]) -> Option<String> {
     let new: Vec<String> = inside(folders)
         .iter()
@@ -130,8 +130,8 @@ pub(super) fn made(before: &[PathBuf], folders: &[PathBuf]) -> Option<String> {
         .filter_map(|git| git.parent().map(Path::display).map(|folder| folder.to_string()))
         .take(5)
         .collect();
-    let note = "what their .git makes git run was written by the command";
-    (!new.is_empty()).then(|| format!("\n(repositories were made in {}: {note})", new.join(", ")))
+    let note = "their hooks and configuration were written by the command";
+    (!new.is_empty()).then(|| format!("\n(new repositories in {}: {note})", new.join(", ")))
 }
 
 #[cfg(test)]
@@ -141,7 +141,8 @@ mod tests {
     // R: T7
     #[test]
     fn a_worktree_leads_to_its_repository_only_if_that_leads_back() {
-        let top = std::env::temp_dir().join(format!("bash-worktree-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().to_owned();
         for folder in ["main/.git/worktrees/w/x", "main/.git/modules/a/b", "main/sub", "w", "evil"]
         {
             std::fs::create_dir_all(top.join(folder)).unwrap();
@@ -166,12 +167,12 @@ mod tests {
         assert_eq!(of("evil"), Vec::<PathBuf>::new());
         let parts = ["hooks", "config", "modules/a/b/hooks", "modules/a/b/config"];
         assert_eq!(deciding(&git), parts.map(|part| git.join(part)));
-        std::fs::remove_dir_all(&top).unwrap();
     }
 
     #[test]
     fn a_repository_is_missing_where_there_is_none_in_or_around_a_folder() {
-        let top = std::env::temp_dir().join(format!("bash-missing-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().to_owned();
         for folder in ["none", "empty/.git", "other/.git/x", "repo/.git", "repo/sub", "link"] {
             std::fs::create_dir_all(top.join(folder)).unwrap();
         }
@@ -187,13 +188,13 @@ mod tests {
         ] {
             assert_eq!(missing(&top.join(folder)).is_some(), is_missing, "{folder}");
         }
-        std::fs::remove_dir_all(&top).unwrap();
     }
 
     // R: T7
     #[test]
     fn a_file_names_a_repository_in_the_folder_or_none() {
-        let top = std::env::temp_dir().join(format!("bash-named-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().to_owned();
         for folder in ["w/repo", "w/sub", "w/.git/modules/sub", "out"] {
             std::fs::create_dir_all(top.join(folder)).unwrap();
         }
@@ -212,12 +213,12 @@ mod tests {
             assert_eq!(found, expected.map(|path| top.join(path)), "{text}");
         }
         assert_eq!(named_by(&top.join("w/.git"), &[top.join("w")]), None);
-        std::fs::remove_dir_all(&top).unwrap();
     }
 
     #[test]
     fn repositories_below_the_top_are_found_and_new_ones_told() {
-        let top = std::env::temp_dir().join(format!("bash-repositories-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().to_owned();
         for folder in [".git/x", "a/.git", "deep/b/.git/modules", "c"] {
             std::fs::create_dir_all(top.join(folder)).unwrap();
         }
@@ -230,6 +231,5 @@ mod tests {
         assert_eq!(made(&found, &folders), None);
         std::fs::create_dir_all(top.join("new/.git")).unwrap();
         assert!(made(&found, &folders).unwrap().contains("/new: "));
-        std::fs::remove_dir_all(&top).unwrap();
     }
 }

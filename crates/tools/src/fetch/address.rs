@@ -1,8 +1,8 @@
-//! Which addresses are not on the public network: this machine, private networks, and what stands for either.
+//! Which IP addresses are not public: this machine, private networks, and addresses that embed either.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Tells whether an address must not be reached without a rule that says so.
+/// Tells whether an address needs a rule that allows it.
 pub(crate) fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_private_4(address),
@@ -22,7 +22,7 @@ fn is_private_4(address: Ipv4Addr) -> bool {
         || address.is_broadcast()
         || address.is_documentation()
         || a == 0
-        // Carriers' own networks, protocol assignments, benchmarks, reserved.
+        // Carrier-grade NAT, protocol assignments, benchmarking, reserved.
         || (a == 100 && (64..128).contains(&b))
         || (a == 192 && b == 0 && c == 0)
         || (a == 198 && (b == 18 || b == 19))
@@ -35,12 +35,12 @@ fn is_private_6(address: Ipv6Addr) -> bool {
         || address.is_multicast()
         || address.is_unique_local()
         || address.is_unicast_link_local()
-        // Site-local of old, and documentation.
+        // Deprecated site-local addresses, and documentation.
         || address.segments()[0] & 0xffc0 == 0xfec0
         || address.segments()[..2] == [0x2001, 0xdb8]
 }
 
-/// Returns the IPv4 address that an IPv6 one stands for: mapped, compatible, translated, 6to4.
+/// Returns the IPv4 address that an IPv6 address embeds: mapped, compatible, NAT64, 6to4.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let segments = address.segments();
     let of = |high: u16, low: u16| {

@@ -1,13 +1,13 @@
-//! A page as text: headings, links, lists and code in Markdown's marks, the rest as plain words. Pure, and never fails: a
-//! page is whatever a server sends.
+//! Converts a page to Markdown: headings, links, lists and code; everything else as plain text. Does no IO and never fails, since a
+//! page may be anything.
 
 use reqwest::Url;
 
-/// Elements whose content nobody reads.
+/// Elements whose content is skipped.
 const SKIPPED: [&str; 8] =
     ["script", "style", "noscript", "svg", "template", "iframe", "head", "canvas"];
 
-/// Elements that begin a line of their own.
+/// Elements that begin a new line.
 const BLOCKS: [&str; 28] = [
     "p",
     "div",
@@ -39,7 +39,7 @@ const BLOCKS: [&str; 28] = [
     "title",
 ];
 
-/// Turns a page into text.
+/// Converts a page to text.
 pub(crate) fn to_markdown(page: &str, base: &Url) -> String {
     let mut out = Page {
         text: String::with_capacity(page.len() / 4),
@@ -74,7 +74,7 @@ pub(crate) fn to_markdown(page: &str, base: &Url) -> String {
     tidy(&out.text)
 }
 
-/// Takes the title out of the head.
+/// Adds the title from the head.
 fn title<'a>(head: &'a str, out: &mut Page<'_>) -> &'a str {
     let lower = head.to_ascii_lowercase();
     let end = lower.find("</head").unwrap_or(head.len());
@@ -107,7 +107,7 @@ struct Tag {
 }
 
 impl Tag {
-    /// Reads a tag at the start of a text; `None` if it is none.
+    /// Parses a tag at the start of a text; `None` if there is none.
     fn read(text: &str) -> Option<Tag> {
         let inner = &text[1..];
         let is_end = inner.starts_with('/');
@@ -125,7 +125,7 @@ impl Tag {
     }
 }
 
-/// Finds the `>` of a tag, past the ones in quotes.
+/// Finds the `>` of a tag, ignoring those in quotes.
 fn end_of(inner: &str) -> Option<usize> {
     let mut quote = None;
     for (at, byte) in inner.bytes().enumerate() {
@@ -136,7 +136,7 @@ fn end_of(inner: &str) -> Option<usize> {
             _ => {}
         }
     }
-    // A quote that never closes: any `>` will do.
+    // An unclosed quote: the first `>` ends the tag.
     inner.find('>')
 }
 
@@ -213,7 +213,7 @@ impl Page<'_> {
     }
 }
 
-/// Replaces the entities that pages use.
+/// Decodes common entities.
 fn entities(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -268,7 +268,7 @@ fn entity(name: &str) -> Option<char> {
     })
 }
 
-/// Takes out empty lines that follow each other, and white space at line ends outside code.
+/// Removes repeated empty lines, and trailing white space outside code.
 fn tidy(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut empty = 1;

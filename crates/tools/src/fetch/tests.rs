@@ -1,4 +1,4 @@
-//! Fetching from a small server on loopback.
+//! Fetches from a small server on loopback.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// Answers every request with what `answer` makes of its path.
+/// Answers every request with `answer` of its path.
 async fn server(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> (u16, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -21,7 +21,7 @@ async fn server(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> (u1
             let count = stream.read(&mut request).await.unwrap();
             let request = String::from_utf8_lossy(&request[..count]).into_owned();
             let path = request.split_whitespace().nth(1).unwrap_or("/").to_owned();
-            // A client that has read enough hangs up.
+            // A client that has read enough closes the connection.
             drop(stream.write_all(&answer(&path)).await);
         }
     });

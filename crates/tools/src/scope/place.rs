@@ -1,8 +1,8 @@
-//! Opening the place that was decided on, and no other.
+//! Opens exactly the file that was decided on.
 //!
-//! The kernel is asked to refuse every link on the way (`openat2` with `RESOLVE_BENEATH`, `NO_SYMLINKS`,
-//! `NO_MAGICLINKS`); where it cannot, the path is walked name by name without following any. So a link that is put there
-//! between the decision and the use leads to an error, never to another file.
+//! The kernel refuses every link on the way (`openat2` with `RESOLVE_BENEATH`, `NO_SYMLINKS`, `NO_MAGICLINKS`); where it cannot, the
+//! path is opened component by component without following links. A link that is put there between the decision and the use leads to
+//! an error, never to another file.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,22 +19,22 @@ const HANDLE: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
 const HANDLE: OFlags = OFlags::RDONLY;
 
-/// What is at a place.
+/// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
     Folder,
-    /// A pipe, a socket or a device: opening it could wait for ever, or do something.
+    /// A pipe, a socket or a device: opening it could block or have an effect.
     Special(&'static str),
 }
 
-/// What can be told of a place without opening it.
+/// The metadata of a path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) kind: Kind,
     pub(crate) bytes: u64,
-    /// Whether the file is known by other names, too.
-    pub(crate) has_more_names: bool,
+    /// Whether the file has several hard links.
+    pub(crate) has_hard_links: bool,
     pub(crate) mode: Mode,
     pub(crate) owner: (u32, u32),
 }
@@ -52,7 +52,7 @@ impl Look {
         Look {
             kind,
             bytes: u64::try_from(stat.st_size).unwrap_or(0),
-            has_more_names: stat.st_nlink > 1,
+            has_hard_links: stat.st_nlink > 1,
             mode: Mode::from_raw_mode(stat.st_mode) & Mode::from_raw_mode(0o7777),
             owner: (stat.st_uid, stat.st_gid),
         }
@@ -60,7 +60,7 @@ impl Look {
 }
 
 impl Target {
-    /// Looks at the place without opening it; `None` if nothing is there.
+    /// Reads the metadata without opening the file; `None` if nothing is there.
     pub(crate) fn look(&self) -> io::Result<Option<Look>> {
         let root = match self.root.handle() {
             Err(err) if is_missing(&err) => return Ok(None),
@@ -73,12 +73,12 @@ impl Target {
         }
     }
 
-    /// Opens the file for reading. The caller has looked that it is one; this looks again.
+    /// Opens the file for reading. Fails if it is not a regular file.
     pub(crate) fn open_file(&self) -> io::Result<File> {
         self.open_with(OFlags::RDONLY)
     }
 
-    /// Opens the file to change it where it is.
+    /// Opens the file to change it in place.
     pub(crate) fn open_in_place(&self) -> io::Result<File> {
         self.open_with(OFlags::RDWR)
     }
@@ -94,7 +94,7 @@ impl Target {
         Ok(Folder(open_beneath(root.as_fd(), &self.relative, flags, Mode::empty())?))
     }
 
-    /// Opens the folder that the place is in, and returns the place's name in it. Makes missing folders if asked to.
+    /// Opens the parent folder, and returns the name in it. Creates missing folders if asked to.
     pub(crate) fn open_parent(&self, make: bool) -> io::Result<(OwnedFd, &OsStr)> {
         let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "this is a folder");
         let name = self.relative.file_name().ok_or_else(no_name)?;
@@ -120,7 +120,7 @@ impl Folder {
 }
 
 fn open_regular(root: BorrowedFd<'_>, relative: &Path, access: OFlags) -> io::Result<File> {
-    // Not blocking, in case a pipe took the file's place since somebody looked.
+    // Non-blocking, in case the file was replaced by a pipe.
     let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = open_beneath(root, relative, flags, Mode::empty())?;
     if Look::of(&fstat(&file)?).kind != Kind::File {
@@ -129,7 +129,7 @@ fn open_regular(root: BorrowedFd<'_>, relative: &Path, access: OFlags) -> io::Re
     Ok(File::from(file))
 }
 
-/// Opens a folder by its real path: a link in it is an error.
+/// Opens a folder by its resolved path: a link in it is an error.
 pub(super) fn open_folder(real: &Path) -> io::Result<OwnedFd> {
     let top = open("/", HANDLE | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let below = real.strip_prefix("/").unwrap_or(real);
@@ -161,7 +161,7 @@ fn open_beneath(
         let resolve =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         match openat2(root, relative, flags, mode, resolve) {
-            // Old kernels do not know it, some sandboxes do not allow it.
+            // Old kernels lack it, and some sandboxes forbid it.
             Err(Errno::NOSYS | Errno::PERM) => {}
             done => return Ok(done?),
         }
@@ -169,7 +169,7 @@ fn open_beneath(
     walk(root, relative, flags, mode)
 }
 
-/// Opens name by name and follows no link.
+/// Opens a path component by component, without following links.
 fn walk(root: BorrowedFd<'_>, relative: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     let step = HANDLE | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (parent, name) = (relative.parent(), relative.file_name());
@@ -183,7 +183,7 @@ fn walk(root: BorrowedFd<'_>, relative: &Path, flags: OFlags, mode: Mode) -> io:
     Ok(openat(&folder, name, flags, mode)?)
 }
 
-/// Makes the folders that are missing, name by name, and opens the last.
+/// Creates missing folders, component by component, and opens the last.
 fn make_folders(root: BorrowedFd<'_>, relative: &Path) -> io::Result<OwnedFd> {
     let step = HANDLE | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut folder = openat(root, ".", step, Mode::empty())?;
