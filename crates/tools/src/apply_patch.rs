@@ -1,4 +1,4 @@
-//! `apply_patch`: changes several files at once, in the envelope that models of OpenAI know.
+//! `apply_patch`: changes several files at once, in the patch format that OpenAI's models know.
 
 mod parse;
 
@@ -25,8 +25,8 @@ pub(crate) struct Input {
     patch: String,
 }
 
-/// Tells whether a model was trained on patches in this envelope: those of OpenAI were. They get this tool and the others
-/// `edit`, since two ways to do the same make a model choose badly.
+/// Tells whether a model was trained on this patch format, as OpenAI's models were. They get this tool instead of `edit`: with both,
+/// models choose badly.
 pub(crate) fn knows_patches(model: &ModelId) -> bool {
     let name = model.as_str().rsplit('/').next().unwrap_or_default().to_lowercase();
     ["gpt-", "chatgpt", "codex", "o1", "o3", "o4"].iter().any(|start| name.starts_with(start))
@@ -39,17 +39,17 @@ impl TypedTool for ApplyPatch {
     const NAME: &'static str = "apply_patch";
     const KIND: ToolKind = ToolKind::Edit;
     const DESCRIPTION: &'static str = "
-Changes files by a patch, all of it or nothing. Files that are changed or deleted must have been read. The form is:
+Applies a patch to files, completely or not at all. Files to change or delete must have been read. The format is:
 
 *** Begin Patch
 *** Add File: path
 +each line of the new file
 *** Update File: path
-*** Move to: new path (only to move it)
-@@ a line above the change, such as a function's head (only if needed to find it)
- a line that stays
--a line that goes
-+a line that comes
+*** Move to: new path (only to move the file)
+@@ a line above the change, such as a function's first line (only if needed to find it)
+ an unchanged line
+-a removed line
++an added line
 *** Delete File: path
 *** End Patch";
 
@@ -127,7 +127,7 @@ fn said(change: &Change) -> String {
 }
 
 impl ApplyPatch {
-    /// Plans the changes of one step, and adds what it shows.
+    /// Plans the changes of one step, and adds its diff.
     async fn plan_step(
         &self,
         cx: &ToolCx<'_>,
@@ -138,7 +138,7 @@ impl ApplyPatch {
             Step::Add { path, content } => {
                 let (target, old) = self.find(cx, &path).await?;
                 if old.is_some() {
-                    let why = format!("{} is there already; update it instead", target.name());
+                    let why = format!("{} already exists; update it instead", target.name());
                     return Err(ToolError::Model(why));
                 }
                 check_placeholder(&content, "")?;
@@ -176,7 +176,7 @@ impl ApplyPatch {
         let text = Text::decode(bytes.clone())
             .map_err(|(_, why)| Error::NotText { name: name.clone(), why })?;
         let body = parse::apply(&text.body, hunks)
-            .map_err(|why| ToolError::Model(format!("the patch does not fit {name}: {why}")))?;
+            .map_err(|why| ToolError::Model(format!("the patch does not match {name}: {why}")))?;
         let added: Vec<&str> = hunks.iter().flat_map(Hunk::added).collect();
         check_placeholder(&added.join("\n"), &text.body)?;
         let new = text.encode(&body);
@@ -187,7 +187,7 @@ impl ApplyPatch {
         self.0.locate_itself(path)?;
         let (to, there) = self.find(cx, move_to).await?;
         if there.is_some() {
-            return Err(ToolError::Model(format!("{} is there already", to.name())));
+            return Err(ToolError::Model(format!("{} already exists", to.name())));
         }
         show(intent, &to, None, &body);
         show(intent, &target, Some(&text.body), "");

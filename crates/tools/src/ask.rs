@@ -1,4 +1,4 @@
-//! `ask`: asks the user something, where the client can show a form.
+//! `ask`: asks the user a question, if the client can show a form.
 
 use engine::ports::{EditorError, Form, FormAnswer, Intent, Offers, Output, ToolCx, ToolError};
 use engine::words::visible;
@@ -16,7 +16,7 @@ pub(crate) struct Input {
     options: Vec<Choice>,
 }
 
-/// An answer to choose: its text alone, or with what it means.
+/// An answer to choose: a label, or a label with a description.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Choice {
@@ -29,10 +29,10 @@ enum Choice {
     },
 }
 
-/// What the user is asked.
+/// The question.
 pub(crate) struct Question {
     message: String,
-    /// The fields of the form, where there is something to choose from.
+    /// The fields of the form, if there are answers to choose from.
     fields: Option<Value>,
 }
 
@@ -43,8 +43,8 @@ impl TypedTool for Ask {
     const NAME: &'static str = "ask";
     const KIND: ToolKind = ToolKind::Think;
     const DESCRIPTION: &'static str = "
-Asks the user one question and waits for the answer. For decisions that only the user can make; ask nothing that the files
-can tell.";
+Asks the user one question and waits for the answer. Use it for decisions that only the user can make, not for what the files
+show.";
 
     fn suits(_: &ModelId, offers: Offers) -> bool {
         offers.form
@@ -56,7 +56,7 @@ can tell.";
     fn fields() -> (Value, &'static [&'static str]) {
         let fields = json!({
             "question": { "type": "string", "description": "The question" },
-            "options": { "type": "array", "items": { "type": "string" }, "description": "Answers to choose from, if there are such" },
+            "options": { "type": "array", "items": { "type": "string" }, "description": "Answers to choose from, if any" },
         });
         (fields, &["question"])
     }
@@ -80,7 +80,7 @@ can tell.";
         let fields = (!labels.is_empty()).then(|| {
             json!({ "type": "object", "properties": {
                 "answer": { "type": "string", "title": "Answer", "enum": labels },
-                "other": { "type": "string", "title": "Something else" },
+                "other": { "type": "string", "title": "Other" },
             } })
         });
         Ok((Intent { title, ..Intent::default() }, Question { message, fields }))
@@ -97,10 +97,9 @@ can tell.";
                 Ok(shown(answer.unwrap_or("the user gave no answer").to_owned()))
             }
             Ok(FormAnswer::Declined) => Ok(shown("the user declined to answer".to_owned())),
-            Ok(FormAnswer::Cancelled) => Ok(shown("the user closed the question".to_owned())),
+            Ok(FormAnswer::Cancelled) => Ok(shown("the user dismissed the question".to_owned())),
             Err(ToolError::Editor(EditorError::NotOffered(_))) => Err(ToolError::Model(
-                "the editor cannot show questions; ask in your answer, and end your turn"
-                    .to_owned(),
+                "the editor cannot show questions; ask in your answer and end the turn".to_owned(),
             )),
             Err(err) => Err(err),
         }

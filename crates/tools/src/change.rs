@@ -1,5 +1,5 @@
-//! Changes of files. Every change that a tool makes goes through [`make`], with all that the file held and will hold,
-//! which is kept first, so that the turn can be taken back.
+//! Changes of files. Every change by a tool goes through [`make`], which first stores the old and the new content, so that the turn
+//! can be undone.
 
 use engine::ports::{Content, ToolCx, ToolError};
 use engine::words::visible;
@@ -14,11 +14,11 @@ use crate::text::body_of;
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     pub(crate) target: Target,
-    /// What it holds. If it holds something else by then, the change is refused.
+    /// The expected content. If the file has other content by then, the change is refused.
     pub(crate) old: Option<Content>,
-    /// What it will hold.
+    /// The new content.
     pub(crate) new: Option<Content>,
-    /// The file that it is moved from or to: one that is made anew gets the rights, the owner and the attributes of this.
+    /// The file that it is moved from or to: a new file gets its mode, owner and attributes.
     pub(crate) like: Option<Target>,
 }
 
@@ -27,7 +27,7 @@ impl Change {
         Change { target, old: old.map(Content::new), new: new.map(Content::new), like: None }
     }
 
-    /// Returns what the user is shown of it.
+    /// Returns the diff for the user.
     fn shown(&self) -> Vec<ToolContent> {
         let body = |content: &Content| body_of(content.bytes().to_vec()).0;
         let new = self.new.as_ref().map(body).unwrap_or_default();
@@ -39,27 +39,27 @@ impl Change {
     }
 }
 
-/// Makes changes, all or none, and notes what the model knows of the files now.
+/// Makes changes, all or none, and records what the model now knows of the files.
 pub(crate) async fn make(
     files: &Files,
     cx: &ToolCx<'_>,
     changes: Vec<Change>,
 ) -> Result<(), ToolError> {
-    // Nothing is begun that can be seen to fail; each is compared again when its turn comes.
+    // Nothing is changed if one of them would fail; each is compared again right before it is made.
     if changes.len() > 1 {
         for change in &changes {
             let compared = cx.or_cancelled(files.compare(cx.editor, change)).await?;
-            compared.map_err(|err| ToolError::Model(format!("{err}; no file was changed")))?;
+            compared.map_err(|err| ToolError::Model(format!("{err}. No file was changed")))?;
         }
     }
     for (done, change) in changes.iter().enumerate() {
         let made = cx.or_cancelled(make_one(files, cx, change)).await;
         if let Err(err) = made.and_then(|made| made) {
-            return Err(put_back(files, cx, &changes[..done], err).await);
+            return Err(revert(files, cx, &changes[..done], err).await);
         }
     }
     for change in &changes {
-        // What was moved is known as well as it was where it came from.
+        // A moved file is known as well as its source was.
         let is_source = |other: &&Change| {
             change.like.as_ref().is_some_and(|like| like.path() == other.target.path())
         };
@@ -73,7 +73,7 @@ async fn make_one(files: &Files, cx: &ToolCx<'_>, change: &Change) -> Result<(),
     files.compare(cx.editor, change).await?;
     cx.save_change(target.path(), old.clone(), new.clone()).await?;
     let Err(err) = files.write(cx.editor, change).await else { return Ok(()) };
-    // What did not happen must not be taken back later. Where nobody can tell, it stays as it was kept.
+    // A change that did not happen must not be undone later. If that is unknown, the record stays.
     if let Ok(now) = files.read_for_change(cx.editor, target).await
         && now.as_deref() != new.as_ref().map(Content::bytes)
     {
@@ -82,12 +82,12 @@ async fn make_one(files: &Files, cx: &ToolCx<'_>, change: &Change) -> Result<(),
     Err(err.into())
 }
 
-/// Puts back what was changed before something failed, the last first, also after a cancel. Returns what to say.
-async fn put_back(files: &Files, cx: &ToolCx<'_>, done: &[Change], err: ToolError) -> ToolError {
+/// Reverts the changes that were made before one failed, the last first, even after a cancel. Returns the error to report.
+async fn revert(files: &Files, cx: &ToolCx<'_>, done: &[Change], err: ToolError) -> ToolError {
     let mut stay = Vec::new();
     for change in done.iter().rev() {
         if let Err(why) = make_one(files, cx, &change.reversed()).await {
-            tracing::warn!("a file could not be put back: {why}");
+            tracing::warn!("a file could not be reverted: {why}");
             stay.push(change);
         }
     }
@@ -99,11 +99,11 @@ async fn put_back(files: &Files, cx: &ToolCx<'_>, done: &[Change], err: ToolErro
         err if done.is_empty() => err,
         err if stay.is_empty() => {
             let done: Vec<&Change> = done.iter().collect();
-            ToolError::Model(format!("{err}; put back as it was: {}", names(&done)))
+            ToolError::Model(format!("{err}. Reverted: {}", names(&done)))
         }
         err => {
             let names = names(&stay);
-            let text = format!("{err}; could not be put back and stays changed: {names}");
+            let text = format!("{err}. Could not be reverted and stays changed: {names}");
             let mut content: Vec<_> = stay.iter().flat_map(|change| change.shown()).collect();
             content.push(ToolContent::Block(Block::Text(visible(&text))));
             ToolError::Failed { failure: None, text, content: Some(content) }

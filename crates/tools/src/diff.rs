@@ -130,7 +130,7 @@ mod tests {
 
     // R: P7
     #[test]
-    fn a_small_change_in_a_large_file_is_shown_small() {
+    fn small_change_in_a_large_file_has_a_small_diff() {
         let line = |at: usize| format!("line {at} of a file that is long enough to be cut\n");
         let old: String = (0..1000).map(line).collect();
         let new = old.replace("line 500 of", "LINE 500 of");
@@ -150,7 +150,7 @@ mod tests {
 
     // R: P7
     #[test]
-    fn a_small_file_is_shown_whole_and_a_new_one_has_no_past() {
+    fn small_file_is_shown_whole_and_a_new_one_has_no_old_text() {
         assert_eq!(shown("a\nb\n", "a\nc\n"), [(Some("a\nb\n".to_owned()), "a\nc\n".to_owned())]);
         let new = diff(Path::new("/w/a"), None, "x");
         assert!(matches!(&new[0], ToolContent::Diff { old: None, new, .. } if new == "x"));
@@ -158,7 +158,7 @@ mod tests {
 
     // R: P7
     #[test]
-    fn of_a_very_long_text_the_beginning_is_shown_and_the_rest_is_told() {
+    fn very_long_text_is_cut_with_a_note() {
         let long = "a line of text\n".repeat(10_000);
         let new = diff(Path::new("/w/a"), None, &long);
         let [ToolContent::Diff { new, .. }, ToolContent::Block(Block::Text(note))] = new.as_slice()

@@ -1,4 +1,4 @@
-//! `edit`: replaces one piece of a file by another.
+//! `edit`: replaces text in a file.
 
 use std::sync::Arc;
 
@@ -54,9 +54,9 @@ impl TypedTool for Edit {
     const NAME: &'static str = "edit";
     const KIND: ToolKind = ToolKind::Edit;
     const DESCRIPTION: &'static str = "
-Replaces `oldString` by `newString` in a file. The file must have been read first. `oldString` must be in the file exactly
-once, indentation included and without line numbers: give as many lines around it as that takes, or set `replaceAll`.
-Write all of the new text: nothing such as \"rest of the code\". An empty `oldString` makes a new file.";
+Replaces `oldString` by `newString` in a file. The file must have been read first. `oldString` must occur exactly once, with
+the same indentation and without line numbers: include surrounding lines to make it unique, or set `replaceAll`. Write the
+complete new text, without placeholders such as \"rest of the code\". An empty `oldString` creates a new file.";
 
     fn suits(model: &ModelId, _: Offers) -> bool {
         !knows_patches(model)
@@ -67,10 +67,10 @@ Write all of the new text: nothing such as \"rest of the code\". An empty `oldSt
 
     fn fields() -> (Value, &'static [&'static str]) {
         let fields = json!({
-            "filePath": { "type": "string", "description": "The file, absolute or from the working folder" },
+            "filePath": { "type": "string", "description": "The file, absolute or relative to the working folder" },
             "oldString": { "type": "string", "description": "The text to replace" },
-            "newString": { "type": "string", "description": "The text to put in its place" },
-            "replaceAll": { "type": "boolean", "description": "Replace every place, not one" },
+            "newString": { "type": "string", "description": "The text to replace it with" },
+            "replaceAll": { "type": "boolean", "description": "Replace all occurrences" },
         });
         (fields, &["filePath", "oldString", "newString"])
     }
@@ -99,9 +99,9 @@ Write all of the new text: nothing such as \"rest of the code\". An empty `oldSt
             access: edit_access(&target),
         };
         let done = match (count, line) {
-            (0, _) => format!("{} is new", target.name()),
-            (1, Some(line)) => format!("{} is changed at line {line}", target.name()),
-            _ => format!("{} is changed at {count} places", target.name()),
+            (0, _) => format!("Created {}", target.name()),
+            (1, Some(line)) => format!("Changed {} at line {line}", target.name()),
+            _ => format!("Changed {} in {count} places", target.name()),
         };
         let new = text.map_or_else(|| body.clone().into_bytes(), |text| text.encode(&body));
         Ok((intent, Plan { change: Change::new(target, old, Some(new)), done }))
@@ -114,7 +114,7 @@ Write all of the new text: nothing such as \"rest of the code\". An empty `oldSt
 }
 
 impl Edit {
-    /// Makes the new text of a file that is there. Returns the old text, the new body and how many places changed.
+    /// Makes the new text of an existing file. Returns the old text, the new body and the number of replacements.
     fn change(
         &self,
         target: &Target,
@@ -126,7 +126,7 @@ impl Edit {
         let text = Text::decode(bytes.to_vec())
             .map_err(|(_, why)| Error::NotText { name: name.to_owned(), why })?;
         if input.old.is_empty() {
-            let why = format!("{name} is there already; give the text to replace, or use `write`");
+            let why = format!("{name} already exists; give the text to replace, or use `write`");
             return Err(ToolError::Model(why));
         }
         let found = matching::replace(&text.body, &input.old, &input.new, input.all);
@@ -138,12 +138,12 @@ impl Edit {
     }
 }
 
-/// Refuses text that stands for other text.
+/// Refuses placeholders for omitted text.
 pub(crate) fn check_placeholder(new: &str, before: &str) -> Result<(), ToolError> {
     match placeholder::find(new, before) {
         None => Ok(()),
         Some(line) => Err(ToolError::Model(format!(
-            "the new text has `{line}`, which would replace real text: write all of it out, or edit a smaller piece"
+            "the new text contains the placeholder `{line}`: write the complete text, or edit a smaller part"
         ))),
     }
 }
@@ -155,14 +155,16 @@ fn explain(name: &str, miss: &Miss) -> String {
     };
     match miss {
         Miss::NotFound(like) if like.is_empty() => {
-            format!("oldString is not in {name}; read the file again and copy the text as it is")
+            format!(
+                "oldString was not found in {name}; read the file again and copy the text exactly"
+            )
         }
         Miss::NotFound(like) => format!(
-            "oldString is not in {name}, although it begins like line {}; read that part and copy it as it is",
+            "oldString was not found in {name}, although it begins like line {}; read that part and copy it exactly",
             list(like)
         ),
         Miss::Ambiguous(lines) => format!(
-            "oldString is in {name} {} times (lines {}); add lines around it so that one place is left, or set replaceAll",
+            "oldString occurs {} times in {name} (lines {}); add surrounding lines to make it unique, or set replaceAll",
             lines.len(),
             list(lines)
         ),

@@ -1,4 +1,4 @@
-//! Why a tool cannot do what it is asked. All of it goes to the model as the call's result, so it says what to do.
+//! Why a tool fails. The text goes to the model as the result of the call, so it says what to do.
 
 use std::io;
 
@@ -17,7 +17,7 @@ pub(crate) enum Error {
     Path(#[from] PathError),
     #[error("{0} not found")]
     NotFound(String),
-    #[error("{0} is a folder; use `list` to look into it")]
+    #[error("{0} is a folder; use `list`")]
     Folder(String),
     #[error("{name} is {what}, not a file")]
     Special { name: String, what: &'static str },
@@ -28,39 +28,35 @@ pub(crate) enum Error {
     )]
     TooLarge { name: String, bytes: u64, limit: u64 },
     #[error(
-        "{name} is a link to {target}: name that file to delete or move it, or remove the link with a command"
+        "{name} is a link to {target}. To delete or move that file, use its path; to remove the link, run a command"
     )]
     Link { name: String, target: String },
     #[error("{0} is read-only")]
     ReadOnly(String),
     #[error("{0}: permission denied")]
     Denied(String),
-    #[error("{0} is not where it was: a link or another file took its place; try again")]
+    #[error("{0} was replaced by a link or another file; try again")]
     Moved(String),
-    #[error("{0} was not read yet; read it first, so that the change fits what is there")]
+    #[error("{0} has not been read; read it first")]
     Unread(String),
-    #[error("{0} has changed since it was read; read it again, then make the change anew")]
+    #[error("{0} has changed since it was read; read it again and repeat the change")]
     Changed(String),
-    #[error(
-        "{0} was read in part only; read the rest of it before it is overwritten, or use `edit` to change a part"
-    )]
+    #[error("only part of {0} was read; read the rest before overwriting it, or use `edit`")]
     PartlyRead(String),
-    #[error(
-        "{0} has unsaved changes in the editor, which cannot save them for us; ask the user to save it"
-    )]
+    #[error("{0} has unsaved changes in the editor; ask the user to save it")]
     Unsaved(String),
-    #[error("{name} is not text ({why}), so it is left as it is")]
+    #[error("{name} is not a text file ({why}), so it was not changed")]
     NotText { name: String, why: &'static str },
-    #[error("the pattern cannot be used: {0}")]
+    #[error("invalid pattern: {0}")]
     Pattern(String),
-    #[error("{name} cannot be used: {source}")]
+    #[error("{name}: {source}")]
     Io { name: String, source: io::Error },
     #[error(transparent)]
     Editor(#[from] EditorError),
 }
 
 impl Error {
-    /// Says what an error of the system means for the file.
+    /// Converts an error of the system.
     pub(crate) fn of(name: &str, source: io::Error) -> Error {
         let name = name.to_owned();
         if let Some(Errno::LOOP | Errno::XDEV) = Errno::from_io_error(&source) {

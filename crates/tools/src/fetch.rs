@@ -1,8 +1,8 @@
-//! `fetch`: gets a page or a document from the web, as text.
+//! `fetch`: downloads a page or document from the web, as text.
 //!
-//! Addresses are resolved once, before the user is asked, and the connection goes to those and no others. Addresses of
-//! this machine and of private networks need a rule of their own. A redirect to another host is not followed: the model may
-//! ask for it, and so will the user be.
+//! The host is resolved once, before the user is asked, and only those addresses are connected to. Addresses of this machine and of
+//! private networks need their own rule. A redirect to another host is not followed: the model may request it, and the user is
+//! asked again.
 
 mod address;
 mod html;
@@ -24,11 +24,11 @@ use crate::error::Error;
 use crate::files::on_a_thread;
 use crate::tool::{TypedTool, fenced, number, shown};
 
-/// Bytes that are read of a document, unpacked.
+/// The most bytes of a document that are read, after decompression.
 const MAX_BODY: usize = 5 * 1024 * 1024;
-/// Bytes of text that the model gets.
+/// The most bytes of text for the model.
 const MAX_TEXT: usize = 128 * 1024;
-/// Redirects that are followed on the same host.
+/// The most redirects on the same host.
 const MAX_REDIRECTS: usize = 5;
 const SECONDS: u32 = 30;
 const MAX_SECONDS: u32 = 120;
@@ -46,11 +46,11 @@ pub(crate) struct Input {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Format {
-    /// Text with Markdown's marks for headings, links and lists.
+    /// Converted to Markdown.
     #[default]
     #[serde(alias = "text")]
     Markdown,
-    /// As it came.
+    /// Unchanged.
     Html,
 }
 
@@ -68,7 +68,7 @@ impl TypedTool for Fetch {
     const NAME: &'static str = "fetch";
     const KIND: ToolKind = ToolKind::Fetch;
     const DESCRIPTION: &'static str = "
-Gets a document from the web (http and https, GET) and returns its text. Pages come as Markdown. At most 5 MiB are read and
+Downloads a document from the web (HTTP GET) and returns its text. Pages are converted to Markdown. At most 5 MiB are read and
 128 KiB returned. A redirect to another host is reported, not followed.";
 
     type Input = Input;
@@ -76,9 +76,9 @@ Gets a document from the web (http and https, GET) and returns its text. Pages c
 
     fn fields() -> (Value, &'static [&'static str]) {
         let fields = json!({
-            "url": { "type": "string", "description": "The address, with http:// or https://" },
-            "format": { "type": "string", "enum": ["markdown", "html"], "description": "How pages are returned, markdown if not given" },
-            "timeout": { "type": "integer", "description": "Seconds it may take, 30 if not given, at most 120" },
+            "url": { "type": "string", "description": "The URL, with http:// or https://" },
+            "format": { "type": "string", "enum": ["markdown", "html"], "description": "Format of pages; default markdown" },
+            "timeout": { "type": "integer", "description": "Time limit in seconds; default 30, at most 120" },
         });
         (fields, &["url"])
     }
@@ -116,16 +116,18 @@ fn parse(text: &str) -> Result<Url, ToolError> {
     let refuse = |why: &str| Err(ToolError::Model(format!("`{text}` cannot be fetched: {why}")));
     match Url::parse(text) {
         Err(err) => refuse(&err.to_string()),
-        Ok(url) if !matches!(url.scheme(), "http" | "https") => refuse("only http and https can"),
-        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-            refuse("no user or password may be in it")
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => {
+            refuse("only http and https are supported")
         }
-        Ok(url) if url.host_str().is_none() => refuse("it names no host"),
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+            refuse("it must not contain a user or password")
+        }
+        Ok(url) if url.host_str().is_none() => refuse("it has no host"),
         Ok(url) => Ok(url),
     }
 }
 
-/// Finds the addresses of a host. Nothing else is connected to.
+/// Resolves a host. Only these addresses are connected to.
 async fn resolve(url: &Url) -> Result<Vec<SocketAddr>, Error> {
     let port = url.port_or_known_default().unwrap_or(80);
     let host = url.host_str().unwrap_or("").trim_matches(['[', ']']).to_owned();
@@ -156,13 +158,13 @@ async fn get(plan: &Plan) -> Result<String, ToolError> {
             && (to.scheme() == url.scheme() || to.scheme() == "https");
         if !is_same {
             let why = format!(
-                "{url} redirects to {to}, which is another place; fetch that if it is what you want"
+                "{url} redirects to {to}, on another host or port. Fetch that if it is what you want"
             );
             return Err(ToolError::Model(why));
         }
         url = to;
     }
-    Err(failed_with(&url, "it redirects too often"))
+    Err(failed_with(&url, "too many redirects"))
 }
 
 fn redirect_of(response: &Response) -> Option<String> {
@@ -171,7 +173,7 @@ fn redirect_of(response: &Response) -> Option<String> {
 }
 
 fn client(plan: &Plan) -> Result<Client, ToolError> {
-    // Somebody else may have been first; any provider will do.
+    // It may be installed already; any provider is fine.
     drop(rustls::crypto::ring::default_provider().install_default());
     let mut builder = Client::builder()
         .redirect(redirect::Policy::none())
@@ -181,7 +183,7 @@ fn client(plan: &Plan) -> Result<Client, ToolError> {
         builder = builder.resolve_to_addrs(host, &plan.addresses);
     }
     if plan.addresses.iter().all(|at| address::is_private(at.ip())) {
-        // A proxy would look for it somewhere else.
+        // A proxy would resolve the host itself.
         builder = builder.no_proxy();
     }
     builder.build().map_err(|err| failed(&plan.url, &err))
@@ -195,7 +197,7 @@ async fn read(plan: &Plan, url: &Url, mut response: Response) -> Result<String, 
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or("text/plain").to_lowercase();
     if !is_text(&kind) {
-        return Err(failed_with(url, &format!("it is no text but {kind}")));
+        return Err(failed_with(url, &format!("it is not text but {kind}")));
     }
     let mut bytes = Vec::new();
     let mut was_cut = false;

@@ -1,7 +1,7 @@
-//! The files of a session: through the client where it offers that, else on the disk; and what the model has seen.
+//! The files of a session, through the client if it offers that, else on the disk; and what the model has read of them.
 //!
-//! Inside the session's folders a client that offers reads is asked for them, because it knows unsaved changes; so with
-//! writes. Places outside are none of its business and are reached on the disk alone.
+//! Inside the session's folders a client that offers file access is used, because it has unsaved changes. Files outside are accessed
+//! on the disk only.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -27,14 +27,14 @@ use crate::text::is_same_text;
 #[derive(Debug)]
 pub struct Files {
     scope: Scope,
-    /// What the model was shown of each file. Held only to look and to note, never across an await.
+    /// What the model has read of each file. Never locked across an await.
     seen: Mutex<HashMap<PathBuf, Seen>>,
-    /// The client answered that it has no such method, although it had announced it.
+    /// The client announced the method but does not support it.
     has_no_reads: AtomicBool,
     has_no_writes: AtomicBool,
 }
 
-/// What the model is going to do with a file.
+/// What the model wants to do with a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Change a part of it.
@@ -55,7 +55,7 @@ impl Files {
         }
     }
 
-    /// Finds the file that a path means, to remove it: a link is none, since what it leads to would go and it would stay.
+    /// Resolves the path of a file to remove. A link is refused: its target would be removed, and the link would stay.
     pub(crate) fn locate_itself(&self, spelling: &str) -> Result<Target, Error> {
         let target = self.locate(spelling)?;
         if self.scope.is_link(spelling) {
@@ -67,7 +67,7 @@ impl Files {
         Ok(target)
     }
 
-    /// Finds the place that a path means.
+    /// Resolves a path.
     pub(crate) fn locate(&self, spelling: &str) -> Result<Target, Error> {
         Ok(self.scope.locate(spelling)?)
     }
@@ -88,7 +88,7 @@ impl Files {
         editor.offers().write && target.is_inside() && !self.has_no_writes.load(Ordering::Relaxed)
     }
 
-    /// Reads a file whole, unsaved changes included; `None` if there is none.
+    /// Reads a whole file, including unsaved changes; `None` if it does not exist.
     pub(crate) async fn read_whole(
         &self,
         editor: &dyn Editor,
@@ -103,7 +103,7 @@ impl Files {
         on_a_thread(move || disk::read(&target)).await
     }
 
-    /// Reads a file that is going to be changed; `None` if there is none, whatever the client calls that.
+    /// Reads a file before a change; `None` if it does not exist, whatever error the client has for that.
     pub(crate) async fn read_for_change(
         &self,
         editor: &dyn Editor,
@@ -113,7 +113,7 @@ impl Files {
             return Err(PathError::Own(target.path().to_owned()).into());
         }
         match self.read_whole(editor, target).await {
-            // Not every client has a code for it.
+            // Not every client has an error code for a missing file.
             Err(Error::Editor(EditorError::Refused(why))) => {
                 let place = target.clone();
                 match on_a_thread(move || disk::look(&place)).await? {
@@ -138,20 +138,21 @@ impl Files {
         self.ask_client(editor, target, Some(part)).await
     }
 
-    /// Asks the client for a file: `None` if it cannot be asked after all, then `None` if there is no such file.
+    /// Asks the client for a file. The outer `None` means that the client does not support it, the inner one that the file does not
+    /// exist.
     async fn ask_client(
         &self,
         editor: &dyn Editor,
         target: &Target,
         part: Option<Part>,
     ) -> Result<Option<Option<String>>, Error> {
-        // A client may wait for ever on a pipe; what is no file is not asked for.
+        // A client may block on a pipe, so only regular files are requested.
         let place = target.clone();
         on_a_thread(move || disk::look(&place)).await?;
         let (line, limit) = (part.map(|part| part.line), part.map(|part| part.limit));
         match editor.read_text_file(target.path().to_owned(), line, limit).await {
             Ok(text) if text.contains(char::REPLACEMENT_CHARACTER) => {
-                // Where the disk has bytes that are no text, the client lost them, and a write through it would, too.
+                // If the file on the disk is not text, the client has lost bytes, and a write through it would lose them, too.
                 let place = target.clone();
                 let on_disk = on_a_thread(move || disk::read(&place)).await?;
                 let is_text = on_disk.is_none_or(|bytes| std::str::from_utf8(&bytes).is_ok());
@@ -167,14 +168,14 @@ impl Files {
         }
     }
 
-    /// Checks that a file is still what a change expects.
+    /// Checks that a file still has the content that a change expects.
     pub(crate) async fn compare(&self, editor: &dyn Editor, change: &Change) -> Result<(), Error> {
         let Change { target, old, new, .. } = change;
         let old = old.as_ref().map(Content::bytes);
         if self.read_for_change(editor, target).await?.as_deref() != old {
             return Err(Error::Changed(target.name().to_owned()));
         }
-        // A removal is made on the disk, where a client may not have saved what it shows.
+        // A removal is made on the disk, which may lack unsaved changes of the client.
         if new.is_none() && self.reads_through(editor, target) {
             let place = target.clone();
             if on_a_thread(move || disk::read(&place)).await?.as_deref() != old {
@@ -184,7 +185,7 @@ impl Files {
         Ok(())
     }
 
-    /// Makes a change of a file that was compared. `change` is the only caller.
+    /// Makes a change whose file was compared. Called by `change` and `restore` only.
     pub(crate) async fn write(&self, editor: &dyn Editor, change: &Change) -> Result<(), Error> {
         let Change { target, new, like, .. } = change;
         if let Some(content) = new
@@ -217,25 +218,25 @@ impl Files {
             disk::replace(&change.target, old, new, change.like.as_ref())
         };
         on_a_thread(replace).await.map_err(|err| match err {
-            // The client's text is the one that was compared, and the disk has another.
+            // The client's text was compared, and the disk has another.
             Error::Changed(name) if is_buffer => Error::Unsaved(name),
             err => err,
         })
     }
 
-    /// Notes the lines of a file that the model was shown.
+    /// Records that the model has read some lines of a file.
     pub(crate) fn note_part(&self, target: &Target, part: Part, shown: &str) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.entry(target.real()).or_default().add(part, shown);
     }
 
-    /// Notes that the model was shown all of a file, by its hash.
+    /// Records that the model has read a whole file, by its hash.
     pub(crate) fn note_whole(&self, target: &Target, hash: [u8; 32]) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.insert(target.real(), Seen::by_hash(hash, Extent::Whole));
     }
 
-    /// Notes what the model made of a file; it knows as much of that as it knew of what `from` found.
+    /// Records a change by the model. It knows as much of the new content as it knew of the old content of `from`.
     pub(crate) fn note_change(&self, change: &Change, from: &Change) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(new) = &change.new else {
@@ -251,7 +252,7 @@ impl Files {
         seen.insert(change.target.real(), Seen::by_hash(new.hash(), extent));
     }
 
-    /// Checks that the model has seen the file as it is now.
+    /// Checks that the model has read the current content of a file.
     pub(crate) fn check_seen(
         &self,
         target: &Target,
@@ -293,15 +294,15 @@ impl engine::ports::Files for Files {
     }
 }
 
-/// Undo, redo and rewind: files are put back as a whole, inside the session's folders only.
+/// Restores whole files for undo, redo and rewind, inside the session's folders only.
 impl Files {
     fn inside(&self, path: &Path) -> Result<Target, FileError> {
         let target = self.scope.place(path).ok().filter(Target::is_inside);
         target.ok_or_else(|| FileError::Outside(path.to_owned()))
     }
 
-    /// Reads a file. Where the editor refuses, the disk is read: an editor cannot show a file that is not text, and not every
-    /// editor says that a file does not exist.
+    /// Reads a file. If the editor refuses, reads the disk: an editor cannot show binary files, and not every editor reports a missing
+    /// file as such.
     async fn read_to_restore(
         &self,
         editor: &dyn Editor,
@@ -329,7 +330,7 @@ impl Files {
             self.writes_through(editor, &change.target) && std::str::from_utf8(new.bytes()).is_ok()
         });
         if !is_saved_by_editor && self.reads_through(editor, &change.target) {
-            // The text of the editor was compared; what is replaced is the file, which may differ in line ends.
+            // The editor's text was compared; the file that is replaced may have other line endings.
             let on_disk = read_disk(&change.target).await?;
             let is_saved = match (&on_disk, &change.old) {
                 (Some(disk), Some(old)) => is_same_text(disk, old.bytes()),
@@ -361,7 +362,7 @@ impl From<Error> for FileError {
     }
 }
 
-/// Does work that blocks where it holds nobody up.
+/// Runs blocking work on another thread.
 pub(crate) async fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -371,7 +372,7 @@ pub(crate) async fn on_a_thread<T: Send + 'static>(
     }
 }
 
-/// What reading a place needs leave for: nothing inside the folders but secrets, the folder outside.
+/// Returns what reading a file needs permission for: secrets, and the folder of a file outside.
 pub(crate) fn read_access(target: &Target) -> Vec<Access> {
     if target.is_output() {
         return vec![Access::allow("read", target.name())];
@@ -390,24 +391,24 @@ pub(crate) fn read_access(target: &Target) -> Vec<Access> {
     access
 }
 
-/// What changing a file needs leave for: the file, and outside the folders that very place.
+/// Returns what changing a file needs permission for: the file, and its exact path if it is outside.
 pub(crate) fn edit_access(target: &Target) -> Vec<Access> {
     let mut access = Vec::new();
     if !target.is_inside() {
         let place = target.path().to_string_lossy();
         access.push(Access::ask("write_outside", place.clone()));
-        // Leave to read there is no leave to write, but what is forbidden is so for both.
+        // Permission to read there does not allow writing, but a rule that forbids applies to both.
         access.push(Access::allow("external_directory", place));
     }
     access.push(Access { always: Some(edit_rule(target)), ..Access::ask("edit", target.name()) });
     if is_in_git(&target.real()) {
-        // Asked for by itself: whoever allows edits does not mean what git runs.
+        // A separate permission: allowing edits does not include what git runs.
         access.push(Access::ask("git", target.name()));
     }
     access
 }
 
-/// The rule that "always" is kept as: the part of the project that the file is in, or the file where it is in none.
+/// Returns the pattern for "always": the top-level folder of the file, or the file itself.
 fn edit_rule(target: &Target) -> String {
     match target.name().split_once('/') {
         Some((first, _)) if target.is_inside() && !first.is_empty() && first != ".git" => {

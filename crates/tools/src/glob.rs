@@ -1,4 +1,4 @@
-//! `glob`: finds files by their names.
+//! `glob`: finds files by name.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::text::escape;
 use crate::tool::{TypedTool, fenced, shown};
 use crate::walk::{Stop, only, place, search_access, walk};
 
-/// Files shown at most.
+/// The most files that are shown.
 const MAX: usize = 200;
 
 #[derive(Deserialize)]
@@ -39,8 +39,8 @@ impl TypedTool for Glob {
     const NAME: &'static str = "glob";
     const KIND: ToolKind = ToolKind::Search;
     const DESCRIPTION: &'static str = "
-Finds files whose path fits a glob such as `*.rs`, `src/**/*.ts` or `**/test_*.py`, the last changed first. What git ignores
-is left out.";
+Finds files whose path matches a glob such as `*.json`, `src/**/*.ts` or `**/test_*`, most recently changed first. Files ignored
+by git are skipped.";
 
     type Input = Input;
     type Plan = Plan;
@@ -94,7 +94,7 @@ is left out.";
         let found = cx.or_cancelled(work).await??;
         drop(stop);
         if found.is_empty() {
-            return Ok(shown("(no file fits)".to_owned()));
+            return Ok(shown("No matches".to_owned()));
         }
         let mut text = String::new();
         for (_, name) in found.iter().take(MAX) {
@@ -103,7 +103,7 @@ is left out.";
         }
         let mut output = shown(fenced(&text));
         if found.len() > MAX {
-            text.push_str(&format!("({} more; use a narrower pattern)", found.len() - MAX));
+            text.push_str(&format!("({} more; use a more specific pattern)", found.len() - MAX));
         }
         output.text = text;
         Ok(output)

@@ -1,4 +1,4 @@
-//! `grep`: finds text in files, with ripgrep's own engine.
+//! `grep`: finds text in files, with ripgrep's engine.
 
 use std::fs::File;
 use std::io;
@@ -24,13 +24,13 @@ use crate::text::escape;
 use crate::tool::{TypedTool, fenced, flag, number, shown};
 use crate::walk::{Stop, only, place, search_access, walk};
 
-/// Lines shown at most, matches and those around them.
+/// The most lines that are shown, context included.
 const MAX_SHOWN: usize = 250;
-/// Lines found before the search stops.
+/// The search stops after this many lines.
 const MAX_FOUND: usize = 5000;
-/// Bytes of a line that are shown.
+/// The most bytes of a line that are shown.
 const MAX_LINE: usize = 400;
-/// Memory for one line of a file; files with longer ones are left out.
+/// Memory for one line; files with longer lines are skipped.
 const MAX_MEMORY: usize = 16 * 1024 * 1024;
 
 #[derive(Deserialize)]
@@ -68,8 +68,8 @@ impl TypedTool for Grep {
     const NAME: &'static str = "grep";
     const KIND: ToolKind = ToolKind::Search;
     const DESCRIPTION: &'static str = "
-Finds lines that fit a regular expression (Rust's syntax, as in ripgrep) in all files of a folder, or in one file. What git
-ignores, binary files, files with secrets and those that a rule forbids to read are left out.";
+Finds lines that match a regular expression (ripgrep's syntax) in the files of a folder, or in one file. Skips files that git
+ignores, binary files, files with secrets, and files that a rule forbids to read.";
 
     type Input = Input;
     type Plan = Plan;
@@ -77,10 +77,10 @@ ignores, binary files, files with secrets and those that a rule forbids to read 
     fn fields() -> (Value, &'static [&'static str]) {
         let fields = json!({
             "pattern": { "type": "string", "description": "The regular expression" },
-            "path": { "type": "string", "description": "The folder or file to search, the working folder if not given" },
-            "include": { "type": "string", "description": "Only files that fit this glob, such as `*.rs` or `*.{ts,tsx}`" },
-            "ignoreCase": { "type": "boolean", "description": "Take capital and small letters as the same" },
-            "context": { "type": "integer", "description": "Lines to show around each match" },
+            "path": { "type": "string", "description": "The folder or file to search; default the working folder" },
+            "include": { "type": "string", "description": "Only files that match this glob, such as `*.json` or `*.{ts,tsx}`" },
+            "ignoreCase": { "type": "boolean", "description": "Ignore case" },
+            "context": { "type": "integer", "description": "Context lines around each match" },
         });
         (fields, &["pattern"])
     }
@@ -166,7 +166,7 @@ fn search(plan: &Plan, denied: Arc<dyn Denied>, stop: &AtomicBool) -> Result<Vec
             {
                 return WalkState::Continue;
             }
-            // Opened as every other file is: a link that took its place is not followed.
+            // Opened like every other file: a link that replaced it is not followed.
             let lines = search_file(plan, &mut searcher, open.open_file(below), count);
             if !lines.is_empty() {
                 let hits = Hits { name: plan.target.below(below).name().to_owned(), lines };
@@ -184,7 +184,7 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get().min(12))
 }
 
-/// Searches one file. A file that cannot be read, or stops being one, has nothing to show.
+/// Searches one file. One that cannot be read has no matches.
 fn search_file(
     plan: &Plan,
     searcher: &mut Searcher,
@@ -239,7 +239,7 @@ fn print(found: &[Hits]) -> Output {
     let matches: usize =
         found.iter().flat_map(|hits| &hits.lines).filter(|line| line.is_match).count();
     if matches == 0 {
-        return shown("(no line fits)".to_owned());
+        return shown("No matches".to_owned());
     }
     let mut text = String::new();
     let mut printed = 0;
@@ -258,10 +258,10 @@ fn print(found: &[Hits]) -> Output {
     let mut output = shown(fenced(&text));
     let all: usize = found.iter().map(|hits| hits.lines.len()).sum();
     if all >= MAX_FOUND {
-        text.push_str("(there are more than could be counted; use a narrower pattern)");
+        text.push_str("(more matches than can be counted; use a more specific pattern)");
     } else if all > printed {
         text.push_str(&format!(
-            "({matches} matches; {} lines more; use a narrower pattern)",
+            "({matches} matches; {} more lines; use a more specific pattern)",
             all - printed
         ));
     }

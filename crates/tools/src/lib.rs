@@ -1,7 +1,7 @@
-//! The built-in tools, one file each, and the one place that says which paths they may touch.
+//! The built-in tools, one file each, and the only place that decides which paths they may access.
 //!
-//! `tool` is the shape that all of them have; `scope` decides about paths, `files` reads, `change` changes. To add a
-//! tool, copy the nearest file and add it to [`all`].
+//! `tool` has what all of them share; `scope` decides about paths, `files` reads, `change` changes. To add a tool, copy a similar
+//! file and add it to [`all`].
 
 mod apply_patch;
 mod ask;
@@ -34,7 +34,7 @@ use engine::ports::Tool;
 pub use files::Files;
 use tool::shaped;
 
-/// Reads a text file that a session may read without asking, up to so many bytes; returns where it is and what it holds.
+/// Reads a text file that needs no permission, up to `limit` bytes; returns its path and text.
 pub async fn read_freely(
     scope: &scope::Scope,
     spelling: &str,
@@ -49,11 +49,11 @@ pub async fn read_freely(
     let place = target.clone();
     let bytes = files::on_a_thread(move || disk::read(&place)).await.ok()??;
     let text = String::from_utf8(bytes).ok()?;
-    let mut kept = text[..text.floor_char_boundary(limit)].to_owned();
-    if kept.len() < text.len() {
-        kept.push_str("\n… the rest is left out …\n");
+    let mut shown = text[..text.floor_char_boundary(limit)].to_owned();
+    if shown.len() < text.len() {
+        shown.push_str("\n… the rest is omitted …\n");
     }
-    Some((target.path().to_owned(), kept))
+    Some((target.path().to_owned(), shown))
 }
 
 /// Makes the tools of one session.
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_user_who_is_shown_forms_is_asked() {
+    fn ask_is_offered_only_if_the_client_shows_forms() {
         let asks = |form| {
             let offers = Offers { form, ..Offers::default() };
             offered("ollama/qwen3", offers).contains(&"ask".to_owned())
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_gets_the_way_to_edit_that_it_was_trained_on() {
+    fn model_gets_the_edit_tool_that_it_was_trained_on() {
         let offered = |model: &str| offered(model, Offers::default());
         for model in
             ["openai/gpt-5.1", "openrouter/openai/gpt-5-codex", "openai/o3", "azure/GPT-4.1"]

@@ -1,4 +1,4 @@
-//! `list`: shows what is in a folder.
+//! `list`: lists a folder.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::text::escape;
 use crate::tool::{TypedTool, fenced, number, shown};
 use crate::walk::{Stop, only, place, search_access, walk};
 
-/// Entries shown at most.
+/// The most entries that are shown.
 const MAX: usize = 500;
 
 #[derive(Deserialize)]
@@ -41,17 +41,17 @@ impl TypedTool for List {
     const NAME: &'static str = "list";
     const KIND: ToolKind = ToolKind::Search;
     const DESCRIPTION: &'static str = "
-Lists a folder: files, and folders with a `/` at the end. What git ignores is left out. To find files by name use `glob`, by
-content `grep`.";
+Lists the files and folders in a folder; folders end with `/`. Files ignored by git are skipped. To find files by name use
+`glob`, by content `grep`.";
 
     type Input = Input;
     type Plan = Plan;
 
     fn fields() -> (Value, &'static [&'static str]) {
         let fields = json!({
-            "path": { "type": "string", "description": "The folder, the working folder if not given" },
-            "depth": { "type": "integer", "description": "How many levels to show, 1 if not given" },
-            "ignore": { "type": "array", "items": { "type": "string" }, "description": "Globs to leave out" },
+            "path": { "type": "string", "description": "The folder; default the working folder" },
+            "depth": { "type": "integer", "description": "How many levels to list; default 1" },
+            "ignore": { "type": "array", "items": { "type": "string" }, "description": "Globs of files to skip" },
         });
         (fields, &[])
     }
@@ -59,11 +59,12 @@ content `grep`.";
     async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
         let (target, kind) = place(&self.0, input.path.as_deref())?;
         if kind != Kind::Folder {
-            let why = format!("{} is a file; use `read` to see it", target.name());
+            let why = format!("{} is a file; use `read`", target.name());
             return Err(ToolError::Model(why));
         }
+        let place = if target.name() == "." { "project root" } else { target.name() };
         let intent = Intent {
-            title: format!("List {}", target.name()),
+            title: format!("List {place}"),
             locations: vec![Location { path: target.path().to_owned(), line: None }],
             access: search_access(Self::NAME, target.name(), &target, kind),
             content: Vec::new(),
@@ -101,15 +102,12 @@ content `grep`.";
         let names = cx.or_cancelled(work).await??;
         drop(stop);
         if names.is_empty() {
-            return Ok(shown("(nothing in it, or nothing that git does not ignore)".to_owned()));
+            return Ok(shown("Empty, or everything is ignored by git".to_owned()));
         }
         let mut text = names.iter().take(MAX).fold(String::new(), |text, name| text + name + "\n");
         let mut output = shown(fenced(&text));
         if names.len() > MAX {
-            text.push_str(&format!(
-                "({} more; look into the folders one by one)",
-                names.len() - MAX
-            ));
+            text.push_str(&format!("({} more; list the folders one by one)", names.len() - MAX));
         }
         output.text = text;
         Ok(output)

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stand_ins_are_found() {
+    fn placeholders_are_found() {
         let stand_ins = [
             "// ... existing code ...",
             "    # ... rest of the file unchanged ...",
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_text_is_not() {
+    fn ordinary_text_is_not_a_placeholder() {
         let ordinary = [
             "let rest = rest_of(code);",
             "// The rest of the arguments is handed to nextest as it is.",

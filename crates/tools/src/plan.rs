@@ -1,4 +1,4 @@
-//! `plan`: shows the user the steps of the work, and how far each is.
+//! `plan`: shows the user the steps of the work and their status.
 
 use engine::Event;
 use engine::ports::{Intent, Output, ToolCx, ToolError};
@@ -15,7 +15,7 @@ pub(crate) struct Input {
     steps: Vec<Step>,
 }
 
-/// A step: its text alone, or with how far it is.
+/// A step: its text, or its text with a status.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Step {
@@ -37,8 +37,8 @@ impl TypedTool for Plan {
     const NAME: &'static str = "plan";
     const KIND: ToolKind = ToolKind::Think;
     const DESCRIPTION: &'static str = "
-Shows the user your plan for work of several steps. Send all steps every time, with one of them `in_progress`; mark each as
-`completed` as soon as it is.";
+Shows the user your plan for work with several steps. Send all steps every time, with one of them `in_progress`; mark each as
+`completed` as soon as it is done.";
 
     type Input = Input;
     type Plan = Vec<PlanEntry>;
@@ -77,12 +77,12 @@ Shows the user your plan for work of several steps. Send all steps every time, w
     async fn run(&self, cx: &ToolCx<'_>, steps: Vec<PlanEntry>) -> Result<Output, ToolError> {
         let open = steps.iter().filter(|step| step.status != PlanStatus::Completed).count();
         cx.turn.show(Event::Plan(steps)).await?;
-        let text = format!("the user sees the plan; {open} steps are open");
+        let text = format!("The plan is shown to the user; {open} steps are open");
         Ok(Output { text, content: Some(Vec::new()), raw: None })
     }
 }
 
-/// The first of plain steps is under way; steps that were given up are left out.
+/// Without a status the first step is in progress. Cancelled steps are omitted.
 fn entry(at: usize, step: Step) -> Option<PlanEntry> {
     let (content, status, priority) = match step {
         Step::Text(content) => (content, None, None),

@@ -1,4 +1,4 @@
-//! `read`: shows the model a text file, or a part of it.
+//! `read`: reads a text file, or a range of its lines.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::seen::{Part, hash};
 use crate::text::{body_of, count_lines};
 use crate::tool::{TypedTool, fenced, number};
 
-/// Lines shown where no limit is given.
+/// The default number of lines.
 const LINES: u32 = 2000;
-/// Bytes shown at most; the rest can be asked for.
+/// The most bytes that are shown at once.
 const MAX_SHOWN: usize = 128 * 1024;
-/// Characters of a line that are shown.
+/// The most characters of a line that are shown.
 pub(crate) const MAX_LINE: usize = 2000;
 
 #[derive(Deserialize)]
@@ -36,7 +36,7 @@ pub(crate) struct Read(pub(crate) Arc<Files>);
 
 pub(crate) struct Plan {
     target: Target,
-    /// Whether the model asked for a part.
+    /// Whether the model requested a range.
     is_part: bool,
     part: Part,
 }
@@ -45,17 +45,17 @@ impl TypedTool for Read {
     const NAME: &'static str = "read";
     const KIND: ToolKind = ToolKind::Read;
     const DESCRIPTION: &'static str = "
-Reads a text file, with line numbers. Shows at most 2000 lines; use `offset` and `limit` for other parts. Unsaved changes in
-the user's editor are seen. A file must be read before it is changed.";
+Reads a text file, with line numbers. Shows at most 2000 lines; use `offset` and `limit` for other ranges. Includes unsaved
+changes in the user's editor. A file must be read before it is changed.";
 
     type Input = Input;
     type Plan = Plan;
 
     fn fields() -> (Value, &'static [&'static str]) {
         let fields = json!({
-            "filePath": { "type": "string", "description": "The file, absolute or from the working folder" },
-            "offset": { "type": "integer", "description": "The first line to show, counting from 1" },
-            "limit": { "type": "integer", "description": "How many lines to show, 2000 if not given" },
+            "filePath": { "type": "string", "description": "The file, absolute or relative to the working folder" },
+            "offset": { "type": "integer", "description": "The first line, counting from 1" },
+            "limit": { "type": "integer", "description": "The number of lines; default 2000" },
         });
         (fields, &["filePath"])
     }
@@ -70,7 +70,10 @@ the user's editor are seen. A file must be read before it is changed.";
             (_, None) => format!("Read {} from line {}", target.name(), part.line),
             (_, Some(limit)) => {
                 let last = part.line.saturating_add(limit).saturating_sub(1);
-                format!("Read {} lines {}–{last}", target.name(), part.line)
+                match last == part.line {
+                    true => format!("Read {} line {last}", target.name()),
+                    false => format!("Read {} lines {}–{last}", target.name(), part.line),
+                }
             }
         };
         let line = input.offset.map(|_| part.line);
@@ -91,7 +94,7 @@ the user's editor are seen. A file must be read before it is changed.";
             let read = self.0.read_part(cx.editor, &target, part);
             if let Some(text) = cx.or_cancelled(read).await?? {
                 let text = text.ok_or_else(missing)?;
-                // Nothing, far down: whether there are so many lines only the whole file says.
+                // Nothing at a high offset: only the whole file shows how many lines there are.
                 if !text.is_empty() || part.line == 1 {
                     let shown = show(&text, part.line, None, room);
                     let lines = Part { line: 1, ..shown.part }.of(&text);
@@ -102,13 +105,16 @@ the user's editor are seen. A file must be read before it is changed.";
         }
         let bytes =
             cx.or_cancelled(self.0.read_whole(cx.editor, &target)).await??.ok_or_else(missing)?;
-        // What is longer is not shown whole.
+        // A longer file is not shown whole.
         let whole = (bytes.len() <= room).then(|| hash(&bytes));
         let (body, note) = body_of(bytes);
         let lines = u32::try_from(count_lines(&body)).unwrap_or(u32::MAX);
         if part.line > lines.max(1) {
-            let why =
-                format!("{} has {lines} lines, so there is no line {}", target.name(), part.line);
+            let why = format!(
+                "{} has only {lines} lines; line {} does not exist",
+                target.name(),
+                part.line
+            );
             return Err(ToolError::Model(why));
         }
         let Shown { mut output, part, is_cut } = show(part.of(&body), part.line, Some(lines), room);
@@ -120,32 +126,32 @@ the user's editor are seen. A file must be read before it is changed.";
         }
         if let Some(why) = note {
             output.text.push_str(&format!(
-                "\n(not text: {why}; bytes are shown as \\xNN, and the file cannot be edited)"
+                "\n(not a text file: {why}; some bytes are shown as \\xNN, and it cannot be edited)"
             ));
         }
         Ok(output)
     }
 }
 
-/// What was shown of a file.
+/// The shown part of a file.
 struct Shown {
     output: Output,
     /// The lines.
     part: Part,
-    /// Whether one of them was too long.
+    /// Whether one of them was cut.
     is_cut: bool,
 }
 
-/// What stands below the lines takes so much at most.
+/// The most bytes of the note below the lines.
 const BELOW: usize = 200;
 
-/// Numbers the lines for the model; the user sees them plain.
+/// Numbers the lines for the model; the user sees them without numbers.
 fn show(lines: &str, first: u32, all: Option<u32>, room: usize) -> Shown {
     let mut text = String::with_capacity(lines.len() + lines.len() / 4);
     let mut next = first;
     let mut is_cut = false;
     for line in lines.lines() {
-        // Only a line of more bytes can have more characters.
+        // A line cannot have more characters than bytes.
         let end = if line.len() > MAX_LINE { line.char_indices().nth(MAX_LINE) } else { None };
         let (cut, more) = end.map_or((line, ""), |(at, _)| (&line[..at], " …"));
         if next > first && text.len() + cut.len() + BELOW > room {

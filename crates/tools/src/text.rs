@@ -132,7 +132,7 @@ mod tests {
 
     // Fault: F01, F02, F03, F08
     #[test]
-    fn what_is_no_text_is_told_and_never_guessed() {
+    fn binary_content_is_recognised() {
         let refused = [
             (&b"caf\xe9"[..], "not UTF-8"),
             (b"a\0b", "contains NUL characters"),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn most_lines_decide_how_new_ones_end() {
+    fn most_lines_decide_the_line_ending() {
         assert_eq!(usual_ending("a\r\nb\r\nc\n"), "\r\n");
         assert_eq!(usual_ending("a\nb"), "\n");
         assert_eq!(usual_ending(""), "\n");

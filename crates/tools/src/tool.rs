@@ -1,7 +1,7 @@
-//! The shape that all tools share: typed input, a plan that says what will be done, the work itself.
+//! What all tools share: typed input, a plan of the work, and the work itself.
 //!
-//! A call is planned before anybody is asked: paths are resolved, files are read, diffs are made. What runs afterwards is
-//! that plan, so nothing can happen that was not shown.
+//! A call is planned before the user is asked: paths are resolved, files are read, diffs are made. Then that plan runs, so nothing
+//! happens that was not shown.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,27 +15,27 @@ use serde_json::{Value, json};
 
 /// A tool with typed input.
 pub(crate) trait TypedTool: Send + Sync + 'static {
-    /// What models call it.
+    /// Its name for models.
     const NAME: &'static str;
     /// What kind of work it does.
     const KIND: ToolKind;
-    /// What models are told of it.
+    /// Its description for models.
     const DESCRIPTION: &'static str;
 
     /// The input. Field names are those that models know; other common spellings are aliases.
     type Input: DeserializeOwned + Send;
-    /// What was decided before anybody was asked.
+    /// What was decided before the user is asked.
     type Plan: Send + 'static;
 
-    /// Tells whether a model is offered it.
+    /// Tells whether it is offered to a model.
     fn suits(_model: &ModelId, _offers: Offers) -> bool {
         true
     }
 
-    /// Returns the fields of the input as JSON schemas, and the names of those that must be there.
+    /// Returns the JSON schemas of the input's fields, and the names of the required ones.
     fn fields() -> (Value, &'static [&'static str]);
 
-    /// Returns the title and the paths of a call that cannot be planned, as far as its input tells them.
+    /// Returns the title and the paths of a call that cannot be planned, as far as its input shows them.
     fn outline(input: &Value) -> (String, Vec<String>) {
         let fields = |names: &[&str]| names.iter().find_map(|name| input[name].as_str());
         let path = fields(&["filePath", "file_path", "path", "file"]);
@@ -48,7 +48,7 @@ pub(crate) trait TypedTool: Send + Sync + 'static {
         (title, path.map(str::to_owned).into_iter().collect())
     }
 
-    /// Decides what the call would do. Changes nothing.
+    /// Decides what the call will do. Changes nothing.
     fn plan(
         &self,
         cx: &ToolCx<'_>,
@@ -63,12 +63,12 @@ pub(crate) trait TypedTool: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Output, ToolError>> + Send;
 }
 
-/// Makes a typed tool usable as any tool.
+/// Wraps a typed tool.
 pub(crate) fn shaped<T: TypedTool>(tool: T) -> Arc<dyn Tool> {
     Arc::new(Shaped { tool, spec: spec::<T>() })
 }
 
-/// Returns what models are told of a tool: made once, and the same for all sessions.
+/// Returns the description of a tool for models: made once for all sessions.
 fn spec<T: TypedTool>() -> Arc<ToolSpec> {
     static MADE: Mutex<Vec<Arc<ToolSpec>>> = Mutex::new(Vec::new());
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,7 +116,7 @@ impl<T: TypedTool> Tool for Shaped<T> {
     ) -> BoxFuture<'a, Result<(Intent, Box<dyn Planned>), ToolError>> {
         async move {
             let (mut intent, plan) = self.tool.plan(cx, parse::<T>(input)?).await?;
-            // A title is one line: a name with a line end in it could pass for two.
+            // One line, so that a file name with a line end in it cannot look like two lines.
             intent.title = one_line(&intent.title);
             Ok((intent, Box::new(PlannedCall { tool: self, plan }) as Box<dyn Planned>))
         }
@@ -141,15 +141,15 @@ fn parse<T: TypedTool>(input: &Value) -> Result<T::Input, ToolError> {
         return Err(ToolError::Model("the input is not a JSON object".to_owned()));
     }
     T::Input::deserialize(input)
-        .map_err(|err| ToolError::Model(format!("the input of `{}` does not fit: {err}", T::NAME)))
+        .map_err(|err| ToolError::Model(format!("invalid input for `{}`: {err}", T::NAME)))
 }
 
-/// Makes an output that shows the user what the model is told.
+/// Makes an output with the same text for the user and the model.
 pub(crate) fn shown(text: String) -> Output {
     Output { content: Some(vec![ToolContent::Block(Block::Text(text.clone()))]), text, raw: None }
 }
 
-/// Fences code, so that clients that read Markdown show it as it is.
+/// Puts text into a code fence, so that clients do not render it as Markdown.
 pub(crate) fn fenced(text: &str) -> String {
     let mut longest = 2;
     let mut run = 0;
@@ -162,7 +162,7 @@ pub(crate) fn fenced(text: &str) -> String {
     format!("{fence}\n{text}{end}{fence}")
 }
 
-/// Reads a number that may be written as text, as some models do.
+/// Reads a number, which some models write as a string.
 pub(crate) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     let value = Option::<Value>::deserialize(from)?;
     let number = match &value {
@@ -181,18 +181,18 @@ pub(crate) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, 
             )]
             Ok(Some(number as u32))
         }
-        _ => Err(D::Error::custom("a whole number is expected")),
+        _ => Err(D::Error::custom("expected an integer")),
     }
 }
 
-/// Reads a yes or no that may be written as text, as some models do.
+/// Reads a boolean, which some models write as a string.
 pub(crate) fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     match Option::<Value>::deserialize(from)? {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(flag)) => Ok(flag),
         Some(Value::String(text)) if text == "true" => Ok(true),
         Some(Value::String(text)) if text == "false" => Ok(false),
-        Some(_) => Err(D::Error::custom("`true` or `false` is expected")),
+        Some(_) => Err(D::Error::custom("expected `true` or `false`")),
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fence_is_longer_than_what_it_holds() {
+    fn fence_is_longer_than_any_in_the_text() {
         assert_eq!(fenced("a"), "```\na\n```");
         assert_eq!(fenced("```\n"), "````\n```\n````");
     }

@@ -1,4 +1,4 @@
-//! Walking a folder as `rg` does: what git ignores is left out, links are not followed, `.git` is not entered.
+//! Walks a folder as `rg` does: skips files ignored by git and `.git`, and does not follow links.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::error::Error;
 use crate::files::{Files, read_access};
 use crate::scope::{Kind, Target};
 
-/// Makes a walk of a folder. Files that begin with a dot are part of it; what no tool may touch and places of secrets are
-/// not, but for a place that was asked for itself, nor are files that rules forbid to read.
+/// Makes a walk of a folder. It includes hidden files. It excludes our own files, files that rules forbid to read, and folders with
+/// secrets unless the walk begins there.
 pub(crate) fn walk(folder: &Path, target: &Target, denied: Arc<dyn Denied>) -> WalkBuilder {
     let left_out: Vec<PathBuf> = target
         .own_below()
@@ -29,7 +29,7 @@ pub(crate) fn walk(folder: &Path, target: &Target, denied: Arc<dyn Denied>) -> W
     walk.filter_entry(move |entry| {
         let is_left_out = || left_out.iter().any(|place| entry.path() == place);
         let is_denied = || {
-            // A folder is walked: what rules forbid is the files in it.
+            // Rules apply to the files, so folders are walked.
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
             let below = entry.path().strip_prefix(&folder).unwrap_or(entry.path());
             !is_folder && denied.has(&Access::allow("read", target.below(below).name()))
@@ -40,7 +40,7 @@ pub(crate) fn walk(folder: &Path, target: &Target, denied: Arc<dyn Denied>) -> W
     walk
 }
 
-/// Reads a glob as git reads a line of `.gitignore`: `*.rs` fits at every depth, `src/**` from the top.
+/// Parses a glob like a line of `.gitignore`: `*.json` matches at every depth, `src/**` from the top.
 pub(crate) fn only(folder: &Path, globs: &[String]) -> Result<Override, ignore::Error> {
     let mut only = OverrideBuilder::new(folder);
     for glob in globs {
@@ -49,7 +49,7 @@ pub(crate) fn only(folder: &Path, globs: &[String]) -> Result<Override, ignore::
     only.build()
 }
 
-/// Finds the place to search, the working folder if none is named.
+/// Resolves the path to search; default the working folder.
 pub(crate) fn place(files: &Files, path: Option<&str>) -> Result<(Target, Kind), Error> {
     let target = files.locate(path.filter(|path| !path.is_empty()).unwrap_or("."))?;
     let look = target.look().map_err(|err| Error::of(target.name(), err))?;
@@ -61,7 +61,7 @@ pub(crate) fn place(files: &Files, path: Option<&str>) -> Result<(Target, Kind),
     }
 }
 
-/// What searching a place needs leave for: the tool for what it is asked, and the place where that is outside.
+/// Returns what a search needs permission for: the tool, and the folder if it is outside.
 pub(crate) fn search_access(tool: &str, subject: &str, target: &Target, kind: Kind) -> Vec<Access> {
     let mut access = vec![Access::allow(tool, subject)];
     if kind == Kind::File {
@@ -72,7 +72,7 @@ pub(crate) fn search_access(tool: &str, subject: &str, target: &Target, kind: Ki
         access.push(Access::ask("read", target.name()));
     }
     if !target.is_inside() {
-        // All of the folder is asked for, not the folder that it is in.
+        // Permission covers the contents of the folder itself, not of its parent.
         let path = target.path().join("*").to_string_lossy().into_owned();
         let always = folder_rule(target.path());
         access.push(Access { always, ..Access::ask("external_directory", path) });
@@ -80,12 +80,12 @@ pub(crate) fn search_access(tool: &str, subject: &str, target: &Target, kind: Ki
     access
 }
 
-/// Tells a walk on another thread to stop when nobody waits for it any more.
+/// Stops a walk on another thread when dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Returns what the walk looks at.
+    /// Returns the flag that the walk checks.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }

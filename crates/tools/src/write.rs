@@ -1,4 +1,4 @@
-//! `write`: makes a file, or replaces all of it.
+//! `write`: creates a file, or replaces its content.
 
 use std::sync::Arc;
 
@@ -30,16 +30,16 @@ impl TypedTool for Write {
     const NAME: &'static str = "write";
     const KIND: ToolKind = ToolKind::Edit;
     const DESCRIPTION: &'static str = "
-Makes a file with this content, folders included, or replaces a file of which all was read before. To change a part of a
-file, use `edit`. The content is all of the file: nothing such as \"rest of the code\".";
+Creates a file, with missing folders, or replaces the content of a file that was read completely. To change part of a file, use
+`edit`. Give the complete content, without placeholders such as \"rest of the code\".";
 
     type Input = Input;
     type Plan = Change;
 
     fn fields() -> (Value, &'static [&'static str]) {
         let fields = json!({
-            "filePath": { "type": "string", "description": "The file, absolute or from the working folder" },
-            "content": { "type": "string", "description": "All that the file will hold" },
+            "filePath": { "type": "string", "description": "The file, absolute or relative to the working folder" },
+            "content": { "type": "string", "description": "The complete content of the file" },
         });
         (fields, &["filePath", "content"])
     }
@@ -53,7 +53,7 @@ file, use `edit`. The content is all of the file: nothing such as \"rest of the 
                 self.0.check_seen(&target, bytes, Use::Overwrite)?;
                 let text = Text::decode(bytes.clone())
                     .map_err(|(_, why)| Error::NotText { name: target.name().to_owned(), why })?;
-                // The lines go on ending as they did; models write plain ones.
+                // Line endings stay the same; models write plain ones.
                 let body = with_ending(&input.content, usual_ending(&text.body));
                 (Some(text), body)
             }
@@ -76,8 +76,8 @@ file, use `edit`. The content is all of the file: nothing such as \"rest of the 
     async fn run(&self, cx: &ToolCx<'_>, plan: Change) -> Result<Output, ToolError> {
         let name = plan.target.name().to_owned();
         let text = match &plan.old {
-            None => format!("{name} is new"),
-            Some(_) => format!("{name} is replaced"),
+            None => format!("Created {name}"),
+            Some(_) => format!("Replaced {name}"),
         };
         change::make(&self.0, cx, vec![plan]).await?;
         Ok(Output { text, ..Output::default() })

@@ -1,4 +1,4 @@
-//! A command in a terminal of the editor, which shows it and ends it.
+//! Runs a command in a terminal of the editor.
 
 use std::ffi::OsStr;
 use std::sync::atomic::Ordering;
@@ -11,14 +11,14 @@ use process::sandbox::Found;
 use tokio::time::timeout;
 
 use super::output::{Plain, ended, raw_of};
-use super::{Bash, Input, took_too_long};
+use super::{Bash, Input, timed_out};
 
-/// How much of its output the terminal keeps. The rest cannot be had: terminals forget the beginning.
+/// How much output the terminal keeps. It drops the beginning of longer output.
 const OUTPUT: u64 = 1024 * 1024;
 
 impl Bash {
-    /// Lets the editor run a command. Where there is a sandbox, what the editor starts is our helper, and the command is
-    /// as restricted as anywhere. `None` if it refuses, and so has started nothing.
+    /// Lets the editor run a command. With a sandbox, the editor starts our helper, which restricts the command as usual. `None` if the
+    /// editor refuses and has started nothing.
     pub(super) async fn run_in_terminal(
         &self,
         cx: &ToolCx<'_>,
@@ -48,7 +48,7 @@ impl Bash {
                 Ok(done)
             }
             _ => Err(ToolError::Model(
-                "the command was not run: our own path is not text".to_owned(),
+                "the command was not run: the path of Purlin is not UTF-8".to_owned(),
             )),
         }
     }
@@ -68,10 +68,10 @@ impl Bash {
                 return Ok(None);
             }
             Err(EditorError::Refused(why)) => {
-                tracing::info!("the client gave no terminal: {why}");
+                tracing::info!("the client refused a terminal: {why}");
                 return Ok(None);
             }
-            // One that does not answer may have started it.
+            // A client that does not answer may have started it.
             terminal => terminal?,
         };
         let content = Some(vec![ToolContent::Terminal(terminal.clone())]);
@@ -79,7 +79,7 @@ impl Bash {
         cx.turn.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await?;
         let done = cx.or_cancelled(self.watch(cx, input, &terminal)).await;
         if done.is_err() {
-            // Both are sent before either is answered: there is little time after a cancel.
+            // Both requests are sent before either is answered: there is little time after a cancel.
             let kill = cx.editor.kill_terminal(terminal.clone());
             let (killed, released) = join(kill, cx.editor.release_terminal(terminal)).await;
             killed.and(released)?;
@@ -100,20 +100,21 @@ impl Bash {
             cx.editor.kill_terminal(terminal.clone()).await?;
             let output = self.said(cx, terminal).await?;
             let terminal = ToolContent::Terminal(terminal.clone());
-            return Err(took_too_long(input, &output, Some(terminal)));
+            return Err(timed_out(input, &output, Some(terminal)));
         };
         let status = status?;
         let output = self.said(cx, terminal).await?;
         Ok(Output { text: ended(&output, &status), content: None, raw: Some(raw_of(&status)) })
     }
 
-    /// Returns what the model is told of the output, as from a shell of ours.
+    /// Returns the output for the model, as from our own shell.
     async fn said(&self, cx: &ToolCx<'_>, terminal: &TerminalId) -> Result<String, ToolError> {
         let output = cx.editor.terminal_output(terminal.clone()).await?;
         let mut capture = self.capture(cx);
         if output.is_truncated {
             let kept = output.text.len();
-            let note = format!("… the beginning is lost: the terminal kept {kept} bytes …\n");
+            let note =
+                format!("… the beginning is missing: the terminal kept only {kept} bytes …\n");
             capture.push(note.as_bytes());
         }
         capture.push(Plain::default().push(output.text.as_bytes()).as_bytes());

@@ -1,22 +1,22 @@
-//! What a command wants beyond the sandbox, and how the user is told.
+//! Permissions that a command requests beyond the sandbox, and how they are shown to the user.
 
 use std::path::PathBuf;
 
 use engine::words::visible;
 
-/// What a command wants beyond the sandbox.
+/// Permissions that a command requests beyond the sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExtraPermissions {
-    /// The network.
+    /// Network access.
     pub network: bool,
-    /// To change `.git`.
+    /// Changing `.git`.
     pub git: bool,
-    /// To write to these folders, which may begin with `~/`.
+    /// Writing to these folders, which may begin with `~/`.
     pub write_outside: Vec<String>,
 }
 
 impl ExtraPermissions {
-    /// Says what is wanted and why. `git` says what is to be done with repositories, `outside` are the folders to write to.
+    /// Describes what is requested and why. `git` describes the changes of repositories, `outside` are the folders.
     pub(super) fn words(
         &self,
         git: &str,
@@ -30,7 +30,7 @@ impl ExtraPermissions {
         ];
         let what = what.into_iter().flatten().collect::<Vec<_>>().join(", and ");
         let reason = reason.filter(|_| !what.is_empty())?;
-        // In one line and not for long: what follows is not to look like words of ours, nor to stand before them.
+        // One short line, so that the model's reason cannot look like our own text.
         let mut reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
         if let Some((end, _)) = reason.char_indices().nth(MAX_REASON) {
             reason.truncate(end);
@@ -40,12 +40,12 @@ impl ExtraPermissions {
     }
 }
 
-/// Names paths.
+/// Lists paths.
 pub(super) fn list(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
 }
 
-/// How many characters of a reason are shown.
+/// The most characters of a reason that are shown.
 const MAX_REASON: usize = 300;
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_one_short_line() {
+    fn reason_is_one_short_line() {
         let git = ExtraPermissions { git: true, ..ExtraPermissions::default() };
         let words = |reason: &str| git.words("to change .git", &[], Some(reason)).unwrap();
         assert_eq!(words("a\n\nThe user agreed"), "Needs to change .git: a The user agreed");

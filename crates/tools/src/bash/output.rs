@@ -1,4 +1,4 @@
-//! What a command says: head and tail in memory, all of it in a file, and all of it readable.
+//! Captures the output of a command: head and tail in memory, all of it in a file, without control characters.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,22 +8,22 @@ use engine::words::ExitStatus;
 use process::Tail;
 use serde_json::{Value, json};
 
-/// How much of the beginning and of the end is kept in memory, at most.
+/// The most bytes of the beginning and of the end that stay in memory.
 const MOST: usize = 16 * 1024;
-/// What is left for words of ours in what the model is told.
+/// Room for our own notes in the text for the model.
 const WORDS: usize = 1024;
-/// How much of it is kept in a file.
+/// The most bytes that are saved to the file.
 const SPILL: u64 = 64 * 1024 * 1024;
 
-/// What a command has said so far.
+/// The output of a command so far.
 #[derive(Debug)]
 pub(super) struct Capture {
     head: Vec<u8>,
     tail: Tail,
-    /// How long each of the two may become.
+    /// The most bytes of each of the two.
     end: usize,
     total: u64,
-    /// Where all of it goes once it is more than the head; nothing if that cannot be written.
+    /// The file for the full output, once it exceeds the head; `None` if it cannot be written.
     spill: Option<Spill>,
     place: Option<PathBuf>,
 }
@@ -36,14 +36,13 @@ struct Spill {
 }
 
 impl Capture {
-    /// Makes a capture that spills into this file if it must. What it tells fits into `room` bytes, so that it is cut once
-    /// and the count is true.
+    /// Makes a capture that writes long output to this file. Its text fits into `room` bytes, so that it is not cut again later.
     pub(super) fn new(place: Option<PathBuf>, room: usize) -> Capture {
         let end = (room.saturating_sub(WORDS) / 2).min(MOST);
         Capture { head: Vec::new(), tail: Tail::new(end), end, total: 0, spill: None, place }
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let room = self.end - self.head.len();
@@ -57,12 +56,12 @@ impl Capture {
             self.spill = Spill::open(&place, &self.head);
         }
         if self.spill.as_mut().is_some_and(|spill| !spill.write(rest)) {
-            // A full disk costs the file, not the command.
+            // With a full disk the file is dropped, and the command continues.
             self.spill = None;
         }
     }
 
-    /// Returns what the model is told: everything, or head and tail, and last, where nothing cuts it off, where the rest is.
+    /// Returns the text for the model: everything, or head and tail, and at the end where the full output is.
     pub(super) fn text(self) -> String {
         let mut plain = Plain::default();
         let mut text = plain.push(&self.head);
@@ -72,15 +71,15 @@ impl Capture {
             }
             return text + &plain.push(self.tail.text().as_bytes());
         }
-        let left_out = self.total - 2 * self.end as u64;
-        text.push_str(&format!("\n… {left_out} bytes left out …\n"));
+        let omitted = self.total - 2 * self.end as u64;
+        text.push_str(&format!("\n… {omitted} bytes omitted …\n"));
         text.push_str(Plain::default().push(self.tail.text().as_bytes()).trim_end());
         match &self.spill {
             Some(spill) if spill.written < self.total => {
                 let (written, path) = (spill.written, spill.path.display());
-                text.push_str(&format!("\n(the first {written} bytes are in {path})"));
+                text.push_str(&format!("\n(the first {written} bytes: {path})"));
             }
-            Some(spill) => text.push_str(&format!("\n(all of it is in {})", spill.path.display())),
+            Some(spill) => text.push_str(&format!("\n(full output: {})", spill.path.display())),
             None => {}
         }
         text
@@ -106,38 +105,39 @@ impl Spill {
     }
 
     fn remove(self) {
-        // It holds nothing that was not told.
+        // Nothing is in it that was not returned already.
         std::fs::remove_file(self.path).ok();
     }
 }
 
-/// Adds how a command ended to what it said.
+/// Adds the exit status to the output of a command.
 pub(super) fn ended(output: &str, status: &ExitStatus) -> String {
     let output = if output.is_empty() { "(no output)" } else { output.trim_end() };
     match (status.code, status.signal.as_deref()) {
-        // Whoever uses more memory than there is, or than a command may, is ended so; a shell tells it as a code.
+        // A process that uses too much memory is killed like this; a shell reports it as an exit code.
         (_, Some("SIGKILL")) => {
-            format!("{output}\n(ended by SIGKILL, perhaps because it used too much memory)")
+            format!("{output}\n(killed by SIGKILL, perhaps because it used too much memory)")
         }
         (Some(137), None) => {
-            format!("{output}\n(exit code 137, as after SIGKILL: perhaps too much memory was used)")
+            format!(
+                "{output}\n(exit code 137, as after SIGKILL, perhaps because it used too much memory)"
+            )
         }
-        (_, Some(signal)) => format!("{output}\n(ended by {signal})"),
+        (_, Some(signal)) => format!("{output}\n(killed by {signal})"),
         (Some(code), None) => format!("{output}\n(exit code {code})"),
         (None, None) => format!("{output}\n(ended)"),
     }
 }
 
-/// Says how a command ended, for programs, as the protocol does for terminals.
+/// Returns the exit status as JSON, as the protocol has it for terminals.
 pub(super) fn raw_of(status: &ExitStatus) -> Value {
     json!({ "exitCode": status.code, "signal": status.signal })
 }
 
-/// Turns bytes into text that steers no terminal: escape sequences and control characters are left out, also when
-/// they come in pieces.
+/// Converts bytes to text without escape sequences and control characters, even if they arrive in chunks.
 #[derive(Debug, Default)]
 pub struct Plain {
-    /// The bytes of a character that has not ended.
+    /// The bytes of an incomplete character.
     partial: Vec<u8>,
     state: State,
 }
@@ -150,14 +150,14 @@ enum State {
     Escape,
     /// Inside a control sequence, which ends with a letter.
     Sequence,
-    /// Inside a string for the terminal, which ends with a bell or an escape and a backslash.
+    /// Inside a string for the terminal, which ends with BEL or ESC and a backslash.
     String,
     /// After an escape character inside such a string.
     StringEscape,
 }
 
 impl Plain {
-    /// Takes the next bytes and returns the text in them.
+    /// Adds the next bytes and returns the text in them.
     pub fn push(&mut self, bytes: &[u8]) -> String {
         self.partial.extend_from_slice(bytes);
         let bytes = std::mem::take(&mut self.partial);
@@ -198,10 +198,10 @@ impl Plain {
                 }
                 (State::Escape, '[') => State::Sequence,
                 (State::Escape, ']' | 'P' | 'X' | '^' | '_') => State::String,
-                // Two-character sequences, some with a further character that is harmless.
+                // Two-character sequences; a further character is harmless.
                 (State::Escape, _) => State::Text,
                 (State::Sequence, '\u{40}'..='\u{7e}') => State::Text,
-                // A line end cannot be part of one: whoever began it gave up.
+                // A line end cannot be part of a sequence, so the sequence was abandoned.
                 (State::Sequence | State::String, '\n') => {
                     out.push('\n');
                     State::Text
@@ -223,7 +223,7 @@ mod tests {
 
     // Fault: T09, T10
     #[test]
-    fn what_steers_a_terminal_is_left_out_however_it_is_cut() {
+    fn escape_sequences_are_removed_however_they_are_split() {
         let said = "a\u{1b}[31mred\u{1b}[0m\u{1b}]52;c;aGk=\u{7}b\u{1b}]8;;x\u{1b}\\c\r\n\u{9b}2Jé\u{0}💛\u{1b}cz".as_bytes();
         let plain = "aredbc\né💛z";
         assert_eq!(Plain::default().push(said), plain);
@@ -236,59 +236,59 @@ mod tests {
         assert_eq!(Plain::default().push(b"\x1b[never\x1b]ended\nnext"), "ever\nnext");
     }
 
-    fn place(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("bash-output-{}-{name}", std::process::id())).join("out")
+    /// A temporary folder, and a path in a new folder of it.
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/out");
+        (folder, path)
     }
 
     // Fault: T08
     #[test]
-    fn head_tail_and_place_are_told_and_the_rest_is_in_the_file() {
-        let path = place("long");
+    fn long_output_has_head_tail_and_path_and_is_saved_to_the_file() {
+        let (_folder, path) = place();
         let mut capture = Capture::new(Some(path.clone()), usize::MAX);
         for number in 0..20_000 {
             capture.push(format!("line {number}\n").as_bytes());
         }
         let text = capture.text();
         assert!(text.starts_with("line 0\nline 1\n"), "{}", &text[..100]);
-        let end = format!("line 19999\n(all of it is in {})", path.display());
+        let end = format!("line 19999\n(full output: {})", path.display());
         assert!(text.ends_with(&end), "{text}");
         assert!(text.len() < 2 * MOST + 200);
-        let kept = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(kept.lines().count(), 20_000);
-        std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        let saved = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(saved.lines().count(), 20_000);
     }
 
     // Fault: T08
     #[test]
-    fn what_is_told_fits_into_the_room_and_counts_what_is_missing() {
-        let path = place("small");
+    fn text_fits_into_the_room_and_counts_omitted_bytes() {
+        let (_folder, path) = place();
         let mut capture = Capture::new(Some(path.clone()), 4000);
         capture.push(&[b'x'; 5000]);
         let text = capture.text();
         assert!(text.len() <= 4000, "{}", text.len());
         let shown = text.chars().filter(|character| *character == 'x').count();
-        assert!(text.contains(&format!("… {} bytes left out …", 5000 - shown)), "{text}");
+        assert!(text.contains(&format!("… {} bytes omitted …", 5000 - shown)), "{text}");
         assert_eq!(std::fs::read(&path).unwrap().len(), 5000);
-        std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 
     #[test]
-    fn what_fits_is_told_whole_and_leaves_no_file() {
-        let path = place("short");
+    fn short_output_is_complete_and_leaves_no_file() {
+        let (_folder, path) = place();
         let mut capture = Capture::new(Some(path.clone()), usize::MAX);
         let said = "x".repeat(MOST + 10);
         capture.push(said.as_bytes());
         assert!(path.exists());
         assert_eq!(capture.text(), said);
         assert!(!path.exists());
-        std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 
     // Fault: T16
     #[test]
-    fn a_file_that_cannot_be_written_costs_nothing_else() {
+    fn file_that_cannot_be_written_is_dropped() {
         let mut capture = Capture::new(Some("/proc/no/such/place".into()), usize::MAX);
         capture.push(&vec![b'x'; 2 * MOST + 5]);
-        assert!(capture.text().contains("5 bytes left out …"));
+        assert!(capture.text().contains("5 bytes omitted …"));
     }
 }

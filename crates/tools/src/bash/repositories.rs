@@ -140,7 +140,7 @@ mod tests {
 
     // R: T7
     #[test]
-    fn a_worktree_leads_to_its_repository_only_if_that_leads_back() {
+    fn worktree_is_accepted_only_if_its_repository_points_back() {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().to_owned();
         for folder in ["main/.git/worktrees/w/x", "main/.git/modules/a/b", "main/sub", "w", "evil"]
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_is_missing_where_there_is_none_in_or_around_a_folder() {
+    fn repository_is_missing_if_there_is_none_in_or_around_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().to_owned();
         for folder in ["none", "empty/.git", "other/.git/x", "repo/.git", "repo/sub", "link"] {
@@ -192,7 +192,7 @@ mod tests {
 
     // R: T7
     #[test]
-    fn a_file_names_a_repository_in_the_folder_or_none() {
+    fn git_file_names_a_repository_in_the_folder_or_none() {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().to_owned();
         for folder in ["w/repo", "w/sub", "w/.git/modules/sub", "out"] {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn repositories_below_the_top_are_found_and_new_ones_told() {
+    fn nested_repositories_are_found_and_new_ones_reported() {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().to_owned();
         for folder in [".git/x", "a/.git", "deep/b/.git/modules", "c"] {

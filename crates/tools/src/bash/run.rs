@@ -1,4 +1,4 @@
-//! A command in a sandboxed shell of ours: started, listened to, ended.
+//! Runs a command in our own sandboxed shell: starts it, reads its output, ends it.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,23 +14,24 @@ use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::output::{Capture, Plain, ended, raw_of};
-use super::{Bash, Input, search_path, took_too_long};
+use super::search_path::search_path;
+use super::{Bash, Input, timed_out};
 
-/// How long a command may clean up after it was told to end. Less than a cancelled tool gets.
+/// How long a command may clean up after SIGTERM. Less than a cancelled tool gets.
 const GRACE: Duration = Duration::from_millis(1500);
-/// How long somebody may still be heard who holds the output of a command that has ended.
+/// How long output is read from processes that a command has left behind.
 const DRAIN: Duration = Duration::from_millis(200);
-/// How often the client is told what a command says, how much of the beginning and the end at once, and how much in all
-/// before only the end is told.
+/// How often live output is sent to the client, how much of the beginning and the end at once, and how much in total before only the
+/// end is sent.
 const BEAT: Duration = Duration::from_millis(100);
 const AT_ONCE: usize = 8 * 1024;
 const IN_ALL: usize = 256 * 1024;
 
-/// Shells, the first that is there is used.
+/// Shells; the first that exists is used.
 const SHELLS: [(&str, &[&str]); 2] =
     [("/bin/bash", &["--noprofile", "--norc", "-c"]), ("/bin/sh", &["-c"])];
 
-/// Why a command was ended.
+/// Why a command was stopped.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Why {
     Itself,
@@ -67,7 +68,7 @@ impl Bash {
             Why::Cancelled => Err(ToolError::Cancelled),
             Why::Timeout => {
                 let terminal = || ToolContent::Live { cwd: cx.cwd.to_owned() };
-                Err(took_too_long(input, &output, running.live.is_on.then(terminal)))
+                Err(timed_out(input, &output, running.live.is_on.then(terminal)))
             }
             Why::Itself => {
                 let text = ended(&output, &status);
@@ -94,14 +95,14 @@ impl Bash {
         spec
     }
 
-    /// Makes what keeps the output of a command.
+    /// Makes the capture for the output of a command.
     pub(super) fn capture(&self, cx: &ToolCx<'_>) -> Capture {
         let file = |folder: &Path| folder.join(format!("{}.txt", file_name(cx.id.as_str())));
         Capture::new(self.options.outputs.as_deref().map(file), cx.turn.result_limit())
     }
 
-    /// Says why a command did not run. What was found of the sandbox is not believed any more: the next call may be
-    /// asked about because there is less of it.
+    /// Makes the error of a command that did not run. The sandbox is tried again: the next call may need permission because it is
+    /// weaker.
     pub(super) async fn not_run(&self, err: &process::Error, said: &str) -> ToolError {
         self.sandbox.doubt().await;
         let mut text = format!("the command was not run: {err}");
@@ -117,7 +118,7 @@ impl Bash {
     }
 }
 
-/// A command that runs.
+/// A running command.
 struct Running {
     child: Child,
     capture: Capture,
@@ -126,7 +127,7 @@ struct Running {
 }
 
 impl Running {
-    /// Listens until the command has ended, by itself or because it was told to.
+    /// Reads output until the command has ended or was stopped.
     async fn listen(
         &mut self,
         cx: &ToolCx<'_>,
@@ -156,7 +157,7 @@ impl Running {
                 }
             }
         };
-        // Whoever still holds the pipe is heard for a moment, and not waited for.
+        // Processes that still have the pipe open are read from for a moment only.
         let rest = async {
             while pipe.is_some() {
                 let read = read(&mut pipe, &mut buffer).await;
@@ -164,7 +165,7 @@ impl Running {
                 self.live.push(&buffer[..read]);
             }
         };
-        // That the moment is over is no error.
+        // A timeout is no error here.
         timeout(DRAIN, rest).await.ok();
         Ok((status, why))
     }
@@ -175,7 +176,7 @@ impl Running {
     }
 }
 
-/// Reads the next bytes. At the end the pipe is dropped, and from then on nothing ever comes.
+/// Reads the next bytes. At the end the pipe is dropped, and the future never completes again.
 async fn read(pipe: &mut Option<ChildStdout>, buffer: &mut [u8]) -> usize {
     let Some(open) = pipe else {
         return std::future::pending().await;
@@ -189,13 +190,12 @@ async fn read(pipe: &mut Option<ChildStdout>, buffer: &mut [u8]) -> usize {
     }
 }
 
-/// What the client is told while the command runs: only what is new, not too often, not without end, and always the last
-/// lines.
+/// Live output for the client: only what is new, at limited rate and size, and always the last lines.
 struct LiveOutput {
     is_on: bool,
     plain: Plain,
     waiting: String,
-    /// The end of what came when no more could wait, and how much that was.
+    /// The end of what exceeded the limit, and its size.
     tail: Tail,
     beyond: usize,
     told: usize,
@@ -229,12 +229,12 @@ impl LiveOutput {
         self.beyond += rest.len();
     }
 
-    /// What came beyond all that is told while it runs waits for the end.
+    /// Output beyond the limit waits for the end.
     fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Takes what waits: its beginning and its end. If the command goes on, and too much was told, that is said.
+    /// Returns the waiting output: its beginning and its end. If the limit is reached while the command runs, a note says so.
     fn take(&mut self, goes_on: bool) -> String {
         let mut text = std::mem::take(&mut self.waiting);
         let tail = std::mem::replace(&mut self.tail, Tail::new(AT_ONCE)).text();
@@ -259,7 +259,7 @@ impl LiveOutput {
         self.show(cx, Live::Output(text)).await
     }
 
-    /// Tells the last words and how it ended.
+    /// Sends the last output and the exit status.
     async fn end(&mut self, cx: &ToolCx<'_>, status: &ExitStatus) -> Result<(), ToolError> {
         if !self.is_on {
             return Ok(());
@@ -274,17 +274,17 @@ impl LiveOutput {
     }
 }
 
-/// Says how a command ended.
+/// Returns the exit status of a command.
 fn exit_status(status: std::process::ExitStatus) -> ExitStatus {
     let code = status.code().and_then(|code| u32::try_from(code).ok());
     ExitStatus { code, signal: process::end::signal_name(status) }
 }
 
-/// A file name that was never used before, and that no id can lead elsewhere with.
+/// Returns a new file name, safe whatever the call's id is.
 fn file_name(id: &str) -> String {
     let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '_' };
     let name: String = id.chars().take(80).map(plain).collect();
-    // Models may use an id again, in another turn or another process.
+    // Models may reuse an id, in another turn or another process.
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("{name}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
@@ -295,7 +295,7 @@ mod tests {
 
     // R: T3
     #[test]
-    fn the_last_lines_are_shown_however_much_came_before() {
+    fn last_lines_are_shown_however_long_the_output_is() {
         let mut live = LiveOutput::new(true);
         let mut shown = String::new();
         for beat in 0..100 {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_shown_as_it_came() {
+    fn short_output_is_shown_unchanged() {
         let mut live = LiveOutput::new(true);
         live.push(&[b'x'; AT_ONCE]);
         live.push(b"yz\n");

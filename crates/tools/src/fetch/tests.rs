@@ -52,7 +52,7 @@ async fn fetch(port: u16, path: &str) -> Result<String, String> {
 }
 
 #[tokio::test]
-async fn text_is_fetched_and_all_else_is_told() {
+async fn text_is_fetched_and_everything_else_is_an_error() {
     let (port, _tasks) = server(|path| match path {
         "/page" => plain("text/html; charset=utf-8", "<h1>Hi</h1><p>é".as_bytes()),
         "/latin" => plain("text/plain; charset=iso-8859-1", b"caf\xe9"),
@@ -72,10 +72,10 @@ async fn text_is_fetched_and_all_else_is_told() {
     assert_eq!(fetch(port, "/same").await.unwrap().trim_end(), "# Hi\n\né");
     assert!(fetch(port, "/long").await.unwrap().ends_with("x\n(cut here)"));
     let refused = [
-        ("/image", "no text but image/png"),
-        ("/other", "redirects to http://example.invalid/x, which is another place"),
-        ("/port", "another place"),
-        ("/loop", "too often"),
+        ("/image", "not text but image/png"),
+        ("/other", "redirects to http://example.invalid/x, on another host"),
+        ("/port", "another host or port"),
+        ("/loop", "too many redirects"),
         ("/none", "404"),
     ];
     for (path, why) in refused {
@@ -85,7 +85,7 @@ async fn text_is_fetched_and_all_else_is_told() {
 }
 
 #[test]
-fn what_is_no_web_address_is_refused() {
+fn invalid_url_is_refused() {
     for url in
         ["file:///etc/passwd", "ftp://a/b", "http://user:pass@a/", "a.com", "javascript:1", ""]
     {

@@ -1,4 +1,4 @@
-//! What edits find, what they keep, and what they refuse.
+//! What edits match, keep and refuse.
 
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ fn line_endings_stay_as_they_are() {
 }
 
 #[test]
-fn white_space_at_line_ends_does_not_matter_and_stays_where_the_edit_keeps_the_line() {
+fn trailing_white_space_is_ignored_and_kept_in_unchanged_lines() {
     let body = "fn a() {  \n    b();\t\n}\n";
     assert_eq!(
         once(body, "fn a() {\n    b();\n}", "fn a() {\n    c();\n}"),
@@ -57,12 +57,12 @@ fn indentation_is_taken_from_the_file() {
         ),
         Ok("{\n\tif a {\n\t\tif c {\n\t\t\tb();\n\t\t}\n\t}\n}\n".into())
     );
-    // One indentation for two of the file: which one is meant cannot be told.
+    // One indentation for two in the file is ambiguous.
     assert_eq!(once("  a\n    b\n", "a\nb", "c"), Err(Miss::NotFound(vec![1])));
 }
 
 #[test]
-fn typographic_characters_are_found_by_plain_ones() {
+fn typographic_characters_match_plain_ones() {
     assert_eq!(
         once("say \u{201c}hi\u{201d} \u{2013} now\nend\n", "say \"hi\" - now\n", "bye\n"),
         Ok("bye\nend\n".into())
@@ -70,7 +70,7 @@ fn typographic_characters_are_found_by_plain_ones() {
 }
 
 #[test]
-fn every_step_refuses_two_places() {
+fn two_matches_are_refused_at_every_step() {
     let body = "  a();\n  b();\n\n    a();\n    b();\n";
     assert_eq!(once(body, "a();\nb();", "c();"), Err(Miss::Ambiguous(vec![1, 4])));
     assert_eq!(once("a \nb\na \nb\n", "a\nb", "c"), Err(Miss::Ambiguous(vec![1, 3])));
@@ -78,7 +78,7 @@ fn every_step_refuses_two_places() {
     assert_eq!(once("a\n\n\nb", " \n \n", "c"), Err(Miss::NotFound(vec![])));
 }
 
-/// Texts of few different lines, so that places repeat, with all kinds of endings and indentation.
+/// Texts of few different lines, so that matches repeat, with all kinds of endings and indentation.
 fn body() -> impl Strategy<Value = String> {
     let line = prop::sample::select(vec!["a", "b", "  a", "\ta", "é“", "", "a ", "b  ", "x\ry"]);
     let ending = prop::sample::select(vec!["\n", "\r\n"]);
@@ -91,7 +91,7 @@ fn body() -> impl Strategy<Value = String> {
     })
 }
 
-/// Such a text that has a line and ends with one.
+/// Such a text with at least one complete line.
 fn lines() -> impl Strategy<Value = String> {
     body().prop_map(|body| body + "a\n")
 }
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn a_place_that_is_there_once_is_replaced_and_the_rest_kept(
+    fn single_match_is_replaced_and_the_rest_is_unchanged(
         before in body(), after in body(), new in "[a-z\n]{0,9}"
     ) {
         let whole = format!("{before}<once>{after}");
@@ -129,7 +129,7 @@ proptest! {
         let old = &plain[start..end];
         match replace(&body, old, old, false) {
             Ok((done, _)) => prop_assert_eq!(done, body),
-            // The text is there, so the only reason to refuse is that it is there more than once.
+            // The text occurs, so the only reason to refuse is that it occurs more than once.
             Err(miss) => {
                 prop_assert!(matches!(miss, Miss::Ambiguous(_)), "{miss:?}");
                 let starts = plain.char_indices().filter(|(at, _)| plain[*at..].starts_with(old));
@@ -143,7 +143,7 @@ proptest! {
         if let Ok((done, _)) = replace(&body, &old, &new, false) {
             let count = |text: &str| text.matches('\n').count();
             prop_assert_eq!(count(&done) + count(&old), count(&body) + count(&new));
-            // At most the lines that the old text touches differ; all before and behind them are the same, byte by byte.
+            // Only lines of the old text may differ; all before and after them are the same, byte by byte.
             let (before, after) = (split_lines(&body), split_lines(&done));
             let front = before.iter().zip(&after).take_while(|(a, b)| a == b).count();
             let most = before.len().min(after.len()) - front;

@@ -1,4 +1,4 @@
-//! Files through the client: where it offers them, and only there.
+//! File access through the client, where it offers that.
 
 use std::sync::atomic::Ordering;
 
@@ -26,7 +26,7 @@ async fn unsaved_changes_are_read_and_writes_go_through_the_client() {
 
 // R: T1
 #[tokio::test]
-async fn a_client_that_offers_nothing_is_asked_for_nothing() {
+async fn client_without_file_access_is_not_asked() {
     let desk = Desk::new();
     desk.put("a.txt", "one\n");
     desk.call("read", json!({ "filePath": "a.txt" })).await.done();
@@ -38,7 +38,7 @@ async fn a_client_that_offers_nothing_is_asked_for_nothing() {
 }
 
 #[tokio::test]
-async fn a_client_without_the_method_it_announced_is_asked_once() {
+async fn client_that_lacks_an_announced_method_is_asked_once() {
     let desk = Desk::with(Client { lacks: true, ..Client::with_files() });
     desk.put("a.txt", "one\n");
     for _ in 0..3 {
@@ -55,7 +55,7 @@ async fn a_client_without_the_method_it_announced_is_asked_once() {
 
 // R: T1
 #[tokio::test]
-async fn unsaved_changes_are_not_written_over_behind_the_client() {
+async fn unsaved_changes_are_not_overwritten_on_the_disk() {
     let offers = Offers { read: true, ..Offers::default() };
     let desk = Desk::with(Client { offers, ..Client::default() });
     desk.put("a.txt", "saved\n");
@@ -69,10 +69,10 @@ async fn unsaved_changes_are_not_written_over_behind_the_client() {
     assert_eq!(desk.bytes("a.txt"), b"x\n");
 }
 
-/// An editor shows bytes that it cannot read as U+FFFD; written back they would be lost.
+/// An editor shows invalid bytes as U+FFFD; written back they would be lost.
 // R: T1
 #[tokio::test]
-async fn bytes_that_the_client_cannot_read_are_never_written_back_as_others() {
+async fn invalid_bytes_are_not_lost_through_the_client() {
     let desk = Desk::with(Client::with_files());
     desk.put("latin.txt", b"caf\xe9\nb\n");
     desk.client.open(&desk.at("latin.txt"), "caf\u{fffd}\nb\n");
@@ -84,19 +84,19 @@ async fn bytes_that_the_client_cannot_read_are_never_written_back_as_others() {
     desk.client.open(&desk.at("mark.txt"), "\u{fffd} b, unsaved\n");
     let edit = |path: &str| json!({ "filePath": path, "oldString": "b", "newString": "B" });
     let whole = desk.call("read", json!({ "filePath": "latin.txt" })).await.done();
-    assert!(whole.contains("caf\\xe9") && whole.contains("not text"), "{whole}");
+    assert!(whole.contains("caf\\xe9") && whole.contains("not a text file"), "{whole}");
     desk.call("read", json!({ "filePath": "latin.txt", "offset": 2 })).await.done();
     assert!(desk.call("edit", edit("latin.txt")).await.failed().contains("not UTF-8"));
     let over = json!({ "filePath": "latin.txt", "content": "x" });
     assert!(desk.call("write", over).await.failed().contains("not UTF-8"));
     desk.call("read", json!({ "filePath": "nul.txt" })).await.done();
     assert!(desk.call("edit", edit("nul.txt")).await.failed().contains("NUL"));
-    // What is text in another encoding is changed where its bytes are.
+    // Text in another encoding is changed on the disk.
     desk.call("read", json!({ "filePath": "wide.txt" })).await.done();
     desk.call("edit", edit("wide.txt")).await.done();
     assert_eq!(desk.bytes("wide.txt"), b"\xff\xfea\0\n\0B\0\n\0");
     assert_eq!(desk.client.writes.load(Ordering::Relaxed), 0);
-    // The character itself is text as any other.
+    // The character itself is ordinary text.
     desk.call("read", json!({ "filePath": "mark.txt" })).await.done();
     desk.call("edit", edit("mark.txt")).await.done();
     assert_eq!(desk.client.buffer(&desk.at("mark.txt")).unwrap(), "\u{fffd} B, unsaved\n");
@@ -104,18 +104,18 @@ async fn bytes_that_the_client_cannot_read_are_never_written_back_as_others() {
 
 // R: T1
 #[tokio::test]
-async fn a_part_is_asked_for_as_a_part_and_guards_what_was_seen() {
+async fn range_is_requested_as_a_range_and_checked_before_an_edit() {
     let desk = Desk::with(Client::with_files());
     let text: String = (1..=20).map(|line| format!("line {line}\n")).collect();
     desk.client.open(&desk.at("a.txt"), &text);
     let part = json!({ "filePath": "a.txt", "offset": 5, "limit": 3 });
     let shown = desk.call("read", part).await.done();
     assert_eq!(shown, "     5\tline 5\n     6\tline 6\n     7\tline 7\n");
-    // Elsewhere it may change, not where the model looked.
+    // The file may change elsewhere, but not where the model has read.
     desk.client.open(&desk.at("a.txt"), &text.replace("line 20", "line twenty"));
     let edit = json!({ "filePath": "a.txt", "oldString": "line 6\n", "newString": "" });
     let over = json!({ "filePath": "a.txt", "content": "x" });
-    assert!(desk.call("write", over).await.failed().contains("in part only"));
+    assert!(desk.call("write", over).await.failed().contains("only part of"));
     desk.client.open(&desk.at("a.txt"), &text.replace("line 5", "line five"));
     assert!(desk.call("edit", edit.clone()).await.failed().contains("changed since it was read"));
     desk.client.open(&desk.at("a.txt"), &text);
@@ -125,7 +125,7 @@ async fn a_part_is_asked_for_as_a_part_and_guards_what_was_seen() {
 
 // R: W19
 #[tokio::test]
-async fn places_outside_are_none_of_the_clients_business() {
+async fn files_outside_are_not_requested_from_the_client() {
     let mut desk = Desk::with(Client::with_files());
     let path = desk.top.join("outside.txt");
     std::fs::write(&path, "out\n").unwrap();

@@ -1,4 +1,4 @@
-//! A folder to work in, the tools of a session there, and a client with or without files of its own.
+//! A temporary session: a working folder, its tools, and a client with or without file access.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,17 @@ use engine::words::{ExitStatus, SessionId, TerminalId, ToolCallId};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use serde_json::Value;
+use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tools::Files;
 use tools::scope::Scope;
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
     Done(String),
     Failed(String),
-    /// It needs leave that the desk does not give: more than to edit inside.
+    /// It needs permission for more than an edit inside.
     Asked(Vec<Access>),
 }
 
@@ -47,16 +48,17 @@ impl Outcome {
     }
 }
 
-/// A session's tools in a folder of their own, which goes away with them.
+/// A session's tools in a temporary folder.
 pub(crate) struct Desk {
-    /// Holds the working folder `w` and what is outside of it.
+    /// Contains the working folder `w` and what is outside of it.
     pub(crate) top: PathBuf,
     pub(crate) client: Client,
     /// As undo, redo and rewind use them.
     pub(crate) files: Arc<Files>,
     tools: Vec<Arc<dyn Tool>>,
     calls: AtomicUsize,
-    /// Whether leave is given for places outside.
+    _removed_on_drop: TempDir,
+    /// Whether access outside is allowed.
     pub(crate) goes_out: bool,
 }
 
@@ -67,12 +69,10 @@ impl Desk {
     }
 
     pub(crate) fn with(client: Client) -> Desk {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("purlin-tools-{}-{number}", std::process::id());
-        let top = std::env::temp_dir().canonicalize().unwrap().join(name);
-        std::fs::create_dir_all(top.join("w")).unwrap();
-        // A folder of the program itself, in the worst place.
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(top.join("w")).unwrap();
+        // Purlin's own folder, inside the working folder.
         let files = Arc::new(Files::new(
             Scope::new(vec![top.join("w")])
                 .without(&[top.join("w/own")])
@@ -84,7 +84,15 @@ impl Desk {
                 .with_outputs(Some(top.join("outputs/s"))),
         ));
         let tools = tools::all(&files);
-        Desk { top, client, files, tools, calls: AtomicUsize::new(0), goes_out: false }
+        Desk {
+            top,
+            client,
+            files,
+            tools,
+            calls: AtomicUsize::new(0),
+            goes_out: false,
+            _removed_on_drop: folder,
+        }
     }
 
     /// Returns a path in the working folder.
@@ -102,12 +110,12 @@ impl Desk {
         std::fs::read(self.at(path)).unwrap()
     }
 
-    /// Makes a call as a turn does: it is planned, then runs if nothing has to be asked beyond an edit inside.
+    /// Makes a call as a turn does: plans it, then runs it if it needs no permission beyond an edit inside.
     pub(crate) async fn call(&self, tool: &str, input: Value) -> Outcome {
         self.call_after(tool, input, |_| {}).await
     }
 
-    /// Makes a call, and does something between the plan and the run, as while a user is asked.
+    /// Makes a call, and runs `between` after the plan, as while the user is asked.
     pub(crate) async fn call_after(
         &self,
         tool: &str,
@@ -147,19 +155,11 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
-    fn drop(&mut self) {
-        if let Err(err) = std::fs::remove_dir_all(&self.top) {
-            eprintln!("{}: {err}", self.top.display());
-        }
-    }
-}
-
 /// A client that serves files from memory, as an editor serves its buffers.
 #[derive(Default)]
 pub(crate) struct Client {
     pub(crate) offers: Offers,
-    /// Answers that it has no such method, although it offers it.
+    /// Announces the methods but does not support them.
     pub(crate) lacks: bool,
     pub(crate) buffers: Mutex<HashMap<PathBuf, String>>,
     pub(crate) reads: AtomicUsize,

@@ -1,4 +1,4 @@
-//! Files as they really are: encodings, links, pipes, other people's changes. Each fault has its id, F01 to F26.
+//! File faults: encodings, links, pipes, concurrent changes. Each has its id, F01 to F26.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
@@ -13,7 +13,7 @@ fn edit(path: &str, old: &str, new: &str) -> Value {
     json!({ "filePath": path, "oldString": old, "newString": new })
 }
 
-/// Reads a file, makes an edit, and returns what the file holds then.
+/// Reads a file, makes an edit, and returns the new content.
 async fn edited(before: &[u8], old: &str, new: &str) -> Result<Vec<u8>, String> {
     let desk = Desk::new();
     desk.put("a", before);
@@ -37,7 +37,7 @@ async fn f01_bytes_that_are_not_utf_8_are_shown_and_not_edited() {
     let desk = Desk::new();
     desk.put("a", b"caf\xe9\n");
     let text = desk.call("read", json!({ "filePath": "a" })).await.done();
-    assert!(text.contains("caf\\xe9") && text.contains("not text"), "{text}");
+    assert!(text.contains("caf\\xe9") && text.contains("not a text file"), "{text}");
     assert!(edited(b"caf\xe9\n", "caf", "x").await.unwrap_err().contains("not UTF-8"));
     let over = json!({ "filePath": "a", "content": "x" });
     assert!(desk.call("write", over).await.failed().contains("not UTF-8"));
@@ -142,19 +142,19 @@ async fn f12_a_link_to_the_outside_asks_for_where_it_leads() {
     assert_eq!(asked[0].subject, secret.to_string_lossy());
     assert_eq!(asked[0].always, Some(desk.top.join("*").to_string_lossy().into_owned()));
     let over = json!({ "filePath": "link", "content": "x" });
-    // It was not read, and even then it would be asked for.
-    assert!(desk.call("write", over).await.failed().contains("was not read"));
+    // It was not read; otherwise it would need permission.
+    assert!(desk.call("write", over).await.failed().contains("has not been read"));
     assert_eq!(std::fs::read(&secret).unwrap(), b"s");
 }
 
 #[tokio::test]
-async fn f13_a_loop_of_links_leads_nowhere() {
+async fn f13_loop_of_links_is_refused() {
     let desk = Desk::new();
     symlink("b", desk.at("a")).unwrap();
     symlink("a", desk.at("b")).unwrap();
     for (tool, field) in [("read", "filePath"), ("list", "path"), ("grep", "path")] {
         let why = desk.call(tool, json!({ field: "a", "pattern": "x" })).await.failed();
-        assert!(why.contains("leads nowhere"), "{tool}: {why}");
+        assert!(why.contains("broken link"), "{tool}: {why}");
     }
 }
 
@@ -165,7 +165,7 @@ async fn f14_nothing_is_written_through_a_dangling_link() {
     symlink("none", desk.at("in")).unwrap();
     for name in ["out", "in"] {
         let write = json!({ "filePath": name, "content": "x" });
-        assert!(desk.call("write", write).await.failed().contains("leads nowhere"));
+        assert!(desk.call("write", write).await.failed().contains("broken link"));
     }
     assert!(!desk.top.join("none").exists() && !desk.at("none").exists());
 }
@@ -224,7 +224,7 @@ async fn f20_an_unreadable_file_says_so() {
     desk.goes_out = true;
     desk.put("a", "x");
     std::fs::set_permissions(desk.at("a"), PermissionsExt::from_mode(0o000)).unwrap();
-    // To root nothing of its own is unreadable, but for a few files of the kernel.
+    // Root can read everything except a few files of the kernel.
     let is_root = std::fs::File::open(desk.at("a")).is_ok();
     let path = if is_root { "/proc/sys/vm/compact_memory" } else { "a" };
     let why = desk.call("read", json!({ "filePath": path })).await.failed();
@@ -249,12 +249,12 @@ async fn f21_a_read_only_file_stays_and_rights_are_kept() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_moved_keeps_its_rights_and_attributes() {
+async fn moved_file_keeps_its_mode_and_attributes() {
     use rustix::fs::{XattrFlags, getxattr, setxattr};
     let desk = Desk::new();
     desk.put("script", "one\n");
     std::fs::set_permissions(desk.at("script"), PermissionsExt::from_mode(0o751)).unwrap();
-    // Not every disk has attributes.
+    // Not every file system has attributes.
     let has = setxattr(desk.at("script"), "user.k", b"v", XattrFlags::empty()).is_ok();
     desk.call("read", json!({ "filePath": "script" })).await.done();
     let patch = "*** Begin Patch\n*** Update File: script\n*** Move to: bin/script\n-one\n+two\n*** End Patch";
@@ -262,7 +262,7 @@ async fn a_file_that_is_moved_keeps_its_rights_and_attributes() {
     assert_eq!(desk.bytes("bin/script"), b"two\n");
     let mode = std::fs::metadata(desk.at("bin/script")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o751);
-    // It was shown whole, so it may be overwritten where it is now.
+    // It was read completely, so it may be overwritten in its new place.
     desk.call("write", json!({ "filePath": "bin/script", "content": "three\n" })).await.done();
     let mut value = [0; 1];
     assert!(
@@ -270,9 +270,9 @@ async fn a_file_that_is_moved_keeps_its_rights_and_attributes() {
     );
 }
 
-/// What a link leads to would be gone, and the link would stay and lead nowhere.
+/// The target would be removed, and the link would stay broken.
 #[tokio::test]
-async fn a_link_is_neither_deleted_nor_moved_for_the_file_it_leads_to() {
+async fn link_is_neither_deleted_nor_moved_in_place_of_its_target() {
     let desk = Desk::new();
     desk.put("real/a", "one\n");
     symlink("real/a", desk.at("link")).unwrap();
@@ -294,14 +294,16 @@ async fn a_link_is_neither_deleted_nor_moved_for_the_file_it_leads_to() {
 async fn f22_a_file_that_changed_since_it_was_read_is_left_alone() {
     let desk = Desk::new();
     desk.put("a", "one\n");
-    assert!(desk.call("edit", edit("a", "one", "two")).await.failed().contains("was not read yet"));
+    assert!(
+        desk.call("edit", edit("a", "one", "two")).await.failed().contains("has not been read")
+    );
     desk.call("read", json!({ "filePath": "a" })).await.done();
     desk.put("a", "one and more\n");
     let why = desk.call("edit", edit("a", "one", "two")).await.failed();
     assert!(why.contains("has changed since it was read"), "{why}");
     let over = json!({ "filePath": "a", "content": "x" });
     assert!(desk.call("write", over).await.failed().contains("has changed since"));
-    // Also while the user is asked.
+    // Even while the user is asked.
     desk.call("read", json!({ "filePath": "a" })).await.done();
     let late = desk.call_after("edit", edit("a", "one", "two"), |_| desk.put("a", "one, late\n"));
     assert!(late.await.failed().contains("has changed since"));
@@ -312,10 +314,10 @@ async fn f22_a_file_that_changed_since_it_was_read_is_left_alone() {
     assert_eq!(desk.bytes("new"), b"theirs");
 }
 
-/// On the disk and through a client alike.
+/// On the disk and through a client.
 // Fault: T15
 #[tokio::test]
-async fn what_was_not_shown_is_not_overwritten() {
+async fn unread_content_is_not_overwritten() {
     let text: String = (1..=5000).map(|line| format!("line {line}\n")).collect();
     for client in [Client::default(), Client::with_files()] {
         let desk = Desk::with(client);
@@ -325,35 +327,35 @@ async fn what_was_not_shown_is_not_overwritten() {
             desk.call("read", json!({ "filePath": "a", "offset": offset, "limit": limit }))
         };
         let over = || desk.call("write", json!({ "filePath": "a", "content": "x\n" }));
-        // What failed showed nothing.
+        // A failed read shows nothing.
         assert!(read(6000, 5).await.failed().contains("5000 lines"));
-        assert!(over().await.failed().contains("was not read"));
+        assert!(over().await.failed().contains("has not been read"));
         read(100, 10).await.done();
-        assert!(over().await.failed().contains("in part only"));
-        // Nor does a change of what was seen show the rest.
+        assert!(over().await.failed().contains("only part of"));
+        // A change of the read part does not show the rest.
         desk.call("edit", edit("a", "line 105\n", "LINE 105\n")).await.done();
-        assert!(over().await.failed().contains("in part only"));
+        assert!(over().await.failed().contains("only part of"));
         desk.call("edit", edit("a", "line 106\n", "LINE 106\n")).await.done();
-        // Two thousand lines are shown, whether a limit was given or not.
+        // At most 2000 lines are shown, with or without a limit.
         desk.call("read", json!({ "filePath": "a" })).await.done();
-        assert!(over().await.failed().contains("in part only"));
+        assert!(over().await.failed().contains("only part of"));
         read(4000, 2000).await.done();
-        assert!(over().await.failed().contains("in part only"));
+        assert!(over().await.failed().contains("only part of"));
         read(1900, 2100).await.done();
         over().await.done();
-        // The model knows what it wrote, and goes on knowing it when it looks again.
+        // The model knows what it wrote, even after it reads a part again.
         read(1, 1).await.done();
         desk.call("write", json!({ "filePath": "a", "content": "y\n" })).await.done();
     }
 }
 
 #[tokio::test]
-async fn a_line_that_was_cut_was_not_shown_and_what_was_read_again_is_as_it_is_now() {
+async fn cut_line_is_not_read_and_a_second_read_replaces_the_first() {
     let desk = Desk::new();
     desk.put("long", format!("one\n{}\n", "x".repeat(3000)));
     desk.call("read", json!({ "filePath": "long" })).await.done();
     let over = json!({ "filePath": "long", "content": "x" });
-    assert!(desk.call("write", over).await.failed().contains("in part only"));
+    assert!(desk.call("write", over).await.failed().contains("only part of"));
     desk.call("edit", edit("long", "one", "two")).await.done();
     desk.put("a", "1\n2\n3\n");
     desk.call("write", json!({ "filePath": "b", "content": "1\n2\n3\n" })).await.done();
@@ -367,7 +369,7 @@ async fn a_line_that_was_cut_was_not_shown_and_what_was_read_again_is_as_it_is_n
 }
 
 #[tokio::test]
-async fn a_call_that_cannot_be_done_still_says_what_it_is_about() {
+async fn failed_call_has_a_title() {
     let desk = Desk::new();
     desk.put("a", "one\none\n");
     let patch = |step: &str| json!({ "patchText": format!("*** Begin Patch\n{step}\n-one\n+1") });
@@ -396,7 +398,7 @@ async fn a_call_that_cannot_be_done_still_says_what_it_is_about() {
 }
 
 #[tokio::test]
-async fn f23_another_file_in_its_place_counts_by_what_it_holds() {
+async fn f23_replaced_file_is_compared_by_content() {
     let desk = Desk::new();
     desk.put("a", "one\n");
     desk.call("read", json!({ "filePath": "a" })).await.done();
@@ -458,7 +460,7 @@ async fn f25_every_name_that_can_be_written_works() {
     assert!(desk.call("list", json!({})).await.done().contains("caf\\xe9"));
 }
 
-/// How often the user saves.
+/// How often the user saves the file.
 const SAVES: usize = 300;
 
 #[tokio::test]
@@ -468,7 +470,7 @@ async fn f26_what_the_user_saves_during_a_write_is_never_lost() {
     let (path, beside) = (desk.at("a"), desk.top.join("beside"));
     let tries = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&tries);
-    // Saves once for every other try, at any moment of it.
+    // Saves during every second attempt, at any moment.
     let saver = std::thread::spawn(move || {
         for version in 1..=SAVES {
             while seen.load(Ordering::Relaxed) < 2 * version {

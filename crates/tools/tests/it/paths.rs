@@ -1,4 +1,4 @@
-//! Paths in every spelling, through every tool: inside, asked for, or refused, and never anything else.
+//! Paths in every spelling, through every tool: each is inside, asked for, or refused.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 
 use crate::desk::{Desk, Outcome};
 
-/// What a spelling must come to.
+/// The expected result of a spelling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// A place inside.
+    /// Inside.
     In,
-    /// A place outside, which is asked for.
+    /// Outside, which needs permission.
     Out,
-    /// No place.
+    /// Not a valid path.
     No,
 }
 
 use Verdict::{In, No, Out};
 
-/// Spellings that count from the working folder. Each is tried as it is, and behind the folder's absolute path.
+/// Spellings relative to the working folder. Each is tried as it is, and after the folder's absolute path.
 const BELOW: [(&str, Verdict); 62] = [
     ("a.txt", In),
     ("./a.txt", In),
@@ -86,7 +86,7 @@ const BELOW: [(&str, Verdict); 62] = [
     ("dangling", No),
 ];
 
-/// Spellings that stand for themselves. `TOP` is the folder above the working folder.
+/// Absolute spellings. `TOP` is the folder above the working folder.
 const WHOLE: [(&str, Verdict); 30] = [
     ("", No),
     ("~", No),
@@ -127,7 +127,7 @@ fn tree() -> Desk {
     desk.put("src/b.txt", "inside\n");
     desk.put("src/deep/c.txt", "inside\n");
     desk.put(".git/config", "inside\n");
-    // A worktree or a submodule: a file that points elsewhere is only a file.
+    // A `.git` file of a worktree or submodule is an ordinary file here.
     desk.put("sub/.git", format!("gitdir: {}\n", top.join("w-evil").display()));
     std::fs::hard_link(desk.at("a.txt"), desk.at("hard.txt")).unwrap();
     std::fs::create_dir(top.join("w-evil")).unwrap();
@@ -168,7 +168,7 @@ fn calls(path: &str) -> [(&'static str, Value); 5] {
     ]
 }
 
-/// All that is outside the working folder, names and contents.
+/// Returns the names and contents of all files outside the working folder.
 fn outside(top: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for folder in [top.to_owned(), top.join("w-evil")] {
@@ -181,7 +181,7 @@ fn outside(top: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// What a call came to. That a tool refuses a place (no such file, a folder, not read yet) says nothing of where it is.
+/// Checks the result of a call. A tool may also refuse a file for another reason (not found, a folder, not read).
 fn check(desk: &Desk, spelling: &str, verdict: Verdict, tool: &str, outcome: &Outcome) {
     let tell = || format!("{tool} {spelling:?} ({verdict:?}): {outcome:?}");
     match (verdict, outcome) {
@@ -195,11 +195,11 @@ fn check(desk: &Desk, spelling: &str, verdict: Verdict, tool: &str, outcome: &Ou
             let subject = Path::new(&first.subject);
             assert!(!subject.starts_with(desk.at("")), "{}", tell());
         }
-        // What git runs is asked about by itself.
+        // Files in .git need a separate permission.
         (In, Outcome::Asked(asked)) if spelling.contains(".git") => {
             assert_eq!(asked[0].key, "git", "{}", tell());
         }
-        // An edit of a file that was never read, or a listing of one, is refused before anything is asked.
+        // An edit of an unread file, or a listing of a file, fails before permission is needed.
         (Out, Outcome::Failed(_)) if tool != "read" => {}
         _ => panic!("{}", tell()),
     }
@@ -221,7 +221,7 @@ async fn every_spelling_through_every_tool_stays_inside_or_asks() {
         let path = spelling.replace("TOP", &desk.top.to_string_lossy());
         for (tool, input) in calls(&path) {
             let outcome = desk.call(tool, input).await;
-            // In searches and lists an empty path is the working folder.
+            // For searches and lists an empty path is the working folder.
             let verdict =
                 if path.is_empty() && matches!(tool, "list" | "grep") { In } else { *verdict };
             check(&desk, spelling, verdict, tool, &outcome);
@@ -234,7 +234,7 @@ async fn every_spelling_through_every_tool_stays_inside_or_asks() {
 
 // R: W19
 #[test]
-fn the_client_is_never_asked_for_a_place_outside() {
+fn client_is_never_asked_for_a_file_outside() {
     let desk = tree();
     let scope = tools::scope::Scope::new(vec![desk.at("")]);
     let mut count = 0;
@@ -252,7 +252,7 @@ fn the_client_is_never_asked_for_a_place_outside() {
 }
 
 #[tokio::test]
-async fn a_folder_that_was_made_anew_is_still_the_working_folder() {
+async fn recreated_folder_is_still_the_working_folder() {
     let desk = Desk::new();
     desk.put("a", "one");
     desk.call("read", json!({ "filePath": "a" })).await.done();

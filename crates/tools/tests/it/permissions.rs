@@ -1,4 +1,4 @@
-//! What a call asks leave for, and what an answer for good would be kept as.
+//! What a call needs permission for, and what a permanent answer covers.
 
 use std::path::PathBuf;
 
@@ -17,10 +17,10 @@ fn asked(outcome: Outcome) -> Vec<(String, Option<String>)> {
     }
 }
 
-/// Whoever allows edits has not allowed what git runs by itself.
+/// Permission to edit does not include the files that decide what git runs.
 // R: T2
 #[tokio::test]
-async fn edits_of_what_git_runs_are_asked_for_by_themselves() {
+async fn edits_in_git_folders_need_a_separate_permission() {
     let desk = Desk::new();
     desk.put("sub/.git/config", "[core]\n");
     let patch = "*** Begin Patch\n*** Add File: .git/hooks/pre-commit\n+id\n*** End Patch";
@@ -45,7 +45,7 @@ async fn edits_of_what_git_runs_are_asked_for_by_themselves() {
 
 // R: T2
 #[tokio::test]
-async fn an_answer_for_good_outside_holds_for_that_folder_and_no_more() {
+async fn permanent_answer_outside_covers_only_that_folder() {
     let desk = Desk::new();
     std::fs::create_dir_all(desk.top.join("other")).unwrap();
     std::fs::write(desk.top.join("other/x"), "x").unwrap();
@@ -62,10 +62,10 @@ async fn an_answer_for_good_outside_holds_for_that_folder_and_no_more() {
     assert_eq!(asked(desk.call("list", json!({ "path": "/" })).await)[0].1, None);
 }
 
-/// Leave to read a folder outside is none to write there; what is forbidden there stays so.
+/// Permission to read a folder outside does not allow writing there; a rule that forbids applies to both.
 // R: T2
 #[tokio::test]
-async fn a_change_outside_is_asked_for_by_its_very_place() {
+async fn change_outside_needs_permission_for_the_exact_path() {
     let mut desk = Desk::new();
     desk.goes_out = true;
     let place = |name: &str| desk.top.join(name).display().to_string();
@@ -132,7 +132,7 @@ fn saved_rule_does_not_match_a_program_that_runs_its_input() {
 }
 
 #[tokio::test]
-async fn attributes_of_a_file_stay_when_it_is_replaced() {
+async fn replaced_file_keeps_its_attributes() {
     use rustix::fs::{XattrFlags, getxattr, setxattr};
     let desk = Desk::new();
     desk.put("a.txt", "one\n");
@@ -146,7 +146,7 @@ async fn attributes_of_a_file_stay_when_it_is_replaced() {
 }
 
 #[tokio::test]
-async fn what_a_command_said_at_length_is_read_without_a_question_and_not_changed() {
+async fn command_output_is_readable_without_permission_and_not_writable() {
     let desk = Desk::new();
     let outputs = desk.top.join("outputs/s");
     std::fs::create_dir_all(&outputs).unwrap();
@@ -158,7 +158,7 @@ async fn what_a_command_said_at_length_is_read_without_a_question_and_not_change
         desk.call("grep", json!({ "path": path, "pattern": "line" })).await.done().contains("line")
     );
     let write = desk.call("write", json!({ "filePath": path, "content": "x" })).await.failed();
-    assert!(write.contains("no tool may touch it"), "{write}");
+    assert!(write.contains("no tool may access"), "{write}");
     assert!(matches!(
         desk.call("read", json!({ "filePath": desk.top.join("outputs/other") })).await,
         Outcome::Asked(_)

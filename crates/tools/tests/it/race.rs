@@ -1,4 +1,4 @@
-//! A thief beside the tools: links are swapped in and out while files are read and written.
+//! Races: links are swapped in and out while files are read and written.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use serde_json::json;
 use crate::desk::{Desk, Outcome};
 use crate::restore::hash;
 
-/// Swaps done at least, in each test.
+/// The least number of swaps in each test.
 const SWAPS: usize = 100_000;
 
-/// Swaps two names until it is told to stop, and at least so often.
+/// Swaps two names until stopped, and at least so often.
 struct Swapper {
     stop: Arc<AtomicBool>,
     count: Arc<AtomicUsize>,
@@ -54,7 +54,7 @@ fn desk() -> Desk {
     desk
 }
 
-/// Nothing outside is new or different.
+/// Asserts that nothing outside has changed.
 fn check_outside(desk: &Desk) {
     let names = std::fs::read_dir(desk.top.join("outside")).unwrap();
     let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
@@ -64,7 +64,7 @@ fn check_outside(desk: &Desk) {
 
 // R: W19
 #[tokio::test]
-async fn a_folder_that_turns_into_a_link_gives_nothing_away() {
+async fn folder_that_turns_into_a_link_leaks_nothing() {
     let desk = desk();
     desk.put("d/file", "inside\n");
     symlink(desk.top.join("outside"), desk.at("link")).unwrap();
@@ -95,7 +95,7 @@ async fn a_folder_that_turns_into_a_link_gives_nothing_away() {
 
 // R: W19
 #[tokio::test]
-async fn a_file_that_turns_into_a_link_is_not_written_through() {
+async fn file_that_turns_into_a_link_is_not_written_through() {
     let desk = desk();
     desk.put("a", "inside\n");
     symlink(desk.top.join("outside/file"), desk.at("link")).unwrap();
@@ -127,7 +127,7 @@ async fn restored_file_is_not_written_through_a_link() {
         let desk = desk();
         desk.put("d/file", "before\n");
         symlink(desk.top.join(target), desk.at(link)).unwrap();
-        // The file outside holds what undo expects, so that only the place can tell the two apart.
+        // The file outside has the expected content, so only its location distinguishes the two.
         std::fs::write(desk.top.join("outside/file"), "before\n").unwrap();
         let swapper = Swapper::start(desk.at(real), desk.at(link));
         let (path, editor) = (desk.at("d/file"), &desk.client);
@@ -140,7 +140,7 @@ async fn restored_file_is_not_written_through_a_link() {
                 if let Ok(Some(now)) = desk.files.read(editor, &path).await {
                     assert!(now == b"before\n" || now == b"after\n");
                 }
-                // Made anew where nothing is.
+                // A new file.
                 let new = path.with_file_name(format!("new-{}", calls % 50));
                 let content = b"new\n";
                 if desk.files.replace(editor, &new, None, Some(content.to_vec())).await.is_ok() {

@@ -1,4 +1,4 @@
-//! Files as undo, redo and rewind put them back: replaced only if they hold what is expected, with all that belongs to them.
+//! Restoring files for undo, redo and rewind: only if they have the expected content, and with owner, mode, links and attributes.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -62,13 +62,13 @@ async fn unsaved_text_in_the_editor_is_what_is_compared() {
     assert_eq!(replace(&desk, &path, Some("saved"), Some("new")).await, Err(FileError::Changed));
     replace(&desk, &path, Some("unsaved"), Some("new")).await.unwrap();
     assert_eq!(desk.client.buffer(&path).as_deref(), Some("new"));
-    // A removal is made on the disk, which has another text than the editor.
+    // A removal is made on the disk, which has other content than the editor.
     let removed = replace(&desk, &path, Some("new"), None).await.unwrap_err().to_string();
     assert!(removed.contains("unsaved changes"), "{removed}");
     assert_eq!(desk.bytes("a"), b"saved");
 }
 
-/// An editor shows text without a byte order mark and with line ends of its own.
+/// An editor may drop a byte order mark and change line endings.
 #[tokio::test]
 async fn line_ends_of_the_editor_do_not_prevent_a_removal() {
     let desk = Desk::with(Client::with_files());

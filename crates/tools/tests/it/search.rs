@@ -1,4 +1,4 @@
-//! Searching: what git ignores, binary files, encodings, secrets and links, and how much is shown.
+//! Searches: ignored files, binary files, encodings, secrets, links, and limits. Patches of several files.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ async fn grep_finds_what_ripgrep_would_and_no_secrets() {
     let expected =
         "src/a.rs\n  1- fn main() {\n  2:     needle();\n  3- }\nsrc/deep/b.rs\n  1: // Needle\n";
     assert_eq!(found, expected);
-    assert_eq!(desk.call("grep", json!({ "pattern": "no such" })).await.done(), "(no line fits)");
+    assert_eq!(desk.call("grep", json!({ "pattern": "no such" })).await.done(), "No matches");
     assert!(desk.call("grep", json!({ "pattern": "(" })).await.failed().contains("pattern"));
 }
 
@@ -64,7 +64,7 @@ async fn glob_and_list_show_names_from_the_working_folder() {
 }
 
 #[tokio::test]
-async fn much_is_cut_and_said_so() {
+async fn long_results_are_cut_with_a_note() {
     let desk = Desk::new();
     desk.put("many", "needle\n".repeat(300));
     desk.put("long", format!("needle {}\n", "x".repeat(10_000)));
@@ -72,7 +72,7 @@ async fn much_is_cut_and_said_so() {
         desk.put(&format!("files/{number}.txt"), "");
     }
     let found = desk.call("grep", json!({ "pattern": "needle" })).await.done();
-    assert!(found.contains("301 matches; 51 lines more"), "{found}");
+    assert!(found.contains("301 matches; 51 more lines"), "{found}");
     assert!(found.lines().all(|line| line.len() < 500));
     assert!(desk.call("glob", json!({ "pattern": "*.txt" })).await.done().contains("(400 more"));
     assert!(desk.call("list", json!({ "path": "files" })).await.done().contains("(100 more"));
@@ -86,7 +86,7 @@ async fn much_is_cut_and_said_so() {
 }
 
 #[tokio::test]
-async fn a_patch_changes_files_together_or_not_at_all() {
+async fn patch_changes_all_files_or_none() {
     let desk = Desk::new();
     desk.put("a.txt", "one\ntwo\n");
     desk.put("old.txt", "gone\n");
@@ -96,7 +96,7 @@ async fn a_patch_changes_files_together_or_not_at_all() {
     }
     let bad = "*** Begin Patch\n*** Add File: new.txt\n+new\n*** Update File: a.txt\n-three\n+3\n*** End Patch";
     let why = desk.call("apply_patch", json!({ "patchText": bad })).await.failed();
-    assert!(why.contains("does not fit a.txt"), "{why}");
+    assert!(why.contains("does not match a.txt"), "{why}");
     assert!(!desk.at("new.txt").exists());
     let good = "*** Begin Patch\n*** Add File: new.txt\n+new\n*** Update File: a.txt\n one\n-two\n+2\n\
                 *** Delete File: old.txt\n*** Update File: move.txt\n*** Move to: sub/there.txt\n-here\n+there\n*** End Patch";
@@ -111,9 +111,9 @@ async fn a_patch_changes_files_together_or_not_at_all() {
     assert!(matches!(asked, crate::desk::Outcome::Asked(_)), "{asked:?}");
 }
 
-/// Whatever fails, and when it does: while the user is asked, in the editor, on the disk.
+/// Whenever it fails: while the user is asked, in the editor, on the disk.
 #[tokio::test]
-async fn a_patch_that_fails_leaves_every_file_as_it_was() {
+async fn failed_patch_leaves_every_file_unchanged() {
     let patch = "*** Begin Patch\n*** Update File: a\n-one\n+1\n*** Add File: new\n+n\n*** Update File: b\n-one\n+1\n\
                  *** End Patch";
     let patch = json!({ "patchText": patch });
@@ -127,15 +127,15 @@ async fn a_patch_that_fails_leaves_every_file_as_it_was() {
     again().await;
     let late = desk.call_after("apply_patch", patch.clone(), |_| desk.put("b", "one\nuser\n"));
     let why = late.await.failed();
-    assert!(why.contains("b has changed since") && why.ends_with("; no file was changed"), "{why}");
+    assert!(why.contains("b has changed since") && why.ends_with(". No file was changed"), "{why}");
     assert_eq!((desk.bytes("a"), desk.bytes("b")), (b"one\n".to_vec(), b"one\nuser\n".to_vec()));
     assert!(!desk.at("new").exists());
-    // Nobody can write `b`, which only shows when it is tried.
+    // `b` cannot be written, which shows only when it is tried.
     again().await;
     let lock = |mode| std::fs::set_permissions(desk.at("b"), PermissionsExt::from_mode(mode));
     let late = desk.call_after("apply_patch", patch.clone(), |_| lock(0o444).unwrap());
     let why = late.await.failed();
-    assert_eq!(why, "b is read-only; put back as it was: a, new");
+    assert_eq!(why, "b is read-only. Reverted: a, new");
     assert_eq!((desk.bytes("a"), desk.bytes("b")), (b"one\n".to_vec(), b"one\n".to_vec()));
     assert!(!desk.at("new").exists());
     lock(0o644).unwrap();
@@ -143,7 +143,7 @@ async fn a_patch_that_fails_leaves_every_file_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_file_that_the_editor_has_not_saved_is_not_moved_under_it() {
+async fn file_with_unsaved_changes_is_not_moved() {
     let desk = Desk::with(Client::with_files());
     desk.put("a", "saved\n");
     desk.client.open(&desk.at("a"), "unsaved\n");
@@ -155,7 +155,7 @@ async fn a_file_that_the_editor_has_not_saved_is_not_moved_under_it() {
 }
 
 #[tokio::test]
-async fn stand_ins_for_text_are_refused() {
+async fn placeholders_are_refused() {
     let desk = Desk::new();
     let content = "fn a() {}\n// ... rest of the code ...\n";
     let why = desk.call("write", json!({ "filePath": "a.rs", "content": content })).await.failed();
@@ -167,10 +167,10 @@ async fn stand_ins_for_text_are_refused() {
     desk.call("write", keep).await.done();
 }
 
-/// Not with anybody's leave: what decides about leave is in there.
+/// Not even with permission: the rules themselves are there.
 // R: W19
 #[tokio::test]
-async fn no_tool_touches_what_is_our_own() {
+async fn no_tool_accesses_our_own_files() {
     let desk = Desk::new();
     desk.put("own/rules.json", "secret\n");
     desk.put("a.txt", "secret\n");
@@ -187,7 +187,7 @@ async fn no_tool_touches_what_is_our_own() {
     ];
     for (tool, input) in calls {
         let why = desk.call(tool, input).await.failed();
-        assert!(why.contains("no tool may touch it"), "{tool}: {why}");
+        assert!(why.contains("no tool may access"), "{tool}: {why}");
     }
     let found = desk.call("grep", json!({ "pattern": "secret" })).await.done();
     assert!(found.contains("a.txt") && !found.contains("rules"), "{found}");
@@ -195,11 +195,11 @@ async fn no_tool_touches_what_is_our_own() {
     assert!(listed.contains("a.txt") && !listed.contains("rules"), "{listed}");
 }
 
-/// The environment has keys in it; whoever may read the folder of all processes may not read ours.
+/// Our environment has keys in it, so permission to read /proc does not include this process.
 // R: W19
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn no_tool_touches_what_the_kernel_shows_of_us() {
+async fn no_tool_accesses_proc_of_this_process() {
     let mut desk = Desk::new();
     desk.goes_out = true;
     symlink("/proc/self", desk.at("self")).unwrap();
@@ -223,7 +223,7 @@ async fn no_tool_touches_what_the_kernel_shows_of_us() {
             ("glob", json!({ "pattern": "*", "path": folder })),
         ] {
             let why = desk.call(tool, input).await.failed();
-            assert!(why.contains("no tool may touch it"), "{tool} {path}: {why}");
+            assert!(why.contains("no tool may access"), "{tool} {path}: {why}");
         }
     }
     let listed = desk.call("list", json!({ "path": "/proc" })).await.done();
@@ -231,10 +231,10 @@ async fn no_tool_touches_what_the_kernel_shows_of_us() {
     desk.call("read", json!({ "filePath": "/proc/1/comm" })).await.done();
 }
 
-/// As in a session whose folder is the home folder: what commands do not see is not read unasked either.
+/// As in a session in the home folder: paths that are hidden from commands need permission.
 // R: T2
 #[tokio::test]
-async fn places_that_commands_do_not_see_are_asked_for() {
+async fn hidden_paths_need_permission() {
     let desk = Desk::new();
     desk.put(".kube/config", "needle\n");
     desk.put(".kube/cache/deep", "needle\n");
@@ -261,7 +261,7 @@ async fn places_that_commands_do_not_see_are_asked_for() {
         said.contains(".kubelet") && !said.contains(".kube/") && !said.contains("history"),
         "{said}"
     );
-    // Nor is it put into a prompt by a command of the project.
+    // A command file of the project cannot include it in a prompt either.
     let scope =
         tools::scope::Scope::new(vec![desk.at("")]).with_hidden(Arc::new([desk.at(".kube")]));
     for (path, is_free) in [(".kube/config", false), ("link", false), (".kubelet", true)] {

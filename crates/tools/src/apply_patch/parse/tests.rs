@@ -13,7 +13,7 @@ fn patched(body: &str, hunks: &str) -> Result<String, String> {
 }
 
 #[test]
-fn an_envelope_holds_every_kind_of_step() {
+fn patch_has_every_kind_of_step() {
     let patch = "*** Begin Patch\n*** Add File: new.txt\n+one\n+\n+two\n*** Delete File: old.txt\n\
                  *** Update File: a.rs\n*** Move to: b.rs\n@@ fn a()\n-x\n+y\n*** End of File\n*** End Patch\n";
     let steps = parse(patch).unwrap();
@@ -29,14 +29,14 @@ fn an_envelope_holds_every_kind_of_step() {
 }
 
 #[test]
-fn what_is_no_patch_is_told() {
+fn invalid_patch_is_rejected_with_a_reason() {
     let broken = [
-        ("", "begins with"),
-        ("--- a\n+++ b\n", "begins with"),
+        ("", "must begin with"),
+        ("--- a\n+++ b\n", "must begin with"),
         ("*** Begin Patch\n*** Add File: a\n+x", "no `*** End Patch`"),
-        ("*** Begin Patch\nnonsense\n*** End Patch", "`nonsense` is no line"),
-        ("*** Begin Patch\n*** Update File: a\n*** End Patch", "nothing is changed in a"),
-        ("*** Begin Patch\n*** Update File: a\nxyz\n*** End Patch", "begins with none of"),
+        ("*** Begin Patch\nnonsense\n*** End Patch", "unexpected line `nonsense`"),
+        ("*** Begin Patch\n*** Update File: a\n*** End Patch", "changes nothing in a"),
+        ("*** Begin Patch\n*** Update File: a\nxyz\n*** End Patch", "must begin with a space"),
     ];
     for (patch, why) in broken {
         let err = parse(patch).unwrap_err();
@@ -45,7 +45,7 @@ fn what_is_no_patch_is_told() {
 }
 
 #[test]
-fn hunks_find_their_place() {
+fn hunks_are_found() {
     assert_eq!(patched("a\nb\nc\n", " a\n-b\n+B\n c"), Ok("a\nB\nc\n".into()));
     assert_eq!(patched("a\nx\nb\nx\n", "@@ b\n-x\n+y"), Ok("a\nx\nb\ny\n".into()));
     assert!(patched("x\ny\nx\n", "-x\n+z").unwrap_err().contains("twice (lines 1 and 3)"));
@@ -53,13 +53,13 @@ fn hunks_find_their_place() {
     assert_eq!(patched("a\nb\n", "@@ a\n+new"), Ok("a\nnew\nb\n".into()));
     assert_eq!(patched("a\n", "+new"), Ok("a\nnew\n".into()));
     assert_eq!(patched("a\nb\nc\nd\n", "-a\n+A\n@@\n-d\n+D"), Ok("A\nb\nc\nD\n".into()));
-    assert!(patched("a\n", "-q\n+z").unwrap_err().contains("not there"));
-    assert!(patched("a\n", "@@ q\n-a\n+z").unwrap_err().contains("no line `q`"));
+    assert!(patched("a\n", "-q\n+z").unwrap_err().contains("not found"));
+    assert!(patched("a\n", "@@ q\n-a\n+z").unwrap_err().contains("line `q` not found"));
 }
 
 // Fault: F04, F05, F07
 #[test]
-fn lines_that_stay_keep_every_byte() {
+fn unchanged_lines_keep_every_byte() {
     assert_eq!(patched("a  \r\nb\r\nc\n", " a\n-b\n+B\n c"), Ok("a  \r\nB\r\nc\n".into()));
     assert_eq!(patched("a\nb", "-b\n+c"), Ok("a\nc".into()));
     assert_eq!(patched("a\nb", " b\n+c"), Ok("a\nb\nc".into()));
@@ -77,12 +77,12 @@ proptest! {
     }
 
     #[test]
-    fn a_patch_made_from_two_texts_turns_one_into_the_other(
+    fn patch_made_from_two_texts_turns_one_into_the_other(
         lines in prop::collection::vec("[a-z]{1,3}", 1..12), at in 0usize..12, new in prop::collection::vec("[A-Z]{1,3}", 0..4)
     ) {
         let at = at % lines.len();
         let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        // All lines as context, so that there is one place only.
+        // All lines as context, so that there is only one match.
         let mut hunk = String::new();
         let mut wanted = String::new();
         for (index, line) in lines.iter().enumerate() {

@@ -1,0 +1,112 @@
+//! A planned command: runs with at most what the user was asked for.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use engine::ports::{Output, Planned, ToolCx, ToolError};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use process::sandbox::{Found, Level};
+
+use super::git_redirects::GitRedirects;
+use super::input::Input;
+use super::{Bash, not_run, repositories};
+
+/// A planned call.
+pub(super) struct PlannedCommand {
+    pub(super) bash: Arc<Bash>,
+    pub(super) input: Input,
+    /// The level of the sandbox that the user was asked with.
+    pub(super) level: Level,
+    /// The folders outside that the user was asked for.
+    pub(super) outside: Vec<PathBuf>,
+    /// The `.git` that it may create, as the user was asked.
+    pub(super) new_git: Option<PathBuf>,
+}
+
+impl PlannedCommand {
+    /// Finds the sandbox to run in. It must not be weaker, and the folders outside must be the same, as when the user was asked.
+    async fn find_sandbox(&mut self) -> Result<Arc<Found>, ToolError> {
+        let found = self.bash.sandbox.found().await;
+        if self.level.confines() && !found.level.confines() {
+            return Err(not_run(
+                "the sandbox is no longer available. Call it again; the user will be asked",
+            ));
+        }
+        let requested = &self.input.extra.write_outside;
+        let outside = self.bash.outside(requested, found.level).map_err(not_run)?;
+        if outside != self.outside {
+            return Err(not_run("a folder of `write_outside` has moved since the user was asked"));
+        }
+        self.input.outside = outside;
+        let new_git = self.bash.new_git(&self.input);
+        self.input.new_git = new_git.filter(|git| self.new_git.as_ref() == Some(git));
+        Ok(found)
+    }
+
+    async fn run(mut self, cx: &ToolCx<'_>) -> Result<Output, ToolError> {
+        let found = self.find_sandbox().await?;
+        let (bash, input) = (&self.bash, &self.input);
+        let before = repositories::inside(&bash.options.folders);
+        // Restored however the command ends.
+        let redirects = GitRedirects::of(bash.open_repositories(input));
+        let in_terminal = bash.uses_terminal(cx, found.level);
+        let there = if in_terminal { bash.run_in_terminal(cx, input, &found).await? } else { None };
+        let mut output = match there {
+            Some(output) => output,
+            // A command that was planned for a terminal was not announced as live.
+            None => {
+                let is_live = cx.editor.offers().live && !in_terminal;
+                bash.run_here(cx, input, &found, is_live).await?
+            }
+        };
+        if found.level.confines() && is_blocked_by_sandbox(&output.text) {
+            output.text.push_str(SANDBOX_HINT);
+        }
+        let restored = redirects.restore();
+        if !restored.is_empty() {
+            let paths: Vec<String> =
+                restored.iter().map(|path| path.display().to_string()).collect();
+            output.text.push_str(&format!(
+                "\n(restored, because it redirects git to another configuration: {})",
+                paths.join(", ")
+            ));
+        }
+        if let Some(made) = repositories::made(&before, &bash.options.folders) {
+            output.text.push_str(&made);
+        }
+        Ok(output)
+    }
+}
+
+impl Planned for PlannedCommand {
+    fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
+        PlannedCommand::run(*self, cx).boxed()
+    }
+}
+
+/// Tells whether the output contains an error that the sandbox causes.
+fn is_blocked_by_sandbox(text: &str) -> bool {
+    let signs = ["Read-only file system", ".git/config: Device or resource busy"];
+    signs.iter().any(|sign| text.contains(sign))
+}
+
+/// Added to such an output.
+const SANDBOX_HINT: &str = "\n(commands can write only to the project's folders. To change .git request `git`, which keeps hooks and \
+    configuration protected; to write to another folder request `write_outside`. Give the `reason`)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_sandbox_are_recognised() {
+        for output in [
+            "touch: cannot touch '/usr/x': Read-only file system",
+            "error: could not write config file .git/config: Device or resource busy",
+        ] {
+            assert!(is_blocked_by_sandbox(output), "{output}");
+        }
+        assert!(!is_blocked_by_sandbox("rm: cannot remove 'x': Device or resource busy"));
+    }
+}

@@ -1,0 +1,125 @@
+//! What the sandbox allows a command: its folders, the repositories in and around them, the network.
+
+use std::path::{Path, PathBuf};
+
+use process::sandbox::{Limits, Network, Profile};
+
+use super::input::Input;
+use super::{Bash, Options, extra_permissions, repositories};
+
+impl Bash {
+    /// Returns the repositories that a command may change.
+    pub(super) fn open_repositories(&self, input: &Input) -> Vec<PathBuf> {
+        if !input.extra.git {
+            return Vec::new();
+        }
+        let mut open = self.profile(input).writable;
+        open.retain(|place| !self.folders.contains(place) && !input.outside.contains(place));
+        open
+    }
+
+    /// Returns what a command may access.
+    pub(super) fn profile(&self, input: &Input) -> Profile {
+        let (folders, Options { own, hidden, .. }) = (&self.folders, &self.options);
+        let mut protected = own.to_vec();
+        // Our own folders are not writable even if they are the session's.
+        let own_real: Vec<PathBuf> = own.iter().filter_map(|own| own.canonicalize().ok()).collect();
+        let is_ours = |folder: &PathBuf| own_real.iter().any(|own| folder.starts_with(own));
+        let mut writable: Vec<PathBuf> =
+            folders.iter().filter(|folder| !is_ours(folder)).cloned().collect();
+        writable.extend_from_slice(&input.outside);
+        protected.extend(self.program_in(&input.outside));
+        let all: Vec<PathBuf> = folders.iter().chain(&input.outside).cloned().collect();
+        let top = all.iter().map(|folder| folder.join(".git"));
+        // Searched separately: a large folder outside must not use up the limit of folders.
+        let inside = [folders, &input.outside].map(|folders| repositories::inside(folders));
+        for git in top.chain(inside.into_iter().flatten()) {
+            if input.new_git.as_ref() == Some(&git) {
+                continue;
+            }
+            // A `.git` file is protected, and the folder that it names is treated like a `.git` folder.
+            let real = match repositories::named_by(&git, &all) {
+                Some(named) => {
+                    protected.push(git);
+                    named
+                }
+                None => git,
+            };
+            if input.extra.git && real.is_dir() {
+                // Hooks and configuration stay protected. Each is its own mount, so it cannot be moved away with the repository.
+                protected.extend(repositories::deciding(&real));
+                writable.push(real.canonicalize().unwrap_or(real));
+            } else {
+                protected.push(real);
+            }
+        }
+        for git in self.around(input) {
+            protected.extend(repositories::deciding(&git));
+            writable.push(git.canonicalize().unwrap_or(git));
+        }
+        Profile {
+            protected,
+            hidden: hidden.iter().chain(&**own).cloned().collect(),
+            network: if input.extra.network { Network::On } else { Network::Off },
+            limits: Limits::default(),
+            ..Profile::writing_to(writable)
+        }
+    }
+
+    /// Returns the repositories around the session's folders that a command may change, if it requests that.
+    fn around(&self, input: &Input) -> Vec<PathBuf> {
+        if input.extra.git { repositories::around(&self.options.folders) } else { Vec::new() }
+    }
+
+    /// Returns the `.git` of the working folder that a command may create, if it requests that and there is no repository yet.
+    pub(super) fn new_git(&self, input: &Input) -> Option<PathBuf> {
+        let folder = self.folders.first().filter(|_| input.extra.git)?;
+        repositories::missing(folder)
+    }
+
+    /// Describes which repositories a command may change or create.
+    pub(super) fn describe_git(&self, input: &Input, new: Option<&Path>) -> String {
+        let around = self.around(input);
+        let change = match around.is_empty() {
+            true => "to change .git".to_owned(),
+            false => format!("to change {}", extra_permissions::list(&around)),
+        };
+        let Some(folder) = new.and_then(Path::parent) else { return change };
+        let folder = folder.display();
+        let create =
+            format!("to create a repository in {folder} (.git, with its hooks and configuration)");
+        let others = self.folders[1..].iter().any(|folder| folder.join(".git").exists());
+        if others || !around.is_empty() || !repositories::inside(&self.folders).is_empty() {
+            return format!("{change}, and {create}");
+        }
+        create
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::bash::ExtraPermissions;
+    use crate::bash::tests::bash;
+
+    use super::*;
+
+    // R: T7
+    #[test]
+    fn repository_named_by_a_git_file_is_protected_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path();
+        std::fs::create_dir_all(top.join("repo")).unwrap();
+        std::fs::write(top.join(".git"), "gitdir: repo\n").unwrap();
+        let top = top.canonicalize().unwrap();
+        let bash = bash(&top, &[&top], None);
+        let at = |paths: &[&str]| paths.iter().map(|path| top.join(path)).collect::<Vec<_>>();
+        let plain = bash.profile(&Input::plain("ls", Duration::ZERO));
+        assert_eq!(plain.protected, at(&[".git", "repo"]));
+        let extra = ExtraPermissions { git: true, ..ExtraPermissions::default() };
+        let git = bash.profile(&Input { extra, ..Input::plain("ls", Duration::ZERO) });
+        assert_eq!(git.protected, at(&[".git", "repo/hooks", "repo/config"]));
+        assert!(git.writable.contains(&top.join("repo")));
+    }
+}
