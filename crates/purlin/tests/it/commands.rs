@@ -59,7 +59,7 @@ pub(crate) fn runs(word: &str) -> bool {
 fn result_says_how_a_command_ended() {
     assert!(says("no-such-program").ends_with("(exit code 127)"));
     assert!(says("echo before; exit 3").ends_with("before\n(exit code 3)"));
-    assert!(says("kill -SEGV $$").ends_with("(ended by SIGSEGV)"));
+    assert!(says("kill -SEGV $$").ends_with("(killed by SIGSEGV)"));
     assert_eq!(says("cat; echo end"), "end\n(exit code 0)");
     assert_eq!(says("true"), "(no output)\n(exit code 0)");
 }
@@ -141,7 +141,7 @@ fn gibibyte_of_output_needs_little_memory() {
     let after = agent.peak_memory();
     assert_eq!(status, "completed");
     let end = &text[text.len() - 300..];
-    assert!(end.contains("x\nlast\n(the first 67108864 bytes are in /"), "{end}");
+    assert!(end.contains("x\nlast\n(the first 67108864 bytes: /"), "{end}");
     assert!(end.ends_with(".txt)\n(exit code 0)"), "{end}");
     assert!(after < before + 8 * 1024 * 1024, "{before} → {after}");
 }
@@ -178,16 +178,16 @@ fn command_that_runs_out_of_memory_is_reported() {
     let said = says("ulimit -d 65536; head -c 1000000000 /dev/zero | tail");
     assert_eq!(said, "tail: memory exhausted\n(exit code 1)");
     let said = says("echo before; kill -KILL $$");
-    assert_eq!(said, "before\n(ended by SIGKILL, perhaps because it used too much memory)");
+    assert_eq!(said, "before\n(killed by SIGKILL, perhaps because it used too much memory)");
     let said = says("sh -c 'kill -KILL $$'; exit $?");
-    assert!(said.ends_with("(exit code 137, as after SIGKILL: perhaps too much memory was used)"));
+    assert!(said.ends_with("(exit code 137, as after SIGKILL, perhaps because it used too much memory)"));
 }
 
 // R: T3
 #[test]
 fn exit_code_is_distinguished_from_a_signal() {
     assert_eq!(says("exit 130"), "(no output)\n(exit code 130)");
-    assert_eq!(says("kill -INT $$"), "(no output)\n(ended by SIGINT)");
+    assert_eq!(says("kill -INT $$"), "(no output)\n(killed by SIGINT)");
 }
 
 /// The project has programs with the names of system programs, and is on the search path of the agent.

@@ -266,7 +266,7 @@ fn directory_that_moves_during_the_request_is_not_written() {
         "once"
     };
     let came = desk.run_with(json!({}), &swap, &[input]);
-    assert!(came.said[0].contains("is not where it was"), "{came:?}");
+    assert!(came.said[0].contains("has moved since"), "{came:?}");
     let gone = || {
         std::fs::remove_dir(desk.at("home/a")).unwrap();
         "once"
@@ -296,7 +296,7 @@ fn repository_can_be_created_with_permission_and_is_protected_afterwards() {
     ];
     let came = desk.run("once", &inputs);
     let needs = format!(
-        "Needs to make a repository in {} (.git, with its hooks and configuration): to keep the work",
+        "Needs to create a repository in {} (.git, with its hooks and configuration): to keep the work",
         work.display()
     );
     assert_eq!(question(&came.asked[0]).0, needs);

@@ -106,7 +106,7 @@ fn explain_says_which_rule_decides() {
             "  ask    `git commit -m x`: `git commit` may change something",
             "         always: `git commit *`",
             "  allow  changes of .git: `cd .`: only reads",
-            "  ask    changes of .git: `git commit -m x`: the command is to change .git",
+            "  ask    changes of .git: `git commit -m x`: the command requests to change .git",
             "         always: changes of .git: `git commit *`",
         ]
     );
