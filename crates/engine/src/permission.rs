@@ -8,4 +8,5 @@ mod question;
 pub mod rules;
 
 pub use crate::words::access::{Access, Answer, Choice, Decision, Question, UNANALYSED};
+pub use crate::words::permission_key::PermissionKey;
 pub use question::{about, always_words};

@@ -18,15 +18,15 @@ mod toolbox;
 pub use answers::{AnswerStore, Denied};
 pub use clock::{Clock, SystemClock};
 pub use editor::{Editor, EditorError, Offers, TerminalCommand, TerminalOutput};
-pub use error::Error;
-pub use event::{CompactionStatus, Event, Severity};
+pub use error::{Error, JournalError};
+pub use event::{CompactionStatus, DisplayPermit, Event, Severity};
 pub use form::{Form, FormAnswer, Page};
 pub use instructions::{
     InstructionFile, InstructionSource, Instructions, MAX_INSTRUCTION_FILE, NoInstructions, Skill,
 };
 pub use journal::{
-    Content, DisplayPermit, FileChange, FileError, Files, Info, Journal, JournalError, Listing,
-    PendingWrite, PromptKind, Query, Record, Remembered, State,
+    Content, FileChange, FileError, Files, Info, Journal, Listing, PendingWrite, PromptKind, Query,
+    Record, Remembered, State,
 };
 pub use model::{Model, ModelError, ModelEvent, ModelStream, Request, Schema, ToolSpec};
 pub use preferences::Preferences;

@@ -12,6 +12,7 @@ mod message;
 mod modes;
 mod nearest;
 pub mod pattern;
+pub(crate) mod permission_key;
 mod pictures;
 pub(crate) mod rule;
 mod slash_command;
@@ -32,6 +33,7 @@ pub use ids::{ContentId, MessageId, ModeId, ModelId, SessionId, TerminalId, Tool
 pub use message::{Block, Contents, Media, Message, Prompt, Seal, Thought, ToolRequest};
 pub use modes::{MODES, Mode, is_built_in};
 pub use nearest::{distance, nearest};
+pub(crate) use permission_key::PermissionKey;
 pub use pictures::{pictures_in, pictures_message};
 pub(crate) use rule::{Rule, Source};
 pub use slash_command::SlashCommand;

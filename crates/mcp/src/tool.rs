@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::permission::Access;
+use engine::permission::{Access, PermissionKey};
 use engine::ports::{Event, Intent, Output, Planned, Tool, ToolCx, ToolError, ToolSpec};
 use engine::words::{Block, Contents, Media, ToolContent, ToolFailure, ToolKind, ToolUpdate};
 use futures_util::FutureExt;
@@ -214,7 +214,7 @@ impl Tool for McpTool {
         let intent = Intent {
             title: clean(&title, 2 * MAX_TITLE),
             content: vec![ToolContent::Block(Block::Text(self.offered.description.clone()))],
-            access: vec![Access::ask(self.spec.name.as_str(), subject)],
+            access: vec![Access::ask(PermissionKey::mcp(&self.spec.name), subject)],
             ..Intent::default()
         };
         let planned = PlannedCall { arguments: input.as_object().cloned(), tool: self };

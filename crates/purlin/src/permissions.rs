@@ -237,7 +237,7 @@ impl Explained {
         let parts = self.parts.iter().map(|(part, decision, rule)| {
             let always = part.access.always.as_ref().filter(|_| self.is_kept(*decision));
             json!({
-                "key": part.access.key, "subject": part.access.subject, "decision": decision.word(),
+                "key": part.access.key.as_str(), "subject": part.access.subject, "decision": decision.word(),
                 "why": part.why, "rule": rule.as_ref().map(Rule::to_string), "always": always,
             })
         });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::permission::Access;
+use engine::permission::{Access, PermissionKey};
 use engine::ports::{Intent, Output, Planned, Tool, ToolCx, ToolError, ToolSpec};
 use engine::words::ToolKind;
 use futures_util::FutureExt;
@@ -57,10 +57,10 @@ impl Tool for SkillTool {
             let why = "the input of `skill` needs a `name`".to_owned();
             return future::ready(Err(ToolError::Model(why))).boxed();
         };
-        let mut access = vec![Access::allow("skill", name)];
+        let mut access = vec![Access::allow(PermissionKey::Skill, name)];
         let path = skills::path_of(&self.places, &*self.files, name, file_of(input));
         if let Some(path) = path {
-            access.push(Access::allow("read", path.to_string_lossy()));
+            access.push(Access::allow(PermissionKey::Read, path.to_string_lossy()));
         }
         let title = format!("Load the skill {name}");
         let intent = Intent { title, access, ..Intent::default() };

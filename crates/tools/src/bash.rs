@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use engine::permission::Access;
+use engine::permission::{Access, PermissionKey};
 use engine::ports::{Intent, Outline, Planned, Tool, ToolCx, ToolError, ToolSpec};
 use engine::words::visible;
 use engine::words::{Block, ToolContent, ToolFailure, ToolKind};
@@ -145,9 +145,10 @@ impl Bash {
         for folder in outside.iter().map(|folder| folder.to_string_lossy()) {
             let requirement = |access, why: &str| Requirement { access, why: why.to_owned() };
             // Rules that forbid what is outside apply to it, too.
-            let around = Access::allow("external_directory", folder.clone());
+            let around = Access::allow(PermissionKey::ExternalDirectory, folder.clone());
             needed.push(requirement(around, "it is requested by `write_outside`"));
-            let access = Access { is_shown: true, ..Access::ask("write_outside", folder) };
+            let access =
+                Access { is_shown: true, ..Access::ask(PermissionKey::WriteOutside, folder) };
             needed.push(requirement(access, "the command requests to write there"));
         }
         Ok(needed)

@@ -10,7 +10,7 @@ mod html;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use engine::permission::{Access, Decision};
+use engine::permission::{Access, Decision, PermissionKey};
 use engine::ports::{Intent, Output, ToolCx, ToolError};
 use engine::words::ToolKind;
 use engine::words::pattern::literal;
@@ -88,12 +88,15 @@ Downloads a document from the web (HTTP GET) and returns its text. Pages are con
         let addresses = cx.or_cancelled(resolve(&url)).await??;
         let mut access = vec![Access {
             always: Some(format!("{}/*", literal(&url.origin().ascii_serialization()))),
-            ..Access::ask("webfetch", url.as_str())
+            ..Access::ask(PermissionKey::WebFetch, url.as_str())
         }];
         if let Some(private) = addresses.iter().find(|at| address::is_private(at.ip())) {
             let subject = format!("{} ({})", url.host_str().unwrap_or(""), private.ip());
             let no = Decision::Reject;
-            access.push(Access { default: no, ..Access::ask("webfetch_private", subject) });
+            access.push(Access {
+                default: no,
+                ..Access::ask(PermissionKey::WebFetchPrivate, subject)
+            });
         }
         let intent = Intent { title: format!("Fetch {url}"), access, ..Intent::default() };
         let seconds = input.timeout.unwrap_or(SECONDS).clamp(1, MAX_SECONDS);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use engine::permission::Access;
+use engine::permission::{Access, PermissionKey};
 use engine::ports::{Content, Editor, EditorError, FileError};
 use engine::words::pattern::literal;
 use futures_util::FutureExt;
@@ -375,18 +375,18 @@ pub(crate) async fn on_a_thread<T: Send + 'static>(
 /// Returns what reading a file needs permission for: secrets, and the folder of a file outside.
 pub(crate) fn read_access(target: &Target) -> Vec<Access> {
     if target.is_output() {
-        return vec![Access::allow("read", target.name())];
+        return vec![Access::allow(PermissionKey::Read, target.name())];
     }
     let mut access = Vec::new();
     if !target.is_inside() {
-        let ask = Access::ask("external_directory", target.path().to_string_lossy());
+        let ask = Access::ask(PermissionKey::ExternalDirectory, target.path().to_string_lossy());
         let folder = target.path().parent().unwrap_or(target.path());
         access.push(Access { always: folder_rule(folder).or(ask.always), ..ask });
     }
     access.push(if target.is_secret() {
-        Access::ask("read", target.name())
+        Access::ask(PermissionKey::Read, target.name())
     } else {
-        Access::allow("read", target.name())
+        Access::allow(PermissionKey::Read, target.name())
     });
     access
 }
@@ -396,14 +396,17 @@ pub(crate) fn edit_access(target: &Target) -> Vec<Access> {
     let mut access = Vec::new();
     if !target.is_inside() {
         let place = target.path().to_string_lossy();
-        access.push(Access::ask("write_outside", place.clone()));
+        access.push(Access::ask(PermissionKey::WriteOutside, place.clone()));
         // Permission to read there does not allow writing, but a rule that forbids applies to both.
-        access.push(Access::allow("external_directory", place));
+        access.push(Access::allow(PermissionKey::ExternalDirectory, place));
     }
-    access.push(Access { always: Some(edit_rule(target)), ..Access::ask("edit", target.name()) });
+    access.push(Access {
+        always: Some(edit_rule(target)),
+        ..Access::ask(PermissionKey::Edit, target.name())
+    });
     if is_in_git(&target.real()) {
         // A separate permission: allowing edits does not include what git runs.
-        access.push(Access::ask("git", target.name()));
+        access.push(Access::ask(PermissionKey::Git, target.name()));
     }
     access
 }

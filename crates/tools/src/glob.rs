@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
+use engine::permission::PermissionKey;
 use engine::ports::{Intent, Output, ToolCx, ToolError};
 use engine::words::{Location, ToolKind};
 use serde::Deserialize;
@@ -60,7 +61,7 @@ by git are skipped.";
         let intent = Intent {
             title: format!("Find {}{place}", input.pattern),
             locations: vec![Location { path: target.path().to_owned(), line: None }],
-            access: search_access(Self::NAME, &input.pattern, &target, kind),
+            access: search_access(PermissionKey::Glob, &input.pattern, &target, kind),
             content: Vec::new(),
         };
         Ok((intent, Plan { target, pattern: input.pattern }))
@@ -69,7 +70,7 @@ by git are skipped.";
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         let stop = Stop::default();
         let flag = stop.flag();
-        let denied = cx.turn.denied("read");
+        let denied = cx.turn.denied(&PermissionKey::Read);
         let work = on_a_thread(move || {
             let folder = plan.target.real();
             let globs = only(&folder, std::slice::from_ref(&plan.pattern));

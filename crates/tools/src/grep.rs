@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use engine::permission::PermissionKey;
 use engine::ports::Denied;
 use engine::ports::{Intent, Output, ToolCx, ToolError};
 use engine::words::{Location, ToolKind};
@@ -98,7 +99,7 @@ ignores, binary files, files with secrets, and files that a rule forbids to read
         let intent = Intent {
             title: format!("Search {}{place}{of}", input.pattern),
             locations: vec![Location { path: target.path().to_owned(), line: None }],
-            access: search_access(Self::NAME, &input.pattern, &target, kind),
+            access: search_access(PermissionKey::Grep, &input.pattern, &target, kind),
             content: Vec::new(),
         };
         let context = usize::try_from(input.context.unwrap_or(0).min(20)).unwrap_or(0);
@@ -109,7 +110,7 @@ ignores, binary files, files with secrets, and files that a rule forbids to read
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         let stop = Stop::default();
         let flag = stop.flag();
-        let denied = cx.turn.denied("read");
+        let denied = cx.turn.denied(&PermissionKey::Read);
         let found = cx.or_cancelled(on_a_thread(move || search(&plan, denied, &flag))).await??;
         drop(stop);
         Ok(print(&found))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use engine::permission::PermissionKey;
 use engine::ports::{Intent, Output, ToolCx, ToolError};
 use engine::words::{Location, ToolKind};
 use serde::Deserialize;
@@ -66,7 +67,7 @@ Lists the files and folders in a folder; folders end with `/`. Files ignored by 
         let intent = Intent {
             title: format!("List {place}"),
             locations: vec![Location { path: target.path().to_owned(), line: None }],
-            access: search_access(Self::NAME, target.name(), &target, kind),
+            access: search_access(PermissionKey::List, target.name(), &target, kind),
             content: Vec::new(),
         };
         let depth = usize::try_from(input.depth.unwrap_or(1).clamp(1, 16)).unwrap_or(1);
@@ -76,7 +77,7 @@ Lists the files and folders in a folder; folders end with `/`. Files ignored by 
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         let stop = Stop::default();
         let flag = stop.flag();
-        let denied = cx.turn.denied("read");
+        let denied = cx.turn.denied(&PermissionKey::Read);
         let work = on_a_thread(move || {
             let folder = plan.target.real();
             let globs: Vec<String> = plan.ignore.iter().map(|glob| format!("!{glob}")).collect();

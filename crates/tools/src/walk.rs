@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::permission::Access;
+use engine::permission::{Access, PermissionKey};
 use engine::ports::Denied;
 use ignore::WalkBuilder;
 use ignore::overrides::{Override, OverrideBuilder};
@@ -32,7 +32,8 @@ pub(crate) fn walk(folder: &Path, target: &Target, denied: Arc<dyn Denied>) -> W
             // Rules apply to the files, so folders are walked.
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
             let below = entry.path().strip_prefix(&folder).unwrap_or(entry.path());
-            !is_folder && denied.has(&Access::allow("read", target.below(below).name()))
+            !is_folder
+                && denied.has(&Access::allow(PermissionKey::Read, target.below(below).name()))
         };
         let is_out = || is_left_out() || (!denied.is_empty() && is_denied());
         entry.depth() == 0 || (entry.file_name() != ".git" && !is_out())
@@ -62,20 +63,25 @@ pub(crate) fn place(files: &Files, path: Option<&str>) -> Result<(Target, Kind),
 }
 
 /// Returns what a search needs permission for: the tool, and the folder if it is outside.
-pub(crate) fn search_access(tool: &str, subject: &str, target: &Target, kind: Kind) -> Vec<Access> {
-    let mut access = vec![Access::allow(tool, subject)];
+pub(crate) fn search_access(
+    key: PermissionKey,
+    subject: &str,
+    target: &Target,
+    kind: Kind,
+) -> Vec<Access> {
+    let mut access = vec![Access::allow(key, subject)];
     if kind == Kind::File {
         access.extend(read_access(target));
         return access;
     }
     if target.is_secret() {
-        access.push(Access::ask("read", target.name()));
+        access.push(Access::ask(PermissionKey::Read, target.name()));
     }
     if !target.is_inside() {
         // Permission covers the contents of the folder itself, not of its parent.
         let path = target.path().join("*").to_string_lossy().into_owned();
         let always = folder_rule(target.path());
-        access.push(Access { always, ..Access::ask("external_directory", path) });
+        access.push(Access { always, ..Access::ask(PermissionKey::ExternalDirectory, path) });
     }
     access
 }

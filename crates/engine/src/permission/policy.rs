@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::rules::{self, Denied, Verdict, decide_narrowed};
 use crate::ports::AnswerStore;
 use crate::words::pattern::fits;
-use crate::words::{Access, Answer, Decision, Mode, Narrowing, Rule, Source, visible};
+use crate::words::{
+    Access, Answer, Decision, Mode, Narrowing, PermissionKey, Rule, Source, visible,
+};
 
 /// Decides for a session.
 #[derive(Default)]
@@ -89,13 +91,14 @@ impl Policy {
     }
 
     /// Returns what is denied for a key, also by the agents of these modes. A rule that denies wins over all others.
-    pub(crate) fn denied(&self, key: &str, modes: &[Mode]) -> Denied {
+    pub(crate) fn denied(&self, key: &PermissionKey, modes: &[Mode]) -> Denied {
         let stored = self.stored();
         let answered = self.answered();
         let narrowings = modes.iter().filter_map(Mode::narrowing);
         let rules = self.rules.iter().chain(&stored).chain(&*answered);
         let rules = rules.chain(narrowings.flat_map(|narrowing| &narrowing.rules));
-        let denies = |rule: &&Rule| rule.decision == Decision::Reject && fits(&rule.key, key);
+        let denies =
+            |rule: &&Rule| rule.decision == Decision::Reject && fits(&rule.key, key.as_str());
         Denied { rules: rules.filter(denies).cloned().collect(), roots: self.roots.clone() }
     }
 
@@ -150,7 +153,7 @@ impl Policy {
     /// Says where the answer "always" applies.
     #[must_use]
     pub fn scope(&self) -> &'static str {
-        if self.store.is_some() { "for this folder" } else { "in this session" }
+        if self.store.is_some() { "in this project" } else { "in this session" }
     }
 
     /// Applies an answer of the user. Returns the decision about the call, and why "always" could not be stored.
@@ -164,7 +167,7 @@ impl Policy {
             for access in asked {
                 let Some(pattern) = access.always.clone() else { continue };
                 let source = Source::Stored;
-                let rule = Rule { key: access.key.clone(), pattern, decision, source };
+                let rule = Rule { key: access.key.to_string(), pattern, decision, source };
                 match self.store.as_ref().map(|store| store.add(&rule)) {
                     Some(Ok(())) => {}
                     Some(Err(err)) => {
@@ -191,16 +194,16 @@ mod tests {
     #[test]
     fn always_is_stored_and_once_is_not() {
         let policy = Policy::default();
-        let read = [Access::allow("read", "a.rs")];
-        let edit = [Access::ask("edit", "a.rs")];
+        let read = [Access::allow(PermissionKey::Read, "a.rs")];
+        let edit = [Access::ask(PermissionKey::Edit, "a.rs")];
         assert_eq!(decide(&policy, &read), Decision::Allow);
         assert_eq!(decide(&policy, &edit), Decision::Ask);
         assert_eq!(policy.apply(&edit, Answer::AllowOnce).0, Decision::Allow);
         assert_eq!(decide(&policy, &edit), Decision::Ask);
         assert_eq!(policy.apply(&edit, Answer::RejectAlways).0, Decision::Reject);
         assert_eq!(decide(&policy, &edit), Decision::Reject);
-        assert_eq!(decide(&policy, &[Access::ask("edit", "b.rs")]), Decision::Ask);
-        let make = [Access::ask("bash", "make")];
+        assert_eq!(decide(&policy, &[Access::ask(PermissionKey::Edit, "b.rs")]), Decision::Ask);
+        let make = [Access::ask(PermissionKey::Bash, "make")];
         assert_eq!(policy.apply(&make, Answer::Cancelled).0, Decision::Reject);
         assert_eq!(decide(&policy, &make), Decision::Ask);
     }
@@ -208,10 +211,10 @@ mod tests {
     #[test]
     fn strictest_access_decides() {
         let policy = Policy::default();
-        let make = Access::ask("bash", "make");
+        let make = Access::ask(PermissionKey::Bash, "make");
         policy.apply(std::slice::from_ref(&make), Answer::AllowAlways);
         assert_eq!(decide(&policy, std::slice::from_ref(&make)), Decision::Allow);
-        let remove = Access::ask("bash", "rm x");
+        let remove = Access::ask(PermissionKey::Bash, "rm x");
         let judgement = policy.judge(&[make, remove.clone()]);
         assert_eq!(judgement.decision, Decision::Ask);
         assert_eq!(judgement.asked, [remove]);
@@ -221,9 +224,12 @@ mod tests {
     #[test]
     fn subject_with_a_star_is_stored_literally() {
         let policy = Policy::default();
-        policy.apply(&[Access::ask("bash", "rm *.o")], Answer::AllowAlways);
-        assert_eq!(decide(&policy, &[Access::ask("bash", "rm *.o")]), Decision::Allow);
-        assert_eq!(decide(&policy, &[Access::ask("bash", "rm -rf / x.o")]), Decision::Ask);
+        policy.apply(&[Access::ask(PermissionKey::Bash, "rm *.o")], Answer::AllowAlways);
+        assert_eq!(decide(&policy, &[Access::ask(PermissionKey::Bash, "rm *.o")]), Decision::Allow);
+        assert_eq!(
+            decide(&policy, &[Access::ask(PermissionKey::Bash, "rm -rf / x.o")]),
+            Decision::Ask
+        );
     }
 
     #[derive(Default)]
@@ -248,7 +254,10 @@ mod tests {
     fn answer_that_cannot_be_stored_applies_to_the_session_and_is_reported() {
         let store: Arc<dyn AnswerStore> = Arc::new(Full::default());
         let policy = Policy { store: Some(Arc::clone(&store)), ..Policy::default() };
-        let (make, test) = ([Access::ask("bash", "make")], [Access::ask("bash", "test")]);
+        let (make, test) = (
+            [Access::ask(PermissionKey::Bash, "make")],
+            [Access::ask(PermissionKey::Bash, "test")],
+        );
         assert_eq!(policy.apply(&make, Answer::AllowAlways), (Decision::Allow, None));
         let problem = Some("the disk is full".to_owned());
         assert_eq!(policy.apply(&test, Answer::AllowAlways), (Decision::Allow, problem));

@@ -1,26 +1,32 @@
 //! The question to the user: what it names, and what the answer "always" would store.
 
 use crate::words::{
-    Access, Answer, Block, Choice, Question, ToolCall, ToolContent, describe, one_line, visible,
+    Access, Answer, Block, Choice, PermissionKey, Question, ToolCall, ToolContent, describe,
+    one_line, visible,
 };
 
 /// What a command can get beyond the sandbox: the key, and its name in a question.
-const EXTRA_PERMISSIONS: [(&str, &str); 3] =
-    [("network", "the network"), ("git", "changes of .git"), ("unsandboxed", "no sandbox")];
+const EXTRA_PERMISSIONS: [(PermissionKey, &str); 3] = [
+    (PermissionKey::Network, "the network"),
+    (PermissionKey::Git, "changes of .git"),
+    (PermissionKey::Unsandboxed, "no sandbox"),
+];
 
 /// An access as the user reads it: what it is, and which extra permissions come with it.
 type Line = (String, String);
 
 /// Describes keys with their subjects or patterns. A command and its extra permissions make one line.
-fn lines<'a>(all: &[(&'a str, &'a str)]) -> Vec<Line> {
+fn lines(all: &[(&PermissionKey, &str)]) -> Vec<Line> {
     let mut lines = Vec::new();
     for (key, subject) in all {
-        let has = |key: &str| all.contains(&(key, subject));
-        let is_extra = EXTRA_PERMISSIONS.iter().any(|(extra, _)| extra == key);
-        if is_extra && has("bash") {
+        let has = |key: &PermissionKey| all.contains(&(key, subject));
+        let is_extra = EXTRA_PERMISSIONS.iter().any(|(extra, _)| extra == *key);
+        if is_extra && has(&PermissionKey::Bash) {
             continue;
         }
-        let extra = EXTRA_PERMISSIONS.iter().filter(|(extra, _)| *key == "bash" && has(extra));
+        let extra = EXTRA_PERMISSIONS
+            .iter()
+            .filter(|(extra, _)| **key == PermissionKey::Bash && has(extra));
         let extra: Vec<&str> = extra.map(|(_, name)| *name).collect();
         let line = (describe(key, subject), extra.join(" and "));
         if !lines.contains(&line) {
@@ -40,8 +46,8 @@ pub fn about(mut call: ToolCall, asked: &[Access], scope: &str) -> Question {
     let is_shown =
         |access: &Access| access.is_shown || names(&call.title, &visible(&access.subject));
     let hidden = asked.iter().filter(|access| !is_shown(access));
-    let hidden: Vec<(&str, &str)> =
-        hidden.map(|access| (access.key.as_str(), access.subject.as_str())).collect();
+    let hidden: Vec<(&PermissionKey, &str)> =
+        hidden.map(|access| (&access.key, access.subject.as_str())).collect();
     if !hidden.is_empty() {
         let mut text = "Needs permission for:".to_owned();
         for (line, extra) in lines(&hidden) {
@@ -103,7 +109,7 @@ fn names(title: &str, subject: &str) -> bool {
 /// read. A rejected command is rejected with and without extra permissions.
 #[must_use]
 pub fn always_words(asked: &[Access]) -> Option<[String; 2]> {
-    let stored = asked.iter().map(|access| Some((access.key.as_str(), access.always.as_deref()?)));
+    let stored = asked.iter().map(|access| Some((&access.key, access.always.as_deref()?)));
     let lines = lines(&stored.collect::<Option<Vec<_>>>()?);
     let rejected: Vec<&str> = lines.iter().map(|(line, _)| line.as_str()).collect();
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -141,7 +147,7 @@ mod tests {
             locations: Vec::new(),
             raw_input: json!({}),
         };
-        about(call, asked, "for this folder")
+        about(call, asked, "in this project")
     }
 
     fn names(question: &Question) -> Vec<&str> {
@@ -151,16 +157,18 @@ mod tests {
     // R: T2
     #[test]
     fn question_names_the_rule_that_always_would_store() {
-        let test =
-            Access { always: Some("cargo test *".to_owned()), ..Access::ask("bash", "cargo test") };
+        let test = Access {
+            always: Some("cargo test *".to_owned()),
+            ..Access::ask(PermissionKey::Bash, "cargo test")
+        };
         let asked = question("cargo test", &[test]);
         assert_eq!(
             names(&asked),
             [
                 "Allow once",
-                "Always allow `cargo test *` for this folder",
+                "Always allow `cargo test *` in this project",
                 "Reject",
-                "Always reject `cargo test *` for this folder"
+                "Always reject `cargo test *` in this project"
             ]
         );
         assert!(asked.call.content.is_empty());
@@ -171,13 +179,13 @@ mod tests {
     // R: T2
     #[test]
     fn extra_permission_is_named_with_its_command() {
-        let of = |key: &str, subject: &str, always: &str| Access {
+        let of = |key: PermissionKey, subject: &str, always: &str| Access {
             always: Some(always.to_owned()),
             ..Access::ask(key, subject)
         };
         let always = |asked: &[Access]| always_words(asked).unwrap()[0].clone();
         let (bash, git) = ("git commit -m x", "git commit *");
-        let commit = [of("bash", bash, git), of("git", bash, git)];
+        let commit = [of(PermissionKey::Bash, bash, git), of(PermissionKey::Git, bash, git)];
         assert_eq!(always(&commit), "`git commit *` with changes of .git");
         assert_eq!(always_words(&commit).unwrap()[1], "`git commit *`");
         assert_eq!(always(&commit[1..]), "changes of .git: `git commit *`");
@@ -185,13 +193,17 @@ mod tests {
         let text = "Needs permission for:\n- `git commit -m x` with changes of .git";
         assert_eq!(asked.call.content, [ToolContent::Block(Block::Text(text.to_owned()))]);
         assert!(question(bash, &commit).call.content.is_empty());
-        let make = |key: &str| Access::ask(key, "make");
-        let all = [make("bash"), make("network"), make("unsandboxed")];
+        let make = |key: PermissionKey| Access::ask(key, "make");
+        let all = [
+            make(PermissionKey::Bash),
+            make(PermissionKey::Network),
+            make(PermissionKey::Unsandboxed),
+        ];
         assert_eq!(always(&all), "`make` with the network and no sandbox");
-        let add = |key: &str| of(key, "git add .", "git add *");
-        let edit = Access::ask("edit", "log");
+        let add = |key: PermissionKey| of(key, "git add .", "git add *");
+        let edit = Access::ask(PermissionKey::Edit, "log");
         let [commit, to_git] = commit;
-        let chain = [add("bash"), commit, edit, add("git"), to_git];
+        let chain = [add(PermissionKey::Bash), commit, edit, add(PermissionKey::Git), to_git];
         assert_eq!(
             always(&chain),
             "`git add *` and `git commit *`, each with changes of .git, and edits of `log`"
@@ -200,24 +212,25 @@ mod tests {
 
     #[test]
     fn always_is_not_offered_for_what_cannot_be_stored() {
-        let once = Access { always: None, ..Access::ask("bash", "x $(y)") };
-        let asked = question("x $(y)", &[once, Access::ask("bash", "z")]);
+        let once = Access { always: None, ..Access::ask(PermissionKey::Bash, "x $(y)") };
+        let asked = question("x $(y)", &[once, Access::ask(PermissionKey::Bash, "z")]);
         assert_eq!(names(&asked), ["Allow once", "Reject"]);
         assert_eq!(asked.answer("always"), Answer::Cancelled);
-        let long = Access::ask("bash", "y".repeat(LONGEST_RULE));
+        let long = Access::ask(PermissionKey::Bash, "y".repeat(LONGEST_RULE));
         assert_eq!(names(&question("y", &[long])), ["Allow once", "Reject"]);
     }
 
     #[test]
     fn subject_missing_from_the_title_is_listed() {
-        let asked = question("cp a b\u{202e}", &[Access::ask("edit", "/etc/\u{202e}passwd")]);
+        let asked =
+            question("cp a b\u{202e}", &[Access::ask(PermissionKey::Edit, "/etc/\u{202e}passwd")]);
         let text = "Needs permission for:\n- edits of `/etc/\\u{202e}passwd`";
         assert_eq!(asked.call.content, [ToolContent::Block(Block::Text(text.to_owned()))]);
     }
 
     #[test]
     fn notes_are_listed_once_and_capped() {
-        let of = |key: &str, notes: &[&str]| Access {
+        let of = |key: PermissionKey, notes: &[&str]| Access {
             notes: notes.iter().map(|note| (*note).to_owned()).collect(),
             ..Access::ask(key, "cp a b")
         };
@@ -225,17 +238,20 @@ mod tests {
             Some(ToolContent::Block(Block::Text(text))) => text,
             other => panic!("{other:?}"),
         };
-        let asked = [of("bash", &["`b` is /x\n\u{202e}"]), of("network", &["`b` is /x\n\u{202e}"])];
+        let asked = [
+            of(PermissionKey::Bash, &["`b` is /x\n\u{202e}"]),
+            of(PermissionKey::Network, &["`b` is /x\n\u{202e}"]),
+        ];
         assert_eq!(note(&asked), "`b` is /x\\n\\u{202e}");
         let many: Vec<String> = (0..12).map(|number| format!("`{number}` is /x")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let text = note(&[of("bash", &many)]);
+        let text = note(&[of(PermissionKey::Bash, &many)]);
         assert_eq!((text.lines().count(), text.lines().last()), (11, Some("… and 2 more")));
     }
 
     #[test]
     fn subject_that_only_looks_like_part_of_the_title_is_listed() {
-        let passwd = [Access::ask("external_directory", "/etc/passwd")];
+        let passwd = [Access::ask(PermissionKey::ExternalDirectory, "/etc/passwd")];
         for title in
             ["cat ./etc/passwd", "cat a/etc/passwd", "cat /etc/passwd-", "cat /etc/passwd/x"]
         {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ports;
 use crate::words::pattern::{fits, weight};
-use crate::words::{Access, Decision, Narrowing};
+use crate::words::{Access, Decision, Narrowing, PermissionKey};
 
 pub use crate::words::rule::{Rule, Source};
 
@@ -41,7 +41,8 @@ pub fn decide<'a>(
         return verdict;
     }
     let mut rules = rules;
-    let denies = |rule: &&Rule| rule.decision == Decision::Reject && fits(&rule.key, &access.key);
+    let denies =
+        |rule: &&Rule| rule.decision == Decision::Reject && fits(&rule.key, access.key.as_str());
     match rules.find(denies) {
         Some(rule) => Verdict { decision: Decision::Ask, by: Some(rule.clone()) },
         None => verdict,
@@ -63,7 +64,7 @@ fn by_subject<'a>(
 ) -> Verdict {
     let matching = rules.filter(|rule| {
         let is_widening = rule.source == Source::Project && rule.decision == Decision::Allow;
-        !is_widening && fits(&rule.key, &access.key) && fits_subject(rule, roots, access)
+        !is_widening && fits(&rule.key, access.key.as_str()) && fits_subject(rule, roots, access)
     });
     let strongest = matching.clone().max_by_key(|rule| {
         let denies = rule.decision == Decision::Reject;
@@ -88,7 +89,7 @@ fn fits_subject(rule: &Rule, roots: &[PathBuf], access: &Access) -> bool {
         return true;
     }
     let subject = Path::new(&access.subject);
-    let is_path = ["read", "edit"].contains(&access.key.as_str());
+    let is_path = matches!(access.key, PermissionKey::Read | PermissionKey::Edit);
     if is_path && let Some(root) = roots.first().filter(|_| subject.is_relative()) {
         return fits(&rule.pattern, &root.join(subject).to_string_lossy());
     }
@@ -130,9 +131,9 @@ mod tests {
     #[test]
     fn which_rule_counts() {
         use Source::{Project, Stored, TrustedProject, User};
-        let git_push = Access::ask("bash", "git push origin");
-        let read = Access::allow("read", "/w/src/a.rs");
-        let by_name = Access::allow("read", "src/a.rs");
+        let git_push = Access::ask(PermissionKey::Bash, "git push origin");
+        let read = Access::allow(PermissionKey::Read, "/w/src/a.rs");
+        let by_name = Access::allow(PermissionKey::Read, "src/a.rs");
         type Row<'a> = (&'a str, &'a [(Source, &'a str)], &'a Access, Decision);
         let table: [Row<'_>; 19] = [
             (
@@ -221,21 +222,29 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_asked_where_anything_is_forbidden() {
         use Source::{Project, Stored, User};
-        let unclear = |key: &str| Access {
+        let unclear = |key: PermissionKey| Access {
             is_unclear: true,
             ..Access::ask(key, "(cannot be analysed) $(echo rm) x")
         };
-        type Row<'a> = (&'a [(Source, &'a str)], &'a str, Decision);
+        type Row<'a> = (&'a [(Source, &'a str)], PermissionKey, Decision);
         let table: [Row<'_>; 9] = [
-            (&[(User, "allow bash *")], "bash", Allow),
-            (&[(User, "allow bash *"), (User, "deny bash rm *")], "bash", Ask),
-            (&[(User, "allow bash (not *"), (Stored, "deny bash rm *")], "bash", Ask),
-            (&[(User, "allow * *"), (Project, "deny b* rm *")], "bash", Ask),
-            (&[(User, "allow bash *"), (User, "ask bash rm *")], "bash", Allow),
-            (&[(User, "allow bash *"), (User, "deny edit *")], "bash", Allow),
-            (&[(User, "allow bash *"), (User, "deny bash *")], "bash", Reject),
-            (&[(User, "allow network *"), (User, "deny network curl *")], "network", Ask),
-            (&[(User, "allow network *"), (User, "deny bash curl *")], "network", Allow),
+            (&[(User, "allow bash *")], PermissionKey::Bash, Allow),
+            (&[(User, "allow bash *"), (User, "deny bash rm *")], PermissionKey::Bash, Ask),
+            (&[(User, "allow bash (not *"), (Stored, "deny bash rm *")], PermissionKey::Bash, Ask),
+            (&[(User, "allow * *"), (Project, "deny b* rm *")], PermissionKey::Bash, Ask),
+            (&[(User, "allow bash *"), (User, "ask bash rm *")], PermissionKey::Bash, Allow),
+            (&[(User, "allow bash *"), (User, "deny edit *")], PermissionKey::Bash, Allow),
+            (&[(User, "allow bash *"), (User, "deny bash *")], PermissionKey::Bash, Reject),
+            (
+                &[(User, "allow network *"), (User, "deny network curl *")],
+                PermissionKey::Network,
+                Ask,
+            ),
+            (
+                &[(User, "allow network *"), (User, "deny bash curl *")],
+                PermissionKey::Network,
+                Allow,
+            ),
         ];
         for (rules, key, expected) in table {
             let list: Vec<Rule> = rules.iter().map(|(source, text)| rule(*source, text)).collect();
@@ -243,14 +252,17 @@ mod tests {
             assert_eq!(verdict.decision, expected, "{rules:?}");
         }
         let rules = [rule(User, "allow bash *"), rule(User, "deny bash rm *")];
-        let clear = Access::ask("bash", "make");
+        let clear = Access::ask(PermissionKey::Bash, "make");
         assert_eq!(decide(rules.iter(), &[], &clear).decision, Allow);
-        assert_eq!(decide(rules.iter(), &[], &unclear("bash")).by.as_ref(), Some(&rules[1]));
+        assert_eq!(
+            decide(rules.iter(), &[], &unclear(PermissionKey::Bash)).by.as_ref(),
+            Some(&rules[1])
+        );
     }
 
     #[test]
     fn a_project_never_softens() {
-        let access = Access { default: Reject, ..Access::ask("read", "/w/.env") };
+        let access = Access { default: Reject, ..Access::ask(PermissionKey::Read, "/w/.env") };
         let asks = [rule(Source::Project, "ask read *.env")];
         assert_eq!(decide(asks.iter(), &[], &access).decision, Reject);
         let both = [rule(Source::Project, "ask read *.env"), rule(Source::User, "allow read *")];
@@ -259,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_path_is_meant_from_the_folder_or_from_the_root() {
-        let access = Access::ask("edit", "/w/src/a.rs");
+        let access = Access::ask(PermissionKey::Edit, "/w/src/a.rs");
         let roots = [PathBuf::from("/w")];
         for pattern in ["src/*", "/w/src/*", "*.rs", "src/a.rs"] {
             let rules = [rule(Source::User, &format!("allow edit {pattern}"))];

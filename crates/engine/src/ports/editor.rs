@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::event::Event;
+use super::event::{DisplayPermit, Event};
 use super::form::{Form, FormAnswer, Page};
-use super::journal::DisplayPermit;
 use crate::words::{Answer, ExitStatus, Question, TerminalId, ToolFailure};
 
 /// The client of one session.

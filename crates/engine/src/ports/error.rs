@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::journal::JournalError;
 use super::model::ModelError;
 use crate::words::{ModeId, ModelId, SessionId};
 
@@ -99,4 +98,30 @@ impl Error {
             JournalError::Failed(why) => Error::Journal(why),
         }
     }
+}
+
+/// Why a session cannot be stored or read.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum JournalError {
+    /// Unknown session.
+    #[error("no such session")]
+    NotFound,
+    /// Another process has it open.
+    #[error("the session is open in {0}")]
+    OpenElsewhere(String),
+    /// It was not used for too long.
+    #[error("the session was not used for {0} days")]
+    Expired(u64),
+    /// It has reached the size limit.
+    #[error("the session has reached its limit of {0} bytes")]
+    Full(u64),
+    /// The cursor of a query is invalid.
+    #[error("invalid cursor")]
+    BadCursor,
+    /// It can be read, not written.
+    #[error("{0}")]
+    ReadOnly(String),
+    /// Anything else; the text is for the log.
+    #[error("{0}")]
+    Failed(String),
 }

@@ -118,3 +118,6 @@ pub enum CompactionStatus {
     /// Was stopped; the history is as it was.
     Cancelled,
 }
+
+/// Shows an event for which room was reserved. Never waits; the journal calls it on whatever thread wrote the event.
+pub type DisplayPermit = Box<dyn FnOnce(Event) + Send>;

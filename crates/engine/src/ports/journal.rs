@@ -10,14 +10,12 @@ use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
 use super::editor::Editor;
-use super::event::Event;
+use super::error::JournalError;
+use super::event::{DisplayPermit, Event};
 use crate::words::{
     Bill, ContentId, Cut, History, MessageId, ModeId, ModelId, Prompt, SessionId, StopReason,
     Thinking, Thought, ToolCallId, ToolRequest, Turns, Usage,
 };
-
-/// Shows an event for which room was reserved. Never waits; the journal calls it on whatever thread wrote the event.
-pub type DisplayPermit = Box<dyn FnOnce(Event) + Send>;
 
 /// A record on its way into the journal. Drop it if you do not want to wait.
 #[derive(Debug)]
@@ -368,30 +366,4 @@ pub struct Listing {
     pub sessions: Vec<Info>,
     /// The cursor of the next page, if there is one.
     pub next: Option<String>,
-}
-
-/// Why a session cannot be stored or read.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum JournalError {
-    /// Unknown session.
-    #[error("no such session")]
-    NotFound,
-    /// Another process has it open.
-    #[error("the session is open in {0}")]
-    OpenElsewhere(String),
-    /// It was not used for too long.
-    #[error("the session was not used for {0} days")]
-    Expired(u64),
-    /// It has reached the size limit.
-    #[error("the session has reached its limit of {0} bytes")]
-    Full(u64),
-    /// The cursor of a query is invalid.
-    #[error("invalid cursor")]
-    BadCursor,
-    /// It can be read, not written.
-    #[error("{0}")]
-    ReadOnly(String),
-    /// Anything else; the text is for the log.
-    #[error("{0}")]
-    Failed(String),
 }

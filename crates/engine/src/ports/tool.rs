@@ -15,8 +15,8 @@ use super::form::{Form, FormAnswer};
 use super::journal::{Content, FileChange, Journal};
 use super::model::ToolSpec;
 use crate::words::{
-    Access, Agent, Answer, Location, ModelId, Question, SessionId, ToolCallId, ToolContent,
-    ToolFailure, ToolKind,
+    Access, Agent, Answer, Location, ModelId, PermissionKey, Question, SessionId, ToolCallId,
+    ToolContent, ToolFailure, ToolKind,
 };
 
 /// A tool, built in or from elsewhere.
@@ -154,7 +154,7 @@ pub trait ToolHost: Send + Sync {
     fn result_limit(&self) -> usize;
 
     /// Returns what rules deny for a key.
-    fn denied(&self, key: &str) -> Arc<dyn Denied>;
+    fn denied(&self, key: &PermissionKey) -> Arc<dyn Denied>;
 
     /// Journals an event and shows it.
     fn show(&self, event: Event) -> BoxFuture<'_, Result<(), ToolError>>;

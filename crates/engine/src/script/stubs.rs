@@ -14,7 +14,8 @@ use crate::ports::{
     Query, Record, Remembered, State, TerminalCommand, TerminalOutput, ToolError, ToolHost,
 };
 use crate::words::{
-    Access, Answer, ContentId, ExitStatus, Question, SessionId, TerminalId, ToolCallId, Turns,
+    Access, Answer, ContentId, ExitStatus, PermissionKey, Question, SessionId, TerminalId,
+    ToolCallId, Turns,
 };
 
 /// No files at all. For sessions without undo.
@@ -325,7 +326,7 @@ impl ToolHost for NoTurn<'_> {
         usize::MAX
     }
 
-    fn denied(&self, _: &str) -> Arc<dyn Denied> {
+    fn denied(&self, _: &PermissionKey) -> Arc<dyn Denied> {
         Arc::new(NothingDenied)
     }
 

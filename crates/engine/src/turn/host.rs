@@ -8,14 +8,14 @@ use futures_util::future::BoxFuture;
 use super::cx::TurnCx;
 use super::{child, context};
 use crate::ports::{ChildTask, Denied, Event, Form, FormAnswer, Output, ToolError, ToolHost};
-use crate::words::{Answer, Question, ToolCallId};
+use crate::words::{Answer, PermissionKey, Question, ToolCallId};
 
 impl ToolHost for TurnCx<'_> {
     fn result_limit(&self) -> usize {
         context::result_limit(self)
     }
 
-    fn denied(&self, key: &str) -> Arc<dyn Denied> {
+    fn denied(&self, key: &PermissionKey) -> Arc<dyn Denied> {
         Arc::new(self.ports.policy.denied(key, &self.modes()))
     }
 

@@ -70,7 +70,7 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
                 tracing::info!(model = %settings.model, "{why}");
                 cx.turn.retries += 1;
                 if cx.turn.retries > MAX_RETRIES {
-                    let words = format!("gave up after {MAX_RETRIES} retries in this turn. {why}");
+                    let words = format!("Gave up after {MAX_RETRIES} retries in this turn. {why}");
                     break Err(Error::Model(ModelError::Unavailable(words)).into());
                 }
                 waiting(cx, &message, why)

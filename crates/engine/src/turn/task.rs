@@ -7,7 +7,7 @@ use futures_util::future::{self, BoxFuture};
 use serde_json::{Value, json};
 
 use crate::ports::{ChildTask, Helper, Intent, Output, Planned, Tool, ToolCx, ToolError, ToolSpec};
-use crate::words::{Access, Block, ToolContent, ToolKind};
+use crate::words::{Access, Block, PermissionKey, ToolContent, ToolKind};
 
 const NAME: &str = "task";
 
@@ -95,7 +95,7 @@ impl Tool for Task {
                 title: format!("{} ({name})", task.title),
                 content: vec![ToolContent::Block(Block::Text(task.prompt.clone()))],
                 locations: Vec::new(),
-                access: vec![Access::allow(NAME, name)],
+                access: vec![Access::allow(PermissionKey::Task, name)],
             };
             (intent, Box::new(PlannedTask(task)) as Box<dyn Planned>)
         });

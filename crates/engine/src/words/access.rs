@@ -3,14 +3,15 @@
 //! How a decision is made is in `permission`.
 
 use super::pattern;
+use super::permission_key::PermissionKey;
 use super::tool_call::ToolCall;
 use super::visible::one_line;
 
 /// One thing that a call needs permission for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// Which rules apply to it: `read`, `edit`, `bash`, `webfetch`, `external_directory`, or a tool's own name.
-    pub key: String,
+    /// Which rules apply to it.
+    pub key: PermissionKey,
     /// What the patterns of rules are matched against: a resolved path, one simple command, an address.
     pub subject: String,
     /// What is decided if no rule matches.
@@ -28,11 +29,11 @@ pub struct Access {
 
 impl Access {
     /// Makes an access that asks the user unless a rule says otherwise. "Always" is stored for its exact subject.
-    pub fn ask(key: impl Into<String>, subject: impl Into<String>) -> Access {
+    pub fn ask(key: PermissionKey, subject: impl Into<String>) -> Access {
         let subject = subject.into();
         let always = Some(pattern::literal(&subject));
         Access {
-            key: key.into(),
+            key,
             always,
             subject,
             default: Decision::Ask,
@@ -43,7 +44,7 @@ impl Access {
     }
 
     /// Makes an access that is allowed unless a rule says otherwise.
-    pub fn allow(key: impl Into<String>, subject: impl Into<String>) -> Access {
+    pub fn allow(key: PermissionKey, subject: impl Into<String>) -> Access {
         Access { default: Decision::Allow, ..Access::ask(key, subject) }
     }
 
@@ -64,30 +65,43 @@ impl Access {
 pub const UNANALYSED: &str = "(cannot be analysed) ";
 
 /// Describes a key with a subject or a pattern.
-pub(crate) fn describe(key: &str, subject: &str) -> String {
+pub(crate) fn describe(key: &PermissionKey, subject: &str) -> String {
     let subject = one_line(subject);
     let is_all = subject == "*";
     match key {
-        "bash" if is_all => "all commands".to_owned(),
-        "bash" => match subject.strip_prefix(UNANALYSED) {
+        PermissionKey::Bash if is_all => "all commands".to_owned(),
+        PermissionKey::Bash => match subject.strip_prefix(UNANALYSED) {
             Some(command) => format!("`{command}` (cannot be analysed)"),
             None => format!("`{subject}`"),
         },
-        "edit" if is_all => "all edits".to_owned(),
-        "edit" => format!("edits of `{subject}`"),
-        "read" if is_all => "all reads".to_owned(),
-        "read" => format!("reads of `{subject}`"),
-        "external_directory" => format!("access to `{subject}`"),
-        "webfetch" => format!("fetching `{subject}`"),
-        "webfetch_private" => {
+        PermissionKey::Edit if is_all => "all edits".to_owned(),
+        PermissionKey::Edit => format!("edits of `{subject}`"),
+        PermissionKey::Read if is_all => "all reads".to_owned(),
+        PermissionKey::Read => format!("reads of `{subject}`"),
+        PermissionKey::ExternalDirectory => format!("access to `{subject}`"),
+        PermissionKey::WebFetch => format!("fetching `{subject}`"),
+        PermissionKey::WebFetchPrivate => {
             format!("fetching from `{subject}`, on this machine or in a private network,")
         }
-        "network" => format!("the network for `{subject}`"),
-        "git" => format!("changes of .git: `{subject}`"),
-        "write_outside" => format!("writing to `{subject}`"),
-        "unsandboxed" => format!("running `{subject}` without a sandbox"),
-        other if is_all => format!("`{}`", one_line(other)),
-        other => format!("`{}` with `{subject}`", one_line(other)),
+        PermissionKey::Network => format!("the network for `{subject}`"),
+        PermissionKey::Git => format!("changes of .git: `{subject}`"),
+        PermissionKey::WriteOutside => format!("writing to `{subject}`"),
+        PermissionKey::Unsandboxed => format!("running `{subject}` without a sandbox"),
+        PermissionKey::Mcp(_) => format!("the MCP tool `{}`", one_line(key.as_str())),
+        PermissionKey::List
+        | PermissionKey::Glob
+        | PermissionKey::Grep
+        | PermissionKey::Task
+        | PermissionKey::Skill
+            if is_all =>
+        {
+            format!("`{key}`")
+        }
+        PermissionKey::List
+        | PermissionKey::Glob
+        | PermissionKey::Grep
+        | PermissionKey::Task
+        | PermissionKey::Skill => format!("`{key}` with `{subject}`"),
     }
 }
 

@@ -197,7 +197,7 @@ pub fn is_built_in(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::Role;
+    use crate::words::{PermissionKey, Role};
 
     #[test]
     fn modes_are_found_by_id_and_alias() {
@@ -216,11 +216,13 @@ mod tests {
         assert_eq!(may_edit, ["build"]);
         assert!(MODES.iter().all(|mode| mode.permits(ToolKind::Read, &[])));
         let plan = Mode::find("plan").unwrap();
-        let look = Access::allow("bash", "git status");
+        let look = Access::allow(PermissionKey::Bash, "git status");
         assert!(plan.permits(ToolKind::Execute, std::slice::from_ref(&look)));
-        assert!(!plan.permits(ToolKind::Execute, &[look, Access::ask("edit", "/w/a")]));
+        assert!(
+            !plan.permits(ToolKind::Execute, &[look, Access::ask(PermissionKey::Edit, "/w/a")])
+        );
         assert!(!plan.permits(ToolKind::Execute, &[]));
-        assert!(!plan.permits(ToolKind::Edit, &[Access::allow("edit", "/w/a")]));
+        assert!(!plan.permits(ToolKind::Edit, &[Access::allow(PermissionKey::Edit, "/w/a")]));
     }
 
     #[test]

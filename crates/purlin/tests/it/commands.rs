@@ -180,7 +180,11 @@ fn command_that_runs_out_of_memory_is_reported() {
     let said = says("echo before; kill -KILL $$");
     assert_eq!(said, "before\n(killed by SIGKILL, perhaps because it used too much memory)");
     let said = says("sh -c 'kill -KILL $$'; exit $?");
-    assert!(said.ends_with("(exit code 137, as after SIGKILL, perhaps because it used too much memory)"));
+    assert!(
+        said.ends_with(
+            "(exit code 137, as after SIGKILL, perhaps because it used too much memory)"
+        )
+    );
 }
 
 // R: T3

@@ -112,14 +112,14 @@ fn saved_permission_to_commit_applies_to_any_message() {
     let came = desk.run("always", &[first]);
     let (shown, always) = question(&came.asked[0]);
     assert_eq!(shown, "Needs to change .git: to keep the work");
-    assert_eq!(always, "Always allow `git commit *` with changes of .git for this folder");
+    assert_eq!(always, "Always allow `git commit *` with changes of .git in this project");
     // In another process, with another message, together with a read-only command; nothing else is included.
     let second = input_for_git("cd . && git commit -q --allow-empty -m 'two; rm'");
     let other = input_for_git("git commit -q --allow-empty -m three; git tag evil");
     let came = desk.run("reject", &[second, other]);
     assert_eq!(came.asked.len(), 1, "{came:?}");
     let (_, always) = question(&came.asked[0]);
-    assert_eq!(always, "Always allow `git tag evil` with changes of .git for this folder");
+    assert_eq!(always, "Always allow `git tag evil` with changes of .git in this project");
     assert_eq!(git(&work, &["log", "--format=%s"]), "two; rm\none");
     assert_eq!(git(&work, &["tag"]), "");
     let listed = text(&purlin(&desk.at("data"), &["permissions", "list"]));
@@ -179,7 +179,7 @@ fn permission_to_write_outside_opens_only_that_directory() {
         desk.run("once", &[writing_to(&["~/.cargo"], fill), writing_to(&["~/.cargo"], attack)]);
     let (shown, always) = question(&came.asked[0]);
     assert!(shown.starts_with(&format!("Needs to write to {cargo}: fills the cache")), "{shown}");
-    assert!(always.ends_with(&format!(" and writing to `{cargo}` for this folder")), "{always}");
+    assert!(always.ends_with(&format!(" and writing to `{cargo}` in this project")), "{always}");
     let read = |path: &str| std::fs::read_to_string(desk.at(path)).unwrap_or_default();
     assert_eq!(read("home/.cargo/registry/x"), "crate\n", "{came:?}");
     assert!(desk.at("w/in-session").exists());

@@ -215,7 +215,7 @@ fn retries_are_counted_for_the_whole_turn() {
     let (reply, _) = ask(&mut agent, &session, "Go.");
     assert_eq!(reply["error"]["data"]["kind"], "model_unavailable", "{reply}");
     let details = reply["error"]["data"]["details"].as_str().unwrap();
-    assert!(details.contains("gave up after 10 retries"), "{details}");
+    assert!(details.contains("Gave up after 10 retries in this turn"), "{details}");
     assert_eq!(fake.requests().len(), 21);
 }
 

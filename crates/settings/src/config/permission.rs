@@ -2,32 +2,20 @@
 
 use std::path::Path;
 
-use engine::permission::Decision;
 use engine::permission::rules::{Rule, Source};
+use engine::permission::{Decision, PermissionKey};
 use engine::words::nearest;
 use engine::words::pattern::fits;
 use serde_json::Value;
 
-/// The keys of built-in tools. A key may also be the name of any other tool, so unknown keys are accepted.
-const KEYS: [&str; 17] = [
-    "read",
-    "edit",
-    "bash",
-    "webfetch",
-    "external_directory",
-    "list",
-    "glob",
-    "grep",
-    "websearch",
-    "task",
-    "todowrite",
-    "skill",
-    "network",
-    "git",
-    "write_outside",
-    "unsandboxed",
-    "webfetch_private",
-];
+/// Keys of OpenCode that none of our tools uses. They are accepted without a warning.
+const OTHER_KEYS: [&str; 2] = ["websearch", "todowrite"];
+
+/// Returns the known keys. A key may also be the name of any tool, so unknown ones are accepted, too.
+fn known_keys() -> Vec<&'static str> {
+    let built_in: &'static [PermissionKey] = &PermissionKey::BUILT_IN;
+    built_in.iter().map(PermissionKey::as_str).chain(OTHER_KEYS).collect()
+}
 
 /// Reads the rules. An invalid action is reported and treated as `ask`: a mistake must never allow anything.
 pub(crate) fn rules(
@@ -66,9 +54,10 @@ pub(crate) fn rules(
     }
     let keys: std::collections::BTreeSet<&str> =
         rules.iter().map(|rule| rule.key.as_str()).collect();
+    let known = known_keys();
     for key in keys {
-        let is_known = KEYS.contains(&key) || key.contains('*');
-        if let Some(near) = nearest(key, KEYS).filter(|_| !is_known) {
+        let is_known = known.contains(&key) || key.contains('*');
+        if let Some(near) = nearest(key, known.iter().copied()).filter(|_| !is_known) {
             problems.push(format!("`permission.{key}` is not a known key. Did you mean `{near}`?"));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use engine::permission::{Access, Decision, UNANALYSED};
+use engine::permission::{Access, Decision, PermissionKey, UNANALYSED};
 use engine::words::pattern::literal;
 use shell::{Always, Form, Need, NeedKind, Verdict};
 
@@ -36,23 +36,23 @@ impl From<Need> for Requirement {
         };
         // The call's own content names these folders.
         let is_shown = matches!(kind, NeedKind::WriteOutside);
-        let (key, is_unclear) = (key(kind).to_owned(), is_opaque);
+        let (key, is_unclear) = (key(kind), is_opaque);
         let access = Access { key, subject, default, always, is_unclear, is_shown, notes };
         Requirement { access, why }
     }
 }
 
 /// Returns the key of the rules that apply.
-fn key(kind: NeedKind) -> &'static str {
+fn key(kind: NeedKind) -> PermissionKey {
     match kind {
-        NeedKind::Run => "bash",
-        NeedKind::Read => "read",
-        NeedKind::Write => "edit",
-        NeedKind::Outside => "external_directory",
-        NeedKind::WriteOutside => "write_outside",
-        NeedKind::Git => "git",
-        NeedKind::Network => "network",
-        NeedKind::Unsandboxed => "unsandboxed",
+        NeedKind::Run => PermissionKey::Bash,
+        NeedKind::Read => PermissionKey::Read,
+        NeedKind::Write => PermissionKey::Edit,
+        NeedKind::Outside => PermissionKey::ExternalDirectory,
+        NeedKind::WriteOutside => PermissionKey::WriteOutside,
+        NeedKind::Git => PermissionKey::Git,
+        NeedKind::Network => PermissionKey::Network,
+        NeedKind::Unsandboxed => PermissionKey::Unsandboxed,
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use engine::Event;
-use engine::permission::{Access, Answer, Decision, Question};
+use engine::permission::{Access, Answer, Decision, PermissionKey, Question};
 use engine::ports::{
     DisplayPermit, Editor, EditorError, Form, FormAnswer, Intent, Offers, Page, TerminalCommand,
     TerminalOutput, Tool, ToolCx,
@@ -141,7 +141,7 @@ impl Desk {
             Err(err) => return Outcome::Failed(err.to_string()),
         };
         let open = |access: &&Access| {
-            access.default != Decision::Allow && access.key != "edit" && !self.goes_out
+            access.default != Decision::Allow && access.key != PermissionKey::Edit && !self.goes_out
         };
         let asked: Vec<Access> = intent.access.iter().filter(open).cloned().collect();
         if !asked.is_empty() {

@@ -138,7 +138,7 @@ async fn f12_a_link_to_the_outside_asks_for_where_it_leads() {
     let Outcome::Asked(asked) = desk.call("read", json!({ "filePath": "link" })).await else {
         panic!("read without asking");
     };
-    assert_eq!(asked[0].key, "external_directory");
+    assert_eq!(asked[0].key.as_str(), "external_directory");
     assert_eq!(asked[0].subject, secret.to_string_lossy());
     assert_eq!(asked[0].always, Some(desk.top.join("*").to_string_lossy().into_owned()));
     let over = json!({ "filePath": "link", "content": "x" });

@@ -191,13 +191,13 @@ fn check(desk: &Desk, spelling: &str, verdict: Verdict, tool: &str, outcome: &Ou
             let first = &asked[0];
             let writes = matches!(tool, "write" | "edit");
             let key = if writes { "write_outside" } else { "external_directory" };
-            assert_eq!(first.key, key, "{}", tell());
+            assert_eq!(first.key.as_str(), key, "{}", tell());
             let subject = Path::new(&first.subject);
             assert!(!subject.starts_with(desk.at("")), "{}", tell());
         }
         // Files in .git need a separate permission.
         (In, Outcome::Asked(asked)) if spelling.contains(".git") => {
-            assert_eq!(asked[0].key, "git", "{}", tell());
+            assert_eq!(asked[0].key.as_str(), "git", "{}", tell());
         }
         // An edit of an unread file, or a listing of a file, fails before permission is needed.
         (Out, Outcome::Failed(_)) if tool != "read" => {}

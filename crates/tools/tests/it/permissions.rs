@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use engine::permission::policy::Policy;
 use engine::permission::rules::{Rule, Source};
-use engine::permission::{Access, Decision};
+use engine::permission::{Access, Decision, PermissionKey};
 use serde_json::json;
 use tools::bash::Requirement;
 
@@ -12,7 +12,9 @@ use crate::desk::{Desk, Outcome};
 
 fn asked(outcome: Outcome) -> Vec<(String, Option<String>)> {
     match outcome {
-        Outcome::Asked(asked) => asked.into_iter().map(|one| (one.key, one.always)).collect(),
+        Outcome::Asked(asked) => {
+            asked.into_iter().map(|one| (one.key.to_string(), one.always)).collect()
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -76,7 +78,7 @@ async fn change_outside_needs_permission_for_the_exact_path() {
     ] {
         let mut access = Vec::new();
         desk.call_after(tool, input, |intent| access.clone_from(&intent.access)).await.done();
-        assert_eq!(access[0], Access::ask("write_outside", &*place), "{tool}");
+        assert_eq!(access[0], Access::ask(PermissionKey::WriteOutside, &*place), "{tool}");
         let rule = |key: &str, pattern: &str, decision| Rule {
             key: key.to_owned(),
             pattern: pattern.to_owned(),
