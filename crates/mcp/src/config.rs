@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(
             late("/usr/bin/npx"),
             "it did not answer within 5 s; `npx` may still be downloading it, as it does at the first start; `timeout` \
-             in its configuration, in milliseconds, gives it more time; its last words: npm warn"
+             in its configuration, in milliseconds, gives it more time; last log output: npm warn"
         );
         assert!(!late("node").contains("downloading") && late("node").contains("`timeout`"));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// Its program is missing.
-    #[error("there is no program `{0}`; install it, or correct `command`")]
+    #[error("program `{0}` not found; install it, or correct `command`")]
     NoProgram(String),
     /// Its program could not be started.
     #[error("{0}")]
@@ -30,16 +30,16 @@ pub enum Error {
         log: String,
     },
     /// It wrote too much on stdout that is no message.
-    #[error("its program writes on stdout what is not a message of MCP; its log belongs on stderr")]
+    #[error("its program writes text to stdout that is not an MCP message; it must log to stderr")]
     Garbage,
     /// Two calls in a row got no answer.
     #[error("it did not answer two calls in a row and was stopped")]
     Hung,
     /// It wants a log-in.
-    #[error("it wants a log-in: run `purlin mcp login {0}`")]
+    #[error("login required: run `purlin mcp login {0}`")]
     AuthNeeded(String),
     /// It answered with an error, or with something that does not fit.
-    #[error("it refused: {0}")]
+    #[error("it returned an error: {0}")]
     Refused(String),
     /// It cannot be reached, or the connection broke.
     #[error("{0}")]
@@ -73,5 +73,5 @@ fn more_time(fetcher: Option<&str>) -> String {
 }
 
 fn last_words(log: &str) -> String {
-    if log.is_empty() { String::new() } else { format!("; its last words: {log}") }
+    if log.is_empty() { String::new() } else { format!("; last log output: {log}") }
 }

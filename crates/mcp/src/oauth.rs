@@ -151,7 +151,7 @@ fn auth_error(server: &str, err: &AuthError) -> Error {
         AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_) => {
             Error::AuthNeeded(server.to_owned())
         }
-        other => Error::Unreachable(format!("the log-in failed: {}", chain(other))),
+        other => Error::Unreachable(format!("login failed: {}", chain(other))),
     }
 }
 
@@ -178,9 +178,8 @@ impl CredentialStore for Store {
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        let text = serde_json::to_string(&credentials).map_err(|_| {
-            AuthError::InternalError("the log-in cannot be written down".to_owned())
-        })?;
+        let text = serde_json::to_string(&credentials)
+            .map_err(|_| AuthError::InternalError("the login cannot be saved".to_owned()))?;
         self.keep(Some(&text))
     }
 

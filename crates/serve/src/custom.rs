@@ -117,7 +117,7 @@ impl CustomTools {
         if let Some(agent) = &command.agent
             && !modes.iter().any(|mode| mode.is(agent))
         {
-            return Err(format!("it wants the agent `{agent}`, and there is no such mode"));
+            return Err(format!("its agent `{agent}` is not a mode"));
         }
         let words = template::words(arguments);
         let last = template::last_word(&command.parts);

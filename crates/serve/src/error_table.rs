@@ -44,27 +44,23 @@ pub fn error_out(err: &Error, reference: &str) -> RpcError {
     let error = RpcError::of(code).with("kind", json!(kind));
     match err {
         // What a client said is not repeated as it came: an id or a name may be anything.
-        Error::NoSuchSession(_) => {
-            error.details("There is no such session; open one with session/new")
-        }
-        Error::NoSuchMode(_) => error.details("There is no such mode; session/new lists the modes"),
-        Error::NoSuchModel(_) => {
-            error.details("There is no such model; session/new lists the models")
-        }
+        Error::NoSuchSession(_) => error.details("Unknown session; open one with session/new"),
+        Error::NoSuchMode(_) => error.details("Unknown mode; session/new lists the modes"),
+        Error::NoSuchModel(_) => error.details("Unknown model; session/new lists the models"),
         Error::Busy(_) => {
-            error.details("The session already runs a turn; wait for it or cancel it")
+            error.details("A turn is already running in this session; wait for it or cancel it")
         }
         Error::NoTurn(_) => error
-            .details("The session runs no turn that this could enter; send it with session/prompt"),
+            .details("No turn is running in this session; send the message with session/prompt"),
         Error::OpenElsewhere { place, .. } => {
             error.details(format!("The session is open in {place}; close it there first"))
         }
-        Error::Expired { days, .. } => error.details(format!(
-            "The session was not used for {days} days and is not opened any more"
-        )),
-        Error::AuthNeeded => error.details("Log in first; initialize lists the ways"),
+        Error::Expired { days, .. } => {
+            error.details(format!("The session has expired: it was not used for {days} days"))
+        }
+        Error::AuthNeeded => error.details("Log in first; initialize lists the login methods"),
         Error::Journal(_) | Error::Broken => error
-            .details("A fault of ours; the log has it under this reference")
+            .details("Internal failure; the log has the details under this reference")
             .with("reference", json!(reference)),
         Error::TooManySessions(_)
         | Error::Crowded
@@ -199,21 +195,21 @@ mod tests {
             .collect();
         assert!(!table.contains("secret"), "{table}");
         expect![[r#"
-            -31900 Session not found · session_not_found · There is no such session; open one with session/new
-            -31902 Session locked · turn_running · The session already runs a turn; wait for it or cancel it
-            -32600 Invalid Request · no_running_turn · The session runs no turn that this could enter; send it with session/prompt
+            -31900 Session not found · session_not_found · Unknown session; open one with session/new
+            -31902 Session locked · turn_running · A turn is already running in this session; wait for it or cancel it
+            -32600 Invalid Request · no_running_turn · No turn is running in this session; send the message with session/prompt
             -31902 Session locked · too_much_steering · 8 messages wait for the running turn already; it takes them up after its next answer
             -31902 Session locked · open_elsewhere · The session is open in process 4711 on host; close it there first
-            -31901 Session expired · session_expired · The session was not used for 30 days and is not opened any more
+            -31901 Session expired · session_expired · The session has expired: it was not used for 30 days
             -32600 Invalid Request · history_full · the session has reached 104857600 bytes; it still loads, but takes no more
             -32600 Invalid Request · read_only · the sessions were written by a newer version
             -32602 Invalid params · bad_cursor · the cursor is none that session/list gave
             -32003 Too many requests · too_many_sessions · 1000 sessions are open; close one first
             -31902 Session locked · too_many_requests · too many requests are under way; wait for some of them
-            -32602 Invalid params · no_such_mode · There is no such mode; session/new lists the modes
-            -32602 Invalid params · no_such_model · There is no such model; session/new lists the models
+            -32602 Invalid params · no_such_mode · Unknown mode; session/new lists the modes
+            -32602 Invalid params · no_such_model · Unknown model; session/new lists the models
             -32602 Invalid params · bad_prompt · the prompt is empty
-            -32000 Authentication required · auth_required · Log in first; initialize lists the ways
+            -32000 Authentication required · auth_required · Log in first; initialize lists the login methods
             -32001 Timeout · no_progress · the model sent nothing for 300 s
             -32001 Timeout · client_not_reading · the client read nothing for 300 s
             -32000 Authentication required · auth_required · the key was refused
@@ -222,8 +218,8 @@ mod tests {
             -32603 Internal error · model_unavailable · the provider is overloaded
             -32603 Internal error · answer_incomplete · the answer broke off
             -32603 Internal error · model_failed · the answer made no sense
-            -32603 Internal error · not_stored · A fault of ours; the log has it under this reference
-            -32603 Internal error · internal · A fault of ours; the log has it under this reference
+            -32603 Internal error · not_stored · Internal failure; the log has the details under this reference
+            -32603 Internal error · internal · Internal failure; the log has the details under this reference
         "#]].assert_eq(&table);
     }
 }

@@ -246,8 +246,6 @@ fn notices(
 /// What the user is told of a session whose directory does not exist any more.
 fn gone(cwd: &Path) -> (&'static str, String) {
     let cwd = visible(&cwd.to_string_lossy());
-    let words = format!(
-        "{cwd} is not there any more: the history can be read, but no tool can work there."
-    );
+    let words = format!("{cwd} not found. The history can be read, but tools cannot work there.");
     ("The folder of this session is gone", words)
 }

@@ -131,7 +131,7 @@ impl Http {
         let is_answered = call.is_none_or(|call| !self.0.inbox.awaits(call));
         if status == StatusCode::NOT_FOUND && self.given().contains_key(SESSION) {
             self.0.inbox.close();
-            return Err(Error::Unreachable("it does not know our connection any more".to_owned()));
+            return Err(Error::Unreachable("it has ended the connection".to_owned()));
         }
         match status.is_success() {
             true if is_answered => Ok(()),

@@ -22,7 +22,7 @@ async fn m01_missing_program_is_reported_and_not_retried() {
     let servers = vec![program_at("bad", "no-such-program", &[]), faulty("good", &[])];
     let bench = Bench::open("model tool good_echo {\"text\":\"hi\"}", servers).await;
     let told = bench.told("`bad` is not available").await;
-    assert!(told.contains("there is no program `no-such-program`; install it"), "{told}");
+    assert!(told.contains("program `no-such-program` not found; install it"), "{told}");
     bench
         .until("the other is ready", |bench| bench.names().contains(&"good_echo".to_owned()))
         .await;
@@ -35,7 +35,7 @@ async fn m01_missing_program_is_reported_and_not_retried() {
 async fn m02_program_that_exits_at_once_is_reported_with_its_error_output() {
     let bench = with_timing(quick(), &["exit"]).await;
     let told = bench.told("`bad` failed").await;
-    assert!(told.contains("code 3; its last words: no configuration was found"), "{told}");
+    assert!(told.contains("code 3; last log output: no configuration was found"), "{told}");
 }
 
 // R: M2, S12
@@ -128,7 +128,7 @@ async fn m08_garbage_on_stdout_is_ignored_and_a_flood_of_it_ends_the_server() {
     assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "hi".to_owned())]);
     let bench = with_timing(quick(), &["flood"]).await;
     let told = bench.told("`bad` failed").await;
-    assert!(told.contains("writes on stdout what is not a message"), "{told}");
+    assert!(told.contains("is not an MCP message"), "{told}");
 }
 
 // R: M2

@@ -184,7 +184,7 @@ async fn slash_mcp_shows_state_tools_and_log() {
     let said = bench.prompt("/mcp").await.said;
     assert!(said.contains("- `good` (program): ready\n  - 10 tools: echo, fail,"), "{said}");
     assert!(
-        said.contains("its program ended with code 3; its last words: no configuration was found"),
+        said.contains("its program ended with code 3; last log output: no configuration was found"),
         "{said}"
     );
     let said = bench.prompt("/mcp log bad").await.said;

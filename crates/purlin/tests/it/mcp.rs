@@ -207,7 +207,7 @@ fn session_opens_despite_broken_servers() {
     for observed in [
         "`mcpServers[0]` is not an object",
         "`mcpServers[2]` (`odd`)",
-        "no program `no-such-program`",
+        "program `no-such-program` not found",
     ] {
         assert!(thought.as_str().unwrap().contains(observed), "{thought}");
     }

@@ -75,7 +75,7 @@ fn session_opens_with_a_notice_when_its_directory_is_gone() {
         assert_eq!(is_shown, updates, "{shown:?}");
         let (ended, observed) = ask(&mut two, &session, "still there?");
         assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended}");
-        let is_informed = |update: &Value| update.to_string().contains("is not there any more");
+        let is_informed = |update: &Value| update.to_string().contains("tools cannot work there");
         assert!(shown.iter().chain(&observed).any(is_informed), "{observed:?}");
         two.end();
     }
