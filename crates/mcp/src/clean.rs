@@ -45,7 +45,7 @@ mod tests {
 
     // R: M3
     #[test]
-    fn what_hides_or_steers_is_taken_out() {
+    fn hidden_and_control_characters_are_removed() {
         let hostile =
             "a\u{1b}[31mb\u{7}\u{9b}c\u{202e}d\u{200b}e\u{e0041}\u{e0042}f\u{feff}g\r\n\th";
         assert_eq!(clean(hostile, 100), "a[31mbcdefg\n\th");

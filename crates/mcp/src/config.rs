@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_reached_is_refused() {
+    fn unusable_address_is_refused() {
         let remote = |url: &str| {
             let remote = Remote { url: url.to_owned(), headers: Vec::new() };
             ServerConfig::remote("far", Reach::Http(remote))

@@ -78,7 +78,7 @@ fn program_is_position_independent() {
 }
 
 #[test]
-fn what_the_loader_fills_in_is_read_only_before_the_program_runs() {
+fn relocated_data_is_read_only_before_the_program_runs() {
     let elf = Elf::of_the_program();
     assert!(elf.segment(PT_GNU_RELRO).is_some());
     assert_ne!(elf.dynamic(DT_FLAGS) & DF_BIND_NOW, 0);
