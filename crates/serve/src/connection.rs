@@ -19,10 +19,10 @@ use tokio_util::sync::CancellationToken;
 use wire::acp::schema;
 use wire::{Peer, RequestId, RpcError, rpc};
 
-use crate::ClientKeys;
 use crate::bridge::editor::Outlet;
 use crate::dialect::{OpenedSession, Printed, Translator};
 use crate::error_table::{self, error_out};
+use crate::options::ClientKeys;
 use crate::outbox::Outbox;
 use crate::rate::Window;
 use crate::wake::{FromSession, TakeAnswer};

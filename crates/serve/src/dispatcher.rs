@@ -18,9 +18,10 @@ use wire::{RequestId, RpcError, rpc};
 
 use crate::connection::Connection;
 use crate::error_table::not_initialized;
+use crate::methods;
+use crate::options::Pipes;
 use crate::rate::Window;
 use crate::wake::{FromSession, Wake};
-use crate::{Pipes, methods};
 
 /// How long running turns may take to end after the connection.
 pub(super) const GRACE: Duration = Duration::from_millis(2_200);

@@ -15,6 +15,7 @@ mod instructions;
 mod machine;
 pub mod mcp_servers;
 mod methods;
+mod options;
 mod outbox;
 mod rate;
 mod skill_tool;
@@ -23,16 +24,13 @@ mod wake;
 pub mod workspace;
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use engine::hub::{Hub, HubOptions};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 use wire::Peer;
-use wire::acp::dialect::Dialect;
 
 use crate::bridge::editor::Outlet;
 use crate::connection::{Connection, Services};
@@ -40,44 +38,8 @@ use crate::dialect::Translator;
 use crate::dispatcher::{Channels, Dispatcher};
 
 pub use machine::{Machine, MachineOptions, sandbox};
+pub use options::{ClientKeys, Options, Pipes};
 pub use workspace::{WorkspaceOptions, Workspaces};
-
-/// What a connection is served with.
-pub struct Options {
-    /// What all sessions share; the limits are those of the settings.
-    pub hub: HubOptions,
-    /// The dialect to speak, whatever the client's `initialize` looks like.
-    pub dialect: Option<Dialect>,
-    /// The directory that a client means by `.`.
-    pub cwd: PathBuf,
-    /// Ends the connection, like the end of input.
-    pub stop: CancellationToken,
-    /// Opens what sessions work with.
-    pub workspaces: Arc<Workspaces>,
-    /// Takes the API keys that the client gives; `None` where keys are of no use.
-    pub keys: Option<Arc<dyn ClientKeys>>,
-}
-
-/// Takes the API keys that a client gives with `authenticate`.
-pub trait ClientKeys: Send + Sync {
-    /// Uses a key from now on, for sessions that open later.
-    fn give(&self, provider: &str, key: &str);
-
-    /// Forgets the keys that were given, and looks for models again when the next session opens.
-    fn forget(&self);
-}
-
-/// The two directions of a connection, as channels.
-pub struct Pipes {
-    /// Bytes from the client; the end of the channel is the end of input. Full: the reader waits.
-    pub input: mpsc::Receiver<Vec<u8>>,
-    /// Batches of whole lines for the client. Has room for one: the next is sent when the last is written.
-    pub output: mpsc::Sender<Vec<u8>>,
-    /// Returns each batch when it is written, or the error that ended the output.
-    pub written: mpsc::Receiver<std::io::Result<Vec<u8>>>,
-    /// Grows with every write, to distinguish a slow client from one that does not read.
-    pub progress: Arc<AtomicU64>,
-}
 
 /// How many messages may wait for the dispatcher. Full: the session waits.
 const FROM_SESSIONS: usize = 1024;
@@ -110,7 +72,7 @@ pub async fn serve(pipes: Pipes, options: Options) {
     };
     let channels = Channels { pipes, from_sessions, abandoned_calls, stop };
     let connection = Connection {
-        peer: Peer::new(size_limits(&limits)),
+        peer: Peer::new(options::size_limits(&limits)),
         outbox,
         translator: Translator::new(dialect, &limits, Arc::clone(&clock)),
         outlet,
@@ -133,19 +95,5 @@ pub async fn serve(pipes: Pipes, options: Options) {
     // The dispatcher dropped all handles; what still runs was cancelled.
     if tokio::time::timeout(dispatcher::GRACE, tasks.join_next()).await.is_err() {
         tracing::warn!("dropped a session that did not end in time");
-    }
-}
-
-/// Returns the limits that the wire needs.
-pub(crate) fn size_limits(limits: &settings::Limits) -> wire::SizeLimits {
-    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    wire::SizeLimits {
-        initialize: size(limits.max_initialize_bytes),
-        new_session: size(limits.max_new_session_bytes),
-        prompt: size(limits.max_prompt_bytes),
-        prompt_data: size(limits.max_prompt_data_bytes),
-        update: size(limits.max_update_bytes),
-        file: size(limits.max_file_bytes),
-        other: size(limits.max_other_bytes),
     }
 }

@@ -83,7 +83,7 @@ impl Outbox {
             ready: VecDeque::new(),
             total: Arc::new(Semaphore::new(TOTAL_BUDGET)),
             updates_per_minute: limits.updates_per_minute,
-            max_update: crate::size_limits(limits).update,
+            max_update: crate::options::size_limits(limits).update,
         }
     }
 
