@@ -1,7 +1,7 @@
 //! `awk` and its programs: only those that compute and print.
 
+use super::known::Known;
 use super::options::{Options, sort};
-use super::programs::Known;
 use super::word::Word;
 
 const OPTIONS: Options =

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::known::Known;
 use super::options::{Options, Sorted, sort};
 use super::paths::Folders;
-use super::programs::Known;
 use super::recursive_reads::Walk;
 use super::repository::tracked_secrets;
 use super::word::{Meaning, Word};

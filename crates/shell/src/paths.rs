@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::context::Context;
+use super::resolve::clean;
+use super::wildcard;
 use super::word::{Meaning, Word};
-use super::{Context, wildcard};
-use crate::resolve::clean;
 
 /// The working folders that a command may have while it runs: `cd` adds one.
 pub(crate) struct Folders<'a> {

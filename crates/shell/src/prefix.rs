@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::word::{Meaning, Word};
-use super::{Always, git, normal};
+use super::git;
+use super::need::Always;
+use super::word::{Meaning, Word, normal};
 
 /// Programs with subcommands.
 const TWO: &str = "git cargo npm pnpm yarn bun deno go pip pip3 uv poetry bundle gem composer dotnet mvn gradle make just task \

@@ -5,28 +5,13 @@
 use std::path::Path;
 
 use super::items::Simple;
+use super::known::Known;
 use super::options::{Options, Sorted, sort};
 use super::paths::Folders;
 use super::recursive_reads::Walk;
 use super::word::{Meaning, Word};
 use super::{awk, git, sed};
 use crate::secret::is_secret;
-
-/// What a command reads that only reads.
-#[derive(Debug, Default)]
-pub(crate) struct Known {
-    /// The files that its arguments name.
-    pub(crate) reads: Vec<Word>,
-    /// The folders that it reads recursively.
-    pub(crate) walks: Vec<Walk>,
-}
-
-impl Known {
-    /// Makes a command that reads these files.
-    pub(crate) fn reading(reads: impl IntoIterator<Item = Word>) -> Known {
-        Known { reads: reads.into_iter().collect(), walks: Vec::new() }
-    }
-}
 
 /// What the operands of a program are.
 #[derive(Debug, Clone, Copy, PartialEq)]

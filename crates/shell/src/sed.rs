@@ -1,7 +1,7 @@
 //! `sed` and its scripts: only commands that print and edit text, none that write, read or run.
 
+use super::known::Known;
 use super::options::{Options, sort};
-use super::programs::Known;
 use super::word::Word;
 
 const OPTIONS: Options = Options {

@@ -201,6 +201,11 @@ pub(crate) fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+/// Writes a simple command in its normal form: one space between words, one way to quote.
+pub(crate) fn normal(words: &[Word]) -> String {
+    words.iter().map(Word::normal).collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
