@@ -64,7 +64,7 @@ pub enum Verdict {
     Allow,
     /// The user is asked.
     Ask,
-    /// It is refused, whoever agrees.
+    /// It is refused, even with permission.
     Reject,
 }
 

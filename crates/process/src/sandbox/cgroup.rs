@@ -1,7 +1,7 @@
 //! Limits for all processes of a command together, where the system lets us set them: as root.
 //!
 //! Root is exempt from the limit of processes that users have, so without this a fork bomb as root would not end. The agent
-//! makes the groups, the command joins them before it runs, and whoever is left in them is killed when it has ended.
+//! makes the groups, the command joins them before it runs, and processes left in them are killed when it has ended.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};

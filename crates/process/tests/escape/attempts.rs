@@ -1,4 +1,4 @@
-//! All attempts, each in a process of its own, so that one that goes wrong does not spoil the next.
+//! All attempts, each in its own process, so that a failed one does not affect the next.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use crate::system;
 use crate::{files, kernel, network, others};
 
-/// What an attempt knows about the world outside.
+/// What an attempt knows about the outside.
 pub(crate) struct World {
     facts: BTreeMap<String, String>,
 }
@@ -34,7 +34,7 @@ impl World {
         PathBuf::from(self.text("inside")).join(path)
     }
 
-    /// A path beside the workspace that can be seen.
+    /// A visible path next to the workspace.
     pub(crate) fn outside(&self, path: &str) -> PathBuf {
         PathBuf::from(self.text("outside")).join(path)
     }
@@ -44,13 +44,13 @@ impl World {
         PathBuf::from(self.text("secret")).join(path)
     }
 
-    /// The process that plays the agent.
+    /// The process that acts as the agent.
     pub(crate) fn agent(&self) -> i32 {
         self.number("agent")
     }
 }
 
-/// Something a command must not manage, and how it is tried. `true` means that it worked.
+/// Something that must not be possible, and how it is tried. `true` means that it worked.
 pub(crate) type Attempt = (&'static str, &'static str, fn(&World) -> bool);
 
 /// Tries everything and prints a line for each.

@@ -1,4 +1,4 @@
-//! Plays the agent: has secrets, sockets and open files, starts the attempts inside, and looks at what they did.
+//! Acts as the agent: has secrets, sockets and open files, starts the attempts in the sandbox, and checks their effects.
 
 use std::fs;
 use std::io::Read;
@@ -19,7 +19,7 @@ use tokio::io::AsyncReadExt;
 
 use crate::system::{say, works};
 
-/// What a level ends with whose namespaces are to be made by bubblewrap.
+/// The suffix of a level whose namespaces bubblewrap makes.
 const BY_BUBBLEWRAP: &str = "-bubblewrap";
 
 /// Runs all attempts at a level, prints their verdicts and then a line for each thing that changed outside.
@@ -33,7 +33,7 @@ pub(crate) fn drive(level: &str, folder: &Path) -> ExitCode {
     }
 }
 
-/// Starts a script at a level, `free` for without any, and waits to be killed. Says `now` just before it starts it.
+/// Starts a script at a level, `free` for none, and waits to be killed. Prints `now` just before it starts it.
 pub(crate) fn hold(level: &str, folder: &Path, script: &str) -> ExitCode {
     let level = level_of(level).ok();
     let Ok(program) = std::env::current_exe() else { return ExitCode::FAILURE };
@@ -72,7 +72,7 @@ fn run(level: &str, folder: &Path) -> Result<(), String> {
     for line in output.lines().filter(|line| !line.starts_with("E63")) {
         say(line);
     }
-    // Longer than the process that may have been left behind waits.
+    // Longer than a process that was left behind would wait.
     let end = std::time::Instant::now() + Duration::from_secs(3);
     let survivor = place.at("inside/survivor");
     while !survivor.exists() && std::time::Instant::now() < end {
@@ -102,7 +102,7 @@ async fn attempts(level: &str, place: &Place, facts: &[String]) -> Result<String
     let profile = Profile {
         protected: vec![place.at("inside/.git"), place.at("inside/.agent")],
         hidden: vec![place.at("secret")],
-        // All of the tree stays in sight: what is not there could not be attacked.
+        // The whole tree stays visible: what is hidden could not be attacked.
         private: Vec::new(),
         ..Profile::writing_to(vec![place.at("inside")])
     };
@@ -114,7 +114,7 @@ async fn attempts(level: &str, place: &Place, facts: &[String]) -> Result<String
     let mut child = sandbox.spawn(&spec, &profile, &found).map_err(whole)?;
     let mut output = String::new();
     let mut pipe = child.stdout.take().ok_or("no output")?;
-    // Not one after the other: a process that was left behind may hold the pipe.
+    // Concurrently: a process that was left behind may keep the pipe open.
     let both = async {
         let (read, ended) = tokio::join!(pipe.read_to_string(&mut output), child.wait());
         read.map_err(|err| err.to_string()).and(ended.map_err(whole))
@@ -171,7 +171,7 @@ impl Place {
         Ok(Place { folder: folder.to_owned(), _leaked: vec![leaked_folder, leaked_file], facts })
     }
 
-    /// Waits for visitors on every kind of socket, and returns all that an attempt needs to know.
+    /// Listens on every kind of socket, and returns the facts that the attempts need.
     fn listen(&self, visitors: &Arc<AtomicUsize>) -> std::io::Result<Vec<String>> {
         let tcp = TcpListener::bind("127.0.0.1:0")?;
         let udp = UdpSocket::bind("127.0.0.1:0")?;
@@ -185,7 +185,7 @@ impl Place {
             let (_, from) = udp.recv_from(&mut [0; 16])?;
             udp.send_to(b"hello", from).map(drop)
         });
-        // A machine may have no version 6; then there is nobody to reach.
+        // A machine may lack IPv6; then there is nothing to reach.
         if let Ok(tcp) = TcpListener::bind("[::1]:0") {
             facts.push(format!("tcp6={}", tcp.local_addr()?.port()));
             count_visitors(visitors, move || tcp.accept().map(drop));
@@ -201,13 +201,13 @@ impl Place {
         Ok(facts)
     }
 
-    /// Describes all that must not change.
+    /// Describes everything that must not change.
     fn snapshot(&self) -> Vec<String> {
         let mut found = Vec::new();
         for top in ["outside", "secret", "inside/.git", "inside/.agent"] {
             describe(&self.at(top), &mut found);
         }
-        // The folder that is not there yet must not be there afterwards.
+        // A folder that does not exist must not exist afterwards.
         found.push(format!(".agent {}", self.at("inside/.agent").symlink_metadata().is_ok()));
         found
     }
@@ -231,7 +231,7 @@ fn describe(path: &Path, found: &mut Vec<String>) {
     if about.is_file()
         && let Ok(mut file) = fs::File::open(path)
     {
-        // Programs are bytes; that some of them changed shows in the size and the times.
+        // A changed program shows in its size and times.
         file.read_to_string(&mut content).ok();
     }
     let (mode, owner, size) = (about.mode(), about.uid(), about.size());

@@ -1,4 +1,4 @@
-//! Attempts on the kernel: namespaces, mounts, and calls that lead around every check.
+//! Attempts on the kernel: namespaces, mounts, and system calls that bypass checks.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ fn mounts() -> bool {
     let (kind, place) = (c_path(Path::new("tmpfs")), c_path(Path::new("/mnt")));
     let is_done = works(libc::SYS_mount, &[text(&kind), text(&place), text(&kind), 0, 0]);
     if is_done {
-        // Taken back: without a sandbox every run would leave one on the machine, and each makes the next mount slower.
+        // Unmounted again: without a sandbox every run would leave a mount on the machine.
         works(libc::SYS_umount2, &[text(&place), libc::c_long::from(libc::MNT_DETACH)]);
     }
     is_done
@@ -45,7 +45,7 @@ fn clones() -> bool {
     child > 0
 }
 
-/// Runs a program that has no name in any file system.
+/// Runs a program from memory, without a file.
 #[expect(clippy::disallowed_methods, reason = "an escape starts what it can")]
 fn runs_from_memory() -> bool {
     let name = c_path(Path::new("escape"));

@@ -1,5 +1,5 @@
-//! Tries to get out of the sandbox. `escape drive` plays the agent and starts `escape try` inside; the tests of this
-//! crate compare what came of it with the table in docs/internals/escapes.md. `escape hold` plays an agent that is to be killed.
+//! Escape attempts. `escape drive` acts as the agent and starts `escape try` in the sandbox; the tests of this crate compare the
+//! results with the table in docs/internals/escapes.md. `escape hold` acts as an agent that will be killed.
 
 #[cfg(target_os = "linux")]
 mod attempts;

@@ -1,4 +1,4 @@
-//! Attempts to reach somebody. The driver counts who arrived; an attempt says whether it got through.
+//! Attempts to use the network. The driver counts the connections that arrive.
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
@@ -45,7 +45,7 @@ fn connects_fast(world: &World) -> bool {
 fn sends(world: &World) -> bool {
     let port = u16::try_from(world.number("udp")).unwrap_or(0);
     let Ok(socket) = UdpSocket::bind("127.0.0.1:0") else { return false };
-    // Sent is not arrived: whoever is there answers.
+    // Sending may succeed without arriving, so the listener answers.
     let timeout = Some(std::time::Duration::from_millis(300));
     socket.set_read_timeout(timeout).is_ok()
         && socket.send_to(b"escaped", ("127.0.0.1", port)).is_ok()

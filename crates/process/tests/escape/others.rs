@@ -9,7 +9,7 @@ use crate::system::{address, address_mut, call, fork, works};
 
 fn of_agent(world: &World, file: &str) -> bool {
     let found = fs::read(format!("/proc/{}/{file}", world.agent())).unwrap_or_default();
-    // Inside a process table of its own the number may be somebody else's.
+    // In a PID namespace the number may be another process.
     let mark = if file == "environ" { world.text("key") } else { "drive" };
     found.windows(mark.len().max(1)).any(|window| window == mark.as_bytes())
 }
@@ -34,7 +34,7 @@ fn reads_memory_directly(world: &World) -> bool {
     let mut byte = [0_u8; 4];
     let here = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 4 };
     let there = libc::iovec { iov_base: std::ptr::without_provenance_mut(0x1000), iov_len: 4 };
-    // That the address is bad was found out only after the right was granted.
+    // A bad address is reported only after access was granted.
     let read = call(
         libc::SYS_process_vm_readv,
         &[world.agent().into(), address(&here), 1, address(&there), 1],
@@ -47,7 +47,7 @@ fn steals_descriptor(world: &World) -> bool {
     agent >= 0 && sees_agent(world) && works(libc::SYS_pidfd_getfd, &[agent, 1, 0])
 }
 
-/// Leaves a process behind that makes a file when the command is gone; the driver looks whether it did.
+/// Leaves a process behind that creates a file after the command has ended; the driver checks for it.
 fn leaves_daemon(world: &World) -> bool {
     let mark = world.inside("survivor");
     let command = format!("/proc/{}", call(libc::SYS_getppid, &[]));
@@ -57,7 +57,7 @@ fn leaves_daemon(world: &World) -> bool {
             while std::path::Path::new(&command).exists() {
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
-            // Whoever ends what was left behind has had the time to.
+            // By now everything left behind should have been killed.
             std::thread::sleep(std::time::Duration::from_millis(300));
             fs::write(mark, "alive").ok();
         }
@@ -76,7 +76,7 @@ fn sets_priority(world: &World) -> bool {
     sees_agent(world) && works(libc::SYS_setpriority, &[0, agent, 0])
 }
 
-/// Runs a program of root's that is set-uid, and hears whether it has become mighty. Only root can make one.
+/// Runs a set-uid program of root and checks whether it has gained privileges. Only root can create one.
 #[expect(clippy::disallowed_methods, reason = "an escape starts what it can")]
 fn gains_privileges(world: &World) -> bool {
     let program = world.outside("../raise");
