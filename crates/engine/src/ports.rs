@@ -35,4 +35,4 @@ pub use settings::{ModelChoice, Settings};
 pub use tool::{
     ChildTask, Helper, Intent, Outline, Output, Planned, Tool, ToolCx, ToolError, ToolHost,
 };
-pub use toolbox::{Apart, Contact, Expanded, Extension, Toolbox, TurnOverrides};
+pub use toolbox::{Contact, Expanded, Extension, IsolatedTurn, Toolbox, TurnOverrides};

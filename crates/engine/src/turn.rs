@@ -3,7 +3,6 @@
 //! `turn::prompt` decides what a prompt of the user is for and starts the turn, `turn::sampling` asks the model,
 //! `turn::calls` runs its tool calls. `turn::session` owns the conversation, `turn::hub` the sessions.
 
-pub(crate) mod apart;
 pub(crate) mod builtin_tools;
 pub(crate) mod calls;
 pub(crate) mod child;
@@ -21,6 +20,7 @@ pub(crate) mod hooks;
 mod host;
 pub mod hub;
 pub(crate) mod instructions;
+pub(crate) mod isolated;
 pub(crate) mod meter;
 pub(crate) mod prompt;
 pub mod prompt_commands;
@@ -72,11 +72,11 @@ async fn take_steering(cx: &mut TurnCx<'_>) -> Result<bool, TurnError> {
         let kind = PromptKind::Steering;
         cx.record(Record::Prompt { message: &message, prompt: &prompt, kind }).await?;
         // The client cannot know where in the conversation the message is, so unlike a prompt it is shown.
-        let mut asides = prompt.asides.into_iter();
+        let mut block_meta = prompt.block_meta.into_iter();
         for block in &prompt.blocks {
             let (message, block) = (message.clone(), block.clone());
-            let aside = asides.next().flatten();
-            cx.emit(Event::User { message, block, aside }).await?;
+            let meta = block_meta.next().flatten();
+            cx.emit(Event::User { message, block, meta }).await?;
         }
         cx.conversation.history.push(Message::User(prompt.blocks.into()));
         reply.send(Ok(()));

@@ -89,13 +89,13 @@ pub(crate) async fn expand(session: &SessionServers, prompt: Prompt) -> Expanded
 
 /// Puts blocks in the place of the first one of a prompt.
 fn with_rest(mut blocks: Vec<Block>, prompt: Prompt) -> Prompt {
-    let mut asides = Vec::new();
-    if !prompt.asides.is_empty() {
-        asides.resize(blocks.len(), None);
-        asides.extend(prompt.asides.into_iter().skip(1));
+    let mut block_meta = Vec::new();
+    if !prompt.block_meta.is_empty() {
+        block_meta.resize(blocks.len(), None);
+        block_meta.extend(prompt.block_meta.into_iter().skip(1));
     }
     blocks.extend(prompt.blocks.into_iter().skip(1));
-    Prompt { blocks, asides }
+    Prompt { blocks, block_meta }
 }
 
 /// Gets a prompt of a server, with the words behind the command as its arguments.
@@ -152,11 +152,11 @@ fn arguments(names: &[&str], rest: &str) -> JsonObject {
 /// Puts the contents of resources in the place of links to them, and behind `@server:address` in the text.
 async fn attach(servers: &[Arc<Server>], prompt: Prompt) -> Prompt {
     let mut changed = Prompt::default();
-    let has_asides = !prompt.asides.is_empty();
-    let mut asides = prompt.asides.into_iter();
+    let has_meta = !prompt.block_meta.is_empty();
+    let mut block_meta = prompt.block_meta.into_iter();
     let mut room = MAX_ATTACHED;
     for block in prompt.blocks {
-        let aside = asides.next().flatten();
+        let meta = block_meta.next().flatten();
         let wanted: Vec<(Arc<Server>, String)> = match &block {
             Block::Link { uri, .. } => owner(servers, uri).into_iter().collect(),
             Block::Text(text) => mentions(servers, text),
@@ -164,7 +164,7 @@ async fn attach(servers: &[Arc<Server>], prompt: Prompt) -> Prompt {
         };
         if !matches!(block, Block::Link { .. }) || wanted.is_empty() {
             changed.blocks.push(block);
-            changed.asides.push(aside);
+            changed.block_meta.push(meta);
         }
         for (server, uri) in wanted.into_iter().take(room) {
             room -= 1;
@@ -176,11 +176,11 @@ async fn attach(servers: &[Arc<Server>], prompt: Prompt) -> Prompt {
                     server.name()
                 ))),
             }
-            changed.asides.resize(changed.blocks.len(), None);
+            changed.block_meta.resize(changed.blocks.len(), None);
         }
     }
-    if !has_asides {
-        changed.asides.clear();
+    if !has_meta {
+        changed.block_meta.clear();
     }
     changed
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::ports::{Apart, Expanded, Extension, ModelChoice, Toolbox};
+use engine::ports::{Expanded, Extension, IsolatedTurn, ModelChoice, Toolbox};
 use engine::script::ScriptedModel;
 use engine::words::{ModelId, Prompt, SessionId, SlashCommand};
 use futures_util::FutureExt;
@@ -39,7 +39,7 @@ struct Tour {
 }
 
 impl Tour {
-    fn begin(&self) -> anyhow::Result<Apart> {
+    fn begin(&self) -> anyhow::Result<IsolatedTurn> {
         let folder = Scratch::new()?;
         let cwd = folder.0.clone();
         let name = cwd.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -47,7 +47,7 @@ impl Tour {
         // The folder's name differs from tour to tour, so the ids of calls do.
         let model = ScriptedModel::parse(&script)?.with_id_prefix(name.unwrap_or_default() + "-");
         let tools = self.workspaces.open_bare(&self.session, &cwd);
-        Ok(Apart {
+        Ok(IsolatedTurn {
             cwd,
             model: ModelChoice {
                 id: ModelId::new("purlin/tour"),
@@ -71,7 +71,7 @@ impl Extension for Tour {
     fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {
         let expanded = match prompt.text().trim() {
             "/tour" => match self.begin() {
-                Ok(tour) => Expanded::Apart(tour),
+                Ok(tour) => Expanded::Isolated(tour),
                 Err(err) => Expanded::Answer(format!("The tour cannot start: {err:#}.")),
             },
             _ => Expanded::Prompt(prompt),

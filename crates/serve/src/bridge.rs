@@ -36,10 +36,10 @@ pub(crate) fn prompt_in(
         return Err(fault::at("prompt", "'prompt' is empty; send at least one block".to_owned()));
     }
     let parts = blocks.into_iter().enumerate().map(|(index, block)| block_in(index, block, folder));
-    let (blocks, mut asides): (Vec<Block>, Vec<Option<Value>>) =
+    let (blocks, mut block_meta): (Vec<Block>, Vec<Option<Value>>) =
         parts.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-    if asides.iter().all(Option::is_none) {
-        asides.clear();
+    if block_meta.iter().all(Option::is_none) {
+        block_meta.clear();
     }
     let (text, data) =
         blocks.iter().map(sizes).fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
@@ -49,7 +49,7 @@ pub(crate) fn prompt_in(
     if data > limits.max_prompt_data_bytes {
         return Err(message_too_large("image and audio data", limits.max_prompt_data_bytes));
     }
-    Ok(Prompt { blocks, asides })
+    Ok(Prompt { blocks, block_meta })
 }
 
 /// Returns the bytes of text and of data of a block.
@@ -82,17 +82,17 @@ fn block_in(
     Ok(match block {
         schema::ContentBlock::Text(mut text) => {
             let words = std::mem::take(&mut text.text);
-            (Block::Text(words), aside(&text, &["text"]))
+            (Block::Text(words), meta(&text, &["text"]))
         }
         schema::ContentBlock::Image(mut image) => {
             let data = std::mem::take(&mut image.data);
             let media = Media { data, mime: image.mime_type.clone() };
-            (Block::Image(media), aside(&image, &["data", "mimeType"]))
+            (Block::Image(media), meta(&image, &["data", "mimeType"]))
         }
         schema::ContentBlock::ResourceLink(link) => {
             refuse_empty(&link.uri, &format!("prompt[{index}].uri"))?;
-            let aside = aside(&link, &["uri", "name"]);
-            (Block::Link { uri: address(link.uri, folder), name: link.name }, aside)
+            let meta = meta(&link, &["uri", "name"]);
+            (Block::Link { uri: address(link.uri, folder), name: link.name }, meta)
         }
         schema::ContentBlock::Resource(mut resource) => {
             let nothing = schema::BlobResourceContents::new("", "");
@@ -107,15 +107,15 @@ fn block_in(
                 _ => return Err(unsupported(index)),
             };
             refuse_empty(&uri, &format!("prompt[{index}].resource.uri"))?;
-            let aside = aside(&resource, &["resource"]);
-            (Block::Resource { uri: address(uri, folder), mime, contents }, aside)
+            let meta = meta(&resource, &["resource"]);
+            (Block::Resource { uri: address(uri, folder), mime, contents }, meta)
         }
         _ => return Err(unsupported(index)),
     })
 }
 
 /// Returns the members of a block that the engine does not know.
-fn aside(block: &impl Serialize, known: &[&str]) -> Option<Value> {
+fn meta(block: &impl Serialize, known: &[&str]) -> Option<Value> {
     let Ok(Value::Object(mut members)) = serde_json::to_value(block) else { return None };
     members.retain(|key, value| !known.contains(&key.as_str()) && !value.is_null());
     (!members.is_empty()).then_some(Value::Object(members))
@@ -172,11 +172,11 @@ pub(crate) fn block_out(block: Block) -> schema::ContentBlock {
 }
 
 /// Converts a block, and adds the members that the engine does not know.
-pub(crate) fn block_with(block: Block, aside: Option<Value>) -> schema::ContentBlock {
+pub(crate) fn block_with(block: Block, meta: Option<Value>) -> schema::ContentBlock {
     let block = block_out(block);
-    let Some(Value::Object(aside)) = aside else { return block };
+    let Some(Value::Object(meta)) = meta else { return block };
     let Ok(Value::Object(mut members)) = serde_json::to_value(&block) else { return block };
-    for (key, value) in aside {
+    for (key, value) in meta {
         members.entry(key).or_insert(value);
     }
     serde_json::from_value(Value::Object(members)).unwrap_or(block)

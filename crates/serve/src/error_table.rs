@@ -198,14 +198,14 @@ mod tests {
             -31900 Session not found · session_not_found · Unknown session; open one with session/new
             -31902 Session locked · turn_running · A turn is already running in this session; wait for it or cancel it
             -32600 Invalid Request · no_running_turn · No turn is running in this session; send the message with session/prompt
-            -31902 Session locked · too_much_steering · 8 messages wait for the running turn already; it takes them up after its next answer
+            -31902 Session locked · too_much_steering · 8 messages already wait for the running turn; it takes them after its next answer
             -31902 Session locked · open_elsewhere · The session is open in process 4711 on host; close it there first
             -31901 Session expired · session_expired · The session has expired: it was not used for 30 days
-            -32600 Invalid Request · history_full · the session has reached 104857600 bytes; it still loads, but takes no more
+            -32600 Invalid Request · history_full · the session has reached its limit of 104857600 bytes; it can be loaded, but not continued
             -32600 Invalid Request · read_only · the sessions were written by a newer version
-            -32602 Invalid params · bad_cursor · the cursor is none that session/list gave
+            -32602 Invalid params · bad_cursor · invalid cursor: use one that session/list returned
             -32003 Too many requests · too_many_sessions · 1000 sessions are open; close one first
-            -31902 Session locked · too_many_requests · too many requests are under way; wait for some of them
+            -31902 Session locked · too_many_requests · too many open requests; wait for some of them
             -32602 Invalid params · no_such_mode · Unknown mode; session/new lists the modes
             -32602 Invalid params · no_such_model · Unknown model; session/new lists the models
             -32602 Invalid params · bad_prompt · the prompt is empty

@@ -266,8 +266,8 @@ impl Replay {
         let message = MessageId::new(message.0.clone());
         let mut asides = asides.into_iter();
         for block in blocks.iter().cloned() {
-            let (message, aside) = (message.clone(), asides.next().flatten());
-            self.events.push(Event::User { message, block, aside });
+            let (message, meta) = (message.clone(), asides.next().flatten());
+            self.events.push(Event::User { message, block, meta });
         }
         let prompt = Prompt::from(blocks);
         if matches!(kind, PromptKind::Message | PromptKind::Continue) {

@@ -16,7 +16,7 @@ pub struct Policy {
     rules: Vec<Rule>,
     roots: Vec<PathBuf>,
     store: Option<Arc<dyn AnswerStore>>,
-    /// Answers that apply to this session only. Shared by calls that run at the same time; never held across an await.
+    /// Answers that apply to this session only. Shared by calls that run at the same time; never locked across an await.
     answered: Mutex<Vec<Rule>>,
 }
 

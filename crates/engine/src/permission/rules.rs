@@ -127,9 +127,9 @@ mod tests {
         Rule { key: key.to_owned(), pattern: pattern.to_owned(), decision, source }
     }
 
-    // The order in which rules count, written down once. R: T2
+    // The precedence of rules. R: T2
     #[test]
-    fn which_rule_counts() {
+    fn precedence_of_rules() {
         use Source::{Project, Stored, TrustedProject, User};
         let git_push = Access::ask(PermissionKey::Bash, "git push origin");
         let read = Access::allow(PermissionKey::Read, "/w/src/a.rs");
@@ -154,7 +154,7 @@ mod tests {
                 Reject,
             ),
             (
-                "deny wins over a kept answer",
+                "deny wins over a stored answer",
                 &[(User, "deny bash git *"), (Stored, "allow bash git push origin")],
                 &git_push,
                 Reject,
@@ -220,7 +220,7 @@ mod tests {
 
     // R: T2
     #[test]
-    fn what_is_not_understood_is_asked_where_anything_is_forbidden() {
+    fn unclear_access_asks_if_a_rule_denies_anything() {
         use Source::{Project, Stored, User};
         let unclear = |key: PermissionKey| Access {
             is_unclear: true,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_never_softens() {
+    fn project_never_relaxes_a_default() {
         let access = Access { default: Reject, ..Access::ask(PermissionKey::Read, "/w/.env") };
         let asks = [rule(Source::Project, "ask read *.env")];
         assert_eq!(decide(asks.iter(), &[], &access).decision, Reject);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_meant_from_the_folder_or_from_the_root() {
+    fn path_matches_from_the_folder_and_from_the_root() {
         let access = Access::ask(PermissionKey::Edit, "/w/src/a.rs");
         let roots = [PathBuf::from("/w")];
         for pattern in ["src/*", "/w/src/*", "*.rs", "src/a.rs"] {

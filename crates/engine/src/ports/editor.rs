@@ -114,7 +114,7 @@ pub enum EditorError {
     /// The path is not inside the session's folders.
     #[error("{} is outside the folders of this session", .0.display())]
     Outside(PathBuf),
-    /// The client did not answer in time. The text tells the user how to change that, if they can.
+    /// The client did not answer in time. The advice, if any, tells the user what to do.
     #[error("The editor did not answer {call} in time")]
     TimedOut {
         /// What it was asked.
@@ -139,7 +139,7 @@ pub struct TerminalCommand {
     pub args: Vec<String>,
     /// The folder it runs in.
     pub cwd: PathBuf,
-    /// How many bytes of its output are kept.
+    /// How many bytes of its output the client retains.
     pub output_limit: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong, by the branch a caller takes. Codes are given in `purlin::error_table`.
+//! The errors of the engine, one variant per branch that a caller takes. Codes are assigned in `serve::error_table`.
 
 use std::time::Duration;
 
@@ -11,16 +11,14 @@ pub enum Error {
     /// No session has this id.
     #[error("no session {0}")]
     NoSuchSession(SessionId),
-    /// The session is at work on something else.
-    #[error("session {0} already runs a turn")]
+    /// The session is busy.
+    #[error("session {0} already has a running turn")]
     Busy(SessionId),
-    /// The session runs no turn that could be steered.
-    #[error("session {0} runs no turn")]
+    /// The session has no running turn.
+    #[error("session {0} has no running turn")]
     NoTurn(SessionId),
-    /// As many messages wait for the running turn as may.
-    #[error(
-        "{0} messages wait for the running turn already; it takes them up after its next answer"
-    )]
+    /// Too many messages wait for the running turn.
+    #[error("{0} messages already wait for the running turn; it takes them after its next answer")]
     TooMuchSteering(usize),
     /// Another process has the session open.
     #[error("session {session} is open in {place}")]
@@ -38,20 +36,20 @@ pub enum Error {
         /// After how many days a session expires.
         days: u64,
     },
-    /// As much is kept of the session as may be.
-    #[error("the session has reached {0} bytes; it still loads, but takes no more")]
+    /// The session has reached the size limit.
+    #[error("the session has reached its limit of {0} bytes; it can be loaded, but not continued")]
     HistoryFull(u64),
-    /// What is kept can be read, not written.
+    /// The session can be read, not written.
     #[error("{0}")]
     ReadOnly(String),
-    /// A cursor that was never given.
-    #[error("the cursor is none that session/list gave")]
+    /// The cursor is invalid.
+    #[error("invalid cursor: use one that session/list returned")]
     BadCursor,
-    /// As many sessions are open as may be.
+    /// Too many sessions are open.
     #[error("{0} sessions are open; close one first")]
     TooManySessions(usize),
-    /// As much waits for the hub as may.
-    #[error("too many requests are under way; wait for some of them")]
+    /// Too many requests are open.
+    #[error("too many open requests; wait for some of them")]
     Crowded,
     /// No such mode.
     #[error("no mode {0}")]
@@ -59,13 +57,13 @@ pub enum Error {
     /// No such model.
     #[error("no model {0}")]
     NoSuchModel(ModelId),
-    /// A prompt that cannot be used.
+    /// The prompt is invalid.
     #[error("{0}")]
     BadPrompt(String),
     /// The client has logged out.
     #[error("the client is logged out")]
     AuthNeeded,
-    /// The model said nothing for too long.
+    /// The model sent nothing for too long.
     #[error("the model sent nothing for {} s", .0.as_secs())]
     NoProgress(Duration),
     /// The client did not read for too long.
@@ -77,13 +75,13 @@ pub enum Error {
     /// The journal could not be written, so nothing further may be shown.
     #[error("the session could not be stored: {0}")]
     Journal(String),
-    /// A fault of ours ended the work.
+    /// An internal error.
     #[error("internal error")]
     Broken,
 }
 
 impl Error {
-    /// Says what an error of the journal means for a session.
+    /// Converts an error of the journal.
     #[must_use]
     pub fn of_journal(session: &SessionId, err: JournalError) -> Error {
         match err {

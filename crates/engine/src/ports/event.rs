@@ -1,4 +1,4 @@
-//! Events: everything a session tells the world. The bridge turns each into one update of the protocol.
+//! Events: everything a session shows. `serve` turns each into one update of the protocol.
 
 use serde_json::Value;
 
@@ -10,47 +10,47 @@ use crate::words::{
 /// Something that happened in a session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// A part of what the user said, when a history is shown again.
+    /// A part of a message of the user, in a replay.
     User {
         /// The message it belongs to.
         message: MessageId,
         /// The part.
         block: Block,
-        /// What the client said of it beyond our words.
-        aside: Option<Value>,
+        /// Its `_meta`, as the client sent it.
+        meta: Option<Value>,
     },
-    /// The agent speaks.
+    /// Text of the agent.
     Text {
         /// The message it belongs to.
         message: MessageId,
-        /// The next piece of it.
+        /// The next chunk.
         text: String,
     },
-    /// The agent thinks aloud.
+    /// A thought of the agent.
     Thought {
         /// The message it belongs to.
         message: MessageId,
-        /// The next piece of it.
+        /// The next chunk.
         text: String,
     },
-    /// The agent shows something that is not text.
+    /// Content of the agent that is not text.
     Block {
         /// The message it belongs to.
         message: MessageId,
-        /// What it shows.
+        /// The content.
         block: Block,
     },
     /// A tool is about to be used.
     ToolCall(Box<ToolCall>),
-    /// A tool call went on.
+    /// A tool call has changed.
     ToolUpdate(ToolCallId, Box<ToolUpdate>),
-    /// The whole plan, as it is now.
+    /// The whole plan.
     Plan(Vec<PlanEntry>),
-    /// The slash commands there are.
+    /// The available slash commands.
     Commands(Vec<SlashCommand>),
     /// The mode changed.
     Mode(ModeId),
-    /// Mode or model changed: all settings, as they are now.
+    /// Mode or model changed: all current settings.
     Settings(Settings),
     /// The session's title or time changed.
     Info {
@@ -63,59 +63,59 @@ pub enum Event {
     Usage {
         /// Tokens in use.
         used: u64,
-        /// Tokens there are.
+        /// The size of the context window, in tokens.
         size: u64,
         /// What the session has cost, in US dollars.
         cost: Option<f64>,
     },
     /// Something the user should know, outside the conversation.
     Notice {
-        /// How bad it is.
+        /// Its severity.
         severity: Severity,
-        /// One line.
+        /// Its title, one line.
         title: String,
-        /// More.
+        /// Its description.
         description: Option<String>,
     },
-    /// The context is being shortened.
+    /// The conversation is being compacted.
     Compaction {
         /// Which compaction.
         id: String,
-        /// How far it is.
+        /// Its status.
         status: CompactionStatus,
         /// Why it failed.
         error: Option<String>,
     },
-    /// A piece of the summary that replaces the older history.
+    /// A part of the summary that replaces the older history.
     CompactionSummary {
         /// Which compaction.
         id: String,
-        /// The next piece.
+        /// The next chunk.
         text: String,
     },
 }
 
-/// How bad a notice is.
+/// The severity of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// Good to know.
+    /// Information.
     Info,
-    /// Something may not work.
+    /// A warning.
     Warning,
-    /// Something does not work.
+    /// An error.
     Error,
 }
 
-/// How far a compaction is.
+/// The status of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompactionStatus {
-    /// Under way.
+    /// In progress.
     InProgress,
     /// Done.
     Completed,
-    /// Went wrong; the history is as it was.
+    /// Failed; the history is unchanged.
     Failed,
-    /// Was stopped; the history is as it was.
+    /// Cancelled; the history is unchanged.
     Cancelled,
 }
 

@@ -1,4 +1,4 @@
-//! What the user can be asked through the client.
+//! Forms: questions to the user through the client.
 
 use serde_json::Value;
 
@@ -7,26 +7,26 @@ use crate::words::ToolCallId;
 /// A question to the user: one answer in text, several fields, or something to do on a page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Form {
-    /// What is asked.
+    /// The question.
     pub message: String,
     /// The tool call it belongs to.
     pub call: Option<ToolCallId>,
     /// The page to open instead of asking for text.
     pub page: Option<Page>,
-    /// The fields to ask for instead of one text: an object of JSON schema with plain properties.
+    /// The fields to ask for instead of one text: a JSON schema of an object with plain properties.
     pub fields: Option<Value>,
 }
 
 /// A page that the client opens for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// What [`Editor::page_done`](crate::ports::Editor::page_done) names it by.
+    /// What [`Editor::page_done`](crate::ports::Editor::page_done) identifies it by.
     pub id: String,
-    /// Where it is.
+    /// Its address.
     pub url: String,
 }
 
-/// What the user did with a form.
+/// The answer to a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FormAnswer {
     /// Answered; for a page, agreed to open it.

@@ -68,8 +68,8 @@ pub enum Expanded {
     Prompt(Prompt),
     /// The model gets this prompt, and the turn runs with other settings.
     With(Prompt, TurnOverrides),
-    /// The turn runs apart from the conversation.
-    Apart(Apart),
+    /// The turn is not part of the conversation.
+    Isolated(IsolatedTurn),
     /// This is the answer; the model is not asked.
     Answer(String),
 }
@@ -83,8 +83,8 @@ pub struct TurnOverrides {
     pub model: Option<ModelId>,
 }
 
-/// What a turn apart from the conversation runs with. The session's model never sees it.
-pub struct Apart {
+/// What a turn runs with that is not part of the conversation. The session's model never sees it.
+pub struct IsolatedTurn {
     /// The folder it works in. The client does not know it, so the tools must not use the client's files and terminals.
     pub cwd: PathBuf,
     /// The model that is asked.
@@ -173,7 +173,7 @@ impl Toolbox {
                     prompt = expanded;
                     overrides = Some(more);
                 }
-                done @ (Expanded::Apart(_) | Expanded::Answer(_)) => return done,
+                done @ (Expanded::Isolated(_) | Expanded::Answer(_)) => return done,
             }
         }
         match overrides {

@@ -1,4 +1,4 @@
-//! The lines of a script, read into answers.
+//! Parses the lines of a script into answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::words::{StopReason, Usage};
 
-/// A line of a script that cannot be understood.
+/// A line of a script that is invalid.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct ScriptError {
@@ -44,7 +44,7 @@ pub(super) enum Failure {
     Full,
 }
 
-/// What starts the other lines of a transcript. They end an answer and say nothing else to a model.
+/// What the other lines of a transcript start with. They end an answer and are otherwise ignored.
 const OTHERS: [&str; 8] = [">", "<", "tag", "use", "config", "fs", "eof", "exit"];
 
 #[derive(Debug, Default)]
@@ -73,8 +73,7 @@ pub(super) fn parse(text: &str) -> Result<Script, ScriptError> {
             continue;
         }
         if word != "model" {
-            let problem =
-                format!("`{word}` starts no line of a script; those of a model start with `model`");
+            let problem = format!("unknown line `{word}`; lines of a model start with `model`");
             return Err(ScriptError { line: index + 1, problem });
         }
         match words.trim() {
@@ -109,7 +108,7 @@ fn item(words: &str) -> Result<Item, String> {
         "text" => Item::Text(json(rest)?),
         "thought" => Item::Thought(json(rest)?),
         "chunks" => {
-            let (count, text) = rest.split_once(' ').ok_or("chunks needs a number and a text")?;
+            let (count, text) = rest.split_once(' ').ok_or("chunks needs a number and a string")?;
             Item::Chunks(number(count)?, json(text.trim())?)
         }
         "echo" => Item::Echo,
@@ -134,22 +133,22 @@ fn item(words: &str) -> Result<Item, String> {
             "end_turn" => StopReason::EndTurn,
             "max_tokens" => StopReason::MaxTokens,
             "refusal" => StopReason::Refusal,
-            other => return Err(format!("no stop reason {other}")),
+            other => return Err(format!("unknown stop reason {other}")),
         }),
         "fail" => Item::Fail(match rest {
             "auth" => Failure::Auth,
             "overloaded" => Failure::Overloaded,
             "broken" => Failure::Broken,
             "full" => Failure::Full,
-            other => return Err(format!("no failure {other}")),
+            other => return Err(format!("unknown failure {other}")),
         }),
-        "" => return Err("a model cannot do nothing".to_owned()),
-        other => return Err(format!("a model cannot {other}")),
+        "" => return Err("the line does not say what the model does".to_owned()),
+        other => return Err(format!("unknown action `{other}`")),
     })
 }
 
 fn json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|err| format!("not the JSON that belongs here: {err}"))
+    serde_json::from_str(text).map_err(|err| format!("invalid JSON: {err}"))
 }
 
 fn number(text: &str) -> Result<usize, String> {
@@ -161,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_end_behind_tools_and_at_other_lines() {
+    fn answers_end_after_tools_and_at_other_lines() {
         let script = parse(
             "# words\nmodel text \"a\"\nmodel tool t {}\nmodel tool u {\"x\":1}\nmodel text \"b\"\n> {}\nmodel text \"c\"\nmodel end\nmodel hang\n",
         )
@@ -172,16 +171,19 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named() {
+    fn invalid_line_is_named() {
         assert_eq!(
             parse("model text \"a\"\nmodel sing").unwrap_err().to_string(),
-            "line 2: a model cannot sing"
+            "line 2: unknown action `sing`"
         );
         assert_eq!(parse("model text a").unwrap_err().line, 1);
         assert_eq!(
             parse("# R\n\nmodle text \"a\"").unwrap_err().to_string(),
-            "line 3: `modle` starts no line of a script; those of a model start with `model`"
+            "line 3: unknown line `modle`; lines of a model start with `model`"
         );
-        assert_eq!(parse("model").unwrap_err().to_string(), "line 1: a model cannot do nothing");
+        assert_eq!(
+            parse("model").unwrap_err().to_string(),
+            "line 1: the line does not say what the model does"
+        );
     }
 }

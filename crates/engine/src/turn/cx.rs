@@ -79,7 +79,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// What stands between a child's turn and whoever watches the turn that started it.
+/// The turn that started a child, as the child's turn sees it.
 pub(crate) trait Parent: Send + Sync {
     /// Returns an id for one of the child's calls that no other call has, whatever ids its model gives.
     fn call_id(&self, id: &ToolCallId) -> ToolCallId;

@@ -10,7 +10,7 @@ use crate::words::{Agent, BUILT_IN_HELPERS, Mode, Narrowing, Role};
 /// How many requests a helper may make if its definition does not say.
 pub(crate) const MAX_REQUESTS: usize = 50;
 
-/// What every helper is told about its work.
+/// Appended to the system prompt of every helper.
 const ROLE: &str = "\
 You work on one task for another agent. It sees only your last message. Make decisions yourself where you can, and say \
 what you decided; ask the user only what nobody else can decide. End with the result: what you found or changed and \

@@ -6,9 +6,9 @@ use super::commands::{self, Builtin};
 use super::compact::{self, Cause};
 use super::cx::{TurnCx, TurnError};
 use super::title::Titler;
-use super::{apart, context, hooks, run_turn, undo};
+use super::{context, hooks, isolated, run_turn, undo};
 use crate::ports::{
-    Apart, Error, Event, Expanded, PromptKind, Record, Settings, Severity, TurnOverrides,
+    Error, Event, Expanded, IsolatedTurn, PromptKind, Record, Settings, Severity, TurnOverrides,
 };
 use crate::words::{History, Message, Prompt, StopReason, iso_8601};
 
@@ -24,8 +24,8 @@ enum Resolved {
     Turn(Prompt, TurnOverrides),
     /// The model continues where it was.
     Continue,
-    /// A turn apart from the conversation.
-    Apart(Apart),
+    /// A turn that is not part of the conversation.
+    Isolated(IsolatedTurn),
     /// A built-in slash command.
     Builtin(Builtin),
 }
@@ -42,9 +42,9 @@ pub(crate) async fn answer(
             begin(cx, &prompt, PromptKind::Command).await?;
             run_builtin(cx, command).await
         }
-        Resolved::Apart(apart) => {
+        Resolved::Isolated(isolated) => {
             begin(cx, &prompt, PromptKind::Command).await?;
-            apart::run(cx, &prompt, apart).await
+            isolated::run(cx, &prompt, isolated).await
         }
         Resolved::Continue => {
             begin(cx, &prompt, PromptKind::Continue).await?;
@@ -92,7 +92,7 @@ async fn resolve(cx: &TurnCx<'_>, prompt: &Prompt) -> Result<Resolved, TurnError
                     overrides = wanted;
                     expanded
                 }
-                Expanded::Apart(apart) => return Ok(Resolved::Apart(apart)),
+                Expanded::Isolated(isolated) => return Ok(Resolved::Isolated(isolated)),
                 Expanded::Answer(text) => return Ok(Resolved::Builtin(Builtin::Say(text))),
             }
         }

@@ -192,7 +192,7 @@ impl Session {
         mailbox: mpsc::Receiver<Command>,
     ) -> Session {
         let Beginning { settings, history, has_title, spent, bill } = beginning;
-        // A client that shows no notices is told in the first turn.
+        // A client that shows no notices gets them in the first turn.
         let news = match workspace.editor.offers().notices {
             true => Vec::new(),
             false => warnings(&workspace.notices, &*shared.journal)

@@ -1,17 +1,17 @@
-//! What a session has cost, by model: tokens and, where a price is known, money.
+//! What a session has used and cost, by model.
 
 use std::collections::BTreeMap;
 
 use super::ids::ModelId;
 use super::usage::Usage;
 
-/// What was used, by model.
+/// The usage, by model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Bill {
     lines: BTreeMap<ModelId, Line>,
 }
 
-/// What was used of one model.
+/// The usage of one model.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Line {
     answers: u64,
@@ -30,20 +30,20 @@ impl Bill {
         }
     }
 
-    /// Writes the bill for the user.
+    /// Formats the bill for the user.
     #[must_use]
     pub fn print(&self) -> String {
         if self.lines.is_empty() {
-            return "No model has said yet what it used in this session.".to_owned();
+            return "No usage yet.".to_owned();
         }
         let mut text = String::from(
-            "| model | answers | read | from cache | into cache | written | cost |\n|---|---|---|---|---|---|---|\n",
+            "| model | answers | input | cache read | cache write | output | cost |\n|---|---|---|---|---|---|---|\n",
         );
         let mut total = None;
         for (model, line) in &self.lines {
             let Line { answers, usage, dollars } = line;
             let Usage { input, output, cache_read, cache_write } = usage;
-            let cost = dollars.map_or_else(|| "no price known".to_owned(), money);
+            let cost = dollars.map_or_else(|| "price unknown".to_owned(), money);
             text.push_str(&format!(
                 "| `{model}` | {answers} | {input} | {cache_read} | {cache_write} | {output} | {cost} |\n"
             ));
@@ -53,7 +53,7 @@ impl Bill {
         }
         if let Some(total) = total {
             text.push_str(&format!(
-                "\nTogether {}, in tokens as the providers count them.\n",
+                "\nTotal: {}. Tokens are counted by the providers.\n",
                 money(total)
             ));
         }
@@ -72,19 +72,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bill_adds_up_by_model() {
+    fn bill_adds_up_by_model() {
         let mut bill = Bill::default();
         let usage = |input, output| Usage { input, output, ..Usage::default() };
         bill.add(&ModelId::new("b/free"), &usage(5, 1), None);
         bill.add(&ModelId::new("a/paid"), &usage(100, 10), Some(0.25));
         bill.add(&ModelId::new("a/paid"), &usage(50, 5), Some(0.5));
         expect![[r#"
-            | model | answers | read | from cache | into cache | written | cost |
+            | model | answers | input | cache read | cache write | output | cost |
             |---|---|---|---|---|---|---|
             | `a/paid` | 2 | 150 | 0 | 0 | 15 | $0.7500 |
-            | `b/free` | 1 | 5 | 0 | 0 | 1 | no price known |
+            | `b/free` | 1 | 5 | 0 | 0 | 1 | price unknown |
 
-            Together $0.7500, in tokens as the providers count them.
+            Total: $0.7500. Tokens are counted by the providers.
         "#]]
         .assert_eq(&bill.print());
     }

@@ -38,24 +38,24 @@ macro_rules! id {
 }
 
 id!(
-    /// A conversation, as the client names it.
+    /// A session.
     SessionId
 );
 id!(
-    /// One use of a tool inside a turn, as the model names it.
+    /// A tool call.
     ToolCallId
 );
 impl ToolCallId {
-    /// Stands between what the provider calls it and our number. No provider's own ids have it.
+    /// Separates the provider's id from our number. Providers do not use it in their ids.
     const MARK: char = '·';
 
-    /// Makes the id of another call that the provider gave the same one.
+    /// Makes a new id for a call whose id the provider has used before.
     #[must_use]
     pub fn again(&self, number: usize) -> ToolCallId {
         ToolCallId::new(format!("{self}{}{number}", Self::MARK))
     }
 
-    /// Returns what the provider calls it.
+    /// Returns the provider's id.
     #[must_use]
     pub fn given(&self) -> &str {
         self.0.split(Self::MARK).next().unwrap_or_default()
@@ -63,7 +63,7 @@ impl ToolCallId {
 }
 
 id!(
-    /// One message of the agent: its chunks belong together.
+    /// A message. All of its chunks have the same id.
     MessageId
 );
 id!(
@@ -71,15 +71,15 @@ id!(
     ModelId
 );
 id!(
-    /// A way of working, such as `build` or `plan`.
+    /// A mode, such as `build` or `plan`.
     ModeId
 );
 id!(
-    /// A terminal that the client runs for us.
+    /// A terminal of the client.
     TerminalId
 );
 
 id!(
-    /// What a file held, by its hash.
+    /// The saved content of a file, by its hash.
     ContentId
 );

@@ -11,19 +11,19 @@ use super::ids::{ModelId, ToolCallId};
 pub struct Prompt {
     /// The parts, in order.
     pub blocks: Vec<Block>,
-    /// What the client said of each part beyond our words, as it came; empty if it said no more of any. Kept, and
-    /// shown again with the part; no model sees it.
-    pub asides: Vec<Option<Value>>,
+    /// The `_meta` of each part, as the client sent it; empty if no part has any. Stored and replayed with the part; no
+    /// model sees it.
+    pub block_meta: Vec<Option<Value>>,
 }
 
 impl From<Vec<Block>> for Prompt {
     fn from(blocks: Vec<Block>) -> Prompt {
-        Prompt { blocks, asides: Vec::new() }
+        Prompt { blocks, block_meta: Vec::new() }
     }
 }
 
 impl Prompt {
-    /// Returns the text of the prompt, without images and the like.
+    /// Returns the text of the prompt, without images and other parts.
     #[must_use]
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self.blocks.iter().filter_map(Block::as_text).collect();
@@ -45,7 +45,7 @@ impl Prompt {
     }
 }
 
-/// How long a title may be that we make ourselves, in characters.
+/// The maximum length of a title, in characters.
 const TITLE: usize = 60;
 
 /// One part of a message.
@@ -57,26 +57,26 @@ pub enum Block {
     Image(Media),
     /// Sound.
     Audio(Media),
-    /// A pointer to something that can be read.
+    /// A link to a resource.
     Link {
-        /// Where it is.
+        /// Its address.
         uri: String,
-        /// What people call it.
+        /// Its name for the user.
         name: String,
     },
-    /// Something that was read already.
+    /// The content of a resource.
     Resource {
-        /// Where it came from.
+        /// Its address.
         uri: String,
-        /// Its media type, where known.
+        /// Its media type, if known.
         mime: Option<String>,
-        /// What it holds.
+        /// Its content.
         contents: Contents,
     },
 }
 
 impl Block {
-    /// Returns about how many bytes the block takes.
+    /// Returns the approximate size, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         match self {
@@ -101,7 +101,7 @@ impl Block {
 /// The data of a picture or a sound.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Media {
-    /// The bytes in base64, as they came.
+    /// The bytes in base64.
     pub data: String,
     /// The media type.
     pub mime: String,
@@ -119,30 +119,30 @@ pub enum Contents {
 /// One entry of the history, as the model sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
-    /// What the user said.
+    /// A message of the user.
     User(Prompt),
-    /// What the model said, and what it asked for.
+    /// An answer of the model.
     Agent {
-        /// What it thought on the way, as far as the model wants it back.
+        /// Its thoughts that must be sent back to the model.
         thoughts: Vec<Thought>,
-        /// Its words.
+        /// Its text.
         text: String,
-        /// The tools it asked for.
+        /// Its tool calls.
         calls: Vec<ToolRequest>,
     },
-    /// What came of a tool.
+    /// The result of a tool call.
     ToolResult {
         /// Which call.
         id: ToolCallId,
-        /// What the model is told.
+        /// The result.
         text: String,
-        /// Whether it went wrong.
+        /// Whether the call failed.
         failed: bool,
     },
 }
 
 impl Message {
-    /// Returns about how many bytes the message takes.
+    /// Returns the approximate size, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         match self {
@@ -158,16 +158,16 @@ impl Message {
     }
 }
 
-/// A piece of a model's thinking. Only the model that thought it can read its seal, so only that one gets it back.
+/// A thought of a model. Only the model that wrote it can read its seal, so only that model gets it back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Thought {
-    /// Who thought it.
+    /// Which model.
     pub by: ModelId,
-    /// The words; may be empty where the model shows none.
+    /// Its text; empty if the model does not show it.
     pub text: String,
-    /// What the model signed or encrypted it with. Not for reading.
+    /// The signature or the encrypted thought. Opaque to us.
     pub seal: Option<Seal>,
-    /// Where it stood: how many bytes of the message's text came before it.
+    /// Its position: how many bytes of the message's text came before it.
     pub at: usize,
 }
 
@@ -177,28 +177,28 @@ impl Thought {
     }
 }
 
-/// Data that a model wants back unchanged.
+/// Data that must be sent back to the model unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seal {
     /// The data.
     pub data: String,
-    /// The tool call it belongs to, where it does not belong to the thought itself.
+    /// The tool call it belongs to, if it does not belong to the thought itself.
     pub call: Option<ToolCallId>,
 }
 
-/// A tool that the model asks for.
+/// A tool call, as the model requested it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolRequest {
     /// The call's id.
     pub id: ToolCallId,
     /// The tool's name.
     pub name: String,
-    /// Its input, not yet checked. Text stands for input that was not JSON. Shared, as a whole file may be in it.
+    /// Its input, unchecked; a string if it was not valid JSON. Shared, because it may contain a whole file.
     pub input: Arc<Value>,
 }
 
 impl ToolRequest {
-    /// Returns about how many bytes the input takes.
+    /// Returns the approximate size of the input, in bytes.
     #[must_use]
     pub fn input_size(&self) -> usize {
         size_of(&self.input)

@@ -1,14 +1,14 @@
-//! The nearest word: what was meant where a name is not known.
+//! Suggestions for unknown names.
 
-/// Finds the word that was meant, if one is near enough.
+/// Finds the most similar word, if one is similar enough.
 #[must_use]
 pub fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = words.into_iter().map(|known| (distance(word, known), known)).min()?;
-    // A long name bears more slips than a short one.
+    // A long name may have more typos than a short one.
     (near.0 <= (word.len() / 4).max(2) && near.0 < near.1.len()).then_some(near.1)
 }
 
-/// How many characters must be put in, taken out or changed to make one word of the other.
+/// Returns the edit distance of two words.
 #[must_use]
 pub fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_words_are_found_and_far_ones_are_not() {
+    fn similar_words_are_found_and_others_are_not() {
         assert_eq!(nearest("modle", ["model", "mcp"]), Some("model"));
         assert_eq!(nearest("entirely", ["mode", "model"]), None);
         assert_eq!(nearest("prompts_per_min", ["prompts_per_minute"]), Some("prompts_per_minute"));

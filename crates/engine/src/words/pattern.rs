@@ -1,24 +1,24 @@
-//! Patterns of rules: `*` stands for any characters, `?` for one, `\` takes the next character as it is.
+//! Patterns of rules: `*` matches any characters, `?` matches one, `\` escapes the next character.
 
-/// Tells whether a pattern fits the whole of a text. A pattern that ends in ` *` also fits without the rest, so
-/// `git status *` fits `git status`.
+/// Tells whether a pattern matches a whole text. A pattern that ends in ` *` also matches without arguments, so
+/// `git status *` matches `git status`.
 #[must_use]
 pub fn fits(pattern: &str, text: &str) -> bool {
     if !pattern.contains(['*', '?', '\\']) {
         return pattern == text;
     }
     let text: Vec<char> = text.chars().collect();
-    let whole = pieces(pattern);
-    if fits_pieces(&whole, &text) {
+    let whole = tokens(pattern);
+    if fits_tokens(&whole, &text) {
         return true;
     }
     match whole.as_slice() {
-        [front @ .., Piece::One(' '), Piece::Many] => fits_pieces(front, &text),
+        [front @ .., Token::One(' '), Token::Many] => fits_tokens(front, &text),
         _ => false,
     }
 }
 
-/// Returns the pattern that fits this text and no other.
+/// Returns the pattern that matches exactly this text.
 #[must_use]
 pub fn literal(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
@@ -31,54 +31,54 @@ pub fn literal(text: &str) -> String {
     pattern
 }
 
-/// Returns how much a pattern says: how many characters it has that stand for themselves.
+/// Returns how specific a pattern is: its number of literal characters.
 #[must_use]
 pub fn weight(pattern: &str) -> usize {
-    pieces(pattern).iter().filter(|piece| matches!(piece, Piece::One(_))).count()
+    tokens(pattern).iter().filter(|token| matches!(token, Token::One(_))).count()
 }
 
-enum Piece {
+enum Token {
     One(char),
     Any,
     Many,
 }
 
-fn pieces(pattern: &str) -> Vec<Piece> {
-    let mut pieces = Vec::new();
+fn tokens(pattern: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
     let mut characters = pattern.chars();
     while let Some(character) = characters.next() {
-        pieces.push(match character {
-            '*' => Piece::Many,
-            '?' => Piece::Any,
-            '\\' => Piece::One(characters.next().unwrap_or('\\')),
-            other => Piece::One(other),
+        tokens.push(match character {
+            '*' => Token::Many,
+            '?' => Token::Any,
+            '\\' => Token::One(characters.next().unwrap_or('\\')),
+            other => Token::One(other),
         });
     }
-    pieces
+    tokens
 }
 
-/// Goes back only to the last `*`, so that no pattern costs more than its length times the text's.
-fn fits_pieces(pieces: &[Piece], text: &[char]) -> bool {
-    let (mut piece, mut at) = (0, 0);
+/// Backtracks only to the last `*`, so the cost is at most the length of the pattern times that of the text.
+fn fits_tokens(tokens: &[Token], text: &[char]) -> bool {
+    let (mut token, mut at) = (0, 0);
     let mut last_star = None;
     while at < text.len() {
-        match pieces.get(piece) {
-            Some(Piece::Many) => {
-                last_star = Some((piece, at));
-                piece += 1;
+        match tokens.get(token) {
+            Some(Token::Many) => {
+                last_star = Some((token, at));
+                token += 1;
             }
-            Some(Piece::Any) => (piece, at) = (piece + 1, at + 1),
-            Some(Piece::One(character)) if *character == text[at] => {
-                (piece, at) = (piece + 1, at + 1);
+            Some(Token::Any) => (token, at) = (token + 1, at + 1),
+            Some(Token::One(character)) if *character == text[at] => {
+                (token, at) = (token + 1, at + 1);
             }
-            Some(Piece::One(_)) | None => {
+            Some(Token::One(_)) | None => {
                 let Some((star, from)) = last_star else { return false };
                 last_star = Some((star, from + 1));
-                (piece, at) = (star + 1, from + 1);
+                (token, at) = (star + 1, from + 1);
             }
         }
     }
-    pieces[piece..].iter().all(|piece| matches!(piece, Piece::Many))
+    tokens[token..].iter().all(|token| matches!(token, Token::Many))
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_and_question_marks() {
+    fn stars_and_question_marks_match() {
         let table = [
             ("*", "", true),
             ("*", "a\nb", true),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_literal_fits_itself_alone() {
+    fn literal_matches_only_itself() {
         for text in ["rm *.o", r"a\b", "what?", ""] {
             assert!(fits(&literal(text), text), "{text}");
         }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_pattern_costs_little() {
+    fn hostile_pattern_is_cheap() {
         let pattern = "*a".repeat(500);
         assert!(!fits(&pattern, &"a".repeat(499)));
         assert!(!fits(&format!("{pattern}b"), &"a".repeat(5000)));

@@ -1,12 +1,12 @@
-//! Pictures that tools return. A result is text, so the model is shown them behind all results of an answer.
+//! Pictures that tools return. A result is text, so the pictures follow in a message after all results of an answer.
 
 use super::message::{Block, Message, Prompt};
 use super::tool_call::ToolContent;
 
-/// How many bytes of pictures one call may show to a model; what is large is made smaller on its way.
+/// How many bytes of pictures one call may send to a model. Large pictures are scaled down later.
 const MAX_PICTURES: usize = 10 * 1024 * 1024;
 
-/// Returns the pictures among what a call shows, as far as a model takes them.
+/// Returns the pictures in the content of a call, up to the limit.
 #[must_use]
 pub fn pictures_in(content: &[ToolContent]) -> Vec<Block> {
     let mut room = MAX_PICTURES;
@@ -25,12 +25,12 @@ pub fn pictures_in(content: &[ToolContent]) -> Vec<Block> {
     pictures.filter(fits).cloned().collect()
 }
 
-/// Returns the message that shows them to the model; none without pictures.
+/// Returns the message that shows pictures to the model; `None` without pictures.
 #[must_use]
 pub fn pictures_message(mut pictures: Vec<Block>) -> Option<Message> {
     if pictures.is_empty() {
         return None;
     }
-    pictures.insert(0, Block::Text("The pictures that the tools returned:".to_owned()));
+    pictures.insert(0, Block::Text("Pictures returned by the tools:".to_owned()));
     Some(Message::User(Prompt::from(pictures)))
 }

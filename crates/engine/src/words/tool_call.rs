@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::ids::{TerminalId, ToolCallId};
 use super::message::Block;
 
-/// What a tool does, for icons and for permission.
+/// The kind of a tool, for icons and permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ToolKind {
-    /// Looks at files.
+    /// Reads files.
     Read,
     /// Changes files.
     Edit,
@@ -22,9 +22,9 @@ pub enum ToolKind {
     Search,
     /// Runs programs.
     Execute,
-    /// Only thinks or notes.
+    /// Changes nothing outside the conversation.
     Think,
-    /// Gets something from the network.
+    /// Fetches from the network.
     Fetch,
     /// Changes the mode.
     SwitchMode,
@@ -48,16 +48,16 @@ impl ToolKind {
     }
 }
 
-/// How far a tool call is.
+/// The status of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolStatus {
-    /// Asked for, not running.
+    /// Not running yet.
     Pending,
     /// Running.
     InProgress,
     /// Done.
     Completed,
-    /// Went wrong, was refused or was cancelled.
+    /// Failed, rejected or cancelled.
     Failed,
 }
 
@@ -68,11 +68,11 @@ pub struct ToolCall {
     pub id: ToolCallId,
     /// The tool's name.
     pub name: String,
-    /// What it will do, in one line: with the file or the command.
+    /// What it will do, in one line with the file or the command.
     pub title: String,
-    /// What kind of work.
+    /// Its kind.
     pub kind: ToolKind,
-    /// How far it is.
+    /// Its status.
     pub status: ToolStatus,
     /// What it will change.
     pub content: Vec<ToolContent>,
@@ -82,29 +82,29 @@ pub struct ToolCall {
     pub raw_input: Value,
 }
 
-/// A change of a tool call that was shown before; what is `None` stays as it was.
+/// An update of a tool call; fields that are `None` stay unchanged.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ToolUpdate {
-    /// How far it is now.
+    /// The new status.
     pub status: Option<ToolStatus>,
-    /// What to show now, instead of what was shown before.
+    /// The new content, which replaces the old.
     pub content: Option<Vec<ToolContent>>,
-    /// What came out, for programs.
+    /// The result for programs.
     pub raw_output: Option<Value>,
-    /// What a running command did, for clients that show it as it happens.
+    /// Live output of a command, for clients that show it.
     pub live: Option<Live>,
 }
 
-/// What a running command did since the last update.
+/// Live output of a running command.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Live {
-    /// Said this, after all that it said before.
+    /// More output.
     Output(String),
-    /// Ended.
+    /// The command ended.
     Ended(ExitStatus),
 }
 
-/// Something a tool call shows.
+/// Content of a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolContent {
     /// A block.
@@ -113,16 +113,16 @@ pub enum ToolContent {
     Diff {
         /// The file.
         path: PathBuf,
-        /// What it held; `None` for a new file.
+        /// The old content; `None` for a new file.
         old: Option<String>,
-        /// What it will hold.
+        /// The new content.
         new: String,
     },
     /// A terminal of the client.
     Terminal(TerminalId),
-    /// What a command of ours says, shown as it happens: see [`Live`].
+    /// The live output of a command that we run; see [`Live`].
     Live {
-        /// Where the command runs.
+        /// The folder that the command runs in.
         cwd: PathBuf,
     },
 }
@@ -141,29 +141,29 @@ pub struct Location {
 pub struct PlanEntry {
     /// What to do.
     pub content: String,
-    /// How much it matters.
+    /// Its priority.
     pub priority: Priority,
-    /// How far it is.
+    /// Its status.
     pub status: PlanStatus,
 }
 
-/// How much a step of a plan matters.
+/// The priority of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
-    /// Matters most.
+    /// High.
     High,
-    /// Matters.
+    /// Medium.
     Medium,
-    /// Can wait.
+    /// Low.
     Low,
 }
 
-/// How far a step of a plan is.
+/// The status of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanStatus {
-    /// Not begun.
+    /// Not started.
     Pending,
-    /// Under way.
+    /// In progress.
     InProgress,
     /// Done.
     Completed,

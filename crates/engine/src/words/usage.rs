@@ -1,22 +1,22 @@
-//! What a model is asked to spend, what it used, what that cost, and why its turn ended.
+//! Token usage, prices, thinking levels, and why a turn ended.
 
 /// Why a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
-    /// The model had nothing more to do.
+    /// The model was done.
     EndTurn,
-    /// The model's answer was cut at its limit.
+    /// The model's answer reached its length limit.
     MaxTokens,
-    /// The turn had asked the model as often as it may.
+    /// The turn reached its limit of requests.
     MaxTurnRequests,
-    /// The model declined.
+    /// The model refused.
     Refusal,
     /// The user stopped it.
     Cancelled,
 }
 
 impl StopReason {
-    /// Returns the word that the protocol has for it.
+    /// Returns its name in the protocol.
     #[must_use]
     pub fn id(self) -> &'static str {
         match self {
@@ -29,21 +29,21 @@ impl StopReason {
     }
 }
 
-/// Tokens of one answer.
+/// The tokens of one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Tokens the model read anew.
+    /// Input tokens that were not cached.
     pub input: u64,
-    /// Tokens the model wrote, thinking included.
+    /// Output tokens, thinking included.
     pub output: u64,
-    /// Tokens the model read from its cache.
+    /// Input tokens read from the cache.
     pub cache_read: u64,
-    /// Tokens the model read and put into its cache.
+    /// Input tokens written to the cache.
     pub cache_write: u64,
 }
 
 impl Usage {
-    /// Adds another answer's.
+    /// Adds the tokens of another answer.
     pub fn add(&mut self, other: &Usage) {
         for (sum, more) in [
             (&mut self.input, other.input),
@@ -64,21 +64,21 @@ impl Usage {
     }
 }
 
-/// What a model costs, in US dollars for a million tokens.
+/// The price of a model, in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Price {
-    /// Read anew.
+    /// Input.
     pub input: f64,
-    /// Written.
+    /// Output.
     pub output: f64,
     /// Read from the cache.
     pub cache_read: f64,
-    /// Put into the cache.
+    /// Written to the cache.
     pub cache_write: f64,
 }
 
 impl Price {
-    /// Returns what an answer cost, in US dollars.
+    /// Returns the cost of an answer, in US dollars.
     #[must_use]
     pub fn of(&self, usage: &Usage) -> f64 {
         let dollars = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
@@ -92,7 +92,7 @@ impl Price {
 /// How much a model thinks before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Thinking {
-    /// As the model is used to.
+    /// The model's default.
     #[default]
     Default,
     /// Not at all, or as little as it can.
@@ -106,7 +106,7 @@ pub enum Thinking {
 }
 
 impl Thinking {
-    /// Every level: its id and what people call it.
+    /// Every level, with its id and its name for the user.
     pub const ALL: [(Thinking, &'static str, &'static str); 5] = [
         (Thinking::Default, "default", "Default"),
         (Thinking::Off, "off", "Off"),

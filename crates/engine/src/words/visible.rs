@@ -1,8 +1,8 @@
-//! Text that is shown before a decision: what could deceive the eye is written out.
+//! Escapes characters that could deceive a reader, in text that is shown before a decision.
 
-/// Writes control characters, and those that turn the direction of a text or take no room, as escapes.
+/// Escapes control characters, direction marks and invisible characters.
 ///
-/// Line ends and tabs stay. Used for every title, and for everything that a question shows.
+/// Line ends and tabs stay. Used for titles and for everything in a permission request.
 #[must_use]
 pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -16,13 +16,13 @@ pub fn visible(text: &str) -> String {
     shown
 }
 
-/// Makes a text visible and puts it on one line: a name with a line end in it must not look like two things.
+/// Makes a text visible and puts it on one line: a name with a line end must not look like two items.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     visible(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// Tells whether a character steers a terminal, turns the direction of a text, or cannot be seen.
+/// Tells whether a character controls a terminal, changes the direction of text, or is invisible.
 #[must_use]
 pub fn deceives(character: char) -> bool {
     match character {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_deceive_is_written_out() {
+    fn deceptive_characters_are_escaped() {
         assert_eq!(
             visible("rm\u{1b}[2K \u{202e}x\u{9b}\n\t"),
             "rm\\u{1b}[2K \\u{202e}x\\u{9b}\n\t"

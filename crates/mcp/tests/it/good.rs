@@ -34,7 +34,7 @@ async fn image_is_shown_to_the_user_and_the_model() {
     let picture = Media { data: "aGVsbG8=".to_owned(), mime: "image/png".to_owned() };
     assert!(turn.shown.contains(&ToolContent::Block(Block::Image(picture))), "{turn:?}");
     // The scripted model repeats the last thing it saw.
-    assert_eq!(turn.said, "The pictures that the tools returned:");
+    assert_eq!(turn.said, "Pictures returned by the tools:");
 }
 
 // R: M3

@@ -177,7 +177,7 @@ fn run_finds_its_script_and_reports_mistakes() {
     assert!(said(&listed.stdout).contains("  /contxt  ("), "{listed:?}");
     std::fs::write(home.join("script.acp"), "model text \"a\"\nmodle end\n").unwrap();
     let output = run(&["hi"]);
-    assert!(said(&output.stderr).contains("line 2: `modle` starts no line"), "{output:?}");
+    assert!(said(&output.stderr).contains("line 2: unknown line `modle`"), "{output:?}");
 }
 
 /// An agent that prints nothing and does not read its input.

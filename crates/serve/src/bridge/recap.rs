@@ -97,7 +97,7 @@ mod tests {
 
     fn user(text: &str) -> Event {
         let block = Block::Text(text.to_owned());
-        Event::User { message: MessageId::new("u"), block, aside: None }
+        Event::User { message: MessageId::new("u"), block, meta: None }
     }
 
     fn agent(text: &str) -> Event {

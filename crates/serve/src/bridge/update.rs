@@ -68,8 +68,8 @@ fn event_out(event: Event) -> Option<schema::SessionUpdate> {
     use schema::SessionUpdate;
     Some(match event {
         Event::ToolCall(_) | Event::ToolUpdate(..) => return None,
-        Event::User { message, block, aside } => {
-            let content = schema::ContentChunk::new(block_with(block, aside));
+        Event::User { message, block, meta } => {
+            let content = schema::ContentChunk::new(block_with(block, meta));
             let message = schema::MessageId::new(message.to_shared());
             SessionUpdate::UserMessageChunk(content.message_id(message))
         }
@@ -265,7 +265,7 @@ mod tests {
         events.extend(blocks.iter().flat_map(|block| {
             let (message, block) = (message.clone(), block.clone());
             [
-                Event::User { message: message.clone(), block: block.clone(), aside: None },
+                Event::User { message: message.clone(), block: block.clone(), meta: None },
                 Event::Block { message, block },
             ]
         }));

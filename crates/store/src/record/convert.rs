@@ -23,7 +23,7 @@ pub fn record_in(record: ports::Record<'_>) -> Record {
                 ports::PromptKind::Steering => PromptKind::Steering,
             },
             blocks: prompt.blocks.iter().map(block_in).collect(),
-            asides: prompt.asides.clone(),
+            asides: prompt.block_meta.clone(),
         },
         ports::Record::Thoughts(thoughts) => {
             Record::Thoughts(thoughts.iter().map(thought_in).collect())

@@ -103,7 +103,7 @@ fn failed(id: &str, text: &str) -> Event {
 }
 
 fn user(text: &str) -> Event {
-    Event::User { message: MessageId::new("u"), block: Block::Text(text.to_owned()), aside: None }
+    Event::User { message: MessageId::new("u"), block: Block::Text(text.to_owned()), meta: None }
 }
 
 fn agent_text(text: &str) -> Event {

@@ -1,27 +1,27 @@
-//! A turn apart from the conversation: with its own folder, model and tools. The session's model never sees it.
+//! A turn that is not part of the conversation: it has its own folder, model and tools. The session's model never sees it.
 
 use tokio::sync::watch;
 
 use super::context_state::ContextState;
 use super::cx::{Conversation, Ports, Turn, TurnCx, TurnError};
 use super::run_turn;
-use crate::ports::{Apart, NoInstructions, Settings};
+use crate::ports::{IsolatedTurn, NoInstructions, Settings};
 use crate::words::{History, Message, Prompt, StopReason};
 
 /// Runs the turn. Its events are journalled and shown like any other's.
 pub(crate) async fn run(
     cx: &mut TurnCx<'_>,
     prompt: &Prompt,
-    apart: Apart,
+    isolated: IsolatedTurn,
 ) -> Result<StopReason, TurnError> {
-    let Apart { cwd, model, toolbox } = apart;
+    let IsolatedTurn { cwd, model, toolbox } = isolated;
     let settings = watch::Sender::new(Settings::new(vec![model].into())?);
     // The user's answers are about a folder that will be gone, so they are not stored.
     let policy = cx.ports.policy.for_folder(cwd.clone());
     let mut history = History::default();
     history.push(Message::User(prompt.blocks.clone().into()));
     let turn = Turn::new(cx.turn.limits, cx.turn.cancel.clone());
-    let mut apart = TurnCx {
+    let mut isolated = TurnCx {
         ports: Ports {
             toolbox: &toolbox,
             policy: &policy,
@@ -40,5 +40,5 @@ pub(crate) async fn run(
         },
         turn: Turn { pending_prompt: cx.turn.pending_prompt.take(), ..turn },
     };
-    run_turn(&mut apart).await
+    run_turn(&mut isolated).await
 }
