@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use wire::acp::dialect::Dialect;
 
 use crate::model_sources::{ModelSources, UserPreferences};
-use crate::{assemble, env, log};
+use crate::{assemble, env, log, storage};
 
 /// How `purlin acp` was called.
 #[derive(Debug, Clone, Default)]
@@ -65,7 +65,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
         sources as Arc<dyn ClientKeys>
     });
     if !options.forget {
-        hub.journal = Arc::new(assemble::store(&config.limits));
+        hub.journal = Arc::new(storage::store(&config.limits));
     }
     if std::io::stdin().is_terminal() {
         eprintln!(

@@ -6,15 +6,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use engine::hub::HubOptions;
-use engine::ports::Clock;
 use engine::ports::ModelChoice;
 use engine::ports::SystemClock;
 use engine::script::{NoJournal, ScriptedModel};
 use engine::words::ModelId;
-use futures_util::FutureExt;
 use serve::{Machine, WorkspaceOptions, Workspaces};
-use settings::{Limits, Settings};
-use store::Store;
+use settings::Settings;
 
 use crate::{doctor, env, guide, tour};
 
@@ -27,8 +24,7 @@ pub fn workspaces(settings: Settings, helper: PathBuf, is_scripted: bool) -> Arc
     let options = WorkspaceOptions {
         machine: Box::new(move || Machine::new(env::machine_options(helper.clone()))),
         is_scripted,
-        extend: Some(tour::extend()),
-        report: Arc::new(|| doctor::report().boxed()),
+        extensions: vec![tour::extension(), doctor::extension()],
     };
     Workspaces::new(settings, options)
 }
@@ -70,29 +66,6 @@ pub fn scripted(model: ScriptedModel) -> anyhow::Result<Arc<[ModelChoice]>> {
         model: Arc::new(model),
     };
     Ok(Arc::new([first, guide::choice(), choice("script/echo", "Scripted echo", ECHO)?]))
-}
-
-/// Makes the store of the user's sessions. Opens nothing yet.
-#[must_use]
-pub fn store(limits: &Limits) -> Store {
-    store_in(env::directories().data, limits)
-}
-
-/// Makes a store in a directory, or in memory without one. Opens nothing yet.
-#[must_use]
-pub fn store_in(folder: Option<PathBuf>, limits: &Limits) -> Store {
-    Store::new(store::Options {
-        folder,
-        clock: Arc::new(SystemClock),
-        max_history_bytes: limits.max_history_bytes,
-        expire_days: limits.expire_days,
-        late_for_tests: env::is_journal_late(),
-    })
-}
-
-/// Returns a new unique id.
-pub(crate) fn fresh_id() -> String {
-    SystemClock.fresh_id()
 }
 
 fn from_file(model: &str) -> anyhow::Result<ModelChoice> {

@@ -8,8 +8,8 @@ use settings::config::problem_of_provider;
 use settings::credentials::{Credentials, opencode};
 use settings::preferences::Preferences;
 
-use crate::cli::say;
 use crate::env;
+use crate::stdout::print;
 
 /// A subcommand of `purlin auth`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
             if text.is_empty() {
                 text.push_str("No keys. Add one with `purlin auth login`.\n");
             }
-            say(&text)?;
+            print(&text)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -215,12 +215,6 @@ fn is_reader_gone(err: &anyhow::Error) -> bool {
     cause.is_some_and(|err| err.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// Prints to stdout.
-pub(crate) fn say(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout();
-    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
-}
-
 fn run_command() -> anyhow::Result<ExitCode> {
     // How editors start us. Parsing the whole command line would take a tenth of the time to the first answer.
     if std::env::args_os().skip(1).eq(["acp"]) {

@@ -13,8 +13,8 @@ use settings::config::sources::{Origin, Sources};
 use settings::config::{check_readable, schema};
 use settings::{DiskReader, Limits, Project, Trust};
 
-use crate::cli::say;
 use crate::env;
+use crate::stdout::print;
 
 /// A subcommand of `purlin config`.
 #[derive(Debug, Subcommand)]
@@ -66,7 +66,7 @@ pub fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
             let mut rows = rows(&sources);
             let project = Project::read(&cwd, &env::directories(), &DiskReader);
             rows.extend(project_rows(&project));
-            print(&rows, json)?;
+            print_rows(&rows, json)?;
             let mut problems = std::mem::take(&mut sources.problems);
             problems.extend(project.problems());
             problems.iter().for_each(|problem| eprintln!("{problem}"));
@@ -74,7 +74,7 @@ pub fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
         ConfigCommand::Import { write, from, config } => import(from, config, write)?,
         ConfigCommand::Schema => {
             let text = serde_json::to_string_pretty(&schema::schema())?;
-            say(&format!("{text}\n"))?;
+            print(&format!("{text}\n"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -100,7 +100,7 @@ fn import(from: Option<PathBuf>, file: Option<PathBuf>, write: bool) -> anyhow::
     } else {
         shown.push_str("Nothing was changed. To save, run `purlin config import --write`.\n");
     }
-    say(&shown)?;
+    print(&shown)?;
     problems.iter().for_each(|problem| eprintln!("{at}:{problem}"));
     Ok(())
 }
@@ -225,7 +225,7 @@ fn masked(value: &Value) -> Value {
     }
 }
 
-fn print(rows: &[Row], as_json: bool) -> anyhow::Result<()> {
+fn print_rows(rows: &[Row], as_json: bool) -> anyhow::Result<()> {
     let mut text = String::new();
     for Row { path, value, origin } in rows {
         if as_json {
@@ -238,7 +238,7 @@ fn print(rows: &[Row], as_json: bool) -> anyhow::Result<()> {
             text.push_str(&format!("{path} = {value}  ({origin})\n"));
         }
     }
-    say(&text)
+    print(&text)
 }
 
 #[cfg(test)]

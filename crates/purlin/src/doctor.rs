@@ -2,21 +2,22 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use engine::ports::Journal;
-use engine::ports::ModelChoice;
-use engine::words::nearest;
-use engine::words::visible;
-use futures_util::future::join_all;
+use engine::ports::{Expanded, Extension, Journal, ModelChoice};
+use engine::words::{Prompt, SlashCommand, nearest, visible};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
 use mcp::probe::probe;
 use process::sandbox::Level;
 use serde_json::{Value, json};
 use serve::mcp_servers::convert;
+use serve::workspace::MakeExtension;
 use settings::Config;
 
 use crate::count::count;
-use crate::{assemble, env, guide, model_sources};
+use crate::{env, guide, model_sources, storage};
 
 /// The result of one check.
 struct Finding {
@@ -28,8 +29,33 @@ struct Finding {
     details: Vec<String>,
 }
 
+/// Gives every session the command `/doctor`.
+pub(crate) fn extension() -> MakeExtension {
+    Box::new(|_, _| Arc::new(Doctor))
+}
+
+struct Doctor;
+
+impl Extension for Doctor {
+    fn commands(&self) -> Vec<SlashCommand> {
+        vec![SlashCommand {
+            name: "doctor".into(),
+            description: "Check the installation and report problems".into(),
+            hint: None,
+        }]
+    }
+
+    fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {
+        let is_doctor = prompt.text().trim() == "/doctor";
+        async move {
+            if is_doctor { Expanded::Answer(report().await) } else { Expanded::Prompt(prompt) }
+        }
+        .boxed()
+    }
+}
+
 /// Runs all checks, for a conversation.
-pub(crate) async fn report() -> String {
+async fn report() -> String {
     let findings = look().await;
     let lines = findings.iter().map(|Finding { name, is_well, summary, details }| {
         let mark = if *is_well { "✓" } else { "!" };
@@ -107,7 +133,7 @@ async fn sandbox() -> Finding {
 }
 
 fn sessions(config: &Config) -> Finding {
-    let store = assemble::store(&config.limits);
+    let store = storage::store(&config.limits);
     let (is_well, summary) = match (env::directories().data, store.is_persistent()) {
         (Some(folder), true) => (true, format!("stored in {}", folder.display())),
         _ => (false, "not stored".to_owned()),

@@ -18,5 +18,7 @@ pub mod permissions;
 mod providers;
 pub mod run;
 pub mod sessions;
+mod stdout;
+pub mod storage;
 pub mod tour;
 pub mod trust;

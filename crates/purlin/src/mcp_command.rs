@@ -16,9 +16,9 @@ use settings::quote_all;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
-use crate::cli::say;
 use crate::count::count;
 use crate::env;
+use crate::stdout::print;
 
 /// Shown if there is nothing to list or to test.
 const NONE: &str = "No MCP servers configured. Add one with `purlin mcp add NAME -- COMMAND`.\n";
@@ -232,7 +232,7 @@ async fn test(servers: &Servers, name: Option<&str>) -> anyhow::Result<ExitCode>
         None => servers.servers.iter().collect(),
     };
     if tested.is_empty() {
-        say(NONE)?;
+        print(NONE)?;
     }
     let mut options = env::host_options();
     options.folder = std::env::current_dir().unwrap_or(options.folder);

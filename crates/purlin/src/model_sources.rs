@@ -23,7 +23,7 @@ use settings::Config;
 use settings::credentials::{self, opencode};
 use settings::preferences::Preferences;
 
-use crate::cli::say;
+use crate::stdout::print;
 use crate::{env, guide, providers};
 
 /// Time-out for servers on this machine.
@@ -263,7 +263,7 @@ pub fn print_models(
         "Purlin: built in; answers if no model is available\n  {}\n",
         guide::ID
     ));
-    say(&text)?;
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -19,8 +19,8 @@ use settings::{Settings, quote_all};
 use tools::bash::ExtraPermissions;
 use tools::bash::Requirement;
 
-use crate::cli::say;
 use crate::env;
+use crate::stdout::print;
 
 /// A subcommand of `purlin permissions`.
 #[derive(Debug, Subcommand)]
@@ -112,9 +112,9 @@ pub async fn run(command: PermissionsCommand, settings: &Settings) -> anyhow::Re
                     parts: Vec::new(),
                 },
             };
-            say(&if json { explained.as_json() } else { explained.as_text() })?;
+            print(&if json { explained.as_json() } else { explained.as_text() })?;
         }
-        PermissionsCommand::List { json } => say(&list(&kept_rules()?, json))?,
+        PermissionsCommand::List { json } => print(&list(&kept_rules()?, json))?,
         PermissionsCommand::Revoke { which } => revoke(&which)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -169,10 +169,10 @@ fn revoke(which: &str) -> anyhow::Result<()> {
         bail!("unknown number {which}");
     }
     if taken.is_empty() {
-        return say("No saved answers.\n");
+        return print("No saved answers.\n");
     }
     let lines: String = taken.iter().map(|rule| format!("Revoked: {}\n", shown(rule))).collect();
-    say(&lines)
+    print(&lines)
 }
 
 /// Whether a command would run, and why.

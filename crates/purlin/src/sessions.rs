@@ -20,9 +20,9 @@ use store::Store;
 use store::record::{self, Record};
 use store::replay::Replay;
 
-use crate::assemble;
-use crate::cli::say;
 use crate::count::count;
+use crate::stdout::print;
+use crate::storage;
 use settings::Limits;
 
 /// Lines of each change and each output that are shown by default.
@@ -125,7 +125,7 @@ struct Exported {
 /// # Errors
 /// Says what failed.
 pub async fn run(command: SessionsCommand, limits: &Limits) -> anyhow::Result<ExitCode> {
-    let store = assemble::store(limits);
+    let store = storage::store(limits);
     if !store.is_persistent()
         && let Some(problem) = store.problem()
     {
@@ -137,7 +137,7 @@ pub async fn run(command: SessionsCommand, limits: &Limits) -> anyhow::Result<Ex
             let id = find(&store, &id).await?;
             let most = if full { usize::MAX } else { LINES };
             // Output of a model or a tool must not control the terminal.
-            say(&visible(&as_markdown(&store, &id, most).await?))?;
+            print(&visible(&as_markdown(&store, &id, most).await?))?;
         }
         SessionsCommand::Export { id, format, output } => {
             let id = find(&store, &id).await?;
@@ -148,10 +148,10 @@ pub async fn run(command: SessionsCommand, limits: &Limits) -> anyhow::Result<Ex
             match output {
                 Some(file) => std::fs::write(&file, text)
                     .with_context(|| format!("cannot write {}", file.display()))?,
-                None => say(&text)?,
+                None => print(&text)?,
             }
         }
-        SessionsCommand::Import { file } => say(&format!("{}\n", import(&store, file).await?))?,
+        SessionsCommand::Import { file } => print(&format!("{}\n", import(&store, file).await?))?,
         SessionsCommand::Delete { ids } => {
             for id in ids {
                 let id = find(&store, &id).await?;
@@ -220,7 +220,7 @@ async fn list(store: &Store, cwd: Option<PathBuf>, json: bool) -> anyhow::Result
     if text.is_empty() && !json {
         text.push_str("No stored sessions.\n");
     }
-    say(&text)
+    print(&text)
 }
 
 /// Returns the beginning of the first prompt, for a session without a title.
@@ -321,7 +321,7 @@ async fn import(store: &Store, file: PathBuf) -> anyhow::Result<SessionId> {
     let own = SessionId::new(exported.id);
     let id = match store.find(&own).await {
         Err(JournalError::NotFound) => own,
-        Ok(_) | Err(_) => SessionId::new(assemble::fresh_id()),
+        Ok(_) | Err(_) => SessionId::new(storage::fresh_id()),
     };
     store.create(&id, &exported.cwd).await?;
     store.import(&id, records).await?;
@@ -348,5 +348,5 @@ async fn prune(store: &Store, days: Option<u64>, bytes: Option<u64>) -> anyhow::
             kept += info.bytes;
         }
     }
-    say(&format!("{} deleted\n", count(deleted, "session", "sessions")))
+    print(&format!("{} deleted\n", count(deleted, "session", "sessions")))
 }

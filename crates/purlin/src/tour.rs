@@ -13,9 +13,9 @@ use engine::words::{ModelId, Prompt, SessionId, SlashCommand};
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use serve::Workspaces;
-use serve::workspace::Extend;
+use serve::workspace::MakeExtension;
 
-use crate::assemble;
+use crate::storage;
 
 /// What the tour says and does. `{folder}` stands for its folder.
 const TRANSCRIPT: &str = include_str!("tour/tour.acp");
@@ -27,7 +27,7 @@ const FILE: (&str, &str) = (
 
 /// Gives every session the command `/tour`.
 #[must_use]
-pub fn extend() -> Extend {
+pub fn extension() -> MakeExtension {
     Box::new(|workspaces, session| {
         Arc::new(Tour { workspaces: Arc::clone(workspaces), session: session.clone() })
     })
@@ -89,7 +89,7 @@ impl Scratch {
     fn new() -> std::io::Result<Scratch> {
         let parent = std::env::temp_dir().canonicalize()?;
         remove_stale(&parent);
-        let path = parent.join(format!("{NAME}{}-{}", std::process::id(), assemble::fresh_id()));
+        let path = parent.join(format!("{NAME}{}-{}", std::process::id(), storage::fresh_id()));
         // Fails if it exists: then it would not be ours to remove.
         std::fs::create_dir(&path)?;
         let folder = Scratch(path);

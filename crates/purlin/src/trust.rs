@@ -8,8 +8,8 @@ use anyhow::{Context, bail};
 use engine::words::visible;
 use settings::{Directories, DiskReader, Project, Trust, trust};
 
-use crate::cli::say;
 use crate::env;
+use crate::stdout::print;
 
 /// What `purlin trust` does.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub fn run(command: TrustCommand) -> anyhow::Result<ExitCode> {
                 format!("{}  {state}\n", visible(&folder.to_string_lossy()))
             });
             let text: String = lines.collect();
-            say(if text.is_empty() { "No trusted folders.\n" } else { &text })?;
+            print(if text.is_empty() { "No trusted folders.\n" } else { &text })?;
         }
         TrustCommand::Revoke(folder) => {
             let folder = trust::real(&folder);
@@ -63,7 +63,10 @@ fn ask(directories: &Directories, data: &Path, folder: &Path) -> anyhow::Result<
     let parts = project.parts();
     project.unreadable().iter().for_each(|problem| eprintln!("{problem}"));
     if parts.is_empty() {
-        say(&format!("{} has no settings that need trust.\n", visible(&folder.to_string_lossy())))?;
+        print(&format!(
+            "{} has no settings that need trust.\n",
+            visible(&folder.to_string_lossy())
+        ))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text =
@@ -75,22 +78,22 @@ fn ask(directories: &Directories, data: &Path, folder: &Path) -> anyhow::Result<
             visible(&part.runs).replace('\n', "\n      ")
         ));
     }
-    say(&text)?;
+    print(&text)?;
     if project.is_trusted() {
-        say("Already trusted.\n")?;
+        print("Already trusted.\n")?;
         return Ok(ExitCode::SUCCESS);
     }
     if !std::io::stdin().is_terminal() {
         bail!("trusting a project needs a terminal");
     }
-    say("Trust this project until its settings change? [y/N] ")?;
+    print("Trust this project until its settings change? [y/N] ")?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     if !matches!(answer.trim(), "y" | "yes") {
-        say("Not trusted.\n")?;
+        print("Not trusted.\n")?;
         return Ok(ExitCode::FAILURE);
     }
     trust::add(data, folder, parts).map_err(anyhow::Error::msg)?;
-    say("Trusted.\n")?;
+    print("Trusted.\n")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -19,13 +19,13 @@ use tokio_util::sync::CancellationToken;
 use wire::acp::schema;
 use wire::{Peer, RequestId, RpcError, rpc};
 
-use crate::bridge::editor::Outlet;
+use crate::client_call::TakeAnswer;
 use crate::dialect::{OpenedSession, Printed, Translator};
 use crate::error_table::{self, error_out};
 use crate::options::ClientKeys;
 use crate::outbox::Outbox;
+use crate::outlet::{FromSession, Outlet};
 use crate::rate::Window;
-use crate::wake::{FromSession, TakeAnswer};
 use crate::workspace::Workspaces;
 
 /// One client's connection.

@@ -1,6 +1,5 @@
-//! What users and projects add to a session, at work: agents, slash commands and hooks over the session's tools.
+//! The extension of users and projects: their agents, slash commands and hooks in a session.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use engine::permission::Decision;
 use engine::permission::policy::Policy;
 use engine::ports::{Expanded, Extension, TurnOverrides};
 use engine::words::{
-    Agent, Block, Contents, Mode, ModeId, ModelId, Moment, Prompt, Ruling, SessionId, SlashCommand,
+    Agent, Block, Contents, Mode, ModeId, ModelId, Moment, Prompt, Ruling, SlashCommand,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -18,58 +17,48 @@ use settings::custom::template::{self, Part};
 use tools::bash::{Bash, CapturedRun};
 use tools::scope::Scope;
 
-use crate::hooks::{self, HookPlace};
-use crate::workspace::Report;
+use crate::hooks::{self, HookContext};
 
-/// How long a command of a slash command may run.
+/// Time-out of a command in a slash command.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How much of its output, and how much of a file, goes into a prompt.
 const MOST_TEXT: usize = 32 * 1024;
-/// How many files and commands one slash command may name.
+/// The most files and commands of one slash command.
 const MOST_PARTS: usize = 16;
 
 /// What users and projects add to a session.
-pub(crate) struct CustomTools {
+pub(crate) struct CustomExtension {
     custom: Custom,
     bash: Arc<Bash>,
     scope: Scope,
     policy: Policy,
-    place: HookPlace,
-    report: Report,
-    /// What the user was not told yet.
+    context: HookContext,
+    /// Messages that the user has not seen yet.
     news: Mutex<Vec<String>>,
 }
 
-impl CustomTools {
+impl CustomExtension {
     pub(crate) fn new(
         mut custom: Custom,
         bash: Arc<Bash>,
         scope: Scope,
         policy: Policy,
-        (session, cwd): (SessionId, PathBuf),
-        report: Report,
-    ) -> CustomTools {
+        context: HookContext,
+    ) -> CustomExtension {
         let problems = std::mem::take(&mut custom.problems);
         problems.iter().for_each(|problem| tracing::warn!("{problem}"));
-        let place = HookPlace { session, cwd };
         let news = Mutex::new(problems);
-        CustomTools { custom, bash, scope, policy, place, report, news }
+        CustomExtension { custom, bash, scope, policy, context, news }
     }
 }
 
-impl Extension for CustomTools {
+impl Extension for CustomExtension {
     fn agents(&self) -> Vec<Arc<Agent>> {
         self.custom.agents.clone()
     }
 
     fn commands(&self) -> Vec<SlashCommand> {
-        let doctor = SlashCommand {
-            name: "doctor".into(),
-            description: "Say whether everything is as it should be".into(),
-            hint: None,
-        };
-        let custom = self.custom.commands.iter().map(Command::listed);
-        std::iter::once(doctor).chain(custom).collect()
+        self.custom.commands.iter().map(Command::listed).collect()
     }
 
     fn take_news(&self) -> Vec<String> {
@@ -83,9 +72,6 @@ impl Extension for CustomTools {
                 return Expanded::Prompt(prompt);
             };
             let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            if name == "doctor" && rest.is_empty() {
-                return Expanded::Answer((self.report)().await);
-            }
             let Some(command) = self.custom.commands.iter().find(|command| command.name == name)
             else {
                 return Expanded::Prompt(prompt);
@@ -99,19 +85,19 @@ impl Extension for CustomTools {
                     };
                     Expanded::With(Prompt::from(blocks), overrides)
                 }
-                Err(why) => Expanded::Answer(format!("`/{name}` was not done: {why}")),
+                Err(why) => Expanded::Answer(format!("`/{name}` failed: {why}")),
             }
         }
         .boxed()
     }
 
     fn hook<'a>(&'a self, moment: Moment<'a>) -> BoxFuture<'a, Ruling> {
-        hooks::ask(&self.custom.hooks, moment, &self.bash, &self.place)
+        hooks::ask(&self.custom.hooks, moment, &self.bash, &self.context)
     }
 }
 
-impl CustomTools {
-    /// Makes the prompt of a command: its text, and behind it the files that the text names.
+impl CustomExtension {
+    /// Makes the prompt of a command: its text, followed by the files that the text names.
     async fn fill_in(&self, command: &Command, arguments: &str) -> Result<Vec<Block>, String> {
         let modes = Mode::with(&self.custom.agents);
         if let Some(agent) = &command.agent
@@ -129,7 +115,7 @@ impl CustomTools {
                 Part::Arguments => text.push_str(arguments),
                 Part::Word(number) => text.push_str(&template::word(&words, *number, last)),
                 Part::File(_) | Part::Shell(_) if count >= MOST_PARTS => {
-                    return Err(format!("it names more than {MOST_PARTS} files and commands"));
+                    return Err(format!("it has more than {MOST_PARTS} files and commands"));
                 }
                 Part::File(path) => {
                     count += 1;
@@ -150,14 +136,14 @@ impl CustomTools {
         Ok(files)
     }
 
-    /// Reads a file of the project that needs no leave; others stay names, for the model to ask for.
+    /// Reads a file of the project, if that needs no permission. Other files are only named; the model can ask for them.
     async fn file(&self, path: &str) -> Option<Block> {
         let (at, contents) = tools::read_freely(&self.scope, path, MOST_TEXT).await?;
         let uri = wire::acp::file_uri::encode(&at.to_string_lossy());
         Some(Block::Resource { uri, mime: None, contents: Contents::Text(contents) })
     }
 
-    /// Runs a command that a template names. The user wrote it, or saw and trusted it; a rule that denies still counts.
+    /// Runs a command of a template. The user wrote it, or trusts the project; a deny rule still applies.
     async fn shell(
         &self,
         command: &Command,
@@ -168,14 +154,14 @@ impl CustomTools {
         let shown = engine::words::visible(shell);
         if command.author == Author::Stranger {
             return Err(format!(
-                "it wants to run `{shown}`, and this project is not trusted; `purlin trust` shows what it could do, and asks"
+                "it runs `{shown}`, and this project is not trusted. To review and trust it, run `purlin trust`."
             ));
         }
-        let cwd = self.place.cwd.clone();
+        let cwd = self.context.cwd.clone();
         let access = self.bash.access_of(&cwd, shell).await;
-        let access = access.map_err(|why| format!("`{shown}` did not run: {why}"))?;
+        let access = access.map_err(|why| format!("cannot run `{shown}`: {why}"))?;
         if self.policy.judge(&access).decision == Decision::Reject {
-            return Err(format!("a rule of yours forbids `{shown}`"));
+            return Err(format!("`{shown}` is denied by your rules"));
         }
         let run = CapturedRun {
             command: shell.to_owned(),
@@ -188,15 +174,15 @@ impl CustomTools {
             must_be_confined: true,
         };
         let ran = self.bash.run_captured(run).await;
-        let ran = ran.map_err(|why| format!("`{shown}` did not run: {why}"))?;
+        let ran = ran.map_err(|why| format!("cannot run `{shown}`: {why}"))?;
         if ran.is_late {
-            return Err(format!("`{shown}` took too long and was ended"));
+            return Err(format!("`{shown}` timed out"));
         }
-        let mut said = ran.output.trim_end().to_owned();
+        let mut text = ran.output.trim_end().to_owned();
         if ran.code != Some(0) {
-            let code = ran.code.map_or("a signal".to_owned(), |code| format!("code {code}"));
-            said.push_str(&format!("\n({shown} ended with {code})\n{}", ran.errors.trim_end()));
+            let code = ran.code.map_or("a signal".to_owned(), |code| format!("exit code {code}"));
+            text.push_str(&format!("\n({shown} failed with {code})\n{}", ran.errors.trim_end()));
         }
-        Ok(said)
+        Ok(text)
     }
 }

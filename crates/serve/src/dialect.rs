@@ -22,7 +22,7 @@ use wire::{RequestId, RpcError, rpc};
 
 use crate::bridge::recap::Recap;
 use crate::bridge::session_in;
-use crate::wake::{ClientCall, TakeAnswer};
+use crate::client_call::{ClientCall, TakeAnswer};
 
 /// Translates between a client and the methods.
 pub(crate) struct Translator {

@@ -20,8 +20,9 @@ use crate::connection::Connection;
 use crate::error_table::not_initialized;
 use crate::methods;
 use crate::options::Pipes;
+use crate::outlet::FromSession;
 use crate::rate::Window;
-use crate::wake::{FromSession, Wake};
+use crate::wake::Wake;
 
 /// How long running turns may take to end after the connection.
 pub(super) const GRACE: Duration = Duration::from_millis(2_200);

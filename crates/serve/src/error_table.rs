@@ -1,4 +1,4 @@
-//! The one place where failures get their codes.
+//! The table of error codes: no other module assigns or reads one.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use engine::words::ToolFailure;
 use serde_json::json;
 use wire::{Code, RpcError};
 
-/// Gives the code, the kind and the words of every error of the engine.
+/// Returns the code, the kind and the details of an error of the engine.
 ///
-/// `reference` names the place in the log for failures whose inside must not be shown.
+/// `reference` finds an internal error in the log, whose details are not shown.
 #[must_use]
 pub fn error_out(err: &Error, reference: &str) -> RpcError {
     let (code, kind) = match err {
@@ -75,7 +75,7 @@ pub fn error_out(err: &Error, reference: &str) -> RpcError {
     }
 }
 
-/// Gives the code of a failed tool call.
+/// Returns the code of a failed tool call.
 #[must_use]
 pub fn tool_failure_code(failure: ToolFailure) -> Code {
     match failure {
@@ -99,13 +99,13 @@ pub(crate) fn not_initialized() -> RpcError {
 pub(crate) fn too_many_requests() -> RpcError {
     RpcError::of(Code::SESSION_LOCKED)
         .with("kind", json!("too_many_requests"))
-        .details("Too many requests are under way; wait for some of them")
+        .details("Too many open requests; wait for some of them")
 }
 
 /// A call that finds the mailbox of its session full.
 pub(crate) fn session_crowded() -> RpcError {
     RpcError::of(Code::SESSION_LOCKED)
-        .details("Too many requests are under way for this session; wait for some of them")
+        .details("Too many open requests in this session; wait for some of them")
         .with("kind", json!("too_many_requests"))
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn session_crowded() -> RpcError {
 pub(crate) fn too_many_prompts(limit: u64, wait: Duration) -> RpcError {
     RpcError::of(Code::RATE_LIMITED)
         .with("kind", json!("too_many_prompts"))
-        .details(format!("A session takes {limit} prompts a minute"))
+        .details(format!("At most {limit} prompts per minute and session"))
         .with("limit", json!(limit))
         .with("retryAfterMs", json!(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)))
 }
@@ -121,7 +121,7 @@ pub(crate) fn too_many_prompts(limit: u64, wait: Duration) -> RpcError {
 /// A prompt over the size limit.
 pub(crate) fn message_too_large(what: &str, limit: u64) -> RpcError {
     RpcError::new(Code::INVALID_REQUEST, "Message too large")
-        .details(format!("the {what} of a prompt may have {limit} bytes"))
+        .details(format!("The {what} of a prompt may have at most {limit} bytes"))
         .with("kind", json!("message_too_large"))
         .with("limit", json!(limit))
 }
@@ -148,7 +148,7 @@ mod tests {
 
     // R: W7, W8
     #[test]
-    fn the_whole_table() {
+    fn every_engine_error_has_its_code_and_details() {
         let all = [
             Error::NoSuchSession(SessionId::new("sk-secret")),
             Error::Busy(SessionId::new("sk-secret")),

@@ -1,7 +1,7 @@
-//! Hooks: commands of the user's configuration that are asked when tools and turns begin and end.
+//! Runs hooks: commands of the user or a trusted project that run when tools and turns begin and end.
 //!
-//! A hook gets JSON and answers with JSON. Before something happens, a hook that does not answer properly counts as an
-//! objection: a guard that cannot speak has not agreed. Afterwards it is only told.
+//! A hook reads JSON and answers with JSON. If a hook fails before an action, the action is blocked; after an action, the
+//! failure is only reported.
 
 use std::path::PathBuf;
 
@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use settings::custom::hooks::{Hook, MOMENTS};
 use tools::bash::{Bash, CapturedRun, Ran};
 
-/// How much of a tool's output a hook is told.
+/// How much of a tool's output a hook gets.
 const MOST_OUTPUT: usize = 32 * 1024;
-/// How much is heard of a hook.
-const MOST_HEARD: usize = 64 * 1024;
-/// How much of what a hook says reaches the model or the user.
-const MOST_TOLD: usize = 8 * 1024;
+/// The most output of a hook that is read.
+const MAX_ANSWER: usize = 64 * 1024;
+/// The longest text of a hook for the model or the user.
+const MAX_TEXT: usize = 8 * 1024;
 /// The session that hooks belong to.
 #[derive(Debug)]
-pub(crate) struct HookPlace {
+pub(crate) struct HookContext {
     pub(crate) session: SessionId,
     pub(crate) cwd: PathBuf,
 }
@@ -45,32 +45,37 @@ fn name_of(moment: &Moment<'_>) -> &'static str {
     }
 }
 
-/// Asks the hooks of a moment, one after the other, until one objects.
+/// Runs the hooks of an event one after the other, until one denies.
 pub(crate) fn ask<'a>(
     hooks: &'a [Hook],
     moment: Moment<'a>,
     bash: &'a Bash,
-    place: &'a HookPlace,
+    context: &'a HookContext,
 ) -> BoxFuture<'a, Ruling> {
     let asked: Vec<&Hook> = hooks.iter().filter(|hook| is_for(hook, &moment)).collect();
     if asked.is_empty() {
         return future::ready(Ruling::default()).boxed();
     }
-    ask_all(asked, moment, bash, place).boxed()
+    ask_all(asked, moment, bash, context).boxed()
 }
 
-async fn ask_all(asked: Vec<&Hook>, moment: Moment<'_>, bash: &Bash, place: &HookPlace) -> Ruling {
+async fn ask_all(
+    asked: Vec<&Hook>,
+    moment: Moment<'_>,
+    bash: &Bash,
+    context: &HookContext,
+) -> Ruling {
     let mut ruling = Ruling::default();
-    let told = told(&moment, place).to_string().into_bytes();
+    let told = told(&moment, context).to_string().into_bytes();
     for hook in asked {
         let run = CapturedRun {
             command: hook.command.clone(),
             args: Vec::new(),
             environment: Vec::new(),
-            cwd: place.cwd.clone(),
+            cwd: context.cwd.clone(),
             input: told.clone(),
             timeout: hook.timeout,
-            limit: MOST_HEARD,
+            limit: MAX_ANSWER,
             must_be_confined: hook.is_project,
         };
         judge(hook, bash.run_captured(run).await, &mut ruling);
@@ -81,12 +86,12 @@ async fn ask_all(asked: Vec<&Hook>, moment: Moment<'_>, bash: &Bash, place: &Hoo
     ruling
 }
 
-/// What a hook reads.
-fn told(moment: &Moment<'_>, place: &HookPlace) -> Value {
+/// Returns the input of a hook.
+fn told(moment: &Moment<'_>, context: &HookContext) -> Value {
     let mut told = json!({
         "event": name_of(moment),
-        "session": place.session.as_str(),
-        "cwd": place.cwd,
+        "session": context.session.as_str(),
+        "cwd": context.cwd,
     });
     match moment {
         Moment::BeforeTurn { prompt } => told["prompt"] = json!(prompt),
@@ -105,19 +110,20 @@ fn told(moment: &Moment<'_>, place: &HookPlace) -> Value {
     told
 }
 
-/// Adds what came of one hook to the ruling.
+/// Adds the result of a hook to the ruling.
 fn judge(hook: &Hook, ran: Result<Ran, String>, ruling: &mut Ruling) {
     let name = engine::words::visible(&hook.command);
     match answer(ran) {
         Ok(Answer { objection, context }) => {
-            ruling.objection = objection
-                .map(|why| if why.is_empty() { format!("the hook `{name}` objects") } else { why });
+            ruling.objection = objection.map(|why| {
+                if why.is_empty() { format!("Denied by the hook `{name}`") } else { why }
+            });
             ruling.context.extend(context);
         }
         Err(why) => {
-            ruling.problems.push(format!("the hook `{name}` of `{}` {why}", hook.moment));
+            ruling.problems.push(format!("The `{}` hook `{name}` {why}", hook.moment));
             if hook.moment.starts_with("before") {
-                ruling.objection = Some(format!("the hook `{name}` {why}, so this was not done"));
+                ruling.objection = Some(format!("Blocked: the hook `{name}` {why}"));
             }
         }
     }
@@ -129,32 +135,32 @@ struct Answer {
     context: Option<String>,
 }
 
-/// Reads what a hook answered: nothing, or an object with `decision`, `reason` and `context`.
+/// Reads the answer of a hook: nothing, or an object with `decision`, `reason` and `context`.
 fn answer(ran: Result<Ran, String>) -> Result<Answer, String> {
-    let ran = ran.map_err(|why| format!("did not run: {why}"))?;
+    let ran = ran.map_err(|why| format!("cannot run: {why}"))?;
     if ran.is_late {
-        return Err("took too long and was ended".to_owned());
+        return Err("timed out".to_owned());
     }
-    let cut = |text: &str| text[..text.floor_char_boundary(MOST_TOLD)].trim().to_owned();
+    let cut = |text: &str| text[..text.floor_char_boundary(MAX_TEXT)].trim().to_owned();
     if ran.code != Some(0) {
-        let code = ran.code.map_or("a signal".to_owned(), |code| format!("code {code}"));
+        let code = ran.code.map_or("a signal".to_owned(), |code| format!("exit code {code}"));
         return Err(match cut(&ran.errors) {
-            errors if errors.is_empty() => format!("ended with {code}"),
-            errors => format!("ended with {code}: {errors}"),
+            errors if errors.is_empty() => format!("failed with {code}"),
+            errors => format!("failed with {code}: {errors}"),
         });
     }
     if ran.output.trim().is_empty() {
         return Ok(Answer::default());
     }
     let Ok(Value::Object(said)) = serde_json::from_str(ran.output.trim()) else {
-        return Err("answered with something that is no object of JSON".to_owned());
+        return Err("answered with invalid JSON".to_owned());
     };
     let text = |key: &str| said.get(key).and_then(Value::as_str).map(cut);
     let objection = match said.get("decision").map(|decision| decision.as_str()) {
         None | Some(Some("allow")) => None,
         Some(Some("deny")) => Some(text("reason").unwrap_or_default()),
         Some(_) => {
-            return Err("answered with a `decision` that is neither allow nor deny".to_owned());
+            return Err("answered with an invalid `decision`: expected allow or deny".to_owned());
         }
     };
     Ok(Answer { objection, context: text("context").filter(|context| !context.is_empty()) })
@@ -169,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_answers_with_nothing_or_with_a_decision() {
+    fn hook_answers_with_nothing_or_a_decision() {
         assert_eq!(answer(said(0, " \n")), Ok(Answer::default()));
         assert_eq!(answer(said(0, r#"{"decision":"allow"}"#)), Ok(Answer::default()));
         let denied = answer(said(0, r#"{"decision":"deny","reason":"no"}"#)).unwrap();
@@ -179,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_that_fails_objects_before_and_is_only_told_after() {
+    fn failed_hook_blocks_before_an_action_and_is_only_reported_after() {
         let late = || Ok(Ran { is_late: true, ..Ran::default() });
         let failures = [
             said(2, ""),
@@ -201,15 +207,15 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_is_told_how_a_turn_ended_in_the_words_of_the_protocol() {
-        let place = HookPlace { session: SessionId::new("s"), cwd: PathBuf::new() };
-        let stop = |stop| told(&Moment::AfterTurn(stop), &place)["stop"].clone();
+    fn hook_gets_the_stop_reason_of_the_protocol() {
+        let context = HookContext { session: SessionId::new("s"), cwd: PathBuf::new() };
+        let stop = |stop| told(&Moment::AfterTurn(stop), &context)["stop"].clone();
         assert_eq!(stop(Some(StopReason::MaxTurnRequests)), "max_turn_requests");
         assert_eq!(stop(None), Value::Null);
     }
 
     #[test]
-    fn a_matcher_names_tools() {
+    fn matcher_selects_tools() {
         let value = json!({ "before_tool": [{ "command": "x", "matcher": "bash|github_*" }] });
         let hook = settings::custom::hooks::read(&value, false, &mut Vec::new()).remove(0);
         let input = json!({});

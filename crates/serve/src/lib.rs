@@ -5,6 +5,7 @@
 
 mod branch;
 mod bridge;
+mod client_call;
 mod connection;
 mod custom;
 mod dialect;
@@ -17,6 +18,7 @@ pub mod mcp_servers;
 mod methods;
 mod options;
 mod outbox;
+mod outlet;
 mod rate;
 mod skill_tool;
 pub mod stdio;
@@ -32,10 +34,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use wire::Peer;
 
-use crate::bridge::editor::Outlet;
 use crate::connection::{Connection, Services};
 use crate::dialect::Translator;
 use crate::dispatcher::{Channels, Dispatcher};
+use crate::options::size_limits;
+use crate::outlet::Outlet;
 
 pub use machine::{Machine, MachineOptions, sandbox};
 pub use options::{ClientKeys, Options, Pipes};
@@ -72,7 +75,7 @@ pub async fn serve(pipes: Pipes, options: Options) {
     };
     let channels = Channels { pipes, from_sessions, abandoned_calls, stop };
     let connection = Connection {
-        peer: Peer::new(options::size_limits(&limits)),
+        peer: Peer::new(size_limits(&limits)),
         outbox,
         translator: Translator::new(dialect, &limits, Arc::clone(&clock)),
         outlet,

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use wire::acp::dialect::Dialect;
 
 use crate::bridge::{size, update};
+use crate::options::size_limits;
 use crate::rate::Bucket;
 
 /// How many bytes of one session may wait before its turn waits. Also the most that one event is counted as.
@@ -83,7 +84,7 @@ impl Outbox {
             ready: VecDeque::new(),
             total: Arc::new(Semaphore::new(TOTAL_BUDGET)),
             updates_per_minute: limits.updates_per_minute,
-            max_update: crate::options::size_limits(limits).update,
+            max_update: size_limits(limits).update,
         }
     }
 

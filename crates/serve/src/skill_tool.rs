@@ -26,12 +26,12 @@ impl SkillTool {
         let schema = json!({
             "type": "object",
             "properties": {
-                "name": { "type": "string", "description": "The skill" },
-                "file": { "type": "string", "description": "A file of its folder, instead of SKILL.md" },
+                "name": { "type": "string", "description": "Name of the skill" },
+                "file": { "type": "string", "description": "Another file of the skill, instead of SKILL.md" },
             },
             "required": ["name"],
         });
-        let description = "Loads a skill: what it says of a special task. The skills there are were listed to you.";
+        let description = "Loads a skill: instructions for a special task. The available skills are listed in your instructions.";
         let (name, description) = ("skill".to_owned(), description.to_owned());
         let spec = ToolSpec { name, description, schema: schema.into() };
         let (places, files) = (places.clone(), Arc::clone(files));
@@ -54,7 +54,7 @@ impl Tool for SkillTool {
         input: &'a Value,
     ) -> BoxFuture<'a, Result<(Intent, Box<dyn Planned>), ToolError>> {
         let Some(name) = input["name"].as_str() else {
-            let why = "the input of `skill` needs a `name`".to_owned();
+            let why = "`name` is required".to_owned();
             return future::ready(Err(ToolError::Model(why))).boxed();
         };
         let mut access = vec![Access::allow(PermissionKey::Skill, name)];
@@ -62,7 +62,7 @@ impl Tool for SkillTool {
         if let Some(path) = path {
             access.push(Access::allow(PermissionKey::Read, path.to_string_lossy()));
         }
-        let title = format!("Load the skill {name}");
+        let title = format!("Load skill {name}");
         let intent = Intent { title, access, ..Intent::default() };
         let (name, file) = (name.to_owned(), file_of(input).to_owned());
         let load = Load { tool: self, name, file };

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::Pipes;
+use crate::options::Pipes;
 
 /// The size of a read.
 const READ: usize = 64 * 1024;

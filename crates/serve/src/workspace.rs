@@ -9,7 +9,6 @@ use engine::ports::{AnswerStore, Editor, Extension, Tool, Toolbox};
 use engine::script::tools::OpenPage;
 use engine::session::IGNORED_SETTINGS;
 use engine::words::{SessionId, visible};
-use futures_util::future::BoxFuture;
 use mcp::SessionServers;
 use settings::answer_store::FolderAnswers;
 use settings::custom::Custom;
@@ -19,13 +18,14 @@ use tools::Files;
 use tools::bash::Bash;
 use tools::scope::Scope;
 
-use crate::custom::CustomTools;
+use crate::custom::CustomExtension;
+use crate::hooks::HookContext;
 use crate::instructions::{ProjectInstructions, ScopedFiles};
 use crate::machine::Machine;
 use crate::mcp_servers::{self, RequestedServers};
 use crate::skill_tool::SkillTool;
 
-/// Opens the workspaces of sessions. The machine is made when the first session opens, not when the program starts.
+/// Opens the workspaces of sessions. The machine is made when the first session opens, so that the program starts fast.
 pub struct Workspaces {
     settings: Settings,
     machine: OnceLock<Machine>,
@@ -38,31 +38,23 @@ pub struct WorkspaceOptions {
     pub machine: Box<dyn Fn() -> Machine + Send + Sync>,
     /// Whether the model is scripted; some tools are for scripts only.
     pub is_scripted: bool,
-    /// Makes an extension of every session.
-    pub extend: Option<Extend>,
-    /// Answers `/doctor`.
-    pub report: Report,
+    /// Makes the program's own extensions of a session.
+    pub extensions: Vec<MakeExtension>,
 }
 
 /// Makes an extension of a session.
-pub type Extend = Box<dyn Fn(&Arc<Workspaces>, &SessionId) -> Arc<dyn Extension> + Send + Sync>;
+pub type MakeExtension =
+    Box<dyn Fn(&Arc<Workspaces>, &SessionId) -> Arc<dyn Extension> + Send + Sync>;
 
-/// Says whether everything works.
-pub type Report = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
-
-/// What a session's directories hold, and what may be done in them.
-struct Found {
-    /// The project of each directory.
-    projects: Vec<Project>,
-    /// What tools may touch.
+/// Everything of a workspace but its editor.
+struct Parts {
+    /// What tools and the editor may touch.
     scope: Scope,
-    /// Reads and changes files.
     files: Arc<Files>,
-    bash: Arc<Bash>,
-    /// Where instructions are looked for.
-    places: Places,
-    /// Reads instructions.
-    project_files: Arc<dyn ProjectFiles>,
+    instructions: ProjectInstructions,
+    toolbox: Toolbox,
+    policy: Policy,
+    notices: Vec<(&'static str, String)>,
 }
 
 impl Workspaces {
@@ -89,7 +81,7 @@ impl Workspaces {
         }
     }
 
-    /// Builds what a session in these directories works with, the working directory first.
+    /// Opens the workspace of a session in these directories, the working directory first.
     ///
     /// `connect` makes the session's editor, which may touch what the scope allows.
     pub(crate) fn open(
@@ -99,84 +91,72 @@ impl Workspaces {
         requested: RequestedServers,
         connect: impl FnOnce(Scope) -> Arc<dyn Editor>,
     ) -> Workspace {
-        let found = self.look_at(session, folders);
-        let toolbox = self.toolbox(session, folders, &found, requested);
-        let editor = connect(found.scope.clone());
-        let patterns = Patterns {
-            user: self.settings.config.instructions.clone(),
-            project: found.projects.first().map(Project::instructions).unwrap_or_default(),
-        };
-        Workspace {
-            files: found.files,
-            editor,
-            toolbox,
-            policy: policy(&self.settings, &found.projects),
-            notices: notices(&self.settings, &found.projects, folders.first()),
-            instructions: Arc::new(ProjectInstructions {
-                places: found.places,
-                files: found.project_files,
-                patterns: Arc::new(patterns),
-            }),
-        }
+        let Parts { scope, files, instructions, toolbox, policy, notices } =
+            self.build(session, folders, requested);
+        let (editor, instructions) = (connect(scope), Arc::new(instructions));
+        Workspace { editor, files, instructions, toolbox, policy, notices }
     }
 
-    /// Builds the tools of a session that is open already, with other MCP servers.
+    /// Makes the tools of a session that is open already, with other MCP servers.
     pub(crate) fn open_toolbox(
         self: &Arc<Workspaces>,
         session: &SessionId,
         folders: &[PathBuf],
         requested: RequestedServers,
     ) -> Toolbox {
-        let found = self.look_at(session, folders);
-        self.toolbox(session, folders, &found, requested)
+        self.build(session, folders, requested).toolbox
     }
 
-    /// Reads the projects of a session, and makes its scope and its shell.
-    fn look_at(&self, session: &SessionId, folders: &[PathBuf]) -> Found {
-        let machine = self.machine();
-        let places = Places::new(folders, &self.settings.directories);
-        let roots = machine.scope(places.roots().to_vec());
-        let scope = machine.scope(folders.to_vec()).with_outputs(machine.outputs(session));
-        Found {
-            projects: folders.iter().map(|folder| self.settings.project(folder)).collect(),
-            files: Arc::new(Files::new(scope.clone())),
-            scope,
-            bash: Arc::new(machine.bash(session, folders)),
-            places,
-            project_files: Arc::new(ScopedFiles(roots)),
-        }
-    }
-
-    /// Makes the tools of a session: built-in ones, what the user and the project add, and those of MCP servers.
-    fn toolbox(
+    /// Builds everything that a session works with, once.
+    fn build(
         self: &Arc<Workspaces>,
         session: &SessionId,
         folders: &[PathBuf],
-        found: &Found,
         requested: RequestedServers,
-    ) -> Toolbox {
-        let settings = &self.settings;
-        let project = found.projects.first();
-        let skill = SkillTool::find(&found.places, &found.project_files);
-        let tools = self.builtin_tools(&found.files, &found.bash, skill);
-        let mut extensions: Vec<Arc<dyn Extension>> = Vec::new();
-        extensions.extend(self.options.extend.as_ref().map(|extend| extend(self, session)));
-        let custom = Custom::gather(&settings.config.additions, &settings.directories, project);
-        let custom = CustomTools::new(
-            custom,
-            Arc::clone(&found.bash),
-            found.scope.clone(),
-            policy(settings, &found.projects),
-            (session.clone(), folders.first().cloned().unwrap_or_default()),
-            Arc::clone(&self.options.report),
-        );
-        let RequestedServers { servers, problems } =
-            mcp_servers::choose(requested, &settings.config.mcp, project);
-        let (host, roots) = (&self.machine().host, folders.to_vec());
-        let servers = SessionServers::new(host, servers, problems, roots);
-        extensions.push(Arc::new(custom));
-        extensions.push(Arc::new(servers));
-        Toolbox::new(tools, extensions)
+    ) -> Parts {
+        let (machine, settings) = (self.machine(), &self.settings);
+
+        // The projects: each file is read once, and trust is checked once.
+        let projects: Vec<Project> =
+            folders.iter().map(|folder| settings.project(folder)).collect();
+        let (project, cwd) = (projects.first(), folders.first().cloned().unwrap_or_default());
+        let notices = notices(settings, &projects, &cwd);
+
+        // Files and commands.
+        let scope = machine.scope(folders.to_vec()).with_outputs(machine.outputs(session));
+        let files = Arc::new(Files::new(scope.clone()));
+        let bash = Arc::new(machine.bash(session, folders));
+
+        // Instructions and skills, which may be above the session's directories.
+        let places = Places::new(folders, &settings.directories);
+        let above = machine.scope(places.roots().to_vec());
+        let project_files: Arc<dyn ProjectFiles> = Arc::new(ScopedFiles(above));
+        let patterns = Arc::new(Patterns {
+            user: settings.config.instructions.clone(),
+            project: project.map(Project::instructions).unwrap_or_default(),
+        });
+        let skill = SkillTool::find(&places, &project_files);
+        let instructions = ProjectInstructions { places, files: project_files, patterns };
+
+        // Tools, and what adds to them: the program, the user and the project, MCP servers.
+        let tools = self.builtin_tools(&files, &bash, skill);
+        let mut extensions: Vec<Arc<dyn Extension>> =
+            self.options.extensions.iter().map(|make| make(self, session)).collect();
+        extensions.push(Arc::new(CustomExtension::new(
+            Custom::gather(&settings.config.additions, &settings.directories, project),
+            bash,
+            scope.clone(),
+            policy(settings, &projects),
+            HookContext { session: session.clone(), cwd },
+        )));
+        let servers = mcp_servers::choose(requested, &settings.config.mcp, project);
+        let RequestedServers { servers, problems } = servers;
+        let roots = folders.to_vec();
+        extensions.push(Arc::new(SessionServers::new(&machine.host, servers, problems, roots)));
+
+        let toolbox = Toolbox::new(tools, extensions);
+        let policy = policy(settings, &projects);
+        Parts { scope, files, instructions, toolbox, policy, notices }
     }
 
     /// Makes the built-in tools of a session.
@@ -207,7 +187,7 @@ impl Workspaces {
     }
 }
 
-/// Makes what decides about tool calls, from the rules of the user and of the session's projects.
+/// Makes the policy of a session from the rules of the user and of its projects.
 #[must_use]
 pub fn policy(settings: &Settings, projects: &[Project]) -> Policy {
     let mut rules = settings.config.permission.clone();
@@ -227,11 +207,7 @@ pub fn policy(settings: &Settings, projects: &[Project]) -> Policy {
 }
 
 /// Lists what the user should know when a session opens.
-fn notices(
-    settings: &Settings,
-    projects: &[Project],
-    cwd: Option<&PathBuf>,
-) -> Vec<(&'static str, String)> {
+fn notices(settings: &Settings, projects: &[Project], cwd: &Path) -> Vec<(&'static str, String)> {
     let user = settings.problems.iter().map(|problem| visible(problem));
     let mut of_projects = Vec::new();
     for project in projects {
@@ -239,13 +215,88 @@ fn notices(
         of_projects.extend(project.notices());
     }
     let unused = user.chain(of_projects).map(|problem| (IGNORED_SETTINGS, problem));
-    let gone = cwd.filter(|cwd| !cwd.is_dir()).map(|cwd| gone(cwd));
+    let gone = (!cwd.is_dir()).then(|| gone(cwd));
     unused.chain(gone).collect()
 }
 
-/// What the user is told of a session whose directory does not exist any more.
+/// The notice for a session whose directory does not exist any more.
 fn gone(cwd: &Path) -> (&'static str, String) {
     let cwd = visible(&cwd.to_string_lossy());
-    let words = format!("{cwd} not found. The history can be read, but tools cannot work there.");
-    ("The folder of this session is gone", words)
+    let text = format!("{cwd} not found. The history can be read, but tools cannot work there.");
+    ("The folder of this session is gone", text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    use engine::script::StubEditor;
+    use settings::{Config, Directories, DiskReader, ReadText};
+
+    use super::*;
+    use crate::machine::MachineOptions;
+
+    /// Counts the reads of each file.
+    #[derive(Default)]
+    struct Counter(Mutex<BTreeMap<String, usize>>);
+
+    impl ReadText for Counter {
+        fn read_text(&self, path: &Path, most: u64) -> Result<Option<String>, String> {
+            let text = DiskReader.read_text(path, most);
+            if matches!(text, Ok(Some(_))) {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                *self.0.lock().unwrap().entry(name).or_default() += 1;
+            }
+            text
+        }
+    }
+
+    // R: W19
+    #[tokio::test]
+    async fn opening_a_session_reads_each_settings_file_once_and_checks_trust_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let (project, data) = (directory.path().join("project"), directory.path().join("data"));
+        for folder in [&project, &data] {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        let ours = r#"{
+            "permission": { "bash": { "ls *": "allow" } },
+            "mcp": { "x": { "command": ["x"] } },
+            "hooks": { "before_tool": [{ "command": "x" }] },
+            "command": { "x": { "template": "!`x`" } },
+            "agent": { "x": { "prompt": "x" } },
+            "instructions": ["x.md"],
+        }"#;
+        std::fs::write(project.join("purlin.json"), ours).unwrap();
+        std::fs::write(project.join("opencode.json"), "{}").unwrap();
+        std::fs::write(data.join("trust.json"), "[]").unwrap();
+        let directories = Directories { data: Some(data), ..Directories::default() };
+        let reader = Arc::new(Counter::default());
+        let settings = Settings {
+            reader: Arc::clone(&reader) as Arc<dyn ReadText>,
+            ..Settings::new(Config::default(), Vec::new(), directories.clone())
+        };
+        let machine = MachineOptions {
+            helper: PathBuf::new(),
+            directories,
+            search: Vec::new(),
+            command_environment: Vec::new(),
+            server_environment: Vec::new(),
+        };
+        let options = WorkspaceOptions {
+            machine: Box::new(move || Machine::new(machine.clone())),
+            is_scripted: false,
+            extensions: Vec::new(),
+        };
+        let workspaces = Workspaces::new(settings, options);
+        let connect = |_| Arc::new(StubEditor::default()) as Arc<dyn Editor>;
+        let session = SessionId::new("s");
+        let requested = RequestedServers::default();
+        let workspace = workspaces.open(&session, &[project], requested, connect);
+        assert_eq!(workspace.notices.len(), 1, "{:?}", workspace.notices);
+        let reads: Vec<(String, usize)> = reader.0.lock().unwrap().clone().into_iter().collect();
+        let once = ["opencode.json", "purlin.json", "trust.json"].map(|name| (name.to_owned(), 1));
+        assert_eq!(reads, once);
+    }
 }

@@ -37,7 +37,7 @@ pub struct Additions {
 /// The most agents, commands and problems that are used.
 const MOST: usize = 100;
 
-/// Tells whether an agent or a command can have this name.
+/// Tells whether a name of an agent or a command is valid.
 fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     (1..=64).contains(&name.len()) && name.chars().all(is_plain)

@@ -81,5 +81,5 @@ fn hooks_and_commands_of_a_project_run_only_while_trusted() {
     project.set_command("echo something else");
     let (plain, command, _) = observed(&mut agent, &project.cwd());
     assert_eq!(plain, "Hello.");
-    assert!(command.contains("it wants to run `echo something else`"), "{command}");
+    assert!(command.contains("it runs `echo something else`"), "{command}");
 }

@@ -185,7 +185,7 @@ async fn session_of_100_mb_loads_in_64_mb_of_memory() {
     let folder = folder("model text \"Hello.\"\n");
     let session = SessionId::new("large");
     let limits = Limits { max_history_bytes: 0, ..Limits::default() };
-    let store = purlin::assemble::store_in(Some(folder.join("data/purlin")), &limits);
+    let store = purlin::storage::store_in(Some(folder.join("data/purlin")), &limits);
     store.create(&session, &folder).await.unwrap();
     let prompt = Prompt::from(vec![Block::Text("go".to_owned())]);
     for piece in 0..PIECES {

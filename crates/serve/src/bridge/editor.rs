@@ -1,7 +1,7 @@
-//! The client as the engine sees it: shows events, asks for files, terminals and permission, with limits and time-outs.
+//! The client for the engine: shows events and asks for files, terminals and permission, with limits and time-outs.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,23 +28,11 @@ use wire::{RpcError, rpc};
 
 use super::call::CallOut;
 use super::size;
+use crate::client_call::ClientCall;
 use crate::error_table::{editor_error, tool_failure_code};
 use crate::outbox::SESSION_BUDGET;
+use crate::outlet::{FromSession, Outlet};
 use crate::rate::Window;
-use crate::wake::{ClientCall, FromSession};
-
-/// What all sessions of a connection use to reach it.
-#[derive(Clone)]
-pub(crate) struct Outlet {
-    /// To the dispatcher. Full: the session waits.
-    pub(crate) to_dispatcher: mpsc::Sender<FromSession>,
-    /// Calls that nobody waits for any more. A place is reserved before a call is made, so giving up never waits.
-    pub(crate) abandoned: mpsc::Sender<u64>,
-    /// The numbers of our calls.
-    pub(crate) numbers: Arc<AtomicU64>,
-    /// What all sessions together may have waiting.
-    pub(crate) total: Arc<Semaphore>,
-}
 
 /// The client of one session.
 pub(crate) struct AcpEditor {
@@ -54,8 +42,8 @@ pub(crate) struct AcpEditor {
     offers: Offers,
     limits: Arc<Limits>,
     scope: Scope,
-    /// How long an answer to a question for permission is awaited; `None` for as long as it takes.
-    patience: Option<Duration>,
+    /// How long to wait for the answer to a permission request; `None` waits without end.
+    permission_timeout: Option<Duration>,
     reads: Mutex<Window>,
     writes: Mutex<Window>,
 }
@@ -68,7 +56,7 @@ impl AcpEditor {
         offers: Offers,
         limits: Arc<Limits>,
         scope: Scope,
-        patience: Option<Duration>,
+        permission_timeout: Option<Duration>,
     ) -> AcpEditor {
         AcpEditor {
             session,
@@ -76,14 +64,14 @@ impl AcpEditor {
             budget,
             offers,
             scope,
-            patience,
+            permission_timeout,
             reads: Mutex::new(Window::new(limits.reads_per_minute)),
             writes: Mutex::new(Window::new(limits.writes_per_minute)),
             limits,
         }
     }
 
-    /// Takes room in the budgets of the session and the connection.
+    /// Reserves room in the budgets of the session and the connection.
     async fn take_room(&self, bytes: usize) -> Option<Room> {
         let cost = bytes.min(SESSION_BUDGET);
         let permits = u32::try_from(cost).ok()?;
@@ -92,14 +80,14 @@ impl AcpEditor {
         Some(Room { cost, of_session, of_all })
     }
 
-    /// Sends something behind everything this session said before. Waits while the client is slow.
+    /// Sends a message behind earlier ones of this session. Waits while the client is slow.
     async fn send(&self, bytes: usize, what: impl FnOnce(SessionId, usize) -> FromSession) {
         let Some(room) = self.take_room(bytes).await else {
             return;
         };
         match self.outlet.to_dispatcher.reserve().await {
             Ok(place) => place.send(what(self.session.clone(), room.spend())),
-            Err(_) => tracing::debug!(session = %self.session, "nobody is there to be told"),
+            Err(_) => tracing::debug!(session = %self.session, "the client is gone"),
         }
     }
 
@@ -112,7 +100,7 @@ impl AcpEditor {
         self.call_raw(method, to_raw_value(params)).await
     }
 
-    /// Calls the client with parameters that are written already.
+    /// Calls the client with serialised parameters.
     async fn call_raw<T: DeserializeOwned + Send + 'static>(
         &self,
         method: &'static str,
@@ -128,7 +116,7 @@ impl AcpEditor {
             number,
             method,
             params,
-            // A caller that has gone away needs no answer.
+            // A caller that is gone needs no answer.
             answer: Box::new(move |outcome| {
                 drop(sender.send(outcome.and_then(wire::acp::read_answer)))
             }),
@@ -153,7 +141,7 @@ impl AcpEditor {
         }
     }
 
-    /// Calls with a time-out and once more if it runs out, for calls that may be repeated.
+    /// Calls with a time-out, and once more if it expires, for calls that may be repeated.
     async fn call_twice<T: DeserializeOwned + Send + 'static>(
         &self,
         method: &'static str,
@@ -184,12 +172,12 @@ impl AcpEditor {
 }
 
 /// Says that a permission request timed out, and how a client answers one.
-fn unanswered(patience: Duration) -> EditorError {
+fn unanswered(limit: Duration) -> EditorError {
     let advice = format!(
-        "Permission was not given within {} s, so the answer is no. Ask again if you want it done. A client answers \
+        "Rejected: no answer to the permission request within {} s. Clients answer \
          `session/request_permission` with {{\"outcome\":{{\"outcome\":\"selected\",\"optionId\":\"once\"}}}}; \
-         `permission_wait_seconds` in purlin.json sets the time.",
-        patience.as_secs()
+         `permission_wait_seconds` in purlin.json sets the time-out.",
+        limit.as_secs()
     );
     EditorError::TimedOut { call: "session/request_permission", advice: Some(advice) }
 }
@@ -214,7 +202,7 @@ impl CallError {
     }
 }
 
-/// Room in the budgets. Goes back when it is dropped: a turn may be cancelled while it still waits to send.
+/// Room in the budgets. Returned when it is dropped: a turn may be cancelled while it waits to send.
 struct Room {
     cost: usize,
     of_session: OwnedSemaphorePermit,
@@ -222,7 +210,7 @@ struct Room {
 }
 
 impl Room {
-    /// Uses the room for something that is sent now; the outbox gives it back. Returns how much it is.
+    /// Uses the room for a message that is sent now; the outbox returns it. Returns its size.
     fn spend(self) -> usize {
         self.of_session.forget();
         self.of_all.forget();
@@ -230,7 +218,7 @@ impl Room {
     }
 }
 
-/// Gives a call up when it is dropped with its place still reserved.
+/// Abandons a call when it is dropped before the answer.
 struct Abandon {
     permit: Option<mpsc::OwnedPermit<u64>>,
     number: u64,
@@ -259,7 +247,7 @@ struct TerminalParams {
     terminal_id: schema::TerminalId,
 }
 
-/// Waits until the rate allows one more.
+/// Waits until the rate limit allows one more.
 async fn wait_for(window: &Mutex<Window>) {
     loop {
         let taken = window.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
@@ -322,11 +310,9 @@ impl Editor for AcpEditor {
                 options: options.collect(),
             };
             let answer = self.call("session/request_permission", &params);
-            let answer: schema::RequestPermissionResponse = match self.patience {
+            let answer: schema::RequestPermissionResponse = match self.permission_timeout {
                 None => answer.await,
-                Some(patience) => {
-                    timeout(patience, answer).await.map_err(|_| unanswered(patience))?
-                }
+                Some(limit) => timeout(limit, answer).await.map_err(|_| unanswered(limit))?,
             }
             .map_err(|err| err.into_editor(None))?;
             Ok(match answer.outcome {

@@ -18,13 +18,14 @@ use wire::acp::{fault, schema, tolerate};
 use wire::{RequestId, RpcError};
 
 use crate::branch;
-use crate::bridge::editor::{AcpEditor, Outlet};
+use crate::bridge::editor::AcpEditor;
 use crate::bridge::{self, session_in};
 use crate::connection::{Connection, SessionEntry, session_out};
 use crate::dialect::OpenedSession;
 use crate::error_table::session_crowded;
 use crate::mcp_servers::RequestedServers;
 use crate::outbox::{Pace, SESSION_BUDGET};
+use crate::outlet::Outlet;
 use crate::rate::Window;
 use crate::workspace::Workspaces;
 

@@ -9,7 +9,8 @@ use tokio::net::unix::pipe::{OpenOptions, Receiver, Sender};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::{Pipes, READ, READS, WRITE, emptied};
+use super::{READ, READS, WRITE, emptied};
+use crate::options::Pipes;
 
 /// The default capacity of a pipe. A longer message needs several writes.
 const USUAL: usize = 64 * 1024;
