@@ -48,16 +48,16 @@ pub fn file_in(data: &Path) -> PathBuf {
 
 impl AnswerStore for FolderAnswers {
     fn rules(&self) -> Vec<Rule> {
-        let kept: Vec<SavedAnswer> = read(&self.file).unwrap_or_else(|err| {
+        let saved: Vec<SavedAnswer> = read(&self.file).unwrap_or_else(|err| {
             tracing::warn!("saved answers are ignored: {err}");
             Vec::new()
         });
-        let of_folder = kept.into_iter().filter(|rule| rule.folder == self.folder);
+        let of_folder = saved.into_iter().filter(|rule| rule.folder == self.folder);
         // An unknown action is treated as a rejection.
-        let rule = |kept: SavedAnswer| Rule {
-            key: kept.key,
-            pattern: kept.pattern,
-            decision: Decision::from_word(&kept.action).unwrap_or(Decision::Reject),
+        let rule = |saved: SavedAnswer| Rule {
+            key: saved.key,
+            pattern: saved.pattern,
+            decision: Decision::from_word(&saved.action).unwrap_or(Decision::Reject),
             source: Source::Stored,
         };
         of_folder.map(rule).collect()
@@ -79,7 +79,7 @@ impl AnswerStore for FolderAnswers {
     }
 }
 
-/// Reads a JSON file of ours; a file that does not exist is empty.
+/// Reads one of our own JSON files; a file that does not exist is empty.
 ///
 /// # Errors
 /// Says why it cannot be read.
@@ -92,12 +92,12 @@ pub fn read<T: DeserializeOwned + Default>(file: &Path) -> Result<T, String> {
     parse(file, &text)
 }
 
-/// Reads the text of a JSON file of ours.
+/// Parses the text of one of our own JSON files.
 pub(crate) fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|err| format!("{} is damaged: {err}", file.display()))
 }
 
-/// Changes a JSON file of ours under a lock, so that two processes lose nothing of each other.
+/// Changes one of our own JSON files under a lock, so that two processes do not lose each other's changes.
 ///
 /// # Errors
 /// Says why it cannot be changed; the file is then unchanged.

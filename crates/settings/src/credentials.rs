@@ -1,4 +1,4 @@
-//! The user's credentials: API keys and MCP log-ins, in one file of the data directory that only the user can read.
+//! The user's credentials: API keys and MCP logins, in one file of the data directory that only the user can read.
 
 pub mod opencode;
 
@@ -21,7 +21,7 @@ impl Credentials {
     /// Makes the credentials in the user's data directory. Reads nothing yet.
     ///
     /// # Errors
-    /// Fails if there is no data directory.
+    /// Fails without a data directory.
     pub fn new(directories: &Directories) -> anyhow::Result<Credentials> {
         let folder = directories.data.as_ref().context("no home directory to store keys in")?;
         Ok(Credentials { file: folder.join("auth.json") })
@@ -67,7 +67,7 @@ impl Credentials {
         Ok(true)
     }
 
-    /// Returns the log-in to an MCP server, as JSON.
+    /// Returns the login to an MCP server, as JSON.
     #[must_use]
     pub fn mcp_login(&self, server: &str) -> Option<String> {
         let entries = self.entries().ok()?;
@@ -75,7 +75,7 @@ impl Credentials {
         Some(login.to_string())
     }
 
-    /// Stores the log-in to an MCP server, or removes it.
+    /// Stores the login to an MCP server, or removes it.
     ///
     /// # Errors
     /// Says why the file cannot be read or written.
@@ -97,7 +97,7 @@ impl Credentials {
             Err(err) if err.kind() == std::io::ErrorKind::NotFound => return Ok(Map::new()),
             Err(err) => return Err(err).with_context(|| self.file.display().to_string()),
         };
-        // The parser's own message may repeat what it read, so it is left out.
+        // The parser's own message may repeat what it read, so it is omitted.
         let Ok(Value::Object(entries)) = serde_json::from_str(&text) else {
             anyhow::bail!("{} is damaged", self.file.display());
         };

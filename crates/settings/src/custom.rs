@@ -43,7 +43,7 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(is_plain)
 }
 
-/// Returns the members of an object; none of anything else.
+/// Returns the members of an object, or an empty map if the value is no object.
 pub(crate) fn members(value: Value) -> Map<String, Value> {
     if let Value::Object(members) = value { members } else { Map::new() }
 }

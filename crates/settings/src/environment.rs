@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The directories of the user, by the XDG rules. `None` where there is no home directory.
+/// The directories of the user, by the XDG rules. `None` without a home directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Directories {
     /// The home directory.

@@ -1,4 +1,4 @@
-//! Files of ours and of projects: bounded reads, and writes that replace a file as a whole.
+//! Our own files and those of projects: bounded reads, and writes that replace a file as a whole.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use anyhow::Context;
 
 /// Reads configuration files. A trait so that a test can count the reads.
 pub trait ReadText: Send + Sync {
-    /// Reads a file as text; `None` if there is no regular file.
+    /// Reads a file as text; `None` if it is not a regular file.
     ///
     /// # Errors
     /// Says why the file cannot be read.
@@ -41,11 +41,11 @@ impl ReadText for DiskReader {
 pub(crate) enum Access {
     /// The user alone.
     Private,
-    /// Whoever the system's defaults allow.
+    /// Everyone whom the system's defaults allow.
     Shared,
 }
 
-/// Writes a file of ours as a whole.
+/// Writes one of our own files as a whole.
 ///
 /// # Errors
 /// Says what cannot be written.
@@ -77,7 +77,7 @@ fn write_new(path: &Path, bytes: &[u8], access: Access) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// Opens a file to lock it, and creates it if there is none.
+/// Opens a file to lock it, and creates it if it is missing.
 pub(crate) fn open_lock(path: &Path) -> std::io::Result<File> {
     options(Access::Private).create(true).open(path)
 }

@@ -1,4 +1,4 @@
-//! What the model is told about a project: AGENTS.md or CLAUDE.md, `instructions` of the configuration, skills.
+//! The instructions a project gives the model: AGENTS.md or CLAUDE.md, `instructions` of the configuration, skills.
 //!
 //! Known places are looked up one by one; no tree is walked, so a large repository costs what a small one does. Files of a
 //! project are read through [`ProjectFiles`], which opens nothing outside it. How much of them the model gets is decided by
@@ -19,12 +19,12 @@ const NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 /// The beginning of a file and its full size; `None` if it cannot be read.
 type Beginning = Option<(String, u64)>;
 
-/// Opens the files of a project: only those that really lie inside it.
+/// Opens files of a project, but none outside it, not even through a link.
 pub trait ProjectFiles: Send + Sync {
     /// Reads the beginning of a file and returns its size.
     fn read_start(&self, path: &Path, most: usize) -> Option<(Vec<u8>, u64)>;
 
-    /// Tells whether the user would be asked before a tool reads this file.
+    /// Returns whether a tool needs permission to read this file.
     fn is_secret(&self, path: &Path) -> bool;
 }
 

@@ -73,7 +73,7 @@ limits! {
     write_timeout_seconds = 60;
     /// Timeout for starting or ending a terminal of the client, in seconds.
     terminal_timeout_seconds = 30;
-    /// Seconds a client of the message-reference dialect has to answer a permission request; then it counts as rejected.
+    /// Seconds a client of the message-reference dialect has to answer a permission request; then it is rejected.
     permission_wait_seconds = 120;
 }
 
@@ -104,7 +104,7 @@ mod tests {
     /// The documentation is generated from the code: `UPDATE_EXPECT=1` updates it.
     // R: W10, W11, W12
     #[test]
-    fn the_documented_table_is_the_one_in_force() {
+    fn documented_table_is_the_one_in_force() {
         let mut text = String::from(
             "# Limits\n\n<!-- Generated from the table of limits; see the test next to it. Do not edit. -->\n\n\
              Set a limit under `limits` in `purlin.json`, or with `PURLIN_LIMITS_NAME`.\n\n\

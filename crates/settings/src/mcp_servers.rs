@@ -57,7 +57,7 @@ pub struct Remote {
 pub struct McpServers {
     /// The servers that every session gets.
     pub servers: Vec<McpServer>,
-    /// The names of servers that no session gets, whoever configures them.
+    /// The names of servers that no session gets, no matter where they are configured.
     pub disabled: BTreeSet<String>,
 }
 

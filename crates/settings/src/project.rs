@@ -96,7 +96,7 @@ impl Project {
         self.trust == Trust::Trusted
     }
 
-    /// Returns the permission rules. Without trust those that allow are left out, and the others can only narrow.
+    /// Returns the permission rules. Without trust, those that allow something are omitted, and the others can only restrict.
     #[must_use]
     pub fn rules(&self) -> Vec<Rule> {
         self.rules_and_problems().0
@@ -256,7 +256,7 @@ fn parts_of(configs: &[ConfigFile], commands: &[Found], home: Option<&Path>) -> 
         for (name, command) in value.get("command").and_then(Value::as_object).into_iter().flatten()
         {
             let template = command.get("template").and_then(Value::as_str).unwrap_or_default();
-            if let Some(runs) = what_runs(command, template) {
+            if let Some(runs) = effects(command, template) {
                 parts.push(Part { name: format!("`command` in {file}: {name}"), runs });
             }
         }
@@ -269,15 +269,15 @@ fn parts_of(configs: &[ConfigFile], commands: &[Found], home: Option<&Path>) -> 
         }
     }
     for file in commands {
-        if let Some(runs) = what_runs(&Value::Object(file.head.clone()), &file.body) {
+        if let Some(runs) = effects(&Value::Object(file.head.clone()), &file.body) {
             parts.push(Part { name: file.shown.clone(), runs });
         }
     }
     parts
 }
 
-/// What a slash command would do beyond saying something: run commands, take another mode or model.
-fn what_runs(head: &Value, template: &str) -> Option<String> {
+/// Returns the effects of a slash command that need trust: the commands it runs, and the mode or model it switches to.
+fn effects(head: &Value, template: &str) -> Option<String> {
     let setting = |key: &str| Some(format!("{key}: {}", head.get(key)?.as_str()?));
     let mut runs: Vec<String> = ["agent", "model"].into_iter().filter_map(setting).collect();
     for part in template::parse(template) {

@@ -14,7 +14,7 @@ use crate::{ReadText, answer_store};
 /// Whether the user trusts a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
-    /// The user trusts exactly these settings, or there is nothing to trust.
+    /// The user trusts exactly these settings, or nothing needs trust.
     Trusted,
     /// The user does not; why.
     Not(String),

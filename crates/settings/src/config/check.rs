@@ -73,7 +73,7 @@ pub fn check_value(kind: &Kind, value: &Value) -> Result<(), String> {
     if fits(kind, value) { Ok(()) } else { Err(format!("must be {}", words(kind))) }
 }
 
-/// Returns where the lines of a text end.
+/// Returns where the lines of a string end.
 fn line_ends(text: &str) -> Vec<usize> {
     text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect()
 }

@@ -1,27 +1,27 @@
-//! The one table of what `purlin.json` may hold.
+//! The single table of the keys of `purlin.json`.
 //!
-//! `check` validates with it, `schema` prints it for editors and for docs/guide/config-keys.md, `show` walks it, and
-//! `project` looks up what a project's file may set. A new key is a row here and a line in `Config::from_value`.
+//! `check` validates with it, `schema` prints it for editors and for docs/guide/config-keys.md, `show` lists it, and
+//! `project` looks up which keys a project's file may set. A new key is a row here and a line in `Config::from_value`.
 
 /// One key.
 #[derive(Debug)]
 pub struct Key {
     /// Its name.
     pub name: &'static str,
-    /// What it holds.
+    /// The type of its value.
     pub kind: Kind,
     /// What it means, in a sentence or two.
     pub about: &'static str,
 }
 
-/// What a key holds.
+/// The type of a value.
 #[derive(Debug)]
 pub enum Kind {
-    /// Any text.
+    /// Any string.
     Text,
-    /// A text that is never shown.
+    /// A string that is never shown.
     Secret,
-    /// One of these words.
+    /// One of these strings.
     Word(&'static [&'static str]),
     /// True or false.
     Switch,
@@ -29,43 +29,43 @@ pub enum Kind {
     Whole,
     /// Any number.
     Number,
-    /// A list of these.
+    /// A list of values of this type.
     List(&'static Kind),
     /// An object with these keys and no others.
     Object(&'static [Key]),
-    /// An object with these keys; others are somebody else's business.
+    /// An object with these keys. Other keys are allowed and not checked.
     Open(&'static [Key]),
     /// An object whose members are named by the user.
     Map(&'static Kind),
-    /// One or another; each looks different in JSON.
+    /// One of these types, which JSON can tell apart.
     Either(&'static [Kind]),
-    /// Rules of permission. Their reader is `permission::rules`, which never lets a mistake allow.
+    /// Permission rules. `permission::rules` reads them; an invalid rule never allows anything.
     Rules,
-    /// The object of all limits; their own table is [`crate::limits::Limits::TABLE`].
+    /// The object with the limits; their table is [`crate::limits::Limits::TABLE`].
     Limits,
 }
 
-/// What a project's own file may do with a key. Nothing that a project says ever widens what the user allows.
+/// How a key applies in a project's file. A project can never extend what the user allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProjectUse {
-    /// It counts, as far as the sentence says.
+    /// Applies, as the text describes.
     May(&'static str),
-    /// It is inert until the user has seen it and said yes with `purlin trust`.
+    /// Has no effect until the user approves it with `purlin trust`.
     Trusted(&'static str),
-    /// It is ignored and reported, with why.
+    /// Ignored and reported, for the reason in the text.
     Never(&'static str),
 }
 
-/// A key at the top of the file.
+/// A top-level key.
 #[derive(Debug)]
 pub struct TopKey {
     /// The key.
     pub key: Key,
-    /// What a project may do with it.
+    /// How it applies in a project's file.
     pub project: ProjectUse,
-    /// The variable of the environment that sets it, where there is one.
+    /// The environment variable that sets it, if any.
     pub variable: Option<&'static str>,
-    /// The flag of the command line that sets it, where there is one.
+    /// The command-line flag that sets it, if any.
     pub flag: Option<&'static str>,
 }
 
@@ -91,7 +91,7 @@ use Kind::{
 };
 use ProjectUse::{May, Never, Trusted};
 
-/// Everything that may stand at the top of the file.
+/// All top-level keys.
 pub static KEYS: [TopKey; 13] = [
     top(
         key(

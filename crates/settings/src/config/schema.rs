@@ -120,7 +120,7 @@ Every key of `purlin.json`. [configuration.md](configuration.md) explains how th
 
     /// The documentation is generated from the code: `UPDATE_EXPECT=1` updates it.
     #[test]
-    fn the_documented_keys_are_those_in_force() {
+    fn documented_keys_are_those_in_force() {
         let mut text = format!("{HEAD}\n## Keys\n\n| key | value | meaning |\n|---|---|---|\n");
         KEYS.iter().for_each(|top| rows("", &top.key, &mut text));
         text.push_str("\n## Who may set what\n\n| key | environment variable | flag | in a project's file |\n|---|---|---|---|\n");
@@ -146,7 +146,7 @@ Every key of `purlin.json`. [configuration.md](configuration.md) explains how th
 
     /// Every example in the documentation is valid by the schema and the table. R: P1
     #[test]
-    fn the_documented_examples_fit_the_schema() {
+    fn documented_examples_match_the_schema() {
         let validator = jsonschema::validator_for(&schema()).unwrap();
         let pages = [
             include_str!("../../../../docs/guide/configuration.md"),
@@ -185,7 +185,7 @@ Every key of `purlin.json`. [configuration.md](configuration.md) explains how th
 
     /// The table and the schema reject the same values.
     #[test]
-    fn the_schema_and_the_table_agree() {
+    fn schema_and_table_agree() {
         let validator = jsonschema::validator_for(&schema()).unwrap();
         for (text, is_right) in [
             (r#"{}"#, true),

@@ -36,7 +36,7 @@ fn replaced(text: &str, folder: &Path, environment: &Environment) -> (String, Ve
     while let Some(at) = rest.find('{') {
         let (front, back) = rest.split_at(at);
         out.push_str(front);
-        let Some((inside, behind)) = back[1..].split_once('}') else {
+        let Some((inside, after)) = back[1..].split_once('}') else {
             rest = back;
             break;
         };
@@ -57,7 +57,7 @@ fn replaced(text: &str, folder: &Path, environment: &Environment) -> (String, Ve
                 continue;
             }
         }
-        rest = behind;
+        rest = after;
     }
     out.push_str(rest);
     (out, missing)

@@ -73,7 +73,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Skips blank lines and comments; tells whether a line is left.
+    /// Skips blank lines and comments; returns whether a line follows.
     fn skip_blanks(&mut self) -> bool {
         while self.lines.get(self.at).is_some_and(Line::is_blank) {
             self.at += 1;
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_head_is_all_text() {
+    fn file_without_a_head_is_all_text() {
         for text in ["Do it.", "--- not a head", "---\nno end", "", "---"] {
             assert_eq!(split(text), (Map::new(), text));
         }

@@ -47,7 +47,7 @@ pub fn parse(text: &str) -> Vec<Part> {
     parts
 }
 
-/// Reads the part at the start of a text, and returns its length.
+/// Reads the part at the start of a string, and returns its length.
 fn special(text: &str, before: Option<char>) -> Option<(Part, usize)> {
     if let Some(rest) = text.strip_prefix('$') {
         if rest.starts_with("ARGUMENTS") {

@@ -114,9 +114,9 @@ pub fn load(
         return Err(format!("cannot read `{file}` of the skill `{name}`"));
     };
     let body = if file == "SKILL.md" { front_matter::split(&text).1 } else { text.as_str() };
-    let mut told = visible(body.trim());
+    let mut shown = visible(body.trim());
     if (text.len() as u64) < size {
-        told.push_str(&format!("\n[truncated: {} of {size} bytes]", text.len()));
+        shown.push_str(&format!("\n[truncated: {} of {size} bytes]", text.len()));
     }
     let others: Vec<String> = entries(&folder)
         .iter()
@@ -124,11 +124,11 @@ pub fn load(
         .filter(|name| name != file)
         .collect();
     if !others.is_empty() {
-        told.push_str(&format!(
+        shown.push_str(&format!(
             "\n\nOther files in {}: {}",
             visible(&folder.to_string_lossy()),
             others.join(", ")
         ));
     }
-    Ok(told)
+    Ok(shown)
 }
