@@ -139,7 +139,7 @@ fn name_of_signal(number: u32) -> String {
     }
 }
 
-/// Returns nothing: there are no signals here.
+/// Returns nothing: this system has no signals.
 #[cfg(not(unix))]
 #[must_use]
 pub fn signal_name(_status: ExitStatus) -> Option<String> {

@@ -35,7 +35,7 @@ impl Guard {
         change(&mut state.groups);
         let line: Vec<String> = state.groups.iter().map(u32::to_string).collect();
         let helper = state.helper.get_or_insert_with(Helper::start);
-        helper.tell(&line.join(" "));
+        helper.send(&line.join(" "));
     }
 }
 
@@ -89,7 +89,7 @@ for group in $last; do kill -s KILL -- "-$group" 2>/dev/null; done
         }
 
         /// Reports which groups are alive. An error means that the guard is gone, and nothing depends on it.
-        pub(super) fn tell(&mut self, line: &str) {
+        pub(super) fn send(&mut self, line: &str) {
             if let Some(input) = self.0.as_mut().and_then(|child| child.stdin.as_mut())
                 && writeln!(input, "{line}").is_err()
             {
@@ -102,7 +102,7 @@ for group in $last; do kill -s KILL -- "-$group" 2>/dev/null; done
         fn drop(&mut self) {
             if let Some(child) = &mut self.0 {
                 drop(child.stdin.take());
-                // Without groups it ends at once; otherwise nobody waits for it.
+                // Without groups it ends at once; otherwise no code waits for it.
                 child.try_wait().ok();
             }
         }
@@ -119,7 +119,7 @@ impl Helper {
         Helper
     }
 
-    fn tell(&mut self, _line: &str) {}
+    fn send(&mut self, _line: &str) {}
 }
 
 #[cfg(unix)]
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_watched_ends_with_the_guard_and_what_is_not_goes_on() {
+    async fn watched_processes_end_with_the_guard_and_others_continue() {
         let guard = Guard::default();
         let (child, mut output) = deaf().await;
         let (other, mut other_output) = deaf().await;

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_is_never_cut() {
+    fn characters_are_never_cut() {
         assert_eq!(tail(4, &["aéé"]), ("éé".to_owned(), true));
         assert_eq!(tail(3, &["aéé"]), ("é".to_owned(), true));
         assert_eq!(tail(2, &["💛"]), (String::new(), true));

@@ -244,7 +244,7 @@ impl Sandbox {
         Err(Error::NotConfined)
     }
 
-    /// Accepts Seatbelt if the system has it; there is nothing to try.
+    /// Accepts Seatbelt if the system has it; nothing needs a trial.
     async fn attempt(&self, level: Level) -> Result<Option<PathBuf>, String> {
         match level {
             Level::None => Ok(None),

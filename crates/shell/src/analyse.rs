@@ -87,7 +87,7 @@ impl Analyser<'_> {
         let Some(name) = words.first().and_then(Word::as_text) else {
             // The parser has reported it; the words still matter to rules that forbid.
             return self
-                .push_command(simple, Err("the program is not known before it runs".to_owned()));
+                .push_command(simple, Err("the program is only known at run time".to_owned()));
         };
         let mut plain = words.clone();
         if let Some((_, base)) = name.rsplit_once('/') {
@@ -175,7 +175,7 @@ impl Analyser<'_> {
         self.is_lost |= known.is_err() && words.first().and_then(Word::as_text).is_none_or(moves);
         let (default, why) = match known {
             Ok(()) if self.at.is_sandboxed => (Verdict::Allow, "only reads".to_owned()),
-            Ok(()) => (Verdict::Ask, "there is no sandbox".to_owned()),
+            Ok(()) => (Verdict::Ask, "no sandbox available".to_owned()),
             Err(why) => (Verdict::Ask, why),
         };
         let notes = words.iter().skip(1).flat_map(|word| self.links(word)).collect();
@@ -186,8 +186,8 @@ impl Analyser<'_> {
     fn links(&self, word: &Word) -> Vec<String> {
         let text = word.as_text().unwrap_or_default();
         let value = text.split_once('=').map(|(_, value)| value);
-        let behind = text.strip_prefix('-').and_then(|letters| letters.get(1..));
-        let inside = value.into_iter().chain(behind).map(Word::text);
+        let after = text.strip_prefix('-').and_then(|letters| letters.get(1..));
+        let inside = value.into_iter().chain(after).map(Word::text);
         let mut notes = self.folders.links(word);
         notes.extend(inside.flat_map(|value| self.folders.links(&value)));
         notes
@@ -217,7 +217,7 @@ impl Analyser<'_> {
                     let subject = normal(std::slice::from_ref(&path));
                     self.push(
                         Need::ask(NeedKind::Outside, subject).once(),
-                        "the path is not known before it runs",
+                        "the path is only known at run time",
                     );
                 }
             }
@@ -305,7 +305,7 @@ impl Analyser<'_> {
                 self.written(&path);
             }
             (paths::Destination::Unknown, _) => {
-                self.opaque(raw, "the file that is opened is not known before it runs");
+                self.opaque(raw, "the file that is opened is only known at run time");
             }
         }
     }

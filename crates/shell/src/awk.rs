@@ -17,10 +17,10 @@ const REFUSED: [&str; 13] = [
 pub(crate) fn analyse(words: &[Word]) -> Result<Known, String> {
     let sorted = sort(words, &OPTIONS)?;
     let Some((program, files)) = sorted.operands.split_first() else {
-        return Err("its program is not known before it runs".to_owned());
+        return Err("its program is only known at run time".to_owned());
     };
     let Some(text) = program.as_text() else {
-        return Err("its program is not known before it runs".to_owned());
+        return Err("its program is only known at run time".to_owned());
     };
     // Comparisons are so common that they are distinguished from output redirections.
     let text = without_comparisons(text);
@@ -47,12 +47,12 @@ fn without_comparisons(program: &str) -> String {
     }
     let mut out = String::new();
     let mut rest = program.as_str();
-    while let Some((before, behind)) = rest.split_once('>') {
+    while let Some((before, after)) = rest.split_once('>') {
         out.push_str(before);
-        if !behind.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
+        if !after.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
             out.push('>');
         }
-        rest = behind;
+        rest = after;
     }
     out.push_str(rest);
     out

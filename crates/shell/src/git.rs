@@ -262,10 +262,10 @@ pub(crate) fn analyse(words: &[Word], folders: &Folders<'_>) -> Result<Known, St
         return Err("the configuration of another folder may make git run programs".to_owned());
     }
     let mut rest = words;
-    while let Some((first, behind)) = rest.split_first() {
+    while let Some((first, after)) = rest.split_first() {
         match first.as_text() {
-            Some(text) if GLOBAL.contains(&text) => rest = behind,
-            Some("--version") if behind.is_empty() => return Ok(Known::default()),
+            Some(text) if GLOBAL.contains(&text) => rest = after,
+            Some("--version") if after.is_empty() => return Ok(Known::default()),
             Some(text) if text.starts_with('-') => {
                 return Err(format!("the git option `{text}` can make it run programs"));
             }
@@ -276,7 +276,7 @@ pub(crate) fn analyse(words: &[Word], folders: &Folders<'_>) -> Result<Known, St
         return Err("git has no subcommand".to_owned());
     };
     let Some(name) = command.as_text() else {
-        return Err("the git subcommand is not known before it runs".to_owned());
+        return Err("the git subcommand is only known at run time".to_owned());
     };
     if name == "reflog" && arguments.is_empty() {
         return tracked_secrets(folders.start()).map(|_| Known::default());

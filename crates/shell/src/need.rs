@@ -106,17 +106,18 @@ impl Need {
     }
 }
 
-/// Adds what a command needs for something beyond the sandbox: for each simple command in it the same as to run that.
+/// Adds the needs of a command that runs with an extra permission, such as the network: one for each simple command in it.
 ///
-/// A command that only reads needs no question beside others that are asked for. Alone it does: nothing beyond the sandbox is
-/// granted without a question.
+/// A simple command that only reads is not asked about if another one is. If all of them only read, all are asked about:
+/// an extra permission is never granted without a question.
 pub fn require_extra(needs: &mut Vec<Need>, command: &str, kind: NeedKind, why: &str) {
     let commands = needs.iter().filter(|need| need.kind == NeedKind::Run);
     let mut extra: Vec<Need> = commands.cloned().collect();
     if extra.is_empty() {
         extra.push(Need::ask(kind, command).once());
     }
-    // A rule for commits is about the repository here. Elsewhere git may find one that came with the project, and its hooks.
+    // A rule that allows git commands is meant for the repository of the working directory. In another directory git may
+    // use a repository that came with the project, and run its hooks.
     if kind == NeedKind::Git && extra.iter().any(|need| need.is_elsewhere) {
         let need = Need { form: Form::Elsewhere, ..Need::ask(kind, command.trim()).once() };
         extra.push(Need { is_elsewhere: true, ..need });

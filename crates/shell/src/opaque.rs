@@ -40,7 +40,7 @@ pub(crate) fn why(words: &[Word], has_input: bool) -> Option<&'static str> {
         return Some("it has too many options to find its subcommand");
     };
     if commands.iter().any(|at| words[*at].as_text().is_none() && !is_value(words, *at)) {
-        return Some("its subcommand is not known before it runs");
+        return Some("its subcommand is only known at run time");
     }
     if !is_runner(words) {
         return None;
@@ -69,7 +69,7 @@ pub(crate) fn why(words: &[Word], has_input: bool) -> Option<&'static str> {
             _ => false,
         };
         if is_hidden {
-            return Some("the command inside it is not known before it runs");
+            return Some("the command inside it is only known at run time");
         }
         if is_input {
             return Some(INPUT);
@@ -118,7 +118,7 @@ fn is_value(words: &[Word], at: usize) -> bool {
 enum Runs {
     /// The program at this index of its words.
     Known(usize),
-    /// Something that is not known before it runs.
+    /// Something that is only known at run time.
     Unknown,
     /// Nothing that its words name.
     Nothing,

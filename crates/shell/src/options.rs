@@ -46,7 +46,7 @@ pub(crate) fn sort<'w>(words: &'w [Word], options: &Options) -> Result<Sorted<'w
     let mut is_over = false;
     while let Some(word) = rest.next() {
         let text = match &word.means {
-            Meaning::Unknown => return Err("an argument is not known before it runs".to_owned()),
+            Meaning::Unknown => return Err("an argument is only known at run time".to_owned()),
             // If no file matches, the program gets the pattern itself.
             Meaning::Names(names)
                 if options.others
@@ -91,7 +91,7 @@ fn value<'w>(rest: &mut impl Iterator<Item = &'w Word>, option: &str) -> Result<
         // If it is not the value after all, an option would pass unchecked.
         Some(text) if text.starts_with('-') => Err(format!("`{text}` may be an option or a value")),
         Some(text) => Ok(text.to_owned()),
-        None => Err(format!("the value of `{option}` is not known before it runs")),
+        None => Err(format!("the value of `{option}` is only known at run time")),
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_known_is_refused() {
+    fn unknown_options_are_refused() {
         for line in ["-o x", "-nro", "--output=x", "--rev", "--reverse=x", "-k", "*", "--", "a*"] {
             let is_known = ["--", "a*"].contains(&line);
             assert_eq!(sorted(line).is_ok(), is_known, "{line}");

@@ -1,7 +1,7 @@
 //! From the text of a command to its simple commands, assignments and redirections, with the grammar of bash.
 //!
 //! Only the node kinds named here are accepted. Everything else, and every syntax error, becomes [`Item::Opaque`], in addition to
-//! whatever was found: a rule that forbids a command must see it even in a text that cannot be analysed as a whole.
+//! everything found so far: a rule that forbids a command must see it even in input that cannot be analysed as a whole.
 
 use tree_sitter::{Node, Parser};
 
@@ -10,7 +10,7 @@ use super::word::{self, Word};
 
 /// The longest text that is parsed.
 const LONGEST: usize = 10_000;
-/// The most commands in one text. Nobody reads more than this in a question.
+/// The most commands in one input. A user does not read more than this in a question.
 const MOST: usize = 50;
 /// The most words that braces may expand to: the shell makes all of them before anything runs.
 const MOST_WORDS: u64 = 10_000;
@@ -299,7 +299,7 @@ impl<'a> Reader<'a> {
             _ => Word { raw: self.text(node).to_owned(), means: word::Meaning::Unknown },
         };
         if word.as_text().is_none() {
-            self.opaque("the program is not known before it runs");
+            self.opaque("the program is only known at run time");
         }
         word
     }
@@ -358,7 +358,7 @@ impl<'a> Reader<'a> {
             }
             "string" | "concatenation" | "translated_string" => {}
             "word" => {
-                if word::read(self.text(node)).is_none() && !self.is_harmless_piece(node) {
+                if word::read(self.text(node)).is_none() && !self.is_harmless_part(node) {
                     self.opaque(format!("`{}` cannot be analysed", self.text(node)));
                 }
             }
@@ -377,7 +377,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Tells whether a part of a word is harmless text, such as the `~root` of `~root/x` or a `#` inside.
-    fn is_harmless_piece(&self, node: Node<'_>) -> bool {
+    fn is_harmless_part(&self, node: Node<'_>) -> bool {
         let text = self.text(node);
         !text.contains(|c: char| "$`;|&()<>\\'\"".contains(c) || c.is_whitespace())
     }
@@ -444,7 +444,7 @@ impl<'a> Reader<'a> {
 
     fn for_statement(&mut self, node: Node<'_>, depth: usize) {
         if !self.text(node).starts_with("for") {
-            self.opaque("it asks for input");
+            self.opaque("it waits for input");
         }
         let mut cursor = node.walk();
         let children: Vec<Node<'_>> = node.named_children(&mut cursor).collect();

@@ -25,7 +25,7 @@ pub(crate) enum Destination {
     Outside(PathBuf),
     /// To a device that is harmless.
     Device,
-    /// It is not known before it runs.
+    /// It is only known at run time.
     Unknown,
 }
 
@@ -145,10 +145,10 @@ impl<'a> Folders<'a> {
         notes
     }
 
-    /// Follows a `cd`. Fails if it leads out of the session's folders or is not known before it runs.
+    /// Follows a `cd`. Fails if it leads out of the session's folders or is only known at run time.
     pub(crate) fn enter(&mut self, word: &Word) -> Result<(), String> {
         let Some(text) = word.as_text().filter(|text| !text.is_empty() && *text != "-") else {
-            return Err("the folder is not known before it runs".to_owned());
+            return Err("the folder is only known at run time".to_owned());
         };
         let mut more = Vec::new();
         for folder in &self.now {

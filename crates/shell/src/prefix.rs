@@ -60,8 +60,8 @@ pub(crate) fn commands_at(words: &[Word]) -> Option<Vec<usize>> {
 /// Returns a command without the options before its subcommand, once for each word that may be the subcommand. For rules that
 /// forbid.
 pub(crate) fn without_options(words: &[Word]) -> Vec<Vec<Word>> {
-    let behind = commands_at(words).unwrap_or_default().into_iter().filter(|at| *at > 1);
-    behind.map(|at| [&words[..1], &words[at..]].concat()).collect()
+    let inner = commands_at(words).unwrap_or_default().into_iter().filter(|at| *at > 1);
+    inner.map(|at| [&words[..1], &words[at..]].concat()).collect()
 }
 
 /// Tells whether the first argument of a program is a subcommand.
@@ -69,7 +69,7 @@ pub(crate) fn has_subcommand(program: &str) -> bool {
     TWO.split_whitespace().any(|known| known == program)
 }
 
-/// Returns what a permanent answer to a command covers; `None` if that is not known before it runs.
+/// Returns what a permanent answer to a command covers; `None` if that is only known at run time.
 pub(crate) fn always(words: &[Word]) -> Option<Always> {
     let texts: Vec<&str> = words
         .iter()

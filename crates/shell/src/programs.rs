@@ -211,7 +211,7 @@ pub(crate) fn asks_version(name: &str, words: &[Word]) -> bool {
 /// Analyses a simple command: returns what it reads if it only reads, else why it needs permission.
 pub(crate) fn analyse(simple: &Simple, folders: &mut Folders<'_>) -> Result<Known, String> {
     let Some((first, words)) = simple.words.split_first() else {
-        return Err("there is no program to run".to_owned());
+        return Err("no program to run".to_owned());
     };
     let name = first.as_text().unwrap_or_default();
     if asks_version(name, words) {
@@ -222,7 +222,7 @@ pub(crate) fn analyse(simple: &Simple, folders: &mut Folders<'_>) -> Result<Know
         "test" => test(words),
         "cd" => match words {
             [folder] => folders.enter(folder).map(|()| Known::default()),
-            _ => Err("the folder is not known before it runs".to_owned()),
+            _ => Err("the folder is only known at run time".to_owned()),
         },
         "set" => set(words),
         "printf" => match words.first().and_then(Word::as_text) {
@@ -343,9 +343,9 @@ fn values_that_are_read(sorted: &Sorted<'_>) -> Vec<Word> {
 
 /// Tells whether a format has `%n`, which sets a variable.
 fn sets_variable(format: &str) -> bool {
-    format.replace("%%", "").split('%').skip(1).any(|piece| {
-        let name =
-            piece.trim_start_matches(|c: char| !c.is_ascii_alphabetic() || "hlLjzt".contains(c));
+    format.replace("%%", "").split('%').skip(1).any(|directive| {
+        let name = directive
+            .trim_start_matches(|c: char| !c.is_ascii_alphabetic() || "hlLjzt".contains(c));
         name.starts_with('n')
     })
 }
@@ -410,7 +410,7 @@ fn find(words: &[Word]) -> Result<Known, String> {
                 continue;
             }
             Meaning::Names(_) | Meaning::Home(_) | Meaning::Unknown => {
-                return Err("an argument is not known before it runs".to_owned());
+                return Err("an argument is only known at run time".to_owned());
             }
         };
         if matches!(text, "-H" | "-P") && !has_begun {
@@ -422,7 +422,7 @@ fn find(words: &[Word]) -> Result<Known, String> {
             reads.push(word.clone());
         } else if WITH_VALUE.split_whitespace().any(|known| known == text) {
             if rest.next().and_then(Word::as_text).is_none() {
-                return Err(format!("the value of `{text}` is not known before it runs"));
+                return Err(format!("the value of `{text}` is only known at run time"));
             }
         } else if !ALONE.split_whitespace().any(|known| known == text) {
             return Err(format!("`{text}` of find may change or run something"));

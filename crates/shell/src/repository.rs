@@ -1,7 +1,7 @@
 //! The repository that git would use in a folder: whether its configuration can make git run programs, and which tracked files
 //! usually hold secrets.
 //!
-//! Reads a few files of `.git` and runs nothing. A repository may have come in an archive, with a configuration that somebody else
+//! Reads a few files of `.git` and runs nothing. A repository may have come in an archive, with a configuration that someone else
 //! wrote, so every setting that is not known to be harmless needs permission.
 
 use std::path::{Path, PathBuf};
@@ -192,12 +192,12 @@ impl Repository {
                 return Err("the repository's configuration has a continued line".to_owned());
             }
             if let Some(rest) = line.strip_prefix('[') {
-                let Some((head, behind)) = rest.split_once(']') else {
+                let Some((head, after)) = rest.split_once(']') else {
                     return Err("the repository's configuration cannot be parsed".to_owned());
                 };
                 let name = head.split([' ', '.', '"', '\t']).next().unwrap_or_default();
                 section = (name.to_ascii_lowercase(), head.len() > name.len());
-                line = behind.trim();
+                line = after.trim();
                 // Git accepts settings, and even another section, on the same line.
                 if !line.is_empty() && !line.starts_with(['#', ';']) {
                     return Err("the repository's configuration cannot be parsed".to_owned());
@@ -269,15 +269,15 @@ fn parse(bytes: &[u8], hash: usize) -> Option<Index> {
         let mut start = at + 42 + hash + if is_extended { 2 } else { 0 };
         if version == 4 {
             // Only the difference from the previous name is stored.
-            let (less, behind) = offset(bytes, start)?;
+            let (less, after) = offset(bytes, start)?;
             name.truncate(name.len().checked_sub(less)?);
-            start = behind;
+            start = after;
         } else {
             name.clear();
         }
         let length = bytes.get(start..)?.iter().position(|byte| *byte == 0)?;
         name.extend_from_slice(&bytes[start..start + length]);
-        // Git uses the stored length as far as it goes.
+        // The flags store the length of the name; 0xfff means that or longer. Another length means that we misread the entry.
         if usize::from(flags & 0xfff) != name.len().min(0xfff) {
             return None;
         }

@@ -17,7 +17,7 @@ pub(crate) fn analyse(words: &[Word]) -> Result<Known, String> {
     let mut scripts: Vec<String> = sorted.values.iter().map(|(_, value)| value.clone()).collect();
     if !sorted.has(&["e", "expression"]) {
         let Some(first) = sorted.operands.first().and_then(|word| word.as_text()) else {
-            return Err("its script is not known before it runs".to_owned());
+            return Err("its script is only known at run time".to_owned());
         };
         scripts = vec![first.to_owned()];
         sorted.operands.remove(0);
@@ -48,39 +48,39 @@ fn command(text: &str) -> Option<&str> {
     let mut rest = address(text)?;
     if let Some(second) = rest.strip_prefix(',') {
         let second = second.trim_start_matches([' ', '+', '~']);
-        let behind = address(second)?;
-        if behind.len() == second.len() {
+        let after = address(second)?;
+        if after.len() == second.len() {
             return None;
         }
-        rest = behind;
+        rest = after;
     }
     let rest = rest.trim_start_matches([' ', '!']);
     let name = rest.chars().next()?;
-    let behind = &rest[name.len_utf8()..];
-    let behind = match name {
-        '{' => return Some(behind),
-        'p' | 'd' | 'D' | 'P' | 'n' | 'N' | 'h' | 'H' | 'g' | 'G' | 'x' | '=' | 'z' => behind,
-        'q' | 'Q' | 'l' => behind.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' '),
+    let after = &rest[name.len_utf8()..];
+    let after = match name {
+        '{' => return Some(after),
+        'p' | 'd' | 'D' | 'P' | 'n' | 'N' | 'h' | 'H' | 'g' | 'G' | 'x' | '=' | 'z' => after,
+        'q' | 'Q' | 'l' => after.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' '),
         's' | 'y' => {
-            let delimiter = behind.chars().next().filter(|c| "/|#,:@%!".contains(*c))?;
-            let behind = until(&behind[1..], delimiter, name == 's')?;
-            let behind = until(behind, delimiter, false)?;
+            let delimiter = after.chars().next().filter(|c| "/|#,:@%!".contains(*c))?;
+            let after = until(&after[1..], delimiter, name == 's')?;
+            let after = until(after, delimiter, false)?;
             let flags = if name == 's' { "gpiIm0123456789" } else { "" };
-            behind.trim_start_matches(|c: char| flags.contains(c))
+            after.trim_start_matches(|c: char| flags.contains(c))
         }
         _ => return None,
     };
-    let behind = behind.trim_start_matches(' ');
-    (behind.is_empty() || behind.starts_with([';', '\n', '}'])).then_some(behind)
+    let after = after.trim_start_matches(' ');
+    (after.is_empty() || after.starts_with([';', '\n', '}'])).then_some(after)
 }
 
 /// Reads an address if there is one; returns what follows it.
 fn address(text: &str) -> Option<&str> {
-    if let Some(behind) = text.strip_prefix('/') {
-        return Some(until(behind, '/', true)?.trim_start_matches(['I', 'M']));
+    if let Some(after) = text.strip_prefix('/') {
+        return Some(until(after, '/', true)?.trim_start_matches(['I', 'M']));
     }
-    if let Some(behind) = text.strip_prefix('$') {
-        return Some(behind);
+    if let Some(after) = text.strip_prefix('$') {
+        return Some(after);
     }
     Some(text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '~'))
 }

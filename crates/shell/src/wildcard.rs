@@ -1,6 +1,6 @@
 //! Wildcards: `*` stands for any characters, `?` for one, and `\` takes the next character literally.
 
-/// Tells whether a pattern matches the whole of a text.
+/// Tells whether a pattern matches a whole string.
 ///
 /// Goes back only to the last `*`, so that no pattern costs more than its length times the text's.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
@@ -22,9 +22,9 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
         };
         match (step, last_star) {
             (Some(step), _) => (next, at) = (next + step, at + 1),
-            (None, Some((behind, from))) => {
-                last_star = Some((behind, from + 1));
-                (next, at) = (behind, from + 1);
+            (None, Some((after, from))) => {
+                last_star = Some((after, from + 1));
+                (next, at) = (after, from + 1);
             }
             (None, None) => return false,
         }

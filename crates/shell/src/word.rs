@@ -18,7 +18,7 @@ pub(crate) enum Meaning {
     Names(String),
     /// A path below a home folder: the text after `~`.
     Home(String),
-    /// Not known before it runs.
+    /// Only known at run time.
     Unknown,
 }
 
@@ -191,7 +191,7 @@ fn read_double(
     }
 }
 
-/// Quotes a text so that the shell reads it back as one word.
+/// Quotes a string so that the shell reads it as one word.
 pub(crate) fn quote(text: &str) -> String {
     let is_plain =
         |character: char| character.is_ascii_alphanumeric() || "-_./=:,+@%^".contains(character);

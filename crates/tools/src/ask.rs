@@ -43,8 +43,8 @@ impl TypedTool for Ask {
     const NAME: &'static str = "ask";
     const KIND: ToolKind = ToolKind::Think;
     const DESCRIPTION: &'static str = "
-Asks the user one question and waits for the answer. Use it for decisions that only the user can make, not for what the files
-show.";
+Asks the user one question and waits for the answer. Use it for decisions that only the user can make, not for facts that are in
+the files.";
 
     fn suits(_: &ModelId, offers: Offers) -> bool {
         offers.form

@@ -135,7 +135,7 @@ impl Bash {
         for (is_requested, kind, why) in [
             (extra.network, NeedKind::Network, "the command requests network access"),
             (extra.git, NeedKind::Git, "the command requests to change .git"),
-            (!is_sandboxed, NeedKind::Unsandboxed, "there is no sandbox"),
+            (!is_sandboxed, NeedKind::Unsandboxed, "no sandbox available"),
         ] {
             if is_requested {
                 shell::require_extra(&mut needs, command, kind, why);

@@ -58,7 +58,7 @@ fn capped(mut shown: Vec<ToolContent>) -> Vec<ToolContent> {
     noted(shown, omitted)
 }
 
-/// Returns the shown part of a text, in whole lines, and how many bytes are omitted.
+/// Returns the shown part of a string, in whole lines, and how many bytes are omitted.
 fn beginning(text: &str) -> (&str, usize) {
     if text.len() <= LONGEST {
         return (text, 0);

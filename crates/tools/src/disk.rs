@@ -205,7 +205,8 @@ impl<'a> Beside<'a> {
                     if self.holds(old)? {
                         return Ok(true);
                     }
-                    // It was saved in between: that version goes back, and anything saved since stays on top.
+                    // The file was saved meanwhile: restore that version. If the next exchange removes something other than
+                    // `new`, the file was saved once more, so exchange again.
                     for _ in 0..PUT_BACK {
                         exchange()?;
                         if self.holds(new)? {

@@ -160,7 +160,7 @@ fn explain(name: &str, miss: &Miss) -> String {
             )
         }
         Miss::NotFound(like) => format!(
-            "oldString was not found in {name}, although it begins like line {}; read that part and copy it exactly",
+            "oldString was not found in {name}; its beginning matches line {}. Read that part and copy it exactly",
             list(like)
         ),
         Miss::Ambiguous(lines) => format!(

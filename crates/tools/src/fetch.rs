@@ -200,14 +200,14 @@ async fn read(plan: &Plan, url: &Url, mut response: Response) -> Result<String, 
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or("text/plain").to_lowercase();
     if !is_text(&kind) {
-        return Err(failed_with(url, &format!("it is not text but {kind}")));
+        return Err(failed_with(url, &format!("it is {kind}, not text")));
     }
     let mut bytes = Vec::new();
     let mut was_cut = false;
-    while let Some(piece) = response.chunk().await.map_err(|err| failed(url, &err))? {
+    while let Some(chunk) = response.chunk().await.map_err(|err| failed(url, &err))? {
         let room = MAX_BODY - bytes.len();
-        bytes.extend_from_slice(&piece[..piece.len().min(room)]);
-        if piece.len() > room {
+        bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if chunk.len() > room {
             was_cut = true;
             break;
         }

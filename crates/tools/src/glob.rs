@@ -48,7 +48,7 @@ by git are skipped.";
 
     fn fields() -> (Value, &'static [&'static str]) {
         let fields = json!({
-            "pattern": { "type": "string", "description": "The glob; one without `/` fits at every depth" },
+            "pattern": { "type": "string", "description": "The glob; one without `/` matches at any depth" },
             "path": { "type": "string", "description": "The folder to look in, the working folder if not given" },
         });
         (fields, &["pattern"])

@@ -17,7 +17,7 @@ pub(crate) enum Miss {
     Ambiguous(Vec<usize>),
 }
 
-/// Replaces `old` by `new` in a text: once, or everywhere if `all` is set. Returns the text and the number of replacements.
+/// Replaces `old` by `new` in a string: once, or everywhere if `all` is set. Returns the text and the number of replacements.
 pub(crate) fn replace(
     body: &str,
     old: &str,

@@ -33,7 +33,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Returns these lines of a text.
+    /// Returns these lines of a string.
     pub(crate) fn of(self, body: &str) -> &str {
         let skipped = usize::try_from(self.line.saturating_sub(1)).unwrap_or(usize::MAX);
         let taken = usize::try_from(self.limit).unwrap_or(usize::MAX);
@@ -116,7 +116,7 @@ fn hash_of_part(shown: &str) -> [u8; 32] {
     hash(shown.strip_suffix('\r').unwrap_or(shown).as_bytes())
 }
 
-/// Returns the hash of a text.
+/// Returns the hash of a string.
 pub(crate) fn hash(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }

@@ -105,7 +105,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     out
 }
 
-/// Returns how many lines a text has.
+/// Returns how many lines a string has.
 pub(crate) fn count_lines(body: &str) -> usize {
     let ends = memchr::memchr_iter(b'\n', body.as_bytes()).count();
     ends + usize::from(!body.is_empty() && !body.ends_with('\n'))

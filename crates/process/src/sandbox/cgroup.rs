@@ -22,7 +22,7 @@ const MEMORY: [&str; 2] = ["memory.limit_in_bytes", "memory.max"];
 /// What the names of our groups begin with; the number of the process that made it follows.
 const NAME: &str = "confine-";
 
-/// Groups of ended commands that somebody was still in; removed with the next ones.
+/// Groups of ended commands that still had processes; removed with the next ones.
 static LEFT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// The groups of a command. All that is left in them is killed when this value is dropped.
@@ -123,7 +123,7 @@ fn is_removed(folder: &Path) -> bool {
     std::fs::remove_dir(folder).is_ok() || !folder.exists()
 }
 
-/// Removes the groups whose maker this is true of, if nobody is in them.
+/// Removes the groups whose maker this is true of, if they have no processes.
 fn sweep(is_over: impl Fn(u32) -> bool) {
     for parent in V1.iter().chain([&V2]) {
         for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -134,7 +134,7 @@ fn sweep(is_over: impl Fn(u32) -> bool) {
     }
 }
 
-/// Returns which process made the groups of a name, if it is one of ours.
+/// Returns which process made the groups of a name, if it is one of our own.
 fn maker_of(name: &str) -> Option<u32> {
     name.strip_prefix(NAME)?.split_once('-')?.0.parse().ok()
 }

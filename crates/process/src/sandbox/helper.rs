@@ -64,7 +64,7 @@ fn restrict_and_run(spec: &HelperSpec) -> Result<ExitCode, String> {
     raw::restore_term();
     if let Some(fd) = spec.report {
         raw::write_once(fd, crate::end::READY)
-            .map_err(|err| format!("nobody reads the report: {err}"))?;
+            .map_err(|err| format!("cannot write the report: {err}"))?;
     }
     match &spec.then {
         Then::Canary { outside, hidden, protected, inside } => {
@@ -79,7 +79,7 @@ fn restrict_and_run(spec: &HelperSpec) -> Result<ExitCode, String> {
 pub(super) fn report_end(spec: &HelperSpec, code: Option<i32>, signal: Option<i32>) -> ExitCode {
     let signal = signal.and_then(|signal| u8::try_from(signal).ok());
     if let (Some(fd), Some(signal)) = (spec.report, signal) {
-        // It fails only if nobody reads the report any more.
+        // It fails only if no process reads the report any more.
         raw::write_once(fd, &[signal]).ok();
     }
     let code = code.and_then(|code| u8::try_from(code).ok());
@@ -92,7 +92,7 @@ pub(super) fn report_end(spec: &HelperSpec, code: Option<i32>, signal: Option<i3
 )]
 fn become_command(words: &[OsString]) -> String {
     let Some((program, args)) = words.split_first() else {
-        return "there is no command to run".to_owned();
+        return "no command to run".to_owned();
     };
     let err = std::process::Command::new(program).args(args).exec();
     format!("{} cannot be run: {err}", Path::new(program).display())

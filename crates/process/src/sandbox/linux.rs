@@ -270,7 +270,7 @@ fn exec(spec: &Spec) -> Then {
     Then::Exec(program.chain(spec.args.iter().cloned()).collect())
 }
 
-/// Returns how bubblewrap and the helper are started: they wait until the command inside has ended, and it does not start if nobody
+/// Returns how bubblewrap and the helper are started: they wait until the command inside has ended, and it does not start if no process
 /// reads the report.
 fn wrapper(held: Held, report: std::io::PipeReader, reported: std::io::PipeWriter) -> Alone {
     Alone {

@@ -122,7 +122,7 @@ fn record(place: &Path, found: &Metadata, records: &Path) -> PathBuf {
     record
 }
 
-/// Returns what identifies a folder as long as nobody changes it.
+/// Returns what identifies a folder as long as it is unchanged.
 fn mark(found: &Metadata) -> String {
     format!("{}-{}-{}-{}", found.dev(), found.ino(), found.ctime(), found.ctime_nsec())
 }
@@ -148,9 +148,9 @@ mod tests {
         assert!(root.join("a").is_dir());
         drop(second);
         assert!(!root.join("a").exists());
-        let kept = reserve("c").unwrap();
+        let reserved = reserve("c").unwrap();
         std::fs::write(root.join("c/file"), "").unwrap();
-        drop(kept);
+        drop(reserved);
         assert!(root.join("c/file").exists());
         assert!(reserve("c").is_none());
         // Another agent's folder stays as long as that agent needs it.

@@ -63,7 +63,7 @@ impl Sandbox {
         let command =
             std::iter::once(OsString::from(&spec.program)).chain(spec.args.iter().cloned());
         let helper = HelperSpec::new(Some(profile.limits), None, Then::Exec(command.collect()));
-        // Not a child of ours: the terminal starts it.
+        // Not our own child process: the terminal starts it.
         let helper = HelperSpec { parent: None, ..helper };
         let mut held = Held::default();
         let spec = self.restricted(spec, profile, found, helper, &mut held)?;

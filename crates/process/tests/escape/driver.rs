@@ -57,7 +57,7 @@ pub(crate) fn hold(level: &str, folder: &Path, script: &str) -> ExitCode {
 }
 
 fn level_of(name: &str) -> Result<Level, &'static str> {
-    Level::ALL.into_iter().find(|known| known.to_string() == name).ok_or("no such level")
+    Level::ALL.into_iter().find(|known| known.to_string() == name).ok_or("unknown level")
 }
 
 fn run(level: &str, folder: &Path) -> Result<(), String> {

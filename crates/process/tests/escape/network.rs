@@ -35,7 +35,8 @@ fn connects_fast(world: &World) -> bool {
     let to = loopback(world.number("tcp"));
     let data = *b"escaped";
     let size = size_of::<libc::sockaddr_in>() as libc::c_long;
-    // Six arguments: the last one is what the five of `call` lack, so the address is connected to first.
+    // `sendto` takes the address in its fifth argument and the size of it in a sixth, which `call` does not pass. So the
+    // socket is connected first, and the address is null.
     let flags = libc::c_long::from(libc::MSG_FASTOPEN);
     fd >= 0
         && works(libc::SYS_connect, &[fd.into(), address(&to), size])
@@ -89,7 +90,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         UnixStream::connect(w.secret("socket")).is_ok()
     }),
     ("E96", "reach the network outside this machine", |_| {
-        // Nothing is sent: choosing a route is enough to tell whether there is one.
+        // Nothing is sent: choosing a route is enough to see whether one exists.
         let Ok(socket) = UdpSocket::bind("0.0.0.0:0") else { return false };
         socket.connect("192.0.2.1:9").is_ok()
     }),

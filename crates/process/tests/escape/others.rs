@@ -25,7 +25,7 @@ fn reads_memory(world: &World) -> bool {
     })
 }
 
-/// Tells whether the number belongs to the agent also here.
+/// Returns whether the agent's process id means the agent here, too. In a PID namespace it means no process, or another one.
 fn sees_agent(world: &World) -> bool {
     fs::read_link(format!("/proc/{}/exe", world.agent())).is_ok() || of_agent(world, "cmdline")
 }
@@ -34,7 +34,7 @@ fn reads_memory_directly(world: &World) -> bool {
     let mut byte = [0_u8; 4];
     let here = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 4 };
     let there = libc::iovec { iov_base: std::ptr::without_provenance_mut(0x1000), iov_len: 4 };
-    // A bad address is reported only after access was granted.
+    // The kernel checks access before it checks the address, so EFAULT means that access was granted.
     let read = call(
         libc::SYS_process_vm_readv,
         &[world.agent().into(), address(&here), 1, address(&there), 1],

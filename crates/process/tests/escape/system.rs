@@ -67,7 +67,7 @@ pub(crate) fn fork() -> c_int {
     unsafe { libc::fork() }
 }
 
-/// Returns the address of a text, as an argument.
+/// Returns the address of a string, as an argument.
 pub(crate) fn text(value: &CString) -> c_long {
     value.as_ptr() as c_long
 }

@@ -126,7 +126,7 @@ fn table(runs: &[(String, &str, Run)]) -> String {
 /// Asserts that nothing gets out of the strongest level.
 fn assert_holds(name: &str, run: &Run) {
     assert_eq!(run.changed, Vec::<String>::new(), "{name}: something outside changed");
-    assert_eq!(run.visitors, "0", "{name}: somebody was reached");
+    assert_eq!(run.visitors, "0", "{name}: a listener was reached");
     let open = run.verdicts.iter().filter(|(_, (_, verdict))| verdict == "open");
     let open: Vec<&str> = open.map(|(id, _)| id.as_str()).collect();
     let inside = INSIDE.map(|(id, _)| id);

@@ -253,7 +253,7 @@ async fn no_group_is_left_behind() {
     let mut line = [0; 3];
     std::io::Read::read_exact(agent.stdout.as_mut().unwrap(), &mut line).unwrap();
     let maker = format!("confine-{}-", agent.id());
-    assert!(until(|| groups(&maker) > 0 || !has_groups()), "nobody is limited");
+    assert!(until(|| groups(&maker) > 0 || !has_groups()), "no command is limited");
     agent.kill().unwrap();
     agent.wait().unwrap();
     assert!(until(|| members(&maker) == 0), "processes of a killed agent are left");
@@ -262,7 +262,7 @@ async fn no_group_is_left_behind() {
     assert_eq!(groups(&maker), 0, "groups of a killed agent are left");
     let (said, code) = run_at(&place, &sandbox, &found, Limits::default(), "echo here").await;
     assert_eq!((said.as_str(), code), ("here\n", Some(0)));
-    assert_eq!(groups(&format!("confine-{}-", std::process::id())), 0, "groups of ours are left");
+    assert_eq!(groups(&format!("confine-{}-", std::process::id())), 0, "our own groups are left");
 }
 
 fn until(mut holds: impl FnMut() -> bool) -> bool {

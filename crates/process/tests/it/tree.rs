@@ -34,8 +34,8 @@ async fn folder_around_a_hidden_path_cannot_be_moved() {
                 cat: .config/gh/token: No such file or directory\n\
                 cat: .netrc: Permission denied\n";
     assert_says(&place, "work", &profile, script, says).await;
-    let kept = std::fs::read(place.work().join(".config/gh/token")).unwrap();
-    assert_eq!(kept, b"secret");
+    let secret = std::fs::read(place.work().join(".config/gh/token")).unwrap();
+    assert_eq!(secret, b"secret");
     assert_eq!(std::fs::read(place.work().join(".config/new")).unwrap(), b"new\n");
 }
 

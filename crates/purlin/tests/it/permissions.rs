@@ -85,7 +85,7 @@ fn explain_says_which_rule_decides() {
         explain(&["--mode", "plan"], "make"),
         "Not allowed in this mode.\n  ask    `make`: not known to be read-only\n"
     );
-    assert!(explain(&["--no-sandbox"], "ls").contains("there is no sandbox"));
+    assert!(explain(&["--no-sandbox"], "ls").contains("no sandbox available"));
     std::fs::create_dir_all(top.join("purlin")).unwrap();
     let config = json!({ "permission": { "bash": { "rm *": "deny" } } });
     std::fs::write(top.join("purlin/purlin.json"), config.to_string()).unwrap();

@@ -1,4 +1,4 @@
-//! Parses the patch format and applies hunks to a text. Does no IO.
+//! Parses the patch format and applies hunks to a string. Does no IO.
 //!
 //! A hunk is searched after the previous one: exactly, then ignoring trailing white space, then ignoring white space at both ends,
 //! then with typographic characters treated as plain ones. A hunk that matches twice is refused.

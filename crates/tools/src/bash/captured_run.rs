@@ -27,7 +27,7 @@ pub struct CapturedRun {
     pub input: Vec<u8>,
     /// How long it may run.
     pub timeout: Duration,
-    /// The most bytes of output that are kept; the rest is discarded.
+    /// The most bytes of output that are captured; the rest is discarded.
     pub limit: usize,
     /// Runs it only if the sandbox confines it to its folders.
     pub must_be_confined: bool,
@@ -54,7 +54,7 @@ impl Bash {
     pub async fn run_captured(&self, run: CapturedRun) -> Result<Ran, String> {
         let found = self.sandbox.found().await;
         if run.must_be_confined && !found.level.confines() {
-            return Err("there is no sandbox to confine it".to_owned());
+            return Err("no sandbox available".to_owned());
         }
         let mut spec = self.spec_of(&run.cwd, &run.command).args(["purlin".to_owned()]);
         spec = spec.args(run.args);
@@ -94,10 +94,10 @@ async fn read_all(child: &mut Child, input: &[u8], limit: usize) -> (String, Str
 
 async fn text_of(pipe: Option<impl AsyncRead + Unpin>, limit: usize) -> String {
     let Some(mut pipe) = pipe else { return String::new() };
-    let (mut kept, mut buffer) = (Vec::new(), vec![0; 8 * 1024]);
+    let (mut captured, mut buffer) = (Vec::new(), vec![0; 8 * 1024]);
     while let Ok(read @ 1..) = pipe.read(&mut buffer).await {
-        let room = limit.saturating_sub(kept.len());
-        kept.extend_from_slice(&buffer[..read.min(room)]);
+        let room = limit.saturating_sub(captured.len());
+        captured.extend_from_slice(&buffer[..read.min(room)]);
     }
-    String::from_utf8_lossy(&kept).into_owned()
+    String::from_utf8_lossy(&captured).into_owned()
 }

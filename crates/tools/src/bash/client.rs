@@ -41,8 +41,8 @@ impl Bash {
             (Some(program), Some(args)) => {
                 let done = self.run_there(cx, input, program, args).await?;
                 if done.is_none() && !started.cancel() {
-                    let why = "the client started it in a terminal, and then gave an error instead of the terminal: it is \
-                               not run a second time";
+                    let why = "the client started the command in a terminal but reported an error; it is not run a \
+                               second time";
                     return Err(ToolError::Model(why.to_owned()));
                 }
                 Ok(done)
@@ -112,9 +112,9 @@ impl Bash {
         let output = cx.editor.terminal_output(terminal.clone()).await?;
         let mut capture = self.capture(cx);
         if output.is_truncated {
-            let kept = output.text.len();
+            let size = output.text.len();
             let note =
-                format!("… the beginning is missing: the terminal kept only {kept} bytes …\n");
+                format!("… the beginning is missing: the terminal stores only {size} bytes …\n");
             capture.push(note.as_bytes());
         }
         capture.push(Plain::default().push(output.text.as_bytes()).as_bytes());

@@ -11,7 +11,7 @@ use super::extra_permissions::ExtraPermissions;
 
 const DESCRIPTION: &str = "\
 Runs a command with bash and returns its output and exit code. Every command starts in the working folder with a fresh \
-environment; no state is kept between commands, and there is no input and no terminal. Commands run in a sandbox: they can \
+environment; no state persists between commands; commands have no input and no terminal. Commands run in a sandbox: they can \
 write only to the project's folders, cannot change .git, and have no network, no Unix sockets and no ptrace; /tmp and \
 /var/tmp are private and empty for each command. If a command needs the network, changes .git or writes to another folder \
 (such as a package cache), request that with `network`, `git` or `write_outside` and give the `reason`; the user is asked. \
@@ -124,9 +124,9 @@ mod tests {
     #[test]
     fn description_names_the_time_limits() {
         let schema: Value = serde_json::from_str(spec().schema.text()).unwrap();
-        let told = schema["properties"]["timeout"]["description"].as_str().unwrap();
+        let shown = schema["properties"]["timeout"]["description"].as_str().unwrap();
         for time in [TIMEOUT, MAX_TIMEOUT] {
-            assert!(told.contains(&time.as_millis().to_string()), "{told}");
+            assert!(shown.contains(&time.as_millis().to_string()), "{shown}");
         }
     }
 

@@ -106,8 +106,8 @@ impl Bash {
         }
         if level == Level::Full && below_any(&TEMPORARY) {
             return Some(
-                "commands have /tmp and /var/tmp to themselves, empty each time; leave it out, and write what is to stay to the \
-                 session's folders",
+                "commands have their own empty /tmp and /var/tmp, so this needs no permission; write files that must persist to \
+                 the session's folders",
             );
         }
         // At this level a part of a writable folder cannot be protected.

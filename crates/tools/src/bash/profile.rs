@@ -71,7 +71,7 @@ impl Bash {
         if input.extra.git { repositories::around(&self.options.folders) } else { Vec::new() }
     }
 
-    /// Returns the `.git` of the working folder that a command may create, if it requests that and there is no repository yet.
+    /// Returns the `.git` of the working folder that a command may create, if it requests that and the folder has no repository yet.
     pub(super) fn new_git(&self, input: &Input) -> Option<PathBuf> {
         let folder = self.folders.first().filter(|_| input.extra.git)?;
         repositories::missing(folder)

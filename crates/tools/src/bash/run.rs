@@ -198,7 +198,7 @@ struct LiveOutput {
     /// The end of what exceeded the limit, and its size.
     tail: Tail,
     beyond: usize,
-    told: usize,
+    sent: usize,
     next: Instant,
 }
 
@@ -211,7 +211,7 @@ impl LiveOutput {
             waiting: String::new(),
             tail: Tail::new(AT_ONCE),
             beyond: 0,
-            told: 0,
+            sent: 0,
             next,
         }
     }
@@ -221,10 +221,10 @@ impl LiveOutput {
             return;
         }
         let text = self.plain.push(bytes);
-        let most = if self.told < IN_ALL { AT_ONCE } else { 0 };
+        let most = if self.sent < IN_ALL { AT_ONCE } else { 0 };
         let room = if self.beyond == 0 { most.saturating_sub(self.waiting.len()) } else { 0 };
-        let (kept, rest) = text.split_at(text.floor_char_boundary(room));
-        self.waiting.push_str(kept);
+        let (first, rest) = text.split_at(text.floor_char_boundary(room));
+        self.waiting.push_str(first);
         self.tail.push(rest.as_bytes());
         self.beyond += rest.len();
     }
@@ -235,7 +235,7 @@ impl LiveOutput {
     }
 
     /// Returns the waiting output: its beginning and its end. If the limit is reached while the command runs, a note says so.
-    fn take(&mut self, goes_on: bool) -> String {
+    fn take(&mut self, is_running: bool) -> String {
         let mut text = std::mem::take(&mut self.waiting);
         let tail = std::mem::replace(&mut self.tail, Tail::new(AT_ONCE)).text();
         let skipped = std::mem::take(&mut self.beyond) - tail.len();
@@ -243,15 +243,15 @@ impl LiveOutput {
             text.push_str(&format!("\n… {skipped} bytes not shown …\n"));
         }
         text.push_str(&tail);
-        self.told += text.len();
-        if self.told >= IN_ALL && goes_on {
-            text.push_str("\n… from here on only the end is shown …\n");
+        self.sent += text.len();
+        if self.sent >= IN_ALL && is_running {
+            text.push_str("\n… only the end of further output is shown …\n");
         }
         text
     }
 
-    async fn flush(&mut self, cx: &ToolCx<'_>, goes_on: bool) -> Result<(), ToolError> {
-        let text = self.take(goes_on);
+    async fn flush(&mut self, cx: &ToolCx<'_>, is_running: bool) -> Result<(), ToolError> {
+        let text = self.take(is_running);
         if text.is_empty() {
             return Ok(());
         }

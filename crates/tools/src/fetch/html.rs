@@ -107,7 +107,7 @@ struct Tag {
 }
 
 impl Tag {
-    /// Parses a tag at the start of a text; `None` if there is none.
+    /// Parses a tag at the start of a string, if any.
     fn read(text: &str) -> Option<Tag> {
         let inner = &text[1..];
         let is_end = inner.starts_with('/');
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_becomes_markdown() {
+    fn page_becomes_markdown() {
         let page = "<!doctype html><html><head><title>A &amp; B</title><style>x{}</style></head><body>\
             <h2>Head</h2><p>Some  <b>bold</b>\n text<br>more</p><!-- no > --><ul><li>one</li><li><a href='b?x=1'>two</a></ul>\
             <pre>a  &lt; b\n  c</pre><script>if (a < b) { x('</p>') }</script><p>1 < 2 &copy; &#8364; &nope;</p></body></html>";

@@ -91,12 +91,12 @@ fn body() -> impl Strategy<Value = String> {
     })
 }
 
-/// Such a text with at least one complete line.
+/// Such a string with at least one complete line.
 fn lines() -> impl Strategy<Value = String> {
     body().prop_map(|body| body + "a\n")
 }
 
-/// Splits a text into lines with their endings.
+/// Splits a string into lines with their endings.
 fn split_lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }

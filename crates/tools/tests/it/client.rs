@@ -39,7 +39,7 @@ async fn client_without_file_access_is_not_asked() {
 
 #[tokio::test]
 async fn client_that_lacks_an_announced_method_is_asked_once() {
-    let desk = Desk::with(Client { lacks: true, ..Client::with_files() });
+    let desk = Desk::with(Client { is_incomplete: true, ..Client::with_files() });
     desk.put("a.txt", "one\n");
     for _ in 0..3 {
         desk.call("read", json!({ "filePath": "a.txt" })).await.done();

@@ -155,12 +155,13 @@ impl Desk {
     }
 }
 
-/// A client that serves files from memory, as an editor serves its buffers.
+/// A client that serves files from memory, as an editor serves its buffers. `engine::script::StubEditor` answers no file
+/// requests, and these tests also count them.
 #[derive(Default)]
 pub(crate) struct Client {
     pub(crate) offers: Offers,
     /// Announces the methods but does not support them.
-    pub(crate) lacks: bool,
+    pub(crate) is_incomplete: bool,
     pub(crate) buffers: Mutex<HashMap<PathBuf, String>>,
     pub(crate) reads: AtomicUsize,
     pub(crate) writes: AtomicUsize,
@@ -181,7 +182,7 @@ impl Client {
     }
 }
 
-fn not_here<T: Send + 'static>() -> BoxFuture<'static, Result<T, EditorError>> {
+fn not_offered<T: Send + 'static>() -> BoxFuture<'static, Result<T, EditorError>> {
     ready(Err(EditorError::NotOffered("this"))).boxed()
 }
 
@@ -195,7 +196,7 @@ impl Editor for Client {
     }
 
     fn ask_permission(&self, _: Question) -> BoxFuture<'_, Result<Answer, EditorError>> {
-        not_here()
+        not_offered()
     }
 
     fn read_text_file(
@@ -205,8 +206,8 @@ impl Editor for Client {
         limit: Option<u32>,
     ) -> BoxFuture<'_, Result<String, EditorError>> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        if self.lacks {
-            return not_here();
+        if self.is_incomplete {
+            return not_offered();
         }
         let text = self.buffer(&path).map(|text| {
             let lines = text.split_inclusive('\n').skip(line.unwrap_or(1).max(1) as usize - 1);
@@ -221,8 +222,8 @@ impl Editor for Client {
         content: &'a str,
     ) -> BoxFuture<'a, Result<(), EditorError>> {
         self.writes.fetch_add(1, Ordering::Relaxed);
-        if self.lacks {
-            return not_here();
+        if self.is_incomplete {
+            return not_offered();
         }
         self.buffers.lock().unwrap().insert(path.to_owned(), content.to_owned());
         ready(Ok(())).boxed()
@@ -232,27 +233,27 @@ impl Editor for Client {
         &self,
         _: TerminalCommand,
     ) -> BoxFuture<'_, Result<TerminalId, EditorError>> {
-        not_here()
+        not_offered()
     }
 
     fn terminal_output(&self, _: TerminalId) -> BoxFuture<'_, Result<TerminalOutput, EditorError>> {
-        not_here()
+        not_offered()
     }
 
     fn wait_for_exit(&self, _: TerminalId) -> BoxFuture<'_, Result<ExitStatus, EditorError>> {
-        not_here()
+        not_offered()
     }
 
     fn kill_terminal(&self, _: TerminalId) -> BoxFuture<'_, Result<(), EditorError>> {
-        not_here()
+        not_offered()
     }
 
     fn release_terminal(&self, _: TerminalId) -> BoxFuture<'_, Result<(), EditorError>> {
-        not_here()
+        not_offered()
     }
 
     fn elicit(&self, _: Form) -> BoxFuture<'_, Result<FormAnswer, EditorError>> {
-        not_here()
+        not_offered()
     }
 
     fn page_done(&self, _: &Page) -> BoxFuture<'_, ()> {
