@@ -129,7 +129,7 @@ impl Connection {
     pub async fn end(mut self, grace: Grace) -> Result<Option<ExitStatus>, Error> {
         // An error means that the driver has ended, and the input is closed already.
         self.caller.commands.send(Command::Close).await.ok();
-        // Nobody receives updates any more; an agent that still has many must not wait for us.
+        // No code receives updates any more; an agent that still has many must not wait for us.
         self.updates.close();
         if let Some(child) = &mut self.child {
             return Ok(Some(child.end(grace).await?));

@@ -137,13 +137,13 @@ impl Host {
     }
 }
 
-/// Chooses the option that allows the request once. Rejects the request if there is no such option.
+/// Chooses the option that allows the request once. Rejects the request without such an option.
 #[must_use]
 pub fn allow_once(request: &schema::RequestPermissionRequest) -> schema::RequestPermissionOutcome {
     choose(request, schema::PermissionOptionKind::AllowOnce).unwrap_or_else(|| reject(request))
 }
 
-/// Chooses the mildest option that rejects the request. Answers "cancelled" if there is none.
+/// Chooses the mildest option that rejects the request. Answers "cancelled" without such an option.
 #[must_use]
 pub fn reject(request: &schema::RequestPermissionRequest) -> schema::RequestPermissionOutcome {
     choose(request, schema::PermissionOptionKind::RejectOnce)
@@ -165,7 +165,7 @@ async fn ask(
     request: schema::RequestPermissionRequest,
 ) -> schema::RequestPermissionOutcome {
     let (answer, answered) = oneshot::channel();
-    // Both failures mean that nobody is left to decide.
+    // Both failures mean that no code is left to decide.
     if questions.send(PermissionQuestion { request, answer }).await.is_err() {
         return schema::RequestPermissionOutcome::Cancelled;
     }

@@ -1,6 +1,6 @@
 //! The tap: wraps a reader or a writer and sends a copy of the bytes to a thread that writes the trace.
 //!
-//! It never slows the pipe down: what the thread cannot keep up with is dropped and counted. Without tracing there is no tap.
+//! It never slows the pipe down: what the thread cannot keep up with is dropped and counted. It exists only while tracing.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -61,7 +61,7 @@ impl Tap {
             if let Err(err) = write_records(&received, BufWriter::new(out), forced) {
                 tracing::warn!("cannot write the trace: {err}");
             }
-            // Fails only if nobody waits for the end.
+            // Fails only if no caller waits for the end.
             done.try_send(()).ok();
         };
         std::thread::Builder::new().name("trace".to_owned()).spawn(work)?;
@@ -80,7 +80,7 @@ impl Tap {
 
     /// Ends the trace and waits up to a second for its last lines.
     pub fn end(&self) {
-        // A thread that is behind gets this time, too. What it has not written by then is lost.
+        // The thread also gets this time to write a backlog. What it has not written by then is lost.
         let mut end = Chunk::End;
         let begun = std::time::Instant::now();
         while let Err(std::sync::mpsc::TrySendError::Full(back)) = self.chunks.try_send(end) {
@@ -294,7 +294,7 @@ mod tests {
 
     // R: O1
     #[test]
-    fn blocked_file_slows_nobody_down_and_the_gap_is_recorded() {
+    fn blocked_file_does_not_slow_the_pipe_and_the_gap_is_recorded() {
         let (go, wait) = sync_channel(0);
         let out = Shared::default();
         let tap = Tap::to(BlockedFile(wait, out.clone()), None).unwrap();

@@ -23,7 +23,7 @@ pub(crate) struct Entry {
     pub(crate) can_think: bool,
     /// Whether it accepts images.
     #[serde(default, rename = "image")]
-    pub(crate) takes_pictures: bool,
+    pub(crate) takes_images: bool,
     /// Its release date, as `2026-02-17`.
     #[serde(default)]
     pub(crate) date: String,

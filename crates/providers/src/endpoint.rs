@@ -50,7 +50,7 @@ impl Endpoint {
         format!("{}{path}", self.base_url.trim_end_matches('/'))
     }
 
-    /// Returns why there is no key.
+    /// Returns why the key is missing.
     pub(crate) fn no_key(&self) -> &str {
         self.missing_key.as_deref().unwrap_or("no key is set")
     }

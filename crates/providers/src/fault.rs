@@ -59,7 +59,7 @@ impl Fault {
         }
     }
 
-    /// Returns how long to wait before a retry after `attempts` failures; `None` if there is no retry.
+    /// Returns how long to wait before a retry after `attempts` failures; `None` for no retry.
     ///
     /// `first` is the unit of the waits, `random` is between 0 and 1: the longest wait doubles with each attempt, and the
     /// actual wait is random, so that many clients do not retry at the same time.

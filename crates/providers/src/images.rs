@@ -20,10 +20,10 @@ pub(crate) fn replace_all(request: &mut Request) -> bool {
     let mut is_new = false;
     for message in &mut request.messages {
         let Message::User(prompt) = &**message else { continue };
-        is_new = prompt.blocks.iter().any(is_picture);
+        is_new = prompt.blocks.iter().any(is_image);
         if is_new {
             let blocks = prompt.blocks.iter().map(|block| match block {
-                block if is_picture(block) => Block::Text(IMAGE_NOTE.to_owned()),
+                block if is_image(block) => Block::Text(IMAGE_NOTE.to_owned()),
                 block => block.clone(),
             });
             *message = Arc::new(Message::User(Prompt::from(blocks.collect::<Vec<Block>>())));
@@ -35,12 +35,12 @@ pub(crate) fn replace_all(request: &mut Request) -> bool {
 
 /// Returns whether a request has images.
 pub(crate) fn has_any(request: &Request) -> bool {
-    request.messages.iter().any(|message| has_picture(message))
+    request.messages.iter().any(|message| has_image(message))
 }
 
-fn has_picture(message: &Message) -> bool {
+fn has_image(message: &Message) -> bool {
     match message {
-        Message::User(prompt) => prompt.blocks.iter().any(is_picture),
+        Message::User(prompt) => prompt.blocks.iter().any(is_image),
         Message::Agent { .. } | Message::ToolResult { .. } => false,
     }
 }
@@ -58,7 +58,7 @@ impl Fitted {
     pub(crate) async fn fit(&self, request: &mut Request) -> Vec<String> {
         let mut problems = Vec::new();
         for message in &mut request.messages {
-            if !has_picture(message) {
+            if !has_image(message) {
                 continue;
             }
             let sent = match self.find(message) {
@@ -92,9 +92,9 @@ async fn fit_message(message: &Arc<Message>, problems: &mut Vec<String>) -> Arc<
     let Message::User(prompt) = &**message else { return Arc::clone(message) };
     let mut blocks = prompt.blocks.clone();
     for block in &mut blocks {
-        let Block::Image(picture) = block else { continue };
-        match fit_picture(picture.clone()).await {
-            Ok(Some(smaller)) => *picture = smaller,
+        let Block::Image(image) = block else { continue };
+        match fit_image(image.clone()).await {
+            Ok(Some(smaller)) => *image = smaller,
             Ok(None) => {}
             Err(why) => {
                 problems.push(format!("An image was not sent to the model: {why}"));
@@ -113,18 +113,18 @@ async fn fit_message(message: &Arc<Message>, problems: &mut Vec<String>) -> Arc<
 /// One image is decoded at a time, so that memory use is bounded however many sessions send images.
 static DECODING: Semaphore = Semaphore::const_new(1);
 
-async fn fit_picture(picture: Media) -> Result<Option<Media>, String> {
+async fn fit_image(image: Media) -> Result<Option<Media>, String> {
     let turn = DECODING.acquire().await;
     let work = task::spawn_blocking(move || {
-        let fitted = scale::fit(&picture);
-        // Held until the work ends, even if nobody waits for it any more.
+        let fitted = scale::fit(&image);
+        // Held until the work ends, even if no caller waits for it any more.
         drop(turn);
         fitted
     });
     work.await.unwrap_or_else(|_| Err("it cannot be decoded".to_owned()))
 }
 
-fn is_picture(block: &Block) -> bool {
+fn is_image(block: &Block) -> bool {
     matches!(block, Block::Image(_))
 }
 

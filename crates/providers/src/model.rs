@@ -8,8 +8,8 @@ use futures_util::{StreamExt, stream};
 use crate::endpoint::Endpoint;
 use crate::exchange::Exchange;
 use crate::format::Target;
+use crate::images::{self, Fitted};
 use crate::key::ApiKey;
-use crate::pictures::{self, Fitted};
 
 /// A model that is called over HTTP.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub(crate) struct RemoteModel {
     pub(crate) max_output: Option<u64>,
     pub(crate) can_think: bool,
     /// Whether it accepts images; true if unknown.
-    pub(crate) takes_pictures: bool,
+    pub(crate) takes_images: bool,
     /// Messages whose images were already resized.
     pub(crate) fitted: Fitted,
 }
@@ -33,11 +33,11 @@ impl Model for RemoteModel {
             let error = endpoint.with_advice(ModelError::AuthNeeded(message), "");
             return stream::iter([Err(error)]).boxed();
         }
-        if !pictures::has_any(&request) {
+        if !images::has_any(&request) {
             return self.request_answer(request);
         }
-        if !self.takes_pictures {
-            let is_new = pictures::replace_all(&mut request);
+        if !self.takes_images {
+            let is_new = images::replace_all(&mut request);
             let message =
                 format!("{} does not accept images, so it gets a note in their place", self.name);
             return with_notice(is_new.then_some(message), self.request_answer(request));

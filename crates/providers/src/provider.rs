@@ -15,10 +15,10 @@ use crate::endpoint::{Endpoint, Headers};
 use crate::fault::Fault;
 use crate::format::Format;
 use crate::http::{self, Timing};
+use crate::images::Fitted;
 use crate::key::ApiKey;
 use crate::model::RemoteModel;
 use crate::options::{Connection, ModelOptions, ProviderOptions};
-use crate::pictures::Fitted;
 use crate::rows::{ROWS, Row, format_of_package};
 
 /// The name of the user's configuration file in messages.
@@ -330,9 +330,9 @@ impl Provider {
         let listed = self.listed.iter().find(|listed| listed.name == name);
         let context = override_options.limit.context.or(listed.map(|listed| listed.context));
         let context = context.or(entry.map(|entry| entry.context));
-        let takes_pictures = match override_options.modalities {
+        let takes_images = match override_options.modalities {
             Some(modalities) => modalities.input.iter().any(|input| input == "image"),
-            None => entry.is_none_or(|entry| entry.takes_pictures),
+            None => entry.is_none_or(|entry| entry.takes_images),
         };
         ModelChoice {
             id: ModelId::new(format!("{}/{name}", self.id)),
@@ -345,7 +345,7 @@ impl Provider {
                 name: override_options.id.unwrap_or_else(|| name.to_owned()),
                 max_output: override_options.limit.output.or(entry.map(|entry| entry.output)),
                 can_think,
-                takes_pictures,
+                takes_images,
                 fitted: Fitted::default(),
             }),
         }

@@ -149,7 +149,7 @@ pub struct Change {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The session does not exist.
-    #[error("no such session")]
+    #[error("session not found")]
     NotFound,
     /// The session exists already.
     #[error("the session already exists")]

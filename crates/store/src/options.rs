@@ -11,7 +11,7 @@ use crate::journal::Backend;
 /// What a store is created with.
 #[derive(Clone)]
 pub struct Options {
-    /// The data directory; `None` if there is none.
+    /// The data directory; `None` for none.
     pub folder: Option<PathBuf>,
     /// The clock.
     pub clock: Arc<dyn Clock>,

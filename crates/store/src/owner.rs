@@ -85,7 +85,7 @@ fn remove_dead(folder: &Path) {
     };
     for entry in entries.flatten() {
         let path = entry.path();
-        // A draft belongs to a process that is just starting, or that died while starting: it is kept for a day.
+        // A draft belongs to a process that is just starting, or that died while starting: it stays for a day.
         let is_draft = path.extension().is_some_and(|extension| extension == "new");
         let is_old = entry
             .metadata()

@@ -94,6 +94,7 @@ pub enum Record {
     #[serde(rename = "brought_back")]
     Redone { last: Name },
     /// A message of the program to the model in the middle of a turn.
+    // Stored journals have the name `told`.
     #[serde(rename = "told")]
     Note { text: String },
     /// The token usage of an answer.

@@ -61,7 +61,7 @@ pub struct Replay {
     calls: Vec<ReplayedCall>,
     by_id: HashMap<Name, usize>,
     /// Images that the calls of the last answer returned in addition to their text.
-    pictures: Vec<Block>,
+    images: Vec<Block>,
     usage: Option<Event>,
     mode: Option<ModeId>,
     model: Option<ModelId>,
@@ -303,13 +303,13 @@ impl Replay {
         self.is_turn_open = false;
         self.is_command = false;
         self.calls.clear();
-        self.pictures.clear();
+        self.images.clear();
         self.by_id.clear();
     }
 
     fn remember_answer(&mut self, calls: Vec<ToolRequest>) {
-        let pictures = std::mem::take(&mut self.pictures);
-        if let Some(message) = engine::words::pictures_message(pictures) {
+        let images = std::mem::take(&mut self.images);
+        if let Some(message) = engine::words::pictures_message(images) {
             self.remember(message);
         }
         let (thoughts, text) =
@@ -404,7 +404,7 @@ impl Replay {
             call.is_done = true;
             if update.status == Some(ToolStatus::Completed) {
                 let content = update.content.as_deref().unwrap_or_default();
-                self.pictures.extend(engine::words::pictures_in(content));
+                self.images.extend(engine::words::pictures_in(content));
             }
             let call = self.call(&Name(id.to_shared()));
             if call.has_terminal

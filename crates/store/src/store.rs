@@ -49,7 +49,7 @@ impl Store {
     #[must_use]
     pub fn with_backend(custom: CustomBackend, options: Options) -> Store {
         let store = Store { custom: Mutex::new(Some(custom)), ..Store::new(options) };
-        // There is no directory to check.
+        // It has no directory to check.
         store.shared.is_probed.store(true, Ordering::Relaxed);
         store
     }

@@ -1,4 +1,4 @@
-//! The thread that makes commits survive a power failure. It waits for the disk so that nobody else has to.
+//! The thread that makes commits survive a power failure. It waits for the disk so that no other thread has to.
 //!
 //! It syncs the write-ahead log through its own file handle: SQLite's sync would block all later writes.
 
@@ -19,7 +19,7 @@ pub(crate) type Ack = oneshot::Sender<Result<(), JournalError>>;
 /// How many requests may wait. When the channel is full, the sender waits.
 const MAX_WAITING: usize = 1024;
 
-/// How long a sync that nobody waits for is delayed, to combine it with others and to keep the disk free meanwhile.
+/// How long a sync that no caller waits for is delayed, to combine it with others and to keep the disk free meanwhile.
 const MAX_DELAY: Duration = Duration::from_millis(20);
 
 /// A handle to the thread.
@@ -42,7 +42,7 @@ impl Syncer {
     pub(crate) fn request(&self, ack: Option<Ack>) {
         let request = match self.requests.try_send(ack) {
             Ok(()) => return,
-            // Nobody waits for this one, and the pending syncs include it.
+            // No caller waits for this one, and the pending syncs include it.
             Err(TrySendError::Full(None)) => return,
             Err(TrySendError::Full(ack) | TrySendError::Disconnected(ack)) => ack,
         };
@@ -77,7 +77,7 @@ fn run(mut sync: SyncAll, waiting: &Receiver<Option<Ack>>, shared: &Shared) {
             // After a failed sync a later one may succeed although the data is lost, so the failure is final.
             tracing::error!("sync failed: {err}");
             let why = format!("sync to disk failed: {err}");
-            // If nobody waits now, the next append reports it.
+            // If no caller waits now, the next append reports it.
             *shared.unsynced.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
             JournalError::Failed(why)
         });

@@ -1,6 +1,6 @@
 //! The thread that owns the backend. It takes all waiting jobs, writes their records in one transaction, and then shows them.
 //!
-//! There is no timer: while one write is in progress, the next batch collects.
+//! It uses no timer: while one write is in progress, the next batch collects.
 
 mod batch;
 

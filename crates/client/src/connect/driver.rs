@@ -18,7 +18,7 @@ use super::Update;
 use crate::error::Error;
 use crate::host::Host;
 
-/// How many bytes of the agent's stderr are kept.
+/// How many bytes of the agent's stderr are stored.
 const STDERR_BYTES: usize = 16 * 1024;
 
 /// Further calls of the agent are answered with a rate-limit error.
@@ -183,7 +183,9 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                     tracing::warn!(code = error.code.0, "the agent sent an invalid message");
                     self.send_error(id.as_ref(), &error);
                 }
-                Incoming::Ignored(what) => tracing::debug!(what, "ignored a message of the agent"),
+                Incoming::Ignored(what) => {
+                    tracing::debug!(what, "ignored a message from the agent")
+                }
             }
         }
         false
@@ -254,8 +256,8 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         // A child of the agent may keep the pipe open, so the wait has a limit.
         timeout(STDERR_GRACE, self.read_remaining_stderr(stderr_buffer)).await.ok();
         // Closes the channel of updates, so that an owner who waits for one returns.
-        let (nobody, _) = mpsc::channel(1);
-        self.updates = nobody;
+        let (closed, _) = mpsc::channel(1);
+        self.updates = closed;
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_values().for_each(|reply| {
             reply.send(Err(self.agent_gone())).ok();
@@ -296,7 +298,7 @@ async fn room<T>(channel: Option<&mpsc::Sender<T>>) {
     }
 }
 
-/// Returns 0 at the end of the stream. Waits forever if there is no stream.
+/// Returns 0 at the end of the stream. Waits forever without a stream.
 async fn read_stderr(stderr: &mut Option<ChildStderr>, buffer: &mut [u8]) -> usize {
     match stderr {
         Some(stderr) => stderr.read(buffer).await.unwrap_or(0),

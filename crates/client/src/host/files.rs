@@ -46,7 +46,7 @@ pub(super) async fn write_text_file(
     Ok(schema::WriteTextFileResponse::new())
 }
 
-/// Returns `limit` lines, starting with line number `line`, which counts from 1.
+/// Returns `limit` lines, starting with line number `line`, starting at 1.
 fn lines_of(text: &str, line: Option<u32>, limit: Option<u32>) -> String {
     let skipped = line.map_or(0, |line| line.saturating_sub(1) as usize);
     let taken = limit.map_or(usize::MAX, |limit| limit as usize);

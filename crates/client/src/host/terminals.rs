@@ -19,7 +19,7 @@ use wire::{Code, RpcError};
 
 use super::{HostReply, answer, immediate, read};
 
-/// How many bytes of output are kept by default, and at most.
+/// How many bytes of output are stored by default, and at most.
 const OUTPUT_BYTES: u64 = 1024 * 1024;
 const MAX_OUTPUT_BYTES: u64 = 8 * 1024 * 1024;
 

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_difference_is_named() {
+    fn first_difference_is_named() {
         assert_eq!(
             describe(
                 json!({ "a": { "b": [1, { "c": 2 }] } }),

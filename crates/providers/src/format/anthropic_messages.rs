@@ -177,7 +177,7 @@ fn part_out(part: &PromptPart<'_>) -> Value {
     }
 }
 
-/// Encodes a thought. Without a signature it is left out, because the provider would reject it.
+/// Encodes a thought. Without a signature it is omitted, because the provider would reject it.
 fn thought_out(thought: &Thought) -> Option<Value> {
     let data = &thought.seal.as_ref()?.data;
     Some(match data.strip_prefix(REDACTED) {

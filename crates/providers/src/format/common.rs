@@ -124,7 +124,7 @@ pub(crate) enum PromptPart<'a> {
     Audio(&'a Media),
 }
 
-/// Converts the blocks of a prompt to parts. Empty text is left out, because some providers reject it.
+/// Converts the blocks of a prompt to parts. Empty text is omitted, because some providers reject it.
 pub(crate) fn prompt_parts(blocks: &[Block]) -> Vec<PromptPart<'_>> {
     let prompt_parts = blocks.iter().map(|block| match block {
         Block::Text(text) => PromptPart::Text(text.clone()),
@@ -154,7 +154,7 @@ pub(crate) enum AnswerPart<'a> {
     Text(&'a str),
 }
 
-/// Returns the text and the thoughts of an answer in their original order. Thoughts of other models are left out.
+/// Returns the text and the thoughts of an answer in their original order. Thoughts of other models are omitted.
 pub(crate) fn answer_parts<'a>(
     thoughts: &'a [Thought],
     text: &'a str,

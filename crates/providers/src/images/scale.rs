@@ -79,22 +79,22 @@ impl Format {
 ///
 /// # Errors
 /// Describes what is wrong, to be appended to a sentence.
-pub(super) fn fit(picture: &Media) -> Result<Option<Media>, String> {
-    let bytes = LENIENT.decode(picture.data.trim()).map_err(|_| "it is not base64".to_owned())?;
+pub(super) fn fit(image: &Media) -> Result<Option<Media>, String> {
+    let bytes = LENIENT.decode(image.data.trim()).map_err(|_| "it is not base64".to_owned())?;
     let Some(format) = Format::of(&bytes) else {
-        let is_known = Format::ALL.iter().any(|(_, _, mime)| *mime == picture.mime);
+        let is_known = Format::ALL.iter().any(|(_, _, mime)| *mime == image.mime);
         // Other formats are left to the provider.
-        return if is_known { Err(format!("it is not {}", picture.mime)) } else { Ok(None) };
+        return if is_known { Err(format!("it is not {}", image.mime)) } else { Ok(None) };
     };
     let damaged = || format!("it is a damaged {}", format.name());
     let (width, height) =
         size(format, &bytes).filter(|size| size.0 > 0 && size.1 > 0).ok_or_else(damaged)?;
     let longest = width.max(height);
-    let is_small = picture.data.len() <= MAX_BYTES;
+    let is_small = image.data.len() <= MAX_BYTES;
     if is_small && longest <= MAX_RESIZED_SIDE {
         let mime = format.mime().to_owned();
-        let is_correct = mime == picture.mime;
-        return Ok((!is_correct).then(|| Media { data: picture.data.clone(), mime }));
+        let is_correct = mime == image.mime;
+        return Ok((!is_correct).then(|| Media { data: image.data.clone(), mime }));
     }
     let rows: Rows = match format {
         _ if u64::from(width) * u64::from(height) > MAX_PIXELS || longest > MAX_SIDE => {
@@ -350,8 +350,8 @@ mod tests {
         Media { data: STANDARD.encode(bytes), mime: mime.to_owned() }
     }
 
-    fn size_of(picture: &Media) -> Size {
-        let bytes = STANDARD.decode(&picture.data).unwrap();
+    fn size_of(image: &Media) -> Size {
+        let bytes = STANDARD.decode(&image.data).unwrap();
         size(Format::of(&bytes).unwrap(), &bytes).unwrap()
     }
 

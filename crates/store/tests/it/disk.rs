@@ -239,14 +239,14 @@ async fn failed_write_loses_nothing_that_was_shown() {
                 assert!(done.is_err(), "write {write}");
                 continue;
             }
-            let kept = loaded_words(&disk).await;
+            let loaded = loaded_words(&disk).await;
             assert!(
-                kept.starts_with(&shown.words()),
-                "write {write}: {kept:?}, {shown:?}",
+                loaded.starts_with(&shown.words()),
+                "write {write}: {loaded:?}, {shown:?}",
                 shown = shown.words()
             );
-            if kept.len() < 10 {
-                assert!(done.is_err(), "write {write}: words are gone and nobody was told");
+            if loaded.len() < 10 {
+                assert!(done.is_err(), "write {write}: words are lost without an error");
             }
             let healthy = Disk { failing: Failing::default(), ..disk.clone() };
             let store = store_on(&healthy, good_sync());
@@ -262,10 +262,10 @@ async fn failed_write_loses_nothing_that_was_shown() {
 async fn failed_sync_ends_the_turn() {
     let disk = Disk::default();
     let mut is_first = true;
-    let (told, failed) = mpsc::channel();
+    let (report, failed) = mpsc::channel();
     let sync: SyncAll = Box::new(move || {
         if std::mem::take(&mut is_first) {
-            told.send(()).unwrap();
+            report.send(()).unwrap();
             return Err(io::Error::other("input/output error"));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! A session that nobody uses: out of memory after a while, and back with the next prompt.
+//! An unused session: unloaded from memory after a while, and loaded again by the next prompt.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -329,12 +329,12 @@ async fn images_of_tools_are_restored_where_the_model_saw_them() {
     prompt(&store, &session, "Look").await.unwrap();
     store.append(&session, Record::Answer(&[request("t1")])).await.unwrap();
     let call = ToolCallId::new("t1");
-    let result = Record::ToolResult { id: &call, text: "[a picture]", failed: false };
+    let result = Record::ToolResult { id: &call, text: "[an image]", failed: false };
     store.append(&session, result).await.unwrap();
-    let picture = Block::Image(Media { data: "AAAA".to_owned(), mime: "image/png".to_owned() });
+    let image = Block::Image(Media { data: "AAAA".to_owned(), mime: "image/png".to_owned() });
     let update = ToolUpdate {
         status: Some(ToolStatus::Completed),
-        content: Some(vec![ToolContent::Block(picture.clone())]),
+        content: Some(vec![ToolContent::Block(image.clone())]),
         ..ToolUpdate::default()
     };
     let shown = Event::ToolUpdate(call, Box::new(update));
@@ -343,12 +343,12 @@ async fn images_of_tools_are_restored_where_the_model_saw_them() {
     end(&store, &session).await.unwrap();
     let (remembered, _) = load(&store, &session).await;
     let kinds = messages(&remembered).into_iter().map(|message| match message {
-        Message::User(prompt) if prompt.blocks.contains(&picture) => "pictures",
+        Message::User(prompt) if prompt.blocks.contains(&image) => "images",
         Message::User(_) => "user",
         Message::Agent { .. } => "agent",
         Message::ToolResult { .. } => "result",
     });
-    assert_eq!(kinds.collect::<Vec<_>>(), ["user", "agent", "result", "pictures", "agent"]);
+    assert_eq!(kinds.collect::<Vec<_>>(), ["user", "agent", "result", "images", "agent"]);
 }
 
 /// The thread of a dropped store ends a little later and then releases its lock.
