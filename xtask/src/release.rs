@@ -16,7 +16,7 @@ use crate::program;
 /// Names the list for the build script.
 const VARIABLE: &str = "PURLIN_FUNCTION_ORDER";
 
-/// How far a run goes.
+/// Where a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Start,
@@ -33,8 +33,8 @@ pub(crate) fn run() -> Result<()> {
     build(&["cargo", "build", "--release", "--package", "purlin", "--bin", "purlin"])
 }
 
-/// Runs cargo with the recorded order, if there is one. Whoever builds `purlin` for release uses this: another value of the
-/// variable would build it again.
+/// Runs cargo with the recorded order, if any. Every release build of `purlin` uses this: another value of the variable would
+/// build it again.
 pub(crate) fn build(words: &[&str]) -> Result<()> {
     let list = list()?;
     let order = list.is_file().then_some((VARIABLE, list.as_os_str()));

@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn finding_is_printed_as_a_place_and_advice() {
-        let finding = Finding::new("crates/a/src/b.rs", 3, "is wrong: mend it");
-        assert_eq!(finding.to_string(), "crates/a/src/b.rs:3: is wrong: mend it");
+        let finding = Finding::new("crates/a/src/b.rs", 3, "is wrong: fix it");
+        assert_eq!(finding.to_string(), "crates/a/src/b.rs:3: is wrong: fix it");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::Programs;
 use super::child::{Child, Drained};
 
 /// The text of the model, again and again. The examples of `crates/purlin` send the same.
-pub(crate) const PIECE: &str = "some twenty bytes of text ";
+pub(crate) const TEXT_CHUNK: &str = "some twenty bytes of text ";
 
 /// Every stream starts after a pause, so that many sessions have their prompts before the first text.
 const START: &str = "model wait 100\n";
@@ -17,8 +17,8 @@ const START: &str = "model wait 100\n";
 /// Whether Purlin stores its sessions on disk, which is the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sessions {
-    Kept,
-    Forgotten,
+    Stored,
+    InMemory,
 }
 
 /// A running agent.
@@ -36,15 +36,15 @@ impl Agent {
     ) -> Result<Agent> {
         // As editors start it: with the configuration of the user.
         let arguments: &[&str] = match sessions {
-            Sessions::Kept => &["acp"],
-            Sessions::Forgotten => &["acp", "--forget"],
+            Sessions::Stored => &["acp"],
+            Sessions::InMemory => &["acp", "--forget"],
         };
         Agent::start(&programs.purlin, arguments, &script.folder)
     }
 
     /// Starts and initializes the agent built on the SDK. It answers each prompt with this many chunks.
-    pub(crate) fn on_sdk(programs: &Programs, pieces: usize) -> Result<Agent> {
-        Agent::start(&programs.echo_sdk, &[&pieces.to_string()], &std::env::temp_dir())
+    pub(crate) fn on_sdk(programs: &Programs, chunks: usize) -> Result<Agent> {
+        Agent::start(&programs.echo_sdk, &[&chunks.to_string()], &std::env::temp_dir())
     }
 
     /// Starts and initializes any agent.
@@ -79,7 +79,7 @@ impl Agent {
     }
 
     /// Sends a prompt and answers the agent's calls until the turn ends: permission is granted, writes succeed, and a read
-    /// returns `file`, or an error if there is none.
+    /// returns `file`, or an error if it is missing.
     pub(crate) fn converse(&mut self, session: &str, file: Option<&str>) -> Result<()> {
         self.prompt(session, "go")?;
         loop {
@@ -194,14 +194,14 @@ impl Script {
     }
 
     /// One message of this many chunks for each prompt. Chunks that wait are merged.
-    pub(crate) fn one_message(pieces: usize) -> Result<Script> {
-        Script::write(&format!("{START}model chunks {pieces} \"{PIECE}\"\nmodel loop\n"))
+    pub(crate) fn one_message(chunks: usize) -> Result<Script> {
+        Script::write(&format!("{START}model chunks {chunks} \"{TEXT_CHUNK}\"\nmodel loop\n"))
     }
 
     /// This many chunks that cannot be merged, for each prompt: text and thought alternate.
-    pub(crate) fn apart(pieces: usize) -> Result<Script> {
-        let pair = format!("model text \"{PIECE}\"\nmodel thought \"{PIECE}\"\n");
-        Script::write(&format!("{START}{}model loop\n", pair.repeat(pieces / 2)))
+    pub(crate) fn alternating(chunks: usize) -> Result<Script> {
+        let pair = format!("model text \"{TEXT_CHUNK}\"\nmodel thought \"{TEXT_CHUNK}\"\n");
+        Script::write(&format!("{START}{}model loop\n", pair.repeat(chunks / 2)))
     }
 }
 

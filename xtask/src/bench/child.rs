@@ -129,7 +129,7 @@ pub(crate) fn feed(words: &[&str], input: &str, data: &Path) -> Result<()> {
 }
 
 impl Drop for Child {
-    /// Kills the program if a benchmark fails half-way; after [`Child::end`] there is nothing to kill.
+    /// Kills the program if a benchmark fails half-way; after [`Child::end`] nothing is left to kill.
     fn drop(&mut self) {
         if let Err(err) = self.process.kill().and_then(|()| self.process.wait()) {
             eprintln!("xtask: a program under measurement could not be ended: {err}");

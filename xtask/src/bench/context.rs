@@ -25,7 +25,7 @@ pub(crate) fn instructions(programs: &Programs) -> Result<Vec<Row>> {
     let (tree, empty) = (script.folder.join("tree"), script.folder.join("empty"));
     plant(&tree)?;
     std::fs::create_dir_all(&empty)?;
-    let mut agent = Agent::purlin(programs, &script, Sessions::Forgotten)?;
+    let mut agent = Agent::purlin(programs, &script, Sessions::InMemory)?;
     let (mut large, mut small, mut more) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let with = open(&mut agent, &tree.join("folder-7"))?;
@@ -83,13 +83,13 @@ pub(crate) fn request(programs: &Programs) -> Result<Vec<Row>> {
     let short = "model text \"Yes.\"\nmodel end\n";
     let turns = (ROUNDS + 1) * REQUESTS as usize;
     let script = Script::write(&(text + &short.repeat(turns)))?;
-    let mut long = Agent::purlin(programs, &script, Sessions::Forgotten)?;
+    let mut long = Agent::purlin(programs, &script, Sessions::InMemory)?;
     let long_session = long.open()?;
     long.converse(&long_session, None)?;
     // The next script is written to the same file.
     drop(script);
     let script = Script::write(&format!("model window 2000000\n{}", short.repeat(turns)))?;
-    let mut plain = Agent::purlin(programs, &script, Sessions::Forgotten)?;
+    let mut plain = Agent::purlin(programs, &script, Sessions::InMemory)?;
     let plain_session = plain.open()?;
     let (mut ours, mut other, mut more) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
@@ -104,8 +104,8 @@ pub(crate) fn request(programs: &Programs) -> Result<Vec<Row>> {
     long.child.end()?;
     plain.child.end()?;
     Ok(vec![
-        Row::new("a turn behind 200,000 tokens, processor time", "ms", ours)
-            .beside("behind none", other),
+        Row::new("a turn after 200,000 tokens, processor time", "ms", ours)
+            .beside("after none", other),
         Row::new("what the history adds", "ms", more).goal(Goal::AtMost(5.0)),
     ])
 }

@@ -43,7 +43,7 @@ pub(crate) fn files(programs: &Programs) -> Result<Vec<Row>> {
 /// Returns the milliseconds of each turn, after a warm-up.
 fn cost(programs: &Programs, turns: &str, file: Option<&str>) -> Result<Vec<f64>> {
     let script = Script::write(&format!("{turns}model loop\n"))?;
-    let mut agent = Agent::purlin(programs, &script, Sessions::Kept)?;
+    let mut agent = Agent::purlin(programs, &script, Sessions::Stored)?;
     let mut rounds = Vec::new();
     for round in 0..=ROUNDS {
         // Each turn has its own session, and so no history.
@@ -69,7 +69,7 @@ pub(crate) fn grep(programs: &Programs) -> Result<Vec<Row>> {
     let path = tree.to_string_lossy().into_owned();
     let rg =
         ["rg", "--hidden", "--no-require-git", "--glob", "!.git", "-n", "needle_[0-9]+_end", &path];
-    let mut agent = Agent::purlin(programs, &script, Sessions::Forgotten)?;
+    let mut agent = Agent::purlin(programs, &script, Sessions::InMemory)?;
     let (mut ours, mut other) = (Vec::new(), Vec::new());
     for round in 0..=SEARCHES {
         let session = agent.open_in(&tree, &serde_json::json!([]))?;

@@ -27,7 +27,7 @@ struct Work {
 const PATHS: [Work; 4] = [
     Work { name: "inbound, a prompt", part: "inbound", times: 10_000 },
     Work { name: "encode, an update", part: "encode", times: 10_000 },
-    Work { name: "outbound, a piece", part: "outbound", times: 10_000 },
+    Work { name: "outbound, a text chunk", part: "outbound", times: 10_000 },
     Work { name: "skipped line, a byte", part: "skip", times: 16 * 1024 * 1024 },
 ];
 const WHOLE: &str = "initialize to exit";
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_total_is_read_from_a_report() {
+    fn total_is_read_from_a_report() {
         assert_eq!(total("events: Ir\nfn=x\n1 2\ntotals: 12345\n"), Some(12345));
         assert_eq!(total("events: Ir\n"), None);
     }

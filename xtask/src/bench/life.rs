@@ -22,7 +22,7 @@ pub(crate) fn start(programs: &Programs) -> Result<Vec<Row>> {
     let script = Script::write("model echo\nmodel loop\n")?;
     for _ in 0..STARTS {
         let begin = Instant::now();
-        let agent = Agent::purlin(programs, &script, Sessions::Kept)?;
+        let agent = Agent::purlin(programs, &script, Sessions::Stored)?;
         push(&mut ours, begin.elapsed(), agent.child.cpu()?);
         agent.child.end()?;
         let begin = Instant::now();
@@ -51,7 +51,7 @@ pub(crate) fn memory(programs: &Programs) -> Result<Vec<Row>> {
     let script = Script::write("model echo\nmodel loop\n")?;
     let (mut all, mut own, mut each, mut sdk) = (vec![], vec![], vec![], vec![]);
     for _ in 0..5 {
-        let mut agent = Agent::purlin(programs, &script, Sessions::Kept)?;
+        let mut agent = Agent::purlin(programs, &script, Sessions::Stored)?;
         agent.open()?;
         all.push(agent.child.memory("VmRSS:")? as f64 / MEGABYTE);
         let one = agent.child.memory("RssAnon:")? as f64;
@@ -79,7 +79,7 @@ pub(crate) fn memory(programs: &Programs) -> Result<Vec<Row>> {
 pub(crate) fn cancel(programs: &Programs) -> Result<Vec<Row>> {
     let flood = {
         let script = Script::one_message(100_000_000)?;
-        let mut agent = Agent::purlin(programs, &script, Sessions::Kept)?;
+        let mut agent = Agent::purlin(programs, &script, Sessions::Stored)?;
         let session = agent.open()?;
         let times = times(CANCELS, || {
             agent.prompt(&session, "go")?;
@@ -92,7 +92,7 @@ pub(crate) fn cancel(programs: &Programs) -> Result<Vec<Row>> {
         times
     };
     let script = Script::write("model text \"One moment.\"\nmodel hang\nmodel loop\n")?;
-    let mut agent = Agent::purlin(programs, &script, Sessions::Kept)?;
+    let mut agent = Agent::purlin(programs, &script, Sessions::Stored)?;
     let mut sdk = Agent::on_sdk(programs, 0)?;
     let (session, sdk_session) = (agent.open()?, sdk.open()?);
     let (mut quiet, mut sdk_quiet) = (Vec::new(), Vec::new());

@@ -26,7 +26,7 @@ pub(crate) fn mcp(programs: &Programs) -> Result<Vec<Row>> {
 /// Measures `session/new` with three servers that never answer, compared with none.
 fn open(programs: &Programs) -> Result<Row> {
     let script = Script::write("model echo\nmodel loop\n")?;
-    let mut agent = Agent::purlin(programs, &script, Sessions::Kept)?;
+    let mut agent = Agent::purlin(programs, &script, Sessions::Stored)?;
     let hung =
         |name: &str| json!({ "name": name, "command": "sleep", "args": ["1000"], "env": [] });
     let three = json!([hung("a"), hung("b"), hung("c")]);
@@ -57,7 +57,7 @@ fn open_once(agent: &mut Agent, servers: &Value) -> Result<f64> {
 fn call(programs: &Programs) -> Result<Vec<Row>> {
     let call = "model tool good_echo {\"text\":\"hi\"}\n".repeat(CALLS);
     let script = Script::write(&format!("{call}model end\nmodel text \"\"\nmodel loop\n"))?;
-    let mut agent = Agent::purlin(programs, &script, Sessions::Forgotten)?;
+    let mut agent = Agent::purlin(programs, &script, Sessions::InMemory)?;
     let server = programs.faulty_server.to_string_lossy();
     let servers = json!([{ "name": "good", "command": server, "args": [], "env": [] }]);
     let session = agent.open_in(Path::new("/tmp"), &servers)?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::Programs;
-use super::agent::{Agent, PIECE};
+use super::agent::{Agent, TEXT_CHUNK};
 use super::child::Child;
 use super::table::{Goal, Row};
 
@@ -21,7 +21,7 @@ pub(crate) fn model(programs: &Programs) -> Result<Vec<Row>> {
     let mut relay = Streamed::default();
     let (mut first, mut relay_first, mut peak, mut second) = (vec![], vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
-        let script = format!("chunks {CHUNKS} \"{PIECE}\"\n---\nloop\n");
+        let script = format!("chunks {CHUNKS} \"{TEXT_CHUNK}\"\n---\nloop\n");
         let server = Server::start(programs, &script)?;
         let (mut agent, session) = server.agent(programs)?;
         ours.add(&mut agent.child, |child| {

@@ -12,64 +12,64 @@ const CHUNKS: usize = 200_000;
 /// The SDK takes many times as long, so it gets fewer chunks.
 const SDK_CHUNKS: usize = 20_000;
 /// Distributed evenly over the sessions of a run; enough that the fixed cost of a turn does not matter.
-const SHARED_PIECES: usize = 1_536_000;
+const SHARED_CHUNKS: usize = 1_536_000;
 /// The same with stored sessions, which takes longer.
-const KEPT_PIECES: usize = 192_000;
+const STORED_CHUNKS: usize = 192_000;
 const SESSIONS: [usize; 3] = [1, 8, 64];
 
 /// Measures the processor time per chunk, from the model's event to bytes in the pipe.
 pub(crate) fn outbound(programs: &Programs) -> Result<Vec<Row>> {
     let mut joined: [Costs; 2] = Default::default();
-    let mut apart: [Costs; 2] = Default::default();
+    let mut separate: [Costs; 2] = Default::default();
     let (mut lines, mut batches, mut sdk) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        for (index, sessions) in [Sessions::Kept, Sessions::Forgotten].into_iter().enumerate() {
+        for (index, sessions) in [Sessions::Stored, Sessions::InMemory].into_iter().enumerate() {
             let run = |script| stream(programs, &script, sessions, 1, CHUNKS);
             joined[index].add(run(Script::one_message(CHUNKS)?)?);
-            apart[index].add(run(Script::apart(CHUNKS)?)?);
+            separate[index].add(run(Script::alternating(CHUNKS)?)?);
         }
         lines.push(plain(programs, "lines")?);
         batches.push(plain(programs, "batches")?);
         sdk.push(on_sdk(programs)?);
     }
-    let [kept_joined, joined] = joined;
-    let [kept_apart, apart] = apart;
+    let [stored_joined, joined] = joined;
+    let [stored_separate, separate] = separate;
     let row = |what: &str, costs: &Costs| Row::new(what, "µs", costs.micros.clone());
     let by_line =
         |row: Row| row.beside("a plain loop, a write each", lines.clone()).goal(Goal::Times(3.0));
     Ok(vec![
-        by_line(row("a piece of one message, forgotten", &joined)),
-        by_line(row("a piece that cannot be joined, forgotten", &apart)),
-        row("a piece that cannot be joined, forgotten", &apart)
+        by_line(row("a text chunk of one message, not stored", &joined)),
+        by_line(row("a text chunk that cannot be joined, not stored", &separate)),
+        row("a text chunk that cannot be joined, not stored", &separate)
             .beside("a plain loop, 64 KiB each write", batches),
-        by_line(row("a piece of one message, saved", &kept_joined)),
-        by_line(row("a piece that cannot be joined, saved", &kept_apart)),
-        row("a piece that cannot be joined, saved", &kept_apart).beside("SDK", sdk),
-        Row::new("a piece of one message, forgotten", "lines", joined.lines),
-        Row::new("a piece of one message, saved", "lines", kept_joined.lines),
-        Row::new("a piece that cannot be joined, saved", "lines", kept_apart.lines),
+        by_line(row("a text chunk of one message, stored", &stored_joined)),
+        by_line(row("a text chunk that cannot be joined, stored", &stored_separate)),
+        row("a text chunk that cannot be joined, stored", &stored_separate).beside("SDK", sdk),
+        Row::new("a text chunk of one message, not stored", "lines", joined.lines),
+        Row::new("a text chunk of one message, stored", "lines", stored_joined.lines),
+        Row::new("a text chunk that cannot be joined, stored", "lines", stored_separate.lines),
     ])
 }
 
 /// Measures the same work done by one session and by many in parallel.
 pub(crate) fn sessions(programs: &Programs) -> Result<Vec<Row>> {
     let mut joined: [Costs; 3] = Default::default();
-    let mut apart: [Costs; 3] = Default::default();
-    let mut saved: [Costs; 3] = Default::default();
+    let mut separate: [Costs; 3] = Default::default();
+    let mut stored: [Costs; 3] = Default::default();
     for _ in 0..ROUNDS {
         for (index, sessions) in SESSIONS.into_iter().enumerate() {
-            let pieces = SHARED_PIECES / sessions;
-            let run = |script| stream(programs, &script, Sessions::Forgotten, sessions, pieces);
-            joined[index].add(run(Script::one_message(pieces)?)?);
-            apart[index].add(run(Script::apart(pieces)?)?);
-            let pieces = KEPT_PIECES / sessions;
-            let script = Script::apart(pieces)?;
-            saved[index].add(stream(programs, &script, Sessions::Kept, sessions, pieces)?);
+            let chunks = SHARED_CHUNKS / sessions;
+            let run = |script| stream(programs, &script, Sessions::InMemory, sessions, chunks);
+            joined[index].add(run(Script::one_message(chunks)?)?);
+            separate[index].add(run(Script::alternating(chunks)?)?);
+            let chunks = STORED_CHUNKS / sessions;
+            let script = Script::alternating(chunks)?;
+            stored[index].add(stream(programs, &script, Sessions::Stored, sessions, chunks)?);
         }
     }
-    let mut rows = rows("a piece of one message, forgotten", joined);
-    rows.extend(self::rows("a piece that cannot be joined, forgotten", apart));
-    rows.extend(self::rows("a piece that cannot be joined, saved", saved));
+    let mut rows = rows("a text chunk of one message, not stored", joined);
+    rows.extend(self::rows("a text chunk that cannot be joined, not stored", separate));
+    rows.extend(self::rows("a text chunk that cannot be joined, stored", stored));
     Ok(rows)
 }
 
@@ -106,7 +106,7 @@ fn stream(
     script: &Script,
     save: Sessions,
     sessions: usize,
-    pieces: usize,
+    chunks: usize,
 ) -> Result<(f64, f64)> {
     let mut agent = Agent::purlin(programs, script, save)?;
     let ids = (0..sessions).map(|_| agent.open()).collect::<Result<Vec<String>>>()?;
@@ -117,7 +117,7 @@ fn stream(
     let drained = agent.drain(sessions)?;
     let used = agent.child.cpu()? - before;
     agent.child.end()?;
-    let all = (sessions * pieces) as f64;
+    let all = (sessions * chunks) as f64;
     Ok((used.as_secs_f64() * 1e6 / all, drained.lines as f64 / all))
 }
 

@@ -56,7 +56,7 @@ pub(crate) enum Goal {
     /// The median is at most this many times that of the other program.
     Times(f64),
     /// None: the figure explains another one.
-    Told,
+    Informational,
 }
 
 /// A line of the table.
@@ -72,7 +72,13 @@ pub(crate) struct Row {
 impl Row {
     /// Creates a row with a figure of Purlin alone.
     pub(crate) fn new(what: impl Into<String>, unit: &'static str, ours: Vec<f64>) -> Row {
-        Row { what: what.into(), unit, ours: Spread::of(ours), other: None, goal: Goal::Told }
+        Row {
+            what: what.into(),
+            unit,
+            ours: Spread::of(ours),
+            other: None,
+            goal: Goal::Informational,
+        }
     }
 
     /// Adds the same figure of another program.
@@ -95,7 +101,7 @@ impl Row {
             other.map_or(String::new(), |(name, other)| format!("{name}: {other} {unit}"));
         let ratio = self.ratio().map_or(String::new(), |ratio| format!("{ratio:.2}"));
         let (goal, holds) = match self.goal {
-            Goal::Told => (String::new(), None),
+            Goal::Informational => (String::new(), None),
             Goal::AtMost(most) => (format!("≤ {most} {unit}"), Some(self.ours.median <= most)),
             Goal::Times(most) => {
                 (format!("≤ {most} times"), self.ratio().map(|ratio| ratio <= most))

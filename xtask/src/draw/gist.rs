@@ -62,7 +62,7 @@ pub(crate) fn of_reply(method: Option<&str>, message: &Value) -> String {
     }
 }
 
-/// Shortens a text for an arrow and removes the characters with a meaning in Mermaid.
+/// Shortens a string for an arrow and removes the characters with a meaning in Mermaid.
 pub(crate) fn short(text: &str) -> String {
     let mut label = String::new();
     for (count, character) in text.trim().chars().enumerate() {

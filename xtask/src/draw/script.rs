@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_at_text_after_a_tool_at_end_and_at_other_lines() {
+    fn answer_ends_at_text_after_a_tool_at_end_and_at_other_lines() {
         let after_tool = "model text \"a\"\nmodel tool x {}\nmodel tool y {}\nmodel text \"b\"\n";
         assert_eq!(
             answers(after_tool),

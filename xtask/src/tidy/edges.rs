@@ -85,9 +85,9 @@ fn dependencies(manifest: &str) -> Vec<(usize, String)> {
         let line = line.trim();
         if let Some(header) = line.strip_prefix('[') {
             let header = header.trim_end_matches(']');
-            let counts = !header.contains("dev-dependencies");
-            is_inside = counts && header.ends_with("dependencies");
-            if let Some((_, name)) = header.rsplit_once("dependencies.").filter(|_| counts) {
+            let is_normal = !header.contains("dev-dependencies");
+            is_inside = is_normal && header.ends_with("dependencies");
+            if let Some((_, name)) = header.rsplit_once("dependencies.").filter(|_| is_normal) {
                 found.push((index + 1, name.to_owned()));
             }
         } else if is_inside && let Some(name) = package_of(line) {

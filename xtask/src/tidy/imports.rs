@@ -1,7 +1,7 @@
 //! The modules of a crate and what each of them imports, read from the source.
 //!
 //! A module is a file. A name that a module re-exports belongs to the module that defines it, so a parent that only
-//! re-exports its children adds no edge. Tests are left out. Reads tokens, not full syntax: enough for
+//! re-exports its children adds no edge. Tests are omitted. Reads tokens, not full syntax: enough for
 //! `use` declarations and paths such as `crate::a::b`, but it does not see paths made by macros.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -262,7 +262,7 @@ fn is_name(token: &str) -> bool {
     token.starts_with(|first: char| first.is_alphabetic() || first == '_')
 }
 
-/// Splits source text into names and signs; leaves out comments, strings and characters.
+/// Splits source text into names and signs; omits comments, strings and characters.
 fn tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = text;

@@ -25,7 +25,7 @@ pub(crate) fn are_documented(tree: &Tree) -> Vec<Finding> {
             findings.push(Finding::new(
                 SOURCE,
                 1,
-                format!("has no list `{list}`: mend it or `xtask tidy`"),
+                format!("has no list `{list}`: fix the file or `xtask tidy`"),
             ));
         }
         known.extend(methods);

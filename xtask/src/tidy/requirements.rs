@@ -176,7 +176,7 @@ fn marks<'a>(tree: &'a Tree, word: &str, findings: &mut Vec<Finding>) -> Vec<Mar
                 let advice = format!("has a mark that cannot be read: write `{start}W3, W4`");
                 findings.push(Finding::new(&file.path, index + 1, advice));
             } else if test == Some(None) {
-                let advice = "has a mark with no test right behind it: put it in front of the test";
+                let advice = "has a mark with no test right after it: put it in front of the test";
                 findings.push(Finding::new(&file.path, index + 1, advice));
             } else {
                 marks.push(Mark { file, line: index + 1, ids, test: test.flatten() });
@@ -265,8 +265,8 @@ mod tests {
         let bad = [
             ("// R: W9\n#[test]\nfn a() {}\n", "which is not in"),
             ("// R: W1 and W2\n#[test]\nfn a() {}\n", "cannot be read"),
-            ("// R: W1\nfn helper() {}\n", "no test right behind it"),
-            ("// R: W1\n", "no test right behind it"),
+            ("// R: W1\nfn helper() {}\n", "no test right after it"),
+            ("// R: W1\n", "no test right after it"),
         ];
         for (source, expected) in bad {
             let page = renewed_page(PAGE, source, transcript);

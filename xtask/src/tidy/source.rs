@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_advice_names_what_was_found() {
+    fn advice_names_what_was_found() {
         let file = File::new("a.rs", concat!("#[", "ignore]\n"));
         assert_eq!(
             skips_no_test(&file)[0].to_string(),

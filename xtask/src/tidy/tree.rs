@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Directories with nothing of ours. Those that start with a dot are left out as well.
+/// Directories without our own files. Those that start with a dot are skipped as well.
 const FOREIGN: [&str; 2] = ["target", "node_modules"];
 const ENDINGS: [&str; 5] = [".rs", ".acp", ".md", "Cargo.toml", "Cargo.lock"];
 
