@@ -203,7 +203,7 @@ mod tests {
         let homeless = super::super::tests::bash(&top, &[&top.join("w")], None);
         assert!(homeless.outside(&["~/x".to_owned()], Level::Kernel).is_err());
         let own = bash.outside(&[top.join("lib").display().to_string()], Level::Full);
-        assert!(own.unwrap_err().contains("to themselves"));
+        assert!(own.unwrap_err().contains("their own empty"));
     }
 
     // R: T7
