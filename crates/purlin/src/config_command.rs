@@ -38,7 +38,7 @@ pub enum ConfigCommand {
     Schema,
     /// Import settings from OpenCode: providers, model, agents, commands, permissions and MCP servers
     Import {
-        /// Write them to the configuration file; existing settings are kept
+        /// Write them to the configuration file; existing settings do not change
         #[arg(long)]
         write: bool,
         /// Use this OpenCode configuration file

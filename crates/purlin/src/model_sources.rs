@@ -279,7 +279,7 @@ pub(crate) async fn usable(config: &Config) -> Vec<(String, Vec<ModelChoice>)> {
     named.filter(|(_, models)| !models.is_empty()).collect()
 }
 
-/// What can be said of a provider: its status and its models.
+/// Returns the status and the models of a provider.
 async fn list(provider: &Provider, refresh: bool) -> (String, Vec<ModelChoice>) {
     let known = if provider.is_usable() { provider.models() } else { Vec::new() };
     // A provider without a known list is asked, as a session does.

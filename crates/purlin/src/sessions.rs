@@ -335,17 +335,17 @@ async fn import(store: &Store, file: PathBuf) -> anyhow::Result<SessionId> {
 /// Deletes old sessions, then the oldest over the size. Sessions that are open stay.
 async fn prune(store: &Store, days: Option<u64>, bytes: Option<u64>) -> anyhow::Result<()> {
     let now = SystemTime::now();
-    let mut kept = 0;
+    let mut total = 0;
     let mut deleted = 0;
     for info in all(store, None).await? {
         let age = now.duration_since(info.updated).unwrap_or_default();
         let is_old = days.is_some_and(|days| age > Duration::from_secs(days * 86_400));
-        let is_too_much = bytes.is_some_and(|bytes| kept + info.bytes > bytes);
+        let is_too_much = bytes.is_some_and(|bytes| total + info.bytes > bytes);
         if (is_old || is_too_much) && info.state != State::Active {
             store.delete(&info.id).await?;
             deleted += 1;
         } else {
-            kept += info.bytes;
+            total += info.bytes;
         }
     }
     print(&format!("{} deleted\n", count(deleted, "session", "sessions")))

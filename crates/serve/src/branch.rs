@@ -71,14 +71,15 @@ mod tests {
         let repository = folder.join("repository");
         let inside = repository.join("src/deep");
         let worktree = folder.join("worktree");
-        let kept = repository.join(".git/worktrees/worktree");
-        for path in [&inside, &worktree, &kept] {
+        let git_directory = repository.join(".git/worktrees/worktree");
+        for path in [&inside, &worktree, &git_directory] {
             std::fs::create_dir_all(path).unwrap();
         }
         let head = repository.join(".git/HEAD");
         std::fs::write(&head, "ref: refs/heads/feature/x\n").unwrap();
-        std::fs::write(worktree.join(".git"), format!("gitdir: {}\n", kept.display())).unwrap();
-        std::fs::write(kept.join("HEAD"), "ref: refs/heads/other\n").unwrap();
+        std::fs::write(worktree.join(".git"), format!("gitdir: {}\n", git_directory.display()))
+            .unwrap();
+        std::fs::write(git_directory.join("HEAD"), "ref: refs/heads/other\n").unwrap();
         assert_eq!(of(&inside).as_deref(), Some("feature/x"));
         assert_eq!(of(&worktree).as_deref(), Some("other"));
         std::fs::write(&head, "0123456789abcdef\n").unwrap();

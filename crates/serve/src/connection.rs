@@ -65,7 +65,7 @@ pub(crate) struct SessionEntry {
     /// Its working directory.
     pub(crate) cwd: PathBuf,
     pub(crate) created: SystemTime,
-    /// The branch of its directory when it was opened, where the client is told.
+    /// The branch of its directory when it was opened, if the client's dialect shows it.
     pub(crate) branch: Option<String>,
     /// The MCP servers that the client requested last.
     pub(crate) servers: Vec<mcp::ServerConfig>,
@@ -139,7 +139,7 @@ impl Connection {
         }
     }
 
-    /// Answers a call behind everything that its session said before.
+    /// Answers a call behind earlier messages of its session.
     pub(crate) fn answer_in_order(
         &mut self,
         session: &SessionId,
@@ -216,7 +216,7 @@ impl Connection {
         }
     }
 
-    /// Tells the client that a call of ours needs no answer any more.
+    /// Cancels a call of ours at the client: its answer is not needed any more.
     pub(crate) fn on_abandoned(&mut self, number: u64) {
         let Some((session, _)) = self.waiting.remove(&number) else {
             return;

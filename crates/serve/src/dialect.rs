@@ -190,7 +190,7 @@ impl Translator {
         Ok(line)
     }
 
-    /// Hands the client's answer to whoever waits for it.
+    /// Passes the client's answer to the caller.
     pub(crate) fn read_reply(
         &self,
         method: &str,

@@ -43,7 +43,7 @@ pub fn error_out(err: &Error, reference: &str) -> RpcError {
     };
     let error = RpcError::of(code).with("kind", json!(kind));
     match err {
-        // What a client said is not repeated as it came: an id or a name may be anything.
+        // Ids and names of the client are not repeated: they may contain anything.
         Error::NoSuchSession(_) => error.details("Unknown session; open one with session/new"),
         Error::NoSuchMode(_) => error.details("Unknown mode; session/new lists the modes"),
         Error::NoSuchModel(_) => error.details("Unknown model; session/new lists the models"),

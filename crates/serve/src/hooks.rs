@@ -66,14 +66,14 @@ async fn ask_all(
     context: &HookContext,
 ) -> Ruling {
     let mut ruling = Ruling::default();
-    let told = told(&moment, context).to_string().into_bytes();
+    let input = input(&moment, context).to_string().into_bytes();
     for hook in asked {
         let run = CapturedRun {
             command: hook.command.clone(),
             args: Vec::new(),
             environment: Vec::new(),
             cwd: context.cwd.clone(),
-            input: told.clone(),
+            input: input.clone(),
             timeout: hook.timeout,
             limit: MAX_ANSWER,
             must_be_confined: hook.is_project,
@@ -87,27 +87,27 @@ async fn ask_all(
 }
 
 /// Returns the input of a hook.
-fn told(moment: &Moment<'_>, context: &HookContext) -> Value {
-    let mut told = json!({
+fn input(moment: &Moment<'_>, context: &HookContext) -> Value {
+    let mut value = json!({
         "event": name_of(moment),
         "session": context.session.as_str(),
         "cwd": context.cwd,
     });
     match moment {
-        Moment::BeforeTurn { prompt } => told["prompt"] = json!(prompt),
+        Moment::BeforeTurn { prompt } => value["prompt"] = json!(prompt),
         Moment::BeforeTool { tool, input } => {
-            told["tool"] = json!(tool);
-            told["input"] = (*input).clone();
+            value["tool"] = json!(tool);
+            value["input"] = (*input).clone();
         }
         Moment::AfterTool { tool, input, output, failed } => {
-            told["tool"] = json!(tool);
-            told["input"] = (*input).clone();
-            told["output"] = json!(&output[..output.floor_char_boundary(MOST_OUTPUT)]);
-            told["failed"] = json!(failed);
+            value["tool"] = json!(tool);
+            value["input"] = (*input).clone();
+            value["output"] = json!(&output[..output.floor_char_boundary(MOST_OUTPUT)]);
+            value["failed"] = json!(failed);
         }
-        Moment::AfterTurn(stop) => told["stop"] = json!(stop.map(StopReason::id)),
+        Moment::AfterTurn(stop) => value["stop"] = json!(stop.map(StopReason::id)),
     }
-    told
+    value
 }
 
 /// Adds the result of a hook to the ruling.
@@ -152,11 +152,11 @@ fn answer(ran: Result<Ran, String>) -> Result<Answer, String> {
     if ran.output.trim().is_empty() {
         return Ok(Answer::default());
     }
-    let Ok(Value::Object(said)) = serde_json::from_str(ran.output.trim()) else {
+    let Ok(Value::Object(members)) = serde_json::from_str(ran.output.trim()) else {
         return Err("answered with invalid JSON".to_owned());
     };
-    let text = |key: &str| said.get(key).and_then(Value::as_str).map(cut);
-    let objection = match said.get("decision").map(|decision| decision.as_str()) {
+    let text = |key: &str| members.get(key).and_then(Value::as_str).map(cut);
+    let objection = match members.get("decision").map(|decision| decision.as_str()) {
         None | Some(Some("allow")) => None,
         Some(Some("deny")) => Some(text("reason").unwrap_or_default()),
         Some(_) => {
@@ -170,17 +170,17 @@ fn answer(ran: Result<Ran, String>) -> Result<Answer, String> {
 mod tests {
     use super::*;
 
-    fn said(code: i32, output: &str) -> Result<Ran, String> {
+    fn ran(code: i32, output: &str) -> Result<Ran, String> {
         Ok(Ran { code: Some(code), output: output.to_owned(), ..Ran::default() })
     }
 
     #[test]
     fn hook_answers_with_nothing_or_a_decision() {
-        assert_eq!(answer(said(0, " \n")), Ok(Answer::default()));
-        assert_eq!(answer(said(0, r#"{"decision":"allow"}"#)), Ok(Answer::default()));
-        let denied = answer(said(0, r#"{"decision":"deny","reason":"no"}"#)).unwrap();
+        assert_eq!(answer(ran(0, " \n")), Ok(Answer::default()));
+        assert_eq!(answer(ran(0, r#"{"decision":"allow"}"#)), Ok(Answer::default()));
+        let denied = answer(ran(0, r#"{"decision":"deny","reason":"no"}"#)).unwrap();
         assert_eq!(denied.objection.as_deref(), Some("no"));
-        let more = answer(said(0, r#"{"context":"know this"}"#)).unwrap();
+        let more = answer(ran(0, r#"{"context":"know this"}"#)).unwrap();
         assert_eq!(more.context.as_deref(), Some("know this"));
     }
 
@@ -188,9 +188,9 @@ mod tests {
     fn failed_hook_blocks_before_an_action_and_is_only_reported_after() {
         let late = || Ok(Ran { is_late: true, ..Ran::default() });
         let failures = [
-            said(2, ""),
-            said(0, "yes"),
-            said(0, r#"{"decision":"maybe"}"#),
+            ran(2, ""),
+            ran(0, "yes"),
+            ran(0, r#"{"decision":"maybe"}"#),
             late(),
             Err("x".to_owned()),
         ];
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn hook_gets_the_stop_reason_of_the_protocol() {
         let context = HookContext { session: SessionId::new("s"), cwd: PathBuf::new() };
-        let stop = |stop| told(&Moment::AfterTurn(stop), &context)["stop"].clone();
+        let stop = |stop| super::input(&Moment::AfterTurn(stop), &context)["stop"].clone();
         assert_eq!(stop(Some(StopReason::MaxTurnRequests)), "max_turn_requests");
         assert_eq!(stop(None), Value::Null);
     }

@@ -167,8 +167,8 @@ const NEEDED: [(&str, &str); 6] = [
     ("pnpm", ".local/share/pnpm"),
 ];
 
-/// Restricts the programs of servers: they see no secrets and nothing of ours, and write to their session's
-/// directories, to temporary ones and to caches.
+/// Restricts the programs of servers: they see neither secrets nor our own files, and write only to the directories of
+/// their session, to temporary directories and to caches.
 fn confine(directories: &Directories, sandbox: Arc<Sandbox>) -> mcp::Confine {
     let home = &directories.home;
     let caches = home.iter().flat_map(|home| CACHES.map(|cache| home.join(cache)));

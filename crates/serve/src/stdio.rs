@@ -86,9 +86,9 @@ fn write(
     progress: &AtomicU64,
 ) {
     while let Some(batch) = batches.blocking_recv() {
-        let mut pieces = batch.chunks(WRITE);
-        let written = pieces.try_for_each(|piece| {
-            output.write_all(piece).and_then(|()| output.flush())?;
+        let mut chunks = batch.chunks(WRITE);
+        let written = chunks.try_for_each(|chunk| {
+            output.write_all(chunk).and_then(|()| output.flush())?;
             progress.fetch_add(1, Ordering::Relaxed);
             Ok(())
         });

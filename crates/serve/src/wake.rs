@@ -8,7 +8,7 @@ pub(crate) enum Wake {
     Stop,
     /// Sessions or the hub sent something; it is in the dispatcher's buffer.
     Sessions,
-    /// Nobody waits for this call of ours any more.
+    /// This call of ours was abandoned.
     Abandoned(u64),
     /// The writer is free again; an error means that the client closed our output.
     Written(std::io::Result<Vec<u8>>),

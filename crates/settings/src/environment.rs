@@ -55,7 +55,7 @@ pub struct Environment {
     pub directories: Directories,
     /// The variables that set configuration keys, such as `PURLIN_MODEL`.
     pub overrides: Vec<(String, String)>,
-    /// Returns the value that `{env:NAME}` stands for.
+    /// Returns the value of an environment variable, for `{env:NAME}`.
     pub variable: fn(&str) -> Option<String>,
     /// The providers that are known without configuration.
     pub known_providers: Vec<&'static str>,

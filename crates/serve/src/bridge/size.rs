@@ -24,11 +24,11 @@ pub(crate) fn weight(event: &Event) -> usize {
         Event::User { block, .. } | Event::Block { block, .. } => block_weight(block),
         Event::ToolCall(call) => call.content.iter().map(content).sum(),
         Event::ToolUpdate(_, update) => {
-            let said = match &update.live {
+            let live = match &update.live {
                 Some(Live::Output(text)) => text.len(),
                 Some(Live::Ended(_)) | None => 0,
             };
-            said + update.content.iter().flatten().map(content).sum::<usize>()
+            live + update.content.iter().flatten().map(content).sum::<usize>()
         }
         Event::Plan(entries) => entries.iter().map(|entry| entry.content.len() + 64).sum(),
         Event::CompactionSummary { text, .. } => text.len(),
@@ -186,9 +186,9 @@ mod tests {
     proptest! {
         #[test]
         fn split_text_loses_nothing_and_fits(text in any::<String>(), most in 12usize..200) {
-            let pieces: Vec<&str> = split_text(&text, most).collect();
-            prop_assert_eq!(pieces.concat(), text.as_str());
-            prop_assert!(pieces.iter().all(|piece| json_length(piece) <= most && !piece.is_empty()));
+            let chunks: Vec<&str> = split_text(&text, most).collect();
+            prop_assert_eq!(chunks.concat(), text.as_str());
+            prop_assert!(chunks.iter().all(|chunk| json_length(chunk) <= most && !chunk.is_empty()));
         }
 
         #[test]

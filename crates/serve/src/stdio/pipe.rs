@@ -91,8 +91,8 @@ fn widen(output: &Sender) {
 }
 
 async fn write_out(output: &mut Sender, batch: &[u8], progress: &AtomicU64) -> io::Result<()> {
-    for piece in batch.chunks(WRITE) {
-        output.write_all(piece).await?;
+    for chunk in batch.chunks(WRITE) {
+        output.write_all(chunk).await?;
         progress.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
