@@ -20,8 +20,8 @@ use crate::session::SessionServers;
 use crate::supervisor::call_error;
 use crate::tool::{block_in, resource_in};
 
-/// How long a server may take for a prompt or a resource. Somebody sits and waits.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server may take for a prompt or a resource. The user is waiting.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// How many resources one prompt can attach.
 const MAX_ATTACHED: usize = 16;
 
@@ -39,7 +39,7 @@ pub(crate) fn commands(servers: &[Arc<Server>]) -> Vec<SlashCommand> {
     templates(servers).into_iter().map(command).collect()
 }
 
-/// The prompts of all servers with the names of their commands.
+/// Returns the prompts of all servers with the names of their commands.
 fn templates(servers: &[Arc<Server>]) -> Vec<(String, Arc<Server>, Template)> {
     let mut taken: HashSet<String> =
         COMMANDS.iter().map(|command| command.name.to_string()).collect();
@@ -62,7 +62,7 @@ fn hint(arguments: &[rmcp::model::PromptArgument]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// Makes of a prompt what the model is to see.
+/// Expands a prompt of the user: answers `/mcp`, runs a server's prompt, attaches resources.
 pub(crate) async fn expand(session: &SessionServers, prompt: Prompt) -> Expanded {
     let servers = session.servers();
     let text = prompt.blocks.first().and_then(Block::as_text).unwrap_or_default().trim();
@@ -76,10 +76,9 @@ pub(crate) async fn expand(session: &SessionServers, prompt: Prompt) -> Expanded
         if let Some((_, server, template)) = known {
             return match fill_in(&server, &template, rest.trim()).await {
                 Ok(blocks) => Expanded::Prompt(with_rest(blocks, prompt)),
-                Err(why) => Expanded::Answer(format!(
-                    "The MCP server `{}` could not do this: {why}",
-                    server.name()
-                )),
+                Err(why) => {
+                    Expanded::Answer(format!("The MCP server `{}` failed: {why}", server.name()))
+                }
             };
         }
     }
@@ -87,7 +86,7 @@ pub(crate) async fn expand(session: &SessionServers, prompt: Prompt) -> Expanded
     Expanded::Prompt(attach(&servers, prompt).await)
 }
 
-/// Puts blocks in the place of the first one of a prompt.
+/// Replaces the first block of a prompt.
 fn with_rest(mut blocks: Vec<Block>, prompt: Prompt) -> Prompt {
     let mut block_meta = Vec::new();
     if !prompt.block_meta.is_empty() {
@@ -98,7 +97,7 @@ fn with_rest(mut blocks: Vec<Block>, prompt: Prompt) -> Prompt {
     Prompt { blocks, block_meta }
 }
 
-/// Gets a prompt of a server, with the words behind the command as its arguments.
+/// Gets a prompt of a server, with the arguments of the command.
 async fn fill_in(server: &Server, template: &Template, rest: &str) -> Result<Vec<Block>, String> {
     let Some(peer) = server.status().peer else {
         return Err("it is not available".to_owned());
@@ -127,7 +126,7 @@ async fn fill_in(server: &Server, template: &Template, rest: &str) -> Result<Vec
     Ok(blocks.collect())
 }
 
-/// Reads `name=value` and bare words, which fill the arguments in order; the last one takes the rest.
+/// Parses `name=value` and bare words, which fill the arguments in order; the last one takes the rest.
 fn arguments(names: &[&str], rest: &str) -> JsonObject {
     let mut given = JsonObject::new();
     let mut left = rest;
@@ -149,7 +148,7 @@ fn arguments(names: &[&str], rest: &str) -> JsonObject {
     given
 }
 
-/// Puts the contents of resources in the place of links to them, and behind `@server:address` in the text.
+/// Replaces links with the contents of their resources, and adds those that the text names as `@server:address`.
 async fn attach(servers: &[Arc<Server>], prompt: Prompt) -> Prompt {
     let mut changed = Prompt::default();
     let has_meta = !prompt.block_meta.is_empty();
@@ -217,9 +216,9 @@ async fn in_time<T>(
     server: &Server,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, String> {
-    match timeout(PATIENCE, work).await {
+    match timeout(TIME_LIMIT, work).await {
         Ok(done) => done.map_err(|err| clean(&call_error(server, &err).to_string(), 400)),
-        Err(_) => Err(format!("it did not answer within {} s", PATIENCE.as_secs())),
+        Err(_) => Err(format!("it did not answer within {} s", TIME_LIMIT.as_secs())),
     }
 }
 

@@ -1,8 +1,8 @@
-//! Text of a server, made fit to be shown: nothing in it can steer a terminal or hide from the reader.
+//! Cleans text of a server before it is shown: nothing in it can control a terminal or be invisible.
 
-/// Takes out control and invisible characters, and cuts the text at a whole character.
+/// Removes control and invisible characters, and cuts the text at a character boundary.
 pub(crate) fn clean(text: &str, limit: usize) -> String {
-    // Nearly every text is taken as it is.
+    // Nearly every text needs no change.
     let mut kept: String = if text.chars().all(is_plain) {
         text.to_owned()
     } else {
@@ -15,25 +15,25 @@ pub(crate) fn clean(text: &str, limit: usize) -> String {
     kept
 }
 
-/// The same for a text of one line.
+/// Does the same for a text of one line.
 pub(crate) fn clean_line(text: &str, limit: usize) -> String {
     let one_line: Vec<&str> = text.split_whitespace().collect();
     clean(&one_line.join(" "), limit)
 }
 
-/// Tells whether a character shows itself. New lines and tabs do.
+/// Tells whether a character is visible. New lines and tabs are.
 fn is_plain(character: char) -> bool {
     match character {
         '\n' | '\t' => true,
-        // Soft hyphen, and letters that take no room.
+        // Soft hyphen, and letters without width.
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => {
             false
         }
         '\u{180b}'..='\u{180f}' | '\u{3164}' | '\u{ffa0}' => false,
-        // Zero-width characters, and those that turn the direction of writing.
+        // Zero-width characters, and direction marks.
         '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => false,
         '\u{feff}' | '\u{fff0}'..='\u{fffb}' => false,
-        // Variation selectors and tags, in which whole sentences can hide.
+        // Variation selectors and tags, which can encode whole sentences.
         '\u{fe00}'..='\u{fe0e}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}' => false,
         other => !other.is_control(),
     }
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_at_a_whole_character() {
+    fn long_text_is_cut_at_a_character_boundary() {
         assert_eq!(clean("aéé", 2), "a…");
         assert_eq!(clean("aéé", 5), "aéé");
     }

@@ -1,4 +1,4 @@
-//! Which server, and how it is reached. Values that may be secret are never printed.
+//! The configuration of a server. Values that may be secret are never printed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,47 +9,47 @@ use crate::error::Error;
 /// How long the name of a server may be.
 const MAX_NAME: usize = 80;
 
-/// A server that a session is to have.
+/// The configuration of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ServerConfig {
-    /// What people call it; the front part of its tools' names.
+    /// Its name for the user; also the prefix of its tools' names.
     pub name: String,
     /// How it is reached.
     pub reach: Reach,
-    /// How long it may take to start before the user is told, if not as long as usual.
+    /// How long it may take to start before a warning, if not the default.
     pub start: Option<Duration>,
-    /// Whether several sessions may share it: it keeps nothing between calls.
+    /// Whether several sessions may share it: it has no state between calls.
     pub is_shared: bool,
-    /// Whether its program runs outside the sandbox, as the user asked for it.
+    /// Whether its program runs outside the sandbox, as the user configured.
     pub is_free: bool,
 }
 
 /// How a server is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reach {
-    /// A program that we start and talk to on its input and output.
+    /// A program that we start and talk to over its stdin and stdout.
     Command(Command),
-    /// A server elsewhere, over streamable HTTP.
+    /// A remote server, over streamable HTTP.
     Http(Remote),
-    /// A server elsewhere, over HTTP with server-sent events, as older servers have it.
+    /// A remote server, over the older HTTP with server-sent events.
     Sse(Remote),
 }
 
-/// A program. Never a line for a shell: each argument arrives as it stands here.
+/// A program. No shell is involved: each argument is passed as it is.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Command {
     /// A path, or a name to look up in the search path.
     pub program: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// The variables it gets besides the few that every server gets.
+    /// The environment variables it gets in addition to those of every server.
     pub env: Vec<(String, Secret)>,
-    /// Where it runs, if not in the session's folder.
+    /// The folder it runs in, if not the session's.
     pub cwd: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Command {
-    /// Arguments may hold keys, and stay out.
+    /// Arguments may contain keys and are not printed.
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Command { program, args, env, cwd } = self;
         let mut fields = out.debug_struct("Command");
@@ -58,17 +58,17 @@ impl std::fmt::Debug for Command {
     }
 }
 
-/// A place on the network.
+/// A remote address.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Remote {
     /// Its address.
     pub url: String,
-    /// What is sent along with every request.
+    /// The headers of every request.
     pub headers: Vec<(String, Secret)>,
 }
 
 impl std::fmt::Debug for Remote {
-    /// The address may hold a key, and stays out but for its host.
+    /// The address may contain a key, so only its host is printed.
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let url = reqwest::Url::parse(&self.url).ok();
         let host = url.as_ref().and_then(reqwest::Url::host_str);
@@ -86,7 +86,7 @@ impl Secret {
         Secret(value.into())
     }
 
-    /// Returns the value, to be sent and nothing else.
+    /// Returns the value. Use it for sending only.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -99,11 +99,11 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Programs that fetch another one before they start it.
+/// Programs that download another one before they start it.
 const FETCHERS: [&str; 9] = ["npx", "npm", "pnpm", "yarn", "bunx", "uvx", "uv", "pipx", "docker"];
 
 impl Command {
-    /// Returns the name of the program if it is one that fetches another before it starts it.
+    /// Returns the name of the program if it downloads another one before it starts it.
     pub(crate) fn fetcher(&self) -> Option<&str> {
         let name = Path::new(&self.program).file_stem()?.to_str()?;
         FETCHERS.contains(&name).then_some(name)
@@ -111,7 +111,7 @@ impl Command {
 }
 
 impl ServerConfig {
-    /// Says that it did not answer for so long.
+    /// Makes the error for a server that did not answer.
     pub(crate) fn silent(&self, after: Duration, log: String) -> Error {
         let fetcher = match &self.reach {
             Reach::Command(command) => command.fetcher().map(str::to_owned),
@@ -120,7 +120,7 @@ impl ServerConfig {
         Error::Silent { after, fetcher, log }
     }
 
-    /// Makes the configuration of a program, or says what is wrong with it.
+    /// Makes the configuration of a program.
     ///
     /// # Errors
     /// A sentence that names the server.
@@ -134,7 +134,7 @@ impl ServerConfig {
         ServerConfig::new(name, Reach::Command(command))
     }
 
-    /// Makes the configuration of a server elsewhere, or says what is wrong with it.
+    /// Makes the configuration of a remote server.
     ///
     /// # Errors
     /// A sentence that names the server.
@@ -151,7 +151,7 @@ impl ServerConfig {
     fn new(name: &str, reach: Reach) -> Result<ServerConfig, String> {
         let name = clean_line(name, MAX_NAME);
         if name.is_empty() {
-            return Err("a server has no name".to_owned());
+            return Err("an MCP server has no name".to_owned());
         }
         Ok(ServerConfig { name, reach, start: None, is_shared: false, is_free: false })
     }
@@ -179,7 +179,7 @@ mod tests {
 
     // R: M2, S12
     #[test]
-    fn a_server_that_is_late_says_what_gives_it_more_time() {
+    fn error_of_a_slow_server_says_how_to_give_it_more_time() {
         let late = |program: &str| {
             let command = Command { program: program.into(), args: vec![], env: vec![], cwd: None };
             let config = ServerConfig::command("a", command).unwrap();
@@ -187,8 +187,8 @@ mod tests {
         };
         assert_eq!(
             late("/usr/bin/npx"),
-            "it did not answer within 5 s; `npx` may still be downloading it, as it does at the first start; `timeout` \
-             in its configuration, in milliseconds, gives it more time; last log output: npm warn"
+            "it did not answer within 5 s; `npx` may still be downloading it (first start); set `timeout` in its \
+             configuration (milliseconds) to give it more time; last log output: npm warn"
         );
         assert!(!late("node").contains("downloading") && late("node").contains("`timeout`"));
     }

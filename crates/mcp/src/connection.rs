@@ -1,8 +1,7 @@
-//! A connection to a server: pairs calls with replies, hands on what the server asks and tells.
+//! A connection to a server: pairs calls with replies, and passes on the server's requests and notifications.
 //!
-//! The payload types are `rmcp`'s; envelope and pairing are ours, so that a reply is read once, straight into the type
-//! that is wanted. How bytes get there and back is `transport`'s business; what a server's questions are answered with
-//! is `handler`'s.
+//! The payload types are `rmcp`'s; envelope and pairing are ours, so that a reply is parsed once, straight into its type.
+//! `transport` moves the bytes, `handler` answers the server's requests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +25,7 @@ use crate::handler;
 use crate::server::{Server, lock};
 use crate::transport::Pipe;
 
-/// How many questions of a server may wait for their answers. Full: further ones are passed over.
+/// How many requests of a server may wait. When it is full, further ones are ignored.
 const QUESTIONS: usize = 16;
 
 /// Why a call of ours failed.
@@ -34,7 +33,7 @@ const QUESTIONS: usize = 16;
 pub(crate) enum Failure {
     /// The server answered with an error.
     Refused(String),
-    /// The server's result does not fit the protocol.
+    /// The server's result violates the protocol.
     Misfit,
     /// It could not be sent.
     Unsent(Error),
@@ -44,18 +43,18 @@ pub(crate) enum Failure {
 
 type Outcome = Result<Box<RawValue>, Failure>;
 
-/// What a connection has received: who waits for which reply, and what the server wants to know.
+/// What a connection has received: pending calls, and requests of the server.
 pub(crate) struct Inbox {
     server: Arc<Server>,
-    /// Nothing once the connection has ended.
+    /// `None` once the connection has ended.
     waiting: Mutex<Option<HashMap<u64, oneshot::Sender<Outcome>>>>,
-    /// The server's own calls that are not answered yet, and how it takes them back.
+    /// The server's requests that are not answered yet, and how to cancel them.
     open: Mutex<HashMap<RequestId, CancellationToken>>,
     questions: mpsc::Sender<Question>,
     closed: CancellationToken,
 }
 
-/// A call of the server.
+/// A request of the server.
 pub(crate) struct Question {
     id: RequestId,
     method: String,
@@ -64,7 +63,7 @@ pub(crate) struct Question {
 }
 
 impl Inbox {
-    /// Makes an inbox, and what its questions come out of.
+    /// Makes an inbox and the receiver of its requests.
     pub(crate) fn new(server: Arc<Server>) -> (Arc<Inbox>, mpsc::Receiver<Question>) {
         let (questions, asked) = mpsc::channel(QUESTIONS);
         let inbox = Inbox {
@@ -77,7 +76,7 @@ impl Inbox {
         (Arc::new(inbox), asked)
     }
 
-    /// Takes a message; false if the bytes are none. A reply that nobody waits for is passed over.
+    /// Takes a message; returns false if the bytes are not one. An unexpected reply is ignored.
     pub(crate) fn hear(&self, text: &[u8]) -> bool {
         match rpc::parse(text) {
             Ok(Message::Reply { id, outcome }) => {
@@ -98,7 +97,10 @@ impl Inbox {
                 match self.questions.try_send(question) {
                     Ok(()) => drop(lock(&self.open).insert(id, cancel)),
                     Err(_) => {
-                        tracing::warn!(server = self.server.name(), "it asks too much at once")
+                        tracing::warn!(
+                            server = self.server.name(),
+                            "too many requests of the server at once"
+                        )
                     }
                 }
             }
@@ -113,18 +115,18 @@ impl Inbox {
         true
     }
 
-    /// Gives whoever waits for a call its outcome. Returns false if nobody does.
+    /// Completes a pending call. Returns false if it is not pending.
     pub(crate) fn finish(&self, number: u64, outcome: Outcome) -> bool {
         let waiting = lock(&self.waiting).as_mut().and_then(|waiting| waiting.remove(&number));
         waiting.is_some_and(|waiting| waiting.send(outcome).is_ok())
     }
 
-    /// Tells whether somebody still waits for a call.
+    /// Tells whether a call is still pending.
     pub(crate) fn awaits(&self, number: u64) -> bool {
         lock(&self.waiting).as_ref().is_some_and(|waiting| waiting.contains_key(&number))
     }
 
-    /// Ends the connection: whoever waits is told, and the supervisor.
+    /// Ends the connection: pending calls fail, and the supervisor is notified.
     pub(crate) fn close(&self) {
         *lock(&self.waiting) = None;
         self.closed.cancel();
@@ -150,7 +152,7 @@ impl Inbox {
     }
 }
 
-/// Tells whether a text that is no good message was meant as a reply.
+/// Tells whether an invalid message was meant as a reply.
 fn is_reply(text: &[u8]) -> bool {
     let members: HashMap<String, IgnoredAny> = serde_json::from_slice(text).unwrap_or_default();
     members.contains_key("jsonrpc") && !members.contains_key("method")
@@ -164,7 +166,7 @@ pub(crate) struct Peer {
     last: Arc<AtomicU64>,
 }
 
-/// A call that was made. Dropped, nobody waits for its reply any more.
+/// A pending call. Dropping it ignores its reply.
 pub(crate) struct Asked {
     number: u64,
     inbox: Arc<Inbox>,
@@ -185,7 +187,7 @@ impl Peer {
         Peer { inbox, pipe, last: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// Returns the number of the next call; it is also the token of its progress.
+    /// Returns the number of the next call, which is also its progress token.
     pub(crate) fn fresh_number(&self) -> u64 {
         self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -216,14 +218,14 @@ impl Peer {
         serde_json::from_str(result.get()).map_err(|_| Failure::Misfit)
     }
 
-    /// Tells the server something.
+    /// Sends a notification.
     pub(crate) async fn tell(&self, method: &str, params: &impl Serialize) -> Result<(), Failure> {
         let mut line = Vec::new();
         rpc::print_note(&mut line, method, params).map_err(|_| Failure::Misfit)?;
         self.pipe.send(line, None).await.map_err(Failure::Unsent)
     }
 
-    /// Tells the server that nobody waits for a call any more.
+    /// Tells the server that a call was cancelled.
     pub(crate) async fn tell_cancel(&self, number: u64, why: &str) -> Result<(), Failure> {
         let note = json!({ "requestId": number, "reason": why });
         self.tell("notifications/cancelled", &note).await
@@ -234,7 +236,7 @@ impl Peer {
         self.inbox.closed.cancelled().await;
     }
 
-    /// Answers what the server asks, for as long as it is connected.
+    /// Answers requests of the server while it is connected.
     pub(crate) async fn answer_questions(self, mut questions: mpsc::Receiver<Question>) {
         let mut answers = JoinSet::new();
         while let Some(question) = questions.recv().await {
@@ -255,7 +257,7 @@ impl Peer {
             Ok(result) => rpc::print_result(&mut line, &id, &result),
             Err(error) => rpc::print_error(&mut line, Some(&id), &error),
         };
-        // A call that was taken back is not answered.
+        // A cancelled request is not answered.
         if printed.is_ok()
             && is_open
             && let Err(err) = self.pipe.send(line, None).await
@@ -268,7 +270,7 @@ impl Peer {
     }
 }
 
-/// Sends a call and waits for its reply, which may come before all is sent.
+/// Sends a call and waits for its reply, which may arrive before everything is sent.
 async fn exchange(
     sent: BoxFuture<'static, Result<(), Error>>,
     mut reply: oneshot::Receiver<Outcome>,
@@ -288,9 +290,9 @@ async fn exchange(
     reply.unwrap_or(Err(Failure::Closed))
 }
 
-/// Refuses a call for something that is not offered.
+/// Refuses an unsupported request.
 pub(crate) fn not_offered() -> RpcError {
-    RpcError::new(Code::METHOD_NOT_FOUND, "This is not offered here")
+    RpcError::new(Code::METHOD_NOT_FOUND, "Not supported")
 }
 
 #[cfg(test)]
@@ -314,7 +316,7 @@ mod tests {
     // R: M2
     // Fault: M10
     #[test]
-    fn a_reply_that_does_not_fit_is_an_error_for_its_call() {
+    fn invalid_reply_fails_its_call() {
         let (inbox, _questions) = inbox();
         for bad in [r#"{"jsonrpc":"2.0","id":7}"#, r#"{"jsonrpc":"2.0","id":7,"result":1,"id":7}"#]
         {
@@ -333,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_told_of_the_end() {
+    fn pending_calls_fail_when_the_connection_ends() {
         let (inbox, _questions) = inbox();
         let mut reply = wait_for(&inbox, 1);
         inbox.close();

@@ -1,4 +1,4 @@
-//! Why a server cannot be used, in words that its user can act on.
+//! Why a server cannot be used, with what the user can do.
 
 use std::time::Duration;
 
@@ -16,29 +16,29 @@ pub enum Error {
     Ended {
         /// Code or signal.
         how: String,
-        /// The end of what it said on stderr.
+        /// The end of its log on stderr.
         log: String,
     },
-    /// It says nothing.
+    /// It does not answer.
     #[error("it did not answer within {} s; {}{}", .after.as_secs(), more_time(.fetcher.as_deref()), last_words(.log))]
     Silent {
         /// For how long.
         after: Duration,
-        /// The program that starts it, if that one may still be fetching it from somewhere.
+        /// The program that starts it, if that program may still be downloading it.
         fetcher: Option<String>,
-        /// The end of what it said on stderr.
+        /// The end of its log on stderr.
         log: String,
     },
-    /// It wrote too much on stdout that is no message.
+    /// It wrote too much on stdout that is not a message.
     #[error("its program writes text to stdout that is not an MCP message; it must log to stderr")]
     Garbage,
     /// Two calls in a row got no answer.
     #[error("it did not answer two calls in a row and was stopped")]
     Hung,
-    /// It wants a log-in.
+    /// It requires a login.
     #[error("login required: run `purlin mcp login {0}`")]
     AuthNeeded(String),
-    /// It answered with an error, or with something that does not fit.
+    /// It answered with an error or an invalid result.
     #[error("it returned an error: {0}")]
     Refused(String),
     /// It cannot be reached, or the connection broke.
@@ -47,7 +47,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Tells whether another try cannot help.
+    /// Tells whether a retry cannot help.
     #[must_use]
     pub fn is_final(&self) -> bool {
         match self {
@@ -65,11 +65,11 @@ impl Error {
 fn more_time(fetcher: Option<&str>) -> String {
     let first = match fetcher {
         Some(fetcher) => {
-            format!("`{fetcher}` may still be downloading it, as it does at the first start; ")
+            format!("`{fetcher}` may still be downloading it (first start); ")
         }
         None => String::new(),
     };
-    format!("{first}`timeout` in its configuration, in milliseconds, gives it more time")
+    format!("{first}set `timeout` in its configuration (milliseconds) to give it more time")
 }
 
 fn last_words(log: &str) -> String {

@@ -1,4 +1,4 @@
-//! What a server asks and tells us: its questions to the user, its progress, its changed lists.
+//! Answers requests of a server and takes its notifications: questions to the user, progress, changed lists.
 //!
 //! Nothing of this can change what is allowed. Sampling is refused: a server gets no use of the user's model.
 
@@ -18,7 +18,7 @@ use crate::clean::{clean, clean_line};
 use crate::connection::not_offered;
 use crate::server::Server;
 
-/// Says who we are and what a server may ask of us.
+/// Returns our name and the requests that a server may send.
 pub(crate) fn hello(server: &Server) -> ClientConfig {
     let mut capabilities = ClientCapabilities::default();
     if !server.roots.is_empty() {
@@ -39,7 +39,7 @@ pub(crate) fn hello(server: &Server) -> ClientConfig {
     ClientConfig::new(capabilities, name).with_protocol_version(ProtocolVersion::V_2025_11_25)
 }
 
-/// Answers a call of a server.
+/// Answers a request of a server.
 pub(crate) async fn answer(
     server: &Server,
     method: &str,
@@ -53,7 +53,7 @@ pub(crate) async fn answer(
         }
         "elicitation/create" => {
             let asked: Elicitation = serde_json::from_str(params)
-                .map_err(|_| RpcError::new(Code::INVALID_PARAMS, "This question does not fit"))?;
+                .map_err(|_| RpcError::new(Code::INVALID_PARAMS, "Invalid elicitation"))?;
             Ok(elicit(server, asked, cancel).await)
         }
         _ => Err(not_offered()),
@@ -79,13 +79,13 @@ struct Elicitation {
 }
 
 async fn elicit(server: &Server, asked: Elicitation, cancel: &CancellationToken) -> Value {
-    let (decline, taken_back) = (json!({ "action": "decline" }), json!({ "action": "cancel" }));
+    let (decline, cancelled) = (json!({ "action": "decline" }), json!({ "action": "cancel" }));
     let Some(editor) = server.editor() else {
         return decline;
     };
-    // One at a time: a second question is turned down at once.
+    // One at a time: a second question is declined at once.
     let Ok(_turn) = server.questions.try_acquire() else {
-        return taken_back;
+        return cancelled;
     };
     let page = match (asked.url, asked.elicitation_id) {
         (Some(url), Some(id)) if url.starts_with("https://") || url.starts_with("http://") => {
@@ -101,17 +101,17 @@ async fn elicit(server: &Server, asked: Elicitation, cancel: &CancellationToken)
     let form = Form { message, call: None, page, fields };
     let answer = tokio::select! {
         answer = editor.elicit(form) => answer,
-        () = cancel.cancelled() => return taken_back,
+        () = cancel.cancelled() => return cancelled,
     };
     match answer {
         Ok(FormAnswer::Fields(fields)) => json!({ "action": "accept", "content": fields }),
         Ok(FormAnswer::Text(_)) if is_page => json!({ "action": "accept" }),
         Ok(FormAnswer::Text(_) | FormAnswer::Declined) => decline,
-        Ok(FormAnswer::Cancelled) | Err(_) => taken_back,
+        Ok(FormAnswer::Cancelled) | Err(_) => cancelled,
     }
 }
 
-/// News of a call.
+/// Progress of a call.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Progress {
@@ -121,12 +121,12 @@ struct Progress {
     message: Option<String>,
 }
 
-/// Takes what a server tells. What does not fit is passed over.
+/// Takes a notification of a server. An invalid one is ignored.
 pub(crate) fn note(server: &Server, method: &str, params: &str) {
     match method {
         "notifications/progress" => {
-            if let Ok(news) = serde_json::from_str::<Progress>(params) {
-                server.tell_progress(news.progress_token, || progress_text(&news));
+            if let Ok(progress) = serde_json::from_str::<Progress>(params) {
+                server.tell_progress(progress.progress_token, || progress_text(&progress));
             }
         }
         "notifications/tools/list_changed"
@@ -141,16 +141,16 @@ pub(crate) fn note(server: &Server, method: &str, params: &str) {
             };
             server.log(format!("{}\n", clean_line(&text, 1000)).as_bytes());
         }
-        _ => tracing::debug!(server = server.name(), "a note is not known here"),
+        _ => tracing::debug!(server = server.name(), "unknown notification"),
     }
 }
 
-fn progress_text(news: &Progress) -> String {
-    let text = match news.total {
-        Some(total) if total > 0.0 => format!("{:.0} %", news.progress / total * 100.0),
-        _ => format!("{}", news.progress),
+fn progress_text(progress: &Progress) -> String {
+    let text = match progress.total {
+        Some(total) if total > 0.0 => format!("{:.0} %", progress.progress / total * 100.0),
+        _ => format!("{}", progress.progress),
     };
-    match &news.message {
+    match &progress.message {
         Some(message) => format!("{text} · {}", clean_line(message, 200)),
         None => text,
     }

@@ -15,22 +15,22 @@ use crate::server::{Server, lock};
 use crate::starter::Starter;
 use crate::supervisor::supervise;
 
-/// What all servers are run with.
+/// What all servers run with.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How long things may take.
+    /// Time limits.
     pub timing: Timing,
-    /// The variables that every program gets; nothing else of ours reaches it.
+    /// The environment variables that every program gets. It gets none of our others.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where a program runs that belongs to no session.
+    /// The folder of a program that belongs to no session.
     pub folder: PathBuf,
-    /// The log-ins that are kept.
+    /// The stored logins.
     pub login: Login,
     /// Ends the programs when we are killed.
     pub guard: process::Guard,
     /// Starts them.
     pub starter: Starter,
-    /// What holds them back, if anything does.
+    /// Their sandbox, if there is one.
     pub confine: Option<Confine>,
 }
 
@@ -39,30 +39,30 @@ pub struct Options {
 pub struct Confine {
     /// The sandbox of this machine.
     pub sandbox: Arc<Sandbox>,
-    /// What they cannot see.
+    /// Hidden paths.
     pub hidden: Vec<PathBuf>,
-    /// What they can write besides the folders of their session.
+    /// Writable paths in addition to the folders of their session.
     pub writable: Vec<PathBuf>,
-    /// Folders among those that programs of these names need.
+    /// Writable folders that programs of these names need.
     pub caches: Vec<(&'static str, PathBuf)>,
 }
 
-/// How long things may take.
+/// Time limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
-    /// A start, before the user is told.
+    /// A start, before the user is warned.
     pub start: Duration,
-    /// A start that is late, before it is given up.
+    /// A slow start, before it is given up.
     pub start_most: Duration,
-    /// A call that tells nothing.
+    /// A call without progress.
     pub call: Duration,
-    /// A call that tells of its progress.
+    /// A call with progress.
     pub call_most: Duration,
-    /// The first wait before another start; each is twice as long as the last.
+    /// The first delay before a restart; each is twice as long as the last.
     pub first_wait: Duration,
-    /// The longest wait before another start.
+    /// The longest delay before a restart.
     pub longest_wait: Duration,
-    /// After how long without a failure the count begins anew.
+    /// After how long without a failure the count is reset.
     pub steady: Duration,
 }
 
@@ -94,7 +94,7 @@ const END: Duration = Duration::from_millis(700);
 pub struct Host {
     pub(crate) options: Arc<Options>,
     tasks: Mutex<JoinSet<()>>,
-    /// The servers that several sessions use, as long as one of them does.
+    /// The shared servers that are in use.
     shared: Mutex<HashMap<ServerConfig, Weak<Lease>>>,
 }
 
@@ -109,7 +109,7 @@ impl Host {
         })
     }
 
-    /// Returns a server that runs: one that is shared, or one for this session alone.
+    /// Returns a running server: a shared one, or one for this session only.
     pub(crate) fn lease(&self, config: &ServerConfig, roots: &[PathBuf]) -> Arc<Lease> {
         if !config.is_shared {
             return self.run(config, roots.to_vec());
@@ -133,12 +133,12 @@ impl Host {
     /// Runs something until it is done or the host ends.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = lock(&self.tasks);
-        // What ended is forgotten, or the set would grow for as long as the program runs.
+        // Removes finished tasks; otherwise the set would grow forever.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(work);
     }
 
-    /// Waits a moment for servers that were stopped to end, then kills what is left. Their sessions are gone by now.
+    /// Waits a moment for stopped servers to end, then kills the rest. Their sessions have already ended.
     pub async fn end(&self) {
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         let ended = async { while tasks.join_next().await.is_some() {} };

@@ -1,4 +1,4 @@
-//! The HTTP client that all remote servers share, and its errors in words.
+//! The HTTP client of all remote servers, and its error messages.
 
 use std::borrow::Cow;
 use std::error::Error as _;
@@ -13,12 +13,12 @@ use crate::error::Error;
 
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Returns the client for a place: one for the network, one for this machine.
+/// Returns the client for an address: one for the network, one for this machine.
 pub(crate) fn client_for(url: &str) -> Result<Client, Error> {
     static NETWORK: OnceLock<Result<Client, String>> = OnceLock::new();
     static LOOPBACK: OnceLock<Result<Client, String>> = OnceLock::new();
     let made = if is_plain_loopback(url) {
-        // No proxy stands between us and this machine, and there are no certificates to read.
+        // This machine needs no proxy and no certificates.
         LOOPBACK.get_or_init(|| make(Client::builder().no_proxy(), false))
     } else {
         NETWORK.get_or_init(|| make(Client::builder(), true))
@@ -26,7 +26,7 @@ pub(crate) fn client_for(url: &str) -> Result<Client, Error> {
     made.clone().map_err(Error::Unreachable)
 }
 
-/// Says which cryptography TLS uses. Somebody else may have been first; any will do.
+/// Sets the cryptography of TLS. If it is already set, that one is used.
 pub(crate) fn choose_cryptography() {
     drop(rustls::crypto::CryptoProvider::install_default(rustls::crypto::ring::default_provider()));
 }
@@ -58,7 +58,7 @@ fn make(builder: reqwest::ClientBuilder, has_tls: bool) -> Result<Client, String
     builder
         .connect_timeout(CONNECT)
         .tcp_nodelay(true)
-        // A redirect would take the headers, and with them the keys, to another place.
+        // A redirect would send the headers, and with them the keys, to another host.
         .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("purlin/", env!("CARGO_PKG_VERSION")))
         .build()
@@ -73,7 +73,7 @@ pub(crate) fn secret(text: &str) -> Result<HeaderValue, Error> {
     Ok(value)
 }
 
-/// The causes of an error in one line, innermost last. Addresses stay out: they may hold keys.
+/// Returns the causes of an error in one line, the innermost last, without addresses: they may contain keys.
 pub(crate) fn chain(err: &(dyn std::error::Error + 'static)) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut next = Some(err);
@@ -98,7 +98,7 @@ pub(crate) fn chain(err: &(dyn std::error::Error + 'static)) -> String {
     clean_line(&words.join(" "), 300)
 }
 
-/// Leaves of an address only its scheme and host.
+/// Reduces an address to its scheme and host.
 fn without_keys(word: &str) -> Cow<'_, str> {
     let Some((front, rest)) = word.split_once("://") else {
         return Cow::Borrowed(word);
@@ -119,7 +119,7 @@ mod tests {
 
     // R: O1
     #[test]
-    fn an_error_says_no_keys_of_an_address() {
+    fn error_contains_no_keys_of_an_address() {
         let told = |text: &str| chain(&std::io::Error::other(text.to_owned()));
         assert_eq!(
             told("failed for (https://me:canary@h:1/canary?k=canary) at http://[::1]:2/x."),

@@ -1,7 +1,7 @@
-//! MCP: connects servers that offer tools, and offers those tools to a session.
+//! MCP: connects to servers and offers their tools to a session.
 //!
-//! Start with [`Host`], which all sessions share, and [`SessionServers`], the tools of one session. `supervisor` keeps one
-//! server running, `transport` moves its messages, `tool` is one of its tools as the engine sees it. Nothing here reads
+//! Start with [`Host`], which all sessions share, and [`SessionServers`], the servers of one session. `supervisor` keeps one
+//! server running, `transport` moves its messages, `tool` is one of its tools. Nothing here reads
 //! configuration files or knows the client's protocol.
 
 mod attach;

@@ -1,4 +1,4 @@
-//! Log-ins to remote servers with OAuth: kept by whoever runs us, used and renewed here.
+//! Logins to remote servers with OAuth. Stored outside, used and renewed here.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use crate::clean::clean_line;
 use crate::error::Error;
 use crate::http::{chain, choose_cryptography, client_for, is_plain_loopback};
 
-/// Where log-ins are kept: a text for each, with secrets in it, under the name that [`entry`] makes.
+/// Where logins are stored: a string with secrets for each, under the name that [`entry`] returns.
 pub trait Vault: Send + Sync {
-    /// Returns what is kept.
+    /// Returns a stored login.
     fn load(&self, entry: &str) -> Option<String>;
 
-    /// Keeps a text, or forgets it.
+    /// Stores a login, or removes it.
     ///
     /// # Errors
-    /// Says why it cannot be kept.
+    /// Says why it cannot be stored.
     fn save(&self, entry: &str, text: Option<&str>) -> Result<(), String>;
 }
 
-/// Returns what the log-in to a server is kept under: its name and its place. Another server that is given the same name,
-/// by a project or an editor, must not be sent the token.
+/// Returns the name that the login to a server is stored under: its name and its address. Another server with the same
+/// name, of a project or an editor, must not get the token.
 #[must_use]
 pub fn entry(server: &str, url: &str) -> String {
     let Ok(mut place) = reqwest::Url::parse(url) else {
@@ -38,7 +38,7 @@ pub fn entry(server: &str, url: &str) -> String {
     format!("{server} {place}")
 }
 
-/// The log-ins that are kept.
+/// The stored logins.
 #[derive(Clone)]
 pub struct Login {
     vault: Arc<dyn Vault>,
@@ -51,13 +51,13 @@ impl std::fmt::Debug for Login {
 }
 
 impl Login {
-    /// Uses the log-ins of a vault.
+    /// Uses the logins of a vault.
     #[must_use]
     pub fn new(vault: Arc<dyn Vault>) -> Login {
         Login { vault }
     }
 
-    /// Returns what signs requests to a server, if there is a log-in for it.
+    /// Returns what authorizes requests to a server, if there is a login for it.
     pub(crate) async fn signer(&self, server: &str, url: &str) -> Result<Option<Signer>, Error> {
         if self.vault.load(&entry(server, url)).is_none() {
             return Ok(None);
@@ -70,7 +70,7 @@ impl Login {
         }
     }
 
-    /// Returns a token for a server, if there is a log-in for it.
+    /// Returns a token for a server, if there is a login for it.
     pub(crate) async fn token(&self, server: &str, url: &str) -> Result<Option<String>, Error> {
         match self.signer(server, url).await? {
             Some(signer) => signer.token().await.map(Some),
@@ -82,8 +82,7 @@ impl Login {
         let failed = |err: AuthError| auth_error(server, &err);
         choose_cryptography();
         let mut manager = AuthorizationManager::new(url).await.map_err(failed)?;
-        // The manager's own client does not go where a server has no business to send us; a server of this machine may
-        // send us to this machine.
+        // The manager's own client refuses local addresses; a server on this machine may use them.
         if is_plain_loopback(url) {
             manager.with_client(client_for(url)?).map_err(failed)?;
         }
@@ -92,10 +91,10 @@ impl Login {
         Ok(manager)
     }
 
-    /// Begins a log-in. The user opens [`Attempt::page`], and is sent to `redirect` afterwards.
+    /// Starts a login. The user opens [`Attempt::page`], and is sent to `redirect` afterwards.
     ///
     /// # Errors
-    /// Says why the server cannot be logged in to.
+    /// Says why the login cannot start.
     pub async fn begin(&self, server: &str, url: &str, redirect: &str) -> Result<Attempt, Error> {
         let mut manager = self.new_manager(server, url).await?;
         let found = manager.resolve_metadata().await.map_err(|err| auth_error(server, &err))?;
@@ -110,20 +109,20 @@ impl Login {
     }
 }
 
-/// Signs requests to a server that somebody is logged in to.
+/// Authorizes requests to a server.
 pub(crate) struct Signer {
     manager: AuthorizationManager,
     server: String,
 }
 
 impl Signer {
-    /// Returns the token that holds now; one that expired is renewed.
+    /// Returns the current token. An expired one is renewed.
     pub(crate) async fn token(&self) -> Result<String, Error> {
         self.manager.get_access_token().await.map_err(|err| auth_error(&self.server, &err))
     }
 }
 
-/// A log-in that the user has to finish in a browser.
+/// A login that the user has to finish in a browser.
 pub struct Attempt {
     session: AuthorizationSession,
     server: String,
@@ -136,10 +135,10 @@ impl Attempt {
         self.session.get_authorization_url()
     }
 
-    /// Finishes the log-in with the address that the browser was sent to, and keeps it.
+    /// Finishes the login with the address that the browser was redirected to, and stores it.
     ///
     /// # Errors
-    /// Says why it did not work.
+    /// Says why it failed.
     pub async fn finish(self, callback: &str) -> Result<(), Error> {
         let done = self.session.handle_callback_url(callback).await;
         done.map(|_| ()).map_err(|err| auth_error(&self.server, &err))
@@ -155,7 +154,7 @@ fn auth_error(server: &str, err: &AuthError) -> Error {
     }
 }
 
-/// The log-in of one server in the vault.
+/// The login of one server in the vault.
 struct Store {
     vault: Arc<dyn Vault>,
     entry: String,
@@ -173,7 +172,7 @@ impl Store {
 impl CredentialStore for Store {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
         let text = self.vault.load(&self.entry);
-        // A text that does not fit counts as none; the user logs in anew.
+        // An invalid login is ignored; the user logs in again.
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 

@@ -1,6 +1,6 @@
-//! What a server offers: tools, prompts, resources, as far as we take them.
+//! What a server offers: tools, prompts and resources, up to our limits.
 //!
-//! Everything here came from the server and is hostile until proven otherwise: cleaned, counted, cut.
+//! Everything here comes from the server and is untrusted: it is cleaned, counted and cut.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use sha2::{Digest, Sha256};
 use crate::clean::{clean, clean_line};
 use crate::connection::{Failure, Peer};
 
-/// How many tools of one server are listed to a model.
+/// How many tools of one server a model gets.
 pub(crate) const MAX_TOOLS: usize = 128;
-/// How many prompts and how many resources of one server are known.
+/// How many prompts and how many resources of one server are used.
 const MAX_OTHERS: usize = 256;
 /// How many pages of a list are read.
 const MAX_PAGES: usize = 64;
@@ -24,7 +24,7 @@ const MAX_PAGES: usize = 64;
 const MAX_DESCRIPTION: usize = 2048;
 /// How long the printed schema of an input may be.
 const MAX_SCHEMA: usize = 16 * 1024;
-/// How long a name may be that a model can call.
+/// How long the name of a tool may be for a model.
 const MAX_NAME: usize = 64;
 
 /// What a server offers.
@@ -33,8 +33,8 @@ pub(crate) struct Offer {
     pub(crate) tools: Vec<Arc<Offered>>,
     pub(crate) prompts: Vec<Prompt>,
     pub(crate) resources: Vec<Resource>,
-    /// How many tools were left out: there are too many, or they do not fit the protocol.
-    pub(crate) left_out: usize,
+    /// How many tools were omitted: there are too many, or they are invalid.
+    pub(crate) omitted: usize,
 }
 
 /// A tool as its server describes it, cleaned.
@@ -45,11 +45,11 @@ pub(crate) struct Offered {
     pub(crate) title: String,
     pub(crate) description: String,
     pub(crate) schema: Value,
-    /// Stands for name, description and schema as they came: when one of them changes, so does this.
+    /// A hash of the original name, description and schema.
     pub(crate) print: String,
 }
 
-/// Asks a server for all it offers. What it does not announce is not asked for.
+/// Asks a server for what it offers, as far as it announced it.
 pub(crate) async fn list(peer: &Peer, announced: &ServerCapabilities) -> Result<Offer, Failure> {
     let mut offer = Offer::default();
     if announced.tools.is_some() {
@@ -59,7 +59,7 @@ pub(crate) async fn list(peer: &Peer, announced: &ServerCapabilities) -> Result<
             cursor = page.next_cursor.clone();
             let listed = page.items.len();
             let tools = page.fitting();
-            offer.left_out += listed - tools.len();
+            offer.omitted += listed - tools.len();
             take_tools(&mut offer, tools);
             if cursor.is_none() {
                 break;
@@ -102,7 +102,7 @@ struct Page<T> {
     next_cursor: Option<String>,
 }
 
-/// An entry of a list. One that does not fit the protocol is passed over and takes no other with it.
+/// An entry of a list. An invalid one is skipped without affecting the others.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Entry<T> {
@@ -126,7 +126,7 @@ fn page(cursor: Option<String>) -> Value {
 
 fn take_tools(offer: &mut Offer, tools: Vec<Tool>) {
     let room = MAX_TOOLS - offer.tools.len();
-    offer.left_out += tools.len().saturating_sub(room);
+    offer.omitted += tools.len().saturating_sub(room);
     offer.tools.extend(tools.into_iter().take(room).map(|tool| Arc::new(tool_in(tool))));
 }
 
@@ -141,7 +141,7 @@ fn tool_in(tool: Tool) -> Offered {
     Offered {
         title: clean_line(&title, 80),
         description: clean(raw, MAX_DESCRIPTION),
-        // A model can still call a tool whose schema is too long, and is told by the server what it did wrong.
+        // A model can still call a tool whose schema is too long; the server reports invalid input.
         schema: if printed.len() > MAX_SCHEMA || !is_object {
             json!({ "type": "object" })
         } else {
@@ -152,7 +152,7 @@ fn tool_in(tool: Tool) -> Offered {
     }
 }
 
-/// A short text that stands for others; with other texts it is another.
+/// Returns a hash of some texts.
 pub(crate) fn fingerprint(texts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for text in texts {
@@ -162,7 +162,7 @@ pub(crate) fn fingerprint(texts: &[&str]) -> String {
     hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Makes the name that a model calls a tool by: server and tool, in the letters that every model takes, and not taken yet.
+/// Makes the name of a tool for models: server and tool, in characters that every provider accepts, and not used yet.
 pub(crate) fn public_name(server: &str, tool: &str, taken: &mut HashSet<String>) -> String {
     let letter = |character: char| match character {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' => character,
@@ -192,7 +192,7 @@ mod tests {
 
     // R: M3
     #[test]
-    fn names_are_told_apart_and_fit_every_model() {
+    fn names_are_unique_and_valid_for_every_provider() {
         let mut taken = HashSet::from(["read_file".to_owned()]);
         let mut name = |server: &str, tool: &str| public_name(server, tool, &mut taken);
         assert_eq!(name("weather", "get"), "weather_get");
@@ -207,7 +207,7 @@ mod tests {
 
     // R: M3
     #[test]
-    fn an_entry_that_does_not_fit_takes_no_other_with_it() {
+    fn invalid_entry_is_skipped() {
         let listed = json!({ "nextCursor": "2", "tools": [
             { "name": "a", "inputSchema": { "type": "object" } }, { "name": "no schema" }, 7, null,
             { "name": "b", "inputSchema": {}, "description": null },
@@ -224,7 +224,7 @@ mod tests {
 
     // R: M3
     #[test]
-    fn a_description_is_cleaned_and_cut_and_its_print_is_of_the_whole() {
+    fn description_is_cleaned_and_cut_and_its_hash_covers_the_whole() {
         let describe = |text: &str| {
             tool(json!({ "name": "t", "description": text, "inputSchema": { "type": "object" } }))
         };
@@ -238,7 +238,7 @@ mod tests {
     // R: M3
     // Fault: M12
     #[test]
-    fn a_schema_that_refers_to_itself_is_passed_on_as_it_is() {
+    fn recursive_schema_is_unchanged() {
         let schema = json!({
             "type": "object",
             "properties": { "child": { "$ref": "#" } },

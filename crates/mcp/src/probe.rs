@@ -1,4 +1,4 @@
-//! One connection to a server, to see whether it works: for `purlin mcp test`.
+//! Connects to a server once to test it, for `purlin mcp test`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use crate::host::Options;
 use crate::server::Server;
 use crate::supervisor::{connect, list};
 
-/// What a server that works offers, and how long it took to say so.
+/// What a server offers, and how long it took.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// Its tools and what they do, in one line each.
+    /// Its tools with their descriptions, one line each.
     pub tools: Vec<(String, String)>,
     /// How many prompts it has.
     pub prompts: usize,
     /// How many resources it lists.
     pub resources: usize,
     /// How many tools were left out because there are too many.
-    pub left_out: usize,
+    pub omitted: usize,
     /// How long it took to connect.
     pub started: Duration,
-    /// How long it took to list all this.
+    /// How long it took to list everything.
     pub listed: Duration,
     /// How long one round trip takes.
     pub ping: Duration,
@@ -64,7 +64,7 @@ pub async fn probe(config: ServerConfig, options: &Options) -> Result<Found, (Er
             .collect(),
         prompts: offer.prompts.len(),
         resources: offer.resources.len(),
-        left_out: offer.left_out,
+        omitted: offer.omitted,
         started,
         listed,
         ping,

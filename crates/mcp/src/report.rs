@@ -159,7 +159,7 @@ fn tools(status: &Status) -> String {
         1 => format!("1 tool: {}", names[0]),
         count => format!("{count} tools: {}", names.join(", ")),
     };
-    match offer.left_out {
+    match offer.omitted {
         0 => {}
         1 => text.push_str("; 1 more is omitted"),
         more => text.push_str(&format!("; {more} more are omitted")),

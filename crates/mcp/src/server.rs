@@ -1,4 +1,4 @@
-//! One server as the rest sees it: its state, its offer, its log. `supervisor` changes them.
+//! One server: its state, its offer, its log. `supervisor` changes them.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,61 +17,61 @@ use crate::connection::Peer;
 use crate::error::Error;
 use crate::offer::Offer;
 
-/// How much of what a server says on stderr is kept.
+/// How many bytes of a server's log are kept in memory.
 const LOG: usize = 64 * 1024;
-/// How much of it an error repeats.
+/// How many bytes of the log an error repeats.
 const LAST_WORDS: usize = 400;
 
 /// A server that is supervised.
 pub(crate) struct Server {
     pub(crate) config: ServerConfig,
-    /// The folders of its session, the working folder first; none for a server that sessions share.
+    /// The folders of its session, the working folder first; empty for a shared server.
     pub(crate) roots: Vec<PathBuf>,
     status: watch::Sender<Status>,
     log: Mutex<Tail>,
-    /// Fires when nobody needs it any more.
+    /// Fires when it is no longer needed.
     pub(crate) stop: CancellationToken,
     /// Its lists changed.
     pub(crate) relist: Notify,
-    /// Somebody wants it tried again after it was given up.
+    /// A restart was requested after it was given up.
     pub(crate) retry: Notify,
-    /// Calls in a row that got no answer.
+    /// The number of consecutive calls without an answer.
     hangs: AtomicU32,
     pub(crate) hung: Notify,
-    /// Who waits for news of which call.
+    /// Listeners for the progress of calls.
     progress: Mutex<HashMap<u64, mpsc::Sender<String>>>,
-    /// Whose user it may ask; nobody's for a server that sessions share.
+    /// The client whose user it may ask; `None` for a shared server.
     editor: Mutex<Option<Arc<dyn Editor>>>,
-    /// One question of a server at a time: a flood of them is refused.
+    /// Locked while the server asks a question: further ones are refused.
     pub(crate) questions: Semaphore,
 }
 
-/// How a server is.
+/// The status of a server.
 #[derive(Clone)]
 pub(crate) struct Status {
     pub(crate) phase: Phase,
     pub(crate) offer: Arc<Offer>,
     pub(crate) peer: Option<Peer>,
-    /// What went wrong last; stays when it works again.
+    /// The last error; stays after a recovery.
     pub(crate) error: Option<Error>,
     /// Grows when the offer changes.
     pub(crate) version: u64,
 }
 
-/// What a server is at.
+/// The phase of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Being started.
+    /// Starting.
     Starting,
-    /// Being started, for longer than it should take.
+    /// Still starting, after the time limit.
     Late,
-    /// Its tools can be used.
+    /// Ready.
     Ready,
-    /// Failed, and will be started again after this time.
+    /// Failed; it restarts after this time.
     Waiting(Duration),
-    /// Failed, and will not be tried again.
+    /// Failed for good.
     Failed,
-    /// Not needed.
+    /// Stopped.
     Stopped,
 }
 
@@ -112,7 +112,7 @@ impl Server {
         self.status.subscribe()
     }
 
-    /// Changes the phase; what is not ready offers nothing.
+    /// Changes the phase. Only a ready server has a peer.
     pub(crate) fn set_phase(&self, phase: Phase, error: Option<Error>) {
         self.status.send_modify(|status| {
             status.phase = phase;
@@ -135,12 +135,12 @@ impl Server {
         });
     }
 
-    /// Takes what the server said on stderr.
+    /// Adds log output.
     pub(crate) fn log(&self, bytes: &[u8]) {
         lock(&self.log).push(bytes);
     }
 
-    /// Returns the end of what it said, fit to be shown.
+    /// Returns the end of the log, cleaned.
     pub(crate) fn log_tail(&self, limit: usize) -> String {
         let text = lock(&self.log).text();
         let start = text.ceil_char_boundary(text.len().saturating_sub(limit));
@@ -151,7 +151,7 @@ impl Server {
         self.log_tail(LAST_WORDS)
     }
 
-    /// Notes that a call got no answer in time; after two in a row the server is ended.
+    /// Notes a call without an answer; after two in a row the server is stopped.
     pub(crate) fn note_hang(&self) {
         if self.hangs.fetch_add(1, Ordering::Relaxed) + 1 >= 2 {
             self.hung.notify_one();
@@ -162,16 +162,16 @@ impl Server {
         self.hangs.store(0, Ordering::Relaxed);
     }
 
-    /// Sends the news of a call to `listener` until the returned guard is dropped.
+    /// Sends the progress of a call to `listener` until the returned guard is dropped.
     pub(crate) fn listen(self: &Arc<Self>, call: u64, listener: mpsc::Sender<String>) -> Listening {
         lock(&self.progress).insert(call, listener);
         Listening { server: Arc::clone(self), call }
     }
 
-    /// Passes news on. Where nobody keeps up with them they are dropped: the next ones say more.
-    pub(crate) fn tell_progress(&self, call: u64, news: impl FnOnce() -> String) {
+    /// Passes progress on. If the listener is slow, it is dropped: the next one is more recent.
+    pub(crate) fn tell_progress(&self, call: u64, progress: impl FnOnce() -> String) {
         if let Some(listener) = lock(&self.progress).get(&call) {
-            drop(listener.try_send(news()));
+            drop(listener.try_send(progress()));
         }
     }
 
@@ -184,7 +184,7 @@ impl Server {
     }
 }
 
-/// Somebody who wants news of a call.
+/// A listener for the progress of a call.
 pub(crate) struct Listening {
     server: Arc<Server>,
     call: u64,
@@ -196,7 +196,7 @@ impl Drop for Listening {
     }
 }
 
-/// A map or a slot that was left by a panic is still whole.
+/// Locks a mutex. The data is valid even after a panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

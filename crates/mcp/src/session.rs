@@ -48,7 +48,7 @@ struct Running {
     /// What was reported about each server, if the client shows no notices; the next turn reports it then.
     reported: Option<Vec<report::Reported>>,
     /// What else the next turn reports.
-    news: Vec<String>,
+    notices: Vec<String>,
     /// Ends the tasks that report changes.
     _watching: DropGuard,
 }
@@ -146,11 +146,11 @@ impl SessionServers {
             });
         }
         let problems = self.problems.iter();
-        let mut news: Vec<String> =
+        let mut notices: Vec<String> =
             problems.map(|problem| format!("Ignored MCP server: {problem}")).collect();
         let shows_notices = editor.offers().notices;
         if shows_notices {
-            let (titles, editor) = (std::mem::take(&mut news), Arc::clone(editor));
+            let (titles, editor) = (std::mem::take(&mut notices), Arc::clone(editor));
             self.host.spawn(async move {
                 for title in titles {
                     let (severity, description) = (Severity::Warning, None);
@@ -160,7 +160,7 @@ impl SessionServers {
         }
         let reported =
             (!shows_notices).then(|| leases.iter().map(|_| report::Reported::default()).collect());
-        Running { leases, since: Instant::now(), reported, news, _watching: stop.drop_guard() }
+        Running { leases, since: Instant::now(), reported, notices, _watching: stop.drop_guard() }
     }
 }
 
@@ -208,21 +208,21 @@ impl Extension for SessionServers {
         commands
     }
 
-    fn take_news(&self) -> Vec<String> {
-        let mut news = Vec::new();
+    fn take_notices(&self) -> Vec<String> {
+        let mut notices = Vec::new();
         if let Some(running) = &mut *lock(&self.running) {
-            news.append(&mut running.news);
+            notices.append(&mut running.notices);
             for (lease, reported) in
                 running.leases.iter().zip(running.reported.iter_mut().flatten())
             {
                 let said = reported.next(lease.server.name(), &lease.server.status());
-                news.extend(said.map(|(_, title, more)| match more {
+                notices.extend(said.map(|(_, title, more)| match more {
                     Some(more) => format!("{title}: {more}"),
                     None => title,
                 }));
             }
         }
-        news
+        notices
     }
 
     fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {

@@ -1,6 +1,6 @@
-//! A thread of its own that starts programs: starting takes a moment, in which nothing else would run.
+//! A thread that starts programs: starting takes a moment and would block everything else.
 //!
-//! It stays for as long as it may be needed: what runs in the sandbox ends with the thread that started it.
+//! The thread stays alive, because a sandboxed program ends with the thread that started it.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -8,19 +8,19 @@ use std::sync::{Arc, OnceLock};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// How many starts may wait. Full: the next one is refused.
+/// How many starts may wait. When it is full, the next one is refused.
 const WAITING: usize = 64;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Starts programs. Copies are one.
+/// Starts programs. Clones share one thread.
 #[derive(Debug, Clone, Default)]
 pub struct Starter {
     jobs: Arc<OnceLock<Option<SyncSender<Job>>>>,
 }
 
 impl Starter {
-    /// Runs a start there. `None` if that cannot be done.
+    /// Runs a start on the thread. `None` if that is impossible.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         start: impl FnOnce() -> T + Send + 'static,

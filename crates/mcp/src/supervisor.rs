@@ -31,17 +31,17 @@ use crate::transport::{Pipe, stdio};
 
 /// After how many failures in a row a server is given up.
 const MAX_FAILURES: u32 = 5;
-/// How long the program of a server that is not needed any more may take to end by itself.
+/// How long the program of a stopped server may take to exit by itself.
 const GRACE: Grace =
     Grace { after_close: Duration::from_millis(500), after_term: Duration::from_millis(500) };
-/// How long a start waits for the answer to the client that opened the session: nothing takes the processor from it.
+/// How long a start is delayed, so that the answer to `session/new` is not slowed down.
 const BEHIND: Duration = Duration::from_millis(10);
-/// How long we wait for the end of a program that seems to have ended, and for the rest of what it said.
+/// How long we wait for a program that seems to have ended, and for the rest of its log.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-/// How often a list is asked for that changes all the time.
+/// How often a list that keeps changing is read.
 const RELIST: Duration = Duration::from_secs(1);
 
-/// Keeps a server running until nobody needs it.
+/// Keeps a server running until it is no longer needed.
 pub(crate) async fn supervise(server: Arc<Server>, options: Arc<Options>) {
     let mut failures = 0;
     sleep(BEHIND).await;
@@ -91,7 +91,7 @@ pub(crate) async fn supervise(server: Arc<Server>, options: Arc<Options>) {
 /// A server that is connected.
 pub(crate) struct Live {
     pub(crate) peer: Peer,
-    /// What reads and answers; ends with this value.
+    /// The tasks that read and answer; they end with this value.
     _tasks: JoinSet<()>,
     program: Option<Program>,
     announced: ServerCapabilities,
@@ -107,7 +107,7 @@ impl Live {
     }
 }
 
-/// Starts a server and asks what it offers. Past its time it is reported as late, and may still join.
+/// Starts a server and asks what it offers. After the time limit it is reported as slow, and may still become ready.
 async fn start(server: &Arc<Server>, options: &Options) -> Result<(Live, Offer), Error> {
     let timing = &options.timing;
     let starting = async {
@@ -130,7 +130,7 @@ async fn start(server: &Arc<Server>, options: &Options) -> Result<(Live, Offer),
     }
 }
 
-/// Asks a server that is connected what it offers.
+/// Asks a connected server what it offers.
 pub(crate) async fn list(mut live: Live, server: &Server) -> Result<(Live, Offer), Error> {
     match offer::list(&live.peer, &live.announced).await {
         Ok(offer) => Ok((live, offer)),
@@ -141,7 +141,7 @@ pub(crate) async fn list(mut live: Live, server: &Server) -> Result<(Live, Offer
     }
 }
 
-/// Connects to a server; starts its program first where it has one.
+/// Connects to a server; starts its program first, if it has one.
 pub(crate) async fn connect(server: &Arc<Server>, options: &Options) -> Result<Live, Error> {
     let (inbox, questions) = Inbox::new(Arc::clone(server));
     let mut tasks = JoinSet::new();
@@ -182,7 +182,7 @@ pub(crate) async fn connect(server: &Arc<Server>, options: &Options) -> Result<L
     }
 }
 
-/// What a server says of itself.
+/// What a server says about itself.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Hello {
@@ -208,10 +208,10 @@ fn headers(remote: &Remote) -> Result<reqwest::header::HeaderMap, Error> {
     Ok(headers)
 }
 
-/// The program of a server, with what reads its stderr.
+/// The program of a server, with the task that reads its stderr.
 struct Program {
     child: Child,
-    /// Behind the child: it is watched until it is dropped.
+    /// After the child: it guards the child until it is dropped.
     _watched: process::guard::Watched,
     is_garbage: Arc<AtomicBool>,
     reader: JoinSet<()>,
@@ -252,7 +252,7 @@ async fn start_program(
             return Err(Error::NoProgram(clean_line(&command.program, 200)));
         }
         Some(Err(err)) => return Err(Error::Start(chain(&err))),
-        None => return Err(Error::Start("no further program can be started now".to_owned())),
+        None => return Err(Error::Start("too many programs are starting".to_owned())),
     };
     let (Some(input), Some(output), Some(mut errors)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -273,7 +273,7 @@ async fn start_program(
     Ok((program, Arc::new(stdio::Stdio::new(input))))
 }
 
-/// What is started: the arguments as they are given, and an environment with nothing in it but what was declared.
+/// Returns the command: the arguments unchanged, and only the declared environment.
 fn spec(server: &Server, command: &Command, options: &Options) -> Spec {
     let folder = command.cwd.clone().or_else(|| server.roots.first().cloned());
     let mut spec = Spec::new(&command.program, folder.unwrap_or_else(|| options.folder.clone()));
@@ -285,18 +285,18 @@ fn spec(server: &Server, command: &Command, options: &Options) -> Spec {
     spec
 }
 
-/// Tells whether the program can be found. The sandbox would only say that something ended.
+/// Tells whether the program can be found. The sandbox would only report that something ended.
 fn is_there(spec: &Spec) -> bool {
     let program = spec.program.as_path();
     if program.components().count() > 1 {
         return spec.cwd.join(program).is_file();
     }
-    // The last one counts, as it does for the program.
+    // The last one applies, as it does for the program.
     let path = spec.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value);
     path.is_none_or(|path| std::env::split_paths(path).any(|folder| folder.join(program).is_file()))
 }
 
-/// Makes the folders that a program would make for itself, and could not: only those that are there can be written.
+/// Creates folders that a program would create itself: the sandbox allows writes to existing ones only.
 fn make_caches(command: &Command, confine: &Confine) {
     for (_, folder) in confine.caches.iter().filter(|(of, _)| command.fetcher() == Some(*of)) {
         if let Err(err) = std::fs::create_dir_all(folder) {
@@ -305,10 +305,10 @@ fn make_caches(command: &Command, confine: &Confine) {
     }
 }
 
-/// What the program of a server may touch: it writes to the folders of its session, and sees no secrets.
+/// Returns the sandbox profile of a server: it may write to the folders of its session, and sees no secrets.
 fn profile(server: &Server, spec: &Spec, confine: &Confine) -> Profile {
     let folders = server.roots.iter().chain([&spec.cwd]).chain(&confine.writable);
-    // What git runs by itself, or decides what it runs, stays as it is.
+    // What git runs, or what decides what git runs, is protected.
     let git = server.roots.iter().map(|root| root.join(".git")).filter(|git| git.is_dir());
     Profile {
         protected: git.flat_map(|git| ["hooks", "config"].map(|part| git.join(part))).collect(),
@@ -319,7 +319,7 @@ fn profile(server: &Server, spec: &Spec, confine: &Confine) -> Profile {
     }
 }
 
-/// Says how the program ended, if there is one and it did.
+/// Returns how the program ended, if it did.
 async fn explain(program: &mut Option<Program>, server: &Server) -> Option<Error> {
     let program = program.as_mut()?;
     if program.is_garbage.load(Ordering::Relaxed) {
@@ -330,7 +330,7 @@ async fn explain(program: &mut Option<Program>, server: &Server) -> Option<Error
 }
 
 impl Program {
-    /// Says how the program ended, once all it said has been read.
+    /// Returns how the program ended, after its log was read.
     async fn ended(&mut self, server: &Server, status: std::process::ExitStatus) -> Error {
         if timeout(LAST_WORDS, self.reader.join_next()).await.is_err() {
             tracing::debug!(
@@ -346,7 +346,7 @@ impl Program {
         Error::Ended { how, log: server.last_words() }
     }
 
-    /// Ends the program, whose input is closed: asks it, kills it.
+    /// Ends the program: asks it to exit, then kills it.
     async fn end(&mut self) {
         if let Err(err) = self.child.end(GRACE).await {
             tracing::warn!("the end of an MCP server could not be awaited: {err}");
@@ -354,7 +354,7 @@ impl Program {
     }
 }
 
-/// Watches a server that works. Returns why it does not any more; `None` if nobody needs it.
+/// Watches a ready server. Returns why it failed; `None` if it is no longer needed.
 async fn watch(server: &Arc<Server>, live: Live, timing: &Timing) -> Option<Error> {
     let Live { peer, _tasks, mut program, announced } = live;
     let mut listing: Option<BoxFuture<'_, Result<Offer, Failure>>> = None;
@@ -367,7 +367,7 @@ async fn watch(server: &Arc<Server>, live: Live, timing: &Timing) -> Option<Erro
             () = exit_of(&mut program) => break Some(broken(&mut program, server).await),
             () = peer.closed() => break Some(broken(&mut program, server).await),
             () = server.relist.notified(), if listing.is_none() => {
-                // At once after a quiet time: a tool may have been made for the very next request.
+                // At once after a quiet time: a new tool may be needed for the next request.
                 let pause = RELIST.min(timing.start).saturating_sub(listed_at.elapsed());
                 let (peer, announced) = (&peer, &announced);
                 listing = Some(Box::pin(async move {
@@ -389,7 +389,7 @@ async fn watch(server: &Arc<Server>, live: Live, timing: &Timing) -> Option<Erro
         }
     };
     if error.is_some() {
-        // Told before the program has ended: calls that wait must not wait for that, too.
+        // Before the program has ended: pending calls must not wait for that, too.
         server.set_phase(Phase::Waiting(timing.first_wait), error.clone());
     }
     drop(listing);
@@ -410,7 +410,7 @@ async fn listed(
     }
 }
 
-/// Waits for the end of the program; how it ended can be asked again.
+/// Waits for the end of the program. Its status can be queried again.
 async fn exit_of(program: &mut Option<Program>) {
     match program {
         Some(program) => drop(program.child.wait().await),
@@ -427,7 +427,7 @@ async fn broken(program: &mut Option<Program>, server: &Server) -> Error {
 pub(crate) fn call_error(server: &Server, failure: &Failure) -> Error {
     match failure {
         Failure::Refused(message) => Error::Refused(clean_line(message, 300)),
-        Failure::Misfit => Error::Refused("its answer does not fit the protocol".to_owned()),
+        Failure::Misfit => Error::Refused("its answer violates the protocol".to_owned()),
         Failure::Unsent(error) => error.clone(),
         Failure::Closed => server
             .status()

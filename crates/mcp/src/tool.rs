@@ -1,4 +1,4 @@
-//! One tool of a server, as the engine sees it.
+//! One tool of a server, for the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,19 +22,19 @@ use crate::offer::Offered;
 use crate::server::{Phase, Server};
 use crate::supervisor::call_error;
 
-/// How much text of a result the model is told.
+/// How many bytes of a result the model gets.
 const MAX_TEXT: usize = 256 * 1024;
-/// How much of an input a title shows.
+/// How many bytes of an input a title shows.
 const MAX_TITLE: usize = 120;
-/// How many pieces of news may wait to be shown.
-const NEWS: usize = 8;
-/// How often news of a call are shown.
-const NEWS_EVERY: Duration = Duration::from_millis(200);
+/// How many progress messages may wait to be shown.
+const PROGRESS: usize = 8;
+/// How often the progress of a call is shown.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// How long a server may take to hear that a call was given up.
-const TELL: Duration = Duration::from_millis(200);
+/// How long the notification of a cancelled call may take.
+const CANCEL_LIMIT: Duration = Duration::from_millis(200);
 
-/// What a tool is called with.
+/// The parameters of a call.
 #[derive(Serialize)]
 struct Params<'a> {
     name: &'a str,
@@ -95,7 +95,7 @@ impl McpTool {
         self.wait(cx, &peer, number, asked).await
     }
 
-    /// Waits for the result, shows what happens meanwhile, and passes a cancel on.
+    /// Waits for the result, shows progress, and passes a cancel on.
     async fn wait(
         &self,
         cx: &ToolCx<'_>,
@@ -103,9 +103,9 @@ impl McpTool {
         number: u64,
         mut asked: Asked,
     ) -> Result<Output, ToolError> {
-        // Full: the news are dropped; the next ones say more.
-        let (teller, mut news) = mpsc::channel(NEWS);
-        let _listening = self.server.listen(number, teller);
+        // Full: progress is dropped; the next message is more recent.
+        let (sender, mut progress) = mpsc::channel(PROGRESS);
+        let _listening = self.server.listen(number, sender);
         let last = Instant::now() + self.timing.call_most;
         let mut deadline = Instant::now() + self.timing.call;
         let mut shown = Instant::now();
@@ -113,13 +113,13 @@ impl McpTool {
             tokio::select! {
                 biased;
                 () = cx.cancel.cancelled() => {
-                    self.tell_cancel(peer, number, "the user cancelled it").await;
+                    self.tell_cancel(peer, number, "cancelled by the user").await;
                     return Err(ToolError::Cancelled);
                 }
                 answer = &mut asked.answer => return self.finish(answer),
-                Some(text) = news.recv() => {
+                Some(text) = progress.recv() => {
                     deadline = last.min(Instant::now() + self.timing.call);
-                    if shown.elapsed() >= NEWS_EVERY {
+                    if shown.elapsed() >= PROGRESS_EVERY {
                         shown = Instant::now();
                         let content = vec![ToolContent::Block(Block::Text(text))];
                         let update = ToolUpdate { content: Some(content), ..ToolUpdate::default() };
@@ -127,7 +127,7 @@ impl McpTool {
                     }
                 }
                 () = sleep_until(deadline) => {
-                    self.tell_cancel(peer, number, "it took too long").await;
+                    self.tell_cancel(peer, number, "timed out").await;
                     self.server.note_hang();
                     let why = format!(
                         "The MCP server `{}` did not answer within {} s. The call was cancelled; it may still have \
@@ -141,10 +141,10 @@ impl McpTool {
         }
     }
 
-    /// Tells the server that nobody waits any more. A server that does not read must not hold us up.
+    /// Tells the server that the call was cancelled. A server that does not read must not delay us.
     async fn tell_cancel(&self, peer: &Peer, number: u64, why: &str) {
-        let told = peer.tell_cancel(number, why);
-        if !matches!(tokio::time::timeout(TELL, told).await, Ok(Ok(()))) {
+        let sent = peer.tell_cancel(number, why);
+        if !matches!(tokio::time::timeout(CANCEL_LIMIT, sent).await, Ok(Ok(()))) {
             tracing::debug!(server = self.server.name(), "a cancel could not be sent");
         }
     }
@@ -234,7 +234,7 @@ impl Planned for PlannedCall {
     }
 }
 
-/// Makes of a result what the model is told and what the user is shown.
+/// Converts a result for the model and the user.
 fn output(result: CallToolResult) -> Output {
     let mut text = Vec::new();
     let mut shown = Vec::new();
@@ -253,16 +253,16 @@ fn output(result: CallToolResult) -> Output {
     Output { text: cut(&clean(&text, usize::MAX)), content: Some(shown), raw: None }
 }
 
-/// Reads a block: what the model is told of it, and the block itself.
+/// Converts a block: its text for the model, and the block itself.
 pub(crate) fn block_in(block: ContentBlock) -> (String, Block) {
     match block {
         ContentBlock::Text(text) => (text.text.clone(), Block::Text(clean(&text.text, MAX_TEXT))),
         ContentBlock::Image(image) => (
-            format!("[a picture, {}]", image.mime_type),
+            format!("[picture, {}]", image.mime_type),
             Block::Image(Media { data: image.data, mime: image.mime_type }),
         ),
         ContentBlock::Audio(audio) => (
-            format!("[a sound, {}, is played to the user]", audio.mime_type),
+            format!("[audio, {}, played to the user]", audio.mime_type),
             Block::Audio(Media { data: audio.data, mime: audio.mime_type }),
         ),
         ContentBlock::Resource(embedded) => {
@@ -271,7 +271,7 @@ pub(crate) fn block_in(block: ContentBlock) -> (String, Block) {
                 Block::Resource { uri, contents: Contents::Text(text), .. } => {
                     format!("{uri}:\n{text}")
                 }
-                Block::Resource { uri, .. } => format!("[{uri}, which is no text]"),
+                Block::Resource { uri, .. } => format!("[{uri}, not text]"),
                 _ => String::new(),
             };
             (told, block)
@@ -280,13 +280,13 @@ pub(crate) fn block_in(block: ContentBlock) -> (String, Block) {
             (link.uri.clone(), Block::Link { uri: link.uri, name: link.name })
         }
         _ => {
-            let told = "[something of a kind that is not known here]".to_owned();
+            let told = "[unsupported content]".to_owned();
             (told.clone(), Block::Text(told))
         }
     }
 }
 
-/// Reads the contents of a resource.
+/// Converts the contents of a resource.
 pub(crate) fn resource_in(contents: ResourceContents) -> Block {
     match contents {
         ResourceContents::TextResourceContents { uri, mime_type, text, .. } => Block::Resource {
@@ -297,19 +297,19 @@ pub(crate) fn resource_in(contents: ResourceContents) -> Block {
         ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
             Block::Resource { uri, mime: mime_type, contents: Contents::Blob(blob) }
         }
-        _ => Block::Text("[a resource of a kind that is not known here]".to_owned()),
+        _ => Block::Text("[unsupported resource]".to_owned()),
     }
 }
 
-/// Keeps the front and the end of a text that is too long, and says so.
+/// Cuts the middle out of a long text, and says so.
 fn cut(text: &str) -> String {
     if text.len() <= MAX_TEXT {
         return text.to_owned();
     }
     let front = &text[..text.floor_char_boundary(MAX_TEXT / 2)];
     let end = &text[text.ceil_char_boundary(text.len() - MAX_TEXT / 2)..];
-    let left_out = text.len() - front.len() - end.len();
-    format!("{front}\n[{left_out} bytes are left out here]\n{end}")
+    let omitted = text.len() - front.len() - end.len();
+    format!("{front}\n[{omitted} bytes omitted]\n{end}")
 }
 
 #[cfg(test)]
@@ -324,14 +324,14 @@ mod tests {
 
     // R: M3
     #[test]
-    fn every_kind_of_result_is_told_and_shown() {
+    fn every_kind_of_content_is_converted() {
         let result = told(json!({ "content": [
             { "type": "text", "text": "one\u{1b}" },
             { "type": "image", "data": "AAAA", "mimeType": "image/png" },
             { "type": "resource", "resource": { "uri": "test://a", "text": "inside" } },
             { "type": "resource_link", "uri": "test://b", "name": "b" },
         ] }));
-        assert_eq!(result.text, "one\n[a picture, image/png]\ntest://a:\ninside\ntest://b");
+        assert_eq!(result.text, "one\n[picture, image/png]\ntest://a:\ninside\ntest://b");
         let shown = result.content.unwrap();
         assert_eq!(shown[0], ToolContent::Block(Block::Text("one".to_owned())));
         let picture = Media { data: "AAAA".to_owned(), mime: "image/png".to_owned() };
@@ -341,7 +341,7 @@ mod tests {
 
     // R: M3
     #[test]
-    fn structured_content_alone_is_told_as_json() {
+    fn structured_content_alone_becomes_json() {
         let result = told(json!({ "content": [], "structuredContent": { "degrees": 21 } }));
         assert_eq!(result.text, r#"{"degrees":21}"#);
         let both = told(json!({
@@ -352,10 +352,10 @@ mod tests {
     }
 
     #[test]
-    fn a_long_result_keeps_both_ends() {
+    fn long_result_keeps_both_ends() {
         let text = format!("begin{}end", "x".repeat(MAX_TEXT));
         let result = told(json!({ "content": [{ "type": "text", "text": text }] }));
         assert!(result.text.starts_with("begin") && result.text.ends_with("end"));
-        assert!(result.text.contains("8 bytes are left out"), "{}", result.text.len());
+        assert!(result.text.contains("8 bytes omitted"), "{}", result.text.len());
     }
 }

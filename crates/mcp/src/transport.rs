@@ -1,4 +1,4 @@
-//! How messages get to a server and back: pipes of a program, streamable HTTP, HTTP with server-sent events.
+//! Transports: pipes of a program, streamable HTTP, HTTP with server-sent events.
 
 pub(crate) mod http;
 pub(crate) mod sse;
@@ -11,16 +11,16 @@ use crate::error::Error;
 /// How long one message of a server may be.
 pub(crate) const MAX_MESSAGE: usize = 10 * 1024 * 1024;
 
-/// The way to a server. What comes back goes into the connection's inbox.
+/// Sends messages to a server. What comes back goes into the connection's inbox.
 pub(crate) trait Pipe: Send + Sync {
-    /// Sends a message; `call` is its number if it wants a reply.
+    /// Sends a message; `call` is its number if it expects a reply.
     ///
-    /// The future may go on until that reply has come; it can be dropped before.
+    /// The future may run until that reply has arrived; it can be dropped earlier.
     fn send(&self, message: Vec<u8>, call: Option<u64>) -> BoxFuture<'static, Result<(), Error>>;
 
     /// Notes the version that both sides agreed on.
     fn agree(&self, _version: &str) {}
 
-    /// Says farewell. The server may not listen any more.
+    /// Closes the connection. The server may no longer respond.
     fn end(&self) -> BoxFuture<'static, ()>;
 }

@@ -263,8 +263,8 @@ async fn test(servers: &Servers, name: Option<&str>) -> anyhow::Result<ExitCode>
                 let prompts = count(found.prompts, "prompt", "prompts");
                 let resources = count(found.resources, "resource", "resources");
                 writeln!(out, "  {prompts}, {resources}")?;
-                if found.left_out > 0 {
-                    let tools = count(found.left_out, "more tool", "more tools");
+                if found.omitted > 0 {
+                    let tools = count(found.omitted, "more tool", "more tools");
                     writeln!(out, "  {tools} omitted")?;
                 }
             }

@@ -61,7 +61,7 @@ impl Extension for CustomExtension {
         self.custom.commands.iter().map(Command::listed).collect()
     }
 
-    fn take_news(&self) -> Vec<String> {
+    fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

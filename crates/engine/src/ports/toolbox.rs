@@ -38,7 +38,7 @@ pub trait Extension: Send + Sync {
     }
 
     /// Takes the messages that the user has not seen yet. Asked when a turn begins, for clients that show no notices.
-    fn take_news(&self) -> Vec<String> {
+    fn take_notices(&self) -> Vec<String> {
         Vec::new()
     }
 
@@ -150,8 +150,8 @@ impl Toolbox {
 
     /// Takes the messages that the user has not seen yet.
     #[must_use]
-    pub fn take_news(&self) -> Vec<String> {
-        self.extensions.iter().flat_map(|extension| extension.take_news()).collect()
+    pub fn take_notices(&self) -> Vec<String> {
+        self.extensions.iter().flat_map(|extension| extension.take_notices()).collect()
     }
 
     /// Runs all hooks and merges what they decide.

@@ -13,14 +13,14 @@ use crate::words::SlashCommand;
 struct BuiltinTools {
     tools: Arc<[Arc<dyn Tool>]>,
     /// What the user has not seen yet.
-    news: Mutex<Vec<String>>,
+    notices: Mutex<Vec<String>>,
 }
 
-/// Adds the built-in tools to a session's toolbox. `news` is shown when the first turn begins.
-pub(crate) fn with_builtin_tools(toolbox: Toolbox, news: Vec<String>) -> Arc<Toolbox> {
+/// Adds the built-in tools to a session's toolbox. `notices` is shown when the first turn begins.
+pub(crate) fn with_builtin_tools(toolbox: Toolbox, notices: Vec<String>) -> Arc<Toolbox> {
     let task = Task::new(helpers::all(&toolbox.agents()));
     let tools: Arc<[Arc<dyn Tool>]> = Arc::new([Arc::new(task), Arc::new(ExitPlan)]);
-    Arc::new(toolbox.with_first(Arc::new(BuiltinTools { tools, news: Mutex::new(news) })))
+    Arc::new(toolbox.with_first(Arc::new(BuiltinTools { tools, notices: Mutex::new(notices) })))
 }
 
 impl Extension for BuiltinTools {
@@ -32,7 +32,7 @@ impl Extension for BuiltinTools {
         COMMANDS.to_vec()
     }
 
-    fn take_news(&self) -> Vec<String> {
-        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+    fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -155,7 +155,7 @@ async fn name_session(
 
 /// Runs a turn of the user, with other settings if there are any, and restores the session's settings.
 async fn run(cx: &mut TurnCx<'_>, overrides: TurnOverrides) -> Result<StopReason, TurnError> {
-    show_news(cx).await?;
+    show_notices(cx).await?;
     let before = cx.settings();
     if let Some(problem) = overrides.model.as_ref().and_then(|id| before.lacks(id)) {
         let more = format!("The command asks for {problem}.");
@@ -185,12 +185,12 @@ async fn change_settings(cx: &TurnCx<'_>, to: &Settings) -> Result<(), TurnError
 }
 
 /// Shows what happened to the tools since the last turn, if the client shows no notices.
-async fn show_news(cx: &TurnCx<'_>) -> Result<(), TurnError> {
-    let news = cx.ports.toolbox.take_news();
-    if news.is_empty() {
+async fn show_notices(cx: &TurnCx<'_>) -> Result<(), TurnError> {
+    let notices = cx.ports.toolbox.take_notices();
+    if notices.is_empty() {
         return Ok(());
     }
-    cx.emit(Event::Thought { message: cx.fresh_message(), text: news.join("\n") }).await
+    cx.emit(Event::Thought { message: cx.fresh_message(), text: notices.join("\n") }).await
 }
 
 /// Runs a built-in slash command.

@@ -193,14 +193,14 @@ impl Session {
     ) -> Session {
         let Beginning { settings, history, has_title, spent, bill } = beginning;
         // A client that shows no notices gets them in the first turn.
-        let news = match workspace.editor.offers().notices {
+        let unseen = match workspace.editor.offers().notices {
             true => Vec::new(),
             false => warnings(&workspace.notices, &*shared.journal)
                 .into_iter()
                 .map(|(title, more)| format!("{title}: {more}"))
                 .collect(),
         };
-        let toolbox = with_builtin_tools(std::mem::take(&mut workspace.toolbox), news);
+        let toolbox = with_builtin_tools(std::mem::take(&mut workspace.toolbox), unseen);
         let meter = Arc::new(Meter::new(spent, bill));
         let titler = shared.preferences.as_ref().map(|preferences| Titler {
             preferences: Arc::clone(preferences),

@@ -1,5 +1,5 @@
-//! Streamable HTTP: a request per message up; replies come as its answer, whole or as events, and what the server says of
-//! its own accord on a stream that we ask for.
+//! Streamable HTTP: one request per message. Replies come in its response, as JSON or as events; messages of the server
+//! itself come on a separate stream.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,13 +20,13 @@ use crate::oauth::Signer;
 const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
 const LAST_EVENT: &str = "last-event-id";
-/// How long the farewell may take.
+/// How long closing the connection may take.
 const FAREWELL: Duration = Duration::from_millis(300);
-/// The waits before a stream is asked for again: first and longest.
+/// The first and the longest delay before a stream is requested again.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// The shortest wait, whatever a server wants.
+/// The shortest delay, whatever the server asks for.
 const LEAST_WAIT: Duration = Duration::from_millis(250);
-/// How often in a row the rest of an answer is asked for without anything new.
+/// How many times in a row the rest of a response is requested without progress.
 const RESUMES: u32 = 5;
 
 /// A server that is reached this way. Clones share it.
@@ -40,17 +40,17 @@ struct Place {
     signer: Option<Signer>,
     inbox: Arc<Inbox>,
     name: String,
-    /// What the server calls our connection, and the version that it speaks, once both are known.
+    /// The session id of the server and the protocol version, once known.
     given: Mutex<HeaderMap>,
     agreed: CancellationToken,
 }
 
-/// How far a stream of events was heard, for whoever goes on with it.
+/// The position in a stream of events, to resume it.
 #[derive(Default)]
 struct Mark {
-    /// The last event's id, if the server gives them.
+    /// The id of the last event, if the server sends ids.
     last: Option<HeaderValue>,
-    /// How long the server wants us to wait.
+    /// The delay that the server asks for.
     retry: Option<Duration>,
 }
 
@@ -131,7 +131,7 @@ impl Http {
         let is_answered = call.is_none_or(|call| !self.0.inbox.awaits(call));
         if status == StatusCode::NOT_FOUND && self.given().contains_key(SESSION) {
             self.0.inbox.close();
-            return Err(Error::Unreachable("it has ended the connection".to_owned()));
+            return Err(Error::Unreachable("it closed the connection".to_owned()));
         }
         match status.is_success() {
             true if is_answered => Ok(()),
@@ -139,26 +139,27 @@ impl Http {
                 heard?;
                 Err(Error::Unreachable("it sent no answer".to_owned()))
             }
-            // An error may be told in the body, to whoever made the call.
+            // The body may contain the error for the call.
             false if call.is_some() && is_answered => Ok(()),
             false => Err(Error::Unreachable(format!("it answered with HTTP {status}"))),
         }
     }
 
-    /// Goes on with the answer to a call behind the event where its stream broke off, as long as something comes.
+    /// Resumes a broken response after its last event, while there is progress.
     async fn hear_rest(&self, call: u64, mut mark: Mark) -> Result<(), Error> {
         let mut tries = 0;
         while tries < RESUMES && self.0.inbox.awaits(call) {
             tokio::time::sleep(mark.wait(WAITS.0 * 2_u32.pow(tries))).await;
             tries += 1;
             let before = mark.last.clone();
-            // It may be back the next time.
+            // It may work the next time.
             let Ok(answer) = self.stream(&mark).await? else {
                 continue;
             };
             if !is_stream(&answer) {
                 let status = answer.status();
-                let why = format!("its answer broke off, and to the rest it says HTTP {status}");
+                let why =
+                    format!("its answer was cut off and could not be resumed (HTTP {status})");
                 return Err(Error::Unreachable(why));
             }
             if let Err(err) = self.hear(answer, &mut mark).await {
@@ -171,7 +172,7 @@ impl Http {
         Ok(())
     }
 
-    /// Asks for a stream: the server's own, or the one that was marked.
+    /// Requests a stream: the server's own, or the rest of a broken one.
     async fn stream(&self, mark: &Mark) -> Result<reqwest::Result<Response>, Error> {
         let mut request = self.request(Method::GET).await?.header(ACCEPT, "text/event-stream");
         if let Some(last) = &mark.last {
@@ -180,7 +181,7 @@ impl Http {
         Ok(request.send().await)
     }
 
-    /// Takes what an answer holds: events until they end, or one message.
+    /// Reads a response: events until they end, or one message.
     async fn hear(&self, mut answer: Response, mark: &mut Mark) -> Result<(), Error> {
         let inbox = &self.0.inbox;
         let broken = |err: reqwest::Error| unreachable(&err);
@@ -209,7 +210,7 @@ impl Http {
         Ok(())
     }
 
-    /// Listens to what the server says of its own accord, where it does.
+    /// Reads the server's own stream, if it has one.
     pub(crate) async fn listen(self) {
         self.0.agreed.cancelled().await;
         let (mut wait, longest) = WAITS;
@@ -254,7 +255,7 @@ impl Pipe for Http {
             let farewell = async {
                 this.request(Method::DELETE).await?.send().await.map_err(|err| unreachable(&err))
             };
-            // A server that does not listen forgets us in its own time.
+            // A server that does not respond drops the session by itself.
             drop(tokio::time::timeout(FAREWELL, farewell).await);
         }
         .boxed()
@@ -280,7 +281,7 @@ mod tests {
 
     // R: M2
     #[test]
-    fn a_server_says_how_long_to_wait_within_bounds() {
+    fn requested_delay_is_bounded() {
         let wait = |retry: Option<u64>| {
             let retry = retry.map(Duration::from_millis);
             Mark { retry, ..Mark::default() }.wait(WAITS.0)

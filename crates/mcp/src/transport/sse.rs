@@ -1,4 +1,4 @@
-//! HTTP with server-sent events, as servers had it before streamable HTTP: one stream down, a request per message up.
+//! The older HTTP transport: one stream of server-sent events down, one request per message up.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use crate::connection::Inbox;
 use crate::error::Error;
 use crate::http::chain;
 
-/// The way up to such a server.
+/// Sends messages to such a server.
 pub(crate) struct Sse {
     client: Client,
     headers: HeaderMap,
-    /// Where messages go, as the server said in its first event.
+    /// The address for messages, from the server's first event.
     endpoint: Url,
 }
 
-/// The way down.
+/// Receives messages.
 pub(crate) struct Stream {
     stream: Response,
     events: SseDecoder,
 }
 
 impl Sse {
-    /// Opens the stream and waits for the address that messages go to.
+    /// Opens the stream and waits for the address for messages.
     pub(crate) async fn connect(
         client: Client,
         url: &str,
@@ -51,12 +51,12 @@ impl Sse {
             }
             match stream.chunk().await {
                 Ok(Some(bytes)) => events.feed(&bytes),
-                _ => return Err(Error::Unreachable("its stream ended at once".to_owned())),
+                _ => return Err(Error::Unreachable("its stream ended immediately".to_owned())),
             }
         };
         if endpoint.origin() != base.origin() {
-            // Our headers, and with them our keys, would go along.
-            return Err(Error::Refused("it sends us on to another place".to_owned()));
+            // Our headers, and with them our keys, would be sent there.
+            return Err(Error::Refused("it redirects to another host".to_owned()));
         }
         Ok((Sse { client, headers, endpoint }, Stream { stream, events }))
     }
@@ -94,7 +94,7 @@ impl Pipe for Sse {
 }
 
 impl Stream {
-    /// Reads the stream until it ends. It is the session: without it the server must be connected anew.
+    /// Reads the stream until it ends. The stream is the session: without it a new connection is needed.
     pub(crate) async fn read(mut self, inbox: Arc<Inbox>) {
         loop {
             while let Some(data) = next_event(&mut self.events, "message") {

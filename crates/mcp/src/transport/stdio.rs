@@ -1,4 +1,4 @@
-//! The pipes of a program: a message a line. A line that is too long or is no message never stops the others.
+//! The pipes of a program: one message per line. A line that is too long or invalid does not affect the others.
 
 use std::io;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::{MAX_MESSAGE, Pipe};
 use crate::connection::{Failure, Inbox};
 use crate::error::Error;
 
-/// How many lines of a program may be no messages before it is given up.
+/// How many invalid lines a program may write before it is given up.
 const MAX_GARBAGE: usize = 100;
 const CHUNK: usize = 64 * 1024;
 
 /// The input of a program.
 pub(crate) struct Stdio {
-    /// One writer at a time. A program that does not read makes the others wait, and each of them has a deadline.
+    /// One writer at a time. If the program does not read, the others wait, each with a deadline.
     input: Arc<Mutex<Option<ChildStdin>>>,
 }
 
@@ -45,7 +45,7 @@ impl Pipe for Stdio {
     }
 
     fn end(&self) -> BoxFuture<'static, ()> {
-        // A write that is stuck keeps its pipe; the program is about to be killed.
+        // A blocked write keeps the pipe open; the program is about to be killed.
         if let Ok(mut input) = self.input.try_lock() {
             *input = None;
         }
@@ -53,7 +53,7 @@ impl Pipe for Stdio {
     }
 }
 
-/// Reads what a program says until it ends. `is_garbage` is set if too much came that is no message.
+/// Reads the output of a program until it ends. Sets `is_garbage` if there were too many invalid lines.
 pub(crate) async fn read(mut output: ChildStdout, inbox: Arc<Inbox>, is_garbage: Arc<AtomicBool>) {
     let mut lines = LineDecoder::new(SizeLimits {
         initialize: MAX_MESSAGE,

@@ -149,7 +149,7 @@ async fn prompts_are_slash_commands() {
         .await;
     assert_eq!(
         bench.prompt("/good_greet").await.said,
-        "The MCP server `good` could not do this: `who` is missing"
+        "The MCP server `good` failed: `who` is missing"
     );
     assert_eq!(bench.prompt("/good_greet Ada").await.said, "Say hello to Ada");
 }
