@@ -33,6 +33,7 @@ pub use preferences::Preferences;
 pub use reply::Reply;
 pub use settings::{ModelChoice, Settings};
 pub use tool::{
-    ChildTask, Helper, Intent, Outline, Output, Planned, Tool, ToolCx, ToolError, ToolHost,
+    ChildTask, Helper, Intent, Outline, Output, PlanResult, Planned, Tool, ToolCx, ToolError,
+    ToolHost,
 };
 pub use toolbox::{Contact, Expanded, Extension, IsolatedTurn, Toolbox, TurnOverrides};

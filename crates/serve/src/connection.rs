@@ -21,7 +21,7 @@ use wire::{Peer, RequestId, RpcError, rpc};
 
 use crate::client_call::TakeAnswer;
 use crate::dialect::{OpenedSession, Printed, Translator};
-use crate::error_table::{self, error_out};
+use crate::error_table::error_out;
 use crate::options::ClientKeys;
 use crate::outbox::Outbox;
 use crate::outlet::{FromSession, Outlet};
@@ -92,7 +92,7 @@ impl Connection {
         finish: impl FnOnce(&mut Connection, &RequestId, Result<T, Error>) + Send + 'static,
     ) -> Result<Reply<T>, RpcError> {
         let permit = self.outlet.to_dispatcher.clone().try_reserve_owned();
-        let permit = permit.map_err(|_| error_table::too_many_requests())?;
+        let permit = permit.map_err(|_| self.error_out(&Error::Crowded))?;
         let id = id.clone();
         Ok(Reply::new(move |outcome| {
             permit.send(FromSession::Finish(Box::new(move |connection: &mut Connection| {

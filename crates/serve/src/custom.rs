@@ -31,7 +31,7 @@ pub(crate) struct CustomExtension {
     custom: Custom,
     bash: Arc<Bash>,
     scope: Scope,
-    policy: Policy,
+    policy: Arc<Policy>,
     context: HookContext,
     /// Messages that the user has not seen yet.
     news: Mutex<Vec<String>>,
@@ -42,7 +42,7 @@ impl CustomExtension {
         mut custom: Custom,
         bash: Arc<Bash>,
         scope: Scope,
-        policy: Policy,
+        policy: Arc<Policy>,
         context: HookContext,
     ) -> CustomExtension {
         let problems = std::mem::take(&mut custom.problems);

@@ -95,20 +95,6 @@ pub(crate) fn not_initialized() -> RpcError {
     RpcError::of(Code::INVALID_REQUEST).details("The first request must be initialize")
 }
 
-/// A call that would have to wait for others of the client.
-pub(crate) fn too_many_requests() -> RpcError {
-    RpcError::of(Code::SESSION_LOCKED)
-        .with("kind", json!("too_many_requests"))
-        .details("Too many open requests; wait for some of them")
-}
-
-/// A call that finds the mailbox of its session full.
-pub(crate) fn session_crowded() -> RpcError {
-    RpcError::of(Code::SESSION_LOCKED)
-        .details("Too many open requests in this session; wait for some of them")
-        .with("kind", json!("too_many_requests"))
-}
-
 /// A prompt over the rate.
 pub(crate) fn too_many_prompts(limit: u64, wait: Duration) -> RpcError {
     RpcError::of(Code::RATE_LIMITED)

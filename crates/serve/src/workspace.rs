@@ -53,7 +53,7 @@ struct Parts {
     files: Arc<Files>,
     instructions: ProjectInstructions,
     toolbox: Toolbox,
-    policy: Policy,
+    policy: Arc<Policy>,
     notices: Vec<(&'static str, String)>,
 }
 
@@ -138,6 +138,8 @@ impl Workspaces {
         let skill = SkillTool::find(&places, &project_files);
         let instructions = ProjectInstructions { places, files: project_files, patterns };
 
+        let policy = Arc::new(policy(settings, &projects));
+
         // Tools, and what adds to them: the program, the user and the project, MCP servers.
         let tools = self.builtin_tools(&files, &bash, skill);
         let mut extensions: Vec<Arc<dyn Extension>> =
@@ -146,7 +148,7 @@ impl Workspaces {
             Custom::gather(&settings.config.additions, &settings.directories, project),
             bash,
             scope.clone(),
-            policy(settings, &projects),
+            Arc::clone(&policy),
             HookContext { session: session.clone(), cwd },
         )));
         let servers = mcp_servers::choose(requested, &settings.config.mcp, project);
@@ -155,7 +157,6 @@ impl Workspaces {
         extensions.push(Arc::new(SessionServers::new(&machine.host, servers, problems, roots)));
 
         let toolbox = Toolbox::new(tools, extensions);
-        let policy = policy(settings, &projects);
         Parts { scope, files, instructions, toolbox, policy, notices }
     }
 

@@ -50,12 +50,12 @@ pub trait Tool: Send + Sync {
     /// Decides what a call would do, before the user is asked. Changes nothing.
     ///
     /// What runs later is exactly what this returns, so a tool cannot do anything that was not shown.
-    fn plan<'a>(
-        self: Arc<Self>,
-        cx: &'a ToolCx<'a>,
-        input: &'a Value,
-    ) -> BoxFuture<'a, Result<(Intent, Box<dyn Planned>), ToolError>>;
+    fn plan<'a>(self: Arc<Self>, cx: &'a ToolCx<'a>, input: &'a Value)
+    -> BoxFuture<'a, PlanResult>;
 }
+
+/// What planning a call returns: what is shown, and what runs if it is allowed.
+pub type PlanResult = Result<(Intent, Box<dyn Planned>), ToolError>;
 
 /// A call that was planned and shown. It runs at most once, and only after it was allowed.
 pub trait Planned: Send {

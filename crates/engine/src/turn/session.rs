@@ -110,9 +110,12 @@ impl SessionHandle {
     /// sent by the session.
     ///
     /// # Errors
-    /// [`Error::Crowded`] if the mailbox is full or the session has ended.
+    /// [`Error::Crowded`] if the mailbox is full, [`Error::NoSuchSession`] if the session has ended.
     pub fn reserve(&self) -> Result<Permit<'_>, Error> {
-        self.mailbox.try_reserve().map(Permit).map_err(|_| Error::Crowded)
+        self.mailbox.try_reserve().map(Permit).map_err(|err| match err {
+            mpsc::error::TrySendError::Full(()) => Error::Crowded,
+            mpsc::error::TrySendError::Closed(()) => Error::NoSuchSession(self.id.clone()),
+        })
     }
 }
 
@@ -127,7 +130,7 @@ pub struct Workspace {
     /// Its tools and extensions.
     pub toolbox: Toolbox,
     /// Decides about tool calls.
-    pub policy: Policy,
+    pub policy: Arc<Policy>,
     /// What the user should know when the session begins: a title and a description each.
     pub notices: Vec<(&'static str, String)>,
 }

@@ -51,8 +51,8 @@ pub(crate) async fn redo(cx: &mut TurnCx<'_>) -> Result<String, TurnError> {
         return Ok("Nothing to redo.".to_owned());
     };
     let steps = forth(std::slice::from_ref(turn));
-    if let Err(why) = restore(cx, &steps).await? {
-        return Ok(format!("Nothing was redone. {why}"));
+    if let Err(why) = restore(cx, &steps, "Nothing was redone.").await? {
+        return Ok(why);
     }
     cx.record(Record::Redone(&turn.message)).await?;
     reload(cx).await?;
@@ -74,8 +74,8 @@ async fn turns(cx: &TurnCx<'_>) -> Result<Option<Turns>, TurnError> {
 async fn undo_turns(cx: &mut TurnCx<'_>, turns: &[PastTurn]) -> Result<String, TurnError> {
     let Some(first) = turns.first() else { return Ok(String::new()) };
     let steps = back(turns);
-    if let Err(why) = restore(cx, &steps).await? {
-        return Ok(format!("Nothing was undone. {why}"));
+    if let Err(why) = restore(cx, &steps, "Nothing was undone.").await? {
+        return Ok(why);
     }
     // The files first: if this is interrupted, the next undo finds them restored and continues.
     cx.record(Record::Undone(&first.message)).await?;
@@ -125,8 +125,12 @@ fn forth(turns: &[PastTurn]) -> Vec<Step> {
     steps
 }
 
-/// Runs all steps, or none if a file has unexpected content; then says why.
-async fn restore(cx: &TurnCx<'_>, steps: &[Step]) -> Result<Result<(), String>, TurnError> {
+/// Runs all steps, or none if a file has unexpected content; then says `nothing` and why.
+async fn restore(
+    cx: &TurnCx<'_>,
+    steps: &[Step],
+    nothing: &str,
+) -> Result<Result<(), String>, TurnError> {
     let (mut due, mut edited, mut lost) = (Vec::new(), Vec::new(), Vec::new());
     for step in steps {
         match look(cx, step).await? {
@@ -137,7 +141,7 @@ async fn restore(cx: &TurnCx<'_>, steps: &[Step]) -> Result<Result<(), String>, 
         }
     }
     if !edited.is_empty() || !lost.is_empty() {
-        let mut why = String::new();
+        let mut why = format!("{nothing} ");
         if !edited.is_empty() {
             why.push_str("These files were changed since then, and those changes would be lost:\n");
             why.push_str(&some(&edited));
@@ -161,7 +165,7 @@ async fn restore(cx: &TurnCx<'_>, steps: &[Step]) -> Result<Result<(), String>, 
         Ok(())
     } else {
         Err(format!(
-            "These files could not be written; all others are. Run the same command to try again:\n{}",
+            "The conversation is unchanged. These files could not be written, the others were. Run the same command to try again:\n{}",
             some(&failed)
         ))
     })

@@ -7,7 +7,6 @@ use wire::{RequestId, RpcError};
 
 use crate::bridge::session_in;
 use crate::connection::Connection;
-use crate::error_table::session_crowded;
 
 pub(super) fn run(
     connection: &mut Connection,
@@ -16,7 +15,7 @@ pub(super) fn run(
 ) -> Result<(), RpcError> {
     let session = session_in(&request.session_id);
     let handle = connection.handle(&session)?;
-    let permit = handle.reserve().map_err(|_| session_crowded())?;
+    let permit = handle.reserve().map_err(|err| connection.error_out(&err))?;
     let reply = connection.reply(id, move |connection, id, outcome| {
         connection.answer_in_order(&session, id, &outcome.map(|()| json!({})));
         connection.forget_session(&session);

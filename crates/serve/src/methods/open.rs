@@ -22,7 +22,6 @@ use crate::bridge::editor::AcpEditor;
 use crate::bridge::{self, session_in};
 use crate::connection::{Connection, SessionEntry, session_out};
 use crate::dialect::OpenedSession;
-use crate::error_table::session_crowded;
 use crate::mcp_servers::RequestedServers;
 use crate::outbox::{Pace, SESSION_BUDGET};
 use crate::outlet::Outlet;
@@ -228,7 +227,7 @@ fn replay<T: Serialize + 'static>(
     respond: Respond<T>,
 ) -> Result<(), RpcError> {
     let handle = connection.handle(&session)?;
-    let permit = handle.reserve().map_err(|_| session_crowded())?;
+    let permit = handle.reserve().map_err(|err| connection.error_out(&err))?;
     let entry = connection.sessions.get(&session);
     let has_new_servers = entry
         .is_some_and(|entry| !requested.servers.is_empty() && requested.servers != entry.servers);

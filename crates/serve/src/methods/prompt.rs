@@ -12,7 +12,7 @@ use wire::{RequestId, RpcError};
 
 use crate::bridge::{self, session_in};
 use crate::connection::{Connection, RunningTurn};
-use crate::error_table::{session_crowded, too_many_prompts};
+use crate::error_table::too_many_prompts;
 
 pub(super) fn run(
     connection: &mut Connection,
@@ -29,7 +29,7 @@ pub(super) fn run(
     }
     let prompt = bridge::prompt_in(request.prompt, &entry.cwd, &connection.services.limits)?;
     let handle = entry.handle.clone();
-    let permit = handle.reserve().map_err(|_| session_crowded())?;
+    let permit = handle.reserve().map_err(|err| connection.error_out(&err))?;
     if let Some(Err(wait)) = take_prompt(connection, &session) {
         return Err(too_many_prompts(connection.services.limits.prompts_per_minute, wait));
     }

@@ -8,7 +8,6 @@ use wire::{RequestId, RpcError};
 
 use crate::bridge::session_in;
 use crate::connection::Connection;
-use crate::error_table::session_crowded;
 
 /// How long a title may be, in characters.
 const MAX_TITLE: usize = 200;
@@ -31,7 +30,7 @@ pub(super) fn run(
         };
     match connection.sessions.get(&session) {
         Some(entry) => {
-            let permit = entry.handle.reserve().map_err(|_| session_crowded())?;
+            let permit = entry.handle.reserve().map_err(|err| connection.error_out(&err))?;
             permit.send(Command::SetTitle(title, connection.reply(id, finish)?));
         }
         None => {

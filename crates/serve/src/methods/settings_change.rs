@@ -9,7 +9,6 @@ use wire::{RequestId, RpcError};
 
 use crate::bridge::session_in;
 use crate::connection::Connection;
-use crate::error_table::session_crowded;
 
 /// Changes a setting: the session announces the change, and the call is answered with `respond`.
 pub(super) fn change<T: Serialize + 'static>(
@@ -21,7 +20,7 @@ pub(super) fn change<T: Serialize + 'static>(
 ) -> Result<(), RpcError> {
     let session = session_in(session);
     let handle = connection.handle(&session)?;
-    let permit = handle.reserve().map_err(|_| session_crowded())?;
+    let permit = handle.reserve().map_err(|err| connection.error_out(&err))?;
     let reply = connection.reply(id, move |connection, id, outcome: Result<Settings, Error>| {
         connection.answer_in_order(&session, id, &outcome.map(respond));
     })?;

@@ -8,7 +8,6 @@ use wire::{RequestId, RpcError};
 
 use crate::bridge::{self, session_in};
 use crate::connection::Connection;
-use crate::error_table::session_crowded;
 
 pub(super) fn run(
     connection: &mut Connection,
@@ -29,7 +28,7 @@ pub(super) fn run(
         return Err(connection.error_out(&Error::NoTurn(session)));
     }
     let prompt = bridge::prompt_in(request.prompt, &entry.cwd, &connection.services.limits)?;
-    let permit = entry.handle.reserve().map_err(|_| session_crowded())?;
+    let permit = entry.handle.reserve().map_err(|err| connection.error_out(&err))?;
     let of = session.clone();
     let reply = connection.reply(id, move |connection, id, outcome| {
         let result = match outcome {
