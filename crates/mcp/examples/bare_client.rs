@@ -1,8 +1,9 @@
-//! The least that calls of a tool cost: a client of the MCP library and nothing else. `bare_client SERVER`.
+//! The baseline for the cost of tool calls: a client that uses only the MCP library. `bare_client SERVER`.
 //!
-//! Reads numbers, a line each; calls `echo` so many times; writes a line. `cargo xtask bench mcp` compares Purlin with it.
+//! For each line of input, a number, it calls `echo` that many times and then prints a line. `cargo xtask bench mcp`
+//! compares Purlin with it.
 
-#![expect(clippy::print_stdout, reason = "its own stdout is what this program is for")]
+#![expect(clippy::print_stdout, reason = "a program of its own that reports on stdout")]
 
 use std::io::BufRead;
 

@@ -1,9 +1,9 @@
-//! An MCP server with a fault of your choice, on stdin and stdout: `faulty_server FAULT [ARGUMENT]`.
+//! An MCP server over stdio with a fault of your choice: `faulty_server FAULT [ARGUMENT]`.
 //!
-//! Without a fault it is a good server with a tool for each thing that a client must cope with. The tests start it;
-//! so can anybody who wants to see what a client does: `purlin mcp test` takes it like any other server.
+//! Without a fault it works correctly and has a tool for each feature that a client must handle. The tests use it. To see
+//! how a client reacts to a fault, configure it like any other server, for example for `purlin mcp test`.
 
-#![expect(clippy::print_stdout, reason = "its own stdout is what this program is for")]
+#![expect(clippy::print_stdout, reason = "an MCP server that sends its messages on stdout")]
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -16,17 +16,17 @@ fn main() {
     let argument = args.next().unwrap_or_default();
     let mut server =
         Server { fault, argument, calls: 0, lists: 0, answers: Vec::new(), cancelled: 0 };
-    server.begin();
+    server.start();
     let mut input = std::io::stdin().lock();
     let mut line = String::new();
     while input.read_line(&mut line).is_ok_and(|count| count > 0) {
         if let Ok(message) = serde_json::from_str::<Value>(&line) {
-            server.hear(&message, &mut input);
+            server.handle(&message, &mut input);
         }
         line.clear();
     }
-    if server.fault == "deaf" {
-        // The end of input means nothing to it.
+    if server.fault == "ignores_eof" {
+        // It does not exit at the end of its input.
         loop {
             std::thread::sleep(Duration::from_secs(60));
         }
@@ -38,7 +38,7 @@ struct Server {
     argument: String,
     calls: u32,
     lists: u32,
-    /// What our own requests were answered with.
+    /// The answers to our own requests.
     answers: Vec<Value>,
     cancelled: u32,
 }
@@ -50,10 +50,10 @@ impl Server {
         self.fault == fault
     }
 
-    fn begin(&self) {
+    fn start(&self) {
         match self.fault.as_str() {
             "exit" => {
-                eprintln!("no configuration was found");
+                eprintln!("no configuration found");
                 std::process::exit(3);
             }
             "silent" => loop {
@@ -68,13 +68,13 @@ impl Server {
                 for _ in 0..100 {
                     drop(std::io::stderr().write_all(text.as_bytes()));
                 }
-                eprintln!("the end of the noise");
+                eprintln!("last line of the log");
             }
             _ => {}
         }
     }
 
-    fn hear(&mut self, message: &Value, input: &mut Input<'_>) {
+    fn handle(&mut self, message: &Value, input: &mut Input<'_>) {
         let id = message["id"].clone();
         match message["method"].as_str() {
             Some("initialize") => self.initialize(id),
@@ -90,10 +90,10 @@ impl Server {
             }
             Some("resources/read") => {
                 let uri = message["params"]["uri"].clone();
-                reply(id, json!({ "contents": [{ "uri": uri, "text": "what the note says" }] }));
+                reply(id, json!({ "contents": [{ "uri": uri, "text": "contents of the note" }] }));
             }
             Some(_) if !id.is_null() => {
-                send(json!({ "id": id, "error": { "code": -32601, "message": "no such method" } }));
+                send(json!({ "id": id, "error": { "code": -32601, "message": "unknown method" } }));
             }
             Some(_) => {}
             None => self.answers.push(message.clone()),
@@ -105,7 +105,7 @@ impl Server {
             json!({ "tools": { "listChanged": true }, "prompts": {}, "resources": {} });
         if self.has("odd_ids") {
             send(json!({ "id": 987654, "result": {} }));
-            send(json!({ "id": "never asked", "error": { "code": 1, "message": "x" } }));
+            send(json!({ "id": "unknown", "error": { "code": 1, "message": "x" } }));
         }
         reply(
             id,
@@ -141,12 +141,12 @@ impl Server {
                 (0..10_000).map(|n| tool(&format!("tool_{n}"), "one of many")).collect()
             }
             "recursive" => {
-                let mut recursive = tool("tree", "takes a tree");
+                let mut recursive = tool("tree", "Takes a tree");
                 recursive["inputSchema"]["properties"] = json!({ "child": { "$ref": "#" } });
                 vec![recursive]
             }
-            "changing" => vec![tool("echo", &format!("Says it back, version {}", self.lists))],
-            "hidden" => vec![tool("echo", "Says it back\u{200b}\u{e0041}\u{1b}[2J\u{202e}")],
+            "changing" => vec![tool("echo", &format!("Returns its input, version {}", self.lists))],
+            "hidden" => vec![tool("echo", "Returns its input\u{200b}\u{e0041}\u{1b}[2J\u{202e}")],
             _ => TOOLS.iter().map(|(name, text)| tool(name, text)).collect(),
         };
         reply(id, json!({ "tools": tools }));
@@ -196,9 +196,9 @@ impl Server {
         let result = match params["name"].as_str().unwrap_or_default() {
             "echo" => text(arguments["text"].as_str().unwrap_or("nothing")),
             "fail" => {
-                json!({ "content": [{ "type": "text", "text": "it went wrong" }], "isError": true })
+                json!({ "content": [{ "type": "text", "text": "something went wrong" }], "isError": true })
             }
-            "picture" => json!({ "content": [
+            "image" => json!({ "content": [
                 { "type": "text", "text": "here it is" },
                 { "type": "image", "data": "aGVsbG8=", "mimeType": "image/png" },
             ] }),
@@ -236,14 +236,14 @@ impl Server {
             "cancelled" => text(&self.cancelled.to_string()),
             other => {
                 return send(json!({ "id": id, "error": {
-                "code": -32602, "message": format!("no tool {other}") } }));
+                "code": -32602, "message": format!("unknown tool {other}") } }));
             }
         };
         reply(id, result);
     }
 }
 
-/// Waits for what answers us, whatever stands before it.
+/// Reads messages until a reply arrives. Others are dropped.
 fn next_message(input: &mut Input<'_>) -> Value {
     let mut line = String::new();
     while input.read_line(&mut line).is_ok_and(|count| count > 0) {
@@ -256,15 +256,15 @@ fn next_message(input: &mut Input<'_>) -> Value {
 }
 
 const TOOLS: [(&str, &str); 10] = [
-    ("echo", "Says it back"),
-    ("fail", "Always goes wrong"),
-    ("picture", "Shows a picture"),
-    ("numbers", "Answers with structured content alone"),
-    ("environment", "Lists the variables it was given, and its folder"),
+    ("echo", "Returns its input"),
+    ("fail", "Always fails"),
+    ("image", "Returns an image"),
+    ("numbers", "Returns only structured content"),
+    ("environment", "Lists its environment variables and its working directory"),
     ("arguments", "Lists its arguments"),
-    ("slow", "Takes its time and tells of its progress"),
+    ("slow", "Takes some time and reports its progress"),
     ("ask", "Asks the user"),
-    ("answers", "Lists what its own requests were answered with"),
+    ("answers", "Lists the answers to its own requests"),
     ("cancelled", "Counts the calls that were cancelled"),
 ];
 
@@ -277,7 +277,7 @@ fn text(text: &str) -> Value {
 }
 
 fn prompts() -> Value {
-    json!({ "prompts": [{ "name": "greet", "description": "Greets somebody",
+    json!({ "prompts": [{ "name": "greet", "description": "Greets a person",
         "arguments": [{ "name": "who", "required": true }, { "name": "how" }] }] })
 }
 

@@ -1,9 +1,8 @@
-//! What a call of a tool costs in this crate, as a session makes it: the server is supervised, its tools are listed.
-//! `own_client SERVER`.
+//! The cost of tool calls in this crate, made as in a session, with a supervised server. `own_client SERVER`.
 //!
-//! Does what `bare_client` does, on our crate instead of the MCP library. `cargo xtask bench mcp` compares the two.
+//! Does the same as `bare_client`, with this crate instead of the MCP library. `cargo xtask bench mcp` compares the two.
 
-#![expect(clippy::print_stdout, reason = "its own stdout is what this program is for")]
+#![expect(clippy::print_stdout, reason = "a program of its own that reports on stdout")]
 
 use std::io::BufRead;
 use std::path::Path;
@@ -26,7 +25,7 @@ impl Vault for NoVault {
     }
 
     fn save(&self, _: &str, _: Option<&str>) -> Result<(), String> {
-        Err("nothing is stored here".to_owned())
+        Err("this vault stores nothing".to_owned())
     }
 }
 
@@ -40,7 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         login: Login::new(Arc::new(NoVault)),
         guard: process::Guard::default(),
         starter: Starter::default(),
-        confine: None,
+        confinement: None,
     });
     let command = Command { program, args: Vec::new(), env: Vec::new(), cwd: None };
     let servers = vec![ServerConfig::command("good", command)?];

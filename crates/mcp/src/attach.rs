@@ -20,9 +20,9 @@ use crate::session::SessionServers;
 use crate::supervisor::call_error;
 use crate::tool::{block_in, resource_in};
 
-/// How long a server may take for a prompt or a resource. The user is waiting.
-const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// How many resources one prompt can attach.
+/// How long a server may take to return a prompt or a resource. It is short because the user is waiting.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The most resources that one prompt can attach.
 const MAX_ATTACHED: usize = 16;
 
 /// Returns the prompts of servers as commands.
@@ -39,7 +39,7 @@ pub(crate) fn commands(servers: &[Arc<Server>]) -> Vec<SlashCommand> {
     templates(servers).into_iter().map(command).collect()
 }
 
-/// Returns the prompts of all servers with the names of their commands.
+/// Returns the prompts of all servers with their command names.
 fn templates(servers: &[Arc<Server>]) -> Vec<(String, Arc<Server>, Template)> {
     let mut taken: HashSet<String> =
         COMMANDS.iter().map(|command| command.name.to_string()).collect();
@@ -62,7 +62,7 @@ fn hint(arguments: &[rmcp::model::PromptArgument]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// Expands a prompt of the user: answers `/mcp`, runs a server's prompt, attaches resources.
+/// Expands a prompt: answers `/mcp`, fills in a server's prompt, and attaches resources.
 pub(crate) async fn expand(session: &SessionServers, prompt: Prompt) -> Expanded {
     let servers = session.servers();
     let text = prompt.blocks.first().and_then(Block::as_text).unwrap_or_default().trim();
@@ -71,18 +71,19 @@ pub(crate) async fn expand(session: &SessionServers, prompt: Prompt) -> Expanded
         if name == "mcp" {
             return Expanded::Answer(report::answer(session, rest.trim()));
         }
-        session.head_start().await;
+        session.wait_for_start().await;
         let known = templates(&servers).into_iter().find(|(command, _, _)| command == name);
         if let Some((_, server, template)) = known {
             return match fill_in(&server, &template, rest.trim()).await {
                 Ok(blocks) => Expanded::Prompt(with_rest(blocks, prompt)),
-                Err(why) => {
-                    Expanded::Answer(format!("The MCP server `{}` failed: {why}", server.name()))
-                }
+                Err(why) => Expanded::Answer(format!(
+                    "The MCP server `{}` could not provide this prompt: {why}",
+                    server.name()
+                )),
             };
         }
     }
-    session.head_start().await;
+    session.wait_for_start().await;
     Expanded::Prompt(attach(&servers, prompt).await)
 }
 
@@ -97,7 +98,7 @@ fn with_rest(mut blocks: Vec<Block>, prompt: Prompt) -> Prompt {
     Prompt { blocks, block_meta }
 }
 
-/// Gets a prompt of a server, with the arguments of the command.
+/// Gets a prompt from a server. The words after the command are its arguments.
 async fn fill_in(server: &Server, template: &Template, rest: &str) -> Result<Vec<Block>, String> {
     let Some(peer) = server.status().peer else {
         return Err("it is not available".to_owned());
@@ -115,7 +116,7 @@ async fn fill_in(server: &Server, template: &Template, rest: &str) -> Result<Vec
     if !arguments.is_empty() {
         params["arguments"] = Value::Object(arguments);
     }
-    let result: GetPromptResult = in_time(server, peer.call("prompts/get", &params)).await?;
+    let result: GetPromptResult = with_timeout(server, peer.call("prompts/get", &params)).await?;
     let blocks = result.messages.into_iter().map(|message| {
         let (_, block) = block_in(message.content);
         match (message.role, block) {
@@ -126,20 +127,20 @@ async fn fill_in(server: &Server, template: &Template, rest: &str) -> Result<Vec
     Ok(blocks.collect())
 }
 
-/// Parses `name=value` and bare words, which fill the arguments in order; the last one takes the rest.
+/// Parses `name=value` pairs and plain words. Words fill the other arguments in order; the last argument takes the rest.
 fn arguments(names: &[&str], rest: &str) -> JsonObject {
     let mut given = JsonObject::new();
     let mut left = rest;
     while !left.is_empty() {
-        let (word, behind) = left.split_once(char::is_whitespace).unwrap_or((left, ""));
+        let (word, after) = left.split_once(char::is_whitespace).unwrap_or((left, ""));
         let (name, value, next) = match word.split_once('=') {
-            Some((name, value)) if names.contains(&name) => (name, value, behind),
+            Some((name, value)) if names.contains(&name) => (name, value, after),
             _ => {
                 let mut free = names.iter().filter(|name| !given.contains_key(**name));
                 let Some(name) = free.next() else {
                     break;
                 };
-                if free.next().is_none() { (*name, left, "") } else { (*name, word, behind) }
+                if free.next().is_none() { (*name, left, "") } else { (*name, word, after) }
             }
         };
         given.insert(name.to_owned(), Value::String(value.to_owned()));
@@ -148,12 +149,12 @@ fn arguments(names: &[&str], rest: &str) -> JsonObject {
     given
 }
 
-/// Replaces links with the contents of their resources, and adds those that the text names as `@server:address`.
+/// Attaches resources: replaces links to them, and adds those that the text mentions as `@server:uri`.
 async fn attach(servers: &[Arc<Server>], prompt: Prompt) -> Prompt {
     let mut changed = Prompt::default();
     let has_meta = !prompt.block_meta.is_empty();
     let mut block_meta = prompt.block_meta.into_iter();
-    let mut room = MAX_ATTACHED;
+    let mut remaining = MAX_ATTACHED;
     for block in prompt.blocks {
         let meta = block_meta.next().flatten();
         let wanted: Vec<(Arc<Server>, String)> = match &block {
@@ -165,12 +166,12 @@ async fn attach(servers: &[Arc<Server>], prompt: Prompt) -> Prompt {
             changed.blocks.push(block);
             changed.block_meta.push(meta);
         }
-        for (server, uri) in wanted.into_iter().take(room) {
-            room -= 1;
+        for (server, uri) in wanted.into_iter().take(remaining) {
+            remaining -= 1;
             match read(&server, &uri).await {
                 Ok(contents) => changed.blocks.extend(contents),
                 Err(why) => changed.blocks.push(Block::Text(format!(
-                    "[{} of the MCP server `{}` could not be read: {why}]",
+                    "[could not read {} from the MCP server `{}`: {why}]",
                     clean_line(&uri, 200),
                     server.name()
                 ))),
@@ -192,7 +193,7 @@ fn owner(servers: &[Arc<Server>], uri: &str) -> Option<(Arc<Server>, String)> {
     servers.iter().find(lists).map(|server| (Arc::clone(server), uri.to_owned()))
 }
 
-/// Finds `@server:address` in a text.
+/// Finds `@server:uri` in a text.
 fn mentions(servers: &[Arc<Server>], text: &str) -> Vec<(Arc<Server>, String)> {
     let mention = |word: &str| {
         let (name, uri) = word.strip_prefix('@')?.split_once(':')?;
@@ -208,17 +209,18 @@ async fn read(server: &Server, uri: &str) -> Result<Vec<Block>, String> {
         return Err("it is not available".to_owned());
     };
     let params = json!({ "uri": uri });
-    let result: ReadResourceResult = in_time(server, peer.call("resources/read", &params)).await?;
+    let result: ReadResourceResult =
+        with_timeout(server, peer.call("resources/read", &params)).await?;
     Ok(result.contents.into_iter().map(resource_in).collect())
 }
 
-async fn in_time<T>(
+async fn with_timeout<T>(
     server: &Server,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, String> {
-    match timeout(TIME_LIMIT, work).await {
+    match timeout(TIMEOUT, work).await {
         Ok(done) => done.map_err(|err| clean(&call_error(server, &err).to_string(), 400)),
-        Err(_) => Err(format!("it did not answer within {} s", TIME_LIMIT.as_secs())),
+        Err(_) => Err(format!("it did not answer within {} s", TIMEOUT.as_secs())),
     }
 }
 
@@ -227,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_fill_the_arguments_of_a_prompt_in_order() {
+    fn words_after_the_command_fill_the_arguments_in_order() {
         let read = |rest: &str| {
             let mut given: Vec<String> = arguments(&["city", "style"], rest)
                 .into_iter()

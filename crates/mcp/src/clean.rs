@@ -1,27 +1,27 @@
-//! Cleans text of a server before it is shown: nothing in it can control a terminal or be invisible.
+//! Cleans text from servers for display: no terminal control sequences, no invisible characters.
 
 /// Removes control and invisible characters, and cuts the text at a character boundary.
 pub(crate) fn clean(text: &str, limit: usize) -> String {
-    // Nearly every text needs no change.
-    let mut kept: String = if text.chars().all(is_plain) {
+    // Most texts need no change.
+    let mut cleaned: String = if text.chars().all(is_plain) {
         text.to_owned()
     } else {
         text.chars().filter(|character| is_plain(*character)).collect()
     };
-    if kept.len() > limit {
-        kept.truncate(kept.floor_char_boundary(limit));
-        kept.push('…');
+    if cleaned.len() > limit {
+        cleaned.truncate(cleaned.floor_char_boundary(limit));
+        cleaned.push('…');
     }
-    kept
+    cleaned
 }
 
-/// Does the same for a text of one line.
+/// Like [`clean`], and joins the lines to one.
 pub(crate) fn clean_line(text: &str, limit: usize) -> String {
     let one_line: Vec<&str> = text.split_whitespace().collect();
     clean(&one_line.join(" "), limit)
 }
 
-/// Tells whether a character is visible. New lines and tabs are.
+/// Returns whether a character is visible. Newlines and tabs are.
 fn is_plain(character: char) -> bool {
     match character {
         '\n' | '\t' => true,
@@ -30,10 +30,10 @@ fn is_plain(character: char) -> bool {
             false
         }
         '\u{180b}'..='\u{180f}' | '\u{3164}' | '\u{ffa0}' => false,
-        // Zero-width characters, and direction marks.
+        // Zero-width characters, and those that change the text direction.
         '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => false,
         '\u{feff}' | '\u{fff0}'..='\u{fffb}' => false,
-        // Variation selectors and tags, which can encode whole sentences.
+        // Variation selectors and tags, which can encode hidden sentences.
         '\u{fe00}'..='\u{fe0e}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}' => false,
         other => !other.is_control(),
     }

@@ -1,7 +1,7 @@
-//! A connection to a server: pairs calls with replies, and passes on the server's requests and notifications.
+//! A connection to a server: matches calls with replies, and dispatches the server's requests and notifications.
 //!
-//! The payload types are `rmcp`'s; envelope and pairing are ours, so that a reply is parsed once, straight into its type.
-//! `transport` moves the bytes, `handler` answers the server's requests.
+//! The payload types are `rmcp`'s. Envelopes and matching are our own, so that a reply is parsed once, directly into its
+//! final type. `transport` moves the bytes; `handler` handles the server's requests and notifications.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,37 +25,37 @@ use crate::handler;
 use crate::server::{Server, lock};
 use crate::transport::Pipe;
 
-/// How many requests of a server may wait. When it is full, further ones are ignored.
-const QUESTIONS: usize = 16;
+/// The most requests of a server that may be open at once. If the queue is full, further ones are ignored.
+const MAX_REQUESTS: usize = 16;
 
-/// Why a call of ours failed.
+/// Why a call to the server failed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Failure {
     /// The server answered with an error.
     Refused(String),
-    /// The server's result violates the protocol.
-    Misfit,
-    /// It could not be sent.
-    Unsent(Error),
-    /// The connection ended first.
+    /// The server's result does not match the protocol.
+    Invalid,
+    /// The call could not be sent.
+    NotSent(Error),
+    /// The connection closed before the reply.
     Closed,
 }
 
 type Outcome = Result<Box<RawValue>, Failure>;
 
-/// What a connection has received: pending calls, and requests of the server.
+/// The receiving side of a connection: the pending calls, and the server's own requests.
 pub(crate) struct Inbox {
     server: Arc<Server>,
-    /// `None` once the connection has ended.
-    waiting: Mutex<Option<HashMap<u64, oneshot::Sender<Outcome>>>>,
-    /// The server's requests that are not answered yet, and how to cancel them.
-    open: Mutex<HashMap<RequestId, CancellationToken>>,
-    questions: mpsc::Sender<Question>,
+    /// The pending calls by number. `None` once the connection has closed.
+    pending: Mutex<Option<HashMap<u64, oneshot::Sender<Outcome>>>>,
+    /// The server's requests that are not answered yet, with the tokens that cancel them.
+    open_requests: Mutex<HashMap<RequestId, CancellationToken>>,
+    requests: mpsc::Sender<ServerRequest>,
     closed: CancellationToken,
 }
 
-/// A request of the server.
-pub(crate) struct Question {
+/// A request from the server.
+pub(crate) struct ServerRequest {
     id: RequestId,
     method: String,
     params: Option<Box<RawValue>>,
@@ -63,21 +63,21 @@ pub(crate) struct Question {
 }
 
 impl Inbox {
-    /// Makes an inbox and the receiver of its requests.
-    pub(crate) fn new(server: Arc<Server>) -> (Arc<Inbox>, mpsc::Receiver<Question>) {
-        let (questions, asked) = mpsc::channel(QUESTIONS);
+    /// Creates an inbox, and the receiver of the server's requests.
+    pub(crate) fn new(server: Arc<Server>) -> (Arc<Inbox>, mpsc::Receiver<ServerRequest>) {
+        let (requests, received) = mpsc::channel(MAX_REQUESTS);
         let inbox = Inbox {
             server,
-            waiting: Mutex::new(Some(HashMap::new())),
-            open: Mutex::default(),
-            questions,
+            pending: Mutex::new(Some(HashMap::new())),
+            open_requests: Mutex::default(),
+            requests,
             closed: CancellationToken::new(),
         };
-        (Arc::new(inbox), asked)
+        (Arc::new(inbox), received)
     }
 
-    /// Takes a message; returns false if the bytes are not one. An unexpected reply is ignored.
-    pub(crate) fn hear(&self, text: &[u8]) -> bool {
+    /// Handles a message. Returns false if the bytes are not one. A reply without a pending call is ignored.
+    pub(crate) fn receive(&self, text: &[u8]) -> bool {
         match rpc::parse(text) {
             Ok(Message::Reply { id, outcome }) => {
                 if let Some(number) = id.as_number() {
@@ -85,22 +85,19 @@ impl Inbox {
                     self.finish(number, outcome.map_err(|error| Failure::Refused(error.message)));
                 }
             }
-            Ok(Message::Note { method, params }) => self.note(&method, params),
+            Ok(Message::Note { method, params }) => self.notified(&method, params),
             Ok(Message::Call { id, method, params }) => {
                 let cancel = CancellationToken::new();
-                let question = Question {
+                let request = ServerRequest {
                     id: id.clone(),
                     method: method.into_owned(),
                     params: params.map(ToOwned::to_owned),
                     cancel: cancel.clone(),
                 };
-                match self.questions.try_send(question) {
-                    Ok(()) => drop(lock(&self.open).insert(id, cancel)),
+                match self.requests.try_send(request) {
+                    Ok(()) => drop(lock(&self.open_requests).insert(id, cancel)),
                     Err(_) => {
-                        tracing::warn!(
-                            server = self.server.name(),
-                            "too many requests of the server at once"
-                        )
+                        tracing::warn!(server = self.server.name(), "too many open requests")
                     }
                 }
             }
@@ -109,7 +106,7 @@ impl Inbox {
                 let Some(number) = number.filter(|_| is_reply(text)) else {
                     return false;
                 };
-                self.finish(number, Err(Failure::Misfit));
+                self.finish(number, Err(Failure::Invalid));
             }
         }
         true
@@ -117,25 +114,25 @@ impl Inbox {
 
     /// Completes a pending call. Returns false if it is not pending.
     pub(crate) fn finish(&self, number: u64, outcome: Outcome) -> bool {
-        let waiting = lock(&self.waiting).as_mut().and_then(|waiting| waiting.remove(&number));
-        waiting.is_some_and(|waiting| waiting.send(outcome).is_ok())
+        let sender = lock(&self.pending).as_mut().and_then(|pending| pending.remove(&number));
+        sender.is_some_and(|sender| sender.send(outcome).is_ok())
     }
 
-    /// Tells whether a call is still pending.
-    pub(crate) fn awaits(&self, number: u64) -> bool {
-        lock(&self.waiting).as_ref().is_some_and(|waiting| waiting.contains_key(&number))
+    /// Returns whether a call is still pending.
+    pub(crate) fn is_pending(&self, number: u64) -> bool {
+        lock(&self.pending).as_ref().is_some_and(|pending| pending.contains_key(&number))
     }
 
-    /// Ends the connection: pending calls fail, and the supervisor is notified.
+    /// Closes the connection: fails all pending calls and wakes the supervisor.
     pub(crate) fn close(&self) {
-        *lock(&self.waiting) = None;
+        *lock(&self.pending) = None;
         self.closed.cancel();
     }
 
-    fn note(&self, method: &str, params: Option<&RawValue>) {
+    fn notified(&self, method: &str, params: Option<&RawValue>) {
         let text = params.map_or("{}", RawValue::get);
         if method != "notifications/cancelled" {
-            return handler::note(&self.server, method, text);
+            return handler::handle_notification(&self.server, method, text);
         }
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -145,14 +142,14 @@ impl Inbox {
         }
         let id = serde_json::from_str(text)
             .ok()
-            .and_then(|note: Cancelled<'_>| RequestId::from_raw(note.request_id).ok());
-        if let Some(cancel) = id.and_then(|id| lock(&self.open).remove(&id)) {
+            .and_then(|params: Cancelled<'_>| RequestId::from_raw(params.request_id).ok());
+        if let Some(cancel) = id.and_then(|id| lock(&self.open_requests).remove(&id)) {
             cancel.cancel();
         }
     }
 }
 
-/// Tells whether an invalid message was meant as a reply.
+/// Returns whether an invalid message was meant as a reply.
 fn is_reply(text: &[u8]) -> bool {
     let members: HashMap<String, IgnoredAny> = serde_json::from_slice(text).unwrap_or_default();
     members.contains_key("jsonrpc") && !members.contains_key("method")
@@ -166,18 +163,18 @@ pub(crate) struct Peer {
     last: Arc<AtomicU64>,
 }
 
-/// A pending call. Dropping it ignores its reply.
-pub(crate) struct Asked {
+/// A call whose reply has not been received. If it is dropped, its reply is ignored.
+pub(crate) struct PendingCall {
     number: u64,
     inbox: Arc<Inbox>,
     /// Sends the call and waits for its reply.
-    pub(crate) answer: BoxFuture<'static, Outcome>,
+    pub(crate) reply: BoxFuture<'static, Outcome>,
 }
 
-impl Drop for Asked {
+impl Drop for PendingCall {
     fn drop(&mut self) {
-        if let Some(waiting) = &mut *lock(&self.inbox.waiting) {
-            waiting.remove(&self.number);
+        if let Some(pending) = &mut *lock(&self.inbox.pending) {
+            pending.remove(&self.number);
         }
     }
 }
@@ -187,90 +184,96 @@ impl Peer {
         Peer { inbox, pipe, last: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// Returns the number of the next call, which is also its progress token.
-    pub(crate) fn fresh_number(&self) -> u64 {
+    /// Returns the number of the next call. It is also its progress token.
+    pub(crate) fn next_number(&self) -> u64 {
         self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Makes a call. Nothing is sent before its answer is awaited.
-    pub(crate) fn ask(&self, number: u64, method: &str, params: &impl Serialize) -> Asked {
+    /// Prepares a call. It is sent when its reply is awaited.
+    pub(crate) fn prepare_call(
+        &self,
+        number: u64,
+        method: &str,
+        params: &impl Serialize,
+    ) -> PendingCall {
         let mut line = Vec::new();
         let printed = rpc::print_call(&mut line, &RequestId::number(number), method, params);
         let (sender, reply) = oneshot::channel();
-        if let Some(waiting) = &mut *lock(&self.inbox.waiting) {
-            waiting.insert(number, sender);
+        if let Some(pending) = &mut *lock(&self.inbox.pending) {
+            pending.insert(number, sender);
         }
-        let answer = match printed {
+        let reply = match printed {
             Ok(()) => exchange(self.pipe.send(line, Some(number)), reply).boxed(),
-            Err(_) => std::future::ready(Err(Failure::Misfit)).boxed(),
+            Err(_) => std::future::ready(Err(Failure::Invalid)).boxed(),
         };
-        Asked { number, inbox: Arc::clone(&self.inbox), answer }
+        PendingCall { number, inbox: Arc::clone(&self.inbox), reply }
     }
 
-    /// Makes a call and reads its result.
+    /// Makes a call and parses its result.
     pub(crate) async fn call<T: DeserializeOwned>(
         &self,
         method: &str,
         params: &impl Serialize,
     ) -> Result<T, Failure> {
-        let mut asked = self.ask(self.fresh_number(), method, params);
-        let result = (&mut asked.answer).await?;
-        serde_json::from_str(result.get()).map_err(|_| Failure::Misfit)
+        let mut call = self.prepare_call(self.next_number(), method, params);
+        let result = (&mut call.reply).await?;
+        serde_json::from_str(result.get()).map_err(|_| Failure::Invalid)
     }
 
     /// Sends a notification.
-    pub(crate) async fn tell(&self, method: &str, params: &impl Serialize) -> Result<(), Failure> {
+    pub(crate) async fn notify(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<(), Failure> {
         let mut line = Vec::new();
-        rpc::print_note(&mut line, method, params).map_err(|_| Failure::Misfit)?;
-        self.pipe.send(line, None).await.map_err(Failure::Unsent)
+        rpc::print_note(&mut line, method, params).map_err(|_| Failure::Invalid)?;
+        self.pipe.send(line, None).await.map_err(Failure::NotSent)
     }
 
-    /// Tells the server that a call was cancelled.
-    pub(crate) async fn tell_cancel(&self, number: u64, why: &str) -> Result<(), Failure> {
-        let note = json!({ "requestId": number, "reason": why });
-        self.tell("notifications/cancelled", &note).await
+    /// Notifies the server that a call was cancelled.
+    pub(crate) async fn send_cancelled(&self, number: u64, reason: &str) -> Result<(), Failure> {
+        let params = json!({ "requestId": number, "reason": reason });
+        self.notify("notifications/cancelled", &params).await
     }
 
-    /// Waits for the end of the connection.
+    /// Waits until the connection is closed.
     pub(crate) async fn closed(&self) {
         self.inbox.closed.cancelled().await;
     }
 
-    /// Answers requests of the server while it is connected.
-    pub(crate) async fn answer_questions(self, mut questions: mpsc::Receiver<Question>) {
-        let mut answers = JoinSet::new();
-        while let Some(question) = questions.recv().await {
-            while answers.len() >= QUESTIONS {
-                answers.join_next().await;
+    /// Answers the server's requests until the connection is closed.
+    pub(crate) async fn serve_requests(self, mut requests: mpsc::Receiver<ServerRequest>) {
+        let mut running = JoinSet::new();
+        while let Some(request) = requests.recv().await {
+            while running.len() >= MAX_REQUESTS {
+                running.join_next().await;
             }
-            answers.spawn(self.clone().answer(question));
+            running.spawn(self.clone().answer(request));
         }
     }
 
-    async fn answer(self, question: Question) {
-        let Question { id, method, params, cancel } = question;
+    async fn answer(self, request: ServerRequest) {
+        let ServerRequest { id, method, params, cancel } = request;
         let text = params.as_deref().map_or("{}", RawValue::get);
-        let answer = handler::answer(&self.inbox.server, &method, text, &cancel).await;
-        let is_open = lock(&self.inbox.open).remove(&id).is_some();
+        let answer = handler::handle_request(&self.inbox.server, &method, text, &cancel).await;
+        let is_open = lock(&self.inbox.open_requests).remove(&id).is_some();
         let mut line = Vec::new();
         let printed = match answer {
             Ok(result) => rpc::print_result(&mut line, &id, &result),
             Err(error) => rpc::print_error(&mut line, Some(&id), &error),
         };
-        // A cancelled request is not answered.
+        // A cancelled request gets no answer.
         if printed.is_ok()
             && is_open
             && let Err(err) = self.pipe.send(line, None).await
         {
-            tracing::debug!(
-                server = self.inbox.server.name(),
-                "an answer could not be sent: {err}"
-            );
+            tracing::debug!(server = self.inbox.server.name(), "could not send an answer: {err}");
         }
     }
 }
 
-/// Sends a call and waits for its reply, which may arrive before everything is sent.
+/// Sends a call and waits for its reply, which may arrive before sending is complete.
 async fn exchange(
     sent: BoxFuture<'static, Result<(), Error>>,
     mut reply: oneshot::Receiver<Outcome>,
@@ -280,7 +283,7 @@ async fn exchange(
         reply = &mut reply => Some(reply),
         sent = sent => match sent {
             Ok(()) => None,
-            Err(error) => return Err(Failure::Unsent(error)),
+            Err(error) => return Err(Failure::NotSent(error)),
         },
     };
     let reply = match first {
@@ -290,9 +293,9 @@ async fn exchange(
     reply.unwrap_or(Err(Failure::Closed))
 }
 
-/// Refuses an unsupported request.
-pub(crate) fn not_offered() -> RpcError {
-    RpcError::new(Code::METHOD_NOT_FOUND, "Not supported")
+/// Returns the error for a method that this client does not support.
+pub(crate) fn method_not_supported() -> RpcError {
+    RpcError::new(Code::METHOD_NOT_FOUND, "Method not supported")
 }
 
 #[cfg(test)]
@@ -300,7 +303,7 @@ mod tests {
     use super::*;
     use crate::config::{Command, ServerConfig};
 
-    fn inbox() -> (Arc<Inbox>, mpsc::Receiver<Question>) {
+    fn inbox() -> (Arc<Inbox>, mpsc::Receiver<ServerRequest>) {
         let command =
             Command { program: "x".to_owned(), args: Vec::new(), env: Vec::new(), cwd: None };
         let config = ServerConfig::command("x", command).unwrap();
@@ -309,45 +312,45 @@ mod tests {
 
     fn wait_for(inbox: &Inbox, number: u64) -> oneshot::Receiver<Outcome> {
         let (sender, reply) = oneshot::channel();
-        lock(&inbox.waiting).as_mut().unwrap().insert(number, sender);
+        lock(&inbox.pending).as_mut().unwrap().insert(number, sender);
         reply
     }
 
     // R: M2
     // Fault: M10
     #[test]
-    fn invalid_reply_fails_its_call() {
-        let (inbox, _questions) = inbox();
+    fn invalid_reply_fails_only_its_call() {
+        let (inbox, _requests) = inbox();
         for bad in [r#"{"jsonrpc":"2.0","id":7}"#, r#"{"jsonrpc":"2.0","id":7,"result":1,"id":7}"#]
         {
             let mut reply = wait_for(&inbox, 7);
-            assert!(inbox.hear(bad.as_bytes()), "{bad}");
-            assert_eq!(reply.try_recv().unwrap().unwrap_err(), Failure::Misfit, "{bad}");
+            assert!(inbox.receive(bad.as_bytes()), "{bad}");
+            assert_eq!(reply.try_recv().unwrap().unwrap_err(), Failure::Invalid, "{bad}");
         }
         let mut reply = wait_for(&inbox, 1);
-        for no_message in ["npm warn deprecated", r#"{"level":"info","id":1}"#, "[1,2]", "null"] {
-            assert!(!inbox.hear(no_message.as_bytes()), "{no_message}");
+        for garbage in ["npm warn deprecated", r#"{"level":"info","id":1}"#, "[1,2]", "null"] {
+            assert!(!inbox.receive(garbage.as_bytes()), "{garbage}");
         }
-        assert!(inbox.hear(br#"{"jsonrpc":"2.0","id":987654,"result":{}}"#));
+        assert!(inbox.receive(br#"{"jsonrpc":"2.0","id":987654,"result":{}}"#));
         assert!(reply.try_recv().is_err());
-        assert!(inbox.hear(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#));
+        assert!(inbox.receive(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#));
         assert_eq!(reply.try_recv().unwrap().unwrap().get(), "{}");
     }
 
     #[test]
-    fn pending_calls_fail_when_the_connection_ends() {
-        let (inbox, _questions) = inbox();
+    fn closing_fails_pending_calls() {
+        let (inbox, _requests) = inbox();
         let mut reply = wait_for(&inbox, 1);
         inbox.close();
         assert!(matches!(reply.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
-        assert!(inbox.closed.is_cancelled() && !inbox.awaits(1));
+        assert!(inbox.closed.is_cancelled() && !inbox.is_pending(1));
     }
 
     proptest::proptest! {
         #[test]
         fn arbitrary_bytes_cause_no_panic(bytes in proptest::collection::vec(0_u8.., 0..200)) {
-            let (inbox, _questions) = inbox();
-            inbox.hear(&bytes);
+            let (inbox, _requests) = inbox();
+            inbox.receive(&bytes);
         }
     }
 }

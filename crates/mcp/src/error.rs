@@ -1,4 +1,4 @@
-//! Why a server cannot be used, with what the user can do.
+//! Why a server cannot be used, in messages that the user can act on.
 
 use std::time::Duration;
 
@@ -6,72 +6,72 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// Its program is missing.
-    #[error("program `{0}` not found; install it, or correct `command`")]
+    #[error("program `{0}` not found; install it or fix `command`")]
     NoProgram(String),
     /// Its program could not be started.
     #[error("{0}")]
     Start(String),
-    /// Its program ended.
-    #[error("its program ended with {how}{}", last_words(.log))]
-    Ended {
-        /// Code or signal.
+    /// Its program exited.
+    #[error("its program exited with {how}{}", log_tail(.log))]
+    Exited {
+        /// Exit code or signal.
         how: String,
-        /// The end of its log on stderr.
+        /// The end of its stderr.
         log: String,
     },
-    /// It does not answer.
-    #[error("it did not answer within {} s; {}{}", .after.as_secs(), more_time(.fetcher.as_deref()), last_words(.log))]
-    Silent {
-        /// For how long.
+    /// It did not become ready in time.
+    #[error("it did not answer within {} s; {}{}", .after.as_secs(), timeout_hint(.package_runner.as_deref()), log_tail(.log))]
+    TimedOut {
+        /// How long it was waited for.
         after: Duration,
-        /// The program that starts it, if that program may still be downloading it.
-        fetcher: Option<String>,
-        /// The end of its log on stderr.
+        /// The package runner that starts it, if it uses one: it may still be downloading.
+        package_runner: Option<String>,
+        /// The end of its stderr.
         log: String,
     },
-    /// It wrote too much on stdout that is not a message.
+    /// Too many lines on its stdout are not MCP messages.
     #[error("its program writes text to stdout that is not an MCP message; it must log to stderr")]
-    Garbage,
-    /// Two calls in a row got no answer.
+    InvalidOutput,
+    /// Two calls in a row timed out.
     #[error("it did not answer two calls in a row and was stopped")]
-    Hung,
+    Unresponsive,
     /// It requires a login.
     #[error("login required: run `purlin mcp login {0}`")]
-    AuthNeeded(String),
-    /// It answered with an error or an invalid result.
+    LoginRequired(String),
+    /// It answered with an error or an invalid response.
     #[error("it returned an error: {0}")]
     Refused(String),
-    /// It cannot be reached, or the connection broke.
+    /// It cannot be reached, or the connection was lost.
     #[error("{0}")]
     Unreachable(String),
 }
 
 impl Error {
-    /// Tells whether a retry cannot help.
+    /// Returns whether a retry cannot succeed.
     #[must_use]
     pub fn is_final(&self) -> bool {
         match self {
-            Error::NoProgram(_) | Error::Start(_) | Error::AuthNeeded(_) => true,
-            Error::Ended { .. }
-            | Error::Silent { .. }
-            | Error::Garbage
-            | Error::Hung
+            Error::NoProgram(_) | Error::Start(_) | Error::LoginRequired(_) => true,
+            Error::Exited { .. }
+            | Error::TimedOut { .. }
+            | Error::InvalidOutput
+            | Error::Unresponsive
             | Error::Refused(_)
             | Error::Unreachable(_) => false,
         }
     }
 }
 
-fn more_time(fetcher: Option<&str>) -> String {
-    let first = match fetcher {
-        Some(fetcher) => {
-            format!("`{fetcher}` may still be downloading it (first start); ")
+fn timeout_hint(package_runner: Option<&str>) -> String {
+    let download = match package_runner {
+        Some(runner) => {
+            format!("`{runner}` downloads it at the first start and may not have finished; ")
         }
         None => String::new(),
     };
-    format!("{first}set `timeout` in its configuration (milliseconds) to give it more time")
+    format!("{download}set `timeout` (in milliseconds) in its configuration to allow more time")
 }
 
-fn last_words(log: &str) -> String {
-    if log.is_empty() { String::new() } else { format!("; last log output: {log}") }
+fn log_tail(log: &str) -> String {
+    if log.is_empty() { String::new() } else { format!("; last output: {log}") }
 }

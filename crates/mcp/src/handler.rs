@@ -1,6 +1,6 @@
-//! Answers requests of a server and takes its notifications: questions to the user, progress, changed lists.
+//! Handles a server's requests and notifications: elicitation, roots, progress, changed lists.
 //!
-//! Nothing of this can change what is allowed. Sampling is refused: a server gets no use of the user's model.
+//! None of them can change a permission. Sampling is not supported: a server cannot use the user's model.
 
 use std::path::Path;
 
@@ -15,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 use wire::{Code, RpcError};
 
 use crate::clean::{clean, clean_line};
-use crate::connection::not_offered;
+use crate::connection::method_not_supported;
 use crate::server::Server;
 
-/// Returns our name and the requests that a server may send.
-pub(crate) fn hello(server: &Server) -> ClientConfig {
+/// Returns the parameters of `initialize`: our name and capabilities.
+pub(crate) fn client_info(server: &Server) -> ClientConfig {
     let mut capabilities = ClientCapabilities::default();
     if !server.roots.is_empty() {
         capabilities.roots = Some(RootsCapabilities::default());
@@ -39,8 +39,8 @@ pub(crate) fn hello(server: &Server) -> ClientConfig {
     ClientConfig::new(capabilities, name).with_protocol_version(ProtocolVersion::V_2025_11_25)
 }
 
-/// Answers a request of a server.
-pub(crate) async fn answer(
+/// Handles a request from a server.
+pub(crate) async fn handle_request(
     server: &Server,
     method: &str,
     params: &str,
@@ -52,11 +52,11 @@ pub(crate) async fn answer(
             Ok(json!({ "roots": server.roots.iter().map(|path| root(path)).collect::<Vec<_>>() }))
         }
         "elicitation/create" => {
-            let asked: Elicitation = serde_json::from_str(params)
-                .map_err(|_| RpcError::new(Code::INVALID_PARAMS, "Invalid elicitation"))?;
-            Ok(elicit(server, asked, cancel).await)
+            let request: Elicitation = serde_json::from_str(params)
+                .map_err(|_| RpcError::new(Code::INVALID_PARAMS, "Invalid elicitation request"))?;
+            Ok(elicit(server, request, cancel).await)
         }
-        _ => Err(not_offered()),
+        _ => Err(method_not_supported()),
     }
 }
 
@@ -68,7 +68,7 @@ fn root(path: &Path) -> Value {
     }
 }
 
-/// A question to the user: a form, or a page to open.
+/// The parameters of `elicitation/create`: a form, or a URL to open.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Elicitation {
@@ -78,16 +78,16 @@ struct Elicitation {
     elicitation_id: Option<String>,
 }
 
-async fn elicit(server: &Server, asked: Elicitation, cancel: &CancellationToken) -> Value {
+async fn elicit(server: &Server, request: Elicitation, cancel: &CancellationToken) -> Value {
     let (decline, cancelled) = (json!({ "action": "decline" }), json!({ "action": "cancel" }));
     let Some(editor) = server.editor() else {
         return decline;
     };
-    // One at a time: a second question is declined at once.
-    let Ok(_turn) = server.questions.try_acquire() else {
+    // One at a time: a second request is cancelled at once.
+    let Ok(_permit) = server.elicitations.try_acquire() else {
         return cancelled;
     };
-    let page = match (asked.url, asked.elicitation_id) {
+    let page = match (request.url, request.elicitation_id) {
         (Some(url), Some(id)) if url.starts_with("https://") || url.starts_with("http://") => {
             Some(Page { id, url: clean_line(&url, 2000) })
         }
@@ -95,9 +95,9 @@ async fn elicit(server: &Server, asked: Elicitation, cancel: &CancellationToken)
         (None, _) => None,
     };
     let message =
-        format!("The MCP server `{}` asks: {}", server.name(), clean(&asked.message, 2000));
+        format!("The MCP server `{}` asks: {}", server.name(), clean(&request.message, 2000));
     let is_page = page.is_some();
-    let fields = asked.requested_schema.filter(|_| !is_page);
+    let fields = request.requested_schema.filter(|_| !is_page);
     let form = Form { message, call: None, page, fields };
     let answer = tokio::select! {
         answer = editor.elicit(form) => answer,
@@ -111,7 +111,7 @@ async fn elicit(server: &Server, asked: Elicitation, cancel: &CancellationToken)
     }
 }
 
-/// Progress of a call.
+/// The parameters of `notifications/progress`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Progress {
@@ -121,12 +121,12 @@ struct Progress {
     message: Option<String>,
 }
 
-/// Takes a notification of a server. An invalid one is ignored.
-pub(crate) fn note(server: &Server, method: &str, params: &str) {
+/// Handles a notification from a server. Invalid ones are ignored.
+pub(crate) fn handle_notification(server: &Server, method: &str, params: &str) {
     match method {
         "notifications/progress" => {
             if let Ok(progress) = serde_json::from_str::<Progress>(params) {
-                server.tell_progress(progress.progress_token, || progress_text(&progress));
+                server.forward_progress(progress.progress_token, || progress_text(&progress));
             }
         }
         "notifications/tools/list_changed"
@@ -141,7 +141,7 @@ pub(crate) fn note(server: &Server, method: &str, params: &str) {
             };
             server.log(format!("{}\n", clean_line(&text, 1000)).as_bytes());
         }
-        _ => tracing::debug!(server = server.name(), "unknown notification"),
+        _ => tracing::debug!(server = server.name(), "ignored an unknown notification"),
     }
 }
 

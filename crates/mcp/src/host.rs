@@ -1,4 +1,4 @@
-//! The host: runs the servers of all sessions, shares those that may be shared, ends them all.
+//! The host: runs the servers of all sessions. Sessions share a server if its configuration permits it.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -15,54 +15,54 @@ use crate::server::{Server, lock};
 use crate::starter::Starter;
 use crate::supervisor::supervise;
 
-/// What all servers run with.
+/// The options that apply to all servers.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Time limits.
+    /// Timeouts and delays.
     pub timing: Timing,
-    /// The environment variables that every program gets. It gets none of our others.
+    /// The environment variables that every server gets. It inherits no others.
     pub environment: Vec<(OsString, OsString)>,
-    /// The folder of a program that belongs to no session.
+    /// The working directory of a server that belongs to no session.
     pub folder: PathBuf,
     /// The stored logins.
     pub login: Login,
-    /// Ends the programs when we are killed.
+    /// Ends the servers' processes if this process is killed.
     pub guard: process::Guard,
-    /// Starts them.
+    /// The thread that starts processes.
     pub starter: Starter,
-    /// Their sandbox, if there is one.
-    pub confine: Option<Confine>,
+    /// The restrictions on local servers, if there are any.
+    pub confinement: Option<Confinement>,
 }
 
-/// What the programs of servers are held back by. They may use the network, and read what is not hidden.
+/// The restrictions on local servers. They may use the network, and read everything that is not hidden.
 #[derive(Debug, Clone)]
-pub struct Confine {
+pub struct Confinement {
     /// The sandbox of this machine.
     pub sandbox: Arc<Sandbox>,
-    /// Hidden paths.
+    /// Paths that they cannot see.
     pub hidden: Vec<PathBuf>,
-    /// Writable paths in addition to the folders of their session.
+    /// Directories that they can write to, in addition to those of their session.
     pub writable: Vec<PathBuf>,
-    /// Writable folders that programs of these names need.
+    /// The cache directories of each package runner, created before it starts.
     pub caches: Vec<(&'static str, PathBuf)>,
 }
 
-/// Time limits.
+/// Timeouts and delays.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
-    /// A start, before the user is warned.
+    /// How long a start may take before the user is notified.
     pub start: Duration,
-    /// A slow start, before it is given up.
-    pub start_most: Duration,
-    /// A call without progress.
+    /// How much longer a late start may take before it fails.
+    pub start_limit: Duration,
+    /// How long a call may take without reporting progress.
     pub call: Duration,
-    /// A call with progress.
-    pub call_most: Duration,
-    /// The first delay before a restart; each is twice as long as the last.
+    /// How long a call that reports progress may take in total.
+    pub call_limit: Duration,
+    /// The first delay before a restart. It doubles with each failure.
     pub first_wait: Duration,
     /// The longest delay before a restart.
     pub longest_wait: Duration,
-    /// After how long without a failure the count is reset.
+    /// How long a server must run before its failures are forgotten.
     pub steady: Duration,
 }
 
@@ -70,9 +70,9 @@ impl Default for Timing {
     fn default() -> Timing {
         Timing {
             start: Duration::from_secs(5),
-            start_most: Duration::from_secs(55),
+            start_limit: Duration::from_secs(55),
             call: Duration::from_secs(60),
-            call_most: Duration::from_secs(600),
+            call_limit: Duration::from_secs(600),
             first_wait: Duration::from_secs(1),
             longest_wait: Duration::from_secs(60),
             steady: Duration::from_secs(120),
@@ -87,19 +87,19 @@ impl Timing {
     }
 }
 
-/// How long all servers may take to end by themselves when the program ends.
-const END: Duration = Duration::from_millis(700);
+/// How long all servers together may take to exit at shutdown.
+const SHUTDOWN: Duration = Duration::from_millis(700);
 
 /// Runs the servers of all sessions.
 pub struct Host {
     pub(crate) options: Arc<Options>,
     tasks: Mutex<JoinSet<()>>,
-    /// The shared servers that are in use.
+    /// The shared servers that at least one session uses.
     shared: Mutex<HashMap<ServerConfig, Weak<Lease>>>,
 }
 
 impl Host {
-    /// Makes a host that runs nothing yet.
+    /// Creates a host without any servers.
     #[must_use]
     pub fn new(options: Options) -> Arc<Host> {
         Arc::new(Host {
@@ -109,7 +109,7 @@ impl Host {
         })
     }
 
-    /// Returns a running server: a shared one, or one for this session only.
+    /// Starts a server for a session, or returns the running one if it is shared.
     pub(crate) fn lease(&self, config: &ServerConfig, roots: &[PathBuf]) -> Arc<Lease> {
         if !config.is_shared {
             return self.run(config, roots.to_vec());
@@ -130,26 +130,26 @@ impl Host {
         Arc::new(Lease { server })
     }
 
-    /// Runs something until it is done or the host ends.
+    /// Runs a task until it is done or the host ends.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = lock(&self.tasks);
-        // Removes finished tasks; otherwise the set would grow forever.
+        // Finished tasks are removed here; otherwise the set would grow without bound.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(work);
     }
 
-    /// Waits a moment for stopped servers to end, then kills the rest. Their sessions have already ended.
+    /// Waits briefly for stopped servers to exit, then kills the rest. All sessions must be closed before.
     pub async fn end(&self) {
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         let ended = async { while tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(END, ended).await.is_err() {
-            tracing::debug!("MCP servers that did not end in time are killed");
+        if tokio::time::timeout(SHUTDOWN, ended).await.is_err() {
+            tracing::debug!("killing MCP servers that did not exit in time");
         }
         tasks.shutdown().await;
     }
 }
 
-/// The right to use a server; the last one to go stops it.
+/// A reference to a running server. Dropping the last one stops it.
 pub(crate) struct Lease {
     pub(crate) server: Arc<Server>,
 }

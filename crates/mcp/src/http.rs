@@ -1,4 +1,4 @@
-//! The HTTP client of all remote servers, and its error messages.
+//! The HTTP clients that all remote servers share, and how their errors are described.
 
 use std::borrow::Cow;
 use std::error::Error as _;
@@ -11,14 +11,14 @@ use reqwest::header::HeaderValue;
 use crate::clean::clean_line;
 use crate::error::Error;
 
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns the client for an address: one for the network, one for this machine.
+/// Returns the client for a URL: one for the network, one for the loopback interface.
 pub(crate) fn client_for(url: &str) -> Result<Client, Error> {
     static NETWORK: OnceLock<Result<Client, String>> = OnceLock::new();
     static LOOPBACK: OnceLock<Result<Client, String>> = OnceLock::new();
     let made = if is_plain_loopback(url) {
-        // This machine needs no proxy and no certificates.
+        // Loopback needs no proxy and no certificates.
         LOOPBACK.get_or_init(|| make(Client::builder().no_proxy(), false))
     } else {
         NETWORK.get_or_init(|| make(Client::builder(), true))
@@ -26,12 +26,12 @@ pub(crate) fn client_for(url: &str) -> Result<Client, Error> {
     made.clone().map_err(Error::Unreachable)
 }
 
-/// Sets the cryptography of TLS. If it is already set, that one is used.
-pub(crate) fn choose_cryptography() {
+/// Installs the cryptography provider for TLS. If one is installed already, that one is used.
+pub(crate) fn install_crypto_provider() {
     drop(rustls::crypto::CryptoProvider::install_default(rustls::crypto::ring::default_provider()));
 }
 
-/// Tells whether an address is of this machine, without TLS.
+/// Returns whether a URL is a loopback address without TLS.
 pub(crate) fn is_plain_loopback(url: &str) -> bool {
     let Ok(url) = reqwest::Url::parse(url) else {
         return false;
@@ -44,7 +44,7 @@ pub(crate) fn is_plain_loopback(url: &str) -> bool {
 
 fn make(builder: reqwest::ClientBuilder, has_tls: bool) -> Result<Client, String> {
     let builder = if has_tls {
-        choose_cryptography();
+        install_crypto_provider();
         builder
     } else {
         let provider = rustls::crypto::ring::default_provider();
@@ -56,7 +56,7 @@ fn make(builder: reqwest::ClientBuilder, has_tls: bool) -> Result<Client, String
         builder.tls_backend_preconfigured(config)
     };
     builder
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         // A redirect would send the headers, and with them the keys, to another host.
         .redirect(reqwest::redirect::Policy::none())
@@ -65,17 +65,17 @@ fn make(builder: reqwest::ClientBuilder, has_tls: bool) -> Result<Client, String
         .map_err(|err| chain(&err))
 }
 
-/// Makes a header whose value is never printed.
+/// Creates a header whose value is never printed.
 pub(crate) fn secret(text: &str) -> Result<HeaderValue, Error> {
     let mut value: HeaderValue =
-        text.parse().map_err(|_| Error::Start("a header cannot be sent".to_owned()))?;
+        text.parse().map_err(|_| Error::Start("a header value is invalid".to_owned()))?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-/// Returns the causes of an error in one line, the innermost last, without addresses: they may contain keys.
+/// Returns an error and its causes in one line, innermost last. URLs are reduced to their hosts: they may contain keys.
 pub(crate) fn chain(err: &(dyn std::error::Error + 'static)) -> String {
-    let mut words: Vec<String> = Vec::new();
+    let mut causes: Vec<String> = Vec::new();
     let mut next = Some(err);
     while let Some(err) = next {
         next = err.source();
@@ -83,34 +83,34 @@ pub(crate) fn chain(err: &(dyn std::error::Error + 'static)) -> String {
             Some(request) => {
                 next = request.source();
                 request.status().map_or_else(
-                    || "it cannot be reached".to_owned(),
-                    |status| format!("it answered with HTTP {status}"),
+                    || "request failed".to_owned(),
+                    |status| format!("it returned HTTP {status}"),
                 )
             }
             None => err.to_string(),
         };
-        if !words.iter().any(|word| word.contains(&text)) {
-            words.push(text);
+        if !causes.iter().any(|cause| cause.contains(&text)) {
+            causes.push(text);
         }
     }
-    let words = words.join(": ");
-    let words: Vec<Cow<'_, str>> = words.split_whitespace().map(without_keys).collect();
+    let causes = causes.join(": ");
+    let words: Vec<Cow<'_, str>> = causes.split_whitespace().map(host_only).collect();
     clean_line(&words.join(" "), 300)
 }
 
-/// Reduces an address to its scheme and host.
-fn without_keys(word: &str) -> Cow<'_, str> {
+/// Reduces a URL to its scheme and host.
+fn host_only(word: &str) -> Cow<'_, str> {
     let Some((front, rest)) = word.split_once("://") else {
         return Cow::Borrowed(word);
     };
-    let end = rest.find(|letter| !is_of_host(letter)).unwrap_or(rest.len());
+    let end = rest.find(|character| !is_host_character(character)).unwrap_or(rest.len());
     let host = rest[..end].rsplit('@').next().unwrap_or_default();
-    let closes = if front.starts_with('(') { ")" } else { "" };
-    Cow::Owned(format!("{front}://{host}{closes}"))
+    let closing = if front.starts_with('(') { ")" } else { "" };
+    Cow::Owned(format!("{front}://{host}{closing}"))
 }
 
-fn is_of_host(letter: char) -> bool {
-    letter.is_alphanumeric() || "-._~%!$&'*+;=:@[]".contains(letter)
+fn is_host_character(character: char) -> bool {
+    character.is_alphanumeric() || "-._~%!$&'*+;=:@[]".contains(character)
 }
 
 #[cfg(test)]
@@ -119,12 +119,12 @@ mod tests {
 
     // R: O1
     #[test]
-    fn error_contains_no_keys_of_an_address() {
-        let told = |text: &str| chain(&std::io::Error::other(text.to_owned()));
+    fn error_text_contains_no_keys_of_urls() {
+        let described = |text: &str| chain(&std::io::Error::other(text.to_owned()));
         assert_eq!(
-            told("failed for (https://me:canary@h:1/canary?k=canary) at http://[::1]:2/x."),
+            described("failed for (https://me:canary@h:1/canary?k=canary) at http://[::1]:2/x."),
             "failed for (https://h:1) at http://[::1]:2"
         );
-        assert_eq!(told("no address: a/b?c"), "no address: a/b?c");
+        assert_eq!(described("no address: a/b?c"), "no address: a/b?c");
     }
 }

@@ -1,8 +1,8 @@
-//! MCP: connects to servers and offers their tools to a session.
+//! MCP client: connects to servers and offers their tools to a session.
 //!
 //! Start with [`Host`], which all sessions share, and [`SessionServers`], the servers of one session. `supervisor` keeps one
-//! server running, `transport` moves its messages, `tool` is one of its tools. Nothing here reads
-//! configuration files or knows the client's protocol.
+//! server running, `transport` moves its messages, `tool` adapts one of its tools to the engine. This crate does not read
+//! configuration files and does not depend on the client's protocol.
 
 mod attach;
 mod clean;
@@ -23,8 +23,8 @@ mod supervisor;
 mod tool;
 mod transport;
 
-pub use config::{Command, Reach, Remote, Secret, ServerConfig};
+pub use config::{Command, Remote, Secret, ServerConfig, Transport};
 pub use error::Error;
-pub use host::{Confine, Host, Options, Timing};
+pub use host::{Confinement, Host, Options, Timing};
 pub use session::SessionServers;
 pub use starter::Starter;

@@ -1,4 +1,4 @@
-//! Logins to remote servers with OAuth. Stored outside, used and renewed here.
+//! OAuth logins to remote servers. The caller stores them; this module uses and refreshes them.
 
 use std::sync::Arc;
 
@@ -9,33 +9,33 @@ use rmcp::transport::auth::{
 
 use crate::clean::clean_line;
 use crate::error::Error;
-use crate::http::{chain, choose_cryptography, client_for, is_plain_loopback};
+use crate::http::{chain, client_for, install_crypto_provider, is_plain_loopback};
 
-/// Where logins are stored: a string with secrets for each, under the name that [`entry`] returns.
+/// Stores logins: one string with secrets for each, under the key that [`storage_key`] returns.
 pub trait Vault: Send + Sync {
     /// Returns a stored login.
-    fn load(&self, entry: &str) -> Option<String>;
+    fn load(&self, key: &str) -> Option<String>;
 
     /// Stores a login, or removes it.
     ///
     /// # Errors
     /// Says why it cannot be stored.
-    fn save(&self, entry: &str, text: Option<&str>) -> Result<(), String>;
+    fn save(&self, key: &str, login: Option<&str>) -> Result<(), String>;
 }
 
-/// Returns the name that the login to a server is stored under: its name and its address. Another server with the same
-/// name, of a project or an editor, must not get the token.
+/// Returns the key that the login to a server is stored under: its name and its URL. The URL is included so that another
+/// server to which a project or an editor gives the same name does not get the token.
 #[must_use]
-pub fn entry(server: &str, url: &str) -> String {
-    let Ok(mut place) = reqwest::Url::parse(url) else {
+pub fn storage_key(server: &str, url: &str) -> String {
+    let Ok(mut url) = reqwest::Url::parse(url) else {
         return server.to_owned();
     };
-    // An address without a host has no name and password to take out.
-    place.set_username("").ok();
-    place.set_password(None).ok();
-    place.set_query(None);
-    place.set_fragment(None);
-    format!("{server} {place}")
+    // These fail only for a URL without a host, which has no user name and password to remove.
+    url.set_username("").ok();
+    url.set_password(None).ok();
+    url.set_query(None);
+    url.set_fragment(None);
+    format!("{server} {url}")
 }
 
 /// The stored logins.
@@ -57,20 +57,20 @@ impl Login {
         Login { vault }
     }
 
-    /// Returns what authorizes requests to a server, if there is a login for it.
+    /// Returns the signer of requests to a server, if a login to it is stored.
     pub(crate) async fn signer(&self, server: &str, url: &str) -> Result<Option<Signer>, Error> {
-        if self.vault.load(&entry(server, url)).is_none() {
+        if self.vault.load(&storage_key(server, url)).is_none() {
             return Ok(None);
         }
         let mut manager = self.new_manager(server, url).await?;
         match manager.initialize_from_store().await {
             Ok(true) => Ok(Some(Signer { manager, server: server.to_owned() })),
-            Ok(false) => Err(Error::AuthNeeded(server.to_owned())),
+            Ok(false) => Err(Error::LoginRequired(server.to_owned())),
             Err(err) => Err(auth_error(server, &err)),
         }
     }
 
-    /// Returns a token for a server, if there is a login for it.
+    /// Returns a token for a server, if a login to it is stored.
     pub(crate) async fn token(&self, server: &str, url: &str) -> Result<Option<String>, Error> {
         match self.signer(server, url).await? {
             Some(signer) => signer.token().await.map(Some),
@@ -80,18 +80,18 @@ impl Login {
 
     async fn new_manager(&self, server: &str, url: &str) -> Result<AuthorizationManager, Error> {
         let failed = |err: AuthError| auth_error(server, &err);
-        choose_cryptography();
+        install_crypto_provider();
         let mut manager = AuthorizationManager::new(url).await.map_err(failed)?;
-        // The manager's own client refuses local addresses; a server on this machine may use them.
+        // The manager's default client refuses private addresses. A loopback server may refer to loopback addresses.
         if is_plain_loopback(url) {
             manager.with_client(client_for(url)?).map_err(failed)?;
         }
-        let store = Store { vault: Arc::clone(&self.vault), entry: entry(server, url) };
+        let store = Store { vault: Arc::clone(&self.vault), key: storage_key(server, url) };
         manager.set_credential_store(store);
         Ok(manager)
     }
 
-    /// Starts a login. The user opens [`Attempt::page`], and is sent to `redirect` afterwards.
+    /// Starts a login. The user opens [`Attempt::page`] and is then redirected to `redirect`.
     ///
     /// # Errors
     /// Says why the login cannot start.
@@ -109,20 +109,20 @@ impl Login {
     }
 }
 
-/// Authorizes requests to a server.
+/// Supplies the token for requests to a server with a stored login.
 pub(crate) struct Signer {
     manager: AuthorizationManager,
     server: String,
 }
 
 impl Signer {
-    /// Returns the current token. An expired one is renewed.
+    /// Returns a valid token. An expired one is refreshed.
     pub(crate) async fn token(&self) -> Result<String, Error> {
         self.manager.get_access_token().await.map_err(|err| auth_error(&self.server, &err))
     }
 }
 
-/// A login that the user has to finish in a browser.
+/// A login that the user completes in a browser.
 pub struct Attempt {
     session: AuthorizationSession,
     server: String,
@@ -135,10 +135,10 @@ impl Attempt {
         self.session.get_authorization_url()
     }
 
-    /// Finishes the login with the address that the browser was redirected to, and stores it.
+    /// Completes the login with the URL that the browser was redirected to, and stores it.
     ///
     /// # Errors
-    /// Says why it failed.
+    /// Says why the login failed.
     pub async fn finish(self, callback: &str) -> Result<(), Error> {
         let done = self.session.handle_callback_url(callback).await;
         done.map(|_| ()).map_err(|err| auth_error(&self.server, &err))
@@ -148,22 +148,22 @@ impl Attempt {
 fn auth_error(server: &str, err: &AuthError) -> Error {
     match err {
         AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_) => {
-            Error::AuthNeeded(server.to_owned())
+            Error::LoginRequired(server.to_owned())
         }
         other => Error::Unreachable(format!("login failed: {}", chain(other))),
     }
 }
 
-/// The login of one server in the vault.
+/// The login to one server in the vault.
 struct Store {
     vault: Arc<dyn Vault>,
-    entry: String,
+    key: String,
 }
 
 impl Store {
-    fn keep(&self, text: Option<&str>) -> Result<(), AuthError> {
+    fn store(&self, login: Option<&str>) -> Result<(), AuthError> {
         self.vault
-            .save(&self.entry, text)
+            .save(&self.key, login)
             .map_err(|why| AuthError::InternalError(clean_line(&why, 300)))
     }
 }
@@ -171,18 +171,18 @@ impl Store {
 #[async_trait::async_trait]
 impl CredentialStore for Store {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        let text = self.vault.load(&self.entry);
-        // An invalid login is ignored; the user logs in again.
+        let text = self.vault.load(&self.key);
+        // A login that cannot be parsed is treated as missing, so that the user logs in again.
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
         let text = serde_json::to_string(&credentials)
-            .map_err(|_| AuthError::InternalError("the login cannot be saved".to_owned()))?;
-        self.keep(Some(&text))
+            .map_err(|_| AuthError::InternalError("the login could not be saved".to_owned()))?;
+        self.store(Some(&text))
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
-        self.keep(None)
+        self.store(None)
     }
 }

@@ -1,6 +1,6 @@
 //! What a server offers: tools, prompts and resources, up to our limits.
 //!
-//! Everything here comes from the server and is untrusted: it is cleaned, counted and cut.
+//! The server is not trusted: its texts are cleaned, and their number and length are limited.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,76 +14,76 @@ use sha2::{Digest, Sha256};
 use crate::clean::{clean, clean_line};
 use crate::connection::{Failure, Peer};
 
-/// How many tools of one server a model gets.
+/// The most tools of one server that are listed to a model.
 pub(crate) const MAX_TOOLS: usize = 128;
-/// How many prompts and how many resources of one server are used.
+/// The most prompts, and the most resources, of one server.
 const MAX_OTHERS: usize = 256;
-/// How many pages of a list are read.
+/// The most pages of a list that are read.
 const MAX_PAGES: usize = 64;
-/// How long a description may be.
+/// The maximum length of a description, in bytes.
 const MAX_DESCRIPTION: usize = 2048;
-/// How long the printed schema of an input may be.
+/// The maximum length of an input schema as JSON, in bytes.
 const MAX_SCHEMA: usize = 16 * 1024;
-/// How long the name of a tool may be for a model.
+/// The maximum length of a tool name. Model providers accept no longer ones.
 const MAX_NAME: usize = 64;
 
 /// What a server offers.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Offer {
-    pub(crate) tools: Vec<Arc<Offered>>,
+    pub(crate) tools: Vec<Arc<ToolInfo>>,
     pub(crate) prompts: Vec<Prompt>,
     pub(crate) resources: Vec<Resource>,
-    /// How many tools were omitted: there are too many, or they are invalid.
+    /// The number of tools that were omitted, because there are too many or they are invalid.
     pub(crate) omitted: usize,
 }
 
 /// A tool as its server describes it, cleaned.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Offered {
-    /// Its name at the server.
+pub(crate) struct ToolInfo {
+    /// Its name on the server.
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) description: String,
     pub(crate) schema: Value,
-    /// A hash of the original name, description and schema.
-    pub(crate) print: String,
+    /// A hash of the original name, description and schema: it changes when one of them does.
+    pub(crate) fingerprint: String,
 }
 
-/// Asks a server for what it offers, as far as it announced it.
-pub(crate) async fn list(peer: &Peer, announced: &ServerCapabilities) -> Result<Offer, Failure> {
+/// Lists everything a server offers. Requests only what its capabilities announce.
+pub(crate) async fn list(peer: &Peer, capabilities: &ServerCapabilities) -> Result<Offer, Failure> {
     let mut offer = Offer::default();
-    if announced.tools.is_some() {
+    if capabilities.tools.is_some() {
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
             let page: Page<Tool> = peer.call("tools/list", &page(cursor)).await?;
             cursor = page.next_cursor.clone();
             let listed = page.items.len();
-            let tools = page.fitting();
+            let tools = page.valid();
             offer.omitted += listed - tools.len();
-            take_tools(&mut offer, tools);
+            add_tools(&mut offer, tools);
             if cursor.is_none() {
                 break;
             }
         }
     }
-    if announced.prompts.is_some() {
+    if capabilities.prompts.is_some() {
         let mut cursor = None;
         while offer.prompts.len() < MAX_OTHERS {
             let page: Page<Prompt> = peer.call("prompts/list", &page(cursor)).await?;
             cursor = page.next_cursor.clone().filter(|_| !page.items.is_empty());
-            offer.prompts.extend(page.fitting());
+            offer.prompts.extend(page.valid());
             if cursor.is_none() {
                 break;
             }
         }
         offer.prompts.truncate(MAX_OTHERS);
     }
-    if announced.resources.is_some() {
+    if capabilities.resources.is_some() {
         let mut cursor = None;
         while offer.resources.len() < MAX_OTHERS {
             let page: Page<Resource> = peer.call("resources/list", &page(cursor)).await?;
             cursor = page.next_cursor.clone().filter(|_| !page.items.is_empty());
-            offer.resources.extend(page.fitting());
+            offer.resources.extend(page.valid());
             if cursor.is_none() {
                 break;
             }
@@ -102,21 +102,21 @@ struct Page<T> {
     next_cursor: Option<String>,
 }
 
-/// An entry of a list. An invalid one is skipped without affecting the others.
+/// An entry of a list. An invalid one is skipped; the others are still used.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Entry<T> {
-    Fits(T),
-    Misfit(IgnoredAny),
+    Valid(T),
+    Invalid(IgnoredAny),
 }
 
 impl<T> Page<T> {
-    fn fitting(self) -> Vec<T> {
-        let fitting = |entry| match entry {
-            Entry::Fits(item) => Some(item),
-            Entry::Misfit(_) => None,
+    fn valid(self) -> Vec<T> {
+        let valid = |entry| match entry {
+            Entry::Valid(item) => Some(item),
+            Entry::Invalid(_) => None,
         };
-        self.items.into_iter().filter_map(fitting).collect()
+        self.items.into_iter().filter_map(valid).collect()
     }
 }
 
@@ -124,35 +124,35 @@ fn page(cursor: Option<String>) -> Value {
     cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }))
 }
 
-fn take_tools(offer: &mut Offer, tools: Vec<Tool>) {
-    let room = MAX_TOOLS - offer.tools.len();
-    offer.omitted += tools.len().saturating_sub(room);
-    offer.tools.extend(tools.into_iter().take(room).map(|tool| Arc::new(tool_in(tool))));
+fn add_tools(offer: &mut Offer, tools: Vec<Tool>) {
+    let remaining = MAX_TOOLS - offer.tools.len();
+    offer.omitted += tools.len().saturating_sub(remaining);
+    offer.tools.extend(tools.into_iter().take(remaining).map(|tool| Arc::new(tool_in(tool))));
 }
 
-fn tool_in(tool: Tool) -> Offered {
+fn tool_in(tool: Tool) -> ToolInfo {
     let raw = tool.description.as_deref().unwrap_or_default();
     let schema = Value::Object((*tool.input_schema).clone());
     let printed = schema.to_string();
-    let print = fingerprint(&[&tool.name, raw, &printed]);
+    let fingerprint = fingerprint(&[&tool.name, raw, &printed]);
     let annotated = tool.annotations.and_then(|annotations| annotations.title);
     let title = tool.title.or(annotated).unwrap_or_else(|| tool.name.to_string());
     let is_object = schema.get("type").is_none_or(|kind| kind == "object");
-    Offered {
+    ToolInfo {
         title: clean_line(&title, 80),
         description: clean(raw, MAX_DESCRIPTION),
-        // A model can still call a tool whose schema is too long; the server reports invalid input.
+        // A tool whose schema is too long can still be called: the server's errors tell the model what is wrong.
         schema: if printed.len() > MAX_SCHEMA || !is_object {
             json!({ "type": "object" })
         } else {
             schema
         },
-        print,
+        fingerprint,
         name: tool.name.into_owned(),
     }
 }
 
-/// Returns a hash of some texts.
+/// Returns a short hash of strings.
 pub(crate) fn fingerprint(texts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for text in texts {
@@ -162,19 +162,19 @@ pub(crate) fn fingerprint(texts: &[&str]) -> String {
     hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Makes the name of a tool for models: server and tool, in characters that every provider accepts, and not used yet.
+/// Returns a unique tool name for the model: server and tool, in characters that every provider accepts.
 pub(crate) fn public_name(server: &str, tool: &str, taken: &mut HashSet<String>) -> String {
     let letter = |character: char| match character {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' => character,
         _ => '_',
     };
     let full: String = format!("{server}_{tool}").chars().map(letter).collect();
-    let shortened = |room: usize| {
-        if full.len() <= room {
+    let shortened = |limit: usize| {
+        if full.len() <= limit {
             return full.clone();
         }
-        let print = fingerprint(&[server, tool]);
-        format!("{}_{}", &full[..room - 9], &print[..8])
+        let hash = fingerprint(&[server, tool]);
+        format!("{}_{}", &full[..limit - 9], &hash[..8])
     };
     let mut name = shortened(MAX_NAME);
     for number in 2.. {
@@ -192,7 +192,7 @@ mod tests {
 
     // R: M3
     #[test]
-    fn names_are_unique_and_valid_for_every_provider() {
+    fn tool_names_are_unique_and_accepted_by_every_provider() {
         let mut taken = HashSet::from(["read_file".to_owned()]);
         let mut name = |server: &str, tool: &str| public_name(server, tool, &mut taken);
         assert_eq!(name("weather", "get"), "weather_get");
@@ -207,38 +207,41 @@ mod tests {
 
     // R: M3
     #[test]
-    fn invalid_entry_is_skipped() {
+    fn invalid_list_entry_is_skipped_and_the_others_are_used() {
         let listed = json!({ "nextCursor": "2", "tools": [
             { "name": "a", "inputSchema": { "type": "object" } }, { "name": "no schema" }, 7, null,
             { "name": "b", "inputSchema": {}, "description": null },
         ] });
         let page: Page<Tool> = serde_json::from_value(listed).unwrap();
         assert_eq!((page.items.len(), page.next_cursor.as_deref()), (5, Some("2")));
-        let names: Vec<String> = page.fitting().iter().map(|tool| tool.name.to_string()).collect();
+        let names: Vec<String> = page.valid().iter().map(|tool| tool.name.to_string()).collect();
         assert_eq!(names, ["a", "b"]);
     }
 
-    fn tool(value: Value) -> Offered {
+    fn tool(value: Value) -> ToolInfo {
         tool_in(serde_json::from_value(value).unwrap())
     }
 
     // R: M3
     #[test]
-    fn description_is_cleaned_and_cut_and_its_hash_covers_the_whole() {
+    fn description_is_cleaned_and_cut_but_hashed_in_full() {
         let describe = |text: &str| {
             tool(json!({ "name": "t", "description": text, "inputSchema": { "type": "object" } }))
         };
         assert_eq!(describe("safe\u{200b}\u{1b}").description, "safe");
-        assert_ne!(describe("safe").print, describe("safe\u{200b}").print);
+        assert_ne!(describe("safe").fingerprint, describe("safe\u{200b}").fingerprint);
         let long = "x".repeat(MAX_DESCRIPTION);
         assert!(describe(&format!("{long}1")).description.len() <= MAX_DESCRIPTION + 3);
-        assert_ne!(describe(&format!("{long}1")).print, describe(&format!("{long}2")).print);
+        assert_ne!(
+            describe(&format!("{long}1")).fingerprint,
+            describe(&format!("{long}2")).fingerprint
+        );
     }
 
     // R: M3
     // Fault: M12
     #[test]
-    fn recursive_schema_is_unchanged() {
+    fn recursive_schema_is_unchanged_and_a_huge_one_is_replaced() {
         let schema = json!({
             "type": "object",
             "properties": { "child": { "$ref": "#" } },

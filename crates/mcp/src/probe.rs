@@ -1,4 +1,4 @@
-//! Connects to a server once to test it, for `purlin mcp test`.
+//! Tests a server by connecting to it once, for `purlin mcp test` and `purlin doctor`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,32 +11,35 @@ use crate::host::Options;
 use crate::server::Server;
 use crate::supervisor::{connect, list};
 
-/// What a server offers, and how long it took.
+/// What a server offers, and how long it took to respond.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
-    /// Its tools with their descriptions, one line each.
+pub struct ProbeResult {
+    /// The names of its tools, each with the first line of its description.
     pub tools: Vec<(String, String)>,
-    /// How many prompts it has.
+    /// The number of its prompts.
     pub prompts: usize,
-    /// How many resources it lists.
+    /// The number of its resources.
     pub resources: usize,
-    /// How many tools were left out because there are too many.
+    /// The number of tools that were omitted, because there are too many or they are invalid.
     pub omitted: usize,
     /// How long it took to connect.
     pub started: Duration,
-    /// How long it took to list everything.
+    /// How long it took to list what it offers.
     pub listed: Duration,
     /// How long one round trip takes.
     pub ping: Duration,
 }
 
-/// Connects to a server once, asks what it offers, and ends it.
+/// Connects to a server once, lists what it offers, and ends it.
 ///
 /// # Errors
-/// Says why it cannot be used; the second part is the end of its log.
-pub async fn probe(config: ServerConfig, options: &Options) -> Result<Found, (Error, String)> {
+/// Says why it cannot be used. The second part is the end of its log.
+pub async fn probe(
+    config: ServerConfig,
+    options: &Options,
+) -> Result<ProbeResult, (Error, String)> {
     let server = Arc::new(Server::new(config, vec![options.folder.clone()]));
-    let limit = server.config.start.unwrap_or(options.timing.start) + options.timing.start_most;
+    let limit = server.config.start.unwrap_or(options.timing.start) + options.timing.start_limit;
     let begun = Instant::now();
     let mut started = Duration::ZERO;
     let starting = async {
@@ -45,18 +48,18 @@ pub async fn probe(config: ServerConfig, options: &Options) -> Result<Found, (Er
         list(live, &server).await
     };
     let outcome = tokio::time::timeout(limit, starting).await;
-    let outcome = outcome.unwrap_or_else(|_| Err(server.config.silent(limit, String::new())));
+    let outcome = outcome.unwrap_or_else(|_| Err(server.config.timed_out(limit, String::new())));
     let (live, offer) = outcome.map_err(|err| (err, server.log_tail(2000)))?;
     let listed = begun.elapsed() - started;
     let begun = Instant::now();
     let answered = live.peer.call::<serde::de::IgnoredAny>("ping", &serde_json::json!({})).await;
     let ping = begun.elapsed();
     if let Err(failure) = answered {
-        tracing::debug!("a ping was not answered: {failure:?}");
+        tracing::debug!("ping failed: {failure:?}");
     }
     live.end().await;
     let line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-    Ok(Found {
+    Ok(ProbeResult {
         tools: offer
             .tools
             .iter()

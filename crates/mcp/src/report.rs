@@ -1,4 +1,4 @@
-//! How servers fare, in words: notices when that changes, and what `/mcp` shows.
+//! Reports the state of servers: notices when it changes, and the output of `/mcp`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,31 +6,31 @@ use std::sync::Arc;
 use engine::ports::Severity;
 use engine::words::SlashCommand;
 
-use crate::config::Reach;
+use crate::config::Transport;
 use crate::error::Error;
 use crate::server::{Phase, Server, Status};
 use crate::session::SessionServers;
 
-/// How much of a log `/mcp` shows of each server.
+/// How many bytes of each server's log `/mcp` shows.
 const LOG: usize = 600;
-/// How much of a log `/mcp log` shows.
+/// How many bytes of a log `/mcp log` shows.
 const WHOLE_LOG: usize = 16 * 1024;
 
 /// Returns the command as clients list it.
 pub(crate) fn command() -> SlashCommand {
     SlashCommand {
         name: Cow::Borrowed("mcp"),
-        description: Cow::Borrowed("Show the MCP servers, their tools and their faults"),
+        description: Cow::Borrowed("Show the MCP servers, their tools and their errors"),
         hint: Some(Cow::Borrowed("log NAME, or restart NAME")),
     }
 }
 
-/// What was reported about a server so far, so that nothing is reported twice.
+/// What was already reported about a server, so that nothing is reported twice.
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
     /// A problem was reported.
     is_bad: bool,
-    is_given_up: bool,
+    is_failed: bool,
 }
 
 impl Reported {
@@ -45,20 +45,20 @@ impl Reported {
             Phase::Late if !self.is_bad => {
                 self.is_bad = true;
                 let title = format!("The MCP server `{name}` starts slowly");
-                let more = format!(
+                let details = format!(
                     "{}; its tools become available when it is ready",
                     why.unwrap_or_default()
                 );
-                Some((Severity::Warning, title, Some(more)))
+                Some((Severity::Warning, title, Some(details)))
             }
             Phase::Waiting(_) if !self.is_bad => {
                 self.is_bad = true;
-                let title = format!("The MCP server `{name}` failed and is restarted");
+                let title = format!("The MCP server `{name}` failed and will be restarted");
                 Some((Severity::Warning, title, why))
             }
-            Phase::Failed if !self.is_given_up => {
+            Phase::Failed if !self.is_failed => {
                 self.is_bad = true;
-                self.is_given_up = true;
+                self.is_failed = true;
                 let title = format!("The MCP server `{name}` is not available");
                 Some((Severity::Error, title, why))
             }
@@ -87,19 +87,23 @@ pub(crate) fn answer(session: &SessionServers, rest: &str) -> String {
         ("log", Some(server)) => {
             let log = server.log_tail(WHOLE_LOG);
             if log.is_empty() {
-                return format!("The MCP server `{}` has logged nothing.", server.name());
+                return format!("The log of the MCP server `{}` is empty.", server.name());
             }
-            format!("The log of the MCP server `{}`:\n\n{}", server.name(), fenced(&log))
+            format!("Log of the MCP server `{}`:\n\n{}", server.name(), fenced(&log))
         }
         ("restart", Some(server)) => {
             server.retry.notify_one();
-            server.hung.notify_one();
-            format!("The MCP server `{}` is restarted.", server.name())
+            server.unresponsive.notify_one();
+            format!("Restarting the MCP server `{}`.", server.name())
         }
         ("log" | "restart", None) => {
             let names: Vec<String> =
                 servers.iter().map(|server| format!("`{}`", server.name())).collect();
-            format!("Unknown MCP server `{}`. The servers are {}.", name.trim(), names.join(", "))
+            format!(
+                "Unknown MCP server `{}`. Configured servers: {}.",
+                name.trim(),
+                names.join(", ")
+            )
         }
         _ => "Use `/mcp`, `/mcp log NAME` or `/mcp restart NAME`.".to_owned(),
     }
@@ -133,10 +137,10 @@ pub(crate) fn overview(session: &SessionServers, servers: &[Arc<Server>]) -> Str
 }
 
 fn kind(server: &Server) -> &'static str {
-    match server.config.reach {
-        Reach::Command(_) => "program",
-        Reach::Http(_) => "http",
-        Reach::Sse(_) => "sse",
+    match server.config.transport {
+        Transport::Command(_) => "program",
+        Transport::Http(_) => "http",
+        Transport::Sse(_) => "sse",
     }
 }
 
@@ -174,7 +178,7 @@ fn tools(status: &Status) -> String {
     text
 }
 
-/// Puts a text into a code block that the text itself cannot end.
+/// Puts text into a code block that the text itself cannot close.
 fn fenced(text: &str) -> String {
     format!("````\n{}\n````", text.replace("````", "```"))
 }
@@ -194,7 +198,7 @@ mod tests {
     fn problem_and_recovery_are_each_reported_once() {
         let mut reported = Reported::default();
         let wait = Phase::Waiting(Duration::from_secs(1));
-        let hung = || Some(Error::Hung);
+        let hung = || Some(Error::Unresponsive);
         assert_eq!(reported.next("a", &status(Phase::Starting, None)), None);
         assert_eq!(reported.next("a", &status(Phase::Ready, None)), None);
         let (severity, title, why) = reported.next("a", &status(wait, hung())).unwrap();

@@ -1,4 +1,4 @@
-//! One server: its state, its offer, its log. `supervisor` changes them.
+//! The shared state of one server: its status, what it offers, its log. `supervisor` updates it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,33 +17,34 @@ use crate::connection::Peer;
 use crate::error::Error;
 use crate::offer::Offer;
 
-/// How many bytes of a server's log are kept in memory.
-const LOG: usize = 64 * 1024;
-/// How many bytes of the log an error repeats.
-const LAST_WORDS: usize = 400;
+/// How many bytes of a server's stderr are stored.
+const LOG_SIZE: usize = 64 * 1024;
+/// How many bytes of it an error message quotes.
+const LOG_EXCERPT: usize = 400;
 
-/// A server that is supervised.
+/// A supervised server.
 pub(crate) struct Server {
     pub(crate) config: ServerConfig,
-    /// The folders of its session, the working folder first; empty for a shared server.
+    /// The directories of its session, the working directory first. Empty for a shared server.
     pub(crate) roots: Vec<PathBuf>,
     status: watch::Sender<Status>,
     log: Mutex<Tail>,
-    /// Fires when it is no longer needed.
+    /// Cancelled when no session uses it any more.
     pub(crate) stop: CancellationToken,
-    /// Its lists changed.
+    /// Notified when its lists changed.
     pub(crate) relist: Notify,
-    /// A restart was requested after it was given up.
+    /// Notified when the user requests a restart.
     pub(crate) retry: Notify,
-    /// The number of consecutive calls without an answer.
-    hangs: AtomicU32,
-    pub(crate) hung: Notify,
-    /// Listeners for the progress of calls.
+    /// The number of calls in a row that timed out.
+    timeouts: AtomicU32,
+    /// Notified when it is to be ended because it does not respond.
+    pub(crate) unresponsive: Notify,
+    /// Where to send the progress of each call.
     progress: Mutex<HashMap<u64, mpsc::Sender<String>>>,
-    /// The client whose user it may ask; `None` for a shared server.
+    /// The editor whose user it may ask. None for a shared server.
     editor: Mutex<Option<Arc<dyn Editor>>>,
-    /// Locked while the server asks a question: further ones are refused.
-    pub(crate) questions: Semaphore,
+    /// Allows one elicitation at a time; further ones are cancelled at once.
+    pub(crate) elicitations: Semaphore,
 }
 
 /// The status of a server.
@@ -52,26 +53,26 @@ pub(crate) struct Status {
     pub(crate) phase: Phase,
     pub(crate) offer: Arc<Offer>,
     pub(crate) peer: Option<Peer>,
-    /// The last error; stays after a recovery.
+    /// The last error. It remains after the server has recovered.
     pub(crate) error: Option<Error>,
-    /// Grows when the offer changes.
+    /// Increases when the offer changes.
     pub(crate) version: u64,
 }
 
-/// The phase of a server.
+/// The phase of a server's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Starting.
     Starting,
-    /// Still starting, after the time limit.
+    /// Starting, and taking longer than expected.
     Late,
-    /// Ready.
+    /// Its tools can be used.
     Ready,
-    /// Failed; it restarts after this time.
+    /// Failed, and restarted after this delay.
     Waiting(Duration),
-    /// Failed for good.
+    /// Failed, and not restarted automatically.
     Failed,
-    /// Stopped.
+    /// Stopped, because no session uses it.
     Stopped,
 }
 
@@ -88,15 +89,15 @@ impl Server {
             config,
             roots,
             status: watch::Sender::new(status),
-            log: Mutex::new(Tail::new(LOG)),
+            log: Mutex::new(Tail::new(LOG_SIZE)),
             stop: CancellationToken::new(),
             relist: Notify::new(),
             retry: Notify::new(),
-            hangs: AtomicU32::new(0),
-            hung: Notify::new(),
+            timeouts: AtomicU32::new(0),
+            unresponsive: Notify::new(),
             progress: Mutex::default(),
             editor: Mutex::default(),
-            questions: Semaphore::new(1),
+            elicitations: Semaphore::new(1),
         }
     }
 
@@ -112,7 +113,7 @@ impl Server {
         self.status.subscribe()
     }
 
-    /// Changes the phase. Only a ready server has a peer.
+    /// Changes the phase. A server that is not ready has no connection.
     pub(crate) fn set_phase(&self, phase: Phase, error: Option<Error>) {
         self.status.send_modify(|status| {
             status.phase = phase;
@@ -126,7 +127,7 @@ impl Server {
     }
 
     pub(crate) fn set_ready(&self, peer: Peer, offer: Offer) {
-        self.hangs.store(0, Ordering::Relaxed);
+        self.timeouts.store(0, Ordering::Relaxed);
         self.status.send_modify(|status| {
             status.phase = Phase::Ready;
             status.peer = Some(peer);
@@ -135,41 +136,46 @@ impl Server {
         });
     }
 
-    /// Adds log output.
+    /// Appends output to the log.
     pub(crate) fn log(&self, bytes: &[u8]) {
         lock(&self.log).push(bytes);
     }
 
-    /// Returns the end of the log, cleaned.
+    /// Returns the end of the log, cleaned for display.
     pub(crate) fn log_tail(&self, limit: usize) -> String {
         let text = lock(&self.log).text();
         let start = text.ceil_char_boundary(text.len().saturating_sub(limit));
         clean(text[start..].trim(), limit)
     }
 
-    pub(crate) fn last_words(&self) -> String {
-        self.log_tail(LAST_WORDS)
+    /// Returns the end of the log for an error message.
+    pub(crate) fn log_excerpt(&self) -> String {
+        self.log_tail(LOG_EXCERPT)
     }
 
-    /// Notes a call without an answer; after two in a row the server is stopped.
-    pub(crate) fn note_hang(&self) {
-        if self.hangs.fetch_add(1, Ordering::Relaxed) + 1 >= 2 {
-            self.hung.notify_one();
+    /// Records that a call timed out. After two in a row the server is ended.
+    pub(crate) fn record_timeout(&self) {
+        if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= 2 {
+            self.unresponsive.notify_one();
         }
     }
 
-    pub(crate) fn note_answer(&self) {
-        self.hangs.store(0, Ordering::Relaxed);
+    pub(crate) fn record_answer(&self) {
+        self.timeouts.store(0, Ordering::Relaxed);
     }
 
     /// Sends the progress of a call to `listener` until the returned guard is dropped.
-    pub(crate) fn listen(self: &Arc<Self>, call: u64, listener: mpsc::Sender<String>) -> Listening {
+    pub(crate) fn listen(
+        self: &Arc<Self>,
+        call: u64,
+        listener: mpsc::Sender<String>,
+    ) -> ProgressGuard {
         lock(&self.progress).insert(call, listener);
-        Listening { server: Arc::clone(self), call }
+        ProgressGuard { server: Arc::clone(self), call }
     }
 
-    /// Passes progress on. If the listener is slow, it is dropped: the next one is more recent.
-    pub(crate) fn tell_progress(&self, call: u64, progress: impl FnOnce() -> String) {
+    /// Forwards the progress of a call. If the listener is full, it is dropped: the next one supersedes it.
+    pub(crate) fn forward_progress(&self, call: u64, progress: impl FnOnce() -> String) {
         if let Some(listener) = lock(&self.progress).get(&call) {
             drop(listener.try_send(progress()));
         }
@@ -184,19 +190,19 @@ impl Server {
     }
 }
 
-/// A listener for the progress of a call.
-pub(crate) struct Listening {
+/// Removes the listener of a call when it is dropped.
+pub(crate) struct ProgressGuard {
     server: Arc<Server>,
     call: u64,
 }
 
-impl Drop for Listening {
+impl Drop for ProgressGuard {
     fn drop(&mut self) {
         lock(&self.server.progress).remove(&self.call);
     }
 }
 
-/// Locks a mutex. The data is valid even after a panic.
+/// Locks a mutex. A poisoned one is used as well: no update here can be left half done by a panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

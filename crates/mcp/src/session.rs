@@ -1,4 +1,4 @@
-//! The MCP servers of one session, as an extension of its toolbox.
+//! The MCP servers of one session, an extension of its toolbox.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -21,17 +21,17 @@ use crate::server::{Phase, Server, Status, lock};
 use crate::tool::McpTool;
 use crate::{attach, report};
 
-/// How many servers one session has.
+/// The most servers of one session.
 const MAX_SERVERS: usize = 32;
-/// How many tools of all servers together a model gets. With more, some providers refuse the request.
+/// The most tools of all servers together. With more, some providers reject the request.
 const MAX_TOOLS: usize = 512;
 const MAX_PROBLEM: usize = 300;
 
-/// How long after its start a server may delay a prompt: most are ready by then, and an immediate prompt would miss their
-/// tools.
-const HEAD_START: Duration = Duration::from_secs(1);
+/// How long after its start a server may delay a prompt. Most servers are ready by then; an immediate prompt would miss
+/// their tools.
+const START_WAIT: Duration = Duration::from_secs(1);
 
-/// The servers of one session, and their tools as they come and go.
+/// The servers of one session and their current tools.
 pub struct SessionServers {
     host: Arc<Host>,
     configs: Vec<ServerConfig>,
@@ -41,31 +41,31 @@ pub struct SessionServers {
     listed: Mutex<Listed>,
 }
 
-/// What runs for a session that is in use.
+/// The running servers of a session.
 struct Running {
     leases: Vec<Arc<Lease>>,
     since: Instant,
-    /// What was reported about each server, if the client shows no notices; the next turn reports it then.
+    /// What was already reported about each server. Only for a client that shows no notices: it gets them with its next turn.
     reported: Option<Vec<report::Reported>>,
-    /// What else the next turn reports.
+    /// Other notices for the next turn.
     notices: Vec<String>,
-    /// Ends the tasks that report changes.
+    /// Stops the tasks that report changes when it is dropped.
     _watching: DropGuard,
 }
 
-/// The tools as they were listed last, and what the list was made from.
+/// The cached list of tools, and what it was made from.
 #[derive(Default)]
 struct Listed {
     versions: Vec<u64>,
-    /// How many tools came before.
+    /// The number of tools that precede these.
     before: usize,
     tools: Arc<[Arc<dyn Tool>]>,
 }
 
 impl SessionServers {
-    /// Makes the servers of a session. Starts nothing: [`Extension::start`] does.
+    /// Creates the servers of a session. [`Extension::start`] starts them.
     ///
-    /// Of several servers with one name the first is used. `problems` are reported to the user.
+    /// If several servers have the same name, the first one is used. `problems` are reported to the user.
     #[must_use]
     pub fn new(
         host: &Arc<Host>,
@@ -104,8 +104,8 @@ impl SessionServers {
         leases.map(|lease| Arc::clone(&lease.server)).collect()
     }
 
-    /// Waits for servers that were just started, but not for long.
-    pub(crate) async fn head_start(&self) {
+    /// Waits briefly for servers that were just started.
+    pub(crate) async fn wait_for_start(&self) {
         let since = lock(&self.running).as_ref().map(|running| running.since);
         let Some(since) = since else {
             return;
@@ -113,13 +113,13 @@ impl SessionServers {
         for server in self.servers() {
             let mut status = server.watch();
             let started = status.wait_for(|status| status.phase != Phase::Starting);
-            if timeout_at(since + HEAD_START, started).await.is_err() {
+            if timeout_at(since + START_WAIT, started).await.is_err() {
                 return;
             }
         }
     }
 
-    /// Returns the problems that keep servers from being started at all.
+    /// Returns the problems with servers that are ignored.
     pub(crate) fn problems(&self) -> &[String] {
         &self.problems
     }
@@ -177,10 +177,10 @@ impl Extension for SessionServers {
         let mut names: HashSet<String> =
             before.iter().map(|tool| tool.spec().name.clone()).collect();
         for (server, status) in servers.iter().zip(&states) {
-            // A server that failed keeps its tools: a model that calls one gets the reason.
-            for offered in status.offer.tools.iter().take(MAX_TOOLS - tools.len()) {
-                let name = public_name(server.name(), &offered.name, &mut names);
-                tools.push(Arc::new(McpTool::new(server, offered, name, self.host.options.timing)));
+            // The tools of a failed server remain listed: a call of one returns the reason.
+            for info in status.offer.tools.iter().take(MAX_TOOLS - tools.len()) {
+                let name = public_name(server.name(), &info.name, &mut names);
+                tools.push(Arc::new(McpTool::new(server, info, name, self.host.options.timing)));
             }
         }
         *listed = Listed { versions, before: before.len(), tools: tools.into() };
@@ -215,9 +215,9 @@ impl Extension for SessionServers {
             for (lease, reported) in
                 running.leases.iter().zip(running.reported.iter_mut().flatten())
             {
-                let said = reported.next(lease.server.name(), &lease.server.status());
-                notices.extend(said.map(|(_, title, more)| match more {
-                    Some(more) => format!("{title}: {more}"),
+                let report = reported.next(lease.server.name(), &lease.server.status());
+                notices.extend(report.map(|(_, title, details)| match details {
+                    Some(details) => format!("{title}: {details}"),
                     None => title,
                 }));
             }
@@ -245,7 +245,7 @@ impl Reporter {
         status.mark_changed();
         while status.changed().await.is_ok() {
             let now = status.borrow_and_update().clone();
-            // A client that shows no notices ignores this; it is told with its next turn.
+            // A client that shows no notices ignores this event and gets the notice with its next turn.
             if let Some((severity, title, description)) = reported.next(self.server.name(), &now) {
                 self.editor.show(Event::Notice { severity, title, description }).await;
             }

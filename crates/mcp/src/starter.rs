@@ -1,6 +1,6 @@
-//! A thread that starts programs: starting takes a moment and would block everything else.
+//! A separate thread that starts processes, because starting one blocks its thread for a moment.
 //!
-//! The thread stays alive, because a sandboxed program ends with the thread that started it.
+//! The thread lives until the starter is dropped: a sandboxed process is killed when the thread that started it exits.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -8,19 +8,19 @@ use std::sync::{Arc, OnceLock};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// How many starts may wait. When it is full, the next one is refused.
+/// The most queued starts. If the queue is full, the next start fails.
 const WAITING: usize = 64;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Starts programs. Clones share one thread.
+/// Starts processes. Clones share one thread.
 #[derive(Debug, Clone, Default)]
 pub struct Starter {
     jobs: Arc<OnceLock<Option<SyncSender<Job>>>>,
 }
 
 impl Starter {
-    /// Runs a start on the thread. `None` if that is impossible.
+    /// Runs `start` on the thread. Returns `None` if the queue is full or the thread could not be started.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         start: impl FnOnce() -> T + Send + 'static,
@@ -31,13 +31,13 @@ impl Starter {
             let _inside = runtime.enter();
             drop(sender.send(start()));
         });
-        let jobs = self.jobs.get_or_init(begin);
+        let jobs = self.jobs.get_or_init(spawn_thread);
         jobs.as_ref()?.try_send(job).ok()?;
         started.await.ok()
     }
 }
 
-fn begin() -> Option<SyncSender<Job>> {
+fn spawn_thread() -> Option<SyncSender<Job>> {
     let (jobs, waiting) = sync_channel::<Job>(WAITING);
     let work = move || waiting.iter().for_each(|job| job());
     std::thread::Builder::new().name("start".to_owned()).spawn(work).ok()?;

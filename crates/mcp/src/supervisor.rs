@@ -1,6 +1,7 @@
-//! Keeps one server running: starts it, notices when it ends or hangs, starts it again, gives it up.
+//! Keeps one server running: starts it, detects when it exits or hangs, and restarts it up to a limit.
 //!
-//! One task per server. It owns the program and the connection; tools use the connection through `server::Status`.
+//! Each server has one task. The task owns the process and the connection; tools get the connection from
+//! `server::Status`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,11 +18,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clean::clean_line;
-use crate::config::{Command, Reach, Remote};
+use crate::config::{Command, Remote, Transport};
 use crate::connection::{Failure, Inbox, Peer};
 use crate::error::Error;
 use crate::handler;
-use crate::host::{Confine, Options, Timing};
+use crate::host::{Confinement, Options, Timing};
 use crate::http::{chain, client_for, secret};
 use crate::offer::{self, Offer};
 use crate::server::{Phase, Server};
@@ -29,22 +30,22 @@ use crate::transport::http::Http;
 use crate::transport::sse::Sse;
 use crate::transport::{Pipe, stdio};
 
-/// After how many failures in a row a server is given up.
+/// A server is not restarted after this many failures in a row.
 const MAX_FAILURES: u32 = 5;
-/// How long the program of a stopped server may take to exit by itself.
+/// How long the process of a stopped server may take to exit before it is killed.
 const GRACE: Grace =
     Grace { after_close: Duration::from_millis(500), after_term: Duration::from_millis(500) };
-/// How long a start is delayed, so that the answer to `session/new` is not slowed down.
-const BEHIND: Duration = Duration::from_millis(10);
-/// How long we wait for a program that seems to have ended, and for the rest of its log.
-const LAST_WORDS: Duration = Duration::from_millis(200);
-/// How often a list that keeps changing is read.
-const RELIST: Duration = Duration::from_secs(1);
+/// Delay before a start, so that the reply to `session/new` goes out first: starting a process would slow it down.
+const START_DELAY: Duration = Duration::from_millis(10);
+/// How long to wait for the exit status and the last output of a process that closed its pipes.
+const EXIT_WAIT: Duration = Duration::from_millis(200);
+/// The shortest interval between two listings, for servers whose lists change all the time.
+const RELIST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Keeps a server running until it is no longer needed.
+/// Keeps a server running until it is stopped.
 pub(crate) async fn supervise(server: Arc<Server>, options: Arc<Options>) {
     let mut failures = 0;
-    sleep(BEHIND).await;
+    sleep(START_DELAY).await;
     loop {
         server.set_phase(Phase::Starting, None);
         let started = tokio::select! {
@@ -68,7 +69,7 @@ pub(crate) async fn supervise(server: Arc<Server>, options: Arc<Options>) {
             break;
         };
         failures += 1;
-        tracing::warn!(server = server.name(), failures, "an MCP server failed: {error}");
+        tracing::warn!(server = server.name(), failures, "MCP server failed: {error}");
         if error.is_final() || failures >= MAX_FAILURES {
             server.set_phase(Phase::Failed, Some(error));
             tokio::select! {
@@ -88,17 +89,17 @@ pub(crate) async fn supervise(server: Arc<Server>, options: Arc<Options>) {
     server.set_phase(Phase::Stopped, None);
 }
 
-/// A server that is connected.
+/// A connected server.
 pub(crate) struct Live {
     pub(crate) peer: Peer,
-    /// The tasks that read and answer; they end with this value.
+    /// The tasks that read messages and answer requests. Dropping this value stops them.
     _tasks: JoinSet<()>,
     program: Option<Program>,
-    announced: ServerCapabilities,
+    capabilities: ServerCapabilities,
 }
 
 impl Live {
-    /// Ends the connection and the program.
+    /// Closes the connection and ends the process.
     pub(crate) async fn end(self) {
         self.peer.pipe.end().await;
         if let Some(mut program) = self.program {
@@ -107,7 +108,7 @@ impl Live {
     }
 }
 
-/// Starts a server and asks what it offers. After the time limit it is reported as slow, and may still become ready.
+/// Starts a server and lists what it offers. If it takes too long it is reported as late, but may still become ready.
 async fn start(server: &Arc<Server>, options: &Options) -> Result<(Live, Offer), Error> {
     let timing = &options.timing;
     let starting = async {
@@ -115,24 +116,24 @@ async fn start(server: &Arc<Server>, options: &Options) -> Result<(Live, Offer),
         list(live, server).await
     };
     tokio::pin!(starting);
-    let patience = server.config.start.unwrap_or(timing.start);
-    if let Ok(started) = timeout(patience, &mut starting).await {
+    let expected = server.config.start.unwrap_or(timing.start);
+    if let Ok(started) = timeout(expected, &mut starting).await {
         return started;
     }
-    let error = server.config.silent(patience, server.last_words());
+    let error = server.config.timed_out(expected, server.log_excerpt());
     server.set_phase(Phase::Late, Some(error));
-    match timeout(timing.start_most, starting).await {
+    match timeout(timing.start_limit, starting).await {
         Ok(started) => started,
         Err(_) => {
-            let after = patience + timing.start_most;
-            Err(server.config.silent(after, server.last_words()))
+            let after = expected + timing.start_limit;
+            Err(server.config.timed_out(after, server.log_excerpt()))
         }
     }
 }
 
-/// Asks a connected server what it offers.
+/// Lists what a connected server offers.
 pub(crate) async fn list(mut live: Live, server: &Server) -> Result<(Live, Offer), Error> {
-    match offer::list(&live.peer, &live.announced).await {
+    match offer::list(&live.peer, &live.capabilities).await {
         Ok(offer) => Ok((live, offer)),
         Err(err) => {
             let explained = explain(&mut live.program, server).await;
@@ -141,19 +142,19 @@ pub(crate) async fn list(mut live: Live, server: &Server) -> Result<(Live, Offer
     }
 }
 
-/// Connects to a server; starts its program first, if it has one.
+/// Connects to a server. A local server is started first.
 pub(crate) async fn connect(server: &Arc<Server>, options: &Options) -> Result<Live, Error> {
-    let (inbox, questions) = Inbox::new(Arc::clone(server));
+    let (inbox, requests) = Inbox::new(Arc::clone(server));
     let mut tasks = JoinSet::new();
     let mut program = None;
-    let pipe: Arc<dyn Pipe> = match &server.config.reach {
-        Reach::Command(command) => {
+    let pipe: Arc<dyn Pipe> = match &server.config.transport {
+        Transport::Command(command) => {
             let (started, pipe) =
                 start_program(server, command, options, &inbox, &mut tasks).await?;
             program = Some(started);
             pipe
         }
-        Reach::Http(remote) => {
+        Transport::Http(remote) => {
             let (client, headers) = (client_for(&remote.url)?, headers(remote)?);
             let signer = options.login.signer(server.name(), &remote.url).await?;
             let inbox = Arc::clone(&inbox);
@@ -161,7 +162,7 @@ pub(crate) async fn connect(server: &Arc<Server>, options: &Options) -> Result<L
             tasks.spawn(http.clone().listen());
             Arc::new(http)
         }
-        Reach::Sse(remote) => {
+        Transport::Sse(remote) => {
             let (client, mut headers) = (client_for(&remote.url)?, headers(remote)?);
             if let Some(token) = options.login.token(server.name(), &remote.url).await? {
                 headers.insert(reqwest::header::AUTHORIZATION, secret(&format!("Bearer {token}"))?);
@@ -172,9 +173,9 @@ pub(crate) async fn connect(server: &Arc<Server>, options: &Options) -> Result<L
         }
     };
     let peer = Peer::new(inbox, pipe);
-    tasks.spawn(peer.clone().answer_questions(questions));
-    match shake_hands(server, &peer).await {
-        Ok(announced) => Ok(Live { peer, _tasks: tasks, program, announced }),
+    tasks.spawn(peer.clone().serve_requests(requests));
+    match handshake(server, &peer).await {
+        Ok(capabilities) => Ok(Live { peer, _tasks: tasks, program, capabilities }),
         Err(failure) => {
             let explained = explain(&mut program, server).await;
             Err(explained.unwrap_or_else(|| call_error(server, &failure)))
@@ -182,38 +183,43 @@ pub(crate) async fn connect(server: &Arc<Server>, options: &Options) -> Result<L
     }
 }
 
-/// What a server says about itself.
+/// The result of `initialize`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Hello {
+struct InitializeResult {
     protocol_version: String,
     #[serde(default)]
     capabilities: ServerCapabilities,
 }
 
-async fn shake_hands(server: &Server, peer: &Peer) -> Result<ServerCapabilities, Failure> {
-    let hello: Hello = peer.call("initialize", &handler::hello(server)).await?;
-    peer.pipe.agree(&hello.protocol_version);
-    peer.tell("notifications/initialized", &json!({})).await?;
-    Ok(hello.capabilities)
+async fn handshake(server: &Server, peer: &Peer) -> Result<ServerCapabilities, Failure> {
+    let result: InitializeResult = peer.call("initialize", &handler::client_info(server)).await?;
+    peer.pipe.set_version(&result.protocol_version);
+    peer.notify("notifications/initialized", &json!({})).await?;
+    Ok(result.capabilities)
 }
 
 fn headers(remote: &Remote) -> Result<reqwest::header::HeaderMap, Error> {
     let mut headers = reqwest::header::HeaderMap::new();
     for (name, value) in &remote.headers {
-        let bad = || Error::Start(format!("the header `{}` cannot be sent", clean_line(name, 80)));
+        let bad = || {
+            Error::Start(format!(
+                "the header `{}` is not a valid HTTP header",
+                clean_line(name, 80)
+            ))
+        };
         let name: reqwest::header::HeaderName = name.parse().map_err(|_| bad())?;
         headers.insert(name, secret(value.reveal()).map_err(|_| bad())?);
     }
     Ok(headers)
 }
 
-/// The program of a server, with the task that reads its stderr.
+/// The process of a local server, with the task that reads its stderr.
 struct Program {
     child: Child,
-    /// After the child: it guards the child until it is dropped.
+    /// Declared after the child, so that the child is watched until it is dropped.
     _watched: process::guard::Watched,
-    is_garbage: Arc<AtomicBool>,
+    has_invalid_output: Arc<AtomicBool>,
     reader: JoinSet<()>,
 }
 
@@ -225,17 +231,17 @@ async fn start_program(
     tasks: &mut JoinSet<()>,
 ) -> Result<(Program, Arc<dyn Pipe>), Error> {
     let spec = spec(server, command, options);
-    if !is_there(&spec) {
+    if !is_installed(&spec) {
         return Err(Error::NoProgram(clean_line(&command.program, 200)));
     }
     let mut sandbox = None;
-    if let Some(confine) = &options.confine {
-        make_caches(command, confine);
-        let restricted = match server.config.is_free {
+    if let Some(confinement) = &options.confinement {
+        create_caches(command, confinement);
+        let restricted = match server.config.is_unsandboxed {
             true => None,
-            false => Some((profile(server, &spec, confine), confine.sandbox.found().await)),
+            false => Some((profile(server, &spec, confinement), confinement.sandbox.found().await)),
         };
-        sandbox = Some((Arc::clone(&confine.sandbox), restricted));
+        sandbox = Some((Arc::clone(&confinement.sandbox), restricted));
     }
     let guard = options.guard.clone();
     let spawned = options.starter.run(move || {
@@ -252,31 +258,31 @@ async fn start_program(
             return Err(Error::NoProgram(clean_line(&command.program, 200)));
         }
         Some(Err(err)) => return Err(Error::Start(chain(&err))),
-        None => return Err(Error::Start("too many programs are starting".to_owned())),
+        None => return Err(Error::Start("too many servers are starting".to_owned())),
     };
     let (Some(input), Some(output), Some(mut errors)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
-        return Err(Error::Start("the program has no pipes".to_owned()));
+        return Err(Error::Start("the process has no pipes".to_owned()));
     };
     let mut reader = JoinSet::new();
-    let of = Arc::clone(server);
+    let logger = Arc::clone(server);
     reader.spawn(async move {
         let mut chunk = vec![0; 8 * 1024];
         while let Ok(count @ 1..) = errors.read(&mut chunk).await {
-            of.log(&chunk[..count]);
+            logger.log(&chunk[..count]);
         }
     });
-    let is_garbage = Arc::new(AtomicBool::new(false));
-    tasks.spawn(stdio::read(output, Arc::clone(inbox), Arc::clone(&is_garbage)));
-    let program = Program { child, _watched: watched, is_garbage, reader };
+    let has_invalid_output = Arc::new(AtomicBool::new(false));
+    tasks.spawn(stdio::read(output, Arc::clone(inbox), Arc::clone(&has_invalid_output)));
+    let program = Program { child, _watched: watched, has_invalid_output, reader };
     Ok((program, Arc::new(stdio::Stdio::new(input))))
 }
 
-/// Returns the command: the arguments unchanged, and only the declared environment.
+/// Returns the process to start: the configured arguments unchanged, and only the declared environment variables.
 fn spec(server: &Server, command: &Command, options: &Options) -> Spec {
-    let folder = command.cwd.clone().or_else(|| server.roots.first().cloned());
-    let mut spec = Spec::new(&command.program, folder.unwrap_or_else(|| options.folder.clone()));
+    let cwd = command.cwd.clone().or_else(|| server.roots.first().cloned());
+    let mut spec = Spec::new(&command.program, cwd.unwrap_or_else(|| options.folder.clone()));
     spec.clear_env = true;
     spec.args = command.args.iter().map(Into::into).collect();
     let declared = command.env.iter().map(|(name, value)| (name.into(), value.reveal().into()));
@@ -285,94 +291,95 @@ fn spec(server: &Server, command: &Command, options: &Options) -> Spec {
     spec
 }
 
-/// Tells whether the program can be found. The sandbox would only report that something ended.
-fn is_there(spec: &Spec) -> bool {
+/// Returns whether the program exists. Inside the sandbox, a missing program is only seen as an exit code.
+fn is_installed(spec: &Spec) -> bool {
     let program = spec.program.as_path();
     if program.components().count() > 1 {
         return spec.cwd.join(program).is_file();
     }
-    // The last one applies, as it does for the program.
+    // If a variable is set twice, the process sees the last value.
     let path = spec.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value);
     path.is_none_or(|path| std::env::split_paths(path).any(|folder| folder.join(program).is_file()))
 }
 
-/// Creates folders that a program would create itself: the sandbox allows writes to existing ones only.
-fn make_caches(command: &Command, confine: &Confine) {
-    for (_, folder) in confine.caches.iter().filter(|(of, _)| command.fetcher() == Some(*of)) {
-        if let Err(err) = std::fs::create_dir_all(folder) {
-            tracing::debug!("{} cannot be made: {err}", folder.display());
+/// Creates the cache directories of a package runner. Inside the sandbox it cannot: only existing directories are writable.
+fn create_caches(command: &Command, confinement: &Confinement) {
+    let runner = command.package_runner();
+    for (_, cache) in confinement.caches.iter().filter(|(name, _)| runner == Some(*name)) {
+        if let Err(err) = std::fs::create_dir_all(cache) {
+            tracing::debug!("could not create {}: {err}", cache.display());
         }
     }
 }
 
-/// Returns the sandbox profile of a server: it may write to the folders of its session, and sees no secrets.
-fn profile(server: &Server, spec: &Spec, confine: &Confine) -> Profile {
-    let folders = server.roots.iter().chain([&spec.cwd]).chain(&confine.writable);
-    // What git runs, or what decides what git runs, is protected.
+/// Returns the sandbox profile of a server's process: it can write to its session's directories and cannot read secrets.
+fn profile(server: &Server, spec: &Spec, confinement: &Confinement) -> Profile {
+    let writable = server.roots.iter().chain([&spec.cwd]).chain(&confinement.writable);
+    // Git runs hooks, and its configuration can name programs to run. Both are read-only.
     let git = server.roots.iter().map(|root| root.join(".git")).filter(|git| git.is_dir());
     Profile {
         protected: git.flat_map(|git| ["hooks", "config"].map(|part| git.join(part))).collect(),
-        hidden: confine.hidden.clone(),
+        hidden: confinement.hidden.clone(),
         private: Vec::new(),
         network: Network::On,
-        ..Profile::writing_to(folders.filter_map(|folder| folder.canonicalize().ok()).collect())
+        ..Profile::writing_to(writable.filter_map(|path| path.canonicalize().ok()).collect())
     }
 }
 
-/// Returns how the program ended, if it did.
+/// Returns how the process ended, if the server has one and it exited.
 async fn explain(program: &mut Option<Program>, server: &Server) -> Option<Error> {
     let program = program.as_mut()?;
-    if program.is_garbage.load(Ordering::Relaxed) {
-        return Some(Error::Garbage);
+    if program.has_invalid_output.load(Ordering::Relaxed) {
+        return Some(Error::InvalidOutput);
     }
-    let status = timeout(LAST_WORDS, program.child.wait()).await.ok()?.ok()?;
+    let status = timeout(EXIT_WAIT, program.child.wait()).await.ok()?.ok()?;
     Some(program.ended(server, status).await)
 }
 
 impl Program {
-    /// Returns how the program ended, after its log was read.
+    /// Returns how the process ended, after its remaining output was read.
     async fn ended(&mut self, server: &Server, status: std::process::ExitStatus) -> Error {
-        if timeout(LAST_WORDS, self.reader.join_next()).await.is_err() {
+        if timeout(EXIT_WAIT, self.reader.join_next()).await.is_err() {
             tracing::debug!(
                 server = server.name(),
-                "somebody still holds the stderr of a program that ended"
+                "the process exited, but another one holds its stderr open"
             );
         }
         let how = match (status.code(), process::end::signal_name(status)) {
             (Some(code), _) => format!("code {code}"),
             (None, Some(signal)) => signal,
-            (None, None) => "no code".to_owned(),
+            (None, None) => "no exit code".to_owned(),
         };
-        Error::Ended { how, log: server.last_words() }
+        Error::Exited { how, log: server.log_excerpt() }
     }
 
-    /// Ends the program: asks it to exit, then kills it.
+    /// Ends the process, whose stdin is closed: terminates it, then kills it.
     async fn end(&mut self) {
         if let Err(err) = self.child.end(GRACE).await {
-            tracing::warn!("the end of an MCP server could not be awaited: {err}");
+            tracing::warn!("could not wait for an MCP server to exit: {err}");
         }
     }
 }
 
-/// Watches a ready server. Returns why it failed; `None` if it is no longer needed.
+/// Watches a server that is ready. Returns why it failed, or `None` if it was stopped.
 async fn watch(server: &Arc<Server>, live: Live, timing: &Timing) -> Option<Error> {
-    let Live { peer, _tasks, mut program, announced } = live;
+    let Live { peer, _tasks, mut program, capabilities } = live;
     let mut listing: Option<BoxFuture<'_, Result<Offer, Failure>>> = None;
     let mut listed_at = Instant::now();
     let error = loop {
         tokio::select! {
             biased;
             () = server.stop.cancelled() => break None,
-            () = server.hung.notified() => break Some(Error::Hung),
+            () = server.unresponsive.notified() => break Some(Error::Unresponsive),
             () = exit_of(&mut program) => break Some(broken(&mut program, server).await),
             () = peer.closed() => break Some(broken(&mut program, server).await),
             () = server.relist.notified(), if listing.is_none() => {
-                // At once after a quiet time: a new tool may be needed for the next request.
-                let pause = RELIST.min(timing.start).saturating_sub(listed_at.elapsed());
-                let (peer, announced) = (&peer, &announced);
+                // No delay after a quiet period: the next request to the model may need the new tool.
+                let pause = RELIST_INTERVAL.min(timing.start).saturating_sub(listed_at.elapsed());
+                let (peer, capabilities) = (&peer, &capabilities);
                 listing = Some(Box::pin(async move {
                     sleep(pause).await;
-                    offer::list(peer, announced).await
+                    offer::list(peer, capabilities).await
                 }));
             }
             listed = listed(&mut listing) => {
@@ -382,14 +389,14 @@ async fn watch(server: &Arc<Server>, live: Live, timing: &Timing) -> Option<Erro
                     Ok(offer) => server.set_ready(peer.clone(), offer),
                     Err(failure) => {
                         let why = call_error(server, &failure);
-                        tracing::warn!(server = server.name(), "its lists cannot be read: {why}");
+                        tracing::warn!(server = server.name(), "could not list its tools: {why}");
                     }
                 }
             }
         }
     };
     if error.is_some() {
-        // Before the program has ended: pending calls must not wait for that, too.
+        // Set before the process has ended, so that pending calls fail at once.
         server.set_phase(Phase::Waiting(timing.first_wait), error.clone());
     }
     drop(listing);
@@ -410,7 +417,7 @@ async fn listed(
     }
 }
 
-/// Waits for the end of the program. Its status can be queried again.
+/// Waits until the process exits. Its status can be queried again afterwards.
 async fn exit_of(program: &mut Option<Program>) {
     match program {
         Some(program) => drop(program.child.wait().await),
@@ -420,18 +427,18 @@ async fn exit_of(program: &mut Option<Program>) {
 
 async fn broken(program: &mut Option<Program>, server: &Server) -> Error {
     let explained = explain(program, server).await;
-    explained.unwrap_or_else(|| Error::Unreachable("the connection broke".to_owned()))
+    explained.unwrap_or_else(|| Error::Unreachable("the connection was lost".to_owned()))
 }
 
-/// Why a call to a server failed.
+/// Returns why a call to a server failed.
 pub(crate) fn call_error(server: &Server, failure: &Failure) -> Error {
     match failure {
         Failure::Refused(message) => Error::Refused(clean_line(message, 300)),
-        Failure::Misfit => Error::Refused("its answer violates the protocol".to_owned()),
-        Failure::Unsent(error) => error.clone(),
+        Failure::Invalid => Error::Refused("its response does not match the protocol".to_owned()),
+        Failure::NotSent(error) => error.clone(),
         Failure::Closed => server
             .status()
             .error
-            .unwrap_or_else(|| Error::Unreachable("the connection broke".to_owned())),
+            .unwrap_or_else(|| Error::Unreachable("the connection was lost".to_owned())),
     }
 }

@@ -1,4 +1,4 @@
-//! One tool of a server, for the engine.
+//! Adapts one tool of a server to the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::clean::clean;
-use crate::connection::{Asked, Failure, Peer};
+use crate::connection::{Failure, Peer, PendingCall};
 use crate::host::Timing;
-use crate::offer::Offered;
+use crate::offer::ToolInfo;
 use crate::server::{Phase, Server};
 use crate::supervisor::call_error;
 
-/// How many bytes of a result the model gets.
+/// The maximum length of a result's text for the model, in bytes.
 const MAX_TEXT: usize = 256 * 1024;
-/// How many bytes of an input a title shows.
+/// How many bytes of the input the title of a call shows.
 const MAX_TITLE: usize = 120;
-/// How many progress messages may wait to be shown.
-const PROGRESS: usize = 8;
-/// How often the progress of a call is shown.
-const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+/// How many progress messages of a call may be queued.
+const PROGRESS_QUEUE: usize = 8;
+/// The shortest interval between two progress updates.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long the notification of a cancelled call may take.
-const CANCEL_LIMIT: Duration = Duration::from_millis(200);
+/// How long sending a cancellation may take.
+const CANCEL_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The parameters of a call.
+/// The parameters of `tools/call`.
 #[derive(Serialize)]
 struct Params<'a> {
     name: &'a str,
@@ -53,30 +53,22 @@ struct Meta {
 /// A tool of a server.
 pub(crate) struct McpTool {
     server: Arc<Server>,
-    offered: Arc<Offered>,
+    info: Arc<ToolInfo>,
     spec: Arc<ToolSpec>,
     timing: Timing,
 }
 
 impl McpTool {
-    /// Makes the tool that a model knows as `name`.
+    /// Creates a tool that the model calls `name`.
     pub(crate) fn new(
         server: &Arc<Server>,
-        offered: &Arc<Offered>,
+        info: &Arc<ToolInfo>,
         name: String,
         timing: Timing,
     ) -> McpTool {
-        let spec = ToolSpec {
-            name,
-            description: offered.description.clone(),
-            schema: (&offered.schema).into(),
-        };
-        McpTool {
-            server: Arc::clone(server),
-            offered: Arc::clone(offered),
-            spec: Arc::new(spec),
-            timing,
-        }
+        let spec =
+            ToolSpec { name, description: info.description.clone(), schema: (&info.schema).into() };
+        McpTool { server: Arc::clone(server), info: Arc::clone(info), spec: Arc::new(spec), timing }
     }
 
     async fn call(
@@ -88,38 +80,38 @@ impl McpTool {
         let Some(peer) = status.peer else {
             return Err(self.unavailable());
         };
-        let number = peer.fresh_number();
+        let number = peer.next_number();
         let params =
-            Params { name: &self.offered.name, arguments, meta: Meta { progress_token: number } };
-        let asked = peer.ask(number, "tools/call", &params);
-        self.wait(cx, &peer, number, asked).await
+            Params { name: &self.info.name, arguments, meta: Meta { progress_token: number } };
+        let call = peer.prepare_call(number, "tools/call", &params);
+        self.wait(cx, &peer, number, call).await
     }
 
-    /// Waits for the result, shows progress, and passes a cancel on.
+    /// Waits for the result, shows progress in the meantime, and forwards a cancellation.
     async fn wait(
         &self,
         cx: &ToolCx<'_>,
         peer: &Peer,
         number: u64,
-        mut asked: Asked,
+        mut call: PendingCall,
     ) -> Result<Output, ToolError> {
-        // Full: progress is dropped; the next message is more recent.
-        let (sender, mut progress) = mpsc::channel(PROGRESS);
-        let _listening = self.server.listen(number, sender);
-        let last = Instant::now() + self.timing.call_most;
+        // If the channel is full, a message is dropped: the next one supersedes it.
+        let (sender, mut progress) = mpsc::channel(PROGRESS_QUEUE);
+        let _listener = self.server.listen(number, sender);
+        let last = Instant::now() + self.timing.call_limit;
         let mut deadline = Instant::now() + self.timing.call;
         let mut shown = Instant::now();
         loop {
             tokio::select! {
                 biased;
                 () = cx.cancel.cancelled() => {
-                    self.tell_cancel(peer, number, "cancelled by the user").await;
+                    self.send_cancelled(peer, number, "cancelled by the user").await;
                     return Err(ToolError::Cancelled);
                 }
-                answer = &mut asked.answer => return self.finish(answer),
+                reply = &mut call.reply => return self.finish(reply),
                 Some(text) = progress.recv() => {
                     deadline = last.min(Instant::now() + self.timing.call);
-                    if shown.elapsed() >= PROGRESS_EVERY {
+                    if shown.elapsed() >= PROGRESS_INTERVAL {
                         shown = Instant::now();
                         let content = vec![ToolContent::Block(Block::Text(text))];
                         let update = ToolUpdate { content: Some(content), ..ToolUpdate::default() };
@@ -127,8 +119,8 @@ impl McpTool {
                     }
                 }
                 () = sleep_until(deadline) => {
-                    self.tell_cancel(peer, number, "timed out").await;
-                    self.server.note_hang();
+                    self.send_cancelled(peer, number, "timed out").await;
+                    self.server.record_timeout();
                     let why = format!(
                         "The MCP server `{}` did not answer within {} s. The call was cancelled; it may still have \
                          taken effect",
@@ -141,19 +133,19 @@ impl McpTool {
         }
     }
 
-    /// Tells the server that the call was cancelled. A server that does not read must not delay us.
-    async fn tell_cancel(&self, peer: &Peer, number: u64, why: &str) {
-        let sent = peer.tell_cancel(number, why);
-        if !matches!(tokio::time::timeout(CANCEL_LIMIT, sent).await, Ok(Ok(()))) {
-            tracing::debug!(server = self.server.name(), "a cancel could not be sent");
+    /// Notifies the server that the call was cancelled. A server that does not read must not block us.
+    async fn send_cancelled(&self, peer: &Peer, number: u64, reason: &str) {
+        let sent = peer.send_cancelled(number, reason);
+        if !matches!(tokio::time::timeout(CANCEL_TIMEOUT, sent).await, Ok(Ok(()))) {
+            tracing::debug!(server = self.server.name(), "could not send a cancellation");
         }
     }
 
-    fn finish(&self, answer: Result<Box<RawValue>, Failure>) -> Result<Output, ToolError> {
-        let result = answer.map_err(|failure| self.failed(&failure))?;
-        self.server.note_answer();
+    fn finish(&self, reply: Result<Box<RawValue>, Failure>) -> Result<Output, ToolError> {
+        let result = reply.map_err(|failure| self.failed(&failure))?;
+        self.server.record_answer();
         let Ok(result) = serde_json::from_str::<CallToolResult>(result.get()) else {
-            return Err(self.failed(&Failure::Misfit));
+            return Err(self.failed(&Failure::Invalid));
         };
         let is_error = result.is_error == Some(true);
         let output = output(result);
@@ -161,8 +153,8 @@ impl McpTool {
     }
 
     fn failed(&self, failure: &Failure) -> ToolError {
-        if let Failure::Refused(_) | Failure::Misfit = failure {
-            self.server.note_answer();
+        if let Failure::Refused(_) | Failure::Invalid = failure {
+            self.server.record_answer();
         }
         let why = format!(
             "The MCP server `{}` failed: {}. `/mcp` shows its log",
@@ -180,7 +172,7 @@ impl McpTool {
             }
             Phase::Waiting(wait) => format!("It restarts in {} s", wait.as_secs().max(1)),
             Phase::Failed => format!("`/mcp restart {}` restarts it", self.server.name()),
-            Phase::Ready | Phase::Stopped => "It was just stopped".to_owned(),
+            Phase::Ready | Phase::Stopped => "It has just stopped".to_owned(),
         };
         let why = status.error.map(|error| format!("{error}. ")).unwrap_or_default();
         let why = format!("The MCP server `{}` is not available. {why}{next}", self.server.name());
@@ -193,7 +185,7 @@ impl Tool for McpTool {
         Arc::clone(&self.spec)
     }
 
-    /// Always the same: what a server says about its own tools cannot make them harmless.
+    /// Returns the same kind for all tools: a server's description of its own tools is not trusted.
     fn kind(&self) -> ToolKind {
         ToolKind::Other
     }
@@ -208,12 +200,12 @@ impl Tool for McpTool {
             return future::ready(Err(ToolError::Model(why))).boxed();
         }
         let arguments = crate::clean::clean_line(&input.to_string(), MAX_TITLE);
-        let title = format!("{} · {} {arguments}", self.server.name(), self.offered.title);
+        let title = format!("{} · {} {arguments}", self.server.name(), self.info.title);
         // "Always" is stored for the tool as it is described now: with another description the user is asked again.
-        let subject = format!("{} {}", self.spec.name, self.offered.print);
+        let subject = format!("{} {}", self.spec.name, self.info.fingerprint);
         let intent = Intent {
             title: clean(&title, 2 * MAX_TITLE),
-            content: vec![ToolContent::Block(Block::Text(self.offered.description.clone()))],
+            content: vec![ToolContent::Block(Block::Text(self.info.description.clone()))],
             access: vec![Access::ask(PermissionKey::mcp(&self.spec.name), subject)],
             ..Intent::default()
         };
@@ -222,7 +214,7 @@ impl Tool for McpTool {
     }
 }
 
-/// A call that may run.
+/// A planned call of a tool.
 struct PlannedCall {
     tool: Arc<McpTool>,
     arguments: Option<serde_json::Map<String, Value>>,
@@ -234,54 +226,54 @@ impl Planned for PlannedCall {
     }
 }
 
-/// Converts a result for the model and the user.
+/// Converts a result to text for the model and content for the user.
 fn output(result: CallToolResult) -> Output {
     let mut text = Vec::new();
     let mut shown = Vec::new();
     let has_content = !result.content.is_empty();
     for block in result.content {
-        let (told, block) = block_in(block);
-        text.push(told);
+        let (for_model, block) = block_in(block);
+        text.push(for_model);
         shown.push(ToolContent::Block(block));
     }
     if let Some(structured) = result.structured_content.filter(|_| !has_content) {
-        let told = structured.to_string();
-        shown.push(ToolContent::Block(Block::Text(clean(&told, MAX_TEXT))));
-        text.push(told);
+        let json = structured.to_string();
+        shown.push(ToolContent::Block(Block::Text(clean(&json, MAX_TEXT))));
+        text.push(json);
     }
     let text = text.join("\n");
     Output { text: cut(&clean(&text, usize::MAX)), content: Some(shown), raw: None }
 }
 
-/// Converts a block: its text for the model, and the block itself.
+/// Converts a content block. Returns its text for the model, and the block for the user.
 pub(crate) fn block_in(block: ContentBlock) -> (String, Block) {
     match block {
         ContentBlock::Text(text) => (text.text.clone(), Block::Text(clean(&text.text, MAX_TEXT))),
         ContentBlock::Image(image) => (
-            format!("[picture, {}]", image.mime_type),
+            format!("[image ({})]", image.mime_type),
             Block::Image(Media { data: image.data, mime: image.mime_type }),
         ),
         ContentBlock::Audio(audio) => (
-            format!("[audio, {}, played to the user]", audio.mime_type),
+            format!("[audio ({}), played to the user]", audio.mime_type),
             Block::Audio(Media { data: audio.data, mime: audio.mime_type }),
         ),
         ContentBlock::Resource(embedded) => {
             let block = resource_in(embedded.resource);
-            let told = match &block {
+            let for_model = match &block {
                 Block::Resource { uri, contents: Contents::Text(text), .. } => {
                     format!("{uri}:\n{text}")
                 }
-                Block::Resource { uri, .. } => format!("[{uri}, not text]"),
+                Block::Resource { uri, .. } => format!("[{uri}: binary content]"),
                 _ => String::new(),
             };
-            (told, block)
+            (for_model, block)
         }
         ContentBlock::ResourceLink(link) => {
             (link.uri.clone(), Block::Link { uri: link.uri, name: link.name })
         }
         _ => {
-            let told = "[unsupported content]".to_owned();
-            (told.clone(), Block::Text(told))
+            let text = "[unsupported content type]".to_owned();
+            (text.clone(), Block::Text(text))
         }
     }
 }
@@ -297,19 +289,19 @@ pub(crate) fn resource_in(contents: ResourceContents) -> Block {
         ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
             Block::Resource { uri, mime: mime_type, contents: Contents::Blob(blob) }
         }
-        _ => Block::Text("[unsupported resource]".to_owned()),
+        _ => Block::Text("[unsupported resource type]".to_owned()),
     }
 }
 
-/// Cuts the middle out of a long text, and says so.
+/// Cuts the middle out of a text that is too long, and inserts a note about it.
 fn cut(text: &str) -> String {
     if text.len() <= MAX_TEXT {
         return text.to_owned();
     }
-    let front = &text[..text.floor_char_boundary(MAX_TEXT / 2)];
-    let end = &text[text.ceil_char_boundary(text.len() - MAX_TEXT / 2)..];
-    let omitted = text.len() - front.len() - end.len();
-    format!("{front}\n[{omitted} bytes omitted]\n{end}")
+    let head = &text[..text.floor_char_boundary(MAX_TEXT / 2)];
+    let tail = &text[text.ceil_char_boundary(text.len() - MAX_TEXT / 2)..];
+    let omitted = text.len() - head.len() - tail.len();
+    format!("{head}\n[{omitted} bytes omitted]\n{tail}")
 }
 
 #[cfg(test)]
@@ -318,33 +310,33 @@ mod tests {
 
     use super::*;
 
-    fn told(result: Value) -> Output {
+    fn converted(result: Value) -> Output {
         output(serde_json::from_value(result).unwrap())
     }
 
     // R: M3
     #[test]
-    fn every_kind_of_content_is_converted() {
-        let result = told(json!({ "content": [
+    fn model_and_user_get_every_type_of_content() {
+        let result = converted(json!({ "content": [
             { "type": "text", "text": "one\u{1b}" },
             { "type": "image", "data": "AAAA", "mimeType": "image/png" },
             { "type": "resource", "resource": { "uri": "test://a", "text": "inside" } },
             { "type": "resource_link", "uri": "test://b", "name": "b" },
         ] }));
-        assert_eq!(result.text, "one\n[picture, image/png]\ntest://a:\ninside\ntest://b");
+        assert_eq!(result.text, "one\n[image (image/png)]\ntest://a:\ninside\ntest://b");
         let shown = result.content.unwrap();
         assert_eq!(shown[0], ToolContent::Block(Block::Text("one".to_owned())));
-        let picture = Media { data: "AAAA".to_owned(), mime: "image/png".to_owned() };
-        assert_eq!(shown[1], ToolContent::Block(Block::Image(picture)));
+        let image = Media { data: "AAAA".to_owned(), mime: "image/png".to_owned() };
+        assert_eq!(shown[1], ToolContent::Block(Block::Image(image)));
         assert_eq!(shown.len(), 4);
     }
 
     // R: M3
     #[test]
-    fn structured_content_alone_becomes_json() {
-        let result = told(json!({ "content": [], "structuredContent": { "degrees": 21 } }));
+    fn structured_content_without_text_is_returned_as_json() {
+        let result = converted(json!({ "content": [], "structuredContent": { "degrees": 21 } }));
         assert_eq!(result.text, r#"{"degrees":21}"#);
-        let both = told(json!({
+        let both = converted(json!({
             "content": [{ "type": "text", "text": "21 degrees" }],
             "structuredContent": { "degrees": 21 },
         }));
@@ -352,10 +344,10 @@ mod tests {
     }
 
     #[test]
-    fn long_result_keeps_both_ends() {
+    fn long_result_is_cut_in_the_middle() {
         let text = format!("begin{}end", "x".repeat(MAX_TEXT));
-        let result = told(json!({ "content": [{ "type": "text", "text": text }] }));
+        let result = converted(json!({ "content": [{ "type": "text", "text": text }] }));
         assert!(result.text.starts_with("begin") && result.text.ends_with("end"));
-        assert!(result.text.contains("8 bytes omitted"), "{}", result.text.len());
+        assert!(result.text.contains("[8 bytes omitted]"), "{}", result.text.len());
     }
 }

@@ -1,4 +1,4 @@
-//! Transports: pipes of a program, streamable HTTP, HTTP with server-sent events.
+//! The transports: pipes of a local process, streamable HTTP, and the older HTTP with server-sent events.
 
 pub(crate) mod http;
 pub(crate) mod sse;
@@ -8,19 +8,19 @@ use futures_util::future::BoxFuture;
 
 use crate::error::Error;
 
-/// How long one message of a server may be.
+/// The maximum size of one message from a server, in bytes.
 pub(crate) const MAX_MESSAGE: usize = 10 * 1024 * 1024;
 
-/// Sends messages to a server. What comes back goes into the connection's inbox.
+/// The sending side of a transport. Received messages go to the connection's inbox.
 pub(crate) trait Pipe: Send + Sync {
-    /// Sends a message; `call` is its number if it expects a reply.
+    /// Sends a message. `call` is its number if it expects a reply.
     ///
-    /// The future may run until that reply has arrived; it can be dropped earlier.
+    /// The future may run until the reply has arrived. It can be dropped earlier.
     fn send(&self, message: Vec<u8>, call: Option<u64>) -> BoxFuture<'static, Result<(), Error>>;
 
-    /// Notes the version that both sides agreed on.
-    fn agree(&self, _version: &str) {}
+    /// Sets the negotiated protocol version.
+    fn set_version(&self, _version: &str) {}
 
-    /// Closes the connection. The server may no longer respond.
+    /// Closes the transport. The server may already be gone.
     fn end(&self) -> BoxFuture<'static, ()>;
 }

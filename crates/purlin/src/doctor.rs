@@ -153,7 +153,7 @@ fn configuration(problems: Vec<String>) -> Finding {
 /// Starts every MCP server of the configuration once, in parallel, and reports those that fail.
 async fn servers(config: &Config) -> Finding {
     let mut options = env::host_options();
-    options.timing.start_most = Duration::ZERO;
+    options.timing.start_limit = Duration::ZERO;
     let servers: Vec<_> =
         config.mcp.servers.iter().filter_map(|server| convert(server).ok()).collect();
     let probes = servers.iter().map(|server| probe(server.clone(), &options));

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use mcp::{Reach, ServerConfig};
+use mcp::{ServerConfig, Transport};
 use serde_json::{Value, json};
 use serve::mcp_servers::{self, Vault};
 use settings::config::{check_readable, edit};
@@ -186,9 +186,11 @@ impl Add {
 /// Returns the entry that the login to a server is stored under.
 fn login_of(servers: &Servers, name: &str) -> Option<String> {
     let server = servers.servers.iter().find(|server| server.name == name)?;
-    match &server.reach {
-        Reach::Http(remote) | Reach::Sse(remote) => Some(mcp::oauth::entry(name, &remote.url)),
-        Reach::Command(_) => None,
+    match &server.transport {
+        Transport::Http(remote) | Transport::Sse(remote) => {
+            Some(mcp::oauth::storage_key(name, &remote.url))
+        }
+        Transport::Command(_) => None,
     }
 }
 
@@ -211,14 +213,14 @@ fn list(servers: &Servers) -> anyhow::Result<ExitCode> {
 
 /// Returns where a server is, as a shell would write it, without secrets.
 fn place(server: &ServerConfig) -> String {
-    match &server.reach {
-        Reach::Command(command) => {
+    match &server.transport {
+        Transport::Command(command) => {
             let words = std::iter::once(&command.program).chain(&command.args);
             let mut words: Value = words.cloned().collect();
             observe::mask::mask(&mut words);
             quote_all(words.as_array().into_iter().flatten().filter_map(Value::as_str))
         }
-        Reach::Http(remote) | Reach::Sse(remote) => {
+        Transport::Http(remote) | Transport::Sse(remote) => {
             let mut shown = json!({ "url": remote.url });
             observe::mask::mask(&mut shown);
             shown["url"].as_str().unwrap_or_default().to_owned()
@@ -244,7 +246,7 @@ async fn test(servers: &Servers, name: Option<&str>) -> anyhow::Result<ExitCode>
         let found = match tokio::time::timeout(soon, &mut probe).await {
             Ok(found) => found,
             Err(_) => {
-                let most = options.timing.start_most.as_secs();
+                let most = options.timing.start_limit.as_secs();
                 let (name, late) = (&server.name, soon.as_secs());
                 eprintln!("{name}: not ready after {late} s; waiting for {most} s more");
                 probe.await
@@ -289,7 +291,7 @@ fn find<'a>(servers: &'a Servers, name: &str) -> anyhow::Result<&'a ServerConfig
 
 /// Logs in: the browser is redirected to a local port that is open only for this.
 async fn login(server: &ServerConfig) -> anyhow::Result<ExitCode> {
-    let (Reach::Http(remote) | Reach::Sse(remote)) = &server.reach else {
+    let (Transport::Http(remote) | Transport::Sse(remote)) = &server.transport else {
         anyhow::bail!("`{}` is a local server and needs no login", server.name);
     };
     let listener = TcpListener::bind("127.0.0.1:0").await?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcp::{Command, Reach, Remote, Secret, ServerConfig};
+use mcp::{Command, Remote, Secret, ServerConfig, Transport};
 use process::sandbox::Sandbox;
 use serde_json::Value;
 use settings::credentials::Credentials;
@@ -56,11 +56,11 @@ fn server_in(server: McpServer) -> Result<ServerConfig, String> {
         }
         McpServer::Http(http) => {
             let remote = Remote { url: http.url, headers: pairs(http.headers) };
-            ServerConfig::remote(&http.name, Reach::Http(remote))
+            ServerConfig::remote(&http.name, Transport::Http(remote))
         }
         McpServer::Sse(sse) => {
             let remote = Remote { url: sse.url, headers: pairs(sse.headers) };
-            ServerConfig::remote(&sse.name, Reach::Sse(remote))
+            ServerConfig::remote(&sse.name, Transport::Sse(remote))
         }
         _ => Err("a server has an unknown transport".to_owned()),
     }
@@ -84,15 +84,15 @@ pub fn convert(server: &ConfiguredServer) -> Result<ServerConfig, String> {
             ServerConfig::command(&server.name, Command { program, args, env: secrets(env), cwd })?
         }
         configured::Transport::Http(at) => {
-            ServerConfig::remote(&server.name, Reach::Http(remote(at)))?
+            ServerConfig::remote(&server.name, Transport::Http(remote(at)))?
         }
         configured::Transport::Sse(at) => {
-            ServerConfig::remote(&server.name, Reach::Sse(remote(at)))?
+            ServerConfig::remote(&server.name, Transport::Sse(remote(at)))?
         }
     };
     converted.start = server.start;
     converted.is_shared = server.is_shared;
-    converted.is_free = server.is_unsandboxed;
+    converted.is_unsandboxed = server.is_unsandboxed;
     Ok(converted)
 }
 
@@ -127,7 +127,7 @@ pub fn host_options(options: &MachineOptions, sandbox: Arc<Sandbox>) -> mcp::Opt
         login: mcp::oauth::Login::new(Arc::new(Vault(options.directories.clone()))),
         guard: process::Guard::default(),
         starter: mcp::Starter::default(),
-        confine: Some(confine(&options.directories, sandbox)),
+        confinement: Some(confinement(&options.directories, sandbox)),
     }
 }
 
@@ -169,11 +169,11 @@ const NEEDED: [(&str, &str); 6] = [
 
 /// Restricts the programs of servers: they see neither secrets nor our own files, and write only to the directories of
 /// their session, to temporary directories and to caches.
-fn confine(directories: &Directories, sandbox: Arc<Sandbox>) -> mcp::Confine {
+fn confinement(directories: &Directories, sandbox: Arc<Sandbox>) -> mcp::Confinement {
     let home = &directories.home;
     let caches = home.iter().flat_map(|home| CACHES.map(|cache| home.join(cache)));
     let needed = home.iter().flat_map(|home| NEEDED.map(|(of, cache)| (of, home.join(cache))));
-    mcp::Confine {
+    mcp::Confinement {
         sandbox,
         hidden: directories.private().into_iter().chain(machine::hidden(directories)).collect(),
         writable: caches.chain([std::env::temp_dir()]).collect(),

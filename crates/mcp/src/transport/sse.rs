@@ -1,4 +1,5 @@
-//! The older HTTP transport: one stream of server-sent events down, one request per message up.
+//! HTTP with server-sent events, the predecessor of streamable HTTP: one stream from the server, one request per message
+//! to it.
 
 use std::sync::Arc;
 
@@ -13,22 +14,22 @@ use crate::connection::Inbox;
 use crate::error::Error;
 use crate::http::chain;
 
-/// Sends messages to such a server.
+/// The sending side.
 pub(crate) struct Sse {
     client: Client,
     headers: HeaderMap,
-    /// The address for messages, from the server's first event.
+    /// Where messages are sent. The server's first event names it.
     endpoint: Url,
 }
 
-/// Receives messages.
+/// The receiving side.
 pub(crate) struct Stream {
     stream: Response,
     events: SseDecoder,
 }
 
 impl Sse {
-    /// Opens the stream and waits for the address for messages.
+    /// Opens the stream and waits for the `endpoint` event.
     pub(crate) async fn connect(
         client: Client,
         url: &str,
@@ -41,8 +42,8 @@ impl Sse {
         let mut stream = sent.map_err(|err| Error::Unreachable(chain(&err.without_url())))?;
         match stream.status() {
             status if status.is_success() => {}
-            StatusCode::UNAUTHORIZED => return Err(Error::AuthNeeded(name.to_owned())),
-            status => return Err(Error::Unreachable(format!("it answered with HTTP {status}"))),
+            StatusCode::UNAUTHORIZED => return Err(Error::LoginRequired(name.to_owned())),
+            status => return Err(Error::Unreachable(format!("it returned HTTP {status}"))),
         }
         let mut events = SseDecoder::new(MAX_MESSAGE);
         let endpoint = loop {
@@ -51,18 +52,22 @@ impl Sse {
             }
             match stream.chunk().await {
                 Ok(Some(bytes)) => events.feed(&bytes),
-                _ => return Err(Error::Unreachable("its stream ended immediately".to_owned())),
+                _ => {
+                    return Err(Error::Unreachable(
+                        "its stream ended before the `endpoint` event".to_owned(),
+                    ));
+                }
             }
         };
         if endpoint.origin() != base.origin() {
-            // Our headers, and with them our keys, would be sent there.
+            // The headers, and with them the keys, would be sent to the other host.
             return Err(Error::Refused("it redirects to another host".to_owned()));
         }
         Ok((Sse { client, headers, endpoint }, Stream { stream, events }))
     }
 }
 
-/// Takes the data of the next event of this name; others are skipped.
+/// Returns the data of the next event of this name. Others are skipped.
 pub(super) fn next_event(events: &mut SseDecoder, name: &str) -> Option<String> {
     while let Some(event) = events.next_event() {
         if let Ok(event) = event
@@ -82,7 +87,7 @@ impl Pipe for Sse {
             let response = sent.map_err(|err| Error::Unreachable(chain(&err.without_url())))?;
             match response.status() {
                 status if status.is_success() => Ok(()),
-                status => Err(Error::Unreachable(format!("it answered with HTTP {status}"))),
+                status => Err(Error::Unreachable(format!("it returned HTTP {status}"))),
             }
         }
         .boxed()
@@ -94,11 +99,11 @@ impl Pipe for Sse {
 }
 
 impl Stream {
-    /// Reads the stream until it ends. The stream is the session: without it a new connection is needed.
+    /// Reads the stream until it ends. The stream is the session: when it ends, a new connection is needed.
     pub(crate) async fn read(mut self, inbox: Arc<Inbox>) {
         loop {
             while let Some(data) = next_event(&mut self.events, "message") {
-                inbox.hear(data.as_bytes());
+                inbox.receive(data.as_bytes());
             }
             match self.stream.chunk().await {
                 Ok(Some(bytes)) => self.events.feed(&bytes),

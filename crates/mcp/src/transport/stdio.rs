@@ -1,4 +1,4 @@
-//! The pipes of a program: one message per line. A line that is too long or invalid does not affect the others.
+//! The pipes of a local process: one message per line. A line that is too long or invalid does not affect the others.
 
 use std::io;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::{MAX_MESSAGE, Pipe};
 use crate::connection::{Failure, Inbox};
 use crate::error::Error;
 
-/// How many invalid lines a program may write before it is given up.
-const MAX_GARBAGE: usize = 100;
+/// A process is ended after this many lines that are not messages.
+const MAX_INVALID_LINES: usize = 100;
 const CHUNK: usize = 64 * 1024;
 
-/// The input of a program.
+/// The stdin of a process.
 pub(crate) struct Stdio {
-    /// One writer at a time. If the program does not read, the others wait, each with a deadline.
+    /// Used by one writer at a time. If the process does not read, the other writers wait until their own deadlines.
     input: Arc<Mutex<Option<ChildStdin>>>,
 }
 
@@ -39,13 +39,13 @@ impl Pipe for Stdio {
                 Some(input) => input.write_all(&message).await,
                 None => Err(io::ErrorKind::BrokenPipe.into()),
             };
-            written.map_err(|err| Error::Unreachable(format!("its input is closed: {err}")))
+            written.map_err(|err| Error::Unreachable(format!("its stdin is closed: {err}")))
         }
         .boxed()
     }
 
     fn end(&self) -> BoxFuture<'static, ()> {
-        // A blocked write keeps the pipe open; the program is about to be killed.
+        // A blocked write keeps the pipe open. The process is about to be killed anyway.
         if let Ok(mut input) = self.input.try_lock() {
             *input = None;
         }
@@ -53,8 +53,12 @@ impl Pipe for Stdio {
     }
 }
 
-/// Reads the output of a program until it ends. Sets `is_garbage` if there were too many invalid lines.
-pub(crate) async fn read(mut output: ChildStdout, inbox: Arc<Inbox>, is_garbage: Arc<AtomicBool>) {
+/// Reads the stdout of a process to its end. Sets `has_invalid_output` if too many lines are not messages.
+pub(crate) async fn read(
+    mut output: ChildStdout,
+    inbox: Arc<Inbox>,
+    has_invalid_output: Arc<AtomicBool>,
+) {
     let mut lines = LineDecoder::new(SizeLimits {
         initialize: MAX_MESSAGE,
         new_session: MAX_MESSAGE,
@@ -65,22 +69,22 @@ pub(crate) async fn read(mut output: ChildStdout, inbox: Arc<Inbox>, is_garbage:
         other: MAX_MESSAGE,
     });
     let mut chunk = vec![0; CHUNK];
-    let mut garbage = 0;
+    let mut invalid_lines = 0;
     while let Ok(count @ 1..) = output.read(&mut chunk).await {
         lines.feed(&chunk[..count]);
         while let Some(line) = lines.next_line() {
             let is_message = match line {
-                Line::Whole(line) => inbox.hear(line),
+                Line::Whole(line) => inbox.receive(line),
                 Line::TooLong(line) => {
-                    let why = || Failure::Refused("its answer is too long".to_owned());
+                    let why = || Failure::Refused("its response is too large".to_owned());
                     let number = line.peek.id().and_then(|id| id.as_number());
                     number.map(|number| inbox.finish(number, Err(why()))).is_some()
                 }
             };
-            garbage += usize::from(!is_message);
+            invalid_lines += usize::from(!is_message);
         }
-        if garbage > MAX_GARBAGE {
-            is_garbage.store(true, Ordering::Relaxed);
+        if invalid_lines > MAX_INVALID_LINES {
+            has_invalid_output.store(true, Ordering::Relaxed);
             break;
         }
     }

@@ -42,7 +42,7 @@ impl Vault for NoVault {
     }
 
     fn save(&self, _: &str, _: Option<&str>) -> Result<(), String> {
-        Err("nothing is stored here".to_owned())
+        Err("this vault stores nothing".to_owned())
     }
 }
 
@@ -50,9 +50,9 @@ impl Vault for NoVault {
 pub(crate) fn quick() -> Timing {
     Timing {
         start: Duration::from_secs(20),
-        start_most: Duration::from_secs(20),
+        start_limit: Duration::from_secs(20),
         call: Duration::from_secs(20),
-        call_most: Duration::from_secs(40),
+        call_limit: Duration::from_secs(40),
         first_wait: Duration::from_millis(20),
         longest_wait: Duration::from_millis(100),
         steady: Duration::from_secs(60),
@@ -68,22 +68,22 @@ pub(crate) fn host(timing: Timing) -> Arc<Host> {
         login: Login::new(Arc::new(NoVault)),
         guard: process::Guard::default(),
         starter: mcp::Starter::default(),
-        confine: None,
+        confinement: None,
     })
 }
 
-/// The test server `faulty_server`, with the faults named by `words`, or none.
-pub(crate) fn faulty(name: &str, words: &[&str]) -> ServerConfig {
-    let mut at = std::env::current_exe().unwrap();
-    at.pop();
-    at.pop();
-    let program = at.join("examples/faulty_server");
-    assert!(program.exists(), "{} is built with the tests", program.display());
-    program_at(name, &program.to_string_lossy(), words)
+/// Returns the test server `faulty_server` with these arguments: a fault and its argument, or none.
+pub(crate) fn faulty(name: &str, args: &[&str]) -> ServerConfig {
+    let mut target = std::env::current_exe().unwrap();
+    target.pop();
+    target.pop();
+    let program = target.join("examples/faulty_server");
+    assert!(program.exists(), "{} was not built with the tests", program.display());
+    program_at(name, &program.to_string_lossy(), args)
 }
 
-pub(crate) fn program_at(name: &str, program: &str, words: &[&str]) -> ServerConfig {
-    let args = words.iter().map(|word| (*word).to_owned()).collect();
+pub(crate) fn program_at(name: &str, program: &str, args: &[&str]) -> ServerConfig {
+    let args = args.iter().map(|arg| (*arg).to_owned()).collect();
     let command = Command { program: program.to_owned(), args, env: Vec::new(), cwd: None };
     ServerConfig::command(name, command).unwrap()
 }
@@ -177,7 +177,7 @@ impl Bench {
 
     /// Waits until all servers are ready.
     pub(crate) async fn ready(self) -> Bench {
-        self.until("every server is ready", |bench| {
+        self.until("all servers are ready", |bench| {
             let state = bench.state();
             state.contains(": ready") && !state.contains("starting") && !state.contains("failed")
         })
@@ -194,13 +194,17 @@ impl Bench {
     pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Bench) -> bool) {
         let end = tokio::time::Instant::now() + DEADLINE;
         while !holds(self) {
-            assert!(tokio::time::Instant::now() < end, "not in time: {what}\n{}", self.state());
+            assert!(
+                tokio::time::Instant::now() < end,
+                "timed out waiting until {what}\n{}",
+                self.state()
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
-    /// Waits until the user was shown this.
-    pub(crate) async fn told(&self, text: &str) -> String {
+    /// Waits for a notice with this text, and returns it.
+    pub(crate) async fn notice(&self, text: &str) -> String {
         let find = |bench: &Bench| bench.notices().into_iter().find(|notice| notice.contains(text));
         self.until(text, |bench| find(bench).is_some()).await;
         find(self).unwrap()
@@ -217,7 +221,7 @@ impl Bench {
         events.iter().filter_map(text).collect()
     }
 
-    /// The tools of the servers.
+    /// Returns the tools of the servers.
     pub(crate) fn tools(&self) -> Arc<[Arc<dyn Tool>]> {
         self.servers.tools(&[])
     }
@@ -238,7 +242,7 @@ impl Bench {
         let reply = Reply::new(move |stop| drop(sender.send(stop)));
         let handle = self.handle.as_ref().unwrap();
         handle.reserve().unwrap().send(Ask::Prompt { prompt, cancel, reply });
-        let stop = tokio::time::timeout(DEADLINE, ended).await.expect("the turn takes too long");
+        let stop = tokio::time::timeout(DEADLINE, ended).await.expect("the turn ends in time");
         let mut turn = Turn { stop: stop.unwrap().ok(), ..Turn::default() };
         for event in &self.editor.events() {
             match event {
@@ -274,14 +278,14 @@ fn text_of(content: &ToolContent) -> Option<String> {
     }
 }
 
-/// Returns whether a process with this word among its arguments exists.
-pub(crate) fn lives(word: &str) -> bool {
+/// Returns whether a process with this argument exists.
+pub(crate) fn is_running(wanted: &str) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
-        let at: PathBuf = entry.ok()?.path();
-        at.file_name()?.to_str()?.parse::<u32>().ok()?;
-        std::fs::read(at.join("cmdline")).ok()
+        let path: PathBuf = entry.ok()?.path();
+        path.file_name()?.to_str()?.parse::<u32>().ok()?;
+        std::fs::read(path.join("cmdline")).ok()
     });
     let mut processes =
-        processes.filter(|line| line.split(|byte| *byte == 0).any(|arg| arg == word.as_bytes()));
+        processes.filter(|line| line.split(|byte| *byte == 0).any(|arg| arg == wanted.as_bytes()));
     processes.next().is_some()
 }

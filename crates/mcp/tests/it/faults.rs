@@ -7,12 +7,12 @@ use engine::ports::Offers;
 use engine::words::ToolStatus;
 use mcp::Timing;
 
-use crate::bench::{Bench, editor, faulty, lives, program_at, quick};
+use crate::bench::{Bench, editor, faulty, is_running, program_at, quick};
 
 const ECHO: &str = "model tool bad_echo {\"text\":\"hi\"}\nmodel text \"\"\nmodel loop";
 
-async fn with_timing(timing: Timing, words: &[&str]) -> Bench {
-    Bench::with(ECHO, vec![faulty("bad", words)], timing, editor()).await
+async fn with_timing(timing: Timing, args: &[&str]) -> Bench {
+    Bench::with(ECHO, vec![faulty("bad", args)], timing, editor()).await
 }
 
 // R: M2
@@ -21,10 +21,10 @@ async fn with_timing(timing: Timing, words: &[&str]) -> Bench {
 async fn m01_missing_program_is_reported_and_not_retried() {
     let servers = vec![program_at("bad", "no-such-program", &[]), faulty("good", &[])];
     let bench = Bench::open("model tool good_echo {\"text\":\"hi\"}", servers).await;
-    let told = bench.told("`bad` is not available").await;
-    assert!(told.contains("program `no-such-program` not found; install it"), "{told}");
+    let notice = bench.notice("`bad` is not available").await;
+    assert!(notice.contains("program `no-such-program` not found; install it"), "{notice}");
     bench
-        .until("the other is ready", |bench| bench.names().contains(&"good_echo".to_owned()))
+        .until("the other server is ready", |bench| bench.names().contains(&"good_echo".to_owned()))
         .await;
     assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "hi".to_owned())]);
 }
@@ -34,37 +34,37 @@ async fn m01_missing_program_is_reported_and_not_retried() {
 #[tokio::test]
 async fn m02_program_that_exits_at_once_is_reported_with_its_error_output() {
     let bench = with_timing(quick(), &["exit"]).await;
-    let told = bench.told("`bad` failed").await;
-    assert!(told.contains("code 3; last log output: no configuration was found"), "{told}");
+    let notice = bench.notice("`bad` failed").await;
+    assert!(notice.contains("code 3; last output: no configuration found"), "{notice}");
 }
 
 // R: M2, S12
 // Fault: M03
 #[tokio::test]
-async fn m03_silent_server_is_given_up() {
+async fn m03_silent_server_is_killed_and_not_restarted() {
     let timing = Timing {
         start: Duration::from_millis(100),
-        start_most: Duration::from_millis(100),
+        start_limit: Duration::from_millis(100),
         ..quick()
     };
     let bench = with_timing(timing, &["silent", "m03-test"]).await;
-    bench.told("`bad` starts slowly").await;
+    bench.notice("`bad` starts slowly").await;
     let turn = bench.prompt("go").await;
     assert!(turn.calls[0].1.contains("unknown tool `bad_echo`"), "{turn:?}");
-    bench.told("`bad` is not available").await;
-    bench.until("it is killed", |_| !lives("m03-test")).await;
+    bench.notice("`bad` is not available").await;
+    bench.until("it is killed", |_| !is_running("m03-test")).await;
 }
 
 // R: M2, S12
 // Fault: M04
 #[tokio::test]
-async fn m04_late_server_is_added() {
+async fn m04_tools_of_a_late_server_are_added() {
     let timing = Timing { start: Duration::from_millis(100), ..quick() };
     let bench = with_timing(timing, &["late", "600"]).await;
-    bench.told("`bad` starts slowly").await;
+    bench.notice("`bad` starts slowly").await;
     assert!(bench.names().is_empty());
-    let told = bench.told("`bad` is ready").await;
-    assert!(told.contains("10 tools"), "{told}");
+    let notice = bench.notice("`bad` is ready").await;
+    assert!(notice.contains("10 tools"), "{notice}");
     assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "hi".to_owned())]);
 }
 
@@ -77,7 +77,7 @@ async fn m05_crash_during_a_call_fails_it_and_restarts_the_server() {
     let (status, text) = &turn.calls[0];
     assert_eq!(*status, ToolStatus::Failed);
     assert!(text.contains("The MCP server `bad` failed"), "{text}");
-    bench.told("`bad` is ready").await;
+    bench.notice("`bad` is ready").await;
 }
 
 // R: M2
@@ -85,28 +85,32 @@ async fn m05_crash_during_a_call_fails_it_and_restarts_the_server() {
 #[tokio::test]
 async fn m06_crash_loop_ends_after_five_restarts() {
     let bench = with_timing(quick(), &["exit_later"]).await;
-    let told = bench.told("`bad` is not available").await;
-    assert!(told.contains("code 4"), "{told}");
+    let notice = bench.notice("`bad` is not available").await;
+    assert!(notice.contains("code 4"), "{notice}");
     assert!(bench.state().contains("`bad` (program): failed\n"), "{}", bench.state());
-    // Restarted by hand, it fails and is given up again.
-    assert!(bench.prompt("/mcp restart bad").await.said.contains("is restarted"));
+    // After `/mcp restart` it fails again.
+    assert!(bench.prompt("/mcp restart bad").await.said.contains("Restarting the MCP server"));
     bench
-        .until("it is given up again", |bench| bench.state().contains("`bad` (program): failed\n"))
+        .until("it has failed again", |bench| bench.state().contains("`bad` (program): failed\n"))
         .await;
 }
 
 // R: M2, T4
 // Fault: M07
 #[tokio::test]
-async fn m07_server_that_hangs_in_two_calls_is_killed() {
+async fn m07_server_is_restarted_after_two_calls_time_out() {
     let timing = Timing { call: Duration::from_millis(100), ..quick() };
     let bench = with_timing(timing, &["hang_call", "m07-test"]).await.ready().await;
     let turn = bench.prompt("go").await;
     assert!(turn.calls[0].1.contains("did not answer within 0 s"), "{turn:?}");
-    assert!(bench.state().contains(": ready"), "one hang is forgiven: {}", bench.state());
+    assert!(
+        bench.state().contains(": ready"),
+        "a single timeout does not end it: {}",
+        bench.state()
+    );
     bench.prompt("go").await;
-    let told = bench.told("`bad` failed").await;
-    assert!(told.contains("did not answer two calls in a row"), "{told}");
+    let notice = bench.notice("`bad` failed").await;
+    assert!(notice.contains("did not answer two calls in a row"), "{notice}");
 }
 
 // R: M2
@@ -127,8 +131,8 @@ async fn m08_garbage_on_stdout_is_ignored_and_a_flood_of_it_ends_the_server() {
     let bench = with_timing(quick(), &["garbage"]).await.ready().await;
     assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "hi".to_owned())]);
     let bench = with_timing(quick(), &["flood"]).await;
-    let told = bench.told("`bad` failed").await;
-    assert!(told.contains("is not an MCP message"), "{told}");
+    let notice = bench.notice("`bad` failed").await;
+    assert!(notice.contains("is not an MCP message"), "{notice}");
 }
 
 // R: M2
@@ -139,8 +143,8 @@ async fn m09_endless_line_fails_only_its_call_and_needs_little_memory() {
     let before = memory();
     let turn = bench.prompt("go").await;
     let grown = memory().saturating_sub(before);
-    assert!(turn.calls[0].1.contains("its answer is too long"), "{turn:?}");
-    assert!(grown < 40 * 1024 * 1024, "grown by {grown} bytes for a line of 100 MiB");
+    assert!(turn.calls[0].1.contains("its response is too large"), "{turn:?}");
+    assert!(grown < 40 * 1024 * 1024, "memory grew by {grown} bytes for a line of 100 MiB");
     assert!(bench.state().contains(": ready"), "{}", bench.state());
 }
 
@@ -194,9 +198,9 @@ async fn m13_changed_description_needs_permission_again() {
         Bench::with(ECHO, vec![faulty("bad", &["changing"])], timing, editor).await.ready().await;
     for version in 1..=3 {
         bench
-            .until("the list is read again", |bench| {
+            .until("the tools are listed again", |bench| {
                 let tools = bench.tools();
-                tools[0].spec().description == format!("Says it back, version {version}")
+                tools[0].spec().description == format!("Returns its input, version {version}")
             })
             .await;
         bench.prompt("go").await;
@@ -208,7 +212,7 @@ async fn m13_changed_description_needs_permission_again() {
 #[tokio::test]
 async fn hidden_text_in_a_description_reaches_neither_model_nor_user() {
     let bench = with_timing(quick(), &["hidden"]).await.ready().await;
-    assert_eq!(bench.tools()[0].spec().description, "Says it back[2J");
+    assert_eq!(bench.tools()[0].spec().description, "Returns its input[2J");
 }
 
 // R: M2
@@ -218,9 +222,11 @@ async fn m14_only_the_end_of_a_flood_on_stderr_is_stored() {
     let before = memory();
     let bench = with_timing(quick(), &["noisy"]).await.ready().await;
     let grown = memory().saturating_sub(before);
-    assert!(grown < 20 * 1024 * 1024, "grown by {grown} bytes for 100 MiB of log");
+    assert!(grown < 20 * 1024 * 1024, "memory grew by {grown} bytes for 100 MiB of log");
     bench
-        .until("the end of it is there", |bench| bench.state().contains("the end of the noise"))
+        .until("the end of the log is shown", |bench| {
+            bench.state().contains("last line of the log")
+        })
         .await;
     assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "hi".to_owned())]);
 }
@@ -230,16 +236,16 @@ async fn m14_only_the_end_of_a_flood_on_stderr_is_stored() {
 #[tokio::test]
 async fn m15_server_that_does_not_exit_is_killed() {
     let faulty_server = faulty("bad", &[]);
-    let mcp::Reach::Command(command) = faulty_server.reach else {
-        panic!("a program");
+    let mcp::Transport::Command(command) = faulty_server.transport else {
+        panic!("not a local server");
     };
-    let script = format!("trap '' TERM INT HUP; exec {} deaf m15-test", command.program);
+    let script = format!("trap '' TERM INT HUP; exec {} ignores_eof m15-test", command.program);
     let mut bench =
         Bench::open("", vec![program_at("bad", "sh", &["-c", &script])]).await.ready().await;
-    assert!(lives("m15-test"));
+    assert!(is_running("m15-test"));
     bench.close();
     bench.host.end().await;
-    bench.until("it is killed", |_| !lives("m15-test")).await;
+    bench.until("it is killed", |_| !is_running("m15-test")).await;
 }
 
 // R: M2
@@ -263,9 +269,9 @@ async fn m18_requests_of_a_server_are_answered_or_refused() {
 // R: M2
 // Fault: M19
 #[tokio::test]
-async fn m19_server_that_stops_reading_fails_only_its_calls() {
+async fn m19_server_that_stops_reading_fails_only_its_own_calls() {
     let timing = Timing { call: Duration::from_millis(300), ..quick() };
-    // Far more than fits into a pipe.
+    // Much more than the buffer of a pipe.
     let big = "x".repeat(1024 * 1024);
     let script = format!("model tool bad_echo {{\"text\":\"{big}\"}}\nmodel text \"\"\nmodel loop");
     let servers = vec![faulty("bad", &["stops_reading", "m19-test"])];
@@ -274,7 +280,7 @@ async fn m19_server_that_stops_reading_fails_only_its_calls() {
         let turn = bench.prompt("go").await;
         assert_eq!(turn.calls[0].0, ToolStatus::Failed);
     }
-    bench.told("`bad` failed").await;
+    bench.notice("`bad` failed").await;
 }
 
 // R: M3
@@ -284,7 +290,7 @@ async fn m20_equal_tool_names_of_two_servers_are_made_unique() {
     let servers = vec![faulty("a", &[]), faulty("b", &[]), faulty("a", &["exit"])];
     let script = "model tool a_arguments {}\nmodel tool b_arguments {}";
     let bench = Bench::open(script, servers).await.ready().await;
-    bench.until("both are there", |bench| bench.names().len() == 20).await;
+    bench.until("both servers are ready", |bench| bench.names().len() == 20).await;
     assert_eq!(bench.prompt("go").await.calls.len(), 2);
 }
 
@@ -299,7 +305,7 @@ async fn client_without_notices_is_informed_in_the_next_turn() {
         editor,
     )
     .await;
-    bench.until("it is given up", |bench| bench.state().contains("failed")).await;
+    bench.until("it has failed", |bench| bench.state().contains("failed")).await;
     let turn = bench.prompt("go").await;
     assert!(turn.thought.contains("The MCP server `bad` is not available"), "{turn:?}");
 }

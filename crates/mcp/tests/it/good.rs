@@ -1,11 +1,11 @@
-//! Servers that work: tools, prompts, resources, questions and progress.
+//! Working servers: tools, prompts, resources, elicitation and progress.
 
 use engine::Event;
 use engine::permission::Answer;
 use engine::words::{Block, Media, StopReason, ToolContent, ToolStatus};
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::{Bench, editor, faulty, host, lives, quick};
+use crate::bench::{Bench, editor, faulty, host, is_running, quick};
 
 /// Makes one tool call and returns its status and output.
 async fn call(tool: &str, input: &str) -> (ToolStatus, String) {
@@ -20,7 +20,7 @@ async fn tool_call_returns_the_result_of_the_server() {
     let (status, text) = call("good_echo", r#"{"text":"hello"}"#).await;
     assert_eq!((status, text.as_str()), (ToolStatus::Completed, "hello"));
     let (status, text) = call("good_fail", "{}").await;
-    assert_eq!((status, text.as_str()), (ToolStatus::Failed, "it went wrong"));
+    assert_eq!((status, text.as_str()), (ToolStatus::Failed, "something went wrong"));
     let (status, text) = call("good_numbers", "{}").await;
     assert_eq!((status, text.as_str()), (ToolStatus::Completed, r#"{"n":7}"#));
 }
@@ -28,11 +28,11 @@ async fn tool_call_returns_the_result_of_the_server() {
 // R: M3
 #[tokio::test]
 async fn image_is_shown_to_the_user_and_the_model() {
-    let script = "model tool good_picture {}\nmodel end\nmodel echo";
+    let script = "model tool good_image {}\nmodel end\nmodel echo";
     let bench = Bench::open(script, vec![faulty("good", &[])]).await.ready().await;
     let turn = bench.prompt("go").await;
-    let picture = Media { data: "aGVsbG8=".to_owned(), mime: "image/png".to_owned() };
-    assert!(turn.shown.contains(&ToolContent::Block(Block::Image(picture))), "{turn:?}");
+    let image = Media { data: "aGVsbG8=".to_owned(), mime: "image/png".to_owned() };
+    assert!(turn.shown.contains(&ToolContent::Block(Block::Image(image))), "{turn:?}");
     // The scripted model repeats the last thing it saw.
     assert_eq!(turn.said, "Pictures returned by the tools:");
 }
@@ -46,14 +46,14 @@ async fn progress_is_shown_during_a_tool_call() {
             .ready()
             .await;
     let turn = bench.prompt("go").await;
-    let news = ToolContent::Block(Block::Text("67 % · working".to_owned()));
-    assert!(turn.shown.contains(&news), "{turn:?}");
+    let progress = ToolContent::Block(Block::Text("67 % · working".to_owned()));
+    assert!(turn.shown.contains(&progress), "{turn:?}");
     assert_eq!(turn.calls, [(ToolStatus::Completed, "done".to_owned())]);
 }
 
 // R: M3, T2
 #[tokio::test]
-async fn tool_needs_permission_and_always_is_saved() {
+async fn tool_needs_permission_until_it_is_always_allowed() {
     let script = "model tool good_echo {}\nmodel text \"\"\nmodel loop";
     let bench = Bench::open(script, vec![faulty("good", &[])]).await.ready().await;
     bench.prompt("go").await;
@@ -74,7 +74,7 @@ async fn tool_needs_permission_and_always_is_saved() {
 
 // R: M3
 #[tokio::test]
-async fn question_of_a_server_reaches_the_user() {
+async fn elicitation_is_shown_to_the_user() {
     let bench =
         Bench::open("model tool good_ask {}", vec![faulty("good", &[])]).await.ready().await;
     let turn = bench.prompt("go").await;
@@ -89,7 +89,7 @@ async fn question_of_a_server_reaches_the_user() {
 
 // R: M3
 #[tokio::test]
-async fn cancel_is_passed_on() {
+async fn cancelled_call_is_cancelled_on_the_server() {
     let script = "model tool good_echo {}\nmodel end\nmodel tool good_cancelled {}";
     let bench = Bench::open(script, vec![faulty("good", &["hang_once"])]).await.ready().await;
     let cancel = CancellationToken::new();
@@ -110,7 +110,7 @@ async fn cancel_is_passed_on() {
 #[tokio::test]
 async fn server_gets_only_its_own_environment_variables() {
     let mut config = faulty("good", &[]);
-    if let mcp::Reach::Command(command) = &mut config.reach {
+    if let mcp::Transport::Command(command) = &mut config.transport {
         command.env.push(("DECLARED".to_owned(), mcp::Secret::new("1")));
     }
     let bench = Bench::open("model tool good_environment {}", vec![config]).await.ready().await;
@@ -125,12 +125,12 @@ async fn server_gets_only_its_own_environment_variables() {
 // R: M1
 #[tokio::test]
 async fn arguments_arrive_unchanged_without_a_shell() {
-    let words = ["none", "$(touch /tmp/canary); `id` && rm -rf / | * > x", "$HOME", "a b"];
-    let bench = Bench::open("model tool good_arguments {}", vec![faulty("good", &words)])
+    let args = ["none", "$(touch /tmp/canary); `id` && rm -rf / | * > x", "$HOME", "a b"];
+    let bench = Bench::open("model tool good_arguments {}", vec![faulty("good", &args)])
         .await
         .ready()
         .await;
-    assert_eq!(bench.prompt("go").await.calls[0].1, words.join("|"));
+    assert_eq!(bench.prompt("go").await.calls[0].1, args.join("|"));
 }
 
 // R: M3, P5
@@ -149,14 +149,14 @@ async fn prompts_are_slash_commands() {
         .await;
     assert_eq!(
         bench.prompt("/good_greet").await.said,
-        "The MCP server `good` failed: `who` is missing"
+        "The MCP server `good` could not provide this prompt: `who` is missing"
     );
     assert_eq!(bench.prompt("/good_greet Ada").await.said, "Say hello to Ada");
 }
 
 // R: M3
 #[tokio::test]
-async fn resource_is_attached_by_its_name() {
+async fn linked_resource_is_attached_to_the_prompt() {
     let servers = || vec![faulty("good", &[])];
     let bench = Bench::open("model echo", servers()).await.ready().await;
     let turn = bench.prompt("what is in @good:test://note?").await;
@@ -165,31 +165,33 @@ async fn resource_is_attached_by_its_name() {
     let link = Block::Link { uri: "test://note".to_owned(), name: "note".to_owned() };
     let prompt = engine::words::Prompt::from(vec![link]);
     let Expanded::Prompt(prompt) = bench.servers.expand(prompt).await else {
-        panic!("a link is for the model");
+        panic!("a link is not a command");
     };
     let [Block::Resource { contents: engine::words::Contents::Text(text), .. }] =
         &prompt.blocks[..]
     else {
         panic!("{prompt:?}");
     };
-    assert_eq!(text, "what the note says");
+    assert_eq!(text, "contents of the note");
 }
 
 // R: M2
 #[tokio::test]
 async fn slash_mcp_shows_state_tools_and_log() {
     let bench = Bench::open("", vec![faulty("good", &[]), faulty("bad", &["exit"])]).await;
-    bench.until("one is ready", |bench| bench.state().contains(": ready")).await;
-    bench.until("one has failed", |bench| bench.state().contains("`bad` (program): failed")).await;
+    bench.until("one server is ready", |bench| bench.state().contains(": ready")).await;
+    bench
+        .until("one server has failed", |bench| bench.state().contains("`bad` (program): failed"))
+        .await;
     let said = bench.prompt("/mcp").await.said;
     assert!(said.contains("- `good` (program): ready\n  - 10 tools: echo, fail,"), "{said}");
     assert!(
-        said.contains("its program ended with code 3; last log output: no configuration was found"),
+        said.contains("its program exited with code 3; last output: no configuration found"),
         "{said}"
     );
     let said = bench.prompt("/mcp log bad").await.said;
-    assert!(said.contains("no configuration was found"), "{said}");
-    assert!(bench.prompt("/mcp log none").await.said.contains("The servers are `good`, `bad`"));
+    assert!(said.contains("no configuration found"), "{said}");
+    assert!(bench.prompt("/mcp log none").await.said.contains("Configured servers: `good`, `bad`"));
 }
 
 // R: M1
@@ -213,16 +215,16 @@ async fn shared_server_starts_once_and_stops_with_its_last_session() {
     assert!(second.names().contains(&"good_echo".to_owned()));
     assert_eq!(count(), 1);
     second.close();
-    second.until("it is stopped", |_| !lives("shared-server-test")).await;
+    second.until("it is stopped", |_| !is_running("shared-server-test")).await;
 }
 
 // R: M2
 #[tokio::test]
-async fn servers_end_with_their_session() {
+async fn server_exits_when_its_session_is_closed() {
     let mut bench =
         Bench::open("", vec![faulty("good", &["none", "closed-session-test"])]).await.ready().await;
-    assert!(lives("closed-session-test"));
+    assert!(is_running("closed-session-test"));
     bench.close();
-    bench.until("it is stopped", |_| !lives("closed-session-test")).await;
+    bench.until("it is stopped", |_| !is_running("closed-session-test")).await;
     bench.host.end().await;
 }

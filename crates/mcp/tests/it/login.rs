@@ -1,29 +1,30 @@
-//! Login to a server with OAuth, with a small authorization server and a browser that agrees.
+//! OAuth logins to a server, with a small authorization server and a simulated browser.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use engine::words::ToolStatus;
-use mcp::oauth::{Login, Vault, entry};
-use mcp::{Host, Options, Reach, Remote, ServerConfig};
+use mcp::oauth::{Login, Vault, storage_key};
+use mcp::{Host, Options, Remote, ServerConfig, Transport};
 use serde_json::json;
 
 use crate::bench::{Bench, editor, quick};
 use crate::remote::{Answer, Request, listen, streamable};
 
+/// A vault in memory.
 #[derive(Default)]
-struct Kept(Mutex<HashMap<String, String>>);
+struct MemoryVault(Mutex<HashMap<String, String>>);
 
-impl Vault for Kept {
-    fn load(&self, server: &str) -> Option<String> {
-        self.0.lock().unwrap().get(server).cloned()
+impl Vault for MemoryVault {
+    fn load(&self, key: &str) -> Option<String> {
+        self.0.lock().unwrap().get(key).cloned()
     }
 
-    fn save(&self, server: &str, text: Option<&str>) -> Result<(), String> {
-        let mut kept = self.0.lock().unwrap();
-        match text {
-            Some(text) => drop(kept.insert(server.to_owned(), text.to_owned())),
-            None => drop(kept.remove(server)),
+    fn save(&self, key: &str, login: Option<&str>) -> Result<(), String> {
+        let mut stored = self.0.lock().unwrap();
+        match login {
+            Some(login) => drop(stored.insert(key.to_owned(), login.to_owned())),
+            None => drop(stored.remove(key)),
         }
         Ok(())
     }
@@ -46,8 +47,8 @@ fn protected(request: &Request) -> Answer {
             "code_challenge_methods_supported": ["S256"],
         }),
         "/register" => {
-            let asked: serde_json::Value = serde_json::from_str(&request.body).unwrap();
-            json!({ "client_id": "purlin-1", "redirect_uris": asked["redirect_uris"] })
+            let client: serde_json::Value = serde_json::from_str(&request.body).unwrap();
+            json!({ "client_id": "purlin-1", "redirect_uris": client["redirect_uris"] })
         }
         "/token" => {
             let is_first = request.body.contains("grant_type=authorization_code");
@@ -70,10 +71,10 @@ fn protected(request: &Request) -> Answer {
 
 // R: M1, I4
 #[tokio::test]
-async fn server_that_needs_a_login_says_how_and_works_afterwards() {
+async fn server_that_requires_a_login_works_after_it() {
     let (home, _tasks) = listen(Arc::new(|request| protected(&request))).await;
     let url = format!("{home}/mcp");
-    let vault = Arc::new(Kept::default());
+    let vault = Arc::new(MemoryVault::default());
     let login = Login::new(Arc::clone(&vault) as Arc<dyn Vault>);
     let host = Host::new(Options {
         timing: quick(),
@@ -82,47 +83,50 @@ async fn server_that_needs_a_login_says_how_and_works_afterwards() {
         login: login.clone(),
         guard: process::Guard::default(),
         starter: mcp::Starter::default(),
-        confine: None,
+        confinement: None,
     });
     let remote = Remote { url: url.clone(), headers: Vec::new() };
-    let config = ServerConfig::remote("far", Reach::Http(remote)).unwrap();
-    let open = || Bench::on(&host, "model tool far_echo {}", vec![config.clone()], editor());
+    let config = ServerConfig::remote("remote", Transport::Http(remote)).unwrap();
+    let open = || Bench::on(&host, "model tool remote_echo {}", vec![config.clone()], editor());
 
     let bench = open().await;
-    let told = bench.told("`far` is not available").await;
-    assert!(told.contains("run `purlin mcp login far`"), "{told}");
+    let notice = bench.notice("`remote` is not available").await;
+    assert!(notice.contains("run `purlin mcp login remote`"), "{notice}");
 
-    let attempt = login.begin("far", &url, "http://127.0.0.1:1/callback").await.unwrap();
+    let attempt = login.begin("remote", &url, "http://127.0.0.1:1/callback").await.unwrap();
     let page = attempt.page().to_owned();
     assert!(page.starts_with(&format!("{home}/authorize?")), "{page}");
     assert!(page.contains("code_challenge="), "{page}");
     let state = page.split(['?', '&']).find_map(|part| part.strip_prefix("state=")).unwrap();
     let callback = format!("http://127.0.0.1:1/callback?code=yes&state={state}&iss={home}");
     attempt.finish(&callback).await.unwrap();
-    let kept = || vault.load(&entry("far", &url)).unwrap();
-    assert!(kept().contains("token-1"));
+    let stored = || vault.load(&storage_key("remote", &url)).unwrap();
+    assert!(stored().contains("token-1"));
 
-    // Another server of that name does not get the token.
+    // Another server with the same name does not get the token.
     let (other, _tasks) = listen(Arc::new(|request| protected(&request))).await;
     let remote = Remote { url: format!("{other}/mcp"), headers: Vec::new() };
-    let other = ServerConfig::remote("far", Reach::Http(remote)).unwrap();
-    let bench = Bench::on(&host, "model tool far_echo {}", vec![other], editor()).await;
-    bench.told("`far` is not available").await;
+    let other = ServerConfig::remote("remote", Transport::Http(remote)).unwrap();
+    let bench = Bench::on(&host, "model tool remote_echo {}", vec![other], editor()).await;
+    bench.notice("`remote` is not available").await;
 
     let bench = open().await.ready().await;
-    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);
+    assert_eq!(
+        bench.prompt("go").await.calls,
+        [(ToolStatus::Completed, "from the remote server".to_owned())]
+    );
     // The token was refreshed, and the new one is stored.
-    assert!(kept().contains("token-2"));
+    assert!(stored().contains("token-2"));
 }
 
 // R: I4
 #[tokio::test]
-async fn unexpected_callback_is_refused() {
+async fn forged_callback_is_rejected() {
     let (home, _tasks) = listen(Arc::new(|request| protected(&request))).await;
-    let vault = Arc::new(Kept::default());
+    let vault = Arc::new(MemoryVault::default());
     let login = Login::new(Arc::clone(&vault) as Arc<dyn Vault>);
     let attempt =
-        login.begin("far", &format!("{home}/mcp"), "http://127.0.0.1:1/callback").await.unwrap();
+        login.begin("remote", &format!("{home}/mcp"), "http://127.0.0.1:1/callback").await.unwrap();
     assert!(attempt.finish("http://127.0.0.1:1/callback?code=yes&state=forged").await.is_err());
-    assert_eq!(vault.load(&entry("far", &format!("{home}/mcp"))), None);
+    assert_eq!(vault.load(&storage_key("remote", &format!("{home}/mcp"))), None);
 }

@@ -1,11 +1,11 @@
-//! Remote servers, on the loopback interface: streamable HTTP, the older server-sent events, and their faults.
+//! Remote servers on the loopback interface: streamable HTTP, the older server-sent events, and their faults.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::words::ToolStatus;
-use mcp::{Reach, Remote, Secret, ServerConfig, Timing};
+use mcp::{Remote, Secret, ServerConfig, Timing, Transport};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -34,9 +34,9 @@ impl Request {
 
 /// The answer of a server.
 pub(crate) enum Answer {
-    /// Status, further headers, and a body.
+    /// A status, additional headers, and a body.
     Whole(u16, Vec<(&'static str, String)>, String),
-    /// Events, until the other end is dropped.
+    /// Events, until the sender is dropped.
     Events(mpsc::Receiver<String>),
 }
 
@@ -50,13 +50,13 @@ pub(crate) async fn listen(serve: Serve) -> (String, JoinSet<()>) {
     tasks.spawn(async move {
         let mut connections = JoinSet::new();
         while let Ok((stream, _)) = listener.accept().await {
-            connections.spawn(converse(stream, Arc::clone(&serve)));
+            connections.spawn(handle_connection(stream, Arc::clone(&serve)));
         }
     });
     (at, tasks)
 }
 
-async fn converse(stream: TcpStream, serve: Serve) {
+async fn handle_connection(stream: TcpStream, serve: Serve) {
     let mut stream = BufReader::new(stream);
     while let Some(request) = read(&mut stream).await {
         match serve(request) {
@@ -107,18 +107,20 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     Some(request)
 }
 
-/// Returns the reply of a good server to a message; none to a notification.
+/// Returns the reply of a working server to a message. A notification gets none.
 pub(crate) fn reply(message: &Value) -> Option<Value> {
     let result = match message["method"].as_str()? {
         "initialize" => json!({
             "protocolVersion": "2025-06-18",
             "capabilities": { "tools": {} },
-            "serverInfo": { "name": "far", "version": "1" },
+            "serverInfo": { "name": "remote", "version": "1" },
         }),
         "tools/list" => json!({ "tools": [
-            { "name": "echo", "description": "Says it back", "inputSchema": { "type": "object" } },
+            { "name": "echo", "description": "Returns its input", "inputSchema": { "type": "object" } },
         ] }),
-        "tools/call" => json!({ "content": [{ "type": "text", "text": "from afar" }] }),
+        "tools/call" => {
+            json!({ "content": [{ "type": "text", "text": "from the remote server" }] })
+        }
         _ => return None,
     };
     Some(json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))
@@ -141,9 +143,9 @@ pub(crate) fn at(url: &str) -> Remote {
     Remote { url: url.to_owned(), headers: vec![("x-key".to_owned(), Secret::new("canary"))] }
 }
 
-async fn open(reach: Reach, timing: Timing) -> Bench {
-    let config = ServerConfig::remote("far", reach).unwrap();
-    let script = "model tool far_echo {}\nmodel text \"\"\nmodel loop";
+async fn open(transport: Transport, timing: Timing) -> Bench {
+    let config = ServerConfig::remote("remote", transport).unwrap();
+    let script = "model tool remote_echo {}\nmodel text \"\"\nmodel loop";
     Bench::with(script, vec![config], timing, editor()).await
 }
 
@@ -157,14 +159,17 @@ async fn server_is_reached_over_streamable_http_with_its_headers() {
         streamable(&request)
     }))
     .await;
-    let bench = open(Reach::Http(at(&url)), quick()).await.ready().await;
-    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);
+    let bench = open(Transport::Http(at(&url)), quick()).await.ready().await;
+    assert_eq!(
+        bench.prompt("go").await.calls,
+        [(ToolStatus::Completed, "from the remote server".to_owned())]
+    );
     assert!(keys.lock().unwrap().iter().all(|key| key.as_deref() == Some("canary")));
 }
 
 /// A server that requires its session id in every request, and answers tool calls with events. The first such stream ends
 /// before the answer.
-fn eventful(ended: Arc<AtomicU32>) -> Serve {
+fn streaming(ended: Arc<AtomicU32>) -> Serve {
     let calls = AtomicU32::new(0);
     Arc::new(move |request| {
         let message = request.message();
@@ -196,30 +201,34 @@ fn eventful(ended: Arc<AtomicU32>) -> Serve {
 // R: M1, M2
 // Fault: M17
 #[tokio::test]
-async fn m17_stream_that_ends_before_its_answer_fails_only_that_call() {
+async fn m17_stream_without_an_answer_fails_only_that_call() {
     let ended = Arc::new(AtomicU32::new(0));
-    let (url, _tasks) = listen(eventful(Arc::clone(&ended))).await;
-    let mut bench = open(Reach::Http(at(&url)), quick()).await.ready().await;
+    let (url, _tasks) = listen(streaming(Arc::clone(&ended))).await;
+    let mut bench = open(Transport::Http(at(&url)), quick()).await.ready().await;
     let turn = bench.prompt("go").await;
-    assert!(turn.calls[0].1.contains("failed: it sent no answer"), "{turn:?}");
-    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);
+    assert!(turn.calls[0].1.contains("failed: it sent no response"), "{turn:?}");
+    assert_eq!(
+        bench.prompt("go").await.calls,
+        [(ToolStatus::Completed, "from the remote server".to_owned())]
+    );
     bench.close();
-    bench.until("the farewell", |_| ended.load(Ordering::Relaxed) == 1).await;
+    bench.until("the session is ended on the server", |_| ended.load(Ordering::Relaxed) == 1).await;
 }
 
-/// A server whose streams break, the answer to a call in the middle of an event. `rest` is its answer to a client that comes
-/// back with the id of the last event.
-fn breaking(rest: fn(&Value) -> Answer, came_back: Arc<Mutex<Vec<String>>>) -> Serve {
+/// A server that cuts off its streams; the response to a call ends in the middle of an event. `rest` is its answer to a
+/// client that resumes after the last event. `resumed` collects the ids with which the client resumes.
+fn breaking(rest: fn(&Value) -> Answer, resumed: Arc<Mutex<Vec<String>>>) -> Serve {
     let reply_to_call = Mutex::new(Value::Null);
     Arc::new(move |request| {
         let (sender, events) = mpsc::channel(2);
-        let note = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": {} });
+        let notification =
+            json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": {} });
         if request.method == "GET" {
             let last = request.header("last-event-id").unwrap_or_default().to_owned();
-            came_back.lock().unwrap().push(last.clone());
+            resumed.lock().unwrap().push(last.clone());
             return match last.as_str() {
                 "" => {
-                    let event = format!("id: own-1\nretry: 10\ndata: {note}\n\n");
+                    let event = format!("id: own-1\nretry: 10\ndata: {notification}\n\n");
                     sender.try_send(event).unwrap();
                     Answer::Events(events)
                 }
@@ -232,7 +241,8 @@ fn breaking(rest: fn(&Value) -> Answer, came_back: Arc<Mutex<Vec<String>>>) -> S
             return streamable(&request);
         }
         *reply_to_call.lock().unwrap() = reply(&message).unwrap();
-        let event = format!("retry: 10\nid: call-1\ndata: {note}\n\nid: call-2\ndata: {{\"half");
+        let event =
+            format!("retry: 10\nid: call-1\ndata: {notification}\n\nid: call-2\ndata: {{\"half");
         sender.try_send(event).unwrap();
         Answer::Events(events)
     })
@@ -242,25 +252,25 @@ fn breaking(rest: fn(&Value) -> Answer, came_back: Arc<Mutex<Vec<String>>>) -> S
 // Fault: M17
 #[tokio::test]
 async fn m17_broken_stream_is_resumed_after_its_last_event() {
-    let came_back = Arc::default();
+    let resumed = Arc::default();
     let rest = |reply: &Value| {
         let (sender, events) = mpsc::channel(1);
         sender.try_send(format!("id: call-2\ndata: {reply}\n\n")).unwrap();
         Answer::Events(events)
     };
-    let (url, _tasks) = listen(breaking(rest, Arc::clone(&came_back))).await;
-    let bench = open(Reach::Http(at(&url)), quick()).await.ready().await;
-    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);
+    let (url, _tasks) = listen(breaking(rest, Arc::clone(&resumed))).await;
+    let bench = open(Transport::Http(at(&url)), quick()).await.ready().await;
+    assert_eq!(
+        bench.prompt("go").await.calls,
+        [(ToolStatus::Completed, "from the remote server".to_owned())]
+    );
     bench
-        .until("its own stream is asked for again, too", |_| {
-            came_back.lock().unwrap().contains(&"own-1".to_owned())
+        .until("the server's own stream is requested again", |_| {
+            resumed.lock().unwrap().contains(&"own-1".to_owned())
         })
         .await;
-    let marks = came_back.lock().unwrap().clone();
-    assert!(
-        marks.contains(&"call-1".to_owned()) && !marks.contains(&"call-2".to_owned()),
-        "{marks:?}"
-    );
+    let ids = resumed.lock().unwrap().clone();
+    assert!(ids.contains(&"call-1".to_owned()) && !ids.contains(&"call-2".to_owned()), "{ids:?}");
 }
 
 // R: M1, M2
@@ -269,34 +279,34 @@ async fn m17_broken_stream_is_resumed_after_its_last_event() {
 async fn m17_server_that_does_not_resume_fails_only_that_call() {
     let gone = |_: &Value| Answer::Whole(400, Vec::new(), String::new());
     let (url, _tasks) = listen(breaking(gone, Arc::default())).await;
-    let bench = open(Reach::Http(at(&url)), quick()).await.ready().await;
+    let bench = open(Transport::Http(at(&url)), quick()).await.ready().await;
     let turn = bench.prompt("go").await;
-    assert!(turn.calls[0].1.contains("its answer was cut off"), "{turn:?}");
+    assert!(turn.calls[0].1.contains("the response was cut off"), "{turn:?}");
     assert!(bench.state().contains("ready"), "{}", bench.state());
 }
 
 // R: M2, T4
 // Fault: M16
 #[tokio::test]
-async fn m16_server_that_answers_500_is_reported_and_given_up() {
+async fn m16_server_that_returns_500_is_reported_as_unavailable() {
     let tries = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&tries);
     let (url, _tasks) = listen(Arc::new(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
-        Answer::Whole(500, Vec::new(), "it is broken".to_owned())
+        Answer::Whole(500, Vec::new(), "internal error".to_owned())
     }))
     .await;
-    let bench = open(Reach::Http(at(&url)), quick()).await;
-    let told = bench.told("`far` is not available").await;
-    assert!(told.contains("500") && !told.contains("canary"), "{told}");
+    let bench = open(Transport::Http(at(&url)), quick()).await;
+    let notice = bench.notice("`remote` is not available").await;
+    assert!(notice.contains("500") && !notice.contains("canary"), "{notice}");
     assert!(tries.load(Ordering::Relaxed) >= 5);
-    let bench = open(Reach::Sse(at(&url)), quick()).await;
-    let told = bench.told("`far` is not available").await;
-    assert!(told.contains("HTTP 500"), "{told}");
+    let bench = open(Transport::Sse(at(&url)), quick()).await;
+    let notice = bench.notice("`remote` is not available").await;
+    assert!(notice.contains("HTTP 500"), "{notice}");
 }
 
 /// A server with the older transport. Each stream ends after `calls` tool calls.
-fn older(calls: u32) -> Serve {
+fn sse_server(calls: u32) -> Serve {
     let stream: Arc<Mutex<Option<mpsc::Sender<String>>>> = Arc::default();
     let left = AtomicU32::new(calls);
     Arc::new(move |request| {
@@ -325,20 +335,27 @@ fn older(calls: u32) -> Serve {
 // R: M1, M2
 // Fault: M17
 #[tokio::test]
-async fn m17_broken_stream_is_opened_again() {
-    let (url, _tasks) = listen(older(1)).await;
-    let bench = open(Reach::Sse(at(&format!("{url}/sse"))), quick()).await.ready().await;
-    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);
+async fn m17_server_is_reconnected_after_its_stream_ends() {
+    let (url, _tasks) = listen(sse_server(1)).await;
+    let bench = open(Transport::Sse(at(&format!("{url}/sse"))), quick()).await.ready().await;
+    assert_eq!(
+        bench.prompt("go").await.calls,
+        [(ToolStatus::Completed, "from the remote server".to_owned())]
+    );
     let turn = bench.prompt("go").await;
-    assert!(turn.calls[0].1.contains("`far` failed"), "{turn:?}");
-    bench.told("`far` is ready").await;
-    assert_eq!(bench.prompt("go").await.calls, [(ToolStatus::Completed, "from afar".to_owned())]);
+    assert!(turn.calls[0].1.contains("`remote` failed"), "{turn:?}");
+    bench.notice("`remote` is ready").await;
+    assert_eq!(
+        bench.prompt("go").await.calls,
+        [(ToolStatus::Completed, "from the remote server".to_owned())]
+    );
 }
 
 // R: M2
 #[tokio::test]
-async fn redirect_of_a_server_does_not_get_the_keys() {
-    let (elsewhere, _tasks) = listen(Arc::new(|_| panic!("nobody is to come here"))).await;
+async fn keys_are_not_sent_to_a_redirect_target() {
+    let (elsewhere, _tasks) =
+        listen(Arc::new(|_| panic!("a request reached the redirect target"))).await;
     let target = elsewhere.clone();
     let (url, _tasks) = listen(Arc::new(move |request| {
         if request.method == "GET" {
@@ -349,11 +366,11 @@ async fn redirect_of_a_server_does_not_get_the_keys() {
         Answer::Whole(307, vec![("location", target.clone())], String::new())
     }))
     .await;
-    let bench = open(Reach::Sse(at(&url)), quick()).await;
-    let told = bench.told("`far`").await;
-    assert!(told.contains("it redirects to another host"), "{told}");
-    let bench = open(Reach::Http(at(&url)), quick()).await;
-    bench.told("`far`").await;
+    let bench = open(Transport::Sse(at(&url)), quick()).await;
+    let notice = bench.notice("`remote`").await;
+    assert!(notice.contains("it redirects to another host"), "{notice}");
+    let bench = open(Transport::Http(at(&url)), quick()).await;
+    bench.notice("`remote`").await;
 }
 
 // R: M2
@@ -362,9 +379,9 @@ async fn unreachable_server_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let bench = open(Reach::Http(at(&url)), quick()).await;
-    let told = bench.told("`far` is not available").await;
-    assert!(told.to_lowercase().contains("connect"), "{told}");
+    let bench = open(Transport::Http(at(&url)), quick()).await;
+    let notice = bench.notice("`remote` is not available").await;
+    assert!(notice.to_lowercase().contains("connect"), "{notice}");
 }
 
 // R: S12
@@ -375,12 +392,12 @@ async fn silent_remote_server_is_reported_as_late() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let timing = Timing {
         start: Duration::from_millis(50),
-        start_most: Duration::from_millis(50),
+        start_limit: Duration::from_millis(50),
         ..quick()
     };
-    for reach in [Reach::Http(at(&url)), Reach::Sse(at(&url))] {
-        let bench = open(reach, timing).await;
-        bench.told("`far` starts slowly").await;
-        bench.told("`far` is not available").await;
+    for transport in [Transport::Http(at(&url)), Transport::Sse(at(&url))] {
+        let bench = open(transport, timing).await;
+        bench.notice("`remote` starts slowly").await;
+        bench.notice("`remote` is not available").await;
     }
 }
