@@ -40,7 +40,7 @@ fn link_in_the_unwinder() {
     }
 }
 
-/// Tells whether the compiler brings its own LLVM linker and nobody chose another.
+/// Returns whether the compiler brings its own LLVM linker and no other is configured.
 fn links_with_lld() -> bool {
     let is_chosen = variable("RUSTC_LINKER").is_some()
         || variable("CARGO_ENCODED_RUSTFLAGS")
@@ -61,10 +61,7 @@ fn output_of(program: &str, argument: &str) -> Option<String> {
     String::from_utf8(Command::new(program).arg(argument).output().ok()?.stdout).ok()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a build script is told what it needs in its environment"
-)]
+#[expect(clippy::disallowed_methods, reason = "a build script gets its input from the environment")]
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

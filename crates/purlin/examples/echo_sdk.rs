@@ -1,6 +1,7 @@
-//! An agent on the protocol's official SDK, as small as it can be: what `cargo xtask bench` compares Purlin with.
+//! A minimal agent on the protocol's official SDK. `cargo xtask bench` compares Purlin with it.
 //!
-//! Says back what it hears. `echo_sdk N` says a piece of text N times instead. A prompt `wait` waits for its cancel.
+//! It answers a prompt with the text of the prompt. `echo_sdk N` sends N text chunks instead. A prompt `wait` waits until it
+//! is cancelled.
 
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ use agent_client_protocol::{
 };
 use tokio::sync::Notify;
 
-/// What is said N times; `plain_writer` and the scripts of the benchmarks say the same.
-const PIECE: &str = "some twenty bytes of text ";
+/// The text chunk; `plain_writer` and the scripts of the benchmarks send the same.
+const TEXT_CHUNK: &str = "some twenty bytes of text ";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let pieces: usize =
+    let chunks: usize =
         std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or_default();
     let cancelled = Arc::new(Notify::new());
     let cancel = Arc::clone(&cancelled);
@@ -34,7 +35,7 @@ async fn main() -> Result<()> {
         )
         .on_receive_request(
             async move |_: NewSessionRequest, responder, _cx| {
-                // As long as the ids that Purlin gives.
+                // As long as Purlin's session ids.
                 responder.respond(NewSessionResponse::new("01890a5d-ac96-774b-bcce-b302099a8057"))
             },
             on_receive_request!(),
@@ -42,9 +43,9 @@ async fn main() -> Result<()> {
         .on_receive_request(
             async move |request: PromptRequest, responder, cx: ConnectionTo<Client>| {
                 let cancelled = Arc::clone(&cancelled);
-                // In a task of its own: the loop that calls us also brings the cancel.
+                // In its own task: the loop that calls this handler also receives the cancellation.
                 cx.clone().spawn(async move {
-                    let stop = turn(&cx, &request, pieces, &cancelled).await?;
+                    let stop = turn(&cx, &request, chunks, &cancelled).await?;
                     responder.respond(PromptResponse::new(stop))
                 })
             },
@@ -64,30 +65,30 @@ async fn main() -> Result<()> {
 async fn turn(
     cx: &ConnectionTo<Client>,
     request: &PromptRequest,
-    pieces: usize,
+    chunks: usize,
     cancelled: &Notify,
 ) -> Result<StopReason> {
-    let heard = request.prompt.iter().find_map(|block| match block {
+    let text = request.prompt.iter().find_map(|block| match block {
         ContentBlock::Text(text) => Some(text.text.as_str()),
         _ => None,
     });
-    let heard = heard.unwrap_or_default();
-    if heard == "wait" {
+    let text = text.unwrap_or_default();
+    if text == "wait" {
         cancelled.notified().await;
         return Ok(StopReason::Cancelled);
     }
-    if pieces == 0 {
-        say(cx, &request.session_id, heard)?;
+    if chunks == 0 {
+        send(cx, &request.session_id, text)?;
     }
-    for _ in 0..pieces {
-        say(cx, &request.session_id, PIECE)?;
-        // The SDK's queue has no bound. An agent waits for its model between two pieces, so this one gives way, too.
+    for _ in 0..chunks {
+        send(cx, &request.session_id, TEXT_CHUNK)?;
+        // The SDK's queue is unbounded. A real agent waits for its model between two chunks, so this one yields.
         tokio::task::yield_now().await;
     }
     Ok(StopReason::EndTurn)
 }
 
-fn say(cx: &ConnectionTo<Client>, session: &SessionId, text: &str) -> Result<()> {
+fn send(cx: &ConnectionTo<Client>, session: &SessionId, text: &str) -> Result<()> {
     let chunk = ContentChunk::new(ContentBlock::Text(TextContent::new(text)))
         .message_id(MessageId::new("01890a5d-ac96-774b-bcce-b302099a8058"));
     cx.send_notification(SessionNotification::new(

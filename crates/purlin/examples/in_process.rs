@@ -1,8 +1,8 @@
-//! Parts of the program, each run so many times in this process, for `cargo xtask bench` to measure from outside.
+//! Runs a part of the program N times in this process, so that `cargo xtask bench` can measure it from outside.
 //!
 //! `in_process PART N` prints `ready`, waits for a line on stdin, does the work, prints `done`, and waits for the end
-//! of stdin. Everything it works on is the same in every run, so that instructions can be counted; those of
-//! `in_process PART N idle`, which only prepares the work, are taken off.
+//! of stdin. Its input is the same in every run, so that instructions can be counted. `in_process PART N idle` only
+//! prepares the work; the benchmark subtracts its instructions.
 
 #![expect(clippy::print_stdout, reason = "no protocol runs on this program's stdout")]
 
@@ -25,7 +25,7 @@ use wire::acp::{AgentCall, schema};
 use wire::line::{Line, LineDecoder};
 use wire::{Incoming, Peer, SizeLimits, rpc};
 
-/// What a client that streams reads at once, more or less.
+/// About as much as a streaming client reads at once.
 const READ: usize = 64 * 1024;
 
 fn main() -> anyhow::Result<()> {
@@ -44,14 +44,14 @@ fn main() -> anyhow::Result<()> {
         "inbound-plain" => measure(is_idle, prompts(count), |bytes| inbound_plain(&bytes)),
         "skip" => measure(is_idle, long_line(count), |bytes| skip(&bytes)),
         "encode" => measure(is_idle, count, encode),
-        "outbound" => measure(is_idle, speaker(count)?, outbound),
+        "outbound" => measure(is_idle, streaming_options(count)?, outbound),
         "spawn" => measure(is_idle, Level::None, |level| commands(level, count)),
         "sandbox" => measure(is_idle, Level::Full, |level| commands(level, count)),
-        other => anyhow::bail!("there is no part `{other}`"),
+        other => anyhow::bail!("unknown part `{other}`"),
     }
 }
 
-/// Does the work when it is told to, and stays for its times to be read.
+/// Does the work after a line on stdin, then waits until its CPU time was read.
 fn measure<T>(
     is_idle: bool,
     prepared: T,
@@ -70,7 +70,7 @@ fn measure<T>(
     Ok(())
 }
 
-/// So many prompts, one behind the other, as a client writes them.
+/// Returns this many prompts, one after the other, as a client writes them.
 fn prompts(count: usize) -> Vec<u8> {
     let mut lines = String::new();
     for id in 0..count {
@@ -82,7 +82,7 @@ fn prompts(count: usize) -> Vec<u8> {
     lines.into_bytes()
 }
 
-/// The way in that Purlin uses: lines, envelope, pairing, typed parameters.
+/// Reads messages as Purlin does: lines, envelope, matching of ids, typed parameters.
 fn inbound(bytes: &[u8]) -> anyhow::Result<()> {
     let mut peer = Peer::new(SizeLimits::default());
     for read in bytes.chunks(READ) {
@@ -99,7 +99,7 @@ fn inbound(bytes: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The least that could be done: serde for the envelope, serde for the parameters, of lines known to be whole.
+/// Reads messages with the least work: serde for the envelope and for the parameters of complete lines.
 fn inbound_plain(bytes: &[u8]) -> anyhow::Result<()> {
     #[derive(Deserialize)]
     struct Envelope<'a> {
@@ -118,7 +118,7 @@ fn inbound_plain(bytes: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One line of so many bytes that is too long for any method.
+/// Returns one line of this many bytes, which is too long for any method.
 fn long_line(bytes: usize) -> Vec<u8> {
     let mut line = br#"{"jsonrpc":"2.0","method":"initialize","params":{"text":""#.to_vec();
     line.extend("words that never end, ".bytes().cycle().take(bytes));
@@ -139,29 +139,29 @@ fn skip(bytes: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Typed update to line, into a buffer that is used again.
+/// Encodes typed updates as lines, into a reused buffer.
 fn encode(count: usize) -> anyhow::Result<()> {
     let session: Arc<str> = "01890a5d-ac96-774b-bcce-b302099a8057".into();
     let mut line = Vec::new();
     for _ in 0..count {
         let text = schema::TextContent::new("some twenty bytes of text ");
         let chunk = schema::ContentChunk::new(schema::ContentBlock::Text(text));
-        let note = schema::SessionNotification::new(
+        let notification = schema::SessionNotification::new(
             schema::SessionId::new(Arc::clone(&session)),
             schema::SessionUpdate::AgentMessageChunk(chunk),
         );
         line.clear();
-        rpc::print_note(&mut line, "session/update", &note)?;
+        rpc::print_note(&mut line, "session/update", &notification)?;
         black_box(&line);
     }
     Ok(())
 }
 
-/// What serves a model that says so many pieces. They cannot be joined: text and thought take turns.
-fn speaker(pieces: usize) -> anyhow::Result<serve::Options> {
+/// Returns the options for a model that sends this many chunks. They cannot be joined: text and thoughts alternate.
+fn streaming_options(chunks: usize) -> anyhow::Result<serve::Options> {
     let pair =
         "model text \"some twenty bytes of text \"\nmodel thought \"some twenty bytes of text \"\n";
-    let model = ScriptedModel::parse(&pair.repeat(pieces / 2))?;
+    let model = ScriptedModel::parse(&pair.repeat(chunks / 2))?;
     let mut hub = assemble::hub_options(None)?;
     hub.models = assemble::scripted(model)?;
     let limits = Limits { updates_per_minute: 0, ..Limits::default() };
@@ -177,7 +177,7 @@ fn speaker(pieces: usize) -> anyhow::Result<serve::Options> {
     })
 }
 
-/// Runs the smallest command so many times, one after the other, restricted as far as this level does.
+/// Runs the smallest command this many times, one after the other, with the sandbox of this level.
 fn commands(level: Level, count: usize) -> anyhow::Result<()> {
     let us = std::env::current_exe()?;
     let folders =
@@ -203,27 +203,27 @@ fn commands(level: Level, count: usize) -> anyhow::Result<()> {
     Ok(std::fs::remove_dir_all(&work)?)
 }
 
-/// The whole way out, from the model's pieces to batches of lines, on one thread and without a pipe.
+/// Runs the whole output path, from the model's chunks to batches of lines, on one thread and without a pipe.
 fn outbound(options: serve::Options) -> anyhow::Result<()> {
     let (to_agent, input) = mpsc::channel(4);
     let (output, from_agent) = mpsc::channel(1);
-    let (give_back, written) = mpsc::channel(1);
+    let (return_buffer, written) = mpsc::channel(1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(async {
-        let client = client(to_agent, from_agent, give_back);
-        let ((), talked) = tokio::join!(
+        let client = client(to_agent, from_agent, return_buffer);
+        let ((), outcome) = tokio::join!(
             serve::serve(Pipes { input, output, written, progress: Default::default() }, options),
             client
         );
-        talked
+        outcome
     })
 }
 
-/// Opens a session, sends one prompt, and takes all lines until it is answered.
+/// Opens a session, sends one prompt, and reads all lines until it is answered.
 async fn client(
     to_agent: mpsc::Sender<Vec<u8>>,
     mut from_agent: mpsc::Receiver<Vec<u8>>,
-    give_back: mpsc::Sender<std::io::Result<Vec<u8>>>,
+    return_buffer: mpsc::Sender<std::io::Result<Vec<u8>>>,
 ) -> anyhow::Result<()> {
     let open = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":1}}\n{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"session/new\",\"params\":{\"cwd\":\"/tmp\",\"mcpServers\":[]}}\n";
     to_agent.send(open.as_bytes().to_vec()).await?;
@@ -240,7 +240,7 @@ async fn client(
             );
             to_agent.send(prompt.into_bytes()).await?;
         }
-        give_back.send(Ok(batch)).await?;
+        return_buffer.send(Ok(batch)).await?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! The least an agent can do with a model: a request out, its events in, an update for each.
+//! A minimal relay between a model and a client: sends a request, reads its events, and writes an update for each.
 //!
-//! `plain_relay ADDRESS:PORT` waits for a line on stdin, asks the server there for one streamed chat completion and writes
-//! every piece of text as an update, then the answer to a prompt; so for each further line. `cargo xtask bench` drives it
-//! like an agent.
+//! `plain_relay ADDRESS:PORT` waits for a line on stdin, requests one streamed chat completion from that server and
+//! writes every text chunk as an update, then the answer to a prompt. It repeats this for each further line, so that
+//! `cargo xtask bench` can drive it like an agent.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -14,15 +14,15 @@ use wire::acp::schema;
 
 const BODY: &str = r#"{"model":"fake","stream":true,"messages":[{"role":"user","content":"go"}]}"#;
 
-/// A note, with its members in the order in which Purlin writes them.
+/// A notification, with its members in the order in which Purlin writes them.
 #[derive(Serialize)]
-struct Note<'a> {
+struct Notification<'a> {
     jsonrpc: &'static str,
     method: &'static str,
     params: &'a schema::SessionNotification,
 }
 
-/// What counts of an event.
+/// The used part of an event.
 #[derive(Deserialize)]
 struct Event {
     #[serde(default)]
@@ -59,20 +59,23 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads one answer, chunk by chunk, and writes what each has.
+/// Reads one answer, chunk by chunk, and writes the updates of each.
 fn relay(server: &mut BufReader<TcpStream>, id: u64) -> anyhow::Result<()> {
     let mut line = String::new();
-    // The head says nothing that is not known.
+    // The HTTP header is skipped.
     while line != "\r\n" {
         line.clear();
-        anyhow::ensure!(server.read_line(&mut line)? > 0, "the server ended in its head");
+        anyhow::ensure!(
+            server.read_line(&mut line)? > 0,
+            "the connection ended in the HTTP header"
+        );
     }
     let mut out = std::io::stdout().lock();
     let (mut events, mut lines) = (Vec::new(), Vec::new());
     loop {
         line.clear();
         server.read_line(&mut line)?;
-        let size = usize::from_str_radix(line.trim(), 16).context("no size of a chunk")?;
+        let size = usize::from_str_radix(line.trim(), 16).context("invalid chunk size")?;
         let begin = events.len();
         events.resize(begin + size, 0);
         server.read_exact(&mut events[begin..])?;
@@ -111,8 +114,9 @@ fn update(data: &[u8], lines: &mut Vec<u8>) -> anyhow::Result<()> {
         let chunk = schema::ContentChunk::new(text).message_id(schema::MessageId::new(message));
         let update = schema::SessionUpdate::AgentMessageChunk(chunk);
         let params = schema::SessionNotification::new(schema::SessionId::new(session), update);
-        let note = Note { jsonrpc: "2.0", method: "session/update", params: &params };
-        serde_json::to_writer(&mut *lines, &note)?;
+        let notification =
+            Notification { jsonrpc: "2.0", method: "session/update", params: &params };
+        serde_json::to_writer(&mut *lines, &notification)?;
         lines.push(b'\n');
     }
     Ok(())

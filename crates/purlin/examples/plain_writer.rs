@@ -1,7 +1,7 @@
-//! The least an agent can do to say something: a loop that writes updates to stdout and does nothing else.
+//! A minimal writer: a loop that writes updates to stdout and does nothing else.
 //!
-//! `plain_writer lines N` writes each line on its own, `plain_writer batches N` as many at once as fill 64 KiB. It
-//! waits for a line on stdin first, and ends with the answer to a prompt, so `cargo xtask bench` drives it like an agent.
+//! `plain_writer lines N` writes each line on its own, `plain_writer batches N` in batches of 64 KiB. It first waits for a
+//! line on stdin, and ends with the answer to a prompt, so that `cargo xtask bench` can drive it like an agent.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 use serde::Serialize;
 use wire::acp::schema;
 
-const PIECE: &str = "some twenty bytes of text ";
+const TEXT_CHUNK: &str = "some twenty bytes of text ";
 const BATCH: usize = 64 * 1024;
 
-/// A note, with its members in the order in which Purlin writes them.
+/// A notification, with its members in the order in which Purlin writes them.
 #[derive(Serialize)]
-struct Note<'a> {
+struct Notification<'a> {
     jsonrpc: &'static str,
     method: &'static str,
     params: &'a schema::SessionNotification,
@@ -33,7 +33,7 @@ fn main() -> anyhow::Result<()> {
     let mut lines = std::io::stdin().lock().lines();
     lines.next().transpose()?;
     write(count.parse()?, batch)?;
-    // Stays until its input ends, so that its times can be read.
+    // Waits until its input ends, so that its CPU time can be read.
     lines.next().transpose()?;
     Ok(())
 }
@@ -41,19 +41,20 @@ fn main() -> anyhow::Result<()> {
 fn write(count: usize, batch: usize) -> anyhow::Result<()> {
     let session: Arc<str> = "01890a5d-ac96-774b-bcce-b302099a8057".into();
     let message: Arc<str> = "01890a5d-ac96-774b-bcce-b302099a8058".into();
-    // Passes whole lines on as they are, without a copy.
+    // `Stdout` writes whole lines without a copy.
     let mut out = std::io::stdout().lock();
     let mut buffer = Vec::with_capacity(2 * BATCH);
     for _ in 0..count {
-        let text = schema::ContentBlock::Text(schema::TextContent::new(PIECE));
+        let text = schema::ContentBlock::Text(schema::TextContent::new(TEXT_CHUNK));
         let chunk = schema::ContentChunk::new(text)
             .message_id(schema::MessageId::new(Arc::clone(&message)));
         let params = schema::SessionNotification::new(
             schema::SessionId::new(Arc::clone(&session)),
             schema::SessionUpdate::AgentMessageChunk(chunk),
         );
-        let note = Note { jsonrpc: "2.0", method: "session/update", params: &params };
-        serde_json::to_writer(&mut buffer, &note)?;
+        let notification =
+            Notification { jsonrpc: "2.0", method: "session/update", params: &params };
+        serde_json::to_writer(&mut buffer, &notification)?;
         buffer.push(b'\n');
         if buffer.len() > batch {
             out.write_all(&buffer)?;

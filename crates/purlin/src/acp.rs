@@ -32,7 +32,7 @@ pub struct AcpOptions {
     pub trace: Option<PathBuf>,
 }
 
-/// The process exits this long after it was told to stop, whatever happens.
+/// The process exits at most this long after it was asked to stop.
 const WATCHDOG: Duration = Duration::from_secs(5);
 
 /// Serves one client on stdin and stdout until it closes them, or until a signal.

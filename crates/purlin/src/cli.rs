@@ -355,7 +355,7 @@ mod tests {
 
     // R: D1, D2, D3
     #[test]
-    fn a_dialect_is_forced_by_its_name() {
+    fn dialect_is_forced_by_its_name() {
         let parsed = |name: &str| Cli::try_parse_from(["purlin", "acp", "--dialect", name]);
         for dialect in Dialect::ALL {
             let Command::Acp(args) = parsed(dialect.name()).unwrap().command else {

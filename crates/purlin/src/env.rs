@@ -73,7 +73,7 @@ pub fn machine_options(helper: PathBuf) -> MachineOptions {
     }
 }
 
-/// Returns this machine. Where our own path is unknown there is no sandbox, and every command needs permission.
+/// Returns this machine. If our own path is unknown, the sandbox is not available and every command needs permission.
 pub(crate) fn this_machine() -> MachineOptions {
     machine_options(std::env::current_exe().unwrap_or_default())
 }

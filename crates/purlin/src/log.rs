@@ -19,7 +19,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::env;
 
-/// How many lines may wait. Full: further lines are dropped and counted.
+/// How many lines may wait. If it is full, further lines are dropped and counted.
 const LINES: usize = 1024;
 
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
@@ -46,7 +46,7 @@ pub fn start(given: Option<Level>) {
 
 /// The queue to the thread that writes.
 static QUEUE: LazyLock<SyncSender<String>> = LazyLock::new(|| {
-    // Full: the line is dropped and counted.
+    // If it is full, the line is dropped and counted.
     let (sender, lines) = sync_channel::<String>(LINES);
     let thread = std::thread::Builder::new().name("log".to_owned()).stack_size(128 * 1024);
     // Without a thread the queue has no reader, and every line is counted.
@@ -60,7 +60,7 @@ fn write(lines: Receiver<String>) {
         let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
         let note =
             if left_out > 0 { format!("({left_out} lines were dropped)\n") } else { String::new() };
-        // If stderr is closed, nobody misses the lines.
+        // If stderr is closed, nothing reads the lines.
         if stderr
             .write_all(note.as_bytes())
             .and_then(|()| stderr.write_all(line.as_bytes()))
@@ -71,7 +71,7 @@ fn write(lines: Receiver<String>) {
     }
 }
 
-/// Logs where a panic happened. Its message is left out, since it may contain anything.
+/// Logs where a panic happened. Its message is omitted, since it may contain anything.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|info| match info.location() {
         Some(place) => tracing::error!("panicked at {}:{}", place.file(), place.line()),

@@ -108,25 +108,25 @@ pub async fn run(command: PermissionsCommand, settings: &Settings) -> anyhow::Re
                     outcome: format!("Would be rejected: {}.", visible(&why)),
                     mode: &mode.id,
                     level,
-                    can_be_kept: false,
+                    can_be_saved: false,
                     parts: Vec::new(),
                 },
             };
             print(&if json { explained.as_json() } else { explained.as_text() })?;
         }
-        PermissionsCommand::List { json } => print(&list(&kept_rules()?, json))?,
+        PermissionsCommand::List { json } => print(&list(&saved_rules()?, json))?,
         PermissionsCommand::Revoke { which } => revoke(&which)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn kept_file() -> anyhow::Result<PathBuf> {
+fn saved_file() -> anyhow::Result<PathBuf> {
     let data = env::directories().data.context("no data directory; set HOME")?;
     Ok(answer_store::file_in(&data))
 }
 
-fn kept_rules() -> anyhow::Result<Vec<SavedAnswer>> {
-    answer_store::read(&kept_file()?).map_err(anyhow::Error::msg)
+fn saved_rules() -> anyhow::Result<Vec<SavedAnswer>> {
+    answer_store::read(&saved_file()?).map_err(anyhow::Error::msg)
 }
 
 fn list(rules: &[SavedAnswer], as_json: bool) -> String {
@@ -159,7 +159,7 @@ fn revoke(which: &str) -> anyhow::Result<()> {
         );
     }
     let mut taken = Vec::new();
-    answer_store::change::<Vec<SavedAnswer>>(&kept_file()?, |rules| match number {
+    answer_store::change::<Vec<SavedAnswer>>(&saved_file()?, |rules| match number {
         None => taken = std::mem::take(rules),
         Some(number) if number <= rules.len() => taken.push(rules.remove(number - 1)),
         Some(_) => {}
@@ -181,7 +181,7 @@ struct Explained {
     mode: &'static str,
     level: Level,
     /// Whether "always" would be offered.
-    can_be_kept: bool,
+    can_be_saved: bool,
     parts: Vec<(Requirement, Decision, Option<Rule>)>,
 }
 
@@ -196,7 +196,7 @@ fn explain(
     let is_permitted = mode.permits(ToolKind::Execute, &access);
     let outcome = match judgement.decision {
         _ if !is_permitted => "Not allowed in this mode.",
-        Decision::Allow => "Would run without a question.",
+        Decision::Allow => "Would run without asking.",
         Decision::Ask => "Would ask for permission.",
         Decision::Reject => "Would be rejected.",
     };
@@ -205,15 +205,15 @@ fn explain(
         (part, verdict.decision, verdict.by)
     });
     let is_asked = is_permitted && judgement.decision == Decision::Ask;
-    let can_be_kept = is_asked && always_words(&judgement.asked).is_some();
+    let can_be_saved = is_asked && always_words(&judgement.asked).is_some();
     let outcome = outcome.to_owned();
-    Explained { outcome, mode: &mode.id, level, can_be_kept, parts: explained.collect() }
+    Explained { outcome, mode: &mode.id, level, can_be_saved, parts: explained.collect() }
 }
 
 impl Explained {
     /// Tells whether "always" would save a rule for a part with this decision.
-    fn is_kept(&self, decision: Decision) -> bool {
-        decision == Decision::Ask && self.can_be_kept
+    fn is_saved(&self, decision: Decision) -> bool {
+        decision == Decision::Ask && self.can_be_saved
     }
 
     fn as_text(&self) -> String {
@@ -227,7 +227,7 @@ impl Explained {
                 None => visible(&part.why),
             };
             text.push_str(&format!("  {:<5}  {}: {why}\n", decision.word(), part.access.words()));
-            let always = part.access.always_words().filter(|_| self.is_kept(*decision));
+            let always = part.access.always_words().filter(|_| self.is_saved(*decision));
             text.extend(always.map(|always| format!("         always: {always}\n")));
         }
         text
@@ -235,7 +235,7 @@ impl Explained {
 
     fn as_json(&self) -> String {
         let parts = self.parts.iter().map(|(part, decision, rule)| {
-            let always = part.access.always.as_ref().filter(|_| self.is_kept(*decision));
+            let always = part.access.always.as_ref().filter(|_| self.is_saved(*decision));
             json!({
                 "key": part.access.key.as_str(), "subject": part.access.subject, "decision": decision.word(),
                 "why": part.why, "rule": rule.as_ref().map(Rule::to_string), "always": always,

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 
 use wire::acp::schema;
 
-use super::render::{Piece, Renderer, strip_controls};
+use super::render::{OutputItem, Renderer, strip_controls};
 use super::{last_line, words_of};
 
 /// Our output was closed.
@@ -51,12 +51,12 @@ impl Output {
                 return Ok(());
             }
         };
-        for piece in self.renderer.render(update) {
-            match piece {
-                Piece::Answer(text) => self.answer(&text)?,
-                Piece::Thought(text) => self.thought(&text),
-                Piece::Aside(text) => self.aside(&text),
-                Piece::Output(text) => self.output_of_command(&text),
+        for item in self.renderer.render(update) {
+            match item {
+                OutputItem::Answer(text) => self.answer(&text)?,
+                OutputItem::Thought(text) => self.thought(&text),
+                OutputItem::Aside(text) => self.aside(&text),
+                OutputItem::Output(text) => self.output_of_command(&text),
             }
         }
         Ok(())
@@ -167,6 +167,6 @@ fn write_stdout(text: &str) -> io::Result<()> {
 }
 
 fn write_stderr(text: &str) {
-    // There is nowhere left to report a failure.
+    // A failure cannot be reported anywhere.
     io::stderr().lock().write_all(text.as_bytes()).ok();
 }

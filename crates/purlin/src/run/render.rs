@@ -23,9 +23,9 @@ const WIDTH: usize = 200;
 /// Unchanged lines around a change.
 const CONTEXT: usize = 3;
 
-/// One piece of output.
+/// One item of output.
 #[derive(Debug, PartialEq)]
-pub(super) enum Piece {
+pub(super) enum OutputItem {
     /// A part of the answer.
     Answer(String),
     /// A part of a thought.
@@ -51,21 +51,23 @@ impl Renderer {
     }
 
     /// Returns what to show for an update.
-    pub(super) fn render(&mut self, update: schema::SessionUpdate) -> Vec<Piece> {
+    pub(super) fn render(&mut self, update: schema::SessionUpdate) -> Vec<OutputItem> {
         match update {
             schema::SessionUpdate::AgentMessageChunk(chunk) => {
-                vec![Piece::Answer(block_text(&chunk.content))]
+                vec![OutputItem::Answer(block_text(&chunk.content))]
             }
             schema::SessionUpdate::AgentThoughtChunk(chunk) if self.shows_thoughts => {
-                vec![Piece::Thought(block_text(&chunk.content))]
+                vec![OutputItem::Thought(block_text(&chunk.content))]
             }
             schema::SessionUpdate::ToolCall(call) => self.render_call(call),
             schema::SessionUpdate::ToolCallUpdate(update) => self.render_call_update(update),
-            schema::SessionUpdate::Plan(plan) => vec![Piece::Aside(plan_text(&plan))],
-            schema::SessionUpdate::Notice(notice) => vec![Piece::Aside(match notice.description {
-                Some(more) => format!("{}: {more}", notice.title),
-                None => notice.title,
-            })],
+            schema::SessionUpdate::Plan(plan) => vec![OutputItem::Aside(plan_text(&plan))],
+            schema::SessionUpdate::Notice(notice) => {
+                vec![OutputItem::Aside(match notice.description {
+                    Some(more) => format!("{}: {more}", notice.title),
+                    None => notice.title,
+                })]
+            }
             _ => Vec::new(),
         }
     }
@@ -79,30 +81,30 @@ impl Renderer {
         call
     }
 
-    fn render_call(&mut self, call: schema::ToolCall) -> Vec<Piece> {
-        let mut pieces = vec![Piece::Aside(call_line(&call))];
-        pieces.extend(self.new_diffs(&call));
+    fn render_call(&mut self, call: schema::ToolCall) -> Vec<OutputItem> {
+        let mut items = vec![OutputItem::Aside(call_line(&call))];
+        items.extend(self.new_diffs(&call));
         self.calls.insert(call.tool_call_id.clone(), call);
-        pieces
+        items
     }
 
-    fn render_call_update(&mut self, update: schema::ToolCallUpdate) -> Vec<Piece> {
+    fn render_call_update(&mut self, update: schema::ToolCallUpdate) -> Vec<OutputItem> {
         let before = self.calls.get(&update.tool_call_id).map(|call| call.status);
         let call = self.call_with(update);
-        let mut pieces = Vec::new();
+        let mut items = Vec::new();
         let has_ended = matches!(
             call.status,
             schema::ToolCallStatus::Completed | schema::ToolCallStatus::Failed
         );
         if before.is_none() || (has_ended && before != Some(call.status)) {
-            pieces.push(Piece::Aside(call_line(&call)));
+            items.push(OutputItem::Aside(call_line(&call)));
         }
-        pieces.extend(self.new_diffs(&call));
+        items.extend(self.new_diffs(&call));
         if has_ended && before != Some(call.status) {
-            pieces.extend(output_of(&call).map(Piece::Output));
+            items.extend(output_of(&call).map(OutputItem::Output));
         }
         self.calls.insert(call.tool_call_id.clone(), call);
-        pieces
+        items
     }
 
     /// Notes that a question showed the diffs of a call.
@@ -111,7 +113,7 @@ impl Renderer {
     }
 
     /// Returns the diffs of a call that runs. Before that a question may come, which shows them itself.
-    fn new_diffs(&mut self, call: &schema::ToolCall) -> Vec<Piece> {
+    fn new_diffs(&mut self, call: &schema::ToolCall) -> Vec<OutputItem> {
         let is_running = matches!(
             call.status,
             schema::ToolCallStatus::InProgress | schema::ToolCallStatus::Completed
@@ -120,7 +122,8 @@ impl Renderer {
             return Vec::new();
         }
         let diffs = diffs_of(call, DIFF_LINES);
-        let diffs: Vec<Piece> = diffs.iter().map(|diff| Piece::Aside(visible(diff))).collect();
+        let diffs: Vec<OutputItem> =
+            diffs.iter().map(|diff| OutputItem::Aside(visible(diff))).collect();
         if diffs.is_empty() || !self.shown_diffs.insert(call.tool_call_id.clone()) {
             return Vec::new();
         }
@@ -313,7 +316,7 @@ mod tests {
 
     use super::*;
 
-    fn rendered(renderer: &mut Renderer, update: Value) -> Vec<Piece> {
+    fn rendered(renderer: &mut Renderer, update: Value) -> Vec<OutputItem> {
         renderer.render(serde_json::from_value(update).unwrap())
     }
 
@@ -324,10 +327,10 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_call_is_a_line_when_it_starts_and_when_it_ends() {
+    fn tool_call_is_a_line_when_it_starts_and_when_it_ends() {
         let mut renderer = Renderer::new(false);
         let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "t", "title": "Run\nls", "status": "in_progress" });
-        assert_eq!(rendered(&mut renderer, call), [Piece::Aside("… Run ls".into())]);
+        assert_eq!(rendered(&mut renderer, call), [OutputItem::Aside("… Run ls".into())]);
         let output = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t",
             "content": [{ "type": "content", "content": { "type": "text", "text": "\nno such file\nmore" } }] });
         assert_eq!(rendered(&mut renderer, output), []);
@@ -335,30 +338,30 @@ mod tests {
             json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "failed" });
         assert_eq!(
             rendered(&mut renderer, failed.clone()),
-            [Piece::Aside("✗ Run ls: no such file".into())]
+            [OutputItem::Aside("✗ Run ls: no such file".into())]
         );
         assert_eq!(rendered(&mut renderer, failed), []);
     }
 
     #[test]
-    fn what_a_command_said_is_shown_in_short_when_it_ends() {
+    fn output_of_a_command_is_shown_shortened_when_it_ends() {
         let ended = |kind: &str, text: &str| {
             let mut renderer = Renderer::new(false);
             let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "t", "title": "ls", "kind": kind,
                 "content": [{ "type": "content", "content": { "type": "text", "text": text } }] });
             rendered(&mut renderer, call);
             let update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed" });
-            let mut pieces = rendered(&mut renderer, update);
-            assert_eq!(pieces.remove(0), Piece::Aside("✓ ls".into()));
-            pieces
+            let mut items = rendered(&mut renderer, update);
+            assert_eq!(items.remove(0), OutputItem::Aside("✓ ls".into()));
+            items
         };
-        assert_eq!(ended("execute", "a\n b\n"), [Piece::Output("a\n b".into())]);
+        assert_eq!(ended("execute", "a\n b\n"), [OutputItem::Output("a\n b".into())]);
         assert_eq!(ended("execute", ""), []);
         assert_eq!(ended("read", "a"), []);
         let long: String = (1..=100).map(|line| format!("{line}\n")).collect();
         let short = "1\n2\n3\n4\n… 88 lines …\n93\n94\n95\n96\n97\n98\n99\n100";
-        assert_eq!(ended("execute", &long), [Piece::Output(short.into())]);
-        assert_eq!(ended("execute", &"x".repeat(300)), [Piece::Output("x".repeat(200))]);
+        assert_eq!(ended("execute", &long), [OutputItem::Output(short.into())]);
+        assert_eq!(ended("execute", &"x".repeat(300)), [OutputItem::Output("x".repeat(200))]);
         let mark = "… 9 bytes omitted …";
         for (before, mark_in) in [
             ("\n4\n", format!("{mark}\n… 88 lines …")),
@@ -367,14 +370,17 @@ mod tests {
         ] {
             let cut = long.replace(before, &format!("{before}{mark}\n"));
             let short = short.replace("… 88 lines …", &mark_in);
-            assert_eq!(ended("execute", &cut), [Piece::Output(short)]);
+            assert_eq!(ended("execute", &cut), [OutputItem::Output(short)]);
         }
         let place = format!("(all of it is in /{})", "p".repeat(300));
         let said = ended("execute", &format!("{long}{place}"));
-        assert!(matches!(&said[..], [Piece::Output(text)] if text.ends_with(&place)), "{said:?}");
+        assert!(
+            matches!(&said[..], [OutputItem::Output(text)] if text.ends_with(&place)),
+            "{said:?}"
+        );
     }
 
-    fn command_ended(status: &str, raw: Value, text: &str) -> Vec<Piece> {
+    fn command_ended(status: &str, raw: Value, text: &str) -> Vec<OutputItem> {
         let mut renderer = Renderer::new(false);
         let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "t", "title": "make", "kind": "execute" });
         rendered(&mut renderer, call);
@@ -384,9 +390,9 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_did_not_end_well_is_no_success() {
+    fn failed_command_is_not_shown_as_a_success() {
         let line = |raw: Value| command_ended("completed", raw, "").remove(0);
-        let aside = |text: &str| Piece::Aside(text.to_owned());
+        let aside = |text: &str| OutputItem::Aside(text.to_owned());
         assert_eq!(line(json!({ "exitCode": 0, "signal": null })), aside("✓ make"));
         assert_eq!(line(json!({ "exitCode": 2, "signal": null })), aside("✗ make (exit code 2)"));
         let killed = json!({ "exitCode": null, "signal": "SIGKILL" });
@@ -395,25 +401,28 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_a_failure_is_whole_and_told_once() {
+    fn reason_of_a_failure_is_shown_whole_and_once() {
         let reason = "r".repeat(300);
-        let pieces = command_ended("failed", Value::Null, &format!("{reason}\nsaid"));
+        let items = command_ended("failed", Value::Null, &format!("{reason}\nsaid"));
         assert_eq!(
-            pieces,
-            [Piece::Aside(format!("✗ make: {reason}")), Piece::Output("said".into())]
+            items,
+            [OutputItem::Aside(format!("✗ make: {reason}")), OutputItem::Output("said".into())]
         );
-        assert_eq!(command_ended("failed", Value::Null, "no"), [Piece::Aside("✗ make: no".into())]);
+        assert_eq!(
+            command_ended("failed", Value::Null, "no"),
+            [OutputItem::Aside("✗ make: no".into())]
+        );
     }
 
     #[test]
-    fn a_diff_is_shown_once() {
+    fn diff_is_shown_once() {
         let mut renderer = Renderer::new(false);
         let update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "Edit", "status": "in_progress",
             "content": [{ "type": "diff", "path": "/a", "oldText": "1\n2\n3\n4\n5\n6\n", "newText": "1\n2\n3\n4\nfive\n6\n" }] });
         let diff = "--- /a\n+++ /a\n@@ -2,5 +2,5 @@\n 2\n 3\n 4\n-5\n+five\n 6";
         assert_eq!(
             rendered(&mut renderer, update.clone()),
-            [Piece::Aside("… Edit".into()), Piece::Aside(diff.into())]
+            [OutputItem::Aside("… Edit".into()), OutputItem::Aside(diff.into())]
         );
         assert_eq!(rendered(&mut renderer, update.clone()), []);
         // Not before the question, which shows it, nor after.
@@ -421,7 +430,7 @@ mod tests {
         let mut call = update.clone();
         call["sessionUpdate"] = json!("tool_call");
         call["status"] = json!("pending");
-        assert_eq!(rendered(&mut renderer, call), [Piece::Aside("· Edit".into())]);
+        assert_eq!(rendered(&mut renderer, call), [OutputItem::Aside("· Edit".into())]);
         let asked = renderer.call_with(serde_json::from_value(update.clone()).unwrap());
         renderer.has_shown_diffs(&asked);
         assert_eq!(rendered(&mut renderer, update), []);
@@ -444,9 +453,9 @@ mod tests {
             { "content": "change", "priority": "high", "status": "in_progress" },
             { "content": "test", "priority": "low", "status": "pending" } ] });
         let list = "[x] look\n[>] change\n[ ] test";
-        assert_eq!(rendered(&mut Renderer::new(false), plan), [Piece::Aside(list.into())]);
+        assert_eq!(rendered(&mut Renderer::new(false), plan), [OutputItem::Aside(list.into())]);
         let thought = json!({ "sessionUpdate": "agent_thought_chunk", "content": { "type": "text", "text": "hm" } });
         assert_eq!(rendered(&mut Renderer::new(false), thought.clone()), []);
-        assert_eq!(rendered(&mut Renderer::new(true), thought), [Piece::Thought("hm".into())]);
+        assert_eq!(rendered(&mut Renderer::new(true), thought), [OutputItem::Thought("hm".into())]);
     }
 }

@@ -94,7 +94,7 @@ fn content_text(content: &ToolContent, most: usize) -> String {
     }
 }
 
-/// Returns the first lines of a text, and how many follow.
+/// Returns the first lines of a string, and how many follow.
 fn cut(text: &str, most: usize) -> String {
     let lines: Vec<&str> = text.trim_end().lines().collect();
     if lines.len() <= most {

@@ -281,13 +281,13 @@ fn output_is_shown_live_and_only_once() {
     assert_eq!(info["terminal_id"], call["toolCallId"]);
     assert_eq!(info["cwd"], json!(agent.folder()));
     agent.reply(id);
-    let (mut pieces, mut ends) = (Vec::new(), Vec::new());
+    let (mut chunks, mut ends) = (Vec::new(), Vec::new());
     for message in agent.take_seen() {
         let meta = &message["params"]["update"]["_meta"];
-        pieces.extend(meta["terminal_output"]["data"].as_str().map(str::to_owned));
+        chunks.extend(meta["terminal_output"]["data"].as_str().map(str::to_owned));
         ends.extend(meta.get("terminal_exit").cloned());
     }
-    assert_eq!(pieces, ["one\n", "two\n"]);
+    assert_eq!(chunks, ["one\n", "two\n"]);
     assert_eq!(
         ends,
         [json!({ "terminal_id": call["toolCallId"], "exit_code": 4, "signal": null })]

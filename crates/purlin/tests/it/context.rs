@@ -134,8 +134,8 @@ fn large_image_is_scaled_down_for_the_model_and_stored_unchanged() {
     agent.result("session/load", json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] }));
     let seen = agent.take_seen();
     let shown = updates(&seen, "user_message_chunk");
-    let kept: Vec<&Value> = shown.iter().map(|update| &update["content"]["data"]).collect();
-    assert!(kept.contains(&&json!(large)) && kept.contains(&&json!(broken)));
+    let stored: Vec<&Value> = shown.iter().map(|update| &update["content"]["data"]).collect();
+    assert!(stored.contains(&&json!(large)) && stored.contains(&&json!(broken)));
 }
 
 /// The context window of the model in the long conversation, in tokens.

@@ -163,7 +163,7 @@ pub(crate) fn compare(
         };
         if !is_there {
             report(format!(
-                "run {run}: lost: update {index} was shown as {update}, and is kept as {:?}",
+                "run {run}: lost: update {index} was shown as {update}, and is stored as {:?}",
                 replayed.get(index)
             ));
             return;

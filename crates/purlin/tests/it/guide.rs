@@ -91,11 +91,11 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn tour_without_a_terminal_says_that_nobody_was_asked() {
+fn tour_without_a_terminal_says_that_no_question_was_asked() {
     let folder = Folder::new();
     let (answer, shown, output) = run(&folder, &["/tour"]);
     assert!(output.status.success(), "{shown}");
     assert!(shown.contains("No terminal to ask on"), "{shown}");
-    assert!(answer.contains("If not, a model is told so"), "{answer}");
+    assert!(answer.contains("If not, the model is informed"), "{answer}");
     assert!(!stage(&answer).exists());
 }

@@ -216,8 +216,8 @@ fn unread_updates_make_further_calls_wait_in_the_pipe() {
 #[test]
 fn unread_text_pauses_the_model_and_is_not_lost() {
     const TIMES: usize = 60_000;
-    let piece: String = "0123456789 äöü €… 🦀🚀 \"\\ \t".repeat(25);
-    let script = format!("model chunks {TIMES} {}", json!(piece));
+    let chunk: String = "0123456789 äöü €… 🦀🚀 \"\\ \t".repeat(25);
+    let script = format!("model chunks {TIMES} {}", json!(chunk));
     let (mut agent, session) = Agent::playing(&script).session();
     agent.pause();
     let before = agent.memory();
@@ -226,7 +226,7 @@ fn unread_text_pauses_the_model_and_is_not_lost() {
     let cost = agent.peak_memory() - before;
     assert!(cost <= MOST, "{} KiB", cost / 1024);
     agent.resume();
-    let expected = piece.repeat(TIMES);
+    let expected = chunk.repeat(TIMES);
     let mut at = 0;
     within(DEADLINE, || {
         loop {
@@ -239,7 +239,7 @@ fn unread_text_pauses_the_model_and_is_not_lost() {
             }
             // A split inside a character would not be valid UTF-8, and a replaced character would not be equal.
             let text = text_of(&session, [&message]);
-            assert!(expected[at..].starts_with(&text), "the text differs behind byte {at}");
+            assert!(expected[at..].starts_with(&text), "the text differs after byte {at}");
             at += text.len();
         }
     });

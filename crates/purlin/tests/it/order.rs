@@ -39,7 +39,7 @@ fn twenty_sessions_stream_in_parallel_without_mixing() {
             }
             let session = session_of(&message).unwrap();
             let index = sessions.iter().position(|known| known == session).unwrap();
-            assert!(!is_answered[index], "an update behind the answer: {message}");
+            assert!(!is_answered[index], "an update after the answer: {message}");
             said[index].push_str(&text_of(session, [&message]));
         }
     }

@@ -79,7 +79,7 @@ fn explain_says_which_rule_decides() {
     };
     assert_eq!(
         explain(&[], "git status"),
-        "Would run without a question.\n  allow  `git status`: only reads\n"
+        "Would run without asking.\n  allow  `git status`: only reads\n"
     );
     assert_eq!(
         explain(&["--mode", "plan"], "make"),
@@ -138,9 +138,9 @@ fn command_that_cannot_be_analysed_does_not_bypass_a_deny_rule() {
         let why = "may match the deny rule bash: rm * = deny (your configuration)";
         assert!(said.contains(why), "{said}");
         let said = explain(json!("allow"), command);
-        assert!(said.starts_with("Would run without a question.\n"), "{said}");
+        assert!(said.starts_with("Would run without asking.\n"), "{said}");
     }
-    assert!(explain(forbids, "make").starts_with("Would run without a question.\n"));
+    assert!(explain(forbids, "make").starts_with("Would run without asking.\n"));
 }
 
 /// Permanent permission to read a directory outside does not permit writing there, even where edits are allowed.
@@ -197,7 +197,7 @@ fn pattern_cannot_hide_a_secret_or_a_path_outside() {
     let cwd = top.display().to_string();
     let asks = |command: &str| {
         let said = text(&purlin(&top, &["permissions", "explain", "--cwd", &cwd, "--", command]));
-        !said.starts_with("Would run without a question.")
+        !said.starts_with("Would run without asking.")
     };
     for command in [
         "cat {/etc/shadow,x.txt}",
@@ -372,9 +372,9 @@ fn injection_in_a_file_changes_no_policy_and_nothing_outside() {
     let top = Folder::new();
     let (data, cwd) = (top.join("data"), top.join("w"));
     std::fs::create_dir_all(&cwd).unwrap();
-    let kept = data.join("purlin/permissions.json");
+    let saved = data.join("purlin/permissions.json");
     let targets = [
-        kept.clone(),
+        saved.clone(),
         data.join("purlin/trust.json"),
         top.join("outside.txt"),
         cwd.join("../outside.txt"),
@@ -403,7 +403,7 @@ fn injection_in_a_file_changes_no_policy_and_nothing_outside() {
             Some(method) => panic!("{method} reached the client: {message}"),
         }
     }
-    assert!(!kept.exists());
+    assert!(!saved.exists());
     assert!(!top.join("outside.txt").exists());
     assert_eq!(text(&purlin(&data, &["trust", "--list"])), "No trusted folders.\n");
     let trusted = purlin(&data, &["trust", &cwd.display().to_string()]);

@@ -181,19 +181,19 @@ fn deleted_store_does_not_stop_a_session() {
 // R: S8, Q3
 #[tokio::test]
 async fn session_of_100_mb_loads_in_64_mb_of_memory() {
-    const PIECES: usize = 1700;
+    const CHUNKS: usize = 1700;
     let folder = folder("model text \"Hello.\"\n");
     let session = SessionId::new("large");
     let limits = Limits { max_history_bytes: 0, ..Limits::default() };
     let store = purlin::storage::store_in(Some(folder.join("data/purlin")), &limits);
     store.create(&session, &folder).await.unwrap();
     let prompt = Prompt::from(vec![Block::Text("go".to_owned())]);
-    for piece in 0..PIECES {
-        let message = MessageId::new(format!("m{piece}"));
+    for chunk in 0..CHUNKS {
+        let message = MessageId::new(format!("m{chunk}"));
         let kind = PromptKind::Message;
         let record = Record::Prompt { message: &message, prompt: &prompt, kind };
         store.append(&session, record).await.unwrap();
-        let text = format!("{piece} {}", "z".repeat(60_000));
+        let text = format!("{chunk} {}", "z".repeat(60_000));
         store.append_event(&session, engine::Event::Text { message, text }, None).await.unwrap();
         let end = Record::TurnEnd(Some(StopReason::EndTurn));
         store.append(&session, end).await.unwrap();
@@ -205,7 +205,7 @@ async fn session_of_100_mb_loads_in_64_mb_of_memory() {
     hello(&mut agent, false);
     let before = peak_memory(agent.pid());
     agent.send("session/load", &json!({ "sessionId": "large" }));
-    let mut pieces = 0;
+    let mut chunks = 0;
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -214,10 +214,10 @@ async fn session_of_100_mb_loads_in_64_mb_of_memory() {
         if line.windows(9).any(|window| window == b"\"result\":") {
             break;
         }
-        pieces += usize::from(line.len() > 60_000);
+        chunks += usize::from(line.len() > 60_000);
     }
     let grown = peak_memory(agent.pid()) - before;
-    assert_eq!(pieces, PIECES);
+    assert_eq!(chunks, CHUNKS);
     assert!(grown < 64 * 1024, "{grown} KiB");
     agent.end();
 }

@@ -109,10 +109,10 @@ fn keys_are_sent_only_to_their_provider() {
     let observed = std::fs::read(&dump).unwrap();
     assert!(!observed.is_empty());
     assert_eq!(holds(&observed), None, "the MCP server's environment");
-    let kept: Vec<PathBuf> =
+    let stored: Vec<PathBuf> =
         files(&home).into_iter().filter(|path| !path.ends_with("auth.json")).collect();
-    assert!(kept.len() > 2, "{kept:?}");
-    for path in kept {
+    assert!(stored.len() > 2, "{stored:?}");
+    for path in stored {
         assert_eq!(holds(&std::fs::read(&path).unwrap()), None, "{}", path.display());
     }
     // The keys do reach their provider.

@@ -70,8 +70,8 @@ fn turn_cancelled_while_waiting_returns_its_budget() {
 #[test]
 fn slow_reader_is_not_stopped() {
     const TIMES: usize = 600;
-    let piece = "0123456789".repeat(100);
-    let script = format!("model chunks {TIMES} \"{piece}\"");
+    let chunk = "0123456789".repeat(100);
+    let script = format!("model chunks {TIMES} \"{chunk}\"");
     let config = json!({ "limits": { "unread_seconds": 1 } });
     let mut agent = Agent::playing(&script).config(config).unread().start();
     agent.call("initialize", json!({ "protocolVersion": 1 }));
@@ -99,7 +99,7 @@ fn slow_reader_is_not_stopped() {
             (Some(session), Some(turn)) => {
                 if let Some(reply) = lines.iter().find(|line| line["id"] == turn) {
                     assert_eq!(reply["result"]["stopReason"], "end_turn", "{reply}");
-                    assert_eq!(text_of(session, &lines), piece.repeat(TIMES));
+                    assert_eq!(text_of(session, &lines), chunk.repeat(TIMES));
                     return;
                 }
             }
@@ -136,7 +136,7 @@ fn updates_respect_the_rate_limit_and_lose_nothing() {
     let budget = 100.0 + took.as_secs_f64() * 15.0 + 2.0;
     let count = seen.iter().filter(|message| is_chunk(message)).count() + 1;
     assert!(count as f64 <= budget, "{count} updates in {took:?}");
-    assert!(count > 10, "only {count} updates: everything was held back");
+    assert!(count > 10, "only {count} updates: everything was delayed");
     assert!(first_after < took / 2, "the first chunk took {first_after:?} of {took:?}");
 }
 
@@ -185,8 +185,8 @@ fn short_updates(agent: &mut Agent, turn: u64) -> Vec<Value> {
 // R: W10, W14
 #[test]
 fn long_text_is_split_between_characters() {
-    let piece = "plain, äöü, €, 🦀, \u{1}\u{1f}, \"quoted\\\", \n";
-    for text in [piece.repeat(30_000), "\u{1}".repeat(300_000), "🦀".repeat(100_000)] {
+    let chunk = "plain, äöü, €, 🦀, \u{1}\u{1f}, \"quoted\\\", \n";
+    for text in [chunk.repeat(30_000), "\u{1}".repeat(300_000), "🦀".repeat(100_000)] {
         let script = format!("model text {}", json!(text));
         let (mut agent, session) = Agent::playing(&script).session();
         let turn = agent.prompt(&session, "speak");

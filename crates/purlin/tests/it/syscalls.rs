@@ -44,7 +44,7 @@ const SCENARIOS: [Scenario; 14] = [
         script: "model text \"I run. \"\nmodel tool bash {\"command\":\"echo ran\"}\nmodel text \"Done.\"\n",
         prompts: &["go"],
     },
-    Scenario { name: "taken back", script: WRITE, prompts: &["go", "/undo"] },
+    Scenario { name: "undone", script: WRITE, prompts: &["go", "/undo"] },
     Scenario { name: "brought back", script: WRITE, prompts: &["go", "/undo", "/redo"] },
     Scenario { name: "one answer", script: "model text \"Hello.\"\n", prompts: &["go"] },
     Scenario {

@@ -45,7 +45,7 @@ fn send(agent: &mut Agent, batch: &[Vec<u8>], judge: fn(&[u8]) -> Expected) {
         let Some(Answer { id, code }) = oracle::read_answer(&line) else { continue };
         let shown = String::from_utf8_lossy(&line);
         let of_id = open.get_mut(&id).filter(|of_id| !of_id.is_empty());
-        let of_id = of_id.unwrap_or_else(|| panic!("nobody asked for {shown}{}", listed(batch)));
+        let of_id = of_id.unwrap_or_else(|| panic!("no request matches {shown}{}", listed(batch)));
         // The strictest expectation first: an answer that fits several lines must be left for the one that needs it.
         of_id.sort_by_key(|(codes, _)| *codes == Codes::Any);
         let fits = of_id.iter().position(|(codes, _)| codes.contain(code));

@@ -74,14 +74,14 @@ fn commit_in_a_subdirectory_and_in_a_worktree_needs_permission() {
         assert!(!main.join(".git/refs/heads/evil").exists());
         git(&cwd, &["checkout", "-q", "."]);
 
-        let wish =
+        let with_git =
             |command: &str| json!({ "command": command, "git": true, "reason": "to commit" });
         let (said, asked) = commit(
             &data,
             &cwd,
             &[
-                wish(&change),
-                wish(
+                with_git(&change),
+                with_git(
                     "echo id > $(git rev-parse --git-common-dir)/hooks/x; git config alias.x '!id'",
                 ),
             ],

@@ -46,7 +46,7 @@ const TABLE: [i64; 21] = [
     -32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32003, -32800, -31900, -31901,
     -31902, -31800, -31801, -31802, -31700, -31701, -31702, -31600, -31601,
 ];
-/// The codes that a call of a known method may get without a mistake of ours.
+/// The codes that a call of a known method may get without an error in Purlin.
 const CALLERS_FAULT: [i64; 6] = [-32602, -32600, -32000, -32003, -31900, -31902];
 
 const METHODS: [(&str, usize); 15] = [
