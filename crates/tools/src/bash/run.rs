@@ -313,7 +313,7 @@ mod tests {
         shown.push_str(&live.take(false));
         assert!(shown.ends_with("\n99 9999\nFINAL\n"));
         assert!(shown.len() < IN_ALL + 4 * AT_ONCE, "{}", shown.len());
-        assert_eq!(shown.matches("only the end is shown").count(), 1);
+        assert_eq!(shown.matches("only the end of further output").count(), 1);
         assert_eq!(live.take(false), "");
     }
 

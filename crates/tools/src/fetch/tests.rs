@@ -72,7 +72,7 @@ async fn text_is_fetched_and_everything_else_is_an_error() {
     assert_eq!(fetch(port, "/same").await.unwrap().trim_end(), "# Hi\n\né");
     assert!(fetch(port, "/long").await.unwrap().ends_with("x\n(cut here)"));
     let refused = [
-        ("/image", "not text but image/png"),
+        ("/image", "image/png, not text"),
         ("/other", "redirects to http://example.invalid/x, on another host"),
         ("/port", "another host or port"),
         ("/loop", "too many redirects"),
