@@ -111,7 +111,8 @@ pub(crate) fn answer(session: &SessionServers, rest: &str) -> String {
 
 pub(crate) fn overview(session: &SessionServers, servers: &[Arc<Server>]) -> String {
     let mut text = String::new();
-    if servers.is_empty() && session.problems().is_empty() {
+    let problems = session.problems();
+    if servers.is_empty() && problems.is_empty() {
         text.push_str(
             "This session has no MCP servers. Configure them in your editor or with `mcp` in purlin.json.\n",
         );
@@ -130,7 +131,7 @@ pub(crate) fn overview(session: &SessionServers, servers: &[Arc<Server>]) -> Str
             }
         }
     }
-    for problem in session.problems() {
+    for problem in problems {
         text.push_str(&format!("- ignored: {problem}\n"));
     }
     text

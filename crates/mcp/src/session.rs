@@ -34,11 +34,36 @@ const START_WAIT: Duration = Duration::from_secs(1);
 /// The servers of one session and their current tools.
 pub struct SessionServers {
     host: Arc<Host>,
-    configs: Vec<ServerConfig>,
-    problems: Vec<String>,
     roots: Vec<PathBuf>,
+    chosen: Mutex<Chosen>,
     running: Mutex<Option<Running>>,
     listed: Mutex<Listed>,
+}
+
+/// Which servers a session has.
+struct Chosen {
+    configs: Vec<ServerConfig>,
+    /// The problems with servers that are ignored.
+    problems: Vec<String>,
+}
+
+impl Chosen {
+    fn new(configs: Vec<ServerConfig>, problems: Vec<String>) -> Chosen {
+        let mut names = HashSet::new();
+        let mut configs: Vec<ServerConfig> =
+            configs.into_iter().filter(|config| names.insert(config.name.clone())).collect();
+        let mut problems: Vec<String> =
+            problems.iter().map(|problem| clean_line(problem, MAX_PROBLEM)).collect();
+        for config in configs.drain(MAX_SERVERS.min(configs.len())..) {
+            problems
+                .push(format!("`{}`: a session has at most {MAX_SERVERS} servers", config.name));
+        }
+        Chosen { configs, problems }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.configs.is_empty() && self.problems.is_empty()
+    }
 }
 
 /// The running servers of a session.
@@ -73,23 +98,19 @@ impl SessionServers {
         problems: Vec<String>,
         roots: Vec<PathBuf>,
     ) -> SessionServers {
-        let mut names = HashSet::new();
-        let mut configs: Vec<ServerConfig> =
-            configs.into_iter().filter(|config| names.insert(config.name.clone())).collect();
-        let mut problems: Vec<String> =
-            problems.iter().map(|problem| clean_line(problem, MAX_PROBLEM)).collect();
-        for config in configs.drain(MAX_SERVERS.min(configs.len())..) {
-            problems
-                .push(format!("`{}`: a session has at most {MAX_SERVERS} servers", config.name));
-        }
         SessionServers {
             host: Arc::clone(host),
-            configs,
-            problems,
             roots,
+            chosen: Mutex::new(Chosen::new(configs, problems)),
             running: Mutex::default(),
             listed: Mutex::default(),
         }
+    }
+
+    /// Stops the servers and takes others instead, which [`Extension::start`] starts.
+    pub fn replace(&self, configs: Vec<ServerConfig>, problems: Vec<String>) {
+        *lock(&self.chosen) = Chosen::new(configs, problems);
+        self.rest();
     }
 
     /// Returns the state of the servers, as `/mcp` shows it.
@@ -120,14 +141,14 @@ impl SessionServers {
     }
 
     /// Returns the problems with servers that are ignored.
-    pub(crate) fn problems(&self) -> &[String] {
-        &self.problems
+    pub(crate) fn problems(&self) -> Vec<String> {
+        lock(&self.chosen).problems.clone()
     }
 
-    fn begin(&self, Contact { editor, toolbox }: &Contact) -> Running {
+    fn begin(&self, chosen: &Chosen, Contact { editor, toolbox }: &Contact) -> Running {
         let stop = CancellationToken::new();
         let leases: Vec<Arc<Lease>> =
-            self.configs.iter().map(|config| self.host.lease(config, &self.roots)).collect();
+            chosen.configs.iter().map(|config| self.host.lease(config, &self.roots)).collect();
         for lease in &leases {
             if !lease.server.config.is_shared {
                 lease.server.set_editor(Some(Arc::clone(editor)));
@@ -145,7 +166,7 @@ impl SessionServers {
                 }
             });
         }
-        let problems = self.problems.iter();
+        let problems = chosen.problems.iter();
         let mut notices: Vec<String> =
             problems.map(|problem| format!("Ignored MCP server: {problem}")).collect();
         let shows_notices = editor.offers().notices;
@@ -189,8 +210,9 @@ impl Extension for SessionServers {
 
     fn start(&self, session: &Contact) {
         let mut running = lock(&self.running);
-        if running.is_none() && (!self.configs.is_empty() || !self.problems.is_empty()) {
-            *running = Some(self.begin(session));
+        let chosen = lock(&self.chosen);
+        if running.is_none() && !chosen.is_empty() {
+            *running = Some(self.begin(&chosen, session));
         }
     }
 
@@ -201,7 +223,7 @@ impl Extension for SessionServers {
 
     fn commands(&self) -> Vec<SlashCommand> {
         let mut commands = Vec::new();
-        if !self.configs.is_empty() || !self.problems.is_empty() {
+        if !lock(&self.chosen).is_empty() {
             commands.push(report::command());
         }
         commands.extend(attach::commands(&self.servers()));

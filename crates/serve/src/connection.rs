@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use engine::hub::HubHandle;
@@ -22,6 +22,7 @@ use wire::{Peer, RequestId, RpcError, rpc};
 use crate::client_call::TakeAnswer;
 use crate::dialect::{OpenedSession, Printed, Translator};
 use crate::error_table::error_out;
+use crate::mcp_servers::ReplaceableServers;
 use crate::options::ClientKeys;
 use crate::outbox::Outbox;
 use crate::outlet::{FromSession, Outlet};
@@ -68,7 +69,9 @@ pub(crate) struct SessionEntry {
     /// The branch of its directory when it was opened, if the client's dialect shows it.
     pub(crate) branch: Option<String>,
     /// The MCP servers that the client requested last.
-    pub(crate) servers: Vec<mcp::ServerConfig>,
+    pub(crate) requested: Vec<mcp::ServerConfig>,
+    /// All its MCP servers; set when it is opened.
+    pub(crate) servers: Arc<OnceLock<ReplaceableServers>>,
     /// The turn that runs.
     pub(crate) turn: Option<RunningTurn>,
     pub(crate) prompts: Window,

@@ -1,8 +1,11 @@
 //! MCP servers: those of clients and settings, converted for the host that runs them.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use mcp::{Command, Remote, Secret, ServerConfig, Transport};
+use engine::ports::Extension;
+use mcp::{Command, Remote, Secret, ServerConfig, SessionServers, Transport};
 use process::sandbox::Sandbox;
 use serde_json::Value;
 use settings::credentials::Credentials;
@@ -96,25 +99,69 @@ pub fn convert(server: &ConfiguredServer) -> Result<ServerConfig, String> {
     Ok(converted)
 }
 
-/// Chooses the servers of a session: the client's, the user's, and those of a project that is trusted.
-pub(crate) fn choose(
-    requested: RequestedServers,
-    user: &McpServers,
-    project: Option<&Project>,
-) -> RequestedServers {
-    let RequestedServers { servers: requested, mut problems } = requested;
-    let (own, wrong) = project.map(Project::servers).unwrap_or_default();
-    problems.extend(wrong);
-    let is_on = |name: &String| !user.disabled.contains(name) && !own.disabled.contains(name);
-    let mut servers = requested;
-    servers.retain(|server| !user.disabled.contains(&server.name));
-    for server in user.servers.iter().chain(&own.servers).filter(|server| is_on(&server.name)) {
-        match convert(server) {
-            Ok(server) => servers.push(server),
-            Err(problem) => problems.push(problem),
+/// The servers that a session has whatever its client requests: the user's, and those of a project that is trusted.
+struct ConfiguredServers {
+    servers: Vec<ServerConfig>,
+    /// What is wrong with those that were left out.
+    problems: Vec<String>,
+    /// The names that the user does not want, even if a client requests them.
+    disabled: BTreeSet<String>,
+}
+
+impl ConfiguredServers {
+    fn new(user: &McpServers, project: Option<&Project>) -> ConfiguredServers {
+        let (own, mut problems) = project.map(Project::servers).unwrap_or_default();
+        let is_on = |name: &String| !user.disabled.contains(name) && !own.disabled.contains(name);
+        let mut servers = Vec::new();
+        for server in user.servers.iter().chain(&own.servers).filter(|server| is_on(&server.name)) {
+            match convert(server) {
+                Ok(server) => servers.push(server),
+                Err(problem) => problems.push(problem),
+            }
         }
+        ConfiguredServers { servers, problems, disabled: user.disabled.clone() }
     }
-    RequestedServers { servers, problems }
+
+    /// Returns the servers and problems of a session: first the client's, then the configured ones.
+    fn after(&self, requested: RequestedServers) -> (Vec<ServerConfig>, Vec<String>) {
+        let RequestedServers { mut servers, mut problems } = requested;
+        servers.retain(|server| !self.disabled.contains(&server.name));
+        servers.extend_from_slice(&self.servers);
+        problems.extend_from_slice(&self.problems);
+        (servers, problems)
+    }
+}
+
+/// The servers of a session, some of which the client can replace.
+pub(crate) struct ReplaceableServers {
+    configured: ConfiguredServers,
+    servers: Arc<SessionServers>,
+}
+
+impl ReplaceableServers {
+    /// Chooses the servers of a session in these directories.
+    pub(crate) fn new(
+        host: &Arc<mcp::Host>,
+        requested: RequestedServers,
+        (user, project): (&McpServers, Option<&Project>),
+        folders: &[PathBuf],
+    ) -> ReplaceableServers {
+        let configured = ConfiguredServers::new(user, project);
+        let (servers, problems) = configured.after(requested);
+        let servers = SessionServers::new(host, servers, problems, folders.to_vec());
+        ReplaceableServers { configured, servers: Arc::new(servers) }
+    }
+
+    /// Returns the extension of the session's toolbox.
+    pub(crate) fn extension(&self) -> Arc<dyn Extension> {
+        Arc::clone(&self.servers) as Arc<dyn Extension>
+    }
+
+    /// Replaces the servers that the client requested.
+    pub(crate) fn replace(&self, requested: RequestedServers) {
+        let (servers, problems) = self.configured.after(requested);
+        self.servers.replace(servers, problems);
+    }
 }
 
 /// Makes the options of a host: what its servers get and how they are restricted.

@@ -9,7 +9,6 @@ use engine::ports::{AnswerStore, Editor, Extension, Tool, Toolbox};
 use engine::script::tools::OpenPage;
 use engine::session::IGNORED_SETTINGS;
 use engine::words::{SessionId, visible};
-use mcp::SessionServers;
 use settings::answer_store::FolderAnswers;
 use settings::custom::Custom;
 use settings::instructions::{Patterns, Places, ProjectFiles};
@@ -22,7 +21,7 @@ use crate::custom::CustomExtension;
 use crate::hooks::HookContext;
 use crate::instructions::{ProjectInstructions, ScopedFiles};
 use crate::machine::Machine;
-use crate::mcp_servers::{self, RequestedServers};
+use crate::mcp_servers::{ReplaceableServers, RequestedServers};
 use crate::skill_tool::SkillTool;
 
 /// Opens the workspaces of sessions. The machine is made when the first session opens, so that the program starts fast.
@@ -45,17 +44,6 @@ pub struct WorkspaceOptions {
 /// Makes an extension of a session.
 pub type MakeExtension =
     Box<dyn Fn(&Arc<Workspaces>, &SessionId) -> Arc<dyn Extension> + Send + Sync>;
-
-/// Everything of a workspace but its editor.
-struct Parts {
-    /// What tools and the editor may touch.
-    scope: Scope,
-    files: Arc<Files>,
-    instructions: ProjectInstructions,
-    toolbox: Toolbox,
-    policy: Arc<Policy>,
-    notices: Vec<(&'static str, String)>,
-}
 
 impl Workspaces {
     /// Makes an opener of workspaces. Builds nothing yet.
@@ -81,7 +69,8 @@ impl Workspaces {
         }
     }
 
-    /// Opens the workspace of a session in these directories, the working directory first.
+    /// Opens the workspace of a session in these directories, the working directory first: builds everything that the
+    /// session works with, once. Also returns its MCP servers, which the client can replace later.
     ///
     /// `connect` makes the session's editor, which may touch what the scope allows.
     pub(crate) fn open(
@@ -90,30 +79,7 @@ impl Workspaces {
         folders: &[PathBuf],
         requested: RequestedServers,
         connect: impl FnOnce(Scope) -> Arc<dyn Editor>,
-    ) -> Workspace {
-        let Parts { scope, files, instructions, toolbox, policy, notices } =
-            self.build(session, folders, requested);
-        let (editor, instructions) = (connect(scope), Arc::new(instructions));
-        Workspace { editor, files, instructions, toolbox, policy, notices }
-    }
-
-    /// Makes the tools of a session that is open already, with other MCP servers.
-    pub(crate) fn open_toolbox(
-        self: &Arc<Workspaces>,
-        session: &SessionId,
-        folders: &[PathBuf],
-        requested: RequestedServers,
-    ) -> Toolbox {
-        self.build(session, folders, requested).toolbox
-    }
-
-    /// Builds everything that a session works with, once.
-    fn build(
-        self: &Arc<Workspaces>,
-        session: &SessionId,
-        folders: &[PathBuf],
-        requested: RequestedServers,
-    ) -> Parts {
+    ) -> (Workspace, ReplaceableServers) {
         let (machine, settings) = (self.machine(), &self.settings);
 
         // The projects: each file is read once, and trust is checked once.
@@ -136,7 +102,7 @@ impl Workspaces {
             project: project.map(Project::instructions).unwrap_or_default(),
         });
         let skill = SkillTool::find(&places, &project_files);
-        let instructions = ProjectInstructions { places, files: project_files, patterns };
+        let instructions = Arc::new(ProjectInstructions { places, files: project_files, patterns });
 
         let policy = Arc::new(policy(settings, &projects));
 
@@ -151,13 +117,12 @@ impl Workspaces {
             Arc::clone(&policy),
             HookContext { session: session.clone(), cwd },
         )));
-        let servers = mcp_servers::choose(requested, &settings.config.mcp, project);
-        let RequestedServers { servers, problems } = servers;
-        let roots = folders.to_vec();
-        extensions.push(Arc::new(SessionServers::new(&machine.host, servers, problems, roots)));
+        let configured = (&settings.config.mcp, project);
+        let servers = ReplaceableServers::new(&machine.host, requested, configured, folders);
+        extensions.push(servers.extension());
 
-        let toolbox = Toolbox::new(tools, extensions);
-        Parts { scope, files, instructions, toolbox, policy, notices }
+        let (editor, toolbox) = (connect(scope), Toolbox::new(tools, extensions));
+        (Workspace { editor, files, instructions, toolbox, policy, notices }, servers)
     }
 
     /// Makes the built-in tools of a session.
@@ -294,7 +259,7 @@ mod tests {
         let connect = |_| Arc::new(StubEditor::default()) as Arc<dyn Editor>;
         let session = SessionId::new("s");
         let requested = RequestedServers::default();
-        let workspace = workspaces.open(&session, &[project], requested, connect);
+        let (workspace, _) = workspaces.open(&session, &[project], requested, connect);
         assert_eq!(workspace.notices.len(), 1, "{:?}", workspace.notices);
         let reads: Vec<(String, usize)> = reader.0.lock().unwrap().clone().into_iter().collect();
         let once = ["opencode.json", "purlin.json", "trust.json"].map(|name| (name.to_owned(), 1));

@@ -54,9 +54,8 @@ pub enum Command {
     Replay {
         /// Whether to show the history.
         show: bool,
-        /// Another toolbox to continue with, if the client wants other MCP servers. It is started by
-        /// [`Command::Announce`].
-        toolbox: Option<Toolbox>,
+        /// What to change then, if the client wants other MCP servers. They are started by [`Command::Announce`].
+        change: Option<Change>,
         /// Sent after the last event.
         reply: Reply<Settings>,
     },
@@ -64,6 +63,23 @@ pub enum Command {
     SetThinking(Thinking, Reply<Settings>),
     /// Stop what runs and end.
     Close(Reply<()>),
+}
+
+/// A change to a session's extensions. It is made by the session's task, so never during a turn.
+pub struct Change(Box<dyn FnOnce() + Send>);
+
+impl Change {
+    /// Makes a change from what it does, which must not block.
+    #[must_use]
+    pub fn new(make: impl FnOnce() + Send + 'static) -> Change {
+        Change(Box::new(make))
+    }
+}
+
+impl std::fmt::Debug for Change {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Change")
+    }
 }
 
 /// How others reach a session.
@@ -255,12 +271,12 @@ impl Session {
                     }
                 }
                 Command::Steer(_, reply) => reply.send(Err(Error::NoTurn(self.id.clone()))),
-                Command::Replay { show, toolbox, reply } => {
-                    if let Some(toolbox) = toolbox {
-                        self.toolbox.rest();
-                        self.toolbox = with_builtin_tools(toolbox, Vec::new());
+                Command::Replay { show, change, reply } => {
+                    let replayed = self.replay(show).await;
+                    if let (Ok(_), Some(Change(make))) = (&replayed, change) {
+                        make();
                     }
-                    reply.send(self.replay(show).await);
+                    reply.send(replayed);
                 }
                 Command::Close(reply) => {
                     self.close(Some(reply)).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use engine::Error;
 use engine::hub::{HubCommand, OpenWorkspace, Opened, Start, Workspace};
 use engine::ports::{Editor, Offers, Settings};
-use engine::session::{Command, SessionHandle};
+use engine::session::{Change, Command, SessionHandle};
 use engine::words::{Mode, ModeId, SessionId};
 use futures_util::future::BoxFuture;
 use serde::Serialize;
@@ -22,7 +22,7 @@ use crate::bridge::editor::AcpEditor;
 use crate::bridge::{self, session_in};
 use crate::connection::{Connection, SessionEntry, session_out};
 use crate::dialect::OpenedSession;
-use crate::mcp_servers::RequestedServers;
+use crate::mcp_servers::{ReplaceableServers, RequestedServers};
 use crate::outbox::{Pace, SESSION_BUDGET};
 use crate::outlet::Outlet;
 use crate::rate::Window;
@@ -62,10 +62,11 @@ pub(super) fn open<T: Serialize + 'static>(
         Start::New { .. } | Start::Fork { .. } => None,
     };
     let mut budget = Arc::new(Semaphore::new(SESSION_BUDGET));
-    let branch = Arc::<OnceLock<String>>::default();
+    let (branch, slot) = (Arc::<OnceLock<String>>::default(), Arc::default());
     let opening = Opening {
         mode,
-        servers: servers.servers.clone(),
+        requested: servers.servers.clone(),
+        servers: Arc::clone(&slot),
         stored,
         branch: Arc::clone(&branch),
         respond,
@@ -83,7 +84,8 @@ pub(super) fn open<T: Serialize + 'static>(
     let workspace = WorkspaceRequest {
         workspaces: Arc::clone(&connection.services.workspaces),
         more_folders,
-        servers,
+        requested: servers,
+        servers: slot,
         outlet: connection.outlet.clone(),
         budget,
         offers: connection.offers.unwrap_or_default(),
@@ -99,7 +101,9 @@ pub(super) fn open<T: Serialize + 'static>(
 struct WorkspaceRequest {
     workspaces: Arc<Workspaces>,
     more_folders: Vec<PathBuf>,
-    servers: RequestedServers,
+    requested: RequestedServers,
+    /// Where the session's MCP servers go.
+    servers: Arc<OnceLock<ReplaceableServers>>,
     outlet: Outlet,
     budget: Arc<Semaphore>,
     offers: Offers,
@@ -115,7 +119,7 @@ impl OpenWorkspace for WorkspaceRequest {
         session: SessionId,
         cwd: PathBuf,
     ) -> BoxFuture<'static, Result<Workspace, Error>> {
-        let WorkspaceRequest { workspaces, more_folders, servers, outlet, .. } = *self;
+        let WorkspaceRequest { workspaces, more_folders, requested, servers, outlet, .. } = *self;
         let WorkspaceRequest { budget, offers, limits, permission_timeout, branch, .. } = *self;
         Box::pin(async move {
             if let Some(slot) = branch
@@ -130,7 +134,9 @@ impl OpenWorkspace for WorkspaceRequest {
                     AcpEditor::new(session, outlet, budget, offers, limits, scope, timeout);
                 Arc::new(editor) as Arc<dyn Editor>
             };
-            Ok(workspaces.open(&session, &folders, servers, connect))
+            let (workspace, opened) = workspaces.open(&session, &folders, requested, connect);
+            servers.get_or_init(|| opened);
+            Ok(workspace)
         })
     }
 }
@@ -138,7 +144,8 @@ impl OpenWorkspace for WorkspaceRequest {
 /// A session that is being opened: what its answer needs.
 struct Opening<T> {
     mode: Option<ModeId>,
-    servers: Vec<mcp::ServerConfig>,
+    requested: Vec<mcp::ServerConfig>,
+    servers: Arc<OnceLock<ReplaceableServers>>,
     /// Which one, if it is a stored one.
     stored: Option<SessionId>,
     /// The branch of its directory, once it is open and if the answer names it.
@@ -177,6 +184,7 @@ impl<T: Serialize> Opening<T> {
             cwd: opened.cwd,
             created: opened.created,
             branch: self.branch.get().cloned(),
+            requested: self.requested,
             servers: self.servers,
             turn: None,
             prompts: Window::new(connection.services.limits.prompts_per_minute),
@@ -210,7 +218,7 @@ pub(super) fn reopen<T: Serialize + 'static>(
     }
     let show = history == History::Shown;
     if connection.sessions.contains_key(&session) {
-        return replay(connection, id, session, more_folders, servers, show, respond);
+        return replay(connection, id, session, servers, show, respond);
     }
     let start = Start::Load { session, cwd: request.cwd, show };
     open(connection, id, OpenRequest { start, more_folders, servers, mode: None }, respond)
@@ -221,7 +229,6 @@ fn replay<T: Serialize + 'static>(
     connection: &mut Connection,
     id: &RequestId,
     session: SessionId,
-    more_folders: Vec<PathBuf>,
     requested: RequestedServers,
     show: bool,
     respond: Respond<T>,
@@ -229,22 +236,24 @@ fn replay<T: Serialize + 'static>(
     let handle = connection.handle(&session)?;
     let permit = handle.reserve().map_err(|err| connection.error_out(&err))?;
     let entry = connection.sessions.get(&session);
-    let has_new_servers = entry
-        .is_some_and(|entry| !requested.servers.is_empty() && requested.servers != entry.servers);
+    let (mut new_servers, mut change) = (None, None);
+    if let Some(entry) =
+        entry.filter(|entry| !requested.servers.is_empty() && requested.servers != entry.requested)
+    {
+        new_servers = Some(requested.servers.clone());
+        let servers = Arc::clone(&entry.servers);
+        change = Some(Change::new(move || {
+            if let Some(servers) = servers.get() {
+                servers.replace(requested);
+            }
+        }));
+    }
     let of = session.clone();
     let reply = connection.reply(id, move |connection, id, settings| {
-        finish_replay(connection, id, &of, has_new_servers, settings, respond);
+        finish_replay(connection, id, &of, new_servers, settings, respond);
     })?;
-    let mut toolbox = None;
-    if let Some(entry) = connection.sessions.get_mut(&session).filter(|_| has_new_servers) {
-        entry.servers.clone_from(&requested.servers);
-        let folders: Vec<PathBuf> =
-            std::iter::once(entry.cwd.clone()).chain(more_folders).collect();
-        let workspaces = &connection.services.workspaces;
-        toolbox = Some(workspaces.open_toolbox(&session, &folders, requested));
-    }
     connection.outbox.set_pace(&session, Pace::Replay);
-    permit.send(Command::Replay { show, toolbox, reply });
+    permit.send(Command::Replay { show, change, reply });
     Ok(())
 }
 
@@ -252,7 +261,7 @@ fn finish_replay<T: Serialize>(
     connection: &mut Connection,
     id: &RequestId,
     session: &SessionId,
-    has_new_servers: bool,
+    new_servers: Option<Vec<mcp::ServerConfig>>,
     settings: Result<Settings, Error>,
     respond: Respond<T>,
 ) {
@@ -262,16 +271,13 @@ fn finish_replay<T: Serialize>(
     };
     match settings {
         Ok(settings) => {
-            if has_new_servers {
+            if let Some(servers) = new_servers {
+                entry.requested = servers;
                 announce(&entry.handle);
             }
             answer(connection, id, &entry, &settings, respond);
         }
-        Err(err) => {
-            // It still has the old servers.
-            entry.servers.clear();
-            connection.answer_in_order(session, id, &Err::<(), _>(err));
-        }
+        Err(err) => connection.answer_in_order(session, id, &Err::<(), _>(err)),
     }
     connection.sessions.insert(session.clone(), entry);
     connection.outbox.set_pace(session, Pace::Live);
