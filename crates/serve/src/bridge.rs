@@ -1,12 +1,11 @@
 //! The bridge: converts between ACP's types and the engine's. Plain functions, no IO.
 //!
 //! `bridge::update` converts events to updates, `bridge::call` those of tool calls. `bridge::editor` is the client for the
-//! engine. `bridge::recap` collects a history in one list.
+//! engine.
 
 mod call;
 pub(crate) mod editor;
 mod live;
-pub(crate) mod recap;
 pub(crate) mod size;
 pub(crate) mod update;
 

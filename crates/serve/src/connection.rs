@@ -20,7 +20,7 @@ use wire::acp::schema;
 use wire::{Peer, RequestId, RpcError, rpc};
 
 use crate::client_call::TakeAnswer;
-use crate::dialect::{OpenedSession, Printed, Translator};
+use crate::dialect::{OpenedSession, Printed, SessionExtras, Translator};
 use crate::error_table::error_out;
 use crate::mcp_servers::ReplaceableServers;
 use crate::options::ClientKeys;
@@ -66,8 +66,8 @@ pub(crate) struct SessionEntry {
     /// Its working directory.
     pub(crate) cwd: PathBuf,
     pub(crate) created: SystemTime,
-    /// The branch of its directory when it was opened, if the client's dialect shows it.
-    pub(crate) branch: Option<String>,
+    /// What the client's dialect needs of it.
+    pub(crate) extras: SessionExtras,
     /// The MCP servers that the client requested last.
     pub(crate) requested: Vec<mcp::ServerConfig>,
     /// All its MCP servers; set when it is opened.

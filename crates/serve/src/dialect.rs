@@ -4,6 +4,10 @@
 //! adds what the other two dialects have: facts about opened sessions, the history as one list, updates that begin and
 //! end a turn. In v1 it remembers nothing. The shapes themselves are in `wire::acp::dialect`.
 
+mod extras;
+mod printer;
+mod recap;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,7 +24,9 @@ use wire::acp::schema::Meta;
 use wire::acp::{AgentCall, mcp_servers, members};
 use wire::{RequestId, RpcError, rpc};
 
-use crate::bridge::recap::Recap;
+pub(crate) use self::extras::SessionExtras;
+pub(crate) use self::printer::NotePrinter;
+use self::recap::Recap;
 use crate::bridge::session_in;
 use crate::client_call::{ClientCall, TakeAnswer};
 
@@ -67,7 +73,7 @@ pub(crate) struct OpenedSession<'a> {
     pub(crate) created: SystemTime,
     /// Whether the session's mode allows changes.
     pub(crate) may_change: bool,
-    pub(crate) branch: Option<String>,
+    pub(crate) extras: &'a SessionExtras,
 }
 
 /// A reply, and the line that goes before it.
@@ -92,9 +98,9 @@ impl Translator {
         }
     }
 
-    /// Returns the dialect that updates are printed in.
-    pub(crate) fn dialect(&self) -> Dialect {
-        self.dialect
+    /// Returns what prints updates.
+    pub(crate) fn note_printer(&self) -> NotePrinter {
+        NotePrinter(self.dialect)
     }
 
     /// Decodes a call. `initialize` shows the client's dialect.
@@ -154,15 +160,14 @@ impl Translator {
         offers
     }
 
-    /// Returns how long to wait for the answer to a permission request; `None` waits without end. In the message
-    /// reference the request is a notification, so an answer may never come.
-    pub(crate) fn permission_timeout(&self) -> Option<Duration> {
-        (self.dialect == Dialect::MessageReference).then_some(self.permission_timeout)
-    }
-
-    /// Tells whether the answer that opens a session names the branch of its directory.
-    pub(crate) fn shows_branch(&self) -> bool {
-        self.dialect == Dialect::Container
+    /// Returns what a session that is opened now needs for the client's dialect.
+    pub(crate) fn session_extras(&self) -> SessionExtras {
+        SessionExtras {
+            branch: (self.dialect == Dialect::Container).then(Arc::default),
+            // In the message reference the request is a notification, so an answer may never come.
+            permission_timeout: (self.dialect == Dialect::MessageReference)
+                .then_some(self.permission_timeout),
+        }
     }
 
     /// Sees an event that is about to be shown.
@@ -250,7 +255,7 @@ impl Translator {
                 may_change: session.may_change,
                 created_ms: milliseconds(session.created),
                 now_ms: milliseconds(self.clock.now()),
-                branch: session.branch,
+                branch: session.extras.branch(),
                 modified: call.recap.as_ref().map(Recap::changed),
                 history: call.recap.as_ref().map(Recap::history),
             }),

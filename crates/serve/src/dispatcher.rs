@@ -235,10 +235,8 @@ impl Dispatcher {
             return;
         };
         batch.clear();
-        self.retry = {
-            let dialect = self.connection.translator.dialect();
-            self.connection.outbox.fill(&mut batch, dialect, Instant::now())
-        };
+        let Connection { outbox, translator, .. } = &mut self.connection;
+        self.retry = outbox.fill(&mut batch, translator.note_printer(), Instant::now());
         if batch.is_empty() {
             self.batch = Some(batch);
             return;

@@ -11,9 +11,9 @@ use engine::words::SessionId;
 use settings::Limits;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use wire::acp::dialect::Dialect;
 
 use crate::bridge::{size, update};
+use crate::dialect::NotePrinter;
 use crate::options::size_limits;
 use crate::rate::Bucket;
 
@@ -222,7 +222,7 @@ impl Outbox {
     pub(crate) fn fill(
         &mut self,
         batch: &mut Vec<u8>,
-        dialect: Dialect,
+        printer: NotePrinter,
         now: Instant,
     ) -> Option<Instant> {
         while batch.len() < BATCH {
@@ -235,7 +235,7 @@ impl Outbox {
         while batch.len() < BATCH {
             let Some(session) = self.ready.pop_front() else { break };
             let Some(queue) = self.sessions.get_mut(&session) else { continue };
-            match queue.write_next(&session, batch, now, (dialect, self.max_update)) {
+            match queue.write_next(&session, batch, now, (printer, self.max_update)) {
                 Some(written) => {
                     self.total.add_permits(written.cost);
                     self.answer_bytes -= written.answer_bytes;
@@ -274,7 +274,7 @@ impl Queue {
         session: &SessionId,
         batch: &mut Vec<u8>,
         now: Instant,
-        (dialect, most): (Dialect, usize),
+        (printer, most): (NotePrinter, usize),
     ) -> Option<Written> {
         let has_token = match self.items.front()?.what {
             What::Line(_) => true,
@@ -298,9 +298,9 @@ impl Queue {
             }
             What::Event(event) => {
                 self.non_text -= 1;
-                update::print(batch, dialect, session, event, most);
+                update::print(batch, printer, session, event, most);
             }
-            What::Text(event, _) => update::print(batch, dialect, session, event, most),
+            What::Text(event, _) => update::print(batch, printer, session, event, most),
         }
         self.budget.add_permits(item.cost);
         Some(written)

@@ -4,53 +4,52 @@ use engine::Event;
 use engine::ports::{CompactionStatus, Severity};
 use engine::words::{Block, PlanEntry, PlanStatus, Priority, SessionId};
 use serde::Serialize;
-use wire::acp::dialect::Dialect;
-use wire::acp::dialect::print::print_note;
 use wire::acp::schema;
 
 use super::call::CallOut;
 use super::size::shorten;
 use super::{block_out, block_with, options_out};
+use crate::dialect::NotePrinter;
 
 const UPDATE: &str = "session/update";
 
 /// Appends the event as one `session/update` line, shortened if it would be longer than `most`.
 pub(crate) fn print(
     out: &mut Vec<u8>,
-    dialect: Dialect,
+    printer: NotePrinter,
     session: &SessionId,
     event: Event,
     most: usize,
 ) {
     let start = out.len();
-    let is_tool = print_tool(out, dialect, session, &event);
+    let is_tool = print_tool(out, printer, session, &event);
     if is_tool && out.len() - start > most {
         out.truncate(start);
-        print_tool(out, dialect, session, &shorten(event, most));
+        print_tool(out, printer, session, &shorten(event, most));
     } else if let Some(update) = event_out(event) {
-        print_note_of(out, dialect, session, &update);
+        print_note(out, printer, session, &update);
     }
 }
 
 /// Appends a tool call or its update; false for any other event.
-fn print_tool(out: &mut Vec<u8>, dialect: Dialect, session: &SessionId, event: &Event) -> bool {
+fn print_tool(out: &mut Vec<u8>, printer: NotePrinter, session: &SessionId, event: &Event) -> bool {
     let call = match event {
         Event::ToolCall(call) => CallOut::first(call),
         Event::ToolUpdate(id, update) => CallOut::update(id, update),
         _ => return false,
     };
-    print_note_of(out, dialect, session, &call);
+    print_note(out, printer, session, &call);
     true
 }
 
-fn print_note_of(
+fn print_note(
     out: &mut Vec<u8>,
-    dialect: Dialect,
+    printer: NotePrinter,
     session: &SessionId,
     update: &impl Serialize,
 ) {
     let note = Note { session_id: session.as_str(), update };
-    if let Err(err) = print_note(out, dialect, UPDATE, &note) {
+    if let Err(err) = printer.print(out, UPDATE, &note) {
         tracing::error!(%session, "cannot write an update: {err}");
     }
 }
@@ -179,7 +178,7 @@ mod tests {
 
     fn line(event: Event) -> Value {
         let mut out = Vec::new();
-        print(&mut out, Dialect::V1, &SessionId::new("s"), event, 100 * 1024);
+        print(&mut out, NotePrinter::default(), &SessionId::new("s"), event, 100 * 1024);
         assert!(out.len() <= 100 * 1024, "{} bytes", out.len());
         serde_json::from_slice::<Value>(&out).unwrap()["params"]["update"].clone()
     }
@@ -343,28 +342,6 @@ mod tests {
             "user_message_chunk",
         ];
         assert_eq!(variants, stable.map(str::to_owned).into());
-    }
-
-    // R: W10, D2, D3
-    #[test]
-    fn updates_stay_small_in_every_dialect() {
-        let text = "\u{1b}[31mé\n".repeat(100_000);
-        let block = ToolContent::Block(Block::Text(text.clone()));
-        let diff = |old: usize, new: usize| {
-            let (old, new) = (Some(text[..old].to_owned()), text[..new].to_owned());
-            ToolContent::Diff { path: "/w/a".into(), old, new }
-        };
-        let contents = [vec![block; 20], vec![diff(1_200, 1_200); 20], vec![diff(60_000, 60_000)]];
-        for dialect in Dialect::ALL {
-            for content in &contents {
-                let update = ToolUpdate { content: Some(content.clone()), ..ToolUpdate::default() };
-                let event = Event::ToolUpdate(ToolCallId::new("t"), Box::new(update));
-                let mut out = Vec::new();
-                print(&mut out, dialect, &SessionId::new("s"), event, 100 * 1024);
-                assert!(out.len() <= 100 * 1024, "{dialect:?}: {} bytes", out.len());
-                assert!(serde_json::from_slice::<Value>(&out).is_ok());
-            }
-        }
     }
 
     // R: W10

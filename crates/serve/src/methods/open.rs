@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use engine::Error;
 use engine::hub::{HubCommand, OpenWorkspace, Opened, Start, Workspace};
@@ -17,11 +16,10 @@ use wire::acp::models::SessionReply;
 use wire::acp::{fault, schema, tolerate};
 use wire::{RequestId, RpcError};
 
-use crate::branch;
 use crate::bridge::editor::AcpEditor;
 use crate::bridge::{self, session_in};
 use crate::connection::{Connection, SessionEntry, session_out};
-use crate::dialect::OpenedSession;
+use crate::dialect::{OpenedSession, SessionExtras};
 use crate::mcp_servers::{ReplaceableServers, RequestedServers};
 use crate::outbox::{Pace, SESSION_BUDGET};
 use crate::outlet::Outlet;
@@ -62,13 +60,13 @@ pub(super) fn open<T: Serialize + 'static>(
         Start::New { .. } | Start::Fork { .. } => None,
     };
     let mut budget = Arc::new(Semaphore::new(SESSION_BUDGET));
-    let (branch, slot) = (Arc::<OnceLock<String>>::default(), Arc::default());
+    let (extras, slot) = (connection.translator.session_extras(), Arc::default());
     let opening = Opening {
         mode,
         requested: servers.servers.clone(),
         servers: Arc::clone(&slot),
         stored,
-        branch: Arc::clone(&branch),
+        extras: extras.clone(),
         respond,
     };
     let for_finish = Arc::clone(&budget);
@@ -90,8 +88,7 @@ pub(super) fn open<T: Serialize + 'static>(
         budget,
         offers: connection.offers.unwrap_or_default(),
         limits: Arc::clone(&connection.services.limits),
-        permission_timeout: connection.translator.permission_timeout(),
-        branch: connection.translator.shows_branch().then_some(branch),
+        extras,
     };
     connection.services.hub.send(HubCommand::Open { start, workspace: Box::new(workspace), reply });
     Ok(())
@@ -108,9 +105,7 @@ struct WorkspaceRequest {
     budget: Arc<Semaphore>,
     offers: Offers,
     limits: Arc<Limits>,
-    permission_timeout: Option<Duration>,
-    /// Where the branch of the directory goes, if the answer names it.
-    branch: Option<Arc<OnceLock<String>>>,
+    extras: SessionExtras,
 }
 
 impl OpenWorkspace for WorkspaceRequest {
@@ -120,16 +115,12 @@ impl OpenWorkspace for WorkspaceRequest {
         cwd: PathBuf,
     ) -> BoxFuture<'static, Result<Workspace, Error>> {
         let WorkspaceRequest { workspaces, more_folders, requested, servers, outlet, .. } = *self;
-        let WorkspaceRequest { budget, offers, limits, permission_timeout, branch, .. } = *self;
+        let WorkspaceRequest { budget, offers, limits, extras, .. } = *self;
         Box::pin(async move {
-            if let Some(slot) = branch
-                && let Some(branch) = branch::find(cwd.clone()).await
-            {
-                slot.get_or_init(|| branch);
-            }
+            extras.find(&cwd).await;
             let folders: Vec<PathBuf> = std::iter::once(cwd).chain(more_folders).collect();
             let connect = |scope| {
-                let (session, timeout) = (session.clone(), permission_timeout);
+                let (session, timeout) = (session.clone(), extras.permission_timeout());
                 let editor =
                     AcpEditor::new(session, outlet, budget, offers, limits, scope, timeout);
                 Arc::new(editor) as Arc<dyn Editor>
@@ -148,8 +139,7 @@ struct Opening<T> {
     servers: Arc<OnceLock<ReplaceableServers>>,
     /// Which one, if it is a stored one.
     stored: Option<SessionId>,
-    /// The branch of its directory, once it is open and if the answer names it.
-    branch: Arc<OnceLock<String>>,
+    extras: SessionExtras,
     respond: Respond<T>,
 }
 
@@ -183,7 +173,7 @@ impl<T: Serialize> Opening<T> {
             handle: opened.handle,
             cwd: opened.cwd,
             created: opened.created,
-            branch: self.branch.get().cloned(),
+            extras: self.extras,
             requested: self.requested,
             servers: self.servers,
             turn: None,
@@ -299,7 +289,7 @@ fn answer<T: Serialize>(
         cwd: &entry.cwd,
         created: entry.created,
         may_change: settings.mode().may_change(),
-        branch: entry.branch.clone(),
+        extras: &entry.extras,
     };
     connection.answer_opened(session, id, &reply, opened);
 }

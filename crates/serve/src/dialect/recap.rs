@@ -10,7 +10,8 @@ use engine::words::{SessionId, ToolCallId, ToolKind, ToolStatus};
 use serde_json::Value;
 use wire::acp::dialect::Dialect;
 
-use super::update;
+use super::printer::NotePrinter;
+use crate::bridge::update;
 
 /// The messages and changes of a session that were shown.
 #[derive(Debug, Default)]
@@ -36,7 +37,8 @@ impl Recap {
     pub(crate) fn take(&mut self, session: &SessionId, event: &Event) {
         self.note_changes(event);
         let mut line = Vec::new();
-        update::print(&mut line, Dialect::Container, session, event.clone(), self.room);
+        let printer = NotePrinter(Dialect::Container);
+        update::print(&mut line, printer, session, event.clone(), self.room);
         // Nothing is printed for an event that the dialect cannot express.
         let Ok(mut note) = serde_json::from_slice::<Value>(&line) else { return };
         let Value::Array(blocks) = note["params"]["content"].take() else { return };
