@@ -276,7 +276,7 @@ impl engine::ports::Files for Files {
         editor: &'a dyn Editor,
         path: &'a Path,
     ) -> BoxFuture<'a, Result<Option<Vec<u8>>, FileError>> {
-        async move { Ok(self.read_to_restore(editor, &self.inside(path)?).await?) }.boxed()
+        async move { Ok(self.read_to_restore(editor, &self.recorded(path)?).await?) }.boxed()
     }
 
     fn replace<'a>(
@@ -287,7 +287,7 @@ impl engine::ports::Files for Files {
         new: Option<Vec<u8>>,
     ) -> BoxFuture<'a, Result<(), FileError>> {
         async move {
-            let target = self.inside(path)?;
+            let target = self.recorded(path)?;
             Ok(self.restore(editor, target, expected, new).await?)
         }
         .boxed()
@@ -296,9 +296,17 @@ impl engine::ports::Files for Files {
 
 /// Restores whole files for undo, redo and rewind, inside the session's folders only.
 impl Files {
-    fn inside(&self, path: &Path) -> Result<Target, FileError> {
-        let target = self.scope.place(path).ok().filter(Target::is_inside);
-        target.ok_or_else(|| FileError::Outside(path.to_owned()))
+    /// Finds the file that a change was recorded for. Recorded paths contain no links: one that has appeared since then leads
+    /// to another file, which nobody agreed to change.
+    fn recorded(&self, path: &Path) -> Result<Target, FileError> {
+        let target = self.scope.place(path).map_err(|_| FileError::Outside(path.to_owned()))?;
+        if self.scope.is_direct(path, &target) {
+            Ok(target)
+        } else if self.scope.contains(path) {
+            Err(FileError::Redirected(target.real()))
+        } else {
+            Err(FileError::Outside(path.to_owned()))
+        }
     }
 
     /// Reads a file. If the editor refuses, reads the disk: an editor cannot show binary files, and not every editor reports a missing

@@ -202,6 +202,21 @@ impl Scope {
             name,
         })
     }
+
+    /// Tells whether a path is written as one inside the session's folders, wherever links lead.
+    pub(crate) fn contains(&self, path: &Path) -> bool {
+        let path = clean(path);
+        self.roots.iter().any(|root| path.starts_with(&root.given) || path.starts_with(&root.real))
+    }
+
+    /// Tells whether `target` is reached from `path` without a link below the session's folders.
+    pub(crate) fn is_direct(&self, path: &Path, target: &Target) -> bool {
+        let (path, real) = (clean(path), target.real());
+        self.roots.iter().any(|root| {
+            let below = path.strip_prefix(&root.given).or_else(|_| path.strip_prefix(&root.real));
+            below.is_ok_and(|below| join(&root.real, below) == real)
+        })
+    }
 }
 
 impl Target {

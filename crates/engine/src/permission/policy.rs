@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::rules::{self, Denied, Verdict, decide_narrowed};
+use super::rules::{self, Denied, Verdict, decide_narrowed, fits_key};
 use crate::ports::AnswerStore;
-use crate::words::pattern::fits;
 use crate::words::{
     Access, Answer, Decision, Mode, Narrowing, PermissionKey, Rule, Source, visible,
 };
@@ -97,8 +96,7 @@ impl Policy {
         let narrowings = modes.iter().filter_map(Mode::narrowing);
         let rules = self.rules.iter().chain(&stored).chain(&*answered);
         let rules = rules.chain(narrowings.flat_map(|narrowing| &narrowing.rules));
-        let denies =
-            |rule: &&Rule| rule.decision == Decision::Reject && fits(&rule.key, key.as_str());
+        let denies = |rule: &&Rule| rule.decision == Decision::Reject && fits_key(rule, key);
         Denied { rules: rules.filter(denies).cloned().collect(), roots: self.roots.clone() }
     }
 

@@ -41,8 +41,7 @@ pub fn decide<'a>(
         return verdict;
     }
     let mut rules = rules;
-    let denies =
-        |rule: &&Rule| rule.decision == Decision::Reject && fits(&rule.key, access.key.as_str());
+    let denies = |rule: &&Rule| rule.decision == Decision::Reject && fits_key(rule, &access.key);
     match rules.find(denies) {
         Some(rule) => Verdict { decision: Decision::Ask, by: Some(rule.clone()) },
         None => verdict,
@@ -64,7 +63,7 @@ fn by_subject<'a>(
 ) -> Verdict {
     let matching = rules.filter(|rule| {
         let is_widening = rule.source == Source::Project && rule.decision == Decision::Allow;
-        !is_widening && fits(&rule.key, access.key.as_str()) && fits_subject(rule, roots, access)
+        !is_widening && fits_key(rule, &access.key) && fits_subject(rule, roots, access)
     });
     let strongest = matching.clone().max_by_key(|rule| {
         let denies = rule.decision == Decision::Reject;
@@ -82,6 +81,13 @@ fn by_subject<'a>(
         }
     }
     Verdict { decision: rule.decision, by: Some(rule.clone()) }
+}
+
+/// Tells whether a rule is about a key. A deny is also about an MCP tool that has the name of a built-in key.
+pub(crate) fn fits_key(rule: &Rule, key: &PermissionKey) -> bool {
+    let denies = rule.decision == Decision::Reject;
+    fits(&rule.key, key.as_str())
+        || denies && key.shared_name().is_some_and(|name| fits(&rule.key, name))
 }
 
 fn fits_subject(rule: &Rule, roots: &[PathBuf], access: &Access) -> bool {
@@ -281,5 +287,19 @@ mod tests {
             let rules = [rule(Source::User, &format!("allow edit {pattern}"))];
             assert_eq!(decide(rules.iter(), &roots, &access).decision, Ask, "{pattern}");
         }
+    }
+
+    // R: T2
+    #[test]
+    fn deny_covers_an_mcp_tool_with_the_name_of_a_built_in_key_and_allow_does_not() {
+        let access = Access::ask(PermissionKey::mcp("external_directory"), "x");
+        let decided = |text: &str| {
+            let list = [rule(Source::User, text)];
+            decide(list.iter(), &[], &access).decision
+        };
+        assert_eq!(decided("deny external_* *"), Reject);
+        assert_eq!(decided("deny external_directory *"), Reject);
+        assert_eq!(decided("allow external_* *"), Ask);
+        assert_eq!(decided("allow external_directory *"), Ask);
     }
 }

@@ -273,6 +273,9 @@ pub enum FileError {
     /// The path is not inside the session's folders.
     #[error("{} is outside the folders of this session", .0.display())]
     Outside(PathBuf),
+    /// A link has taken the place of the file or of one of its folders.
+    #[error("a link now leads to {}, which was not touched", .0.display())]
+    Redirected(PathBuf),
     /// Its content is no longer the expected one; it was not changed.
     #[error("changed in the meantime, so it was not touched")]
     Changed,

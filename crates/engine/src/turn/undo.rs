@@ -153,7 +153,7 @@ async fn restore(
         }
         return Ok(Err(why));
     }
-    let mut failed = Vec::new();
+    let (count, mut failed) = (due.len(), Vec::new());
     for (step, now) in due {
         let content = content(cx, step.to.as_ref()).await?.flatten();
         let replaced = cx.ports.files.replace(cx.ports.editor, &step.path, now, content);
@@ -161,14 +161,14 @@ async fn restore(
             failed.push(format!("- `{}`: {err}", step.path.display()));
         }
     }
-    Ok(if failed.is_empty() {
-        Ok(())
-    } else {
-        Err(format!(
-            "The conversation is unchanged. These files could not be written, the others were. Run the same command to try again:\n{}",
-            some(&failed)
-        ))
-    })
+    if failed.is_empty() {
+        return Ok(Ok(()));
+    }
+    let others = if failed.len() < count { ", the others were" } else { "" };
+    Ok(Err(format!(
+        "The conversation is unchanged. These files could not be written{others}. Run the same command to try again:\n{}",
+        some(&failed)
+    )))
 }
 
 /// How a file compares to a step.

@@ -71,6 +71,14 @@ impl PermissionKey {
         PermissionKey::Mcp(McpKey(name))
     }
 
+    /// Returns the name of an MCP tool that is also the name of a built-in key. A rule that denies this name denies the tool, too.
+    #[must_use]
+    pub fn shared_name(&self) -> Option<&str> {
+        let PermissionKey::Mcp(McpKey(name)) = self else { return None };
+        let name = name.strip_prefix("mcp_")?;
+        PermissionKey::BUILT_IN.iter().any(|key| key.as_str() == name).then_some(name)
+    }
+
     /// Returns its name in a configuration.
     #[must_use]
     pub fn as_str(&self) -> &str {

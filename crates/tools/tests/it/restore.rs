@@ -118,11 +118,37 @@ async fn nothing_outside_the_folders_is_restored() {
     symlink(desk.top.join("outside"), desk.at("link")).unwrap();
     std::fs::create_dir_all(desk.at("own")).unwrap();
     desk.put("own/config", "old");
-    for path in [desk.top.join("outside"), desk.at("link"), desk.at("own/config")] {
+    let outside = FileError::Outside;
+    for (path, error) in [
+        (desk.top.join("outside"), outside(desk.top.join("outside"))),
+        (desk.at("link"), FileError::Redirected(desk.top.join("outside").canonicalize().unwrap())),
+        (desk.at("own/config"), outside(desk.at("own/config"))),
+    ] {
         let read = desk.files.read(&desk.client, &path).await;
-        assert_eq!(read, Err(FileError::Outside(path.clone())));
+        assert_eq!(read, Err(error.clone()));
         let replaced = replace(&desk, &path, Some("old"), Some("new")).await;
-        assert_eq!(replaced, Err(FileError::Outside(path)));
+        assert_eq!(replaced, Err(error));
     }
     assert_eq!(std::fs::read(desk.top.join("outside")).unwrap(), b"old");
+}
+
+// R: W19
+#[tokio::test]
+async fn link_to_another_file_of_the_project_is_not_followed() {
+    for client in [Client::default(), Client::with_files()] {
+        let desk = Desk::with(client);
+        for folder in ["d", ".git/hooks"] {
+            std::fs::create_dir_all(desk.at(folder)).unwrap();
+        }
+        desk.put(".git/config", "old");
+        symlink(desk.at(".git/config"), desk.at("notes")).unwrap();
+        std::fs::remove_dir(desk.at("d")).unwrap();
+        symlink(desk.at(".git/hooks"), desk.at("d")).unwrap();
+        let of_file = replace(&desk, &desk.at("notes"), Some("old"), Some("new")).await;
+        assert!(matches!(of_file, Err(FileError::Redirected(_))), "{of_file:?}");
+        let of_folder = replace(&desk, &desk.at("d/pre-commit"), None, Some("new")).await;
+        assert!(matches!(of_folder, Err(FileError::Redirected(_))), "{of_folder:?}");
+        assert_eq!(std::fs::read_to_string(desk.at(".git/config")).unwrap(), "old");
+        assert!(!desk.at(".git/hooks/pre-commit").exists());
+    }
 }
