@@ -41,7 +41,7 @@ impl ReadText for DiskReader {
 pub(crate) enum Access {
     /// The user alone.
     Private,
-    /// Everyone whom the system's defaults allow.
+    /// Everyone that the umask of the process allows.
     Shared,
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::text::usual_ending;
 
-/// Why there is not exactly one match.
+/// Why a search did not find exactly one match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Miss {
     /// No match; these lines look like the first line.

@@ -28,7 +28,7 @@ const LISTED: usize = 6;
 /// How many characters of a call's title are listed.
 const TITLE: usize = 120;
 
-/// Runs a task to its end. The model that gave it is told about a failure; only a cancel and internal errors are not.
+/// Runs a task to its end. A failure goes back to the model that started the task; a cancel and internal errors end the turn.
 pub(crate) async fn run(
     parent: &TurnCx<'_>,
     call: &ToolCallId,

@@ -395,7 +395,7 @@ fn write_that_the_sandbox_refuses_is_rejected() {
     ] {
         assert_eq!(decision(command), Verdict::Reject, "{command}");
     }
-    // What the shell writes outside is asked for by its own path; permission to read there is not enough.
+    // A redirection outside asks for its own path; permission to read there is not enough.
     let need = |command: &str, kind: NeedKind| {
         let need = needs_of(command).into_iter().find(|need| need.kind == kind)?;
         assert_eq!(need.always, Some(Always::Exact), "{command}");
