@@ -9,10 +9,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::error::Error;
-use crate::spawn::Child;
-
-/// What the sandbox's helper reports when all restrictions are in effect. The number of the signal that ended the program follows.
-pub(crate) const READY: &[u8] = b"ready";
+use crate::spawn::{Child, READY};
 
 /// How long each step waits for the program to end.
 #[derive(Debug, Clone, Copy)]
@@ -144,48 +141,6 @@ fn name_of_signal(number: u32) -> String {
 #[must_use]
 pub fn signal_name(_status: ExitStatus) -> Option<String> {
     None
-}
-
-/// The process group that a program leads.
-#[cfg(unix)]
-#[derive(Debug)]
-pub(crate) struct Group(rustix::process::Pid);
-
-#[cfg(unix)]
-impl Group {
-    pub(crate) fn of(child: &tokio::process::Child) -> Option<Group> {
-        let number = i32::try_from(child.id()?).ok()?;
-        rustix::process::Pid::from_raw(number).map(Group)
-    }
-
-    fn terminate(&self) {
-        self.signal(rustix::process::Signal::TERM);
-    }
-
-    fn kill(&self) {
-        self.signal(rustix::process::Signal::KILL);
-    }
-
-    fn signal(&self, signal: rustix::process::Signal) {
-        // It fails only if the group is already empty.
-        rustix::process::kill_process_group(self.0, signal).ok();
-    }
-}
-
-/// For systems without process groups: the program itself is killed, its children are not.
-#[cfg(not(unix))]
-#[derive(Debug)]
-pub(crate) struct Group;
-
-#[cfg(not(unix))]
-impl Group {
-    pub(crate) fn of(_child: &tokio::process::Child) -> Option<Group> {
-        None
-    }
-
-    fn terminate(&self) {}
-
-    fn kill(&self) {}
 }
 
 #[cfg(unix)]

@@ -6,6 +6,7 @@
 
 pub mod end;
 mod error;
+mod group;
 pub mod guard;
 pub mod output;
 #[cfg(unix)]

@@ -12,6 +12,8 @@ mod canary;
 #[cfg(target_os = "linux")]
 mod cgroup;
 #[cfg(target_os = "linux")]
+mod held;
+#[cfg(target_os = "linux")]
 pub mod helper;
 #[cfg(target_os = "linux")]
 mod helper_spec;
@@ -19,6 +21,7 @@ mod helper_spec;
 mod landlock;
 #[cfg(target_os = "linux")]
 mod launch_file;
+mod level;
 #[cfg(target_os = "linux")]
 mod limits;
 #[cfg(target_os = "linux")]
@@ -38,14 +41,14 @@ mod terminal;
 #[cfg(target_os = "linux")]
 mod tree;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::Held;
+pub(crate) use held::Held;
+pub use level::{Found, Level};
 pub use profile::{Limits, Network, Profile, secret_places};
 #[cfg(target_os = "linux")]
 pub(crate) use reaper::kill_below;
@@ -54,52 +57,6 @@ pub use terminal::InTerminal;
 
 use crate::error::Error;
 use crate::spawn::{Child, Spec};
-
-/// How much a command is restricted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Not at all.
-    None,
-    /// Resources are limited, and privileges cannot be gained.
-    Limits,
-    /// Also, the kernel restricts files and system calls (Landlock and seccomp; Seatbelt on macOS).
-    Kernel,
-    /// Also, it has its own mount, PID and network namespaces.
-    Full,
-}
-
-impl Level {
-    /// Every level, the strongest first.
-    pub const ALL: [Level; 4] = [Level::Full, Level::Kernel, Level::Limits, Level::None];
-
-    /// Tells whether a command at this level is confined to its workspace, so that read-only commands need no permission.
-    #[must_use]
-    pub fn confines(self) -> bool {
-        self >= Level::Kernel
-    }
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Level::None => "L0",
-            Level::Limits => "L1",
-            Level::Kernel => "L2",
-            Level::Full => "L3",
-        })
-    }
-}
-
-/// The strongest level that works here, and why no stronger one does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// The level.
-    pub level: Level,
-    /// For each stronger level, why it does not work.
-    pub missing: Vec<(Level, String)>,
-    /// The bubblewrap that the level needs here, if any.
-    pub bubblewrap: Option<PathBuf>,
-}
 
 /// The sandbox of this machine. One for the whole program.
 #[derive(Debug)]

@@ -10,6 +10,10 @@ use std::process::Stdio;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use crate::error::Error;
+use crate::group::Group;
+
+/// What the sandbox's helper reports when all restrictions are in effect. The number of the signal that ended the program follows.
+pub(crate) const READY: &[u8] = b"ready";
 
 /// What to start and where.
 #[derive(Debug, Clone)]
@@ -70,7 +74,7 @@ pub struct Child {
     pub stderr: Option<ChildStderr>,
     pub(crate) inner: tokio::process::Child,
     /// The group it leads, until the leader was waited for: after that its id may be reused.
-    pub(crate) group: Option<crate::end::Group>,
+    pub(crate) group: Option<Group>,
     /// Where the sandbox's helper reports that all restrictions are in effect.
     pub(crate) report: Option<io::PipeReader>,
     /// What must exist while the program runs. The last field, so that it is dropped after the program was killed.
@@ -151,7 +155,7 @@ fn start(spec: &Spec, mut command: std::process::Command) -> Result<Child, Error
         stdin: inner.stdin.take(),
         stdout,
         stderr: inner.stderr.take(),
-        group: crate::end::Group::of(&inner),
+        group: Group::of(&inner),
         inner,
         report: None,
         #[cfg(target_os = "linux")]

@@ -11,6 +11,7 @@ use super::helper_spec::{HelperSpec, Then, WORD};
 use super::space::{self, Place};
 use super::{canary, landlock, limits, reaper, seccomp, terminal};
 use crate::raw;
+use crate::spawn::READY;
 
 /// The exit code of a helper that failed.
 const FAILED: u8 = 125;
@@ -48,7 +49,7 @@ fn restrict_and_run(spec: &HelperSpec) -> Result<ExitCode, String> {
     if let Some(space) = &spec.space {
         limits::prefer_for_oom_kill();
         if let Place::Watching(ended) = space::enter(space)? {
-            return Ok(report_end(spec, ended.exit_status(), ended.terminating_signal()));
+            return Ok(reaper::report_end(spec, ended.exit_status(), ended.terminating_signal()));
         }
     }
     if let Some(limits) = &spec.limits {
@@ -63,8 +64,7 @@ fn restrict_and_run(spec: &HelperSpec) -> Result<ExitCode, String> {
     }
     raw::restore_term();
     if let Some(fd) = spec.report {
-        raw::write_once(fd, crate::end::READY)
-            .map_err(|err| format!("cannot write the report: {err}"))?;
+        raw::write_once(fd, READY).map_err(|err| format!("cannot write the report: {err}"))?;
     }
     match &spec.then {
         Then::Canary { outside, hidden, protected, inside } => {
@@ -73,17 +73,6 @@ fn restrict_and_run(spec: &HelperSpec) -> Result<ExitCode, String> {
         }
         Then::Exec(words) => Err(become_command(words)),
     }
-}
-
-/// Reports the signal that ended a command, if any. The exit code alone is ambiguous: a program may exit with 137.
-pub(super) fn report_end(spec: &HelperSpec, code: Option<i32>, signal: Option<i32>) -> ExitCode {
-    let signal = signal.and_then(|signal| u8::try_from(signal).ok());
-    if let (Some(fd), Some(signal)) = (spec.report, signal) {
-        // It fails only if no process reads the report any more.
-        raw::write_once(fd, &[signal]).ok();
-    }
-    let code = code.and_then(|code| u8::try_from(code).ok());
-    ExitCode::from(code.or(signal.map(|signal| 128 + signal)).unwrap_or(1))
 }
 
 #[expect(

@@ -1,17 +1,15 @@
 //! Tries and applies the levels on Linux.
 
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use super::cgroup::Groups;
+use super::held::{Held, Temporary};
 use super::helper_spec::{Files, HelperSpec, Sockets, Space, Then};
 use super::profile::{Limits, Network, Profile};
 use super::reserve::{self, Reserved};
@@ -21,44 +19,6 @@ use crate::spawn::{Alone, Child, Spec, spawn_alone};
 
 /// How long a canary may take. A machine slower than this gets a weaker level.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// What a running command needs, removed when it has ended.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
-    // Dropped in this order: the groups kill what is left, then the rest can be removed.
-    pub(super) groups: Option<Groups>,
-    _reserved: Vec<Reserved>,
-    _temporary: Option<Temporary>,
-}
-
-impl Held {
-    /// Opens the groups that the program joins.
-    pub(crate) fn joined(&self) -> Vec<OwnedFd> {
-        self.groups.as_ref().map(Groups::open).unwrap_or_default()
-    }
-}
-
-/// A temporary folder, removed on drop.
-#[derive(Debug)]
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn make(parent: &Path, name: &str) -> std::io::Result<Temporary> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = parent.join(format!("{name}-{}-{count}", std::process::id()));
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        // Links may resolve differently inside the sandbox.
-        Ok(Temporary(folder.canonicalize()?))
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // What cannot be removed stays in our own folder.
-        std::fs::remove_dir_all(&self.0).ok();
-    }
-}
 
 impl Sandbox {
     /// Tries a level. Returns the bubblewrap that it needs, if any, or why the level does not work.
@@ -194,39 +154,7 @@ impl Sandbox {
         let failed = |source| Error::Start { program: self.helper.clone(), source };
         let mut spec = spec.clone();
         match found.level {
-            Level::Full => {
-                let (mut profile, reserved) = reserve(profile, &reserve::records(&self.scratch))?;
-                profile.hidden = self.hidden(&profile.hidden);
-                held._reserved = reserved;
-                let own = profile.private.iter().chain(&profile.writable).cloned();
-                let writable = own.chain([PathBuf::from("/dev")]).collect();
-                helper.files = Some(Files { writable, ..Files::default() });
-                // Its own network is connected to nothing, so its loopback is harmless.
-                helper.sockets = Some(Sockets::Internet);
-                match &found.bubblewrap {
-                    Some(program) if !program.is_file() => {
-                        return Err(Error::NoSuchProgram { program: program.clone() });
-                    }
-                    Some(program) => {
-                        spec.args = bubblewrap::arguments(&profile, &spec.cwd, &self.helper)?;
-                        spec.program.clone_from(program);
-                        // Inside, the helper is a child of bubblewrap, which watches the agent.
-                        helper.parent = None;
-                    }
-                    None => {
-                        helper.space = Some(Space {
-                            cwd: spec.cwd.clone(),
-                            own_network: profile.network == Network::Off,
-                            size: tree::size(&profile.limits),
-                            mounts: tree::mounts(&profile)?,
-                        });
-                        spec.args = Vec::new();
-                        spec.program.clone_from(&self.helper);
-                    }
-                }
-                spec.args.extend(helper.to_args());
-                return Ok(spec);
-            }
+            Level::Full => return self.confined(spec, profile, found, helper, held),
             Level::Kernel => {
                 let temporary = Temporary::make(&self.scratch, "tmp").map_err(failed)?;
                 helper.files = Some(Files {
@@ -246,6 +174,48 @@ impl Sandbox {
         helper.reaps = true;
         spec.args = helper.to_args();
         spec.program.clone_from(&self.helper);
+        Ok(spec)
+    }
+
+    /// Returns what to start at the level `Full`: the helper, which makes the namespaces itself or runs in those of bubblewrap.
+    fn confined(
+        &self,
+        mut spec: Spec,
+        profile: &Profile,
+        found: &Found,
+        mut helper: HelperSpec,
+        held: &mut Held,
+    ) -> Result<Spec, Error> {
+        let (mut profile, reserved) = reserve(profile, &reserve::records(&self.scratch))?;
+        profile.hidden = self.hidden(&profile.hidden);
+        held._reserved = reserved;
+        let own = profile.private.iter().chain(&profile.writable).cloned();
+        let writable = own.chain([PathBuf::from("/dev")]).collect();
+        helper.files = Some(Files { writable, ..Files::default() });
+        // Its own network is connected to nothing, so its loopback is harmless.
+        helper.sockets = Some(Sockets::Internet);
+        match &found.bubblewrap {
+            Some(program) if !program.is_file() => {
+                return Err(Error::NoSuchProgram { program: program.clone() });
+            }
+            Some(program) => {
+                spec.args = bubblewrap::arguments(&profile, &spec.cwd, &self.helper)?;
+                spec.program.clone_from(program);
+                // Inside, the helper is a child of bubblewrap, which watches the agent.
+                helper.parent = None;
+            }
+            None => {
+                helper.space = Some(Space {
+                    cwd: spec.cwd.clone(),
+                    own_network: profile.network == Network::Off,
+                    size: tree::size(&profile.limits),
+                    mounts: tree::mounts(&profile)?,
+                });
+                spec.args = Vec::new();
+                spec.program.clone_from(&self.helper);
+            }
+        }
+        spec.args.extend(helper.to_args());
         Ok(spec)
     }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
 
-use super::helper;
 use super::helper_spec::HelperSpec;
 use crate::raw;
 
@@ -42,7 +41,18 @@ pub(super) fn run(spec: &HelperSpec) -> Result<ExitCode, String> {
     });
     let status = child.wait().map_err(|err| format!("the exit status cannot be read: {err}"))?;
     kill_below(getpid());
-    Ok(helper::report_end(spec, status.code(), status.signal()))
+    Ok(report_end(spec, status.code(), status.signal()))
+}
+
+/// Reports the signal that ended a command, if any. The exit code alone is ambiguous: a program may exit with 137.
+pub(super) fn report_end(spec: &HelperSpec, code: Option<i32>, signal: Option<i32>) -> ExitCode {
+    let signal = signal.and_then(|signal| u8::try_from(signal).ok());
+    if let (Some(fd), Some(signal)) = (spec.report, signal) {
+        // It fails only if no process reads the report any more.
+        raw::write_once(fd, &[signal]).ok();
+    }
+    let code = code.and_then(|code| u8::try_from(code).ok());
+    ExitCode::from(code.or(signal.map(|signal| 128 + signal)).unwrap_or(1))
 }
 
 /// Waits until our parent has ended.

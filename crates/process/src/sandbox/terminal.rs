@@ -8,9 +8,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use super::held::Held;
 use super::helper_spec::{self, HelperSpec, Then};
 use super::launch_file;
-use super::linux::Held;
 use super::profile::Profile;
 use super::{Found, Sandbox};
 use crate::error::Error;
