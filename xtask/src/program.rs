@@ -8,6 +8,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
+/// Names the list of functions for the build script of `purlin`.
+const ORDER_VARIABLE: &str = "PURLIN_FUNCTION_ORDER";
+
 /// Returns the directory of the workspace.
 pub(crate) fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -28,12 +31,25 @@ pub(crate) fn must_succeed(words: &[&str]) -> Result<()> {
 }
 
 /// Runs a program with an environment variable and returns an error if it fails.
-pub(crate) fn must_succeed_with(words: &[&str], variable: Option<(&str, &OsStr)>) -> Result<()> {
+fn must_succeed_with(words: &[&str], variable: Option<(&str, &OsStr)>) -> Result<()> {
     println!("$ {}", words.join(" "));
     let status = command(words)?.envs(variable).status();
     let status = status.with_context(|| format!("cannot start `{}`", words.join(" ")))?;
     anyhow::ensure!(status.success(), "`{}` failed, see above", words.join(" "));
     Ok(())
+}
+
+/// Builds for release with the recorded order of functions, if there is one. Every release build of `purlin` uses this: another
+/// value of the variable would build it again.
+pub(crate) fn build_release(words: &[&str]) -> Result<()> {
+    let list = order_file()?;
+    let order = list.is_file().then_some((ORDER_VARIABLE, list.as_os_str()));
+    must_succeed_with(words, order)
+}
+
+/// Returns the file where `release` records the order of functions.
+pub(crate) fn order_file() -> Result<PathBuf> {
+    Ok(target()?.join("release-order.txt"))
 }
 
 /// Returns the output of a program, or `None` if it is missing or fails.

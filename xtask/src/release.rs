@@ -5,16 +5,13 @@
 //! directory. It is not saved in the repository: names carry a hash of the compiler, the profile and the dependencies.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
 use crate::bench::agent::{Agent, Script};
 use crate::bench::instructions::{temporary, valgrind};
 use crate::program;
-
-/// Names the list for the build script.
-const VARIABLE: &str = "PURLIN_FUNCTION_ORDER";
 
 /// Where a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,20 +26,16 @@ pub(crate) fn run() -> Result<()> {
     valgrind()?;
     let with_symbols = ["--package", "purlin", "--bin", "purlin", "--", "-C", "strip=none"];
     program::must_succeed(&[&["cargo", "rustc", "--release"][..], &with_symbols].concat())?;
-    record(&list()?)?;
-    build(&["cargo", "build", "--release", "--package", "purlin", "--bin", "purlin"])
-}
-
-/// Runs cargo with the recorded order, if any. Every release build of `purlin` uses this: another value of the variable would
-/// build it again.
-pub(crate) fn build(words: &[&str]) -> Result<()> {
-    let list = list()?;
-    let order = list.is_file().then_some((VARIABLE, list.as_os_str()));
-    program::must_succeed_with(words, order)
-}
-
-fn list() -> Result<PathBuf> {
-    Ok(program::target()?.join("release-order.txt"))
+    record(&program::order_file()?)?;
+    program::build_release(&[
+        "cargo",
+        "build",
+        "--release",
+        "--package",
+        "purlin",
+        "--bin",
+        "purlin",
+    ])
 }
 
 /// Writes the functions of the program in the order of their first use.

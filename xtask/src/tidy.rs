@@ -6,6 +6,7 @@
 
 mod cycles;
 mod edges;
+mod finding;
 mod imports;
 mod methods;
 mod modules;
@@ -15,27 +16,23 @@ mod source;
 mod transcript;
 mod tree;
 
-use std::fmt;
 use std::path::Path;
 
 use anyhow::Result;
 use cycles::Largest;
+use finding::Finding;
 use tree::{File, Tree};
 
 /// A rule for a single file.
 type Rule = fn(&File) -> Vec<Finding>;
 
-const SOURCE_RULES: [Rule; 4] =
-    [source::has_header, source::is_short, source::skips_no_test, source::has_no_gaps];
-
-/// A place where a rule is broken.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Finding {
-    path: String,
-    line: usize,
-    /// What is wrong and how to fix it.
-    advice: String,
-}
+const SOURCE_RULES: [Rule; 5] = [
+    source::has_header,
+    source::is_short,
+    source::has_short_functions,
+    source::skips_no_test,
+    source::has_no_gaps,
+];
 
 /// The result of all rules.
 #[derive(Debug)]
@@ -45,18 +42,6 @@ pub(crate) struct Report {
     pub(crate) locked_packages: usize,
     /// The largest cycle of modules in each crate.
     pub(crate) cycles: Vec<Largest>,
-}
-
-impl Finding {
-    fn new(path: &str, line: usize, advice: impl Into<String>) -> Finding {
-        Finding { path: path.to_owned(), line, advice: advice.into() }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.path, self.line, self.advice)
-    }
 }
 
 /// Applies every rule to the repository at `root`.
@@ -113,12 +98,6 @@ mod tests {
         let report = check(crate::program::root()).unwrap();
         let list: Vec<String> = report.findings.iter().map(Finding::to_string).collect();
         assert!(list.is_empty(), "\n{}\n", list.join("\n"));
-    }
-
-    #[test]
-    fn finding_is_printed_as_a_place_and_advice() {
-        let finding = Finding::new("crates/a/src/b.rs", 3, "is wrong: fix it");
-        assert_eq!(finding.to_string(), "crates/a/src/b.rs:3: is wrong: fix it");
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::Programs;
 use super::child::{Child, Drained};
+use super::programs::Programs;
 
 /// The text of the model, again and again. The examples of `crates/purlin` send the same.
 pub(crate) const TEXT_CHUNK: &str = "some twenty bytes of text ";

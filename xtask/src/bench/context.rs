@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::json;
 
-use super::Programs;
 use super::agent::{Agent, Script, Sessions};
+use super::programs::Programs;
 use super::table::{Goal, Row};
 
 const ROUNDS: usize = 15;

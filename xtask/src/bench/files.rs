@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::Programs;
 use super::agent::{Agent, Script, Sessions};
+use super::programs::Programs;
 use super::table::{Goal, Row};
 use crate::{needs, program};
 

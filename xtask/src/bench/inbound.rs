@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use super::Programs;
 use super::child::Child;
+use super::programs::Programs;
 use super::table::{Goal, Row};
 
 const ROUNDS: usize = 7;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::Programs;
 use super::agent::Script;
+use super::programs::Programs;
 use crate::program::{self, root};
 
 const SAVED: &str = "docs/internals/performance/instructions.json";

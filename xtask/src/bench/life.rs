@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::Programs;
 use super::agent::{Agent, Script, Sessions};
+use super::programs::Programs;
 use super::table::{Goal, Row};
 
 const STARTS: usize = 300;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::Programs;
 use super::agent::{Agent, Script, Sessions};
 use super::child::Child;
+use super::programs::Programs;
 use super::table::{Goal, Row};
 
 const OPENINGS: usize = 60;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::Programs;
 use super::agent::{Agent, TEXT_CHUNK};
 use super::child::Child;
+use super::programs::Programs;
 use super::table::{Goal, Row};
 
 const ROUNDS: usize = 7;

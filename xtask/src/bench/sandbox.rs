@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::Programs;
 use super::child::Child;
+use super::programs::Programs;
 use super::table::{Goal, Row};
 
 const ROUNDS: usize = 7;

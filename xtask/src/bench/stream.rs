@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use super::Programs;
 use super::agent::{Agent, Script, Sessions};
 use super::child::{Child, Drained};
+use super::programs::Programs;
 use super::table::{Goal, Row};
 
 const ROUNDS: usize = 7;

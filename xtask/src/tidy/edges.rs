@@ -2,7 +2,7 @@
 //!
 //! The table is the one in ARCHITECTURE.md. Dev-dependencies are not restricted: a test may use any crate.
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::File;
 
 /// Each crate with the crates it may depend on. `purlin` assembles everything, so nothing may depend on it.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::Tree;
 
 const SOURCE: &str = "crates/wire/src/acp.rs";

@@ -2,7 +2,7 @@
 //!
 //! A file without a `mod` line is not compiled, so its tests never run, without any warning.
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::{File, Tree};
 
 /// Finds files that no module declares.

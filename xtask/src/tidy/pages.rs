@@ -1,6 +1,6 @@
 //! Documentation pages: their links lead to existing pages, and pages under `docs/` are short.
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::{File, Tree};
 
 const MAX_WORDS: usize = 1500;

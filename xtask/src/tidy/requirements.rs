@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::{File, Tree};
 
 pub(crate) const REGISTER: &str = "docs/internals/requirements.md";

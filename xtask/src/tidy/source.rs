@@ -1,12 +1,17 @@
-//! Rules for a single Rust file: header, length, skipped tests and missing code.
+//! Rules for a single Rust file: header, length of file and functions, skipped tests and missing code.
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::File;
 
 const LONGEST: usize = 600;
+const LONGEST_FUNCTION: usize = 70;
 
 /// Files that may be longer than `LONGEST`, each with its reason.
 const LONG_FILES: [(&str, &str); 0] = [];
+
+/// Functions that may be longer than `LONGEST_FUNCTION`, each with its reason.
+const LONG_FUNCTIONS: [(&str, &str, &str); 1] =
+    [("crates/serve/src/bridge/update.rs", "event_out", "a match with one arm per event")];
 
 // Written in two parts, so that this file is not found itself.
 const SKIPPED_TESTS: [&str; 4] = [
@@ -35,6 +40,48 @@ pub(crate) fn is_short(file: &File) -> Vec<Finding> {
     let advice =
         format!("has {lines} lines, {LONGEST} are allowed: move its second subject to a file");
     vec![Finding::new(&file.path, LONGEST + 1, advice)]
+}
+
+/// Finds functions that are too long. Tests may be: a table of cases has as many lines as it has cases.
+///
+/// Relies on the format of the code: a function ends with the first `}` that is indented as its start.
+pub(crate) fn has_short_functions(file: &File) -> Vec<Finding> {
+    if file.path.contains("/tests/") || file.path.ends_with("/tests.rs") {
+        return Vec::new();
+    }
+    let code = file.text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines: Vec<&str> = code.lines().collect();
+    let mut findings = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let Some(name) = function_name(line) else { continue };
+        let end = format!("{}}}", &line[..line.len() - line.trim_start().len()]);
+        // The signature ends with `{` or, for a declaration in a trait, with `;`.
+        let signature = lines[start..].iter().find(|line| line.ends_with(['{', ';', '}']));
+        if !signature.is_some_and(|line| line.ends_with('{')) {
+            continue;
+        }
+        let length = lines[start..].iter().position(|line| *line == end).map_or(0, |end| end + 1);
+        let may_be_long = LONG_FUNCTIONS
+            .iter()
+            .any(|(path, allowed, _reason)| *path == file.path && *allowed == name);
+        if length > LONGEST_FUNCTION && !may_be_long {
+            let advice = format!(
+                "`{name}` has {length} lines, {LONGEST_FUNCTION} are allowed: move a part of it to a function"
+            );
+            findings.push(Finding::new(&file.path, start + 1, advice));
+        }
+    }
+    findings
+}
+
+/// Returns the name of the function that starts on this line.
+fn function_name(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("fn ")?;
+    let is_modifier = |word: &str| {
+        word.starts_with("pub") || ["const", "async", "unsafe", "extern", "\"C\""].contains(&word)
+    };
+    before.split_whitespace().all(is_modifier).then_some(())?;
+    rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().filter(|name| !name.is_empty())
 }
 
 /// Finds tests that do not run, and tests that pass with any panic.
@@ -84,6 +131,26 @@ mod tests {
     fn too_long_file_is_found() {
         assert_eq!(lines_found(is_short, &"x\n".repeat(LONGEST)), NONE);
         assert_eq!(lines_found(is_short, &"x\n".repeat(LONGEST + 1)), [LONGEST + 1]);
+    }
+
+    #[test]
+    fn too_long_function_is_found() {
+        let function = |head: &str, lines: usize| {
+            let indent = &head[..head.len() - head.trim_start().len()];
+            format!("{head} {{\n{}{indent}}}\n", format!("{indent}    x();\n").repeat(lines - 2))
+        };
+        for head in
+            ["fn a()", "    pub(crate) async fn a(&self) -> X", "pub unsafe extern \"C\" fn a()"]
+        {
+            let fits = function(head, LONGEST_FUNCTION);
+            let declaration = "    fn b(\n        &self,\n    );\n    fn c() {}\n";
+            assert_eq!(lines_found(has_short_functions, &format!("{declaration}{fits}")), NONE);
+            let long = function(head, LONGEST_FUNCTION + 1);
+            assert_eq!(lines_found(has_short_functions, &format!("{declaration}{long}")), [5]);
+            let test = format!("\n#[cfg(test)]\nmod tests {{\n{long}}}\n");
+            assert_eq!(lines_found(has_short_functions, &test), NONE);
+        }
+        assert_eq!(lines_found(has_short_functions, "// A fn in prose.\n"), NONE);
     }
 
     #[test]

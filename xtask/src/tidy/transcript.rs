@@ -3,7 +3,7 @@
 //! The rest of a line is checked when the transcript is played. The keywords are explained in
 //! `conformance/README.md`.
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::File;
 
 const WORDS: [&str; 10] = ["tag", "use", "config", "fs", "model", ">", ">!", "<", "eof", "exit"];

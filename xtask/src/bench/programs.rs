@@ -1,0 +1,71 @@
+//! The programs that the benchmarks start: Purlin, and what it is compared with.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::program;
+
+/// The programs that Purlin is compared with, and the servers: built for speed, while Purlin is built for size.
+const LIMITS: [(&str, &str, &str); 6] = [
+    ("purlin", "--example", "echo_sdk"),
+    ("purlin", "--example", "plain_writer"),
+    ("purlin", "--example", "plain_relay"),
+    ("fake_model", "--bin", "fake_model"),
+    ("mcp", "--example", "faulty_server"),
+    ("mcp", "--example", "bare_client"),
+];
+
+/// The programs of the benchmarks.
+pub(crate) struct Programs {
+    /// Purlin itself.
+    pub(crate) purlin: PathBuf,
+    /// An agent on the official SDK.
+    pub(crate) echo_sdk: PathBuf,
+    /// A loop that writes updates.
+    pub(crate) plain_writer: PathBuf,
+    /// A relay from a model server to updates.
+    pub(crate) plain_relay: PathBuf,
+    /// A model server.
+    pub(crate) fake_model: PathBuf,
+    /// Parts of Purlin without its pipes.
+    pub(crate) in_process: PathBuf,
+    /// An MCP server.
+    pub(crate) faulty_server: PathBuf,
+    /// A client of it on the MCP library alone.
+    pub(crate) bare_client: PathBuf,
+    /// A client of it on our own crate, built as Purlin is.
+    pub(crate) own_client: PathBuf,
+}
+
+impl Programs {
+    /// Builds Purlin, and the other programs if a benchmark needs them.
+    pub(crate) fn build(with_examples: bool) -> Result<Programs> {
+        // Built separately: the SDK would enable features of shared crates that the released program does not have.
+        let build = ["cargo", "build", "--quiet", "--release", "--package", "purlin"];
+        program::build_release(&[&build[..], &["--bin", "purlin"]].concat())?;
+        if with_examples {
+            program::build_release(&[&build[..], &["--example", "in_process"]].concat())?;
+            let build = ["cargo", "build", "--quiet", "--release", "--package", "mcp"];
+            program::build_release(&[&build[..], &["--example", "own_client"]].concat())?;
+            for (package, kind, name) in LIMITS {
+                let build = ["cargo", "rustc", "--quiet", "--release", "--package", package];
+                let fast = [kind, name, "--", "-C", "opt-level=3"];
+                program::build_release(&[&build[..], &fast].concat())?;
+            }
+        }
+        let release = program::target()?.join("release");
+        let examples = release.join("examples");
+        Ok(Programs {
+            purlin: release.join("purlin"),
+            echo_sdk: examples.join("echo_sdk"),
+            plain_writer: examples.join("plain_writer"),
+            plain_relay: examples.join("plain_relay"),
+            fake_model: release.join("fake_model"),
+            in_process: examples.join("in_process"),
+            faulty_server: examples.join("faulty_server"),
+            bare_client: examples.join("bare_client"),
+            own_client: examples.join("own_client"),
+        })
+    }
+}
