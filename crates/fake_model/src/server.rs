@@ -184,119 +184,91 @@ async fn play(
     mut encoder: Encoder,
     answer: Answer,
 ) -> std::io::Result<bool> {
-    let status = answer.iter().find_map(|step| match step {
-        Step::Status(status) => Some(*status),
-        _ => None,
-    });
-    let body = answer.iter().find_map(|step| match step {
-        Step::Body(body) => Some(body.clone()),
-        _ => None,
-    });
-    let headers: Vec<(String, String)> = answer
-        .iter()
-        .filter_map(|step| match step {
-            Step::Header(name, value) => Some((name.clone(), value.clone())),
-            _ => None,
-        })
-        .collect();
+    let mut headers = Vec::new();
+    let (mut status, mut body) = (None, None);
+    for step in &answer {
+        match step {
+            Step::Header(name, value) => headers.push((name.clone(), value.clone())),
+            Step::Status(code) => status = Some(*code),
+            Step::Body(text) => body = Some(text.clone()),
+            Step::Usage(counts) => encoder.usage(*counts),
+            Step::Stop(reason) => encoder.stop(reason),
+            _ => {}
+        }
+    }
     if status.is_some() || body.is_some() {
         let (status, body) = (status.unwrap_or(200), body.unwrap_or_default());
         write_whole(stream, status, &headers, body.as_bytes()).await?;
         return Ok(true);
     }
     let mut out = BodyWriter { stream, slice: usize::MAX, has_head: false, headers };
-    for step in &answer {
-        if let Step::Usage(counts) = step {
-            encoder.usage(*counts);
-        }
-        if let Step::Stop(reason) = step {
-            encoder.stop(reason);
-        }
-    }
     for (at, step) in answer.into_iter().enumerate() {
         let needs_start = !matches!(
             step,
             Step::Wait(_) | Step::Hang | Step::Cut | Step::Header(..) | Step::Bomb(_)
         );
         if needs_start && !out.has_head {
-            let begin = encoder.begin();
-            out.send(begin.as_bytes()).await?;
+            out.send(encoder.begin().as_bytes()).await?;
+        }
+        // As the first step, they send nothing, not even the head of the response.
+        if at > 0 && matches!(step, Step::Hang | Step::Cut) {
+            out.flush().await?;
         }
         match step {
-            Step::Text(text) => out.send(encoder.text(&text).as_bytes()).await?,
-            Step::Torn(text) => {
-                let event = encoder.text(&text);
-                out.send(&event.as_bytes()[..cut_position(&event, &text)]).await?;
-            }
-            Step::Chunks(count, text) => {
-                // Several events per write, as a busy server sends them.
-                let event = encoder.text(&text);
-                let mut batch = String::with_capacity(16 * 1024);
-                for _ in 0..count {
-                    batch.push_str(&event);
-                    if batch.len() > 12 * 1024 {
-                        out.send(batch.as_bytes()).await?;
-                        batch.clear();
-                    }
-                }
-                out.send(batch.as_bytes()).await?;
-            }
-            Step::Thought(text) => out.send(encoder.thought(&text).as_bytes()).await?,
-            Step::Signature(data) => out.send(encoder.signature(&data).as_bytes()).await?,
-            Step::Tool { name, input } => {
-                out.send(encoder.tool(&name, &input.to_string(), true).as_bytes()).await?;
-            }
-            Step::RawTool { name, arguments } => {
-                out.send(encoder.tool(&name, &arguments, true).as_bytes()).await?;
-            }
-            Step::OpenTool { name, arguments } => {
-                out.send(encoder.tool(&name, &arguments, false).as_bytes()).await?;
-            }
-            Step::Error { kind, message } => {
-                out.send(encoder.error(&kind, &message).as_bytes()).await?;
-            }
-            Step::Wait(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
-            Step::Hang => {
-                if at > 0 {
-                    out.flush().await?;
-                }
-                std::future::pending::<()>().await;
-            }
-            Step::Cut => {
-                if at > 0 {
-                    out.flush().await?;
-                }
-                return Ok(false);
-            }
+            Step::Hang => std::future::pending::<()>().await,
+            Step::Cut => return Ok(false),
             Step::End => {
                 out.end().await?;
                 return Ok(true);
             }
-            Step::Raw(bytes) => out.send(&bytes).await?,
-            Step::Flood(size) => {
-                out.send(b"data: ").await?;
-                let block = vec![b'x'; 64 * 1024];
-                let mut left = size;
-                while left > 0 {
-                    let now = left.min(block.len());
-                    out.send(&block[..now]).await?;
-                    left -= now;
-                }
-                out.send(b"\n\n").await?;
-            }
-            Step::Bomb(size) => out.send(&bomb(size)).await?,
-            Step::Slice(size) => out.slice = size,
-            Step::Status(_) | Step::Header(..) | Step::Body(_) | Step::Usage(_) | Step::Stop(_) => {
-            }
+            step => play_step(&mut out, &mut encoder, step).await?,
         }
     }
     if !out.has_head {
-        let begin = encoder.begin();
-        out.send(begin.as_bytes()).await?;
+        out.send(encoder.begin().as_bytes()).await?;
     }
     out.send(encoder.end().as_bytes()).await?;
     out.end().await?;
     Ok(true)
+}
+
+/// Plays a step that does not end the answer.
+async fn play_step(
+    out: &mut BodyWriter<'_>,
+    encoder: &mut Encoder,
+    step: Step,
+) -> std::io::Result<()> {
+    let event = match step {
+        Step::Text(text) => encoder.text(&text),
+        Step::Thought(text) => encoder.thought(&text),
+        Step::Signature(data) => encoder.signature(&data),
+        Step::Tool { name, input } => encoder.tool(&name, &input.to_string(), true),
+        Step::RawTool { name, arguments } => encoder.tool(&name, &arguments, true),
+        Step::OpenTool { name, arguments } => encoder.tool(&name, &arguments, false),
+        Step::Error { kind, message } => encoder.error(&kind, &message),
+        Step::Torn(text) => {
+            let event = encoder.text(&text);
+            return out.send(&event.as_bytes()[..cut_position(&event, &text)]).await;
+        }
+        Step::Chunks(count, text) => return out.send_often(&encoder.text(&text), count).await,
+        Step::Flood(size) => return out.send_long_line(size).await,
+        Step::Raw(bytes) => return out.send(&bytes).await,
+        Step::Bomb(size) => return out.send(&bomb(size)).await,
+        Step::Wait(millis) => {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            return Ok(());
+        }
+        Step::Slice(size) => {
+            out.slice = size;
+            return Ok(());
+        }
+        // Read before the first step, or handled by `play`.
+        Step::Status(_) | Step::Header(..) | Step::Body(_) | Step::Usage(_) | Step::Stop(_) => {
+            return Ok(());
+        }
+        Step::Hang | Step::Cut | Step::End => return Ok(()),
+    };
+    out.send(event.as_bytes()).await
 }
 
 /// Returns where to cut an event: inside its first character that takes several bytes, else half-way through the text.
@@ -329,6 +301,32 @@ impl BodyWriter<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Sends an event many times, several per write, as a busy server does.
+    async fn send_often(&mut self, event: &str, count: usize) -> std::io::Result<()> {
+        let mut batch = String::with_capacity(16 * 1024);
+        for _ in 0..count {
+            batch.push_str(event);
+            if batch.len() > 12 * 1024 {
+                self.send(batch.as_bytes()).await?;
+                batch.clear();
+            }
+        }
+        self.send(batch.as_bytes()).await
+    }
+
+    /// Sends one event with a line of this many bytes.
+    async fn send_long_line(&mut self, size: usize) -> std::io::Result<()> {
+        self.send(b"data: ").await?;
+        let block = vec![b'x'; 64 * 1024];
+        let mut left = size;
+        while left > 0 {
+            let now = left.min(block.len());
+            self.send(&block[..now]).await?;
+            left -= now;
+        }
+        self.send(b"\n\n").await
     }
 
     /// Sends the status line and headers, once.

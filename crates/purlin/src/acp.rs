@@ -67,11 +67,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     if !options.forget {
         hub.journal = Arc::new(storage::store(&config.limits));
     }
-    if std::io::stdin().is_terminal() {
-        eprintln!(
-            "purlin acp communicates with an editor on stdin and stdout. To send a prompt from the shell: purlin run \"…\""
-        );
-    }
+    explain_to_a_person();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = CancellationToken::new();
@@ -111,6 +107,15 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     })?;
     // The reader may still be blocked in a read.
     std::process::exit(0)
+}
+
+/// Says what the command is for, if a person started it in a terminal.
+fn explain_to_a_person() {
+    if std::io::stdin().is_terminal() {
+        eprintln!(
+            "purlin acp communicates with an editor on stdin and stdout. To send a prompt from the shell: purlin run \"…\""
+        );
+    }
 }
 
 /// Checks a model of the command line, as far as possible without a request.

@@ -100,6 +100,13 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
     if ended.is_err() {
         draft.break_off();
     }
+    let calls = save(cx, draft).await?;
+    report_usage(cx, choice, usage).await?;
+    Ok(Answer { calls, stop: ended? })
+}
+
+/// Adds an answer to the history and to the journal. Returns its tool calls.
+async fn save(cx: &mut TurnCx<'_>, draft: Draft) -> Result<Vec<ToolRequest>, TurnError> {
     let thoughts = draft.thoughts.clone();
     let calls = draft.save(cx);
     if !thoughts.is_empty() {
@@ -108,8 +115,7 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
     if !calls.is_empty() {
         cx.record(Record::Answer(&calls)).await?;
     }
-    report_usage(cx, choice, usage).await?;
-    Ok(Answer { calls, stop: ended? })
+    Ok(calls)
 }
 
 /// An answer on its way into the history.

@@ -430,6 +430,17 @@ impl Session {
                 }
             }
         };
+        self.finish(before, outcome, reply).await;
+        close
+    }
+
+    /// Ends a turn: in the history, which had `before` messages when it started, in the journal, and for the client.
+    async fn finish(
+        &mut self,
+        before: usize,
+        outcome: std::thread::Result<Result<StopReason, TurnError>>,
+        reply: Reply<StopReason>,
+    ) {
         let answer = match outcome {
             Ok(Ok(stop)) => Ok(stop),
             Ok(Err(TurnError::Cancelled)) => Ok(StopReason::Cancelled),
@@ -448,7 +459,6 @@ impl Session {
             Ok(()) => answer,
             Err(err) => answer.and(Err(Error::of_journal(&self.id, err))),
         });
-        close
     }
 }
 
