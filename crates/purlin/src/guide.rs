@@ -1,7 +1,7 @@
 //! The guide: answers when no model is connected. It is built in and uses no network.
 //!
 //! It implements the engine's `Model`, but it is not a model and says so. It answers one question, "what is this
-//! project?", by listing and reading files with the session's own tools; `project` writes that answer. To everything
+//! project?", by listing the folder and reading the README with the session's own tools; `project` writes that answer. To everything
 //! else it replies that no model is connected, and how to connect one.
 
 mod project;
@@ -79,97 +79,61 @@ struct Guide {
 /// What the guide does next.
 #[derive(Debug, PartialEq)]
 enum Next {
-    /// Calls these tools: name and input.
-    Call(Vec<(&'static str, Value)>),
+    /// Calls this tool with this input.
+    Call(&'static str, Value),
     /// Ends the turn with this text.
     Say(String),
 }
 
-/// A finished tool call: the path it was given, and its result.
-#[derive(Debug, Clone, PartialEq)]
-struct FinishedCall {
-    path: String,
-    text: String,
-    failed: bool,
-}
-
 impl Model for Guide {
     fn answer(&self, request: Request) -> ModelStream {
-        let mut events = match next(&request.messages) {
-            Next::Call(calls) => calls.into_iter().map(tool_event).collect(),
+        let event = match next(&request.messages) {
+            Next::Call(name, input) => tool_event(name, input),
             Next::Say(text) => {
                 let import = if self.can_import { format!("\n\n{IMPORT}") } else { String::new() };
-                vec![ModelEvent::Text(format!("{}{import}\n", text.trim_end()))]
+                ModelEvent::Text(format!("{}{import}\n", text.trim_end()))
             }
         };
-        events.push(ModelEvent::Stop(StopReason::EndTurn));
-        stream::iter(events.into_iter().map(Ok)).boxed()
+        let events = [event, ModelEvent::Stop(StopReason::EndTurn)];
+        stream::iter(events.map(Ok)).boxed()
     }
 }
 
-fn tool_event((name, input): (&str, Value)) -> ModelEvent {
+fn tool_event(name: &str, input: Value) -> ModelEvent {
     // Unique in the session, also after an undo or a compaction removed earlier calls from the history.
     let id = ToolCallId::new(format!("guide-{}", SystemClock.fresh_id()));
     ModelEvent::Tool(ToolRequest { id, name: name.to_owned(), input: input.into() })
 }
 
-/// Decides what to do next: list the project, then read the files that describe it, then describe it.
+/// Decides what to do next: list the project, then read its README, then describe it.
 fn next(messages: &[Arc<Message>]) -> Next {
     let is_prompt = |message: &Arc<Message>| matches!(&**message, Message::User(_));
     let start = messages.iter().rposition(is_prompt).unwrap_or_default();
-    let turn = &messages[start..];
-    let Some(Message::User(prompt)) = turn.first().map(|message| &**message) else {
-        return Next::Say(NO_MODEL.to_owned());
-    };
+    let mut turn = messages[start..].iter().map(|message| &**message);
+    let Some(Message::User(prompt)) = turn.next() else { return Next::Say(NO_MODEL.to_owned()) };
     if !asks_about_project(&text_of(prompt)) {
         return Next::Say(NO_MODEL.to_owned());
     }
-    let rounds = rounds(turn);
-    let Some(listing) = rounds.first().and_then(|calls| calls.first()) else {
-        return Next::Call(vec![("list", json!({ "path": "." }))]);
-    };
-    if listing.failed {
-        return Next::Say(format!(
-            "The project could not be listed: {}\n\n{NOT_A_MODEL}",
-            listing.text
-        ));
-    }
-    let entries = project::entries(&listing.text);
-    let sources = project::sources(&entries);
-    if rounds.len() == 1 && !sources.is_empty() {
-        let read = |path: &String| ("read", json!({ "filePath": path, "limit": 120 }));
-        return Next::Call(sources.iter().map(read).collect());
-    }
-    let files: Vec<(String, String)> = rounds
-        .get(1)
-        .into_iter()
-        .flatten()
-        .filter(|call| !call.failed)
-        .map(|call| (call.path.clone(), project::without_line_numbers(&call.text)))
-        .collect();
-    Next::Say(format!("{}\n{NOT_A_MODEL}", project::describe(&entries, &files)))
-}
-
-/// Returns the finished tool calls of a turn, grouped by the answer that made them.
-fn rounds(turn: &[Arc<Message>]) -> Vec<Vec<FinishedCall>> {
-    let calls_of = |message: &Arc<Message>| match &**message {
-        Message::Agent { calls, .. } if !calls.is_empty() => {
-            Some(calls.iter().filter_map(|call| finished(call, turn)).collect())
+    let mut results = turn.filter_map(|message| match message {
+        Message::ToolResult { text, failed, .. } => Some((text, *failed)),
+        Message::User(_) | Message::Agent { .. } => None,
+    });
+    let entries = match results.next() {
+        None => return Next::Call("list", json!({ "path": "." })),
+        Some((why, true)) => {
+            return Next::Say(format!("The project could not be listed: {why}\n\n{NOT_A_MODEL}"));
         }
-        Message::Agent { .. } | Message::User(_) | Message::ToolResult { .. } => None,
+        Some((listing, false)) => project::entries(listing),
     };
-    turn.iter().filter_map(calls_of).collect()
-}
-
-fn finished(call: &ToolRequest, turn: &[Arc<Message>]) -> Option<FinishedCall> {
-    turn.iter().find_map(|message| match &**message {
-        Message::ToolResult { id, text, failed } if *id == call.id => Some(FinishedCall {
-            path: call.input["filePath"].as_str().unwrap_or_default().to_owned(),
-            text: text.clone(),
-            failed: *failed,
-        }),
-        Message::ToolResult { .. } | Message::User(_) | Message::Agent { .. } => None,
-    })
+    let about = match (project::readme(&entries), results.next()) {
+        (None, _) => "This project has no README.".to_owned(),
+        (Some(name), None) => {
+            return Next::Call("read", json!({ "filePath": name, "limit": 120 }));
+        }
+        (Some(name), Some((why, true))) => format!("`{name}` could not be read: {why}"),
+        (Some(name), Some((text, false))) => project::summary(name, text),
+    };
+    Next::Say(format!("{}\n{NOT_A_MODEL}", project::describe(&about, &entries)))
 }
 
 /// Returns the text of a prompt, without its attachments.
@@ -203,8 +167,7 @@ mod tests {
     fn project_question_is_recognised_in_any_case() {
         for text in ["what is this project?", "What's this project?", " Describe this project. "] {
             assert!(asks_about_project(text), "{text}");
-            let listing = vec![("list", json!({ "path": "." }))];
-            assert_eq!(next(&asked(text)), Next::Call(listing), "{text}");
+            assert_eq!(next(&asked(text)), Next::Call("list", json!({ "path": "." })), "{text}");
         }
     }
 

@@ -75,7 +75,10 @@ fn tour_is_stopped_and_leaves_no_files() {
     let ran = outputs.iter().any(|update| update.to_string().contains("Hello, you!"));
     assert!(ran, "{outputs:?}");
     let text = text_of(&session, &seen);
-    assert!(text.contains("If you allowed it") && text.contains("The command was ended"), "{text}");
+    assert!(
+        text.contains("If you allowed it") && text.contains("A command that is stopped ends"),
+        "{text}"
+    );
     assert!(!folder.exists());
     assert_eq!(names(agent.folder()), before);
 }
@@ -91,11 +94,16 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn tour_without_a_terminal_says_that_no_question_was_asked() {
+fn tour_without_a_terminal_claims_nothing_that_was_rejected() {
     let folder = Folder::new();
     let (answer, shown, output) = run(&folder, &["/tour"]);
     assert!(output.status.success(), "{shown}");
     assert!(shown.contains("No terminal to ask on"), "{shown}");
     assert!(answer.contains("If not, the model is informed"), "{answer}");
+    // The edit and the command were rejected, so the plan may only say that they were proposed.
+    assert!(!shown.contains("Hello, you!"), "{shown}");
+    for done in ["Propose a correction", "Propose to run it"] {
+        assert!(shown.contains(done), "{shown}");
+    }
     assert!(!stage(&answer).exists());
 }
