@@ -25,8 +25,8 @@ pub use instructions::{
     InstructionFile, InstructionSource, Instructions, MAX_INSTRUCTION_FILE, NoInstructions, Skill,
 };
 pub use journal::{
-    Content, FileChange, FileError, Files, Info, Journal, Listing, PendingWrite, PromptKind, Query,
-    Record, Remembered, State,
+    Content, FileChange, FileError, Files, Journal, Listing, PendingWrite, PromptKind, Query,
+    Record, SessionInfo, State, StoredSession,
 };
 pub use model::{Model, ModelError, ModelEvent, ModelStream, Request, Schema, ToolSpec};
 pub use preferences::Preferences;

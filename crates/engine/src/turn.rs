@@ -22,6 +22,7 @@ pub mod hub;
 pub(crate) mod instructions;
 pub(crate) mod isolated;
 pub(crate) mod meter;
+mod opening;
 pub(crate) mod prompt;
 pub mod prompt_commands;
 pub(crate) mod sampling;

@@ -110,7 +110,7 @@ impl SessionServers {
     /// Stops the servers and takes others instead, which [`Extension::start`] starts.
     pub fn replace(&self, configs: Vec<ServerConfig>, problems: Vec<String>) {
         *lock(&self.chosen) = Chosen::new(configs, problems);
-        self.rest();
+        self.pause();
     }
 
     /// Returns the state of the servers, as `/mcp` shows it.
@@ -216,7 +216,7 @@ impl Extension for SessionServers {
         }
     }
 
-    fn rest(&self) {
+    fn pause(&self) {
         *lock(&self.running) = None;
         *lock(&self.listed) = Listed::default();
     }

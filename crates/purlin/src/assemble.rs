@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use engine::hub::HubOptions;
@@ -45,10 +44,6 @@ pub fn hub_options(model: Option<&str>) -> anyhow::Result<HubOptions> {
         preferences: None,
         journal: Arc::new(NoJournal),
         clock: Arc::new(SystemClock),
-        max_requests_per_turn: 0,
-        no_progress: Duration::ZERO,
-        max_sessions: 0,
-        idle_pause: Duration::ZERO,
     })
 }
 

@@ -43,6 +43,11 @@ pub fn directories() -> Directories {
     }
 }
 
+/// Returns the directory for temporary files.
+pub(crate) fn temporary() -> PathBuf {
+    std::env::temp_dir()
+}
+
 /// Returns what the configuration is read with.
 #[must_use]
 pub fn environment() -> Environment {
@@ -67,6 +72,7 @@ pub fn machine_options(helper: PathBuf) -> MachineOptions {
     MachineOptions {
         helper,
         directories: directories(),
+        temporary: temporary(),
         search: search_path(),
         command_environment: for_commands(),
         server_environment: for_servers(),

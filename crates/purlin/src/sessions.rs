@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCandidates;
-use engine::ports::{Info, Journal, JournalError, Query, State};
+use engine::ports::{Journal, JournalError, Query, SessionInfo, State};
 use engine::words::iso_8601;
 use engine::words::visible;
 use engine::words::{Block, Prompt, SessionId};
@@ -163,7 +163,7 @@ pub async fn run(command: SessionsCommand, limits: &Limits) -> anyhow::Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-async fn all(store: &Store, cwd: Option<PathBuf>) -> anyhow::Result<Vec<Info>> {
+async fn all(store: &Store, cwd: Option<PathBuf>) -> anyhow::Result<Vec<SessionInfo>> {
     let mut found = Vec::new();
     let mut cursor = None;
     loop {

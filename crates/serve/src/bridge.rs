@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engine::ports::Settings;
-use engine::ports::{Info, Listing, Offers, State};
+use engine::ports::{Listing, Offers, SessionInfo, State};
 use engine::words::{Block, Contents, Media, Prompt, SessionId, StopReason, Thinking, iso_8601};
 use serde::Serialize;
 use serde_json::Value;
@@ -198,7 +198,7 @@ pub(crate) fn listing_out(listing: Listing) -> schema::ListSessionsResponse {
     schema::ListSessionsResponse::new(sessions).next_cursor(listing.next)
 }
 
-fn info_out(info: Info) -> schema::SessionInfo {
+fn info_out(info: SessionInfo) -> schema::SessionInfo {
     let state = match info.state {
         State::Active => "active",
         State::Paused => "paused",

@@ -4,29 +4,26 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use engine::hub::HubHandle;
-use engine::ports::{Clock, Journal, Offers};
+use engine::ports::{Clock, Journal, Offers, Settings};
 use engine::session::SessionHandle;
 use engine::words::SessionId;
 use engine::{Error, Reply};
 use serde::Serialize;
 use serde_json::json;
 use settings::Limits;
-use tokio_util::sync::CancellationToken;
 use wire::acp::schema;
 use wire::{Peer, RequestId, RpcError, rpc};
 
 use crate::client_call::TakeAnswer;
-use crate::dialect::{OpenedSession, Printed, SessionExtras, Translator};
+use crate::dialect::{Printed, Translator};
 use crate::error_table::error_out;
-use crate::mcp_servers::ReplaceableServers;
 use crate::options::ClientKeys;
 use crate::outbox::Outbox;
 use crate::outlet::{FromSession, Outlet};
-use crate::rate::Window;
+use crate::session_entry::SessionEntry;
 use crate::workspace::Workspaces;
 
 /// One client's connection.
@@ -58,32 +55,6 @@ pub(crate) struct Services {
     pub(crate) keys: Option<Arc<dyn ClientKeys>>,
     /// The directory that a client means by `.`.
     pub(crate) cwd: PathBuf,
-}
-
-/// A session as its connection knows it.
-pub(crate) struct SessionEntry {
-    pub(crate) handle: SessionHandle,
-    /// Its working directory.
-    pub(crate) cwd: PathBuf,
-    pub(crate) created: SystemTime,
-    /// What the client's dialect needs of it.
-    pub(crate) extras: SessionExtras,
-    /// The MCP servers that the client requested last.
-    pub(crate) requested: Vec<mcp::ServerConfig>,
-    /// All its MCP servers; set when it is opened.
-    pub(crate) servers: Arc<OnceLock<ReplaceableServers>>,
-    /// The turn that runs.
-    pub(crate) turn: Option<RunningTurn>,
-    pub(crate) prompts: Window,
-}
-
-/// A turn that runs.
-pub(crate) struct RunningTurn {
-    /// The call to answer.
-    pub(crate) call: RequestId,
-    pub(crate) cancel: CancellationToken,
-    /// Set when we stopped the turn because the client reads nothing.
-    pub(crate) is_stalled: bool,
 }
 
 impl Connection {
@@ -162,13 +133,13 @@ impl Connection {
     /// Answers a call that opened a session, behind the history that was shown.
     pub(crate) fn answer_opened(
         &mut self,
-        session: &SessionId,
         id: &RequestId,
         result: &impl Serialize,
-        opened: OpenedSession<'_>,
+        entry: &SessionEntry,
+        settings: &Settings,
     ) {
-        let printed = self.print_reply(id, Ok(result), Some((session, opened)));
-        self.push_in_order(session, printed);
+        let printed = self.print_reply(id, Ok(result), Some((entry, settings)));
+        self.push_in_order(entry.handle.id(), printed);
     }
 
     fn push_in_order(&mut self, session: &SessionId, printed: Option<Printed>) {
@@ -183,7 +154,7 @@ impl Connection {
         &mut self,
         id: &RequestId,
         outcome: Result<&T, &RpcError>,
-        opened: Option<(&SessionId, OpenedSession<'_>)>,
+        opened: Option<(&SessionEntry, &Settings)>,
     ) -> Option<Printed> {
         if !self.peer.close(id) {
             return None;

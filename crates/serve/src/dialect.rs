@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::Event;
-use engine::ports::{Clock, Offers};
+use engine::ports::{Clock, Offers, Settings};
 use engine::words::SessionId;
 use serde::Serialize;
 use serde_json::Value;
@@ -29,6 +29,7 @@ pub(crate) use self::printer::NotePrinter;
 use self::recap::Recap;
 use crate::bridge::session_in;
 use crate::client_call::{ClientCall, TakeAnswer};
+use crate::session_entry::SessionEntry;
 
 /// Translates between a client and the methods.
 pub(crate) struct Translator {
@@ -65,15 +66,6 @@ impl CallNotes {
     fn is_turn(&self) -> bool {
         self.is_accepted && self.method == "session/prompt"
     }
-}
-
-/// What is known of a session that was opened.
-pub(crate) struct OpenedSession<'a> {
-    pub(crate) cwd: &'a std::path::Path,
-    pub(crate) created: SystemTime,
-    /// Whether the session's mode allows changes.
-    pub(crate) may_change: bool,
-    pub(crate) extras: &'a SessionExtras,
 }
 
 /// A reply, and the line that goes before it.
@@ -210,7 +202,7 @@ impl Translator {
         &mut self,
         id: &RequestId,
         outcome: Result<&T, &RpcError>,
-        opened: Option<(&SessionId, OpenedSession<'_>)>,
+        opened: Option<(&SessionEntry, &Settings)>,
     ) -> serde_json::Result<Printed> {
         let mut reply = Vec::new();
         if self.dialect == Dialect::V1 {
@@ -246,13 +238,13 @@ impl Translator {
         &self,
         call: &CallNotes,
         mut result: Value,
-        opened: Option<(&SessionId, OpenedSession<'_>)>,
+        opened: Option<(&SessionEntry, &Settings)>,
     ) -> Value {
         let facts = match opened {
-            Some((id, session)) => self.dialect.session_facts(SessionFacts {
-                id: id.as_str(),
+            Some((session, settings)) => self.dialect.session_facts(SessionFacts {
+                id: session.handle.id().as_str(),
                 folder: &session.cwd.to_string_lossy(),
-                may_change: session.may_change,
+                may_change: settings.mode().may_change(),
                 created_ms: milliseconds(session.created),
                 now_ms: milliseconds(self.clock.now()),
                 branch: session.extras.branch(),

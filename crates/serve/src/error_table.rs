@@ -7,6 +7,7 @@ use engine::Error;
 use engine::ports::{EditorError, ModelError};
 use engine::words::ToolFailure;
 use serde_json::json;
+use wire::acp::fault;
 use wire::{Code, RpcError};
 
 /// Returns the code, the kind and the details of an error of the engine.
@@ -15,6 +16,7 @@ use wire::{Code, RpcError};
 #[must_use]
 pub fn error_out(err: &Error, reference: &str) -> RpcError {
     let (code, kind) = match err {
+        Error::BadFolder { number, why } => return bad_folder(*number, why),
         Error::NoSuchSession(_) => (Code::SESSION_NOT_FOUND, "session_not_found"),
         Error::Busy(_) => (Code::SESSION_LOCKED, "turn_running"),
         Error::NoTurn(_) => (Code::INVALID_REQUEST, "no_running_turn"),
@@ -62,7 +64,8 @@ pub fn error_out(err: &Error, reference: &str) -> RpcError {
         Error::Journal(_) | Error::Broken => error
             .details("Internal failure; the log has the details under this reference")
             .with("reference", json!(reference)),
-        Error::TooManySessions(_)
+        Error::BadFolder { .. }
+        | Error::TooManySessions(_)
         | Error::Crowded
         | Error::TooMuchSteering(_)
         | Error::HistoryFull(_)
@@ -73,6 +76,15 @@ pub fn error_out(err: &Error, reference: &str) -> RpcError {
         | Error::ClientStalled(_)
         | Error::Model(_) => error.details(err.to_string()),
     }
+}
+
+/// A directory of a new session that cannot be used.
+fn bad_folder(number: usize, why: &str) -> RpcError {
+    let field = match number.checked_sub(1) {
+        None => "cwd".to_owned(),
+        Some(index) => format!("additionalDirectories[{index}]"),
+    };
+    fault::at(&field, format!("'{field}' must be an existing folder: {why}"))
 }
 
 /// Returns the code of a failed tool call.

@@ -20,6 +20,7 @@ mod options;
 mod outbox;
 mod outlet;
 mod rate;
+mod session_entry;
 mod skill_tool;
 pub mod stdio;
 mod wake;
@@ -29,7 +30,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use engine::hub::{Hub, HubOptions};
+use engine::hub::Hub;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use wire::Peer;
@@ -37,7 +38,7 @@ use wire::Peer;
 use crate::connection::{Connection, Services};
 use crate::dialect::Translator;
 use crate::dispatcher::{Channels, Dispatcher};
-use crate::options::size_limits;
+use crate::options::{hub_limits, size_limits};
 use crate::outlet::Outlet;
 
 pub use machine::{Machine, MachineOptions, sandbox};
@@ -53,15 +54,8 @@ const OPEN_CALLS: usize = 1024;
 pub async fn serve(pipes: Pipes, options: Options) {
     let Options { hub, dialect, cwd, stop, workspaces, keys } = options;
     let limits = workspaces.settings().config.limits.clone();
-    let hub = HubOptions {
-        max_requests_per_turn: usize::try_from(limits.max_requests_per_turn).unwrap_or(usize::MAX),
-        max_sessions: usize::try_from(limits.max_sessions).unwrap_or(usize::MAX),
-        no_progress: limits.no_progress(),
-        idle_pause: std::time::Duration::from_secs(limits.idle_pause_seconds),
-        ..hub
-    };
     let (clock, journal) = (Arc::clone(&hub.clock), Arc::clone(&hub.journal));
-    let (hub, hub_handle) = Hub::new(hub);
+    let (hub, hub_handle) = Hub::new(hub, hub_limits(&limits));
     let mut tasks = JoinSet::new();
     tasks.spawn(hub.run());
     let (to_dispatcher, from_sessions) = mpsc::channel(FROM_SESSIONS);

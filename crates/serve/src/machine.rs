@@ -20,6 +20,8 @@ pub struct MachineOptions {
     pub helper: PathBuf,
     /// Where the user's files are.
     pub directories: Directories,
+    /// The directory for temporary files.
+    pub temporary: PathBuf,
     /// Where programs are looked for.
     pub search: Vec<PathBuf>,
     /// The environment of commands.
@@ -93,7 +95,7 @@ impl Machine {
 pub fn sandbox(options: &MachineOptions) -> Arc<Sandbox> {
     // The file that says what a sandboxed command becomes lies among our own files, where no other command can touch it.
     let scratch = options.directories.data.as_ref().map(|folder| folder.join("scratch"));
-    let scratch = scratch.unwrap_or_else(std::env::temp_dir);
+    let scratch = scratch.unwrap_or_else(|| options.temporary.clone());
     Arc::new(Sandbox::new(options.helper.clone(), scratch))
 }
 

@@ -170,11 +170,11 @@ pub fn host_options(options: &MachineOptions, sandbox: Arc<Sandbox>) -> mcp::Opt
     mcp::Options {
         timing: mcp::Timing::default(),
         environment: options.server_environment.clone(),
-        folder: std::env::temp_dir(),
+        folder: options.temporary.clone(),
         login: mcp::oauth::Login::new(Arc::new(Vault(options.directories.clone()))),
         guard: process::Guard::default(),
         starter: mcp::Starter::default(),
-        confinement: Some(confinement(&options.directories, sandbox)),
+        confinement: Some(confinement(options, sandbox)),
     }
 }
 
@@ -216,14 +216,15 @@ const NEEDED: [(&str, &str); 6] = [
 
 /// Restricts the programs of servers: they see neither secrets nor our own files, and write only to the directories of
 /// their session, to temporary directories and to caches.
-fn confinement(directories: &Directories, sandbox: Arc<Sandbox>) -> mcp::Confinement {
+fn confinement(options: &MachineOptions, sandbox: Arc<Sandbox>) -> mcp::Confinement {
+    let directories = &options.directories;
     let home = &directories.home;
     let caches = home.iter().flat_map(|home| CACHES.map(|cache| home.join(cache)));
     let needed = home.iter().flat_map(|home| NEEDED.map(|(of, cache)| (of, home.join(cache))));
     mcp::Confinement {
         sandbox,
         hidden: directories.private().into_iter().chain(machine::hidden(directories)).collect(),
-        writable: caches.chain([std::env::temp_dir()]).collect(),
+        writable: caches.chain([options.temporary.clone()]).collect(),
         caches: needed.collect(),
     }
 }

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
-use engine::hub::HubOptions;
+use engine::hub::{HubLimits, HubOptions};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use wire::acp::dialect::Dialect;
@@ -13,7 +14,7 @@ use crate::workspace::Workspaces;
 
 /// What a connection is served with.
 pub struct Options {
-    /// What all sessions share; the limits are those of the settings.
+    /// What all sessions share.
     pub hub: HubOptions,
     /// The dialect to speak, whatever the client's `initialize` looks like.
     pub dialect: Option<Dialect>,
@@ -46,6 +47,16 @@ pub struct Pipes {
     pub written: mpsc::Receiver<std::io::Result<Vec<u8>>>,
     /// Grows with every write, to distinguish a slow client from one that does not read.
     pub progress: Arc<AtomicU64>,
+}
+
+/// Returns the limits that the hub needs.
+pub(crate) fn hub_limits(limits: &settings::Limits) -> HubLimits {
+    HubLimits {
+        max_requests_per_turn: usize::try_from(limits.max_requests_per_turn).unwrap_or(usize::MAX),
+        max_sessions: usize::try_from(limits.max_sessions).unwrap_or(usize::MAX),
+        no_progress: limits.no_progress(),
+        idle_pause: Duration::from_secs(limits.idle_pause_seconds),
+    }
 }
 
 /// Returns the limits that the wire needs.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use engine::Error;
 use engine::hub::Workspace;
 use engine::permission::policy::Policy;
 use engine::ports::{AnswerStore, Editor, Extension, Tool, Toolbox};
@@ -69,11 +70,34 @@ impl Workspaces {
         }
     }
 
-    /// Opens the workspace of a session in these directories, the working directory first: builds everything that the
-    /// session works with, once. Also returns its MCP servers, which the client can replace later.
+    /// Opens the workspace of a session in these directories, the working directory first. Also returns its MCP servers,
+    /// which the client can replace later. `connect` makes the session's editor, which may touch what the scope allows.
     ///
-    /// `connect` makes the session's editor, which may touch what the scope allows.
-    pub(crate) fn open(
+    /// # Errors
+    /// Says which directory cannot be used, if all must exist.
+    pub(crate) async fn open(
+        self: Arc<Workspaces>,
+        session: SessionId,
+        folders: Vec<PathBuf>,
+        must_exist: bool,
+        requested: RequestedServers,
+        connect: impl FnOnce(Scope) -> Arc<dyn Editor> + Send + 'static,
+    ) -> Result<(Workspace, ReplaceableServers), Error> {
+        // The disk may be slow or hang, and all other sessions are on this thread.
+        let opened = tokio::task::spawn_blocking(move || {
+            if must_exist {
+                check_exist(&folders)?;
+            }
+            Ok(self.build(&session, &folders, requested, connect))
+        });
+        opened.await.unwrap_or_else(|err| {
+            tracing::error!("a workspace could not be opened: {err}");
+            Err(Error::Broken)
+        })
+    }
+
+    /// Builds everything that a session works with, once, from top to bottom. Reads files.
+    fn build(
         self: &Arc<Workspaces>,
         session: &SessionId,
         folders: &[PathBuf],
@@ -111,7 +135,7 @@ impl Workspaces {
         let mut extensions: Vec<Arc<dyn Extension>> =
             self.options.extensions.iter().map(|make| make(self, session)).collect();
         extensions.push(Arc::new(CustomExtension::new(
-            Custom::gather(&settings.config.additions, &settings.directories, project),
+            Custom::gather(settings, project),
             bash,
             scope.clone(),
             Arc::clone(&policy),
@@ -151,6 +175,20 @@ impl Workspaces {
         let files = Arc::new(Files::new(scope).without_editor());
         self.builtin_tools(&files, &bash, None)
     }
+}
+
+/// Checks that the directories of a new session exist.
+fn check_exist(folders: &[PathBuf]) -> Result<(), Error> {
+    for (number, folder) in folders.iter().enumerate() {
+        let why = match folder.metadata() {
+            Ok(found) if found.is_dir() => continue,
+            Ok(_) => "not a folder",
+            Err(err) if err.kind() == std::io::ErrorKind::NotFound => "not found",
+            Err(_) => "not accessible",
+        };
+        return Err(Error::BadFolder { number, why });
+    }
+    Ok(())
 }
 
 /// Makes the policy of a session from the rules of the user and of its projects.
@@ -195,10 +233,11 @@ fn gone(cwd: &Path) -> (&'static str, String) {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::sync::Mutex;
+    use std::sync::{Mutex, mpsc};
 
     use engine::script::StubEditor;
     use settings::{Config, Directories, DiskReader, ReadText};
+    use tokio::sync::Notify;
 
     use super::*;
     use crate::machine::MachineOptions;
@@ -218,34 +257,30 @@ mod tests {
         }
     }
 
-    // R: W19
-    #[tokio::test]
-    async fn opening_a_session_reads_each_settings_file_once_and_checks_trust_once() {
-        let directory = tempfile::tempdir().unwrap();
-        let (project, data) = (directory.path().join("project"), directory.path().join("data"));
-        for folder in [&project, &data] {
-            std::fs::create_dir_all(folder).unwrap();
+    /// Reads nothing of a directory named `slow` until it is told to continue.
+    struct SlowDisk {
+        is_reached: Notify,
+        may_continue: Mutex<mpsc::Receiver<()>>,
+    }
+
+    impl ReadText for SlowDisk {
+        fn read_text(&self, path: &Path, most: u64) -> Result<Option<String>, String> {
+            if path.ends_with("slow/purlin.json") {
+                self.is_reached.notify_one();
+                self.may_continue.lock().unwrap().recv().unwrap();
+            }
+            DiskReader.read_text(path, most)
         }
-        let ours = r#"{
-            "permission": { "bash": { "ls *": "allow" } },
-            "mcp": { "x": { "command": ["x"] } },
-            "hooks": { "before_tool": [{ "command": "x" }] },
-            "command": { "x": { "template": "!`x`" } },
-            "agent": { "x": { "prompt": "x" } },
-            "instructions": ["x.md"],
-        }"#;
-        std::fs::write(project.join("purlin.json"), ours).unwrap();
-        std::fs::write(project.join("opencode.json"), "{}").unwrap();
-        std::fs::write(data.join("trust.json"), "[]").unwrap();
-        let directories = Directories { data: Some(data), ..Directories::default() };
-        let reader = Arc::new(Counter::default());
-        let settings = Settings {
-            reader: Arc::clone(&reader) as Arc<dyn ReadText>,
-            ..Settings::new(Config::default(), Vec::new(), directories.clone())
-        };
+    }
+
+    fn workspaces(reader: Arc<dyn ReadText>, directories: Directories) -> Arc<Workspaces> {
+        let config = Config::default();
+        let settings =
+            Settings { reader, ..Settings::new(config, Vec::new(), directories.clone()) };
         let machine = MachineOptions {
             helper: PathBuf::new(),
             directories,
+            temporary: std::env::temp_dir(),
             search: Vec::new(),
             command_environment: Vec::new(),
             server_environment: Vec::new(),
@@ -255,14 +290,92 @@ mod tests {
             is_scripted: false,
             extensions: Vec::new(),
         };
-        let workspaces = Workspaces::new(settings, options);
+        Workspaces::new(settings, options)
+    }
+
+    async fn open(workspaces: Arc<Workspaces>, folder: PathBuf) -> Result<Workspace, Error> {
         let connect = |_| Arc::new(StubEditor::default()) as Arc<dyn Editor>;
-        let session = SessionId::new("s");
-        let requested = RequestedServers::default();
-        let (workspace, _) = workspaces.open(&session, &[project], requested, connect);
+        let (session, requested) = (SessionId::new("s"), RequestedServers::default());
+        let opened = workspaces.open(session, vec![folder], true, requested, connect);
+        opened.await.map(|(workspace, _)| workspace)
+    }
+
+    // R: W19
+    #[tokio::test]
+    async fn opening_a_session_reads_each_settings_file_once_and_checks_trust_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let (project, user) = (directory.path().join("project"), directory.path().join("user"));
+        let ours = r#"{
+            "permission": { "bash": { "ls *": "allow" } },
+            "mcp": { "x": { "command": ["x"] } },
+            "hooks": { "before_tool": [{ "command": "x" }] },
+            "command": { "x": { "template": "!`x`" } },
+            "agent": { "x": { "prompt": "x" } },
+            "instructions": ["x.md"],
+        }"#;
+        let files = [
+            (project.join("purlin.json"), ours),
+            (project.join("opencode.json"), "{}"),
+            (project.join(".purlin/agent/a.md"), "Agent"),
+            (project.join(".claude/commands/c.md"), "Command"),
+            (user.join("agent/user-a.md"), "Agent"),
+            (user.join("command/user-c.md"), "Command"),
+            (user.join("trust.json"), "[]"),
+        ];
+        for (file, text) in &files {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        }
+        let directories =
+            Directories { data: Some(user.clone()), config: Some(user), ..Directories::default() };
+        let reader = Arc::new(Counter::default());
+        let workspaces = workspaces(Arc::clone(&reader) as Arc<dyn ReadText>, directories);
+        let workspace = open(workspaces, project).await.unwrap();
         assert_eq!(workspace.notices.len(), 1, "{:?}", workspace.notices);
         let reads: Vec<(String, usize)> = reader.0.lock().unwrap().clone().into_iter().collect();
-        let once = ["opencode.json", "purlin.json", "trust.json"].map(|name| (name.to_owned(), 1));
+        let mut names: Vec<String> = files
+            .iter()
+            .map(|(file, _)| file.file_name().unwrap().to_str().unwrap().into())
+            .collect();
+        names.sort();
+        let once: Vec<(String, usize)> = names.into_iter().map(|name| (name, 1)).collect();
         assert_eq!(reads, once);
+    }
+
+    /// Everything else is on the same thread, so a read that hangs there would hang all sessions.
+    // R: W19
+    #[tokio::test]
+    async fn project_on_a_disk_that_hangs_does_not_stop_other_sessions() {
+        let directory = tempfile::tempdir().unwrap();
+        let (slow, other) = (directory.path().join("slow"), directory.path().join("other"));
+        for folder in [&slow, &other] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        let (go_on, may_continue) = mpsc::channel();
+        let may_continue = Mutex::new(may_continue);
+        let disk = Arc::new(SlowDisk { is_reached: Notify::new(), may_continue });
+        let workspaces = workspaces(Arc::clone(&disk) as Arc<dyn ReadText>, Directories::default());
+        let mut opening = tokio::task::JoinSet::new();
+        opening.spawn(open(Arc::clone(&workspaces), slow));
+        disk.is_reached.notified().await;
+        open(workspaces, other).await.unwrap();
+        assert!(opening.try_join_next().is_none(), "the slow session waits");
+        go_on.send(()).unwrap();
+        assert!(opening.join_next().await.unwrap().unwrap().is_ok());
+    }
+
+    #[tokio::test]
+    async fn new_session_needs_an_existing_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let workspaces = workspaces(Arc::new(DiskReader), Directories::default());
+        for (folder, expected) in
+            [(directory.path().join("gone"), "not found"), (file, "not a folder")]
+        {
+            let opened = open(Arc::clone(&workspaces), folder).await;
+            let Err(Error::BadFolder { number: 0, why }) = opened else { panic!("it was opened") };
+            assert_eq!(why, expected);
+        }
     }
 }

@@ -17,7 +17,7 @@ use engine::words::Agent;
 use engine::words::visible;
 use serde_json::{Map, Value};
 
-use crate::{Directories, Project};
+use crate::{Project, Settings};
 use agents::Agents;
 use commands::{Author, Command};
 use files::Sort;
@@ -64,20 +64,17 @@ pub struct Custom {
 impl Custom {
     /// Gathers what the user's configuration, the user's files and the project add.
     #[must_use]
-    pub fn gather(
-        user: &Additions,
-        directories: &Directories,
-        project: Option<&Project>,
-    ) -> Custom {
-        let home = directories.home.as_deref();
+    pub fn gather(settings: &Settings, project: Option<&Project>) -> Custom {
+        let (user, directories) = (&settings.config.additions, &settings.directories);
+        let (home, reader) = (directories.home.as_deref(), &*settings.reader);
         let mut problems = Vec::new();
         let (mut agents, mut found) = (Agents::new(), Custom::default());
         agents::of_config(&user.agent, home, &mut agents, &mut problems);
-        for file in files::of_user(directories, Sort::Agents, &mut problems) {
+        for file in files::of_user(directories, Sort::Agents, reader, &mut problems) {
             agents::of_file(&file, home, &mut agents, &mut problems);
         }
         commands::of_config(&user.command, Author::User, &mut found.commands, &mut problems);
-        for file in files::of_user(directories, Sort::Commands, &mut problems) {
+        for file in files::of_user(directories, Sort::Commands, reader, &mut problems) {
             commands::of_file(&file, Author::User, &mut found.commands, &mut problems);
         }
         found.hooks = hooks::read(&user.hooks, false, &mut problems);
@@ -92,8 +89,8 @@ impl Custom {
                     found.hooks.extend(hooks::read(&given.hooks, true, &mut problems));
                 }
             }
-            for file in files::of_project(project.folder(), Sort::Agents, &mut problems) {
-                agents::of_file(&file, home, &mut theirs, &mut problems);
+            for file in project.agents() {
+                agents::of_file(file, home, &mut theirs, &mut problems);
             }
             agents::add_project(theirs, is_trusted, &mut agents, &mut problems);
             for file in project.commands() {

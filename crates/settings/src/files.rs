@@ -27,8 +27,9 @@ impl ReadText for DiskReader {
         }
         // Counted while reading: a link may lead to an endless file that claims to be empty.
         let mut text = String::new();
-        let file = File::open(path).map_err(|err| err.to_string())?;
-        file.take(most + 1).read_to_string(&mut text).map_err(|err| err.to_string())?;
+        let unreadable = |err: std::io::Error| format!("cannot be read: {err}");
+        let file = File::open(path).map_err(unreadable)?;
+        file.take(most + 1).read_to_string(&mut text).map_err(unreadable)?;
         if text.len() as u64 > most {
             return Err(format!("is larger than {most} bytes"));
         }

@@ -43,6 +43,7 @@ pub struct Project {
     folder: PathBuf,
     home: Option<PathBuf>,
     configs: Vec<ConfigFile>,
+    agents: Vec<Found>,
     commands: Vec<Found>,
     parts: Vec<Part>,
     trust: Trust,
@@ -65,11 +66,12 @@ impl Project {
     pub fn read(folder: &Path, directories: &Directories, reader: &dyn ReadText) -> Project {
         let mut problems = Vec::new();
         let configs = configs(folder, reader, &mut problems);
-        let commands = files::of_project(folder, Sort::Commands, &mut problems);
+        let agents = files::of_project(folder, Sort::Agents, reader, &mut problems);
+        let commands = files::of_project(folder, Sort::Commands, reader, &mut problems);
         let parts = parts_of(&configs, &commands, directories.home.as_deref());
         let trust = trust::check(directories.data.as_deref(), folder, &parts, reader);
         let (folder, home) = (folder.to_owned(), directories.home.clone());
-        Project { folder, home, configs, commands, parts, trust, problems }
+        Project { folder, home, configs, agents, commands, parts, trust, problems }
     }
 
     /// Returns the project's directory.
@@ -159,6 +161,11 @@ impl Project {
             command: members(value, "command"),
             hooks: value.get("hooks").filter(|_| OURS.contains(name)).cloned().unwrap_or_default(),
         })
+    }
+
+    /// Returns the Markdown files that describe agents.
+    pub(crate) fn agents(&self) -> &[Found] {
+        &self.agents
     }
 
     /// Returns the Markdown files that describe commands.

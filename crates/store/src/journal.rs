@@ -6,7 +6,7 @@
 
 use std::time::SystemTime;
 
-use engine::ports::{Info, JournalError, State};
+use engine::ports::{JournalError, SessionInfo, State};
 
 use crate::content::{Content, Hash};
 use crate::index::{Filter, Page};
@@ -18,7 +18,7 @@ pub trait Backend: Send {
     ///
     /// # Errors
     /// Fails if the id exists.
-    fn create(&mut self, info: &Info, owner: &str, own: &Encoded) -> Result<Claim, Error>;
+    fn create(&mut self, info: &SessionInfo, owner: &str, own: &Encoded) -> Result<Claim, Error>;
 
     /// Takes a session: increments its epoch and appends `own`, unless another running process owns it. If `owner` already
     /// owns it, nothing changes.
@@ -127,7 +127,7 @@ pub struct Stored {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
     /// The public facts.
-    pub info: Info,
+    pub info: SessionInfo,
     /// Its owner.
     pub owner: Option<String>,
 }

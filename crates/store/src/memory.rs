@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use engine::ports::{Info, State};
+use engine::ports::{SessionInfo, State};
 use engine::words::SessionId;
 
 use crate::content::{Content, Hash};
@@ -51,7 +51,7 @@ impl Session {
 }
 
 impl Backend for Memory {
-    fn create(&mut self, info: &Info, owner: &str, own: &Encoded) -> Result<Claim, Error> {
+    fn create(&mut self, info: &SessionInfo, owner: &str, own: &Encoded) -> Result<Claim, Error> {
         if self.sessions.contains_key(info.id.as_str()) {
             return Err(Error::Exists);
         }

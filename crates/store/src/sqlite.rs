@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use engine::ports::{Info, State};
+use engine::ports::{SessionInfo, State};
 use engine::words::SessionId;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
@@ -190,7 +190,7 @@ impl From<rusqlite::Error> for Error {
 const FACTS: &str = "id, cwd, title, state, created, updated, bytes, owner, number";
 
 fn facts(row: &Row<'_>) -> rusqlite::Result<(Facts, u64)> {
-    let info = Info {
+    let info = SessionInfo {
         id: SessionId::new(row.get::<_, String>(0)?),
         cwd: PathBuf::from(row.get::<_, String>(1)?),
         title: row.get(2)?,
@@ -286,7 +286,7 @@ fn update(connection: &Connection, id: &str, change: &Change) -> Result<(), Erro
 }
 
 impl Backend for Sqlite {
-    fn create(&mut self, info: &Info, owner: &str, own: &Encoded) -> Result<Claim, Error> {
+    fn create(&mut self, info: &SessionInfo, owner: &str, own: &Encoded) -> Result<Claim, Error> {
         let (transaction, contents) = self.begin()?;
         let created = transaction
             .prepare_cached(

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use engine::Event;
 use engine::ports::{
-    Content, DisplayPermit, Editor, FileChange, Info, Journal, JournalError, Listing, PendingWrite,
-    Query, Record, Remembered, State,
+    Content, DisplayPermit, Editor, FileChange, Journal, JournalError, Listing, PendingWrite,
+    Query, Record, SessionInfo, State, StoredSession,
 };
 use engine::words::Turns;
 use engine::words::{ContentId, SessionId};
@@ -222,7 +222,10 @@ impl Journal for Store {
         self.run_on_thread(move |writer| writer.create(&session, &cwd)).boxed()
     }
 
-    fn find<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Info, JournalError>> {
+    fn find<'a>(
+        &'a self,
+        session: &'a SessionId,
+    ) -> BoxFuture<'a, Result<SessionInfo, JournalError>> {
         let session = session.clone();
         self.run_on_thread(move |writer| writer.find(&session)).boxed()
     }
@@ -231,14 +234,14 @@ impl Journal for Store {
         &'a self,
         session: &'a SessionId,
         editor: Option<&'a dyn Editor>,
-    ) -> BoxFuture<'a, Result<Remembered, JournalError>> {
+    ) -> BoxFuture<'a, Result<StoredSession, JournalError>> {
         async move {
             let id = session.clone();
             let taken = self.run_on_thread(move |writer| writer.take(&id)).await?;
             let loaded =
                 self.load_owned(session, !taken.is_read_only, taken.is_fresh, editor).await;
             match loaded {
-                Ok(replayed) => Ok(Remembered {
+                Ok(replayed) => Ok(StoredSession {
                     info: taken.info,
                     history: replayed.history,
                     mode: replayed.mode,

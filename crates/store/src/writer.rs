@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use engine::Event;
-use engine::ports::{self, DisplayPermit, Info, JournalError, Listing, Query, State};
+use engine::ports::{self, DisplayPermit, JournalError, Listing, Query, SessionInfo, State};
 use engine::words::SessionId;
 use tokio::sync::mpsc;
 
@@ -128,7 +128,7 @@ struct Owned {
 
 /// A session that is now owned by this process.
 pub(crate) struct OwnedSession {
-    pub(crate) info: Info,
+    pub(crate) info: SessionInfo,
     /// Whether this process did not own it before; then a crash left what is open in it.
     pub(crate) is_fresh: bool,
     pub(crate) is_read_only: bool,
@@ -316,7 +316,7 @@ impl Writer {
 
     pub(crate) fn create(&mut self, session: &SessionId, cwd: &Path) -> Result<(), JournalError> {
         let now = self.now();
-        let info = Info {
+        let info = SessionInfo {
             id: session.clone(),
             cwd: cwd.to_owned(),
             title: None,
@@ -342,7 +342,7 @@ impl Writer {
         );
     }
 
-    pub(crate) fn find(&mut self, session: &SessionId) -> Result<Info, JournalError> {
+    pub(crate) fn find(&mut self, session: &SessionId) -> Result<SessionInfo, JournalError> {
         let facts = self.backend(session).find(session.as_str())?.ok_or(JournalError::NotFound)?;
         let info = self.info_out(facts);
         let days = self.options.expire_days;
@@ -354,7 +354,7 @@ impl Writer {
     }
 
     /// Converts facts. A session that no running process owns is paused, whatever its dead owner wrote last.
-    fn info_out(&self, facts: Facts) -> Info {
+    fn info_out(&self, facts: Facts) -> SessionInfo {
         let Facts { mut info, owner } = facts;
         let is_open = owner.is_some_and(|id| {
             self.owner.as_ref().is_none_or(|owner| owner.describe_owner(&id).is_some())

@@ -45,6 +45,14 @@ pub enum Error {
     /// The cursor is invalid.
     #[error("invalid cursor: use one that session/list returned")]
     BadCursor,
+    /// A directory of a new session cannot be used.
+    #[error("directory {number} of the session: {why}")]
+    BadFolder {
+        /// Which one; the working directory is 0.
+        number: usize,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// Too many sessions are open.
     #[error("{0} sessions are open; close one first")]
     TooManySessions(usize),

@@ -65,14 +65,17 @@ pub trait Journal: Send + Sync {
     ) -> BoxFuture<'a, Result<(), JournalError>>;
 
     /// Finds a session without acquiring it.
-    fn find<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<Info, JournalError>>;
+    fn find<'a>(
+        &'a self,
+        session: &'a SessionId,
+    ) -> BoxFuture<'a, Result<SessionInfo, JournalError>>;
 
     /// Acquires a session, closes what a crash left open, shows its history to `editor` and returns its state.
     fn load<'a>(
         &'a self,
         session: &'a SessionId,
         editor: Option<&'a dyn Editor>,
-    ) -> BoxFuture<'a, Result<Remembered, JournalError>>;
+    ) -> BoxFuture<'a, Result<StoredSession, JournalError>>;
 
     /// Starts to append a record. If it cannot be written, nothing after it is written until the turn ends.
     fn begin<'a>(
@@ -315,7 +318,7 @@ pub enum State {
 
 /// What is known about a stored session.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Info {
+pub struct SessionInfo {
     /// Its id.
     pub id: SessionId,
     /// Its working folder.
@@ -334,9 +337,9 @@ pub struct Info {
 
 /// The state of a session that was loaded.
 #[derive(Debug)]
-pub struct Remembered {
+pub struct StoredSession {
     /// What is known of it.
-    pub info: Info,
+    pub info: SessionInfo,
     /// What the model sees.
     pub history: History,
     /// Its mode, if it was ever changed.
@@ -353,6 +356,31 @@ pub struct Remembered {
     pub problems: Vec<String>,
 }
 
+impl StoredSession {
+    /// Returns the state of a session that was just created.
+    #[must_use]
+    pub fn new(id: SessionId, cwd: PathBuf, now: SystemTime) -> StoredSession {
+        StoredSession {
+            info: SessionInfo {
+                id,
+                cwd,
+                title: None,
+                state: State::Active,
+                created: now,
+                updated: now,
+                bytes: 0,
+            },
+            history: History::default(),
+            mode: None,
+            model: None,
+            thinking: None,
+            spent: 0.0,
+            bill: Bill::default(),
+            problems: Vec::new(),
+        }
+    }
+}
+
 /// Which sessions to list.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Query {
@@ -366,7 +394,7 @@ pub struct Query {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Listing {
     /// The sessions, the last used first.
-    pub sessions: Vec<Info>,
+    pub sessions: Vec<SessionInfo>,
     /// The cursor of the next page, if there is one.
     pub next: Option<String>,
 }

@@ -25,7 +25,7 @@ pub trait Extension: Send + Sync {
     fn start(&self, _session: &Contact) {}
 
     /// Stops what [`Extension::start`] started, until it is called again: the session is not in use.
-    fn rest(&self) {}
+    fn pause(&self) {}
 
     /// Returns the agents it defines. Asked when the session is opened.
     fn agents(&self) -> Vec<Arc<Agent>> {
@@ -132,8 +132,8 @@ impl Toolbox {
     }
 
     /// Stops the extensions until they are started again.
-    pub fn rest(&self) {
-        self.extensions.iter().for_each(|extension| extension.rest());
+    pub fn pause(&self) {
+        self.extensions.iter().for_each(|extension| extension.pause());
     }
 
     /// Returns the agents that were defined for the session.

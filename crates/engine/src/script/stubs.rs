@@ -10,8 +10,9 @@ use tokio::sync::Notify;
 
 use crate::ports::{
     ChildTask, Denied, DisplayPermit, Editor, EditorError, Event, FileChange, FileError, Files,
-    Form, FormAnswer, Info, Journal, JournalError, Listing, Offers, Output, Page, PendingWrite,
-    Query, Record, Remembered, State, TerminalCommand, TerminalOutput, ToolError, ToolHost,
+    Form, FormAnswer, Journal, JournalError, Listing, Offers, Output, Page, PendingWrite, Query,
+    Record, SessionInfo, State, StoredSession, TerminalCommand, TerminalOutput, ToolError,
+    ToolHost,
 };
 use crate::words::{
     Access, Answer, ContentId, ExitStatus, PermissionKey, Question, SessionId, TerminalId,
@@ -69,7 +70,7 @@ impl Journal for NoJournal {
         future::ready(Ok(())).boxed()
     }
 
-    fn find<'a>(&'a self, _: &'a SessionId) -> BoxFuture<'a, Result<Info, JournalError>> {
+    fn find<'a>(&'a self, _: &'a SessionId) -> BoxFuture<'a, Result<SessionInfo, JournalError>> {
         self.none()
     }
 
@@ -77,7 +78,7 @@ impl Journal for NoJournal {
         &'a self,
         _: &'a SessionId,
         _: Option<&'a dyn Editor>,
-    ) -> BoxFuture<'a, Result<Remembered, JournalError>> {
+    ) -> BoxFuture<'a, Result<StoredSession, JournalError>> {
         self.none()
     }
 

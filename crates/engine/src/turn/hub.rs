@@ -1,23 +1,20 @@
 //! The hub: the task that knows which sessions are open here. Opens them, and notices when one ends.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::cx::TurnLimits;
-use super::session::{
-    Beginning, Command, Handles, IGNORED_SETTINGS, Session, SessionHandle, Shared,
-};
-use crate::ports::{
-    Clock, Editor, Error, Event, Journal, Listing, ModelChoice, Preferences, Query, Remembered,
-    Reply, Settings, Severity,
-};
-use crate::words::{Agent, Bill, History, Mode, ModeId, SessionId};
+use super::opening;
+use super::session::{SessionHandle, Shared};
+use crate::ports::{Clock, Error, Journal, Listing, ModelChoice, Preferences, Query, Reply};
+use crate::words::{ModeId, SessionId};
 
+pub use super::opening::{OpenWorkspace, OpenedSession, Start};
 pub use super::session::Workspace;
 
 /// What every session of a hub shares.
@@ -32,6 +29,11 @@ pub struct HubOptions {
     pub journal: Arc<dyn Journal>,
     /// Time and ids.
     pub clock: Arc<dyn Clock>,
+}
+
+/// What bounds the sessions of a hub.
+#[derive(Debug, Clone, Copy)]
+pub struct HubLimits {
     /// How many requests one turn may make.
     pub max_requests_per_turn: usize,
     /// How long a model may send nothing at all.
@@ -46,24 +48,24 @@ pub struct HubOptions {
 pub type FindModels = Arc<dyn Fn() -> BoxFuture<'static, Arc<[ModelChoice]>> + Send + Sync>;
 
 impl HubOptions {
-    async fn find_models(&self) -> Arc<[ModelChoice]> {
+    pub(super) async fn find_models(&self) -> Arc<[ModelChoice]> {
         match &self.find_models {
             Some(find) => find().await,
             None => Arc::clone(&self.models),
         }
     }
 
-    fn shared(&self) -> Shared {
-        let is_unloaded = !self.idle_pause.is_zero() && self.journal.is_persistent();
+    pub(super) fn shared(&self, limits: HubLimits) -> Shared {
+        let is_unloaded = !limits.idle_pause.is_zero() && self.journal.is_persistent();
         Shared {
             preferences: self.preferences.clone(),
             journal: Arc::clone(&self.journal),
             clock: Arc::clone(&self.clock),
             limits: TurnLimits {
-                max_requests: self.max_requests_per_turn,
-                no_progress: self.no_progress,
+                max_requests: limits.max_requests_per_turn,
+                no_progress: limits.no_progress,
             },
-            idle_pause: is_unloaded.then_some(self.idle_pause),
+            idle_pause: is_unloaded.then_some(limits.idle_pause),
         }
     }
 }
@@ -72,12 +74,16 @@ impl HubOptions {
 pub enum HubCommand {
     /// Open a session.
     Open {
-        /// A new one, or which.
+        /// Its id; a new one, or that of a stored session.
+        session: SessionId,
+        /// How it begins.
         start: Start,
+        /// The mode to begin in, by id or alias. If it is unknown, the session is not opened.
+        mode: Option<ModeId>,
         /// Opens its workspace.
         workspace: Box<dyn OpenWorkspace>,
         /// Gets the session.
-        reply: Reply<Opened>,
+        reply: Reply<OpenedSession>,
     },
     /// List the stored sessions.
     List(Query, Reply<Listing>),
@@ -87,68 +93,6 @@ pub enum HubCommand {
     Delete(SessionId, Reply<()>),
 }
 
-/// Opens the workspace of a session. Made for one request, so it opens one workspace.
-pub trait OpenWorkspace: Send {
-    /// Opens it, once the id and the working folder are known.
-    fn open(
-        self: Box<Self>,
-        session: SessionId,
-        cwd: PathBuf,
-    ) -> BoxFuture<'static, Result<Workspace, Error>>;
-}
-
-/// A workspace that is already open.
-impl OpenWorkspace for Workspace {
-    fn open(
-        self: Box<Self>,
-        _: SessionId,
-        _: PathBuf,
-    ) -> BoxFuture<'static, Result<Workspace, Error>> {
-        Box::pin(std::future::ready(Ok(*self)))
-    }
-}
-
-/// How a session begins.
-#[derive(Debug)]
-pub enum Start {
-    /// From nothing.
-    New {
-        /// The working folder.
-        cwd: PathBuf,
-        /// A mode that it must have, by id or alias; otherwise it is not opened.
-        mode: Option<ModeId>,
-    },
-    /// From the journal.
-    Load {
-        /// Which session.
-        session: SessionId,
-        /// The working folder, if it is another than before.
-        cwd: Option<PathBuf>,
-        /// Whether the client is shown the whole history first.
-        show: bool,
-    },
-    /// From a copy of another one.
-    Fork {
-        /// Which session.
-        session: SessionId,
-        /// The working folder, if it is another than before.
-        cwd: Option<PathBuf>,
-    },
-}
-
-/// A session that was opened.
-#[derive(Debug)]
-pub struct Opened {
-    /// How to reach it.
-    pub handle: SessionHandle,
-    /// Mode and model to begin with.
-    pub settings: Settings,
-    /// Its working folder.
-    pub cwd: PathBuf,
-    /// When it began.
-    pub created: SystemTime,
-}
-
 /// How others reach a hub.
 #[derive(Debug, Clone)]
 pub struct HubHandle {
@@ -156,20 +100,24 @@ pub struct HubHandle {
 }
 
 impl HubHandle {
-    /// Sends a command. Never waits; if the mailbox is full, the command is refused here.
-    pub fn send(&self, command: HubCommand) {
-        let Err(
-            mpsc::error::TrySendError::Full(command) | mpsc::error::TrySendError::Closed(command),
-        ) = self.mailbox.try_send(command)
-        else {
-            return;
-        };
-        match command {
-            HubCommand::Open { reply, .. } => reply.send(Err(Error::Crowded)),
-            HubCommand::List(_, reply) => reply.send(Err(Error::Crowded)),
-            HubCommand::SetTitle(_, _, reply) => reply.send(Err(Error::Crowded)),
-            HubCommand::Delete(_, reply) => reply.send(Err(Error::Crowded)),
-        }
+    /// Reserves a place in the mailbox. Never waits. Do this before you make the command, so that its reply is always sent
+    /// by the hub.
+    ///
+    /// # Errors
+    /// [`Error::Crowded`] if the mailbox is full or the hub has ended.
+    pub fn reserve(&self) -> Result<HubPermit<'_>, Error> {
+        self.mailbox.try_reserve().map(HubPermit).map_err(|_| Error::Crowded)
+    }
+}
+
+/// A reserved place in a hub's mailbox.
+#[derive(Debug)]
+pub struct HubPermit<'a>(mpsc::Permit<'a, HubCommand>);
+
+impl HubPermit<'_> {
+    /// Sends the command. Never waits and never fails.
+    pub fn send(self, command: HubCommand) {
+        self.0.send(command);
     }
 }
 
@@ -179,8 +127,9 @@ const MAILBOX: usize = 1024;
 /// The task that knows which sessions are open here.
 pub struct Hub {
     options: Arc<HubOptions>,
+    limits: HubLimits,
     mailbox: mpsc::Receiver<HubCommand>,
-    handles: Handles,
+    handles: BTreeMap<SessionId, SessionHandle>,
     sessions: JoinSet<SessionId>,
     /// Work on the journal that belongs to no open session.
     chores: JoinSet<()>,
@@ -189,13 +138,14 @@ pub struct Hub {
 impl Hub {
     /// Makes a hub and the handle to reach it.
     #[must_use]
-    pub fn new(options: HubOptions) -> (Hub, HubHandle) {
-        // Full: `send` refuses the command.
+    pub fn new(options: HubOptions, limits: HubLimits) -> (Hub, HubHandle) {
+        // Full: `reserve` returns `Error::Crowded`.
         let (sender, mailbox) = mpsc::channel(MAILBOX);
         let hub = Hub {
             options: Arc::new(options),
+            limits,
             mailbox,
-            handles: Handles::new(),
+            handles: BTreeMap::new(),
             sessions: JoinSet::new(),
             chores: JoinSet::new(),
         };
@@ -224,7 +174,9 @@ impl Hub {
     fn on_command(&mut self, command: HubCommand) {
         let journal = Arc::clone(&self.options.journal);
         match command {
-            HubCommand::Open { start, workspace, reply } => self.open(start, workspace, reply),
+            HubCommand::Open { session, start, mode, workspace, reply } => {
+                self.open(session, start, mode, workspace, reply);
+            }
             HubCommand::List(query, reply) => {
                 self.chores.spawn(async move {
                     let listing = journal.list(query).await;
@@ -251,33 +203,27 @@ impl Hub {
         }
     }
 
-    fn open(&mut self, start: Start, workspace: Box<dyn OpenWorkspace>, reply: Reply<Opened>) {
-        if self.handles.len() >= self.options.max_sessions {
+    fn open(
+        &mut self,
+        id: SessionId,
+        start: Start,
+        mode: Option<ModeId>,
+        workspace: Box<dyn OpenWorkspace>,
+        reply: Reply<OpenedSession>,
+    ) {
+        if self.handles.len() >= self.limits.max_sessions {
             return reply.send(Err(Error::TooManySessions(self.handles.len())));
         }
-        let id = match &start {
-            Start::Load { session, .. } => session.clone(),
-            Start::New { .. } | Start::Fork { .. } => SessionId::new(self.options.clock.fresh_id()),
-        };
         if self.handles.get(&id).is_some_and(|handle| !handle.is_closed()) {
             return reply.send(Err(Error::Busy(id)));
         }
-        let (handle, mailbox) = SessionHandle::new(id.clone());
-        self.handles.insert(id.clone(), handle.clone());
-        let options = Arc::clone(&self.options);
+        let ends = SessionHandle::new(id.clone());
+        self.handles.insert(id.clone(), ends.0.clone());
+        let (options, limits) = (Arc::clone(&self.options), self.limits);
         // Opening may wait for a disk, so the session's task does it, not the hub's.
         self.sessions.spawn(async move {
-            match begin(&options, &id, start, workspace).await {
-                Ok(Begun { cwd, workspace, beginning, created }) => {
-                    let opened = Opened {
-                        handle,
-                        settings: beginning.settings.clone(),
-                        cwd: cwd.clone(),
-                        created,
-                    };
-                    let shared = options.shared();
-                    let session =
-                        Session::new(id.clone(), cwd, workspace, shared, beginning, mailbox);
+            match opening::open(&options, limits, ends, start, mode, workspace).await {
+                Ok((session, opened)) => {
                     reply.send(Ok(opened));
                     session.run().await;
                 }
@@ -300,130 +246,6 @@ impl Hub {
                 tracing::error!("a session's task broke: {err}");
                 self.handles.retain(|_, handle| !handle.is_closed());
             }
-        }
-    }
-}
-
-/// A session that is about to run.
-struct Begun {
-    cwd: PathBuf,
-    workspace: Workspace,
-    beginning: Beginning,
-    created: SystemTime,
-}
-
-/// Prepares a session: a new one, or one from the journal.
-async fn begin(
-    options: &HubOptions,
-    id: &SessionId,
-    start: Start,
-    workspace: Box<dyn OpenWorkspace>,
-) -> Result<Begun, Error> {
-    let journal = &*options.journal;
-    let failed = |err| Error::of_journal(id, err);
-    let mut settings = Settings::new(options.find_models().await)?;
-    let (cwd, mut workspace, remembered) = match start {
-        Start::New { cwd, mode } => {
-            let workspace = workspace.open(id.clone(), cwd.clone()).await?;
-            let modes = Mode::with(&workspace.toolbox.agents());
-            if let Some(mode) = mode.filter(|id| !modes.iter().any(|mode| mode.is(id.as_str()))) {
-                return Err(Error::NoSuchMode(mode));
-            }
-            journal.create(id, &cwd).await.map_err(failed)?;
-            if let Some(preferences) = &options.preferences {
-                prefer(&mut settings, &**preferences);
-            }
-            (cwd, workspace, None)
-        }
-        Start::Load { cwd, show, .. } => {
-            let info = journal.find(id).await.map_err(failed)?;
-            let cwd = cwd.unwrap_or(info.cwd);
-            let workspace = workspace.open(id.clone(), cwd.clone()).await?;
-            let shown = show.then_some(&*workspace.editor);
-            let remembered = journal.load(id, shown).await.map_err(failed)?;
-            (cwd, workspace, Some(remembered))
-        }
-        Start::Fork { session, cwd } => {
-            let forked = journal.fork(&session, id).await;
-            forked.map_err(|err| Error::of_journal(&session, err))?;
-            let remembered = journal.load(id, None).await.map_err(failed)?;
-            let cwd = cwd.unwrap_or_else(|| remembered.info.cwd.clone());
-            let workspace = workspace.open(id.clone(), cwd.clone()).await?;
-            (cwd, workspace, Some(remembered))
-        }
-    };
-    let agents = workspace.toolbox.agents();
-    workspace.notices.extend(missing_models(&agents, &settings));
-    settings.modes = Mode::with(&agents);
-    let mut created = options.clock.now();
-    let (mut history, mut has_title) = (History::default(), false);
-    let (mut spent, mut bill) = (0.0, Bill::default());
-    if let Some(remembered) = remembered {
-        created = remembered.info.created;
-        restore(&mut settings, &remembered);
-        report(&*workspace.editor, &remembered.problems).await;
-        has_title = remembered.info.title.is_some();
-        (spent, bill, history) = (remembered.spent, remembered.bill, remembered.history);
-    }
-    let beginning = Beginning { settings, history, has_title, spent, bill };
-    Ok(Begun { cwd, workspace, beginning, created })
-}
-
-/// Warns about agents whose model is not available: they use the session's.
-fn missing_models(agents: &[Arc<Agent>], settings: &Settings) -> Vec<(&'static str, String)> {
-    let warnings = agents.iter().filter_map(|agent| {
-        let problem = settings.lacks(agent.model.as_ref()?)?;
-        Some((IGNORED_SETTINGS, format!("the agent `{}` asks for {problem}", agent.name)))
-    });
-    warnings.collect()
-}
-
-/// Starts with what the user chose last, if it is still available.
-fn prefer(settings: &mut Settings, preferences: &dyn Preferences) {
-    if let Some(model) = preferences.model()
-        && settings.models.iter().any(|choice| choice.id == model)
-    {
-        settings.model = model;
-    }
-    settings.thinking = preferences.thinking().unwrap_or_default();
-}
-
-/// Restores mode, model and thinking level, if they are still available.
-fn restore(settings: &mut Settings, remembered: &Remembered) {
-    let mode = remembered.mode.as_ref().and_then(|mode| settings.find_mode(mode.as_str()));
-    if let Some(mode) = mode.map(Mode::mode_id) {
-        settings.mode = mode;
-    }
-    if let Some(model) = &remembered.model
-        && settings.models.iter().any(|choice| choice.id == *model)
-    {
-        settings.model = model.clone();
-    }
-    settings.thinking = remembered.thinking.unwrap_or_default();
-}
-
-/// Warns the user about what could not be read.
-async fn report(editor: &dyn Editor, problems: &[String]) {
-    for problem in problems {
-        tracing::warn!("a part of a session could not be read: {problem}");
-        let title = "Part of this session could not be read".to_owned();
-        let description = Some(problem.clone());
-        editor.show(Event::Notice { severity: Severity::Warning, title, description }).await;
-    }
-}
-
-impl SessionHandle {
-    /// Stops what runs and waits for the session to end.
-    async fn close(&self) {
-        let (sender, ended) = tokio::sync::oneshot::channel::<()>();
-        let reply = Reply::new(move |_| drop(sender));
-        match self.reserve() {
-            Ok(permit) => {
-                permit.send(Command::Close(reply));
-                // Nothing is sent: the answer is that the other end is dropped.
-                drop(ended.await);
-            }
-            Err(_) => tracing::debug!("a session that is deleted had already ended"),
         }
     }
 }

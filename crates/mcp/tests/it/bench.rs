@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::hub::{Hub, HubCommand, HubOptions, Start, Workspace};
+use engine::hub::{Hub, HubCommand, HubLimits, HubOptions, Start, Workspace};
 use engine::permission::Answer;
 use engine::ports::{
     Event, Extension, FormAnswer, ModelChoice, NoInstructions, Offers, Reply, SystemClock, Tool,
@@ -12,7 +12,7 @@ use engine::ports::{
 };
 use engine::script::{NoFiles, NoJournal, ScriptedModel, StubEditor};
 use engine::session::{Command as Ask, SessionHandle};
-use engine::words::{Block, ModelId, Prompt, StopReason, ToolContent, ToolStatus};
+use engine::words::{Block, ModelId, Prompt, SessionId, StopReason, ToolContent, ToolStatus};
 use mcp::oauth::{Login, Vault};
 use mcp::{Command, Host, Options, ServerConfig, SessionServers, Timing};
 use serde_json::json;
@@ -138,17 +138,20 @@ impl Bench {
             can_think: false,
             model: Arc::new(ScriptedModel::parse(script).unwrap()),
         };
-        let (hub, hub_handle) = Hub::new(HubOptions {
+        let options = HubOptions {
             models: vec![model].into(),
             find_models: None,
             preferences: None,
             journal: Arc::new(NoJournal),
             clock: Arc::new(SystemClock),
+        };
+        let limits = HubLimits {
             max_requests_per_turn: 100,
             no_progress: DEADLINE,
             max_sessions: 10,
             idle_pause: Duration::ZERO,
-        });
+        };
+        let (hub, hub_handle) = Hub::new(options, limits);
         let mut tasks = JoinSet::new();
         tasks.spawn(hub.run());
         let folder = std::env::temp_dir().canonicalize().unwrap();
@@ -165,8 +168,10 @@ impl Bench {
             notices: Vec::new(),
         };
         let (sender, opened) = oneshot::channel();
-        hub_handle.send(HubCommand::Open {
-            start: Start::New { cwd: folder, mode: None },
+        hub_handle.reserve().unwrap().send(HubCommand::Open {
+            session: SessionId::new("s"),
+            start: Start::New { cwd: folder },
+            mode: None,
             workspace: Box::new(workspace),
             reply: Reply::new(move |opened| drop(sender.send(opened))),
         });
@@ -267,7 +272,7 @@ impl Bench {
     /// Closes the session.
     pub(crate) fn close(&mut self) {
         self.handle = None;
-        self.servers.rest();
+        self.servers.pause();
     }
 }
 

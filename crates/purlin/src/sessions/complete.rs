@@ -12,7 +12,7 @@ pub(super) fn candidates() -> Vec<CompletionCandidate> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let listed = runtime.map(|runtime| runtime.block_on(store.list(Query::default())));
     let Ok(Ok(listing)) = listed else { return Vec::new() };
-    let candidate = |info: engine::ports::Info| {
+    let candidate = |info: engine::ports::SessionInfo| {
         let help = info.title.unwrap_or_else(|| info.cwd.display().to_string());
         CompletionCandidate::new(info.id.as_str()).help(Some(help.into()))
     };

@@ -1,7 +1,7 @@
 //! A session as Markdown.
 
 use engine::Event;
-use engine::ports::Info;
+use engine::ports::SessionInfo;
 use engine::words::iso_8601;
 use engine::words::{Block, Contents, PlanStatus, ToolContent, ToolStatus};
 
@@ -9,7 +9,12 @@ use crate::count::count;
 use crate::run::render::unified;
 
 /// Prints a session, with at most this many lines of each change and output.
-pub(super) fn print(info: &Info, events: &[Event], problems: &[String], most: usize) -> String {
+pub(super) fn print(
+    info: &SessionInfo,
+    events: &[Event],
+    problems: &[String],
+    most: usize,
+) -> String {
     let title = info.title.as_deref().unwrap_or("Session");
     let updated = iso_8601(info.updated);
     let mut out = format!("# {title}\n\n{} · {} · {updated}\n", info.id, info.cwd.display());

@@ -318,3 +318,22 @@ fn silent_model_ends_the_turn_with_a_timeout() {
     assert_eq!(refused["data"]["kind"], "no_progress", "{refused}");
     assert_eq!(agent.result("session/prompt", prompt(&session, "x"))["stopReason"], "end_turn");
 }
+
+/// Reading a pipe that nobody writes to never returns.
+// R: W19
+#[cfg(target_os = "linux")]
+#[test]
+fn pipes_in_place_of_project_files_stop_no_session() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let mut agent = Agent::playing("model echo\nmodel loop").ready();
+    for name in ["purlin.json", "opencode.json", "AGENTS.md", ".purlin/agent/a.md", ".git/HEAD"] {
+        let pipe = agent.folder().join(name);
+        std::fs::create_dir_all(pipe.parent().unwrap()).unwrap();
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    }
+    for session in [agent.open(), agent.open()] {
+        let turn = agent.prompt(&session, "hello");
+        let reply = agent.reply(turn);
+        assert_eq!(reply["result"]["stopReason"], "end_turn", "{reply}");
+    }
+}

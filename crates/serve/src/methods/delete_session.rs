@@ -15,6 +15,8 @@ pub(super) fn run(
 ) -> Result<(), RpcError> {
     let session = session_in(&request.session_id);
     let of = session.clone();
+    let hub = &connection.services.hub;
+    let permit = hub.reserve().map_err(|err| connection.error_out(&err))?;
     let reply = connection.reply(id, move |connection, id, deleted| {
         let is_deleted = deleted.is_ok();
         connection.answer_in_order(&of, id, &deleted.map(|()| json!({})));
@@ -22,6 +24,6 @@ pub(super) fn run(
             connection.forget_session(&of);
         }
     })?;
-    connection.services.hub.send(HubCommand::Delete(session, reply));
+    permit.send(HubCommand::Delete(session, reply));
     Ok(())
 }

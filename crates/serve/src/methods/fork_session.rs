@@ -1,6 +1,7 @@
 //! `session/fork`: opens a copy of a stored session.
 
 use engine::hub::Start;
+use engine::words::SessionId;
 use wire::acp::{schema, tolerate};
 use wire::{RequestId, RpcError};
 
@@ -18,10 +19,11 @@ pub(super) fn run(
     let more_folders = request.additional_directories.unwrap_or_default();
     check_folders(request.cwd.as_deref(), &more_folders)?;
     let request = OpenRequest {
-        start: Start::Fork { session: session_in(&request.session_id), cwd: request.cwd },
+        session: SessionId::new(connection.services.clock.fresh_id()),
+        start: Start::Fork { of: session_in(&request.session_id), cwd: request.cwd },
+        mode: None,
         more_folders,
         servers: RequestedServers::new(request.mcp_servers, request.mcp_problems),
-        mode: None,
     };
     open::open(connection, id, request, |session, modes, options| {
         schema::ForkSessionResponse::new(session).modes(modes).config_options(options)

@@ -18,8 +18,10 @@ pub(super) fn run(
     connection.check_login()?;
     check_folders(request.cwd.as_deref(), &[])?;
     let query = Query { cwd: request.cwd, cursor: request.cursor };
+    let hub = &connection.services.hub;
+    let permit = hub.reserve().map_err(|err| connection.error_out(&err))?;
     let reply = connection.reply(id, finish)?;
-    connection.services.hub.send(HubCommand::List(query, reply));
+    permit.send(HubCommand::List(query, reply));
     Ok(())
 }
 

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use engine::Error;
-use engine::hub::{HubCommand, OpenWorkspace, Opened, Start, Workspace};
+use engine::hub::{HubCommand, OpenWorkspace, OpenedSession, Start, Workspace};
 use engine::ports::{Editor, Offers, Settings};
 use engine::session::{Change, Command, SessionHandle};
-use engine::words::{Mode, ModeId, SessionId};
+use engine::words::{ModeId, SessionId};
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use settings::Limits;
@@ -18,22 +18,25 @@ use wire::{RequestId, RpcError};
 
 use crate::bridge::editor::AcpEditor;
 use crate::bridge::{self, session_in};
-use crate::connection::{Connection, SessionEntry, session_out};
-use crate::dialect::{OpenedSession, SessionExtras};
+use crate::connection::{Connection, session_out};
+use crate::dialect::SessionExtras;
 use crate::mcp_servers::{ReplaceableServers, RequestedServers};
 use crate::outbox::{Pace, SESSION_BUDGET};
 use crate::outlet::Outlet;
 use crate::rate::Window;
+use crate::session_entry::SessionEntry;
 use crate::workspace::Workspaces;
 
 /// How a session is to be opened.
 pub(super) struct OpenRequest {
+    /// Its id; a new one, or that of a stored session.
+    pub(super) session: SessionId,
     pub(super) start: Start,
+    /// The mode to begin in, if the client named one.
+    pub(super) mode: Option<ModeId>,
     /// The directories beside the working directory.
     pub(super) more_folders: Vec<PathBuf>,
     pub(super) servers: RequestedServers,
-    /// The mode to begin in, if the client named one.
-    pub(super) mode: Option<ModeId>,
 }
 
 /// Makes a method's response from the session's id, its modes and its options.
@@ -47,56 +50,85 @@ pub(super) enum History {
     Hidden,
 }
 
-/// Opens a session that is not open here.
+/// Opens a session that is not open here. Its task opens it; the answer is sent when it is done.
 pub(super) fn open<T: Serialize + 'static>(
     connection: &mut Connection,
     id: &RequestId,
     request: OpenRequest,
     respond: Respond<T>,
 ) -> Result<(), RpcError> {
-    let OpenRequest { start, more_folders, servers, mode } = request;
-    let stored = match &start {
-        Start::Load { session, .. } => Some(session.clone()),
-        Start::New { .. } | Start::Fork { .. } => None,
-    };
-    let mut budget = Arc::new(Semaphore::new(SESSION_BUDGET));
-    let (extras, slot) = (connection.translator.session_extras(), Arc::default());
-    let opening = Opening {
-        mode,
-        requested: servers.servers.clone(),
-        servers: Arc::clone(&slot),
-        stored,
-        extras: extras.clone(),
-        respond,
-    };
-    let for_finish = Arc::clone(&budget);
-    let stored = opening.stored.clone();
+    let OpenRequest { session, start, mode, more_folders, servers } = request;
+    let hub = connection.services.hub.clone();
+    let permit = hub.reserve().map_err(|err| connection.error_out(&err))?;
+    let extras = connection.translator.session_extras();
+    let opened_servers: Arc<OnceLock<ReplaceableServers>> = Arc::default();
+
+    let (of, requested) = (session.clone(), servers.servers.clone());
+    let (for_entry, servers_of_entry) = (extras.clone(), Arc::clone(&opened_servers));
     let reply = connection.reply(id, move |connection, id, opened| {
-        opening.finish(connection, id, for_finish, opened);
+        connection.loading.remove(&of);
+        match opened {
+            Ok(OpenedSession { handle, settings, cwd, created }) => {
+                let entry = SessionEntry {
+                    handle,
+                    cwd,
+                    created,
+                    extras: for_entry,
+                    requested,
+                    servers: servers_of_entry,
+                    turn: None,
+                    prompts: Window::new(connection.services.limits.prompts_per_minute),
+                };
+                add_session(connection, id, entry, &settings, respond);
+            }
+            Err(err) => {
+                connection.outbox.close(&of);
+                connection.refuse(id, &connection.error_out(&err));
+            }
+        }
     })?;
-    if let Some(session) = stored {
-        // Its history comes before the answer, so it needs its queue now.
-        budget = connection.outbox.open(session.clone(), budget, Pace::Replay);
-        connection.loading.insert(session);
-    }
-    let workspace = WorkspaceRequest {
+
+    // A history is shown before the answer, so the session needs its queue now.
+    let budget = Arc::new(Semaphore::new(SESSION_BUDGET));
+    let budget = connection.outbox.open(session.clone(), budget, Pace::Replay);
+    connection.loading.insert(session.clone());
+    let workspace = Box::new(WorkspaceRequest {
         workspaces: Arc::clone(&connection.services.workspaces),
+        must_exist: matches!(start, Start::New { .. }),
         more_folders,
         requested: servers,
-        servers: slot,
+        servers: opened_servers,
         outlet: connection.outlet.clone(),
         budget,
         offers: connection.offers.unwrap_or_default(),
         limits: Arc::clone(&connection.services.limits),
         extras,
-    };
-    connection.services.hub.send(HubCommand::Open { start, workspace: Box::new(workspace), reply });
+    });
+    permit.send(HubCommand::Open { session, start, mode, workspace, reply });
     Ok(())
+}
+
+/// Answers a call that opened a session, then lets the session begin.
+fn add_session<T: Serialize>(
+    connection: &mut Connection,
+    id: &RequestId,
+    entry: SessionEntry,
+    settings: &Settings,
+    respond: Respond<T>,
+) {
+    let session = entry.handle.id().clone();
+    answer(connection, id, &entry, settings, respond);
+    connection.outbox.set_pace(&session, Pace::Live);
+    // Clients drop updates of a session whose id they do not have yet, so it is announced only now.
+    announce(&entry.handle);
+    connection.sessions.insert(session, entry);
 }
 
 /// What the session's task needs to open the workspace.
 struct WorkspaceRequest {
     workspaces: Arc<Workspaces>,
+    /// Whether the directories must exist. A stored session opens without: its history can still be read.
+    must_exist: bool,
     more_folders: Vec<PathBuf>,
     requested: RequestedServers,
     /// Where the session's MCP servers go.
@@ -114,79 +146,21 @@ impl OpenWorkspace for WorkspaceRequest {
         session: SessionId,
         cwd: PathBuf,
     ) -> BoxFuture<'static, Result<Workspace, Error>> {
-        let WorkspaceRequest { workspaces, more_folders, requested, servers, outlet, .. } = *self;
-        let WorkspaceRequest { budget, offers, limits, extras, .. } = *self;
+        let WorkspaceRequest { workspaces, must_exist, more_folders, requested, .. } = *self;
+        let WorkspaceRequest { servers, outlet, budget, offers, limits, extras, .. } = *self;
         Box::pin(async move {
             extras.find(&cwd).await;
-            let folders: Vec<PathBuf> = std::iter::once(cwd).chain(more_folders).collect();
-            let connect = |scope| {
-                let (session, timeout) = (session.clone(), extras.permission_timeout());
-                let editor =
-                    AcpEditor::new(session, outlet, budget, offers, limits, scope, timeout);
+            let folders = std::iter::once(cwd).chain(more_folders).collect();
+            let (of, timeout) = (session.clone(), extras.permission_timeout());
+            let connect = move |scope| {
+                let editor = AcpEditor::new(of, outlet, budget, offers, limits, scope, timeout);
                 Arc::new(editor) as Arc<dyn Editor>
             };
-            let (workspace, opened) = workspaces.open(&session, &folders, requested, connect);
-            servers.get_or_init(|| opened);
+            let opened = workspaces.open(session, folders, must_exist, requested, connect);
+            let (workspace, opened_servers) = opened.await?;
+            servers.get_or_init(|| opened_servers);
             Ok(workspace)
         })
-    }
-}
-
-/// A session that is being opened: what its answer needs.
-struct Opening<T> {
-    mode: Option<ModeId>,
-    requested: Vec<mcp::ServerConfig>,
-    servers: Arc<OnceLock<ReplaceableServers>>,
-    /// Which one, if it is a stored one.
-    stored: Option<SessionId>,
-    extras: SessionExtras,
-    respond: Respond<T>,
-}
-
-impl<T: Serialize> Opening<T> {
-    fn finish(
-        self,
-        connection: &mut Connection,
-        id: &RequestId,
-        budget: Arc<Semaphore>,
-        opened: Result<Opened, Error>,
-    ) {
-        if let Some(session) = &self.stored {
-            connection.loading.remove(session);
-        }
-        let opened = match opened {
-            Ok(opened) => opened,
-            Err(err) => {
-                self.stored.iter().for_each(|session| connection.outbox.close(session));
-                let error = connection.error_out(&err);
-                return connection.refuse(id, &error);
-            }
-        };
-        let session = opened.handle.id().clone();
-        connection.outbox.open(session.clone(), budget, Pace::Replay);
-        let mut settings = opened.settings;
-        let mode = self.mode.and_then(|id| settings.find_mode(id.as_str()).map(Mode::mode_id));
-        if let Some(mode) = &mode {
-            settings.mode = mode.clone();
-        }
-        let entry = SessionEntry {
-            handle: opened.handle,
-            cwd: opened.cwd,
-            created: opened.created,
-            extras: self.extras,
-            requested: self.requested,
-            servers: self.servers,
-            turn: None,
-            prompts: Window::new(connection.services.limits.prompts_per_minute),
-        };
-        answer(connection, id, &entry, &settings, self.respond);
-        if let Some(mode) = mode {
-            begin_in(mode, &entry.handle);
-        }
-        connection.outbox.set_pace(&session, Pace::Live);
-        // Clients drop updates of a session whose id they do not have yet, so it is announced only now.
-        announce(&entry.handle);
-        connection.sessions.insert(session, entry);
     }
 }
 
@@ -210,8 +184,9 @@ pub(super) fn reopen<T: Serialize + 'static>(
     if connection.sessions.contains_key(&session) {
         return replay(connection, id, session, servers, show, respond);
     }
-    let start = Start::Load { session, cwd: request.cwd, show };
-    open(connection, id, OpenRequest { start, more_folders, servers, mode: None }, respond)
+    let start = Start::Load { cwd: request.cwd, show };
+    let request = OpenRequest { session, start, mode: None, more_folders, servers };
+    open(connection, id, request, respond)
 }
 
 /// Shows a session that is open, with other MCP servers if the client requests them.
@@ -281,17 +256,10 @@ fn answer<T: Serialize>(
     settings: &Settings,
     respond: Respond<T>,
 ) {
-    let session = entry.handle.id();
-    let response =
-        respond(session_out(session), bridge::modes_out(settings), bridge::options_out(settings));
+    let session = session_out(entry.handle.id());
+    let response = respond(session, bridge::modes_out(settings), bridge::options_out(settings));
     let reply = SessionReply { session: response, models: bridge::models_out(settings) };
-    let opened = OpenedSession {
-        cwd: &entry.cwd,
-        created: entry.created,
-        may_change: settings.mode().may_change(),
-        extras: &entry.extras,
-    };
-    connection.answer_opened(session, id, &reply, opened);
+    connection.answer_opened(id, &reply, entry, settings);
 }
 
 /// Lets a session send its first updates and start its MCP servers.
@@ -299,20 +267,6 @@ fn announce(handle: &SessionHandle) {
     match handle.reserve() {
         Ok(permit) => permit.send(Command::Announce),
         Err(err) => tracing::error!(session = %handle.id(), "cannot announce a session: {err}"),
-    }
-}
-
-/// Changes the mode of a session before anything else. The client knows it from the answer.
-fn begin_in(mode: ModeId, handle: &SessionHandle) {
-    let session = handle.id().clone();
-    let reply = engine::Reply::new(move |outcome: Result<_, Error>| {
-        if let Err(err) = outcome {
-            tracing::error!(%session, "cannot set the first mode of a session: {err}");
-        }
-    });
-    match handle.reserve() {
-        Ok(permit) => permit.send(Command::SetMode(mode, reply)),
-        Err(err) => reply.send(Err(err)),
     }
 }
 

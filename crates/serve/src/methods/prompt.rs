@@ -11,8 +11,9 @@ use wire::acp::schema;
 use wire::{RequestId, RpcError};
 
 use crate::bridge::{self, session_in};
-use crate::connection::{Connection, RunningTurn};
+use crate::connection::Connection;
 use crate::error_table::too_many_prompts;
+use crate::session_entry::RunningTurn;
 
 pub(super) fn run(
     connection: &mut Connection,

@@ -34,8 +34,10 @@ pub(super) fn run(
             permit.send(Command::SetTitle(title, connection.reply(id, finish)?));
         }
         None => {
+            let hub = &connection.services.hub;
+            let permit = hub.reserve().map_err(|err| connection.error_out(&err))?;
             let reply = connection.reply(id, finish)?;
-            connection.services.hub.send(HubCommand::SetTitle(session, title, reply));
+            permit.send(HubCommand::SetTitle(session, title, reply));
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::front_matter;
-use crate::Directories;
+use crate::{Directories, ReadText};
 
 /// The largest file that is read.
 const LARGEST: u64 = 128 * 1024;
@@ -46,26 +46,40 @@ impl Sort {
 }
 
 /// Reads the user's files: ours before OpenCode's.
-pub fn of_user(directories: &Directories, sort: Sort, problems: &mut Vec<String>) -> Vec<Found> {
+pub fn of_user(
+    directories: &Directories,
+    sort: Sort,
+    reader: &dyn ReadText,
+    problems: &mut Vec<String>,
+) -> Vec<Found> {
     let tops = directories.config.iter().chain(&directories.opencode_config);
-    tops.flat_map(|top| read_top(top, top, false, sort, problems)).collect()
+    tops.flat_map(|top| read_top((top, top), false, sort, reader, problems)).collect()
 }
 
 /// Reads a project's files. Links are not followed: they may lead out of the project.
-pub fn of_project(folder: &Path, sort: Sort, problems: &mut Vec<String>) -> Vec<Found> {
+pub fn of_project(
+    folder: &Path,
+    sort: Sort,
+    reader: &dyn ReadText,
+    problems: &mut Vec<String>,
+) -> Vec<Found> {
     let tops = [(".purlin", false), (".opencode", false), (".claude", true)];
     let read = |(name, is_claude): (&str, bool)| {
         let top = folder.join(name);
-        if is_link(&top) { Vec::new() } else { read_top(folder, &top, is_claude, sort, problems) }
+        match is_link(&top) {
+            true => Vec::new(),
+            false => read_top((folder, &top), is_claude, sort, reader, problems),
+        }
     };
     tops.map(read).into_iter().flatten().collect()
 }
 
+/// Reads the files below `top`; messages show their paths below `base`.
 fn read_top(
-    base: &Path,
-    top: &Path,
+    (base, top): (&Path, &Path),
     is_claude: bool,
     sort: Sort,
+    reader: &dyn ReadText,
     problems: &mut Vec<String>,
 ) -> Vec<Found> {
     let mut found = Vec::new();
@@ -80,7 +94,7 @@ fn read_top(
         paths.sort();
         for path in paths.iter().filter(|path| path.extension().is_some_and(|end| end == "md")) {
             let shown = path.strip_prefix(base).unwrap_or(path).to_string_lossy().into_owned();
-            match read(path) {
+            match read(path, reader) {
                 Ok(text) => {
                     let (head, body) = front_matter::split(&text);
                     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -97,13 +111,9 @@ fn is_link(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|about| about.is_symlink())
 }
 
-fn read(path: &Path) -> Result<String, String> {
-    let about = path.symlink_metadata().map_err(|err| err.to_string())?;
-    if !about.is_file() {
+fn read(path: &Path, reader: &dyn ReadText) -> Result<String, String> {
+    if is_link(path) {
         return Err("is not a regular file".to_owned());
     }
-    if about.len() > LARGEST {
-        return Err(format!("is larger than {LARGEST} bytes"));
-    }
-    std::fs::read_to_string(path).map_err(|err| format!("cannot be read: {err}"))
+    reader.read_text(path, LARGEST)?.ok_or_else(|| "is not a regular file".to_owned())
 }

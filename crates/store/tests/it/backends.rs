@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use engine::ports::{Info, State};
+use engine::ports::{SessionInfo, State};
 use engine::words::SessionId;
 use store::content::LARGE;
 use store::index::{Cursor, Filter, PAGE};
@@ -20,9 +20,9 @@ fn on_each(test: impl Fn(&mut dyn Backend)) {
     test(&mut Sqlite::open(&folder.path().join("sessions.db")).unwrap());
 }
 
-fn info(id: &str, cwd: &str, updated: u64) -> Info {
+fn info(id: &str, cwd: &str, updated: u64) -> SessionInfo {
     let time = UNIX_EPOCH + Duration::from_secs(updated);
-    Info {
+    SessionInfo {
         id: SessionId::new(id),
         cwd: PathBuf::from(cwd),
         title: None,
@@ -156,7 +156,7 @@ fn pages_list_every_session_by_time() {
             loop {
                 let page = backend.list(&filter).unwrap();
                 assert!(page.sessions.len() <= PAGE);
-                let of = |info: Info| (info.updated, info.id.to_string());
+                let of = |info: SessionInfo| (info.updated, info.id.to_string());
                 seen.extend(page.sessions.into_iter().map(|facts| of(facts.info)));
                 let Some(next) = page.next else { break };
                 filter.after = Some(Cursor::parse(&next.print()).unwrap());

@@ -99,8 +99,8 @@ async fn call_with_a_damaged_result_has_failed() {
     }
     crate::sessions::end(&store, &session).await.unwrap();
     std::fs::write(&stored_files(&folder)[0], "").unwrap();
-    let (remembered, events) = load(&store, &session).await;
-    assert!(remembered.problems[0].contains("damaged"), "{:?}", remembered.problems);
+    let (stored, events) = load(&store, &session).await;
+    assert!(stored.problems[0].contains("damaged"), "{:?}", stored.problems);
     let last = events.iter().rev().find_map(|event| match event {
         Event::ToolUpdate(_, update) => update.status,
         _ => None,

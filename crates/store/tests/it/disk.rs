@@ -67,7 +67,7 @@ impl Disk {
 }
 
 impl Backend for Disk {
-    fn create(&mut self, info: &Info, owner: &str, own: &Encoded) -> Result<Claim, Error> {
+    fn create(&mut self, info: &SessionInfo, owner: &str, own: &Encoded) -> Result<Claim, Error> {
         self.write(|memory| memory.create(info, owner, own))
     }
 

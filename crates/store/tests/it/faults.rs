@@ -42,10 +42,10 @@ async fn damaged_record_is_skipped_and_reported() {
         one_session(&folder).await;
         change(folder.path(), damage);
         let store = Store::new(options(folder.path()));
-        let (remembered, events) = load(&store, &id("s")).await;
+        let (stored, events) = load(&store, &id("s")).await;
         assert_eq!(events.len(), 5, "{damage}: {events:?}");
-        assert_eq!(remembered.problems.len(), 1, "{damage}");
-        assert!(remembered.problems[0].contains(expected), "{:?}", remembered.problems);
+        assert_eq!(stored.problems.len(), 1, "{damage}");
+        assert!(stored.problems[0].contains(expected), "{:?}", stored.problems);
         // The session continues: the numbers of skipped records are never used again.
         prompt(&store, &id("s"), "go on").await.unwrap();
     }
@@ -59,9 +59,9 @@ async fn store_of_a_newer_version_is_read_but_not_written() {
     change(folder.path(), "PRAGMA user_version = 99");
     let before = std::fs::read(folder.path().join("sessions.db")).unwrap();
     let store = Store::new(options(folder.path()));
-    let (remembered, events) = load(&store, &id("s")).await;
+    let (stored, events) = load(&store, &id("s")).await;
     assert_eq!(events.len(), 6);
-    assert!(remembered.problems.is_empty());
+    assert!(stored.problems.is_empty());
     assert!(matches!(
         prompt(&store, &id("s"), "more").await,
         Err(JournalError::ReadOnly(why)) if why.contains("newer version")
@@ -169,8 +169,8 @@ async fn try_to_load(file: &[u8], log: Option<&[u8]>, what: &str) {
     }
     let store = Store::new(options(folder.path()));
     match store.load(&id("s"), None).await {
-        Ok(remembered) => {
-            let said = remembered.history.messages().iter().map(|message| format!("{message:?}"));
+        Ok(stored) => {
+            let said = stored.history.messages().iter().map(|message| format!("{message:?}"));
             for said in said {
                 assert!(said.contains("prompt") || said.contains("answer"), "{what}: {said}");
             }

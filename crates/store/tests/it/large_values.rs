@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::ports::{Content, FileChange, Journal, Query, Record, Remembered, State};
+use engine::ports::{Content, FileChange, Journal, Query, Record, State, StoredSession};
 use engine::words::{Message, SessionId, ToolCallId, ToolRequest};
 use serde_json::{Value, json};
 use store::content::LARGE;
@@ -39,8 +39,8 @@ async fn write(store: &Store, session: &SessionId) {
     end(store, session).await.unwrap();
 }
 
-fn asked(remembered: &Remembered) -> Vec<Value> {
-    let calls = remembered.history.messages().iter().flat_map(|message| match &**message {
+fn asked(stored: &StoredSession) -> Vec<Value> {
+    let calls = stored.history.messages().iter().flat_map(|message| match &**message {
         Message::Agent { calls, .. } => calls.clone(),
         Message::User(_) | Message::ToolResult { .. } => Vec::new(),
     });
@@ -59,9 +59,9 @@ async fn file_written_as_requested_is_stored_once() {
     assert!((texts..texts + 2_000).contains(&bytes), "{bytes} for {texts}");
     store.fork(&one, &two).await.unwrap();
     store.delete(&one).await.unwrap();
-    let (remembered, _) = load(&store, &two).await;
-    assert_eq!(asked(&remembered), inputs());
-    assert_eq!(remembered.problems, [""; 0]);
+    let (stored, _) = load(&store, &two).await;
+    assert_eq!(asked(&stored), inputs());
+    assert_eq!(stored.problems, [""; 0]);
     let after = store.turns(&two).await.unwrap().done[0].changes[0].after.clone().unwrap();
     assert_eq!(store.content(&two, &after).await.unwrap(), Some(long("a").into_bytes()));
 }
@@ -117,8 +117,8 @@ async fn answer_with_a_damaged_large_value_is_skipped_and_reported() {
         wait_for_end_of(&folder).await;
         stored_files(&folder).iter().for_each(|path| damage(path).unwrap());
         let store = Store::new(options(folder.path()));
-        let (remembered, events) = load(&store, &id("s")).await;
-        assert_eq!((asked(&remembered), events.len()), (vec![], 1));
-        assert!(remembered.problems[0].contains("damaged"), "{:?}", remembered.problems);
+        let (stored, events) = load(&store, &id("s")).await;
+        assert_eq!((asked(&stored), events.len()), (vec![], 1));
+        assert!(stored.problems[0].contains("damaged"), "{:?}", stored.problems);
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Reply;
-use engine::hub::{Hub, HubCommand, HubOptions, Start, Workspace};
+use engine::hub::{Hub, HubCommand, HubLimits, HubOptions, Start, Workspace};
 use engine::ports::{Journal, ModelChoice, NoInstructions, State, SystemClock, Toolbox};
 use engine::script::{NoFiles, ScriptedModel, StubEditor};
 use engine::session::{Command, SessionHandle};
-use engine::words::{Block, ModelId, Prompt, StopReason};
+use engine::words::{Block, ModelId, Prompt, SessionId, StopReason};
 use store::Store;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -40,17 +40,20 @@ async fn idle_session_is_paused_and_restored() {
         can_think: false,
         model: Arc::new(ScriptedModel::parse(script).unwrap()),
     };
-    let (hub, hub_handle) = Hub::new(HubOptions {
+    let options = HubOptions {
         find_models: None,
         preferences: None,
         models: vec![model].into(),
         journal: Arc::clone(&store) as Arc<dyn Journal>,
         clock: Arc::new(SystemClock),
+    };
+    let limits = HubLimits {
         max_requests_per_turn: 5,
         no_progress: Duration::from_secs(60),
         max_sessions: 10,
         idle_pause: Duration::from_secs(7200),
-    });
+    };
+    let (hub, hub_handle) = Hub::new(options, limits);
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(hub.run());
     let (sender, opened) = oneshot::channel();
@@ -63,8 +66,13 @@ async fn idle_session_is_paused_and_restored() {
         policy: Default::default(),
         notices: Vec::new(),
     };
-    let start = Start::New { cwd: PathBuf::from("/w"), mode: None };
-    hub_handle.send(HubCommand::Open { start, workspace: Box::new(workspace), reply });
+    hub_handle.reserve().unwrap().send(HubCommand::Open {
+        session: SessionId::new("s"),
+        start: Start::New { cwd: PathBuf::from("/w") },
+        mode: None,
+        workspace: Box::new(workspace),
+        reply,
+    });
     let handle = opened.await.unwrap().unwrap().handle;
     let session = handle.id().clone();
 
@@ -72,8 +80,8 @@ async fn idle_session_is_paused_and_restored() {
     tokio::time::sleep(Duration::from_secs(7300)).await;
     assert_eq!(store.find(&session).await.unwrap().state, State::Paused);
     assert_eq!(prompt(&handle, "second").await, StopReason::EndTurn);
-    let (remembered, events) = load(&store, &session).await;
-    assert_eq!((remembered.history.len(), events.len()), (4, 4));
+    let (stored, events) = load(&store, &session).await;
+    assert_eq!((stored.history.len(), events.len()), (4, 4));
     drop((handle, hub_handle));
     assert!(tasks.join_next().await.unwrap().is_ok());
 }

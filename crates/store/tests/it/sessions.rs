@@ -110,15 +110,15 @@ fn agent_text(text: &str) -> Event {
     Event::Text { message: MessageId::new("m"), text: text.to_owned() }
 }
 
-pub(crate) async fn load(store: &Store, session: &SessionId) -> (Remembered, Vec<Event>) {
+pub(crate) async fn load(store: &Store, session: &SessionId) -> (StoredSession, Vec<Event>) {
     let editor = StubEditor::default();
-    let remembered = store.load(session, Some(&editor)).await.unwrap();
+    let stored = store.load(session, Some(&editor)).await.unwrap();
     let events = editor.events();
-    (remembered, events)
+    (stored, events)
 }
 
-fn messages(remembered: &Remembered) -> Vec<Message> {
-    remembered.history.messages().iter().map(|message| (**message).clone()).collect()
+fn messages(stored: &StoredSession) -> Vec<Message> {
+    stored.history.messages().iter().map(|message| (**message).clone()).collect()
 }
 
 // R: S2, S9
@@ -146,7 +146,7 @@ async fn session_is_restored_as_it_was_shown() {
     store.release(&session, State::Paused).await.unwrap();
     drop(store);
 
-    let (remembered, events) = load(&Store::new(options(folder.path())), &session).await;
+    let (stored, events) = load(&Store::new(options(folder.path())), &session).await;
     // The terminal ended with its client, but its output is stored.
     let out = vec![ToolContent::Block(Block::Text("out".to_owned()))];
     let done = ToolUpdate {
@@ -156,7 +156,7 @@ async fn session_is_restored_as_it_was_shown() {
     };
     assert_eq!(events, [user("Hello"), agent_text("Good day."), call("t1"), update("t1", done)]);
     assert_eq!(
-        messages(&remembered),
+        messages(&stored),
         [
             Message::User(prompt_of("Hello")),
             Message::Agent {
@@ -171,7 +171,7 @@ async fn session_is_restored_as_it_was_shown() {
             },
         ]
     );
-    assert!(remembered.problems.is_empty());
+    assert!(stored.problems.is_empty());
 }
 
 /// Models reject thoughts without their signatures, and the cost must include earlier turns.
@@ -207,15 +207,15 @@ async fn thoughts_cost_and_settings_are_restored() {
         store.append_event(&session, Event::Usage { used: 1, size: 2, cost }, None).await.unwrap();
     }
     end(&store, &session).await.unwrap();
-    let (remembered, _) = load(&store, &session).await;
-    assert_eq!(remembered.thinking, Some(Thinking::High));
-    assert!((remembered.spent - 0.25).abs() < 1e-9, "{}", remembered.spent);
+    let (stored, _) = load(&store, &session).await;
+    assert_eq!(stored.thinking, Some(Thinking::High));
+    assert!((stored.spent - 0.25).abs() < 1e-9, "{}", stored.spent);
     let agent_text = Message::Agent {
         thoughts: thoughts.to_vec(),
         text: "Hm.".to_owned(),
         calls: vec![request("t1")],
     };
-    assert_eq!(messages(&remembered)[1], agent_text);
+    assert_eq!(messages(&stored)[1], agent_text);
 }
 
 /// The first store is dropped without releasing the session, as in a crash.
@@ -244,9 +244,9 @@ async fn interrupted_tool_is_reported_once() {
     ];
     for _ in 0..2 {
         let store = Store::new(options(folder.path()));
-        let (remembered, events) = load(&store, &session).await;
+        let (stored, events) = load(&store, &session).await;
         assert_eq!(events, expected);
-        let messages = messages(&remembered);
+        let messages = messages(&stored);
         assert_eq!(messages.len(), 4);
         let Message::ToolResult { text, failed: true, .. } = &messages[2] else {
             panic!("{:?}", messages[2]);
@@ -285,9 +285,9 @@ async fn interrupted_task_is_reported_with_the_commands_of_its_subagent() {
         failed("t1/c1", unknown),
     ];
     let store = Store::new(options(folder.path()));
-    let (remembered, events) = load(&store, &session).await;
+    let (stored, events) = load(&store, &session).await;
     assert_eq!(events, expected);
-    let messages = messages(&remembered);
+    let messages = messages(&stored);
     assert_eq!(messages.len(), 3, "{messages:?}");
     assert!(matches!(&messages[2], Message::ToolResult { id, .. } if id.as_str() == "t1"));
     let turns = store.turns(&session).await.unwrap();
@@ -310,8 +310,8 @@ async fn results_are_restored_in_the_order_of_their_calls() {
         store.append(&session, result).await.unwrap();
     }
     end(&store, &session).await.unwrap();
-    let (remembered, _) = load(&store, &session).await;
-    let results = messages(&remembered).into_iter().filter_map(|message| match message {
+    let (stored, _) = load(&store, &session).await;
+    let results = messages(&stored).into_iter().filter_map(|message| match message {
         Message::ToolResult { text, .. } => Some(text),
         Message::User(_) | Message::Agent { .. } => None,
     });
@@ -341,8 +341,8 @@ async fn images_of_tools_are_restored_where_the_model_saw_them() {
     store.append_event(&session, shown, None).await.unwrap();
     store.append(&session, Record::Answer(&[])).await.unwrap();
     end(&store, &session).await.unwrap();
-    let (remembered, _) = load(&store, &session).await;
-    let kinds = messages(&remembered).into_iter().map(|message| match message {
+    let (stored, _) = load(&store, &session).await;
+    let kinds = messages(&stored).into_iter().map(|message| match message {
         Message::User(prompt) if prompt.blocks.contains(&image) => "images",
         Message::User(_) => "user",
         Message::Agent { .. } => "agent",
@@ -417,9 +417,9 @@ async fn full_session_rejects_records_and_still_loads() {
     assert_eq!(prompt(&store, &session, &"y".repeat(900)).await, Err(JournalError::Full(1000)));
     assert_eq!(end(&store, &session).await, Err(JournalError::Full(1000)));
     store.release(&session, State::Paused).await.unwrap();
-    let (remembered, events) = load(&store, &session).await;
+    let (stored, events) = load(&store, &session).await;
     assert_eq!(events.len(), 2);
-    assert!(remembered.info.bytes < 1200, "{}", remembered.info.bytes);
+    assert!(stored.info.bytes < 1200, "{}", stored.info.bytes);
 }
 
 // R: S7
@@ -481,9 +481,9 @@ async fn fork_is_independent_of_its_origin() {
     store.fork(&id("s"), &id("f")).await.unwrap();
     say(&store, &id("s"), " there").await;
     end(&store, &id("s")).await.unwrap();
-    let (remembered, events) = load(&store, &id("f")).await;
+    let (stored, events) = load(&store, &id("f")).await;
     assert_eq!(events, [user("Hello"), agent_text("Hi")]);
-    assert_eq!(remembered.info.cwd, Path::new("/w"));
+    assert_eq!(stored.info.cwd, Path::new("/w"));
     assert_eq!(load(&store, &id("s")).await.1, [user("Hello"), agent_text("Hi there")]);
     assert_eq!(store.fork(&id("none"), &id("g")).await, Err(JournalError::NotFound));
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::ports::{Content, FileChange, Journal, JournalError, Record, Remembered, State};
+use engine::ports::{Content, FileChange, Journal, JournalError, Record, State, StoredSession};
 use engine::words::Cut;
 use engine::words::PastTurn;
 use engine::words::{ContentId, Message, MessageId, ModelId, SessionId, Usage};
@@ -24,8 +24,8 @@ async fn change(store: &Store, session: &SessionId, before: Option<&str>, after:
     store.save_change(session, change).await.unwrap();
 }
 
-fn users(remembered: &Remembered) -> Vec<String> {
-    let messages = remembered.history.messages().iter();
+fn users(stored: &StoredSession) -> Vec<String> {
+    let messages = stored.history.messages().iter();
     let texts = messages.filter_map(|message| match &**message {
         Message::User(prompt) => Some(prompt.text()),
         Message::Agent { .. } | Message::ToolResult { .. } => None,
@@ -71,8 +71,8 @@ async fn turns_are_undone_and_redone_across_restarts() {
     wait_for_end_of(&folder).await;
 
     let store = Store::new(options(folder.path()));
-    let (remembered, events) = load(&store, &session).await;
-    assert_eq!(users(&remembered), ["one, please"]);
+    let (stored, events) = load(&store, &session).await;
+    assert_eq!(users(&stored), ["one, please"]);
     // The client sees everything that happened.
     assert_eq!(events.len(), 5);
     let turns = store.turns(&session).await.unwrap();
@@ -83,8 +83,8 @@ async fn turns_are_undone_and_redone_across_restarts() {
     // After a new prompt the undone turns can no longer be redone.
     turn(&store, &session, "four").await;
     store.append(&session, Record::Redone(&MessageId::new("three"))).await.unwrap();
-    let remembered = load(&store, &session).await.0;
-    assert_eq!(users(&remembered), ["one, please", "two, please", "four, please"]);
+    let stored = load(&store, &session).await.0;
+    assert_eq!(users(&stored), ["one, please", "two, please", "four, please"]);
     let turns = store.turns(&session).await.unwrap();
     assert_eq!(turns.undone, []);
     assert_eq!(turns.done[2].number, 3);
@@ -167,17 +167,17 @@ async fn compaction_survives_a_restart_and_can_be_undone() {
     wait_for_end_of(&folder).await;
 
     let store = Store::new(options(folder.path()));
-    let (remembered, events) = load(&store, &session).await;
-    assert_eq!(users(&remembered), ["what was", "three, please", "four, please"]);
+    let (stored, events) = load(&store, &session).await;
+    assert_eq!(users(&stored), ["what was", "three, please", "four, please"]);
     assert_eq!(events.len(), 8);
-    assert!(remembered.bill.print().contains("| `a/b` | 1 | 5 | 0 | 0 | 0 | $0.5000 |"));
+    assert!(stored.bill.print().contains("| `a/b` | 1 | 5 | 0 | 0 | 0 | $0.5000 |"));
     store.append(&session, Record::Undone(&MessageId::new("four"))).await.unwrap();
-    let (remembered, _) = load(&store, &session).await;
-    assert_eq!(users(&remembered), ["what was", "three, please"]);
+    let (stored, _) = load(&store, &session).await;
+    assert_eq!(users(&stored), ["what was", "three, please"]);
     store.append(&session, Record::Undone(&MessageId::new("two"))).await.unwrap();
-    let (remembered, _) = load(&store, &session).await;
-    assert_eq!(users(&remembered), ["one, please"]);
+    let (stored, _) = load(&store, &session).await;
+    assert_eq!(users(&stored), ["one, please"]);
     store.append(&session, Record::Redone(&MessageId::new("three"))).await.unwrap();
-    let (remembered, _) = load(&store, &session).await;
-    assert_eq!(users(&remembered), ["one, please", "two, please", "three, please"]);
+    let (stored, _) = load(&store, &session).await;
+    assert_eq!(users(&stored), ["one, please", "two, please", "three, please"]);
 }

@@ -1,0 +1,112 @@
+//! Runs the turn of a prompt, and serves the session's mailbox meanwhile.
+
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::controls::Controls;
+use super::{Command, Session};
+use crate::ports::{Error, Record, Reply};
+use crate::turn::cx::{Conversation, Turn, TurnCx, TurnError};
+use crate::turn::prompt::{self, Naming};
+use crate::words::{Prompt, StopReason};
+
+/// Why a session ends during a turn.
+pub(super) enum End {
+    /// The client closes it.
+    Closed(Reply<()>),
+    /// Its last handle was dropped.
+    Dropped,
+}
+
+/// What a turn returned; `Err` if it panicked.
+type Outcome = Result<Result<StopReason, TurnError>, Box<dyn std::any::Any + Send>>;
+
+impl Session {
+    /// Runs a turn and keeps reading the mailbox. Returns why the session must end, if it must.
+    pub(super) async fn run_prompt(
+        &mut self,
+        prompt: Prompt,
+        cancel: CancellationToken,
+        reply: Reply<StopReason>,
+    ) -> Option<End> {
+        let before = self.history.len();
+        let Session { controls, history, context, mailbox, .. } = self;
+        let mut cx = TurnCx {
+            ports: controls.ports(),
+            conversation: Conversation {
+                session: &controls.id,
+                cwd: &controls.cwd,
+                settings: &controls.settings,
+                history,
+                context,
+                meter: &controls.meter,
+                steering: &controls.steering,
+                asking: &controls.asking,
+            },
+            turn: Turn::new(controls.shared.limits, cancel.clone()),
+        };
+        let naming = Naming { has_title: &controls.has_title, titler: controls.titler.as_ref() };
+        let turn = AssertUnwindSafe(prompt::answer(&mut cx, prompt, naming)).catch_unwind();
+        let (outcome, end) = with_mailbox(turn, mailbox, controls, &cancel).await;
+        self.finish_turn(outcome, before, reply).await;
+        end
+    }
+
+    /// Journals that a turn ended, and answers its prompt.
+    async fn finish_turn(&mut self, outcome: Outcome, before: usize, reply: Reply<StopReason>) {
+        let answer = match outcome {
+            Ok(Ok(stop)) => Ok(stop),
+            Ok(Err(TurnError::Cancelled)) => Ok(StopReason::Cancelled),
+            Ok(Err(TurnError::Failed(err))) => Err(err),
+            Err(_panic) => {
+                // A turn that panicked may have left the history half written, so all of it is removed.
+                self.history.truncate(before);
+                Err(Error::Broken)
+            }
+        };
+        let Controls { id, shared, steering, .. } = &self.controls;
+        steering.refuse_all(id);
+        self.history.close_open_calls("cancelled before it ended");
+        let stop = answer.as_ref().ok().copied();
+        let written = shared.journal.append(id, Record::TurnEnd(stop)).await;
+        reply.send(match written {
+            Ok(()) => answer,
+            Err(err) => answer.and(Err(Error::of_journal(id, err))),
+        });
+    }
+}
+
+/// Waits for a turn and serves the mailbox meanwhile. Also returns why the session must end, if it must.
+async fn with_mailbox(
+    turn: impl Future<Output = Outcome>,
+    mailbox: &mut mpsc::Receiver<Command>,
+    controls: &Controls,
+    cancel: &CancellationToken,
+) -> (Outcome, Option<End>) {
+    let mut end = None;
+    tokio::pin!(turn);
+    loop {
+        tokio::select! {
+            biased;
+            outcome = &mut turn => return (outcome, end),
+            command = mailbox.recv(), if end.is_none() => match command {
+                Some(command @ (Command::Prompt { .. } | Command::Replay { .. })) => {
+                    command.refuse(Error::Busy(controls.id.clone()));
+                }
+                Some(Command::Steer(prompt, reply)) => controls.steering.push(prompt, reply),
+                Some(Command::Close(reply)) => {
+                    cancel.cancel();
+                    end = Some(End::Closed(reply));
+                }
+                Some(other) => controls.apply(other).await,
+                None => {
+                    cancel.cancel();
+                    end = Some(End::Dropped);
+                }
+            },
+        }
+    }
+}

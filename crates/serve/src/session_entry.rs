@@ -1,0 +1,39 @@
+//! What a connection knows of an open session.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use engine::session::SessionHandle;
+use tokio_util::sync::CancellationToken;
+use wire::RequestId;
+
+use crate::dialect::SessionExtras;
+use crate::mcp_servers::ReplaceableServers;
+use crate::rate::Window;
+
+/// A session as its connection knows it.
+pub(crate) struct SessionEntry {
+    pub(crate) handle: SessionHandle,
+    /// Its working directory.
+    pub(crate) cwd: PathBuf,
+    pub(crate) created: SystemTime,
+    /// What the client's dialect needs of it.
+    pub(crate) extras: SessionExtras,
+    /// The MCP servers that the client requested last.
+    pub(crate) requested: Vec<mcp::ServerConfig>,
+    /// All its MCP servers; set when it is opened.
+    pub(crate) servers: Arc<OnceLock<ReplaceableServers>>,
+    /// The turn that runs.
+    pub(crate) turn: Option<RunningTurn>,
+    pub(crate) prompts: Window,
+}
+
+/// A turn that runs.
+pub(crate) struct RunningTurn {
+    /// The call to answer.
+    pub(crate) call: RequestId,
+    pub(crate) cancel: CancellationToken,
+    /// Set when we stopped the turn because the client reads nothing.
+    pub(crate) is_stalled: bool,
+}
