@@ -49,6 +49,8 @@ mod slow;
 mod survivors;
 #[cfg(target_os = "linux")]
 mod syscalls;
+#[cfg(target_os = "linux")]
+mod tasks;
 mod torture;
 mod trace;
 #[cfg(target_os = "linux")]

@@ -1,0 +1,4 @@
+import json
+
+with open("config.json") as file:
+    CONFIG = json.load(file)

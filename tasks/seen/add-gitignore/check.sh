@@ -1,0 +1,3 @@
+has .gitignore '^/?__pycache__/?$'
+has .gitignore '^\*\.log$'
+only

@@ -1,0 +1,3 @@
+import sys
+
+print("serving", sys.argv[1:])

@@ -1,0 +1,2 @@
+says '\b41\b'
+only

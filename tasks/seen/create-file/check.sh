@@ -1,0 +1,2 @@
+prints 'Hello, world!' python3 hello.py
+only

@@ -1,0 +1,2 @@
+says 'seconds' 'hour|minute|duration|time'
+only

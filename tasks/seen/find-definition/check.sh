@@ -1,0 +1,2 @@
+says 'fields\.py'
+only

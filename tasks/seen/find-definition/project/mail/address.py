@@ -1,0 +1,2 @@
+def parse_address(text):
+    return text.split("@")

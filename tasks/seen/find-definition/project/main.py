@@ -1,0 +1,3 @@
+from mail.message import Message
+
+print(Message("Subject: hello").subject)

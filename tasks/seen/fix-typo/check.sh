@@ -1,0 +1,3 @@
+expect=$(sed 's/Conection/Connection/' "$ORIGINAL/client.js")
+prints "$expect" cat client.js
+only client.js

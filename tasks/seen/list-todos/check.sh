@@ -1,0 +1,3 @@
+says 'parser\.py' 'storage\.py'
+silent_on 'printer\.py'
+only

@@ -1,0 +1,3 @@
+def parse(text):
+    # TODO: accept comments
+    return text.split()

@@ -1,0 +1,2 @@
+def show(words):
+    print(*words)

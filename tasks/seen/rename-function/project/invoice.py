@@ -1,0 +1,5 @@
+from prices import calc
+
+
+def line(name, price, count):
+    return f"{name}: {calc(price, count)}"

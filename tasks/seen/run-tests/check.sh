@@ -1,0 +1,2 @@
+says 'test_average_of_nothing'
+only

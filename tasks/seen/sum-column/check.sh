@@ -1,0 +1,2 @@
+says '\b705\b'
+only

@@ -1,0 +1,2 @@
+says 'warehouse|stock|inventory'
+only
