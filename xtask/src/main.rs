@@ -10,6 +10,7 @@ mod needs;
 mod program;
 mod release;
 mod suite;
+mod tasks;
 mod tidy;
 
 use std::path::Path;
@@ -33,6 +34,10 @@ usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
        cargo xtask bench [NAME | --instructions [--write]]
            measure time and memory, see docs/internals/performance.md;
            --instructions counts instructions and fails if a path has grown, --write saves the new figures
+       cargo xtask tasks [--agent NAME]… [--command TEMPLATE] [--endpoint URL] [--model ID] [--set NAME] [--only TASK]…
+                         [--runs N] [--timeout SECONDS] [--purlin PROGRAM] [--json]
+           let agents (purlin, opencode, goose) do small tasks with the model at an OpenAI-compatible endpoint, and print
+           what was done, tokens and seconds side by side, see docs/internals/tasks.md
        cargo xtask release
            build the program for release: twice, the second time with the functions that run first laid out together";
 
@@ -63,6 +68,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["crash", "--runs", runs] => suite::crash(runs.parse().context("--runs needs a number")?),
         ["draw", file] => print_drawing(Path::new(file)),
         ["bench", rest @ ..] => bench::run(&bench::Options::parse(rest)?),
+        ["tasks", rest @ ..] => tasks::run(&tasks::Options::parse(rest)?),
         ["release"] => release::run().map(|()| true),
         ["catalogue"] => program::succeeds(&["python3", "xtask/catalogue.py"]),
         ["help" | "--help" | "-h"] => {
