@@ -166,7 +166,9 @@ fn revoke(which: &str) -> anyhow::Result<()> {
     })
     .map_err(anyhow::Error::msg)?;
     if number.is_some() && taken.is_empty() {
-        bail!("unknown number {which}");
+        bail!(
+            "no saved answer has the number {which}; `purlin permissions list` shows the numbers"
+        );
     }
     if taken.is_empty() {
         return print("No saved answers.\n");

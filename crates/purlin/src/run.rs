@@ -56,7 +56,7 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     };
     let code = match &ended {
         Ok(Ended::Stopped(reason)) => code_of(*reason),
-        Ok(Ended::NoSuchCommand) => 1,
+        Ok(Ended::CommandRefused) => 1,
         Ok(Ended::Killed) => 130,
         // The reader has seen enough; that is not a failure.
         Ok(Ended::ReaderGone) => return Ok(ExitCode::SUCCESS),
@@ -64,7 +64,7 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     };
     let shown = match ended {
         Ok(Ended::Stopped(reason)) => output.end(reason),
-        Ok(Ended::NoSuchCommand) => output.end(schema::StopReason::EndTurn),
+        Ok(Ended::CommandRefused) => output.end(schema::StopReason::EndTurn),
         Ok(Ended::Killed | Ended::ReaderGone) => output.end(schema::StopReason::Cancelled),
         Err(err) => output.error(&err),
     };
@@ -77,8 +77,8 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
 /// How a run ended.
 enum Ended {
     Stopped(schema::StopReason),
-    /// The prompt was an unknown slash command; the agent has said so.
-    NoSuchCommand,
+    /// The prompt was an unknown slash command or had an invalid argument; the agent has said so.
+    CommandRefused,
     /// By a second Ctrl-C, by one before the turn, or by another signal.
     Killed,
     /// Our output is closed.
@@ -108,13 +108,13 @@ async fn talk(options: &RunOptions, output: &mut Output) -> anyhow::Result<Ended
         _ = tokio::signal::ctrl_c() => return Ok(Ended::Killed),
     };
 
-    // We know only of our own agent how it reports an unknown command.
+    // We know only of our own agent how it refuses a command.
     let answer = (options.is_own && options.prompt.starts_with('/')).then(String::new);
     let (caller, session) = (connection.caller(), session.session_id);
     let turn = Turn { connection: &mut connection, caller, session, output, answer };
     let ended = turn.run(&options.prompt, asked).await?;
     match ended {
-        Ended::Stopped(_) | Ended::NoSuchCommand => {
+        Ended::Stopped(_) | Ended::CommandRefused => {
             if let Err(err) = connection.end(Grace::default()).await {
                 tracing::warn!(%err, "the agent did not exit cleanly");
             }
@@ -218,7 +218,7 @@ struct Turn<'a> {
     caller: Caller,
     session: schema::SessionId,
     output: &'a mut Output,
-    /// The answer so far, if the prompt may be an unknown command.
+    /// The answer so far, if the prompt may be a command that is refused.
     answer: Option<String>,
 }
 
@@ -313,9 +313,8 @@ impl Turn<'_> {
             }
         }
         let reason = reply?.stop_reason;
-        let refusal = commands::name(prompt).map(commands::no_such);
-        let is_unknown = self.answer.zip(refusal).is_some_and(|(said, no)| said.starts_with(&no));
-        Ok(if is_unknown { Ended::NoSuchCommand } else { Ended::Stopped(reason) })
+        let is_refused = self.answer.is_some_and(|said| commands::is_refusal(prompt, &said));
+        Ok(if is_refused { Ended::CommandRefused } else { Ended::Stopped(reason) })
     }
 
     fn show(&mut self, update: &client::Update) -> Result<(), ReaderGone> {

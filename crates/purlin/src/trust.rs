@@ -49,6 +49,10 @@ pub fn run(command: TrustCommand) -> anyhow::Result<ExitCode> {
             if !was_trusted {
                 bail!("{} is not trusted", folder.display());
             }
+            print(&format!(
+                "{} is no longer trusted. Sessions that are open keep its settings until they are opened again.\n",
+                visible(&folder.to_string_lossy())
+            ))?;
         }
         TrustCommand::Ask(folder) => {
             anyhow::ensure!(folder.is_dir(), "folder not found: {}", folder.display());

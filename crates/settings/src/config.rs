@@ -278,7 +278,7 @@ mod tests {
             [
                 format!("{at}:5: `x` is not a known key"),
                 format!(
-                    "{at}:3: `permission.bash.rm *` must be allow, ask or deny. Did you mean `deny`? Treated as `ask`."
+                    "{at}:3: `permission.bash.rm *` must be allow, ask or deny. Did you mean `deny`? The value is ignored and `ask` applies."
                 ),
             ]
         );

@@ -198,7 +198,7 @@ mod tests {
             (
                 "session/prompt",
                 r#"{"sessionId":"sk-secret","prompt":{"a":"sk-secret"}}"#,
-                "'prompt' has the wrong type: expected a sequence",
+                "'prompt' has the wrong type: expected an array, got an object",
                 "prompt",
             ),
             (
@@ -210,19 +210,19 @@ mod tests {
             (
                 "session/set_mode",
                 r#"{"sessionId":7,"modeId":"m"}"#,
-                "'sessionId' has the wrong type: expected a string",
+                "'sessionId' has the wrong type: expected a string, got a whole number",
                 "sessionId",
             ),
             (
                 "initialize",
                 r#"{"protocolVersion":"sk-secret"}"#,
-                "'protocolVersion' has the wrong type: expected u16",
+                "'protocolVersion' has the wrong type: expected a whole number from 0 to 65535, got a string",
                 "protocolVersion",
             ),
             (
                 "session/new",
                 r#"{"cwd":["sk-secret"]}"#,
-                "'cwd' has the wrong type: expected path string",
+                "'cwd' has the wrong type: expected a path, got an array",
                 "cwd",
             ),
             ("session/prompt", r#"["sk-secret"]"#, "'params' must be an object", "params"),

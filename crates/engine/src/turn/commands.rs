@@ -85,7 +85,7 @@ pub fn parse(prompt: &Prompt, settings: &Settings, known: &[SlashCommand]) -> Op
         "rewind" if rest.is_empty() => Some(Builtin::Rewind(None)),
         "rewind" => Some(match rest.parse() {
             Ok(number) => Builtin::Rewind(Some(number)),
-            Err(_) => Builtin::Say(format!("`{rest}` is not a message number.")),
+            Err(_) => Builtin::Say(format!("{} `/rewind` lists the messages.", no_number(rest))),
         }),
         "mode" if rest.is_empty() => {
             let modes = settings.modes.iter().map(|mode| (&*mode.id, &*mode.description));
@@ -98,7 +98,8 @@ pub fn parse(prompt: &Prompt, settings: &Settings, known: &[SlashCommand]) -> Op
         "mode" => Some(match settings.find_mode(rest) {
             Some(mode) => Builtin::SetMode(mode.clone()),
             None => Builtin::Say(format!(
-                "Unknown mode `{rest}`. The modes are {}.",
+                "{} The modes are {}.",
+                no_mode(rest),
                 list(settings.modes.iter().map(|mode| &*mode.id), "")
             )),
         }),
@@ -169,16 +170,36 @@ pub fn unknown(prompt: &Prompt, commands: &[SlashCommand]) -> Option<String> {
     Some(format!("{} {hint} To send this as a message, do not start it with `/`.", no_such(word)))
 }
 
-/// Says that a command is unknown: how [`unknown`] begins.
+/// Tells whether an answer says that the command in `text` is unknown or has an invalid argument.
 #[must_use]
-pub fn no_such(name: &str) -> String {
+pub fn is_refusal(text: &str, answer: &str) -> bool {
+    let Some(line) = text.trim().strip_prefix('/') else { return false };
+    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let rest = rest.trim();
+    let starts =
+        [no_such(name), no_number(rest), no_message(rest), no_mode(rest), no_such_model(rest)];
+    starts.iter().any(|start| answer.starts_with(start))
+}
+
+fn no_such(name: &str) -> String {
     format!("Unknown command `/{name}`.")
 }
 
-/// Returns the name of the command that a text seems to be.
-#[must_use]
-pub fn name(text: &str) -> Option<&str> {
-    text.trim().strip_prefix('/')?.split_whitespace().next()
+fn no_number(word: &str) -> String {
+    format!("`{word}` is not a message number.")
+}
+
+/// Says that no message has this number.
+pub(crate) fn no_message(number: impl std::fmt::Display) -> String {
+    format!("Message {number} not found.")
+}
+
+fn no_mode(name: &str) -> String {
+    format!("Unknown mode `{name}`.")
+}
+
+fn no_such_model(id: &str) -> String {
+    format!("Unknown model `{id}`.")
 }
 
 /// Tells whether the words after a command make a sentence rather than one argument.
@@ -225,7 +246,7 @@ fn no_model(wanted: &str, settings: &Settings) -> String {
         true => "`/model` lists the models.".to_owned(),
         false => format!("Did you mean {}?", list(near.into_iter(), "")),
     };
-    format!("Unknown model `{wanted}`. {hint}")
+    format!("{} {hint}", no_such_model(wanted))
 }
 
 /// Lists ids with descriptions; the one in use is marked.

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use super::commands::no_message;
 use super::cx::{TurnCx, TurnError};
 use crate::ports::{Content, Error, FileError, JournalError, Record};
 use crate::words::{ContentId, PastTurn, Turns};
@@ -40,7 +41,7 @@ pub(crate) async fn rewind(
     let Some(number) = number else { return Ok(list(&turns.done)) };
     match turns.done.iter().position(|turn| turn.number == number) {
         Some(first) => undo_turns(cx, &turns.done[first..]).await,
-        None => Ok(format!("Message {number} not found. {}", list(&turns.done))),
+        None => Ok(format!("{} {}", no_message(number), list(&turns.done))),
     }
 }
 

@@ -169,7 +169,17 @@ fn run_finds_its_script_and_reports_mistakes() {
     let output = run(&["/contxt"]);
     assert!(said(&output.stdout).contains("Unknown command `/contxt`. Did you mean `/context`?"));
     assert_eq!(output.status.code(), Some(1));
-    for prompt in ["/context", "/mcp", "/tour-guide is what?", "/usr/bin"] {
+    for (prompt, why) in [
+        ("/rewind x", "`x` is not a message number."),
+        ("/rewind 9", "Message 9 not found."),
+        ("/mode fast", "Unknown mode `fast`."),
+        ("/model none", "Unknown model `none`."),
+    ] {
+        let output = run(&[prompt]);
+        assert!(said(&output.stdout).starts_with(why), "{output:?}");
+        assert_eq!(output.status.code(), Some(1), "{prompt}");
+    }
+    for prompt in ["/rewind", "/context", "/mcp", "/tour-guide is what?", "/usr/bin"] {
         assert_eq!(run(&[prompt]).status.code(), Some(0), "{prompt}");
     }
     // A session with commands only gets the first one as its title.

@@ -60,7 +60,9 @@ fn saved_permission_applies_in_the_next_process_until_it_is_revoked() {
     assert_eq!(write_once(&data, &other, "reject"), 1);
     let listed = text(&purlin(&data, &["permissions", "list"]));
     assert_eq!(listed, format!("1  allow  edit: a.txt  in {}\n", cwd.display()));
-    assert!(!purlin(&data, &["permissions", "revoke", "2"]).status.success());
+    let unknown = purlin(&data, &["permissions", "revoke", "2"]);
+    assert!(!unknown.status.success());
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("`purlin permissions list` shows"));
     let revoked = text(&purlin(&data, &["permissions", "revoke", "1"]));
     assert_eq!(revoked, format!("Revoked: allow  edit: a.txt  in {}\n", cwd.display()));
     assert_eq!(text(&purlin(&data, &["permissions", "list"])), "No saved answers.\n");

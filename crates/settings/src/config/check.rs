@@ -39,7 +39,9 @@ pub fn check(text: &str) -> Checked {
         Ok((parsed, value)) => (parsed.value, value),
         Err(err) => {
             let line = line_at(&line_ends(text), err.range().start);
-            checked.problems.push((line, err.kind().to_string()));
+            let why = err.kind().to_string();
+            let why = format!("{why}. The whole file is ignored until this is corrected.");
+            checked.problems.push((line, why));
             return checked;
         }
     };
@@ -50,7 +52,11 @@ pub fn check(text: &str) -> Checked {
         Value::Object(members) => checked.value = members,
         // An empty file is valid.
         Value::Null if parsed.is_none() => {}
-        _ => checked.problems.push((1, "the file must contain an object".to_owned())),
+        _ => checked.problems.push((
+            1,
+            "the file must contain an object. The whole file is ignored until this is corrected."
+                .to_owned(),
+        )),
     }
     checked.remove_invalid();
     checked
@@ -306,6 +312,7 @@ mod tests {
         let checked = check("{\n  \"model\": [\n");
         assert!(checked.value.is_empty());
         assert_eq!(checked.problems.len(), 1);
+        assert!(checked.problems[0].1.contains("The whole file is ignored"), "{checked:?}");
         assert!(check("").problems.is_empty());
         assert_eq!(check("[]").problems.len(), 1);
     }

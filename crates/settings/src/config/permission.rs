@@ -32,7 +32,7 @@ pub(crate) fn rules(
             let hint = nearest(word, words).map(|near| format!(". Did you mean `{near}`?"));
             let at = if pattern == "*" { key.to_owned() } else { format!("{key}.{pattern}") };
             problems.push(format!(
-                "`permission.{at}` must be allow, ask or deny{} Treated as `ask`.",
+                "`permission.{at}` must be allow, ask or deny{} The value is ignored and `ask` applies.",
                 hint.unwrap_or_else(|| ".".to_owned())
             ));
             Decision::Ask
@@ -126,10 +126,10 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "`permission.bash.rm *` must be allow, ask or deny. Did you mean `deny`? Treated as `ask`.",
+                "`permission.bash.rm *` must be allow, ask or deny. Did you mean `deny`? The value is ignored and `ask` applies.",
                 "`permission.bsh` is not a known key. Did you mean `bash`?",
-                "`permission.bsh` must be allow, ask or deny. Did you mean `allow`? Treated as `ask`.",
-                "`permission.edit` must be allow, ask or deny. Treated as `ask`.",
+                "`permission.bsh` must be allow, ask or deny. Did you mean `allow`? The value is ignored and `ask` applies.",
+                "`permission.edit` must be allow, ask or deny. The value is ignored and `ask` applies.",
             ]
         );
     }

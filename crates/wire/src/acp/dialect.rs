@@ -177,6 +177,8 @@ impl Dialect {
             Dialect::MessageReference => message_reference::WORDING,
             Dialect::Container => container::WORDING,
         };
+        // The type that was sent is that of v1, after the translation.
+        let text = text.split(", got ").next().unwrap_or_default().to_owned();
         phrases.iter().fold(text, |text, (v1, own)| text.replace(v1, own))
     }
 

@@ -156,16 +156,43 @@ fn describe(path: &str, err: &serde_json::Error) -> RpcError {
         _ if message.starts_with("invalid type") => "has the wrong type",
         _ => "is not valid",
     };
+    let Some(expected) = expected.map(plain).filter(|expected| is_safe(expected)) else {
+        return at(name, format!("'{name}' {problem}"));
+    };
+    let got = got(&message).map(|got| format!(", got {got}")).unwrap_or_default();
+    at(name, format!("'{name}' {problem}: expected {expected}{got}"))
+}
+
+/// Returns what serde expected in the words of JSON. The names of Rust types mean nothing to the other side.
+fn plain(expected: &str) -> &str {
     match expected {
-        // The names of our Rust types mean nothing to the other side.
-        Some(expected) if expected.starts_with("struct ") || expected.contains(" enum ") => {
-            at(name, format!("'{name}' {problem}: expected an object"))
-        }
-        Some(expected) if is_safe(expected) => {
-            at(name, format!("'{name}' {problem}: expected {expected}"))
-        }
-        _ => at(name, format!("'{name}' {problem}")),
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" | "u64" | "usize" => "a whole number that is not negative",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a sequence" => "an array",
+        "a map" => "an object",
+        "a boolean" => "true or false",
+        "path string" => "a path",
+        _ if expected.starts_with("struct ") || expected.contains(" enum ") => "an object",
+        other => other,
     }
+}
+
+/// Returns the type of the value that was sent, from serde's message. Never the value itself, which may be a secret.
+fn got(message: &str) -> Option<&'static str> {
+    const TYPES: [(&str, &str); 7] = [
+        ("string", "a string"),
+        ("integer", "a whole number"),
+        ("floating point", "a number with a fraction"),
+        ("boolean", "true or false"),
+        ("sequence", "an array"),
+        ("map", "an object"),
+        ("null", "null"),
+    ];
+    let sent = message.strip_prefix("invalid type: ")?;
+    TYPES.iter().find(|(name, _)| sent.starts_with(name)).map(|(_, words)| *words)
 }
 
 /// Returns whether serde's "expected" text can be repeated. It normally names our types, but a custom message could

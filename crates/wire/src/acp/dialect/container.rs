@@ -29,7 +29,7 @@ pub(super) const WORDING: &[(&str, &str)] = &[
     ("].uri", "].metadata.uri"),
     ("session/new lists the modes", "expected `conversation` or `development`"),
     ("session/new lists the models", "the prompt `/model` lists them"),
-    ("expected u16", "expected a string such as `0.3.1`"),
+    ("expected a whole number from 0 to 65535", "expected a string such as `0.3.1`"),
     ("must be an absolute path", "must be a file:// URI with an absolute path"),
 ];
 

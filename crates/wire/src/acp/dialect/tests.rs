@@ -66,7 +66,7 @@ fn rejected_shape_is_described_with_the_names_of_the_dialect() {
             "session/prompt",
             json!({ "sessionId": "s", "content": 7 }),
             "content",
-            "'content' has the wrong type: expected a sequence",
+            "'content' has the wrong type: expected an array",
         ),
         (
             Dialect::MessageReference,
