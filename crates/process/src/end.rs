@@ -108,6 +108,22 @@ impl Drop for Child {
     }
 }
 
+/// Tells whether no process has this id any more.
+#[cfg(unix)]
+#[must_use]
+pub fn has_ended(process: i32) -> bool {
+    let pid = rustix::process::Pid::from_raw(process);
+    // Other users' processes are alive, but may not be signalled.
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+}
+
+/// Tells nothing: this system has no such test.
+#[cfg(not(unix))]
+#[must_use]
+pub fn has_ended(_process: i32) -> bool {
+    false
+}
+
 /// Returns the name of the signal that ended a program, such as `SIGKILL`.
 #[cfg(unix)]
 #[must_use]

@@ -121,23 +121,11 @@ fn remove_stale(parent: &Path) {
         let owner = rest.split('-').next().and_then(|pid| pid.parse().ok());
         let age = entry.metadata().and_then(|found| found.modified()).map(|time| time.elapsed());
         let is_old = age.is_ok_and(|age| age.is_ok_and(|age| age > OLD));
-        if is_old || owner.is_some_and(is_dead) {
+        if is_old || owner.is_some_and(process::end::has_ended) {
             // The folder of another user cannot be removed, and is theirs.
             std::fs::remove_dir_all(entry.path()).ok();
         }
     }
-}
-
-#[cfg(unix)]
-fn is_dead(process: i32) -> bool {
-    let pid = rustix::process::Pid::from_raw(process);
-    // Other users' processes are alive, but may not be signalled.
-    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
-}
-
-#[cfg(not(unix))]
-fn is_dead(_process: i32) -> bool {
-    false
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //!
 //! Blocks, so `files` calls it on a blocking thread. `scope` has decided which file is meant.
 
+mod stale;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -158,7 +160,8 @@ impl<'a> Beside<'a> {
     ) -> io::Result<Beside<'a>> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = OsString::from(format!(".purlin-{}-{number}", std::process::id()));
+        let name = OsString::from(stale::name(number));
+        stale::remove(folder);
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // Private until it has the mode of the old file.
