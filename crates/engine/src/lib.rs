@@ -6,6 +6,8 @@
 pub mod permission;
 pub mod ports;
 pub mod script;
+#[cfg(any(test, feature = "test-support"))]
+pub mod test_support;
 mod turn;
 pub mod words;
 

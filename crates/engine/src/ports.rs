@@ -9,6 +9,7 @@ mod form;
 mod instructions;
 mod journal;
 mod model;
+mod no_journal;
 mod preferences;
 mod reply;
 mod settings;
@@ -29,6 +30,7 @@ pub use journal::{
     Record, SessionInfo, State, StoredSession,
 };
 pub use model::{Model, ModelError, ModelEvent, ModelStream, Request, Schema, ToolSpec};
+pub use no_journal::NoJournal;
 pub use preferences::Preferences;
 pub use reply::Reply;
 pub use settings::{ModelChoice, Settings};
@@ -36,4 +38,4 @@ pub use tool::{
     ChildTask, Helper, Intent, Outline, Output, PlanResult, Planned, Tool, ToolCx, ToolError,
     ToolHost,
 };
-pub use toolbox::{Contact, Expanded, Extension, IsolatedTurn, Toolbox, TurnOverrides};
+pub use toolbox::{Expanded, Extension, ExtensionContext, IsolatedTurn, Toolbox, TurnOverrides};

@@ -1,19 +1,18 @@
-//! The scripted model, and stand-ins for the other ports: for tests, and for running without a store.
+//! The scripted model, for transcripts, `/tour` and `--model script:FILE`.
 //!
 //! The script is the `model` lines of a transcript; `conformance/README.md` describes them.
 
+mod page_tool;
 mod parse;
-mod stubs;
-pub mod tools;
 
 use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt, stream};
 
+pub use page_tool::OpenPage;
 pub use parse::ScriptError;
 use parse::{Answer, Failure, Item};
-pub use stubs::{NoFiles, NoJournal, NoTurn, StubEditor};
 
 use crate::ports::{Model, ModelError, ModelEvent, ModelStream, Request};
 use crate::words::{Message, StopReason, ToolCallId, ToolRequest};

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::ports::{Editor, ToolCx, Toolbox};
-use engine::script::{NoJournal, NoTurn, StubEditor};
+use engine::ports::{Editor, NoJournal, ToolCx, Toolbox};
+use engine::test_support::{NoTurn, StubEditor};
 use engine::words::{SessionId, ToolCallId};
 use mcp::oauth::{Login, Vault};
 use mcp::{Command, Host, Options, ServerConfig, SessionServers, Starter, Timing};

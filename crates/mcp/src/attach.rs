@@ -65,16 +65,14 @@ fn hint(arguments: &[rmcp::model::PromptArgument]) -> Option<String> {
 /// Expands a prompt: answers `/mcp`, fills in a server's prompt, and attaches resources.
 pub(crate) async fn expand(session: &SessionServers, prompt: Prompt) -> Expanded {
     let servers = session.servers();
-    let text = prompt.blocks.first().and_then(Block::as_text).unwrap_or_default().trim();
-    if let Some(line) = text.strip_prefix('/') {
-        let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    if let Some((name, arguments)) = prompt.slash_command() {
         if name == "mcp" {
-            return Expanded::Answer(report::answer(session, rest.trim()));
+            return Expanded::Answer(report::answer(session, arguments));
         }
         session.wait_for_start().await;
         let known = templates(&servers).into_iter().find(|(command, _, _)| command == name);
         if let Some((_, server, template)) = known {
-            return match fill_in(&server, &template, rest.trim()).await {
+            return match fill_in(&server, &template, arguments).await {
                 Ok(blocks) => Expanded::Prompt(with_rest(blocks, prompt)),
                 Err(why) => Expanded::Answer(format!(
                     "The MCP server `{}` could not provide this prompt: {why}",

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use engine::words::Secret;
+
 use crate::clean::clean_line;
 use crate::error::Error;
 
@@ -73,29 +75,6 @@ impl std::fmt::Debug for Remote {
         let url = reqwest::Url::parse(&self.url).ok();
         let host = url.as_ref().and_then(reqwest::Url::host_str);
         out.debug_struct("Remote").field("host", &host).field("headers", &self.headers).finish()
-    }
-}
-
-/// A value that is never printed.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Wraps a value.
-    pub fn new(value: impl Into<String>) -> Secret {
-        Secret(value.into())
-    }
-
-    /// Returns the value. Use it only to send it.
-    #[must_use]
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("****")
     }
 }
 

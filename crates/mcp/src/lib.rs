@@ -23,7 +23,7 @@ mod supervisor;
 mod tool;
 mod transport;
 
-pub use config::{Command, Remote, Secret, ServerConfig, Transport};
+pub use config::{Command, Remote, ServerConfig, Transport};
 pub use error::Error;
 pub use host::{Confinement, Host, Options, Timing};
 pub use session::SessionServers;

@@ -162,26 +162,27 @@ pub(crate) fn fingerprint(texts: &[&str]) -> String {
     hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns a unique tool name for the model: server and tool, in characters that every provider accepts.
+/// Returns a unique tool name for the model: server and tool, in characters that every provider accepts. If another tool has
+/// that name, or it is too long, it ends with a hash of both, so it does not depend on which server is ready first.
 pub(crate) fn public_name(server: &str, tool: &str, taken: &mut HashSet<String>) -> String {
     let letter = |character: char| match character {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' => character,
         _ => '_',
     };
     let full: String = format!("{server}_{tool}").chars().map(letter).collect();
-    let shortened = |limit: usize| {
-        if full.len() <= limit {
-            return full.clone();
-        }
-        let hash = fingerprint(&[server, tool]);
-        format!("{}_{}", &full[..limit - 9], &hash[..8])
-    };
-    let mut name = shortened(MAX_NAME);
-    for number in 2.. {
+    let hash = fingerprint(&[server, tool]);
+    let with_suffix =
+        |suffix: &str| format!("{}_{suffix}", &full[..full.len().min(MAX_NAME - 1 - suffix.len())]);
+    let mut name = if full.len() <= MAX_NAME { full.clone() } else { with_suffix(&hash[..8]) };
+    for number in 1.. {
         if taken.insert(name.clone()) {
             break;
         }
-        name = format!("{}_{number}", shortened(MAX_NAME - 5));
+        // A number is needed only for a server that lists the same tool twice.
+        name = match number {
+            1 => with_suffix(&hash[..8]),
+            _ => with_suffix(&format!("{}_{number}", &hash[..8])),
+        };
     }
     name
 }
@@ -197,8 +198,12 @@ mod tests {
         let mut name = |server: &str, tool: &str| public_name(server, tool, &mut taken);
         assert_eq!(name("weather", "get"), "weather_get");
         assert_eq!(name("a_b", "c"), "a_b_c");
-        assert_eq!(name("a", "b_c"), "a_b_c_2");
-        assert_eq!(name("read", "file"), "read_file_2");
+        let hashed = |server: &str, tool: &str| {
+            format!("{server}_{tool}_{}", &fingerprint(&[server, tool])[..8])
+        };
+        assert_eq!(name("a", "b_c"), hashed("a", "b_c"));
+        assert_eq!(name("a", "b_c"), hashed("a", "b_c") + "_2");
+        assert_eq!(name("read", "file"), hashed("read", "file"));
         assert_eq!(name("my server", "do.it!"), "my_server_do_it_");
         let long = name("s", &"x".repeat(300));
         assert_eq!(long.len(), MAX_NAME);

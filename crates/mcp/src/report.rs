@@ -9,7 +9,7 @@ use engine::words::SlashCommand;
 use crate::config::Transport;
 use crate::error::Error;
 use crate::server::{Phase, Server, Status};
-use crate::session::SessionServers;
+use crate::session::{MAX_TOOLS, SessionServers};
 
 /// How many bytes of each server's log `/mcp` shows.
 const LOG: usize = 600;
@@ -130,6 +130,12 @@ pub(crate) fn overview(session: &SessionServers, servers: &[Arc<Server>]) -> Str
                 text.push_str(&format!("  - log: {}\n", log.replace('\n', "\n    ")));
             }
         }
+    }
+    let offered: usize = servers.iter().map(|server| server.status().offer.tools.len()).sum();
+    if let more @ 1.. = offered.saturating_sub(MAX_TOOLS) {
+        text.push_str(&format!(
+            "- tools of the last servers that are omitted, because a session has at most {MAX_TOOLS}: {more}\n"
+        ));
     }
     for problem in problems {
         text.push_str(&format!("- ignored: {problem}\n"));

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use engine::ports::{Contact, Editor, Event, Expanded, Extension, Severity, Tool, Toolbox};
+use engine::ports::{
+    Editor, Event, Expanded, Extension, ExtensionContext, Severity, Tool, Toolbox,
+};
 use engine::words::{Prompt, SlashCommand};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -24,7 +26,7 @@ use crate::{attach, report};
 /// The most servers of one session.
 const MAX_SERVERS: usize = 32;
 /// The most tools of all servers together. With more, some providers reject the request.
-const MAX_TOOLS: usize = 512;
+pub(crate) const MAX_TOOLS: usize = 512;
 const MAX_PROBLEM: usize = 300;
 
 /// How long after its start a server may delay a prompt. Most servers are ready by then; an immediate prompt would miss
@@ -49,16 +51,23 @@ struct Chosen {
 
 impl Chosen {
     fn new(configs: Vec<ServerConfig>, problems: Vec<String>) -> Chosen {
-        let mut names = HashSet::new();
-        let mut configs: Vec<ServerConfig> =
-            configs.into_iter().filter(|config| names.insert(config.name.clone())).collect();
         let mut problems: Vec<String> =
             problems.iter().map(|problem| clean_line(problem, MAX_PROBLEM)).collect();
-        for config in configs.drain(MAX_SERVERS.min(configs.len())..) {
-            problems
-                .push(format!("`{}`: a session has at most {MAX_SERVERS} servers", config.name));
+        let mut chosen: Vec<ServerConfig> = Vec::new();
+        for config in configs {
+            let name = &config.name;
+            match chosen.iter().find(|first| first.name == *name) {
+                // The same server, configured in two places.
+                Some(first) if first.transport == config.transport => {}
+                Some(_) => problems.push(format!(
+                    "`{name}`: this session already has another server with this name; rename one of them"
+                )),
+                None if chosen.len() == MAX_SERVERS => problems
+                    .push(format!("`{name}`: a session has at most {MAX_SERVERS} servers")),
+                None => chosen.push(config),
+            }
         }
-        Chosen { configs, problems }
+        Chosen { configs: chosen, problems }
     }
 
     fn is_empty(&self) -> bool {
@@ -90,7 +99,8 @@ struct Listed {
 impl SessionServers {
     /// Creates the servers of a session. [`Extension::start`] starts them.
     ///
-    /// If several servers have the same name, the first one is used. `problems` are reported to the user.
+    /// If several servers have the same name, the first one is used, and the others are reported to the user, as are
+    /// `problems`.
     #[must_use]
     pub fn new(
         host: &Arc<Host>,
@@ -145,7 +155,11 @@ impl SessionServers {
         lock(&self.chosen).problems.clone()
     }
 
-    fn begin(&self, chosen: &Chosen, Contact { editor, toolbox }: &Contact) -> Running {
+    fn begin(
+        &self,
+        chosen: &Chosen,
+        ExtensionContext { editor, toolbox }: &ExtensionContext,
+    ) -> Running {
         let stop = CancellationToken::new();
         let leases: Vec<Arc<Lease>> =
             chosen.configs.iter().map(|config| self.host.lease(config, &self.roots)).collect();
@@ -208,7 +222,7 @@ impl Extension for SessionServers {
         Arc::clone(&listed.tools)
     }
 
-    fn start(&self, session: &Contact) {
+    fn start(&self, session: &ExtensionContext) {
         let mut running = lock(&self.running);
         let chosen = lock(&self.chosen);
         if running.is_none() && !chosen.is_empty() {
@@ -278,5 +292,31 @@ impl Reporter {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Command;
+
+    fn server(name: &str, program: &str) -> ServerConfig {
+        let (program, args, env, cwd) = (program.to_owned(), Vec::new(), Vec::new(), None);
+        ServerConfig::command(name, Command { program, args, env, cwd }).unwrap()
+    }
+
+    // R: M2
+    #[test]
+    fn server_whose_name_is_taken_is_reported() {
+        let all = vec![
+            server("a", "/one"),
+            server("b", "/two"),
+            server("a", "/three"),
+            server("a", "/one"),
+        ];
+        let chosen = Chosen::new(all, Vec::new());
+        assert_eq!(chosen.configs, [server("a", "/one"), server("b", "/two")]);
+        let [problem] = &chosen.problems[..] else { panic!("{:?}", chosen.problems) };
+        assert!(problem.starts_with("`a`: ") && problem.contains("with this name"), "{problem}");
     }
 }

@@ -13,7 +13,6 @@ mod http;
 mod images;
 mod key;
 mod model;
-mod options;
 mod provider;
 mod rows;
 mod url;
@@ -21,7 +20,6 @@ mod url;
 pub use format::Format;
 pub use http::Timing;
 pub use key::ApiKey;
-pub use options::{Connection, Cost, Limit, Modalities, ModelOptions, ProviderOptions};
 pub use provider::{
     ListedModel, OWN_FILE, Options, Provider, find_local, key_variables, keyed_providers,
     known_providers,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::ports::ModelChoice;
 use engine::ports::ModelError;
-use engine::words::{ModelId, Price};
+use engine::words::{ConnectionConfig, ModelConfig, ModelId, Price, ProviderConfig, Secret};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,6 @@ use crate::http::{self, Timing};
 use crate::images::Fitted;
 use crate::key::ApiKey;
 use crate::model::RemoteModel;
-use crate::options::{Connection, ModelOptions, ProviderOptions};
 use crate::rows::{ROWS, Row, format_of_package};
 
 /// The name of the user's configuration file in messages.
@@ -28,7 +27,7 @@ pub const OWN_FILE: &str = "purlin.json";
 #[derive(Debug, Default)]
 pub struct Options {
     /// The user's config, by provider.
-    pub configured: BTreeMap<String, ProviderOptions>,
+    pub configured: BTreeMap<String, ProviderConfig>,
     /// Keys the user stored with `purlin auth login`, by provider.
     pub stored: BTreeMap<String, ApiKey>,
     /// Keys in the environment, by variable.
@@ -70,7 +69,7 @@ pub struct Provider {
     row: Option<&'static Row>,
     endpoint: Arc<Endpoint>,
     /// Models of the config, which take precedence over the catalogue.
-    models: BTreeMap<String, ModelOptions>,
+    models: BTreeMap<String, ModelConfig>,
     /// The models that it listed when last asked.
     listed: Vec<ListedModel>,
     /// Whether it is in the user's config.
@@ -110,11 +109,12 @@ impl Options {
         if base_url.is_none() {
             problem = Some("`options.baseURL` is missing".to_owned());
         }
-        let is_empty = connection.api_key.as_ref().is_some_and(ApiKey::is_empty);
+        let given_key = connection.api_key.as_ref().map(|key| ApiKey::new(key.reveal()));
+        let is_empty = given_key.as_ref().is_some_and(ApiKey::is_empty);
         let missing_key = is_empty.then(|| {
             connection.missing_key.clone().unwrap_or_else(|| "`options.apiKey` is empty".to_owned())
         });
-        let (key, key_source) = self.key(row, id, connection.api_key.clone());
+        let (key, key_source) = self.key(row, id, given_key);
         let name = config.and_then(|config| config.name.clone());
         let name = name.unwrap_or_else(|| row.map_or(id, |row| row.name).to_owned());
         let variable = row.and_then(|row| row.variables.first());
@@ -184,22 +184,23 @@ fn format_of(package: Option<&str>, row: Option<&Row>) -> (Format, Option<String
     }
 }
 
-fn headers_of(configured: &BTreeMap<String, ApiKey>, format: Format) -> Headers {
+fn headers_of(configured: &BTreeMap<String, Secret>, format: Format) -> Headers {
     let version = ("anthropic-version".to_owned(), "2023-06-01".to_owned());
     let fixed = (format == Format::AnthropicMessages).then_some(version);
     let configured = configured.iter();
-    let configured = configured.map(|(name, value)| (name.clone(), value.reveal().to_owned()));
+    let configured =
+        configured.map(|(name, value)| (name.clone(), value.reveal().trim().to_owned()));
     Headers(fixed.into_iter().chain(configured).collect())
 }
 
 /// Returns the words in the values of headers that may be secret.
-fn secrets_of(headers: &BTreeMap<String, ApiKey>) -> Vec<ApiKey> {
+fn secrets_of(headers: &BTreeMap<String, Secret>) -> Vec<ApiKey> {
     let words = headers.values().flat_map(|value| value.reveal().split_whitespace());
     // Shorter words are not secret, such as `Bearer` and `true`.
     words.filter(|word| word.len() >= 8).map(ApiKey::new).collect()
 }
 
-fn timing_of(connection: &Connection) -> Timing {
+fn timing_of(connection: &ConnectionConfig) -> Timing {
     let default = Timing::default();
     let time = |millis: Option<u64>, default| millis.map_or(default, Duration::from_millis);
     Timing {

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use engine::hub::HubOptions;
-use engine::ports::ModelChoice;
-use engine::ports::SystemClock;
-use engine::script::{NoJournal, ScriptedModel};
+use engine::ports::{ModelChoice, NoJournal, SystemClock};
+use engine::script::ScriptedModel;
 use engine::words::ModelId;
 use serve::{Machine, WorkspaceOptions, Workspaces};
 use settings::Settings;

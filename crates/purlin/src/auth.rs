@@ -3,7 +3,7 @@
 use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
 
-use settings::Secret;
+use engine::words::Secret;
 use settings::config::problem_of_provider;
 use settings::credentials::{Credentials, opencode};
 use settings::preferences::Preferences;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use ::providers::{ApiKey, key_variables, keyed_providers, known_providers};
+use providers::{ApiKey, key_variables, keyed_providers, known_providers};
 use serve::MachineOptions;
 use settings::{Config, Directories, Environment};
 

@@ -15,7 +15,6 @@ pub mod log;
 mod mcp_command;
 pub mod model_sources;
 pub mod permissions;
-mod providers;
 pub mod run;
 pub mod sessions;
 mod stdout;

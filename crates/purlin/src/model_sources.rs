@@ -11,20 +11,20 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ::providers::{ApiKey, OWN_FILE, Options, Provider, ProviderOptions, find_local};
 use engine::hub::FindModels;
 use engine::ports::Preferences as SavedPreferences;
 use engine::ports::{ModelChoice, Settings};
-use engine::words::{ModelId, Thinking};
+use engine::words::{ModelId, ProviderConfig, Secret, Thinking};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
+use providers::{ApiKey, OWN_FILE, Options, Provider, find_local};
 use serve::ClientKeys;
 use settings::Config;
 use settings::credentials::{self, opencode};
 use settings::preferences::Preferences;
 
 use crate::stdout::print;
-use crate::{env, guide, providers};
+use crate::{env, guide};
 
 /// Time-out for servers on this machine.
 const LOOK_AROUND: Duration = Duration::from_millis(200);
@@ -36,7 +36,7 @@ const LIST: Duration = Duration::from_secs(10);
 /// Finds models, and caches them.
 #[derive(Debug)]
 pub struct ModelSources {
-    configured: BTreeMap<String, ProviderOptions>,
+    configured: BTreeMap<String, ProviderConfig>,
     /// The requested model, as `provider/model`.
     wanted: Option<String>,
     /// The models that are always available.
@@ -56,11 +56,10 @@ impl ModelSources {
     /// Makes the sources. Looks for nothing yet.
     #[must_use]
     pub fn new(
-        configured: BTreeMap<String, settings::providers::Provider>,
+        configured: BTreeMap<String, ProviderConfig>,
         wanted: Option<String>,
         fallback: Arc<[ModelChoice]>,
     ) -> Arc<ModelSources> {
-        let configured = providers::convert(configured);
         Arc::new(ModelSources { configured, wanted, fallback, state: Mutex::default() })
     }
 
@@ -119,7 +118,7 @@ impl ModelSources {
     }
 
     fn options(&self) -> Options {
-        let mut stored = providers::keys(credentials::load_keys(&env::directories()));
+        let mut stored = keys(credentials::load_keys(&env::directories()));
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         stored.extend(state.given.iter().map(|(id, key)| (id.clone(), key.clone())));
         Options {
@@ -166,9 +165,14 @@ async fn known_models(options: &Options) -> Vec<ModelChoice> {
     join_all(lists).await.into_iter().flatten().collect()
 }
 
+/// Converts keys by provider.
+fn keys(stored: BTreeMap<String, Secret>) -> BTreeMap<String, ApiKey> {
+    stored.into_iter().map(|(id, secret)| (id, ApiKey::new(secret.reveal()))).collect()
+}
+
 /// Returns the keys of OpenCode, if the user agreed that we use them.
 fn borrowed() -> BTreeMap<String, ApiKey> {
-    providers::keys(opencode::borrowed(&env::directories(), &env::providers_with_keys()))
+    keys(opencode::borrowed(&env::directories(), &env::providers_with_keys()))
 }
 
 impl ClientKeys for ModelSources {

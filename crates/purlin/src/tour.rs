@@ -69,8 +69,8 @@ impl Extension for Tour {
     }
 
     fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {
-        let expanded = match prompt.text().trim() {
-            "/tour" => match self.begin() {
+        let expanded = match prompt.slash_command() {
+            Some(("tour", "")) => match self.begin() {
                 Ok(tour) => Expanded::Isolated(tour),
                 Err(err) => Expanded::Answer(format!("The tour cannot start: {err:#}.")),
             },

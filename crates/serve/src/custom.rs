@@ -7,7 +7,7 @@ use engine::permission::Decision;
 use engine::permission::policy::Policy;
 use engine::ports::{Expanded, Extension, TurnOverrides};
 use engine::words::{
-    Agent, Block, Contents, Mode, ModeId, ModelId, Moment, Prompt, Ruling, SlashCommand,
+    Agent, Block, Contents, HookOutcome, Mode, ModeId, ModelId, Moment, Prompt, SlashCommand,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -67,16 +67,14 @@ impl Extension for CustomExtension {
 
     fn expand(&self, prompt: Prompt) -> BoxFuture<'_, Expanded> {
         async move {
-            let text = prompt.blocks.first().and_then(Block::as_text).unwrap_or_default().trim();
-            let Some(line) = text.strip_prefix('/') else {
+            let Some((name, arguments)) = prompt.slash_command() else {
                 return Expanded::Prompt(prompt);
             };
-            let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             let Some(command) = self.custom.commands.iter().find(|command| command.name == name)
             else {
                 return Expanded::Prompt(prompt);
             };
-            match self.fill_in(command, rest.trim()).await {
+            match self.fill_in(command, arguments).await {
                 Ok(mut blocks) => {
                     blocks.extend(prompt.blocks.into_iter().skip(1));
                     let overrides = TurnOverrides {
@@ -91,7 +89,7 @@ impl Extension for CustomExtension {
         .boxed()
     }
 
-    fn hook<'a>(&'a self, moment: Moment<'a>) -> BoxFuture<'a, Ruling> {
+    fn hook<'a>(&'a self, moment: Moment<'a>) -> BoxFuture<'a, HookOutcome> {
         hooks::ask(&self.custom.hooks, moment, &self.bash, &self.context)
     }
 }

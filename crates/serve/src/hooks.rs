@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use engine::words::pattern::fits;
-use engine::words::{Moment, Ruling};
+use engine::words::{HookOutcome, Moment};
 use engine::words::{SessionId, StopReason};
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
@@ -51,10 +51,10 @@ pub(crate) fn ask<'a>(
     moment: Moment<'a>,
     bash: &'a Bash,
     context: &'a HookContext,
-) -> BoxFuture<'a, Ruling> {
+) -> BoxFuture<'a, HookOutcome> {
     let asked: Vec<&Hook> = hooks.iter().filter(|hook| is_for(hook, &moment)).collect();
     if asked.is_empty() {
-        return future::ready(Ruling::default()).boxed();
+        return future::ready(HookOutcome::default()).boxed();
     }
     ask_all(asked, moment, bash, context).boxed()
 }
@@ -64,8 +64,8 @@ async fn ask_all(
     moment: Moment<'_>,
     bash: &Bash,
     context: &HookContext,
-) -> Ruling {
-    let mut ruling = Ruling::default();
+) -> HookOutcome {
+    let mut outcome = HookOutcome::default();
     let input = input(&moment, context).to_string().into_bytes();
     for hook in asked {
         let run = CapturedRun {
@@ -78,12 +78,12 @@ async fn ask_all(
             limit: MAX_ANSWER,
             must_be_confined: hook.is_project,
         };
-        judge(hook, bash.run_captured(run).await, &mut ruling);
-        if ruling.objection.is_some() {
+        judge(hook, bash.run_captured(run).await, &mut outcome);
+        if outcome.objection.is_some() {
             break;
         }
     }
-    ruling
+    outcome
 }
 
 /// Returns the input of a hook.
@@ -110,20 +110,20 @@ fn input(moment: &Moment<'_>, context: &HookContext) -> Value {
     value
 }
 
-/// Adds the result of a hook to the ruling.
-fn judge(hook: &Hook, ran: Result<Ran, String>, ruling: &mut Ruling) {
+/// Adds the result of a hook to the outcome.
+fn judge(hook: &Hook, ran: Result<Ran, String>, outcome: &mut HookOutcome) {
     let name = engine::words::visible(&hook.command);
     match answer(ran) {
         Ok(Answer { objection, context }) => {
-            ruling.objection = objection.map(|why| {
+            outcome.objection = objection.map(|why| {
                 if why.is_empty() { format!("Denied by the hook `{name}`") } else { why }
             });
-            ruling.context.extend(context);
+            outcome.context.extend(context);
         }
         Err(why) => {
-            ruling.problems.push(format!("The `{}` hook `{name}` {why}", hook.moment));
+            outcome.problems.push(format!("The `{}` hook `{name}` {why}", hook.moment));
             if hook.moment.starts_with("before") {
-                ruling.objection = Some(format!("Blocked: the hook `{name}` {why}"));
+                outcome.objection = Some(format!("Blocked: the hook `{name}` {why}"));
             }
         }
     }
@@ -198,10 +198,10 @@ mod tests {
             let value = json!({ moment: [{ "command": "guard" }] });
             let hook = settings::custom::hooks::read(&value, false, &mut Vec::new()).remove(0);
             for ran in failures.clone() {
-                let mut ruling = Ruling::default();
-                judge(&hook, ran.clone(), &mut ruling);
-                assert_eq!(ruling.problems.len(), 1, "{ran:?}");
-                assert_eq!(ruling.objection.is_some(), objects, "{ran:?}");
+                let mut outcome = HookOutcome::default();
+                judge(&hook, ran.clone(), &mut outcome);
+                assert_eq!(outcome.problems.len(), 1, "{ran:?}");
+                assert_eq!(outcome.objection.is_some(), objects, "{ran:?}");
             }
         }
     }

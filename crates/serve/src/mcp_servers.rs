@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use engine::ports::Extension;
-use mcp::{Command, Remote, Secret, ServerConfig, SessionServers, Transport};
+use engine::words::Secret;
+use mcp::{Command, Remote, ServerConfig, SessionServers, Transport};
 use process::sandbox::Sandbox;
 use serde_json::Value;
 use settings::credentials::Credentials;
@@ -74,17 +75,14 @@ fn server_in(server: McpServer) -> Result<ServerConfig, String> {
 /// # Errors
 /// Says what is wrong with it.
 pub fn convert(server: &ConfiguredServer) -> Result<ServerConfig, String> {
-    let secrets = |pairs: &[(String, settings::Secret)]| {
-        pairs.iter().map(|(name, value)| (name.clone(), Secret::new(value.reveal()))).collect()
-    };
     let remote = |remote: &configured::Remote| Remote {
         url: remote.url.clone(),
-        headers: secrets(&remote.headers),
+        headers: remote.headers.clone(),
     };
     let mut converted = match &server.transport {
         configured::Transport::Stdio { program, args, env, cwd } => {
             let (program, args, cwd) = (program.clone(), args.clone(), cwd.clone());
-            ServerConfig::command(&server.name, Command { program, args, env: secrets(env), cwd })?
+            ServerConfig::command(&server.name, Command { program, args, env: env.clone(), cwd })?
         }
         configured::Transport::Http(at) => {
             ServerConfig::remote(&server.name, Transport::Http(remote(at)))?

@@ -7,7 +7,7 @@ use engine::Error;
 use engine::hub::Workspace;
 use engine::permission::policy::Policy;
 use engine::ports::{AnswerStore, Editor, Extension, Tool, Toolbox};
-use engine::script::tools::OpenPage;
+use engine::script::OpenPage;
 use engine::session::IGNORED_SETTINGS;
 use engine::words::{SessionId, visible};
 use settings::answer_store::FolderAnswers;
@@ -235,7 +235,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::{Mutex, mpsc};
 
-    use engine::script::StubEditor;
+    use engine::test_support::StubEditor;
     use settings::{Config, Directories, DiskReader, ReadText};
     use tokio::sync::Notify;
 

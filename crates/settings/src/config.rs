@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use engine::permission::rules::{Rule, Source};
-use engine::words::nearest;
+use engine::words::{ProviderConfig, nearest};
 use serde_json::{Map, Value};
 
 use crate::custom::Additions;
 use crate::limits::Limits;
 use crate::mcp_servers::McpServers;
-use crate::providers::{self, Provider};
+use crate::providers;
 use crate::{Environment, custom};
 use sources::{Origin, Sources};
 
@@ -37,7 +37,7 @@ pub struct Config {
     /// The model for small work, such as titles: `provider/model`.
     pub small_model: Option<String>,
     /// The user's providers, in OpenCode's form; see docs/guide/models.md.
-    pub provider: BTreeMap<String, Provider>,
+    pub provider: BTreeMap<String, ProviderConfig>,
     /// The file with the providers, if that is OpenCode's.
     pub provider_file: Option<PathBuf>,
     /// The user's MCP servers, in OpenCode's form; see docs/guide/mcp.md.
@@ -152,7 +152,7 @@ impl Config {
 #[must_use]
 pub fn problem_of_model(
     model: &str,
-    configured: &BTreeMap<String, Provider>,
+    configured: &BTreeMap<String, ProviderConfig>,
     environment: &Environment,
 ) -> Option<String> {
     if model.starts_with("script:") || model == environment.builtin_model {
@@ -169,7 +169,7 @@ pub fn problem_of_model(
 #[must_use]
 pub fn problem_of_provider(
     provider: &str,
-    configured: &BTreeMap<String, Provider>,
+    configured: &BTreeMap<String, ProviderConfig>,
     environment: &Environment,
 ) -> Option<String> {
     let builtin = &environment.known_providers;
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn model_of_an_unknown_provider_is_reported_with_the_nearest() {
-        let configured = BTreeMap::from([("gate".to_owned(), Provider::default())]);
+        let configured = BTreeMap::from([("gate".to_owned(), ProviderConfig::default())]);
         let problem = |model: &str| problem_of_model(model, &configured, &environment());
         for model in ["anthropic/claude-x", "gate/any/thing", "script:a.acp", "purlin/guide"] {
             assert_eq!(problem(model), None, "{model}");

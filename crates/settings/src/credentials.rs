@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use engine::words::Secret;
 use serde_json::{Map, Value, json};
 
+use crate::Directories;
 use crate::files::{self, Access};
-use crate::{Directories, Secret};
 
 /// The file of the user's credentials.
 #[derive(Debug, Clone)]

@@ -15,9 +15,8 @@ pub mod limits;
 pub mod mcp_servers;
 pub mod preferences;
 pub mod project;
-pub mod providers;
+mod providers;
 mod quote;
-mod secret;
 pub mod trust;
 
 pub use config::Config;
@@ -26,7 +25,6 @@ pub use files::{DiskReader, ReadText, write_whole};
 pub use limits::Limits;
 pub use project::Project;
 pub use quote::quote_all;
-pub use secret::Secret;
 pub use trust::Trust;
 
 use std::path::PathBuf;

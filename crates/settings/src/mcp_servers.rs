@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use engine::words::Secret;
 use serde_json::{Map, Value};
-
-use crate::Secret;
 
 /// One MCP server of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,7 @@
 //! Wildcards: `*` stands for any characters, `?` for one, and `\` takes the next character literally.
+//!
+//! `engine::words::pattern` matches rules in the same way. Crates of one floor must not depend on each other, and these
+//! thirty lines do not deserve a crate; a property test keeps both alike.
 
 /// Tells whether a pattern matches a whole string.
 ///
@@ -59,6 +62,13 @@ mod tests {
         ];
         for (pattern, text, expected) in table {
             assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn rules_of_the_engine_match_the_same(pattern in r"[ab*?\\ä]{0,8}", text in r"[ab\\ä]{0,8}") {
+            assert_eq!(matches(&pattern, &text), engine::words::pattern::fits(&pattern, &text));
         }
     }
 

@@ -11,8 +11,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, Uid, XattrFlags, fchmod, fchown, fgetxattr, flistxattr, fsetxattr,
-    fsync, openat, renameat, unlinkat,
+    Access, AtFlags, Gid, Mode, OFlags, Uid, XattrFlags, accessat, fchmod, fchown, fgetxattr,
+    flistxattr, fsetxattr, fsync, openat, renameat, unlinkat,
 };
 
 use crate::error::Error;
@@ -68,10 +68,7 @@ pub(crate) fn replace(
     like: Option<&Target>,
 ) -> Result<(), Error> {
     let name = target.name();
-    let look = look(target)?;
-    if look.is_some_and(|look| !look.mode.intersects(Mode::WUSR | Mode::WGRP | Mode::WOTH)) {
-        return Err(Error::ReadOnly(name.to_owned()));
-    }
+    let look = look_to_write(target)?;
     match (look, old, new) {
         (None, None, None) => Ok(()),
         (Some(_), None, _) | (None, Some(_), _) => Err(Error::Changed(name.to_owned())),
@@ -79,6 +76,31 @@ pub(crate) fn replace(
         (Some(look), Some(old), Some(new)) if look.has_hard_links => in_place(target, old, new),
         (Some(look), Some(old), Some(new)) => swap(target, look, old, new),
         (Some(_), Some(old), None) => remove(target, old),
+    }
+}
+
+/// Checks that a file is not read-only; `None` if nothing is there.
+fn look_to_write(target: &Target) -> Result<Option<Look>, Error> {
+    let look = look(target)?;
+    if look.is_some_and(|look| !look.mode.intersects(Mode::WUSR | Mode::WGRP | Mode::WOTH)) {
+        return Err(Error::ReadOnly(target.name().to_owned()));
+    }
+    Ok(look)
+}
+
+/// Checks what [`replace`] needs: a file that is not read-only, in a directory that we can write to.
+pub(crate) fn check_writable(target: &Target, is_removal: bool) -> Result<(), Error> {
+    let of = |err: io::Error| Error::of(target.name(), err);
+    if look_to_write(target)?.is_some_and(|look| look.has_hard_links && !is_removal) {
+        return target.open_in_place().map(drop).map_err(of);
+    }
+    match target.open_parent(false) {
+        // It is created with the file.
+        Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(err) => Err(of(err)),
+        Ok((folder, _)) => {
+            accessat(&folder, ".", Access::WRITE_OK, AtFlags::empty()).map_err(|err| of(err.into()))
+        }
     }
 }
 

@@ -56,6 +56,33 @@ pub(crate) enum Error {
 }
 
 impl Error {
+    /// Says what is wrong with a file to a user who already sees its name. The other texts advise the model.
+    pub(crate) fn for_user(&self) -> String {
+        match self {
+            Error::NotFound(_) => "not found".to_owned(),
+            Error::Folder(_) => "it is a folder now".to_owned(),
+            Error::Special { what, .. } => format!("it is {what} now, not a file"),
+            Error::TooLarge { bytes, limit, .. } => format!(
+                "it is too large ({} MB; the limit is {} MB)",
+                bytes.div_ceil(MEGABYTE),
+                limit / MEGABYTE
+            ),
+            Error::ReadOnly(_) => "it is read-only".to_owned(),
+            Error::Denied(_) => "permission denied".to_owned(),
+            Error::Moved(_) => "it was replaced by a link or another file".to_owned(),
+            Error::Unsaved(_) => "it has unsaved changes in the editor; save it first".to_owned(),
+            Error::Io { source, .. } => source.to_string(),
+            Error::Path(_)
+            | Error::Link { .. }
+            | Error::Unread(_)
+            | Error::Changed(_)
+            | Error::PartlyRead(_)
+            | Error::NotText { .. }
+            | Error::Pattern(_)
+            | Error::Editor(_) => self.to_string(),
+        }
+    }
+
     /// Converts an error of the system.
     pub(crate) fn of(name: &str, source: io::Error) -> Error {
         let name = name.to_owned();

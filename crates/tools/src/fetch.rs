@@ -88,15 +88,13 @@ Downloads a document from the web (HTTP GET) and returns its text. Pages are con
         let addresses = cx.or_cancelled(resolve(&url)).await??;
         let mut access = vec![Access {
             always: Some(format!("{}/*", literal(&url.origin().ascii_serialization()))),
-            ..Access::ask(PermissionKey::WebFetch, url.as_str())
+            ..Access::ask(PermissionKey::Fetch, url.as_str())
         }];
         if let Some(private) = addresses.iter().find(|at| address::is_private(at.ip())) {
             let subject = format!("{} ({})", url.host_str().unwrap_or(""), private.ip());
             let no = Decision::Reject;
-            access.push(Access {
-                default: no,
-                ..Access::ask(PermissionKey::WebFetchPrivate, subject)
-            });
+            access
+                .push(Access { default: no, ..Access::ask(PermissionKey::FetchPrivate, subject) });
         }
         let intent = Intent { title: format!("Fetch {url}"), access, ..Intent::default() };
         let seconds = input.timeout.unwrap_or(SECONDS).clamp(1, MAX_SECONDS);

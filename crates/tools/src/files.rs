@@ -279,6 +279,22 @@ impl engine::ports::Files for Files {
         async move { Ok(self.read_to_restore(editor, &self.recorded(path)?).await?) }.boxed()
     }
 
+    fn check<'a>(
+        &'a self,
+        editor: &'a dyn Editor,
+        path: &'a Path,
+        new: Option<&'a [u8]>,
+    ) -> BoxFuture<'a, Result<(), FileError>> {
+        async move {
+            let (target, is_removal) = (self.recorded(path)?, new.is_none());
+            if self.is_saved_by_editor(editor, &target, new) {
+                return Ok(());
+            }
+            Ok(on_a_thread(move || disk::check_writable(&target, is_removal)).await?)
+        }
+        .boxed()
+    }
+
     fn replace<'a>(
         &'a self,
         editor: &'a dyn Editor,
@@ -322,6 +338,12 @@ impl Files {
         }
     }
 
+    /// Tells whether the editor will write the new content, rather than we.
+    fn is_saved_by_editor(&self, editor: &dyn Editor, target: &Target, new: Option<&[u8]>) -> bool {
+        let is_text = new.is_some_and(|new| std::str::from_utf8(new).is_ok());
+        is_text && self.writes_through(editor, target)
+    }
+
     async fn restore(
         &self,
         editor: &dyn Editor,
@@ -334,9 +356,8 @@ impl Files {
             return Err(Error::Changed(target.name().to_owned()));
         }
         let mut change = Change::new(target, now, new);
-        let is_saved_by_editor = change.new.as_ref().is_some_and(|new| {
-            self.writes_through(editor, &change.target) && std::str::from_utf8(new.bytes()).is_ok()
-        });
+        let new = change.new.as_ref().map(Content::bytes);
+        let is_saved_by_editor = self.is_saved_by_editor(editor, &change.target, new);
         if !is_saved_by_editor && self.reads_through(editor, &change.target) {
             // The editor's text was compared; the file that is replaced may have other line endings.
             let on_disk = read_disk(&change.target).await?;
@@ -365,7 +386,7 @@ impl From<Error> for FileError {
         match err {
             Error::Changed(_) => FileError::Changed,
             Error::Editor(EditorError::Gone) => FileError::Gone,
-            other => FileError::Failed(other.to_string()),
+            other => FileError::Failed(other.for_user()),
         }
     }
 }

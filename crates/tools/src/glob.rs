@@ -61,7 +61,7 @@ by git are skipped.";
         let intent = Intent {
             title: format!("Find {}{place}", input.pattern),
             locations: vec![Location { path: target.path().to_owned(), line: None }],
-            access: search_access(PermissionKey::Glob, &input.pattern, &target, kind),
+            access: search_access(PermissionKey::FindFiles, &input.pattern, &target, kind),
             content: Vec::new(),
         };
         Ok((intent, Plan { target, pattern: input.pattern }))

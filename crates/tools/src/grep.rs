@@ -99,7 +99,7 @@ ignores, binary files, files with secrets, and files that a rule forbids to read
         let intent = Intent {
             title: format!("Search {}{place}{of}", input.pattern),
             locations: vec![Location { path: target.path().to_owned(), line: None }],
-            access: search_access(PermissionKey::Grep, &input.pattern, &target, kind),
+            access: search_access(PermissionKey::SearchText, &input.pattern, &target, kind),
             content: Vec::new(),
         };
         let context = usize::try_from(input.context.unwrap_or(0).min(20)).unwrap_or(0);

@@ -67,7 +67,7 @@ Lists the files and folders in a folder; folders end with `/`. Files ignored by 
         let intent = Intent {
             title: format!("List {place}"),
             locations: vec![Location { path: target.path().to_owned(), line: None }],
-            access: search_access(PermissionKey::List, target.name(), &target, kind),
+            access: search_access(PermissionKey::ListDirectory, target.name(), &target, kind),
             content: Vec::new(),
         };
         let depth = usize::try_from(input.depth.unwrap_or(1).clamp(1, 16)).unwrap_or(1);

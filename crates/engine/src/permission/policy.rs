@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::rules::{self, Denied, Verdict, decide_narrowed, fits_key};
+use super::rules::{self, Denied, Verdict, decide_for_agent, fits_key};
 use crate::ports::AnswerStore;
 use crate::words::{
-    Access, Answer, Decision, Mode, Narrowing, PermissionKey, Rule, Source, visible,
+    Access, Answer, Decision, Mode, PermissionKey, Restrictions, Rule, Source, visible,
 };
 
 /// Decides for a session.
@@ -50,10 +50,11 @@ impl Policy {
     #[must_use]
     pub fn judge_within(&self, access: &[Access], modes: &[Mode]) -> Judgement {
         let mut judgement = self.judge(access);
-        let narrowings = modes.iter().filter_map(Mode::narrowing);
-        for (narrowing, access) in narrowings.flat_map(|one| access.iter().map(move |it| (one, it)))
+        let restricted = modes.iter().filter_map(Mode::restrictions);
+        for (restrictions, access) in
+            restricted.flat_map(|one| access.iter().map(move |it| (one, it)))
         {
-            match decide_narrowed(narrowing, &self.roots, access) {
+            match decide_for_agent(restrictions, &self.roots, access) {
                 Verdict { decision: Decision::Ask, .. } => {
                     if !judgement.asked.contains(access) {
                         judgement.asked.push(access.clone());
@@ -93,9 +94,9 @@ impl Policy {
     pub(crate) fn denied(&self, key: &PermissionKey, modes: &[Mode]) -> Denied {
         let stored = self.stored();
         let answered = self.answered();
-        let narrowings = modes.iter().filter_map(Mode::narrowing);
+        let restricted = modes.iter().filter_map(Mode::restrictions);
         let rules = self.rules.iter().chain(&stored).chain(&*answered);
-        let rules = rules.chain(narrowings.flat_map(|narrowing| &narrowing.rules));
+        let rules = rules.chain(restricted.flat_map(|restrictions| &restrictions.rules));
         let denies = |rule: &&Rule| rule.decision == Decision::Reject && fits_key(rule, key);
         Denied { rules: rules.filter(denies).cloned().collect(), roots: self.roots.clone() }
     }
@@ -121,10 +122,12 @@ impl Policy {
 
     /// Lists the rules with their sources, the strictest first.
     #[must_use]
-    pub fn describe(&self, narrowing: Option<&Narrowing>) -> String {
+    pub fn describe(&self, restrictions: Option<&Restrictions>) -> String {
         let mut rules: Vec<Rule> = self.rules.iter().cloned().chain(self.stored()).collect();
         rules.extend(self.answered().iter().cloned());
-        rules.extend(narrowing.into_iter().flat_map(|narrowing| narrowing.rules.iter().cloned()));
+        rules.extend(
+            restrictions.into_iter().flat_map(|restrictions| restrictions.rules.iter().cloned()),
+        );
         rules.sort_by_key(|rule| std::cmp::Reverse(rule.decision));
         let mut text = String::from(match rules.is_empty() {
             true => "No rules are set.\n",
@@ -201,7 +204,7 @@ mod tests {
         assert_eq!(policy.apply(&edit, Answer::RejectAlways).0, Decision::Reject);
         assert_eq!(decide(&policy, &edit), Decision::Reject);
         assert_eq!(decide(&policy, &[Access::ask(PermissionKey::Edit, "b.rs")]), Decision::Ask);
-        let make = [Access::ask(PermissionKey::Bash, "make")];
+        let make = [Access::ask(PermissionKey::RunCommand, "make")];
         assert_eq!(policy.apply(&make, Answer::Cancelled).0, Decision::Reject);
         assert_eq!(decide(&policy, &make), Decision::Ask);
     }
@@ -209,10 +212,10 @@ mod tests {
     #[test]
     fn strictest_access_decides() {
         let policy = Policy::default();
-        let make = Access::ask(PermissionKey::Bash, "make");
+        let make = Access::ask(PermissionKey::RunCommand, "make");
         policy.apply(std::slice::from_ref(&make), Answer::AllowAlways);
         assert_eq!(decide(&policy, std::slice::from_ref(&make)), Decision::Allow);
-        let remove = Access::ask(PermissionKey::Bash, "rm x");
+        let remove = Access::ask(PermissionKey::RunCommand, "rm x");
         let judgement = policy.judge(&[make, remove.clone()]);
         assert_eq!(judgement.decision, Decision::Ask);
         assert_eq!(judgement.asked, [remove]);
@@ -222,10 +225,13 @@ mod tests {
     #[test]
     fn subject_with_a_star_is_stored_literally() {
         let policy = Policy::default();
-        policy.apply(&[Access::ask(PermissionKey::Bash, "rm *.o")], Answer::AllowAlways);
-        assert_eq!(decide(&policy, &[Access::ask(PermissionKey::Bash, "rm *.o")]), Decision::Allow);
+        policy.apply(&[Access::ask(PermissionKey::RunCommand, "rm *.o")], Answer::AllowAlways);
         assert_eq!(
-            decide(&policy, &[Access::ask(PermissionKey::Bash, "rm -rf / x.o")]),
+            decide(&policy, &[Access::ask(PermissionKey::RunCommand, "rm *.o")]),
+            Decision::Allow
+        );
+        assert_eq!(
+            decide(&policy, &[Access::ask(PermissionKey::RunCommand, "rm -rf / x.o")]),
             Decision::Ask
         );
     }
@@ -253,8 +259,8 @@ mod tests {
         let store: Arc<dyn AnswerStore> = Arc::new(Full::default());
         let policy = Policy { store: Some(Arc::clone(&store)), ..Policy::default() };
         let (make, test) = (
-            [Access::ask(PermissionKey::Bash, "make")],
-            [Access::ask(PermissionKey::Bash, "test")],
+            [Access::ask(PermissionKey::RunCommand, "make")],
+            [Access::ask(PermissionKey::RunCommand, "test")],
         );
         assert_eq!(policy.apply(&make, Answer::AllowAlways), (Decision::Allow, None));
         let problem = Some("the disk is full".to_owned());

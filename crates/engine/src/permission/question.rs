@@ -21,12 +21,12 @@ fn lines(all: &[(&PermissionKey, &str)]) -> Vec<Line> {
     for (key, subject) in all {
         let has = |key: &PermissionKey| all.contains(&(key, subject));
         let is_extra = EXTRA_PERMISSIONS.iter().any(|(extra, _)| extra == *key);
-        if is_extra && has(&PermissionKey::Bash) {
+        if is_extra && has(&PermissionKey::RunCommand) {
             continue;
         }
         let extra = EXTRA_PERMISSIONS
             .iter()
-            .filter(|(extra, _)| **key == PermissionKey::Bash && has(extra));
+            .filter(|(extra, _)| **key == PermissionKey::RunCommand && has(extra));
         let extra: Vec<&str> = extra.map(|(_, name)| *name).collect();
         let line = (describe(key, subject), extra.join(" and "));
         if !lines.contains(&line) {
@@ -159,7 +159,7 @@ mod tests {
     fn question_names_the_rule_that_always_would_store() {
         let test = Access {
             always: Some("cargo test *".to_owned()),
-            ..Access::ask(PermissionKey::Bash, "cargo test")
+            ..Access::ask(PermissionKey::RunCommand, "cargo test")
         };
         let asked = question("cargo test", &[test]);
         assert_eq!(
@@ -185,7 +185,7 @@ mod tests {
         };
         let always = |asked: &[Access]| always_words(asked).unwrap()[0].clone();
         let (bash, git) = ("git commit -m x", "git commit *");
-        let commit = [of(PermissionKey::Bash, bash, git), of(PermissionKey::Git, bash, git)];
+        let commit = [of(PermissionKey::RunCommand, bash, git), of(PermissionKey::Git, bash, git)];
         assert_eq!(always(&commit), "`git commit *` with changes of .git");
         assert_eq!(always_words(&commit).unwrap()[1], "`git commit *`");
         assert_eq!(always(&commit[1..]), "changes of .git: `git commit *`");
@@ -195,7 +195,7 @@ mod tests {
         assert!(question(bash, &commit).call.content.is_empty());
         let make = |key: PermissionKey| Access::ask(key, "make");
         let all = [
-            make(PermissionKey::Bash),
+            make(PermissionKey::RunCommand),
             make(PermissionKey::Network),
             make(PermissionKey::Unsandboxed),
         ];
@@ -203,7 +203,7 @@ mod tests {
         let add = |key: PermissionKey| of(key, "git add .", "git add *");
         let edit = Access::ask(PermissionKey::Edit, "log");
         let [commit, to_git] = commit;
-        let chain = [add(PermissionKey::Bash), commit, edit, add(PermissionKey::Git), to_git];
+        let chain = [add(PermissionKey::RunCommand), commit, edit, add(PermissionKey::Git), to_git];
         assert_eq!(
             always(&chain),
             "`git add *` and `git commit *`, each with changes of .git, and edits of `log`"
@@ -212,11 +212,11 @@ mod tests {
 
     #[test]
     fn always_is_not_offered_for_what_cannot_be_stored() {
-        let once = Access { always: None, ..Access::ask(PermissionKey::Bash, "x $(y)") };
-        let asked = question("x $(y)", &[once, Access::ask(PermissionKey::Bash, "z")]);
+        let once = Access { always: None, ..Access::ask(PermissionKey::RunCommand, "x $(y)") };
+        let asked = question("x $(y)", &[once, Access::ask(PermissionKey::RunCommand, "z")]);
         assert_eq!(names(&asked), ["Allow once", "Reject"]);
         assert_eq!(asked.answer("always"), Answer::Cancelled);
-        let long = Access::ask(PermissionKey::Bash, "y".repeat(LONGEST_RULE));
+        let long = Access::ask(PermissionKey::RunCommand, "y".repeat(LONGEST_RULE));
         assert_eq!(names(&question("y", &[long])), ["Allow once", "Reject"]);
     }
 
@@ -239,13 +239,13 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let asked = [
-            of(PermissionKey::Bash, &["`b` is /x\n\u{202e}"]),
+            of(PermissionKey::RunCommand, &["`b` is /x\n\u{202e}"]),
             of(PermissionKey::Network, &["`b` is /x\n\u{202e}"]),
         ];
         assert_eq!(note(&asked), "`b` is /x\\n\\u{202e}");
         let many: Vec<String> = (0..12).map(|number| format!("`{number}` is /x")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let text = note(&[of(PermissionKey::Bash, &many)]);
+        let text = note(&[of(PermissionKey::RunCommand, &many)]);
         assert_eq!((text.lines().count(), text.lines().last()), (11, Some("… and 2 more")));
     }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ports;
 use crate::words::pattern::{fits, weight};
-use crate::words::{Access, Decision, Narrowing, PermissionKey};
+use crate::words::{Access, Decision, PermissionKey, Restrictions};
 
 pub use crate::words::rule::{Rule, Source};
 
@@ -50,9 +50,13 @@ pub fn decide<'a>(
 
 /// Decides about one access by the rules of an agent alone. What they do not mention is allowed.
 #[must_use]
-pub fn decide_narrowed(narrowing: &Narrowing, roots: &[PathBuf], access: &Access) -> Verdict {
+pub fn decide_for_agent(
+    restrictions: &Restrictions,
+    roots: &[PathBuf],
+    access: &Access,
+) -> Verdict {
     let allowed = Access { default: Decision::Allow, ..access.clone() };
-    decide(narrowing.rules.iter(), roots, &allowed)
+    decide(restrictions.rules.iter(), roots, &allowed)
 }
 
 /// Decides by the subject of the access.
@@ -137,7 +141,7 @@ mod tests {
     #[test]
     fn precedence_of_rules() {
         use Source::{Project, Stored, TrustedProject, User};
-        let git_push = Access::ask(PermissionKey::Bash, "git push origin");
+        let git_push = Access::ask(PermissionKey::RunCommand, "git push origin");
         let read = Access::allow(PermissionKey::Read, "/w/src/a.rs");
         let by_name = Access::allow(PermissionKey::Read, "src/a.rs");
         type Row<'a> = (&'a str, &'a [(Source, &'a str)], &'a Access, Decision);
@@ -234,13 +238,17 @@ mod tests {
         };
         type Row<'a> = (&'a [(Source, &'a str)], PermissionKey, Decision);
         let table: [Row<'_>; 9] = [
-            (&[(User, "allow bash *")], PermissionKey::Bash, Allow),
-            (&[(User, "allow bash *"), (User, "deny bash rm *")], PermissionKey::Bash, Ask),
-            (&[(User, "allow bash (not *"), (Stored, "deny bash rm *")], PermissionKey::Bash, Ask),
-            (&[(User, "allow * *"), (Project, "deny b* rm *")], PermissionKey::Bash, Ask),
-            (&[(User, "allow bash *"), (User, "ask bash rm *")], PermissionKey::Bash, Allow),
-            (&[(User, "allow bash *"), (User, "deny edit *")], PermissionKey::Bash, Allow),
-            (&[(User, "allow bash *"), (User, "deny bash *")], PermissionKey::Bash, Reject),
+            (&[(User, "allow bash *")], PermissionKey::RunCommand, Allow),
+            (&[(User, "allow bash *"), (User, "deny bash rm *")], PermissionKey::RunCommand, Ask),
+            (
+                &[(User, "allow bash (not *"), (Stored, "deny bash rm *")],
+                PermissionKey::RunCommand,
+                Ask,
+            ),
+            (&[(User, "allow * *"), (Project, "deny b* rm *")], PermissionKey::RunCommand, Ask),
+            (&[(User, "allow bash *"), (User, "ask bash rm *")], PermissionKey::RunCommand, Allow),
+            (&[(User, "allow bash *"), (User, "deny edit *")], PermissionKey::RunCommand, Allow),
+            (&[(User, "allow bash *"), (User, "deny bash *")], PermissionKey::RunCommand, Reject),
             (
                 &[(User, "allow network *"), (User, "deny network curl *")],
                 PermissionKey::Network,
@@ -258,10 +266,10 @@ mod tests {
             assert_eq!(verdict.decision, expected, "{rules:?}");
         }
         let rules = [rule(User, "allow bash *"), rule(User, "deny bash rm *")];
-        let clear = Access::ask(PermissionKey::Bash, "make");
+        let clear = Access::ask(PermissionKey::RunCommand, "make");
         assert_eq!(decide(rules.iter(), &[], &clear).decision, Allow);
         assert_eq!(
-            decide(rules.iter(), &[], &unclear(PermissionKey::Bash)).by.as_ref(),
+            decide(rules.iter(), &[], &unclear(PermissionKey::RunCommand)).by.as_ref(),
             Some(&rules[1])
         );
     }

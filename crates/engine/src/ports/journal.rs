@@ -260,6 +260,14 @@ pub trait Files: Send + Sync {
         path: &'a Path,
     ) -> BoxFuture<'a, Result<Option<Vec<u8>>, FileError>>;
 
+    /// Checks that [`Files::replace`] could write a file, as far as that is known before: it is not read-only.
+    fn check<'a>(
+        &'a self,
+        editor: &'a dyn Editor,
+        path: &'a Path,
+        new: Option<&'a [u8]>,
+    ) -> BoxFuture<'a, Result<(), FileError>>;
+
     /// Replaces the content of a file, but only if its SHA-256 is still the expected one. `None` stands for no file.
     fn replace<'a>(
         &'a self,
@@ -285,7 +293,7 @@ pub enum FileError {
     /// The editor is gone.
     #[error("the editor is gone")]
     Gone,
-    /// Anything else, as a sentence.
+    /// Anything else, in words for the user.
     #[error("{0}")]
     Failed(String),
 }

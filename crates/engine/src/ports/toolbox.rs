@@ -9,7 +9,7 @@ use futures_util::future::{self, BoxFuture};
 use super::editor::Editor;
 use super::settings::ModelChoice;
 use super::tool::Tool;
-use crate::words::{Agent, ModeId, ModelId, Moment, Prompt, Ruling, SlashCommand};
+use crate::words::{Agent, HookOutcome, ModeId, ModelId, Moment, Prompt, SlashCommand};
 
 /// One thing that adds tools, slash commands, agents, hooks or notices to a session, such as its MCP servers.
 ///
@@ -22,7 +22,7 @@ pub trait Extension: Send + Sync {
 
     /// Starts what must not delay the opening of a session. Called when the client knows the session, and again when the
     /// session wakes up; from here on the client may be shown things.
-    fn start(&self, _session: &Contact) {}
+    fn start(&self, _session: &ExtensionContext) {}
 
     /// Stops what [`Extension::start`] started, until it is called again: the session is not in use.
     fn pause(&self) {}
@@ -43,8 +43,8 @@ pub trait Extension: Send + Sync {
     }
 
     /// Runs the user's hooks.
-    fn hook<'a>(&'a self, _moment: Moment<'a>) -> BoxFuture<'a, Ruling> {
-        future::ready(Ruling::default()).boxed()
+    fn hook<'a>(&'a self, _moment: Moment<'a>) -> BoxFuture<'a, HookOutcome> {
+        future::ready(HookOutcome::default()).boxed()
     }
 
     /// Turns a prompt into what the model should see, or answers it: slash commands, things to attach.
@@ -55,7 +55,7 @@ pub trait Extension: Send + Sync {
 
 /// How an extension reaches the session that it is part of.
 #[derive(Clone)]
-pub struct Contact {
+pub struct ExtensionContext {
     /// The session's client.
     pub editor: Arc<dyn Editor>,
     /// All tools and extensions of the session.
@@ -127,8 +127,9 @@ impl Toolbox {
 
     /// Starts the extensions.
     pub fn start(self: &Arc<Toolbox>, editor: &Arc<dyn Editor>) {
-        let contact = Contact { editor: Arc::clone(editor), toolbox: Arc::downgrade(self) };
-        self.extensions.iter().for_each(|extension| extension.start(&contact));
+        let session =
+            ExtensionContext { editor: Arc::clone(editor), toolbox: Arc::downgrade(self) };
+        self.extensions.iter().for_each(|extension| extension.start(&session));
     }
 
     /// Stops the extensions until they are started again.
@@ -155,12 +156,12 @@ impl Toolbox {
     }
 
     /// Runs all hooks and merges what they decide.
-    pub async fn hook(&self, moment: Moment<'_>) -> Ruling {
-        let mut ruling = Ruling::default();
+    pub async fn hook(&self, moment: Moment<'_>) -> HookOutcome {
+        let mut outcome = HookOutcome::default();
         for extension in &self.extensions {
-            ruling.merge(extension.hook(moment).await);
+            outcome.merge(extension.hook(moment).await);
         }
-        ruling
+        outcome
     }
 
     /// Lets every extension expand a prompt in turn, until one answers it.

@@ -72,7 +72,7 @@ pub enum Builtin {
 /// `known` are all commands of the session.
 #[must_use]
 pub fn parse(prompt: &Prompt, settings: &Settings, known: &[SlashCommand]) -> Option<Builtin> {
-    let (name, rest) = words(prompt)?;
+    let (name, rest) = prompt.slash_command()?;
     match name {
         "help" => Some(Builtin::Say(help(settings, known))),
         "continue" if rest.is_empty() => Some(Builtin::Continue),
@@ -122,7 +122,7 @@ pub fn parse(prompt: &Prompt, settings: &Settings, known: &[SlashCommand]) -> Op
 /// Reads a prompt as a command that the model carries out, and returns the prompt for the model.
 #[must_use]
 pub(crate) fn for_model(prompt: &Prompt, settings: &Settings) -> Option<Prompt> {
-    let (name, rest) = words(prompt)?;
+    let (name, rest) = prompt.slash_command()?;
     let text = prompt_commands::expand(name, rest, settings.mode())?;
     // Everything else that was sent, such as files, stays with it.
     let mut expanded = prompt.clone();
@@ -130,19 +130,10 @@ pub(crate) fn for_model(prompt: &Prompt, settings: &Settings) -> Option<Prompt> 
     Some(expanded)
 }
 
-/// Returns the name of a command and its arguments.
-fn words(prompt: &Prompt) -> Option<(&str, &str)> {
-    let line = prompt.blocks.first()?.as_text()?.trim().strip_prefix('/')?;
-    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    Some((name, rest.trim()))
-}
-
 /// Explains that a command is unknown, if a prompt looks like one. Paths and sentences do not: they are for the model.
 #[must_use]
 pub fn unknown(prompt: &Prompt, commands: &[SlashCommand]) -> Option<String> {
-    let text = prompt.blocks.first()?.as_text()?.trim();
-    let line = text.strip_prefix('/')?;
-    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let (word, rest) = prompt.slash_command()?;
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_:".contains(c);
     if word.is_empty() || word.len() > 64 || !word.chars().all(is_word) {
         return None;
@@ -173,9 +164,7 @@ pub fn unknown(prompt: &Prompt, commands: &[SlashCommand]) -> Option<String> {
 /// Tells whether an answer says that the command in `text` is unknown or has an invalid argument.
 #[must_use]
 pub fn is_refusal(text: &str, answer: &str) -> bool {
-    let Some(line) = text.trim().strip_prefix('/') else { return false };
-    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let rest = rest.trim();
+    let Some((name, rest)) = SlashCommand::split(text) else { return false };
     let starts =
         [no_such(name), no_number(rest), no_message(rest), no_mode(rest), no_such_model(rest)];
     starts.iter().any(|start| answer.starts_with(start))
@@ -204,7 +193,7 @@ fn no_such_model(id: &str) -> String {
 
 /// Tells whether the words after a command make a sentence rather than one argument.
 fn is_sentence(rest: &str) -> bool {
-    rest.split_whitespace().nth(1).is_some() || rest.trim_end().ends_with(['.', '?', '!', ','])
+    rest.split_whitespace().nth(1).is_some() || rest.ends_with(['.', '?', '!', ','])
 }
 
 /// Returns how far a word is from a name. The beginning of a name is close.

@@ -14,7 +14,7 @@ use crate::ports::{
     EditorError, Event, Intent, Outline, Output, Planned, Record, Severity, ToolCx, ToolError,
 };
 use crate::words::{
-    Access, Block, Decision, Location, Mode, Ruling, ToolCall, ToolCallId, ToolContent,
+    Access, Block, Decision, HookOutcome, Location, Mode, ToolCall, ToolCallId, ToolContent,
     ToolFailure, ToolKind, ToolRequest, ToolStatus, ToolUpdate, pictures_in, visible,
 };
 
@@ -84,10 +84,10 @@ async fn make_ready(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Step, TurnE
     let access = intent.access.clone();
     let call = announce(cx, &request, kind, intent).await?;
     let said = match hooks::before_tool(cx, &request).await {
-        Ok(Ruling { objection: Some(why), .. }) => {
+        Ok(HookOutcome { objection: Some(why), .. }) => {
             return fail(cx, request, ToolError::Model(why)).await;
         }
-        Ok(ruling) => ruling.context,
+        Ok(outcome) => outcome.context,
         Err(err) => return give_up(cx, request.id, err).await,
     };
     match permit(cx, &call, &access).await {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::ports::Helper;
-use crate::words::{Agent, BUILT_IN_HELPERS, Mode, Narrowing, Role};
+use crate::words::{Agent, BUILT_IN_HELPERS, Mode, Restrictions, Role};
 
 /// How many requests a helper may make if its definition does not say.
 pub(crate) const MAX_REQUESTS: usize = 50;
@@ -59,7 +59,7 @@ fn built_in(name: &str, description: &str, prompt: &str, may_change: bool) -> He
         role: Role::Helper,
         prompt: Some(prompt.to_owned()),
         model: None,
-        narrowing: Narrowing::default(),
+        restrictions: Restrictions::default(),
         max_requests: None,
     };
     Helper { agent: Arc::new(agent), may_change }

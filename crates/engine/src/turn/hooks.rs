@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::cx::{TurnCx, TurnError};
 use crate::ports::{Event, Output, Severity, ToolError};
-use crate::words::{Block, Moment, Prompt, Ruling, StopReason, ToolRequest};
+use crate::words::{Block, HookOutcome, Moment, Prompt, StopReason, ToolRequest};
 
 /// Runs before a turn: adds what hooks say to the prompt, or returns why the model must not see it.
 pub(crate) async fn before_turn(
@@ -15,16 +15,16 @@ pub(crate) async fn before_turn(
     prompt: &mut Prompt,
 ) -> Result<Option<String>, TurnError> {
     let text = prompt.text();
-    let ruling = ask(cx, Moment::BeforeTurn { prompt: &text }).await?;
-    prompt.blocks.extend(ruling.context.into_iter().map(Block::Text));
-    Ok(ruling.objection)
+    let said = ask(cx, Moment::BeforeTurn { prompt: &text }).await?;
+    prompt.blocks.extend(said.context.into_iter().map(Block::Text));
+    Ok(said.objection)
 }
 
 /// Runs before a tool is used.
 pub(crate) async fn before_tool(
     cx: &TurnCx<'_>,
     request: &ToolRequest,
-) -> Result<Ruling, TurnError> {
+) -> Result<HookOutcome, TurnError> {
     ask(cx, Moment::BeforeTool { tool: &request.name, input: &request.input }).await
 }
 
@@ -40,8 +40,8 @@ pub(crate) async fn after_tool(
         Err(err) => (Cow::Owned(err.to_string()), true),
     };
     let (tool, input) = (request.name.as_str(), &request.input);
-    let ruling = ask(cx, Moment::AfterTool { tool, input, output: &output, failed }).await?;
-    for words in before.into_iter().chain(ruling.objection).chain(ruling.context) {
+    let said = ask(cx, Moment::AfterTool { tool, input, output: &output, failed }).await?;
+    for words in before.into_iter().chain(said.objection).chain(said.context) {
         match &mut outcome {
             Ok(output) => output.text.push_str(&format!("\n\n{words}")),
             Err(ToolError::Model(text) | ToolError::Failed { text, .. }) => {
@@ -56,16 +56,16 @@ pub(crate) async fn after_tool(
 /// Runs after a turn. Only problems of the hooks themselves are shown.
 pub(crate) async fn after_turn(cx: &TurnCx<'_>, stop: Option<StopReason>) -> Result<(), TurnError> {
     match cx.or_cancelled(cx.ports.toolbox.hook(Moment::AfterTurn(stop))).await {
-        Ok(ruling) => report(cx, ruling.problems).await,
+        Ok(said) => report(cx, said.problems).await,
         // A user who cancels does not want to wait.
         Err(_) => Ok(()),
     }
 }
 
-async fn ask(cx: &TurnCx<'_>, moment: Moment<'_>) -> Result<Ruling, TurnError> {
-    let mut ruling = cx.or_cancelled(cx.ports.toolbox.hook(moment)).await?;
-    report(cx, std::mem::take(&mut ruling.problems)).await?;
-    Ok(ruling)
+async fn ask(cx: &TurnCx<'_>, moment: Moment<'_>) -> Result<HookOutcome, TurnError> {
+    let mut said = cx.or_cancelled(cx.ports.toolbox.hook(moment)).await?;
+    report(cx, std::mem::take(&mut said.problems)).await?;
+    Ok(said)
 }
 
 /// Shows problems of hooks to the user: with notices if the client shows them, else with thoughts.

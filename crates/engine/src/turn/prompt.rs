@@ -200,7 +200,7 @@ async fn run_builtin(cx: &mut TurnCx<'_>, command: Builtin) -> Result<StopReason
         Builtin::Continue => "Nothing to continue yet.".to_owned(),
         Builtin::Permissions => {
             let mode = cx.settings().mode().clone();
-            let rules = cx.ports.policy.describe(mode.narrowing());
+            let rules = cx.ports.policy.describe(mode.restrictions());
             format!("The mode is `{}`: {}.\n\n{rules}", mode.id, mode.description)
         }
         Builtin::Compact(focus) => {

@@ -216,8 +216,9 @@ mod tests {
 
     use super::*;
     use crate::permission::policy::Policy;
-    use crate::ports::{NoInstructions, Settings, SystemClock, Toolbox};
-    use crate::script::{NoFiles, NoJournal, ScriptedModel, StubEditor};
+    use crate::ports::{NoInstructions, NoJournal, Settings, SystemClock, Toolbox};
+    use crate::script::ScriptedModel;
+    use crate::test_support::{NoFiles, StubEditor};
     use crate::turn::context_state::ContextState;
     use crate::turn::cx::{Conversation, Ports, Turn, TurnLimits};
     use crate::turn::meter::Meter;

@@ -3,25 +3,18 @@
 //! The journal is the only source of truth: after a change the history is read from it again. Files are changed through
 //! [`Files`](crate::ports::Files) only.
 
-use std::path::PathBuf;
+mod restore;
 
+use self::restore::{Step, restore};
 use super::commands::no_message;
 use super::cx::{TurnCx, TurnError};
-use crate::ports::{Content, Error, FileError, JournalError, Record};
-use crate::words::{ContentId, PastTurn, Turns};
+use crate::ports::{Error, JournalError, Record};
+use crate::words::{PastTurn, Turns};
 
 /// How many turns `/rewind` lists.
 const LISTED: usize = 20;
 /// How many files or commands an answer lists.
 const MAX_NAMED: usize = 20;
-
-/// The expected content of a file, and its new content.
-#[derive(Debug, PartialEq, Eq)]
-struct Step {
-    path: PathBuf,
-    from: Option<ContentId>,
-    to: Option<ContentId>,
-}
 
 /// Undoes the last turn. Returns the answer for the user.
 pub(crate) async fn undo(cx: &mut TurnCx<'_>) -> Result<String, TurnError> {
@@ -126,109 +119,6 @@ fn forth(turns: &[PastTurn]) -> Vec<Step> {
     steps
 }
 
-/// Runs all steps, or none if a file has unexpected content; then says `nothing` and why.
-async fn restore(
-    cx: &TurnCx<'_>,
-    steps: &[Step],
-    nothing: &str,
-) -> Result<Result<(), String>, TurnError> {
-    let (mut due, mut edited, mut lost) = (Vec::new(), Vec::new(), Vec::new());
-    for step in steps {
-        match look(cx, step).await? {
-            Look::Due(now) => due.push((step, now)),
-            Look::Done => {}
-            Look::Edited => edited.push(format!("- `{}`", step.path.display())),
-            Look::Lost(why) => lost.push(format!("- `{}`: {why}", step.path.display())),
-        }
-    }
-    if !edited.is_empty() || !lost.is_empty() {
-        let mut why = format!("{nothing} ");
-        if !edited.is_empty() {
-            why.push_str("These files were changed since then, and those changes would be lost:\n");
-            why.push_str(&some(&edited));
-        }
-        if !lost.is_empty() {
-            why.push_str(if edited.is_empty() { "" } else { "\n\n" });
-            why.push_str("These files cannot be restored:\n");
-            why.push_str(&some(&lost));
-        }
-        return Ok(Err(why));
-    }
-    let (count, mut failed) = (due.len(), Vec::new());
-    for (step, now) in due {
-        let content = content(cx, step.to.as_ref()).await?.flatten();
-        let replaced = cx.ports.files.replace(cx.ports.editor, &step.path, now, content);
-        if let Err(err) = replaced.await {
-            failed.push(format!("- `{}`: {err}", step.path.display()));
-        }
-    }
-    if failed.is_empty() {
-        return Ok(Ok(()));
-    }
-    let others = if failed.len() < count { ", the others were" } else { "" };
-    Ok(Err(format!(
-        "The conversation is unchanged. These files could not be written{others}. Run the same command to try again:\n{}",
-        some(&failed)
-    )))
-}
-
-/// How a file compares to a step.
-enum Look {
-    /// It has the expected content, with this SHA-256.
-    Due(Option<[u8; 32]>),
-    /// It already has the new content.
-    Done,
-    /// It was changed by someone else.
-    Edited,
-    /// The step is impossible, for this reason.
-    Lost(String),
-}
-
-async fn look(cx: &TurnCx<'_>, step: &Step) -> Result<Look, TurnError> {
-    let read = cx.ports.files.read(cx.ports.editor, &step.path);
-    let now = match cx.or_cancelled(read).await? {
-        Ok(now) => now,
-        Err(FileError::Gone) => return Err(TurnError::Cancelled),
-        Err(err) => return Ok(Look::Lost(err.to_string())),
-    };
-    let not_saved = || Ok(Look::Lost("its content was too large to save".to_owned()));
-    let Some(to) = content(cx, step.to.as_ref()).await? else { return not_saved() };
-    if is_same(now.as_deref(), to.as_deref()) {
-        return Ok(Look::Done);
-    }
-    let Some(from) = content(cx, step.from.as_ref()).await? else { return not_saved() };
-    let is_due = is_same(now.as_deref(), from.as_deref());
-    let hash = |now: Vec<u8>| Content::new(now).hash();
-    Ok(if is_due { Look::Due(now.map(hash)) } else { Look::Edited })
-}
-
-/// Returns the saved content of a file, which may be no file; `None` if it was not saved.
-async fn content(
-    cx: &TurnCx<'_>,
-    id: Option<&ContentId>,
-) -> Result<Option<Option<Vec<u8>>>, TurnError> {
-    let Some(id) = id else { return Ok(Some(None)) };
-    let saved = cx.ports.journal.content(cx.conversation.session, id).await;
-    Ok(saved.map_err(|err| Error::of_journal(cx.conversation.session, err))?.map(Some))
-}
-
-/// Compares contents. Editors drop byte order marks and change line endings, so both are ignored.
-fn is_same(one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
-    fn plain(bytes: &[u8]) -> impl Iterator<Item = u8> {
-        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        let mut bytes = bytes.iter().copied().peekable();
-        std::iter::from_fn(move || match bytes.next() {
-            Some(b'\r') if bytes.peek() == Some(&b'\n') => bytes.next(),
-            next => next,
-        })
-    }
-    match (one, other) {
-        (Some(one), Some(other)) => one == other || plain(one).eq(plain(other)),
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
-    }
-}
-
 fn list(turns: &[PastTurn]) -> String {
     if turns.is_empty() {
         return "No messages to go back to.".to_owned();
@@ -284,8 +174,10 @@ fn some(lines: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
-    use crate::words::{Change, MessageId};
+    use crate::words::{Change, ContentId, MessageId};
 
     fn change(path: &str, before: Option<&str>, after: Option<&str>) -> Change {
         let id = |text: &str| ContentId::new(text);
@@ -309,16 +201,5 @@ mod tests {
             to: Some(ContentId::new("1")),
         };
         assert_eq!(back(&turns), [only]);
-    }
-
-    #[test]
-    fn line_endings_and_byte_order_marks_are_ignored() {
-        let same = |one: &[u8], other: &[u8]| is_same(Some(one), Some(other));
-        assert!(same(b"a\r\nb\n", b"a\nb\r\n"));
-        assert!(same(b"\xef\xbb\xbfa", b"a"));
-        assert!(!same(b"a\rb", b"ab"));
-        assert!(!same(b"a\n", b"a"));
-        assert!(!is_same(Some(b""), None));
-        assert!(is_same(None, None));
     }
 }

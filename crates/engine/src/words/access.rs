@@ -69,8 +69,8 @@ pub(crate) fn describe(key: &PermissionKey, subject: &str) -> String {
     let subject = one_line(subject);
     let is_all = subject == "*";
     match key {
-        PermissionKey::Bash if is_all => "all commands".to_owned(),
-        PermissionKey::Bash => match subject.strip_prefix(UNANALYSED) {
+        PermissionKey::RunCommand if is_all => "all commands".to_owned(),
+        PermissionKey::RunCommand => match subject.strip_prefix(UNANALYSED) {
             Some(command) => format!("`{command}` (cannot be analysed)"),
             None => format!("`{subject}`"),
         },
@@ -79,8 +79,8 @@ pub(crate) fn describe(key: &PermissionKey, subject: &str) -> String {
         PermissionKey::Read if is_all => "all reads".to_owned(),
         PermissionKey::Read => format!("reads of `{subject}`"),
         PermissionKey::ExternalDirectory => format!("access to `{subject}`"),
-        PermissionKey::WebFetch => format!("fetching `{subject}`"),
-        PermissionKey::WebFetchPrivate => {
+        PermissionKey::Fetch => format!("fetching `{subject}`"),
+        PermissionKey::FetchPrivate => {
             format!("fetching from `{subject}`, on this machine or in a private network,")
         }
         PermissionKey::Network => format!("the network for `{subject}`"),
@@ -88,18 +88,18 @@ pub(crate) fn describe(key: &PermissionKey, subject: &str) -> String {
         PermissionKey::WriteOutside => format!("writing to `{subject}`"),
         PermissionKey::Unsandboxed => format!("running `{subject}` without a sandbox"),
         PermissionKey::Mcp(_) => format!("the MCP tool `{}`", one_line(key.as_str())),
-        PermissionKey::List
-        | PermissionKey::Glob
-        | PermissionKey::Grep
+        PermissionKey::ListDirectory
+        | PermissionKey::FindFiles
+        | PermissionKey::SearchText
         | PermissionKey::Task
         | PermissionKey::Skill
             if is_all =>
         {
             format!("`{key}`")
         }
-        PermissionKey::List
-        | PermissionKey::Glob
-        | PermissionKey::Grep
+        PermissionKey::ListDirectory
+        | PermissionKey::FindFiles
+        | PermissionKey::SearchText
         | PermissionKey::Task
         | PermissionKey::Skill => format!("`{key}` with `{subject}`"),
     }

@@ -21,7 +21,7 @@ pub struct Agent {
     /// The model it prefers.
     pub model: Option<ModelId>,
     /// What it may use.
-    pub narrowing: Narrowing,
+    pub restrictions: Restrictions,
     /// How many requests it may make in one turn, if fewer than usual.
     pub max_requests: Option<usize>,
 }
@@ -53,7 +53,7 @@ impl Role {
 
 /// What an agent may use. It can remove tools and permissions, never add any.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Narrowing {
+pub struct Restrictions {
     /// Patterns of tool names, each with whether the agent has such tools. The most specific pattern applies; a tool
     /// that matches none is available.
     pub tools: Vec<(String, bool)>,
@@ -61,7 +61,7 @@ pub struct Narrowing {
     pub rules: Vec<Rule>,
 }
 
-impl Narrowing {
+impl Restrictions {
     /// Tells whether a tool is available.
     #[must_use]
     pub fn has_tool(&self, name: &str) -> bool {
@@ -81,11 +81,11 @@ mod tests {
 
     #[test]
     fn the_most_specific_pattern_decides_which_tools_are_available() {
-        let tools = |list: &[(&str, bool)]| Narrowing {
+        let tools = |list: &[(&str, bool)]| Restrictions {
             tools: list.iter().map(|(name, has)| ((*name).to_owned(), *has)).collect(),
             rules: Vec::new(),
         };
-        assert!(Narrowing::default().has_tool("bash"));
+        assert!(Restrictions::default().has_tool("bash"));
         let only_read = tools(&[("*", false), ("read", true)]);
         assert!(only_read.has_tool("read"));
         assert!(!only_read.has_tool("bash"));

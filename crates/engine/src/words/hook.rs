@@ -36,7 +36,7 @@ pub enum Moment<'a> {
 
 /// What hooks decided.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ruling {
+pub struct HookOutcome {
     /// Why it must not happen. Ignored for what has happened already.
     pub objection: Option<String>,
     /// More information for the model.
@@ -45,9 +45,9 @@ pub struct Ruling {
     pub problems: Vec<String>,
 }
 
-impl Ruling {
-    /// Adds another ruling. The first objection wins.
-    pub fn merge(&mut self, other: Ruling) {
+impl HookOutcome {
+    /// Adds another outcome. The first objection wins.
+    pub fn merge(&mut self, other: HookOutcome) {
         if self.objection.is_none() {
             self.objection = other.objection;
         }

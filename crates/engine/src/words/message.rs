@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::ids::{ModelId, ToolCallId};
+use super::slash_command::SlashCommand;
 
 /// What the user sends.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -28,6 +29,12 @@ impl Prompt {
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self.blocks.iter().filter_map(Block::as_text).collect();
         texts.join("\n")
+    }
+
+    /// Splits the prompt into the name of a slash command and its arguments, if its first part starts with `/`.
+    #[must_use]
+    pub fn slash_command(&self) -> Option<(&str, &str)> {
+        SlashCommand::split(self.blocks.first()?.as_text()?)
     }
 
     /// Returns the first line of the prompt, cut to the length of a title.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::access::{Access, Decision};
-use super::agents::{Agent, BUILT_IN_HELPERS, Narrowing};
+use super::agents::{Agent, BUILT_IN_HELPERS, Restrictions};
 use super::ids::ModeId;
 use super::tool_call::ToolKind;
 
@@ -150,14 +150,14 @@ impl Mode {
 
     /// Returns the restrictions of its agent.
     #[must_use]
-    pub fn narrowing(&self) -> Option<&Narrowing> {
-        self.agent.as_ref().map(|agent| &agent.narrowing)
+    pub fn restrictions(&self) -> Option<&Restrictions> {
+        self.agent.as_ref().map(|agent| &agent.restrictions)
     }
 
     /// Tells whether the agent of this mode has a tool.
     #[must_use]
     pub fn has_tool(&self, name: &str) -> bool {
-        self.narrowing().is_none_or(|narrowing| narrowing.has_tool(name))
+        self.restrictions().is_none_or(|restrictions| restrictions.has_tool(name))
     }
 
     /// Tells whether a model is offered tools of this kind in the mode.
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(may_edit, ["build"]);
         assert!(MODES.iter().all(|mode| mode.permits(ToolKind::Read, &[])));
         let plan = Mode::find("plan").unwrap();
-        let look = Access::allow(PermissionKey::Bash, "git status");
+        let look = Access::allow(PermissionKey::RunCommand, "git status");
         assert!(plan.permits(ToolKind::Execute, std::slice::from_ref(&look)));
         assert!(
             !plan.permits(ToolKind::Execute, &[look, Access::ask(PermissionKey::Edit, "/w/a")])
@@ -235,7 +235,10 @@ mod tests {
                 role,
                 prompt: Some("Look closely.".to_owned()),
                 model: None,
-                narrowing: Narrowing { tools: vec![("bash".to_owned(), false)], rules: Vec::new() },
+                restrictions: Restrictions {
+                    tools: vec![("bash".to_owned(), false)],
+                    rules: Vec::new(),
+                },
                 max_requests: None,
             })
         };

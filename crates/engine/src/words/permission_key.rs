@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a permission rule is about.
+/// What a permission rule is about: something that a call does, whichever tool makes it. Each tool says what its call needs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PermissionKey {
     /// Reading a file.
@@ -10,20 +10,20 @@ pub enum PermissionKey {
     /// Changing a file.
     Edit,
     /// Running a command.
-    Bash,
-    /// Listing a folder.
-    List,
+    RunCommand,
+    /// Listing a directory.
+    ListDirectory,
     /// Finding files by name.
-    Glob,
+    FindFiles,
     /// Searching in files.
-    Grep,
+    SearchText,
     /// Fetching a web page.
-    WebFetch,
+    Fetch,
     /// Fetching from this machine or a private network.
-    WebFetchPrivate,
-    /// Access to a folder outside the session's folders.
+    FetchPrivate,
+    /// Access to a directory outside the session's directories.
     ExternalDirectory,
-    /// Writing to a folder outside the session's folders.
+    /// Writing to a directory outside the session's directories.
     WriteOutside,
     /// The network, for a command.
     Network,
@@ -48,12 +48,12 @@ impl PermissionKey {
     pub const BUILT_IN: [PermissionKey; 15] = [
         PermissionKey::Read,
         PermissionKey::Edit,
-        PermissionKey::Bash,
-        PermissionKey::List,
-        PermissionKey::Glob,
-        PermissionKey::Grep,
-        PermissionKey::WebFetch,
-        PermissionKey::WebFetchPrivate,
+        PermissionKey::RunCommand,
+        PermissionKey::ListDirectory,
+        PermissionKey::FindFiles,
+        PermissionKey::SearchText,
+        PermissionKey::Fetch,
+        PermissionKey::FetchPrivate,
         PermissionKey::ExternalDirectory,
         PermissionKey::WriteOutside,
         PermissionKey::Network,
@@ -79,18 +79,18 @@ impl PermissionKey {
         PermissionKey::BUILT_IN.iter().any(|key| key.as_str() == name).then_some(name)
     }
 
-    /// Returns its name in a configuration.
+    /// Returns its name in a configuration. Most are OpenCode's.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
             PermissionKey::Read => "read",
             PermissionKey::Edit => "edit",
-            PermissionKey::Bash => "bash",
-            PermissionKey::List => "list",
-            PermissionKey::Glob => "glob",
-            PermissionKey::Grep => "grep",
-            PermissionKey::WebFetch => "webfetch",
-            PermissionKey::WebFetchPrivate => "webfetch_private",
+            PermissionKey::RunCommand => "bash",
+            PermissionKey::ListDirectory => "list",
+            PermissionKey::FindFiles => "glob",
+            PermissionKey::SearchText => "grep",
+            PermissionKey::Fetch => "webfetch",
+            PermissionKey::FetchPrivate => "webfetch_private",
             PermissionKey::ExternalDirectory => "external_directory",
             PermissionKey::WriteOutside => "write_outside",
             PermissionKey::Network => "network",

@@ -14,6 +14,15 @@ pub struct SlashCommand {
 }
 
 impl SlashCommand {
+    /// Splits a text that starts with `/` into the name of a command and its arguments. Says nothing about whether such a
+    /// command exists: a path starts with `/`, too.
+    #[must_use]
+    pub fn split(text: &str) -> Option<(&str, &str)> {
+        let line = text.trim().strip_prefix('/')?;
+        let (name, arguments) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        Some((name, arguments.trim()))
+    }
+
     /// Makes a command from fixed strings.
     pub(crate) const fn new(
         name: &'static str,

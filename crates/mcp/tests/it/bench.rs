@@ -7,11 +7,12 @@ use std::time::Duration;
 use engine::hub::{Hub, HubCommand, HubLimits, HubOptions, Start, Workspace};
 use engine::permission::Answer;
 use engine::ports::{
-    Event, Extension, FormAnswer, ModelChoice, NoInstructions, Offers, Reply, SystemClock, Tool,
-    Toolbox,
+    Event, Extension, FormAnswer, ModelChoice, NoInstructions, NoJournal, Offers, Reply,
+    SystemClock, Tool, Toolbox,
 };
-use engine::script::{NoFiles, NoJournal, ScriptedModel, StubEditor};
+use engine::script::ScriptedModel;
 use engine::session::{Command as Ask, SessionHandle};
+use engine::test_support::{NoFiles, StubEditor};
 use engine::words::{Block, ModelId, Prompt, SessionId, StopReason, ToolContent, ToolStatus};
 use mcp::oauth::{Login, Vault};
 use mcp::{Command, Host, Options, ServerConfig, SessionServers, Timing};

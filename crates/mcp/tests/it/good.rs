@@ -111,7 +111,7 @@ async fn cancelled_call_is_cancelled_on_the_server() {
 async fn server_gets_only_its_own_environment_variables() {
     let mut config = faulty("good", &[]);
     if let mcp::Transport::Command(command) = &mut config.transport {
-        command.env.push(("DECLARED".to_owned(), mcp::Secret::new("1")));
+        command.env.push(("DECLARED".to_owned(), engine::words::Secret::new("1")));
     }
     let bench = Bench::open("model tool good_environment {}", vec![config]).await.ready().await;
     let (_, text) = &bench.prompt("go").await.calls[0];

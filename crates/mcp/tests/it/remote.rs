@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use engine::words::Secret;
 use engine::words::ToolStatus;
-use mcp::{Remote, Secret, ServerConfig, Timing, Transport};
+use mcp::{Remote, ServerConfig, Timing, Transport};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};

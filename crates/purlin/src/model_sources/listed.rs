@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ::providers::ListedModel;
+use providers::ListedModel;
 
 use crate::env;
 

@@ -175,7 +175,7 @@ fn conversation_of_500_turns_fits_a_small_window() {
     agent.result("session/resume", params);
     ask(&mut agent, &session, "Once more.");
     let last = fake.requests().last().unwrap().body.clone();
-    assert!(last.contains("was summed up to make room") && last.len() / 4 + 4_000 <= WINDOW);
+    assert!(last.contains("was compacted") && last.len() / 4 + 4_000 <= WINDOW);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `/undo`, `/redo` and `/rewind` in the built program: what they restore, and what they leave unchanged.
 
-use std::os::unix::fs::{MetadataExt, chown, symlink};
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -99,6 +100,32 @@ fn files_changed_since_stay_unchanged_by_each_command() {
         std::fs::write(&file, now).unwrap();
         said(&mut agent, &session, command);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), expected, "{command}");
+    }
+    agent.end();
+}
+
+// R: W16
+#[test]
+fn read_only_file_leaves_all_files_unchanged_by_each_command() {
+    let folder = project();
+    let (mut agent, session) = changed(&folder);
+    let files = ["d/a.txt", "d/linked.txt"].map(|file| folder.join(file));
+    let contents = || files.each_ref().map(|file| std::fs::read_to_string(file).unwrap());
+    for (command, expected) in COMMANDS {
+        let now = contents();
+        for file in &files {
+            let mode = file.metadata().unwrap().mode();
+            std::fs::set_permissions(file, Permissions::from_mode(0o444)).unwrap();
+            let text = said(&mut agent, &session, command);
+            assert!(
+                text.starts_with("Nothing was ") && text.contains("read-only"),
+                "{command}: {text}"
+            );
+            assert_eq!(contents(), now, "{command}");
+            std::fs::set_permissions(file, Permissions::from_mode(mode)).unwrap();
+        }
+        said(&mut agent, &session, command);
+        assert_eq!(contents(), [expected, expected], "{command}");
     }
     agent.end();
 }

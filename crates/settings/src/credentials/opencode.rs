@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use engine::words::Secret;
 use serde_json::Value;
 
+use crate::Directories;
 use crate::preferences::Preferences;
-use crate::{Directories, Secret};
 
 /// Returns the keys of these providers, if the user agreed that we use them.
 #[must_use]

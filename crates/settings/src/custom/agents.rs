@@ -5,7 +5,7 @@ use std::path::Path;
 
 use engine::permission::rules::Source;
 use engine::words::ModelId;
-use engine::words::{Agent, Narrowing, Role};
+use engine::words::{Agent, Restrictions, Role};
 use serde_json::{Map, Value};
 
 use super::files::Found;
@@ -128,7 +128,7 @@ fn read(
         role,
         prompt: prompt.map(str::to_owned),
         model,
-        narrowing: Narrowing {
+        restrictions: Restrictions {
             tools: members.get("tools").map(tools).unwrap_or_default(),
             rules: rules.unwrap_or_default(),
         },
@@ -206,9 +206,11 @@ mod tests {
         }));
         assert_eq!((agent.role, agent.max_requests), (Role::Mode, Some(5)));
         assert_eq!(agent.model, Some(ModelId::new("a/b")));
-        assert!(!agent.narrowing.has_tool("write") && !agent.narrowing.has_tool("apply_patch"));
-        assert!(agent.narrowing.has_tool("read"));
-        assert_eq!(agent.narrowing.rules.len(), 1);
+        assert!(
+            !agent.restrictions.has_tool("write") && !agent.restrictions.has_tool("apply_patch")
+        );
+        assert!(agent.restrictions.has_tool("read"));
+        assert_eq!(agent.restrictions.rules.len(), 1);
         assert_eq!(problems, ["`agent.it` sets `temperature`, which is not supported"]);
     }
 
@@ -216,7 +218,7 @@ mod tests {
     fn list_of_tools_excludes_all_others() {
         for tools in [json!(["Read", "Grep"]), json!("Read, Grep, Bash(git *)")] {
             let (agent, _) = read_one(json!({ "tools": tools }));
-            assert!(agent.narrowing.has_tool("read") && !agent.narrowing.has_tool("write"));
+            assert!(agent.restrictions.has_tool("read") && !agent.restrictions.has_tool("write"));
         }
         let (agent, problems) = read_one(json!({ "mode": "boss", "model": "sonnet" }));
         assert_eq!((agent.role, agent.model), (Role::Helper, None));

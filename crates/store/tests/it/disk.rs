@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use engine::Event;
 use engine::ports::*;
-use engine::script::StubEditor;
+use engine::test_support::StubEditor;
 use engine::words::*;
 use store::content::{Content, Hash};
 use store::index::{Filter, Page};

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use engine::Event;
 use engine::ports::*;
-use engine::script::StubEditor;
+use engine::test_support::StubEditor;
 use engine::words::*;
 use serde_json::json;
 use store::{Options, Store};

@@ -45,7 +45,7 @@ impl From<Need> for Requirement {
 /// Returns the key of the rules that apply.
 fn key(kind: NeedKind) -> PermissionKey {
     match kind {
-        NeedKind::Run => PermissionKey::Bash,
+        NeedKind::Run => PermissionKey::RunCommand,
         NeedKind::Read => PermissionKey::Read,
         NeedKind::Write => PermissionKey::Edit,
         NeedKind::Outside => PermissionKey::ExternalDirectory,

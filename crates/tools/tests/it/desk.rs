@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use engine::Event;
 use engine::permission::{Access, Answer, Decision, PermissionKey, Question};
 use engine::ports::{
-    DisplayPermit, Editor, EditorError, Form, FormAnswer, Intent, Offers, Page, TerminalCommand,
-    TerminalOutput, Tool, ToolCx,
+    DisplayPermit, Editor, EditorError, Form, FormAnswer, Intent, NoJournal, Offers, Page,
+    TerminalCommand, TerminalOutput, Tool, ToolCx,
 };
-use engine::script::{NoJournal, NoTurn};
+use engine::test_support::NoTurn;
 use engine::words::{ExitStatus, SessionId, TerminalId, ToolCallId};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
@@ -155,7 +155,7 @@ impl Desk {
     }
 }
 
-/// A client that serves files from memory, as an editor serves its buffers. `engine::script::StubEditor` answers no file
+/// A client that serves files from memory, as an editor serves its buffers. `engine::test_support::StubEditor` answers no file
 /// requests, and these tests also count them.
 #[derive(Default)]
 pub(crate) struct Client {

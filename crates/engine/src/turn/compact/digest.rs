@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::words::{Message, SUMMARY_HEAD, ToolRequest, trim, visible};
+use crate::words::{Message, SUMMARY_HEAD, ToolRequest, after_summary_head, trim, visible};
 
 const LAST_MESSAGE: &str = "The user's last message";
 const CHANGED: &str = "Files changed";
@@ -72,7 +72,7 @@ pub(super) fn transcript(messages: &[Arc<Message>], most: usize) -> String {
 fn previous(dropped: &[Arc<Message>]) -> Option<String> {
     let Message::User(prompt) = &**dropped.first()? else { return None };
     let text = prompt.text();
-    let body = text.strip_prefix(SUMMARY_HEAD)?;
+    let body = after_summary_head(&text)?;
     Some(body.split("\n### ").next().unwrap_or(body).to_owned())
 }
 
@@ -110,7 +110,7 @@ impl Facts {
     }
 
     fn take_user(&mut self, text: &str) {
-        let Some(earlier) = text.strip_prefix(SUMMARY_HEAD) else {
+        let Some(earlier) = after_summary_head(text) else {
             note(&mut self.asked, cut(text.lines().next().unwrap_or_default(), 200));
             self.last_message = Some(text.to_owned());
             return;

@@ -1,4 +1,6 @@
-//! Stand-ins for ports: a journal that stores nothing, no files, an editor that refuses everything.
+//! Stand-ins for ports in tests: no files, an editor that records what it is shown, a turn for a single tool.
+//!
+//! Only with the feature `test-support`, which our other crates enable for their tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,15 +11,10 @@ use futures_util::future::{self, BoxFuture};
 use tokio::sync::Notify;
 
 use crate::ports::{
-    ChildTask, Denied, DisplayPermit, Editor, EditorError, Event, FileChange, FileError, Files,
-    Form, FormAnswer, Journal, JournalError, Listing, Offers, Output, Page, PendingWrite, Query,
-    Record, SessionInfo, State, StoredSession, TerminalCommand, TerminalOutput, ToolError,
-    ToolHost,
+    ChildTask, Denied, DisplayPermit, Editor, EditorError, Event, FileError, Files, Form,
+    FormAnswer, Offers, Output, Page, TerminalCommand, TerminalOutput, ToolError, ToolHost,
 };
-use crate::words::{
-    Access, Answer, ContentId, ExitStatus, PermissionKey, Question, SessionId, TerminalId,
-    ToolCallId, Turns,
-};
+use crate::words::{Access, Answer, ExitStatus, PermissionKey, Question, TerminalId, ToolCallId};
 
 /// No files at all. For sessions without undo.
 #[derive(Debug, Default)]
@@ -32,6 +29,15 @@ impl Files for NoFiles {
         future::ready(Err(FileError::Outside(path.to_owned()))).boxed()
     }
 
+    fn check<'a>(
+        &'a self,
+        _: &'a dyn Editor,
+        path: &'a Path,
+        _: Option<&'a [u8]>,
+    ) -> BoxFuture<'a, Result<(), FileError>> {
+        future::ready(Err(FileError::Outside(path.to_owned()))).boxed()
+    }
+
     fn replace<'a>(
         &'a self,
         _: &'a dyn Editor,
@@ -40,118 +46,6 @@ impl Files for NoFiles {
         _: Option<Vec<u8>>,
     ) -> BoxFuture<'a, Result<(), FileError>> {
         future::ready(Err(FileError::Outside(path.to_owned()))).boxed()
-    }
-}
-
-/// A journal that stores nothing. For programs without a store.
-#[derive(Debug, Default)]
-pub struct NoJournal;
-
-impl NoJournal {
-    fn none<T: Send + 'static>(&self) -> BoxFuture<'_, Result<T, JournalError>> {
-        future::ready(Err(JournalError::NotFound)).boxed()
-    }
-}
-
-impl Journal for NoJournal {
-    fn is_persistent(&self) -> bool {
-        false
-    }
-
-    fn problem(&self) -> Option<String> {
-        None
-    }
-
-    fn create<'a>(
-        &'a self,
-        _: &'a SessionId,
-        _: &'a Path,
-    ) -> BoxFuture<'a, Result<(), JournalError>> {
-        future::ready(Ok(())).boxed()
-    }
-
-    fn find<'a>(&'a self, _: &'a SessionId) -> BoxFuture<'a, Result<SessionInfo, JournalError>> {
-        self.none()
-    }
-
-    fn load<'a>(
-        &'a self,
-        _: &'a SessionId,
-        _: Option<&'a dyn Editor>,
-    ) -> BoxFuture<'a, Result<StoredSession, JournalError>> {
-        self.none()
-    }
-
-    fn begin<'a>(
-        &'a self,
-        _: &'a SessionId,
-        _: Record<'a>,
-    ) -> BoxFuture<'a, Result<PendingWrite, JournalError>> {
-        future::ready(Ok(PendingWrite::done())).boxed()
-    }
-
-    fn append_event<'a>(
-        &'a self,
-        _: &'a SessionId,
-        event: Event,
-        show: Option<DisplayPermit>,
-    ) -> BoxFuture<'a, Result<(), JournalError>> {
-        if let Some(show) = show {
-            show(event);
-        }
-        future::ready(Ok(())).boxed()
-    }
-
-    fn save_change<'a>(
-        &'a self,
-        _: &'a SessionId,
-        _: FileChange,
-    ) -> BoxFuture<'a, Result<(), JournalError>> {
-        future::ready(Ok(())).boxed()
-    }
-
-    fn turns<'a>(&'a self, _: &'a SessionId) -> BoxFuture<'a, Result<Turns, JournalError>> {
-        self.none()
-    }
-
-    fn content<'a>(
-        &'a self,
-        _: &'a SessionId,
-        _: &'a ContentId,
-    ) -> BoxFuture<'a, Result<Option<Vec<u8>>, JournalError>> {
-        self.none()
-    }
-
-    fn release<'a>(
-        &'a self,
-        _: &'a SessionId,
-        _: State,
-    ) -> BoxFuture<'a, Result<(), JournalError>> {
-        future::ready(Ok(())).boxed()
-    }
-
-    fn set_title<'a>(
-        &'a self,
-        _: &'a SessionId,
-        _: &'a str,
-    ) -> BoxFuture<'a, Result<(), JournalError>> {
-        future::ready(Ok(())).boxed()
-    }
-
-    fn list(&self, _: Query) -> BoxFuture<'_, Result<Listing, JournalError>> {
-        future::ready(Ok(Listing::default())).boxed()
-    }
-
-    fn fork<'a>(
-        &'a self,
-        _: &'a SessionId,
-        _: &'a SessionId,
-    ) -> BoxFuture<'a, Result<(), JournalError>> {
-        self.none()
-    }
-
-    fn delete<'a>(&'a self, _: &'a SessionId) -> BoxFuture<'a, Result<(), JournalError>> {
-        future::ready(Ok(())).boxed()
     }
 }
 

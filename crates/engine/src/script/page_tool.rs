@@ -1,4 +1,5 @@
-//! What scripts need beyond the built-in tools: a page for the user to open.
+//! The tool `open_page`, which only sessions with a scripted model have: a script can send the user to a page, as an MCP
+//! server does.
 
 use std::sync::{Arc, LazyLock};
 

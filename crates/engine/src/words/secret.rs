@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 
 /// A key, a token or a header value. `Debug` prints stars.
-#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
@@ -15,7 +15,7 @@ impl Secret {
         Secret(value.into())
     }
 
-    /// Returns the value, for a header, a variable or the file it is stored in.
+    /// Returns the value. Only for where it is used: a header, a variable, the file it is stored in.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
