@@ -124,7 +124,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         println!("{}", report::as_json(&runs));
     } else {
         let names: Vec<String> = agents.iter().map(Agent::name).collect();
-        println!("\nModel: {}\n\n{}", bench.model, report::as_table(&names, &runs));
+        // llama-server names a model after its file.
+        let model = bench.model.rsplit_once('/').filter(|_| bench.model.starts_with('/'));
+        let model = model.map_or(bench.model.as_str(), |(_, file)| file);
+        println!("\nModel: {model}\n\n{}", report::as_table(&names, &runs));
     }
     Ok(true)
 }

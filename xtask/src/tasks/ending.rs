@@ -31,6 +31,10 @@ const LONGEST_REPEATED: usize = 80;
 
 /// Forms in which models write a call as text, other than JSON.
 const CALL_MARKS: [&str; 4] = ["<tool_call>", "</tool_call>", "<function=", "[TOOL_CALLS]"];
+const NAME_KEYS: [&str; 4] = ["\"name\"", "\"function\"", "\"tool\"", "\"type\""];
+const ARGUMENT_KEYS: [&str; 3] = ["\"arguments\"", "\"parameters\"", "\"input\""];
+/// How many lines are the end of the output.
+const LAST_LINES: usize = 5;
 const ERROR_STARTS: [&str; 3] = ["error:", "fatal:", "ran into this error"];
 
 /// Returns what was bad about the end of a run, if anything.
@@ -41,13 +45,16 @@ pub(crate) fn bad_end(exit: Exit, stdout: &str, stderr: &str) -> Option<BadEnd> 
     if ends_with_raw_call(stdout) {
         return Some(BadEnd::RawCall);
     }
-    let shows_error = |text: &str| {
-        text.lines()
-            .map(|line| line.trim().to_lowercase())
-            .any(|line| ERROR_STARTS.iter().any(|start| line.starts_with(start)))
-    };
     let failed = exit != Exit::Code(0) || shows_error(stderr) || shows_error(stdout);
     failed.then_some(BadEnd::Error)
+}
+
+/// Returns whether one of the last lines is an error message. Errors of commands are indented or further up.
+fn shows_error(text: &str) -> bool {
+    let lines = text.lines().rev().filter(|line| !line.trim().is_empty()).take(LAST_LINES);
+    lines
+        .map(str::to_lowercase)
+        .any(|line| ERROR_STARTS.iter().any(|start| line.starts_with(start)))
 }
 
 /// Returns the text without the control sequences of a terminal.
@@ -67,30 +74,43 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// Returns whether the text ends with a call: an object with the name of a tool and its arguments, and no word after it.
 fn ends_with_raw_call(text: &str) -> bool {
-    let text = text.trim_end().trim_end_matches('`').trim_end();
-    let last_lines = text.lines().rev().take(3).collect::<Vec<_>>();
-    if CALL_MARKS.iter().any(|mark| last_lines.iter().any(|line| line.contains(mark))) {
+    let text = text.trim();
+    let last_lines = text.lines().rev().take(LAST_LINES);
+    if last_lines.flat_map(|line| CALL_MARKS.map(|mark| line.contains(mark))).any(|found| found) {
         return true;
     }
-    if !text.ends_with(['}', ']']) {
-        return false;
-    }
-    // Models forget to escape line breaks, so this is no JSON parser: the last object that starts with a name.
-    let starts_with_name = |at: usize| {
-        let inner = text[at + 1..].trim_start();
-        ["\"name\"", "\"function\"", "\"tool\"", "\"type\""]
-            .iter()
-            .any(|key| inner.starts_with(key))
+    let is_call = |object: &str| {
+        let inner = object[1..].trim_start();
+        NAME_KEYS.iter().any(|key| inner.starts_with(key))
+            && ARGUMENT_KEYS.iter().any(|key| object.contains(key))
     };
-    let has_arguments = |at: usize| {
-        ["\"arguments\"", "\"parameters\"", "\"input\""].iter().any(|key| text[at..].contains(key))
-    };
-    let objects = text.match_indices('{').map(|(at, _)| at);
-    objects.filter(|at| starts_with_name(*at)).any(|at| {
-        let before = text[..at].trim_end_matches([' ', '\t', '[', '\n']);
-        let opens_a_line = before.is_empty() || text[before.len()..at].contains('\n');
-        opens_a_line && has_arguments(at) && !text[at..].contains("\n\n\n")
+    let objects = text.match_indices('{').filter(|(at, _)| {
+        let before = text[..*at].trim_end_matches([' ', '\t', '[']);
+        before.is_empty() || before.ends_with('\n')
+    });
+    objects.map(|(at, _)| &text[at..]).any(|object| {
+        let rest = object_end(object).map_or("", |end| &object[end..]);
+        is_call(object) && rest.trim_matches([']', '`', ' ', '\n']).is_empty()
     })
+}
+
+/// Returns where an object ends. Models forget to escape line breaks, so this is no JSON parser.
+fn object_end(object: &str) -> Option<usize> {
+    let (mut depth, mut is_string, mut is_escaped) = (0, false, false);
+    for (at, next) in object.char_indices() {
+        match next {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '"' => is_string = !is_string,
+            '{' if !is_string => depth += 1,
+            '}' if !is_string => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at + 1);
+        }
+    }
+    None
 }
 
 /// Returns whether the end of the text is a few characters again and again.
@@ -116,6 +136,8 @@ mod tests {
             "[{\"name\":\"bash\",\"parameters\":{}}]",
             "{\"name\": \"write\", \"arguments\": {\"content\": \"a\nb\"}}",
             "<tool_call>\n{\"name\": 1}\n</tool_call>",
+            "{\"name\": \"read\", \"arguments\": {\"filePath\": \"a",
+            "{\"name\": \"a\", \"arguments\": {}}\n{\"name\": \"b\", \"arguments\": {}}",
             "[TOOL_CALLS] read",
             "<function=read>\n<parameter=x>",
         ];
@@ -127,6 +149,7 @@ mod tests {
             "{\"host\": \"x\", \"port\": 1}",
             "It sends {\"name\": \"read\", \"arguments\": {}}",
             "{\"name\": \"read\", \"arguments\": {}}\n\nThat was the call.",
+            "{\"name\": \"read\", \"arguments\": {}}\n\nThe code is:\n\nfn main() {\n}",
             "",
         ];
         for answer in answers {
@@ -145,7 +168,12 @@ mod tests {
     fn error_of_the_agent_is_found() {
         assert_eq!(bad_end(Exit::Code(1), "", ""), Some(BadEnd::Error));
         assert_eq!(bad_end(WELL, "", "\nError: no model\n"), Some(BadEnd::Error));
+        assert_eq!(
+            bad_end(WELL, "\nRan into this error: no\n\nPlease retry.", ""),
+            Some(BadEnd::Error)
+        );
         assert_eq!(bad_end(WELL, "The test ends with a TypeError: x", ""), None);
+        assert_eq!(bad_end(WELL, "Done.", "Run x\n    error: unknown\n"), None);
     }
 
     #[test]
