@@ -204,7 +204,7 @@ mod tests {
         Host::new(HostOptions {
             files: true,
             terminals: true,
-            cwd: std::env::temp_dir(),
+            cwd: tempfile::env::temp_dir(),
             permission,
         })
     }

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     fn shell(script: &str) -> Spec {
-        Spec::new("sh", std::env::temp_dir()).args(["-c", script])
+        Spec::new("sh", tempfile::env::temp_dir()).args(["-c", script])
     }
 
     async fn output_of(child: &mut Child) -> String {

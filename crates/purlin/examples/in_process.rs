@@ -170,7 +170,7 @@ fn streaming_options(chunks: usize) -> anyhow::Result<serve::Options> {
     Ok(serve::Options {
         hub,
         dialect: None,
-        cwd: std::env::temp_dir(),
+        cwd: tempfile::env::temp_dir(),
         stop: Default::default(),
         workspaces: assemble::workspaces(settings, std::env::current_exe()?, true),
         keys: None,
@@ -182,7 +182,7 @@ fn commands(level: Level, count: usize) -> anyhow::Result<()> {
     let us = std::env::current_exe()?;
     let folders =
         us.parent().and_then(Path::parent).context("the program is beside the examples")?;
-    let work = std::env::temp_dir().join(format!("in-process-{}", std::process::id()));
+    let work = tempfile::env::temp_dir().join(format!("in-process-{}", std::process::id()));
     std::fs::create_dir_all(&work)?;
     let sandbox = Sandbox::new(folders.join("purlin"), work.clone()).at_most(level);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -191,7 +191,7 @@ fn commands(level: Level, count: usize) -> anyhow::Result<()> {
         anyhow::ensure!(found.level == level, "{level} does not work here: {:?}", found.missing);
         let profile = Profile {
             protected: vec![work.join(".git")],
-            hidden: secret_places(&std::env::home_dir().unwrap_or_default()),
+            hidden: secret_places(&purlin::env::directories().home.unwrap_or_default()),
             ..Profile::writing_to(vec![work.clone()])
         };
         for _ in 0..count {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use engine::hub::HubOptions;
 use observe::Tap;
 use serve::{ClientKeys, stdio};
 use settings::config::problem_of_model;
@@ -41,19 +42,38 @@ const WATCHDOG: Duration = Duration::from_secs(5);
 /// Says what is wrong with the model that was asked for.
 pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     log::log_panics();
-    let (config, problems) = env::load_config(options.config);
+    let (config, problems) = env::load_config(options.config.clone());
     problems.iter().for_each(|problem| tracing::warn!("{problem}"));
     if let Some(model) = &options.model {
         check_model(model, &config)?;
     }
-    let model = options.model.or_else(|| config.model.clone());
+    explain_to_a_person();
+    let models = find_models(&options, &config)?;
+    let settings = Settings::new(config, problems, env::directories());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve_client(options, models, settings))?;
+    // The reader may still be blocked in a read.
+    std::process::exit(0)
+}
+
+/// The models of a run, and where sessions are stored.
+struct Models {
+    hub: HubOptions,
+    /// Takes the API keys of clients.
+    keys: Option<Arc<dyn ClientKeys>>,
+    is_scripted: bool,
+}
+
+/// Finds out whether the model is scripted, and otherwise where models come from.
+fn find_models(options: &AcpOptions, config: &Config) -> anyhow::Result<Models> {
+    let model = options.model.clone().or_else(|| config.model.clone());
     let is_real = |model: &String| !model.starts_with("script:") && model.contains('/');
     let (real, scripted) = match model {
         Some(model) if is_real(&model) => (Some(model), None),
         model => (None, model),
     };
     let mut hub = assemble::hub_options(scripted.as_deref())?;
-    let sources = scripted.is_none().then(|| {
+    let keys = scripted.is_none().then(|| {
         let is_model_given = real.is_some();
         let sources = ModelSources::new(config.provider.clone(), real, Arc::clone(&hub.models));
         hub.find_models = Some(sources.finder());
@@ -67,46 +87,49 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     if !options.forget {
         hub.journal = Arc::new(storage::store(&config.limits));
     }
-    explain_to_a_person();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let stop = CancellationToken::new();
-        let mut tasks = tokio::task::JoinSet::new();
-        tasks.spawn(stop_on_signals(stop.clone()));
-        let configured = config.dialect.as_deref().and_then(Dialect::from_name);
-        let dialect = options.dialect.or(configured);
-        let trace = options.trace.or_else(env::trace_file).or_else(|| config.trace.clone());
-        let tap = trace.map(|file| open_trace(&file, dialect)).transpose()?;
-        let pipes = match &tap {
-            Some(tap) => {
-                stdio::connect(tap.inbound(std::io::stdin()), tap.outbound(std::io::stdout()))?
-            }
-            None => stdio::pipes(&mut tasks)?,
-        };
-        // If the current directory was deleted, `.` stays as it is, and a client that sends it is refused.
-        let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-        let mut settings = Settings::new(config, problems, env::directories());
-        settings.answers.take_if(|_| options.forget);
-        let helper = std::env::current_exe().unwrap_or_default();
-        let workspaces = assemble::workspaces(settings, helper, scripted.is_some());
-        let options = serve::Options {
-            hub,
-            dialect,
-            cwd,
-            stop,
-            workspaces: Arc::clone(&workspaces),
-            keys: sources,
-        };
-        // A task of its own: waking the task that the runtime blocks on costs a system call each time.
-        let mut connection = tokio::task::JoinSet::new();
-        connection.spawn(serve::serve(pipes, options));
-        connection.join_next().await.transpose().context("the connection failed")?;
-        workspaces.end().await;
-        tap.iter().for_each(Tap::end);
-        anyhow::Ok(())
-    })?;
-    // The reader may still be blocked in a read.
-    std::process::exit(0)
+    Ok(Models { hub, keys, is_scripted: scripted.is_some() })
+}
+
+/// Serves the client until it closes its end or a signal stops us.
+async fn serve_client(
+    options: AcpOptions,
+    models: Models,
+    mut settings: Settings,
+) -> anyhow::Result<()> {
+    let stop = CancellationToken::new();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(stop_on_signals(stop.clone()));
+    let config = &settings.config;
+    let configured = config.dialect.as_deref().and_then(Dialect::from_name);
+    let dialect = options.dialect.or(configured);
+    let trace = options.trace.or_else(env::trace_file).or_else(|| config.trace.clone());
+    let tap = trace.map(|file| open_trace(&file, dialect)).transpose()?;
+    let pipes = match &tap {
+        Some(tap) => {
+            stdio::connect(tap.inbound(std::io::stdin()), tap.outbound(std::io::stdout()))?
+        }
+        None => stdio::pipes(&mut tasks)?,
+    };
+    // If the current directory was deleted, `.` stays as it is, and a client that sends it is refused.
+    let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+    settings.answers.take_if(|_| options.forget);
+    let helper = std::env::current_exe().unwrap_or_default();
+    let workspaces = assemble::workspaces(settings, helper, models.is_scripted);
+    let options = serve::Options {
+        hub: models.hub,
+        dialect,
+        cwd,
+        stop,
+        workspaces: Arc::clone(&workspaces),
+        keys: models.keys,
+    };
+    // A task of its own: waking the task that the runtime blocks on costs a system call each time.
+    let mut connection = tokio::task::JoinSet::new();
+    connection.spawn(serve::serve(pipes, options));
+    connection.join_next().await.transpose().context("the connection failed")?;
+    workspaces.end().await;
+    tap.iter().for_each(Tap::end);
+    Ok(())
 }
 
 /// Says what the command is for, if a person started it in a terminal.

@@ -44,6 +44,7 @@ pub fn directories() -> Directories {
 }
 
 /// Returns the directory for temporary files.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 pub(crate) fn temporary() -> PathBuf {
     std::env::temp_dir()
 }

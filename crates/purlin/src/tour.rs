@@ -15,7 +15,7 @@ use futures_util::future::{self, BoxFuture};
 use serve::Workspaces;
 use serve::workspace::MakeExtension;
 
-use crate::storage;
+use crate::{env, storage};
 
 /// What the tour says and does. `{folder}` stands for its folder.
 const TRANSCRIPT: &str = include_str!("tour/tour.acp");
@@ -87,7 +87,7 @@ impl Extension for Scratch {}
 
 impl Scratch {
     fn new() -> std::io::Result<Scratch> {
-        let parent = std::env::temp_dir().canonicalize()?;
+        let parent = env::temporary().canonicalize()?;
         remove_stale(&parent);
         let path = parent.join(format!("{NAME}{}-{}", std::process::id(), storage::fresh_id()));
         // Fails if it exists: then it would not be ours to remove.
@@ -135,7 +135,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn folder_of_a_killed_tour_is_removed_by_the_next() {
-        let parent = std::env::temp_dir().join(format!("tours-{}", std::process::id()));
+        let parent = env::temporary().join(format!("tours-{}", std::process::id()));
         let own = format!("{NAME}{}-x", std::process::id());
         // No process has the highest id.
         let names =

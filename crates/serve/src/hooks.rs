@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use engine::words::pattern::fits;
+use engine::words::pattern::matches_pattern;
 use engine::words::{HookOutcome, Moment};
 use engine::words::{SessionId, StopReason};
 use futures_util::FutureExt;
@@ -32,8 +32,9 @@ fn is_for(hook: &Hook, moment: &Moment<'_>) -> bool {
         Moment::BeforeTool { tool, .. } | Moment::AfterTool { tool, .. } => *tool,
         Moment::BeforeTurn { .. } | Moment::AfterTurn(_) => "",
     };
-    let fits_one = |matcher: &String| matcher.split('|').any(|one| fits(one.trim(), tool));
-    hook.moment == name_of(moment) && hook.matcher.as_ref().is_none_or(fits_one)
+    let matches_one =
+        |matcher: &String| matcher.split('|').any(|one| matches_pattern(one.trim(), tool));
+    hook.moment == name_of(moment) && hook.matcher.as_ref().is_none_or(matches_one)
 }
 
 fn name_of(moment: &Moment<'_>) -> &'static str {

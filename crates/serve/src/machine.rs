@@ -36,6 +36,7 @@ pub struct Machine {
     pub sandbox: Arc<Sandbox>,
     /// Runs the MCP servers.
     pub host: Arc<Host>,
+    home: Option<PathBuf>,
     /// Our own configuration and data, which no tool may touch.
     private: Arc<[PathBuf]>,
     /// Other places that commands must not see.
@@ -57,6 +58,7 @@ impl Machine {
         Machine {
             sandbox,
             host,
+            home: options.directories.home.clone(),
             private: options.directories.private().into(),
             hidden: hidden.into(),
             search: options.search.into(),
@@ -67,7 +69,10 @@ impl Machine {
 
     /// Makes the scope of these directories: what tools may touch.
     pub(crate) fn scope(&self, roots: Vec<PathBuf>) -> Scope {
-        Scope::new(roots).without(&self.private).with_hidden(Arc::clone(&self.hidden))
+        Scope::new(roots)
+            .with_home(self.home.as_deref())
+            .without(&self.private)
+            .with_hidden(Arc::clone(&self.hidden))
     }
 
     /// Makes the tool that runs commands.

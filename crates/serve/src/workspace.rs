@@ -280,7 +280,7 @@ mod tests {
         let machine = MachineOptions {
             helper: PathBuf::new(),
             directories,
-            temporary: std::env::temp_dir(),
+            temporary: tempfile::env::temp_dir(),
             search: Vec::new(),
             command_environment: Vec::new(),
             server_environment: Vec::new(),

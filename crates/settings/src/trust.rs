@@ -131,7 +131,7 @@ mod tests {
         let data = directory.path().to_owned();
         let part = |runs: &str| Part { name: "MCP server x".to_owned(), runs: runs.to_owned() };
         let check = |folder: &Path, parts: &[Part]| check(Some(&data), folder, parts, &DiskReader);
-        let (here, there) = (std::env::temp_dir(), PathBuf::from("/"));
+        let (here, there) = (tempfile::env::temp_dir(), PathBuf::from("/"));
         let parts = [part("node x.js")];
         assert_eq!(check(&here, &[]), Trust::Trusted);
         let unknown = Trust::Not("folder not trusted".to_owned());

@@ -266,7 +266,8 @@ impl Analyser<'_> {
 
     fn outside(&mut self, path: &Path) {
         // The pattern for the contents of a folder does not match the folder itself.
-        let around = path.parent().filter(|around| !path.is_dir() && is_narrow(around));
+        let around =
+            path.parent().filter(|around| !path.is_dir() && is_narrow(around, self.at.home));
         let always = around.map_or(Always::Exact, |around| Always::Below(around.to_owned()));
         let need = Need::ask(NeedKind::Outside, path.to_string_lossy());
         self.push(Need { always: Some(always), ..need }, "outside the session's folders");

@@ -50,17 +50,18 @@ pub fn real(path: &Path) -> Option<PathBuf> {
 }
 
 /// Tells whether a permanent answer may cover a whole folder: not the disk, a home folder, or a folder of home folders.
+/// `home` is the user's.
 #[must_use]
-pub fn is_narrow(folder: &Path) -> bool {
+pub fn is_narrow(folder: &Path, home: Option<&Path>) -> bool {
     let names: Vec<&OsStr> = folder
         .components()
         .filter(|component| matches!(component, Component::Normal(_)))
         .map(Component::as_os_str)
         .collect();
     let is_home = |top: &OsStr| top == "home" || top == "Users";
-    let holds = |home: PathBuf| real(&home).unwrap_or(home).starts_with(folder);
+    let holds = |home: &Path| real(home).as_deref().unwrap_or(home).starts_with(folder);
     match names.as_slice() {
-        _ if std::env::home_dir().is_some_and(holds) => false,
+        _ if home.is_some_and(holds) => false,
         [] => false,
         [top] => !is_home(top) && !["root", "proc", "sys", "dev"].iter().any(|name| top == name),
         [top, _] => !is_home(top),
@@ -80,13 +81,15 @@ mod tests {
 
     #[test]
     fn home_folders_and_the_disk_are_not_narrow() {
-        let home = std::env::home_dir().unwrap();
-        let home = home.to_str().unwrap();
-        for wide in ["/", "/home", "/home/me", "/Users/me", "/root", "/proc", "/dev", home] {
-            assert!(!is_narrow(Path::new(wide)), "{wide}");
+        let home = Some(Path::new("/data/homes/me"));
+        for wide in ["/", "/home", "/home/me", "/Users/me", "/root", "/proc", "/dev"] {
+            assert!(!is_narrow(Path::new(wide), None), "{wide}");
         }
-        for narrow in ["/etc", "/home/me/a*"] {
-            assert!(is_narrow(Path::new(narrow)), "{narrow}");
+        for wide in ["/data", "/data/homes", "/data/homes/me"] {
+            assert!(!is_narrow(Path::new(wide), home), "{wide}");
+        }
+        for narrow in ["/etc", "/home/me/a*", "/data/homes/me/project"] {
+            assert!(is_narrow(Path::new(narrow), home), "{narrow}");
         }
     }
 

@@ -410,7 +410,7 @@ pub(crate) fn read_access(target: &Target) -> Vec<Access> {
     if !target.is_inside() {
         let ask = Access::ask(PermissionKey::ExternalDirectory, target.path().to_string_lossy());
         let folder = target.path().parent().unwrap_or(target.path());
-        access.push(Access { always: folder_rule(folder).or(ask.always), ..ask });
+        access.push(Access { always: folder_rule(folder, target.home()).or(ask.always), ..ask });
     }
     access.push(if target.is_secret() {
         Access::ask(PermissionKey::Read, target.name())

@@ -32,6 +32,8 @@ pub struct Scope {
     hidden: Hidden,
     /// Long command outputs of the session: readable without permission, writable by no tool.
     outputs: Option<PathBuf>,
+    /// The user's home folder, which no permanent answer may cover as a whole.
+    home: Option<Arc<Path>>,
 }
 
 /// A folder beneath which files are opened.
@@ -79,6 +81,7 @@ pub struct Target {
     /// Our own paths, which may be inside it and are excluded.
     own: Arc<[PathBuf]>,
     hidden: Hidden,
+    home: Option<Arc<Path>>,
     /// For people and rules: relative to the working folder if inside it, else absolute.
     name: String,
 }
@@ -89,13 +92,26 @@ impl Scope {
     pub fn new(roots: Vec<PathBuf>) -> Scope {
         let roots = roots.iter().map(|root| Arc::new(Root::new(root))).collect();
         let disk = Arc::new(Root::new(Path::new("/")));
-        Scope { roots, disk, own: Arc::new([process()]), hidden: nothing(), outputs: None }
+        Scope {
+            roots,
+            disk,
+            own: Arc::new([process()]),
+            hidden: nothing(),
+            outputs: None,
+            home: None,
+        }
     }
 
     /// Lets tools read long command outputs, which are stored in this folder.
     #[must_use]
     pub fn with_outputs(self, folder: Option<PathBuf>) -> Scope {
         Scope { outputs: folder.and_then(|folder| real(&clean(&folder))), ..self }
+    }
+
+    /// Sets the user's home folder.
+    #[must_use]
+    pub fn with_home(self, home: Option<&Path>) -> Scope {
+        Scope { home: home.map(Arc::from), ..self }
     }
 
     /// Excludes our own folders, even inside the session's.
@@ -199,6 +215,7 @@ impl Scope {
             is_output,
             own: Arc::clone(&self.own),
             hidden: Arc::clone(&self.hidden),
+            home: self.home.clone(),
             name,
         })
     }
@@ -224,6 +241,11 @@ impl Target {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the user's home folder.
+    pub(crate) fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
     }
 
     /// Tells whether it is inside the session's folders.
@@ -280,6 +302,7 @@ impl Target {
             is_output: self.is_output,
             own: Arc::clone(&self.own),
             hidden: Arc::clone(&self.hidden),
+            home: self.home.clone(),
             name: if self.name == "." {
                 relative.to_string_lossy().into_owned()
             } else {

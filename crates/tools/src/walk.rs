@@ -80,7 +80,7 @@ pub(crate) fn search_access(
     if !target.is_inside() {
         // Permission covers the contents of the folder itself, not of its parent.
         let path = target.path().join("*").to_string_lossy().into_owned();
-        let always = folder_rule(target.path());
+        let always = folder_rule(target.path(), target.home());
         access.push(Access { always, ..Access::ask(PermissionKey::ExternalDirectory, path) });
     }
     access

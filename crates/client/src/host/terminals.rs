@@ -264,7 +264,7 @@ mod tests {
     }
 
     fn terminals() -> Terminals {
-        Terminals::new(std::env::temp_dir())
+        Terminals::new(tempfile::env::temp_dir())
     }
 
     fn named(id: &str) -> Value {

@@ -161,7 +161,7 @@ fn check_files(transcript: &Transcript, folder: &Path) -> Vec<Failure> {
 
 /// Creates a temporary directory, removed when it is dropped. Its path has no symbolic links.
 pub(crate) fn temp_dir() -> Result<TempDir, Error> {
-    let base = std::env::temp_dir();
+    let base = tempfile::env::temp_dir();
     let base = at(&base, base.canonicalize())?;
     at(&base, tempfile::Builder::new().prefix("purlin-").tempdir_in(&base))
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::rules::{self, Denied, Verdict, decide_for_agent, fits_key};
+use super::rules::{self, Denied, Verdict, decide_for_agent, matches_key};
 use crate::ports::AnswerStore;
 use crate::words::{
     Access, Answer, Decision, Mode, PermissionKey, Restrictions, Rule, Source, visible,
@@ -97,7 +97,7 @@ impl Policy {
         let restricted = modes.iter().filter_map(Mode::restrictions);
         let rules = self.rules.iter().chain(&stored).chain(&*answered);
         let rules = rules.chain(restricted.flat_map(|restrictions| &restrictions.rules));
-        let denies = |rule: &&Rule| rule.decision == Decision::Reject && fits_key(rule, key);
+        let denies = |rule: &&Rule| rule.decision == Decision::Reject && matches_key(rule, key);
         Denied { rules: rules.filter(denies).cloned().collect(), roots: self.roots.clone() }
     }
 

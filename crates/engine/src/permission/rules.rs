@@ -14,7 +14,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::ports;
-use crate::words::pattern::{fits, weight};
+use crate::words::pattern::{matches_pattern, weight};
 use crate::words::{Access, Decision, PermissionKey, Restrictions};
 
 pub use crate::words::rule::{Rule, Source};
@@ -41,7 +41,7 @@ pub fn decide<'a>(
         return verdict;
     }
     let mut rules = rules;
-    let denies = |rule: &&Rule| rule.decision == Decision::Reject && fits_key(rule, &access.key);
+    let denies = |rule: &&Rule| rule.decision == Decision::Reject && matches_key(rule, &access.key);
     match rules.find(denies) {
         Some(rule) => Verdict { decision: Decision::Ask, by: Some(rule.clone()) },
         None => verdict,
@@ -67,7 +67,7 @@ fn by_subject<'a>(
 ) -> Verdict {
     let matching = rules.filter(|rule| {
         let is_widening = rule.source == Source::Project && rule.decision == Decision::Allow;
-        !is_widening && fits_key(rule, &access.key) && fits_subject(rule, roots, access)
+        !is_widening && matches_key(rule, &access.key) && matches_subject(rule, roots, access)
     });
     let strongest = matching.clone().max_by_key(|rule| {
         let denies = rule.decision == Decision::Reject;
@@ -88,23 +88,23 @@ fn by_subject<'a>(
 }
 
 /// Tells whether a rule is about a key. A deny is also about an MCP tool that has the name of a built-in key.
-pub(crate) fn fits_key(rule: &Rule, key: &PermissionKey) -> bool {
+pub(crate) fn matches_key(rule: &Rule, key: &PermissionKey) -> bool {
     let denies = rule.decision == Decision::Reject;
-    fits(&rule.key, key.as_str())
-        || denies && key.shared_name().is_some_and(|name| fits(&rule.key, name))
+    matches_pattern(&rule.key, key.as_str())
+        || denies && key.shared_name().is_some_and(|name| matches_pattern(&rule.key, name))
 }
 
-fn fits_subject(rule: &Rule, roots: &[PathBuf], access: &Access) -> bool {
-    if fits(&rule.pattern, &access.subject) {
+fn matches_subject(rule: &Rule, roots: &[PathBuf], access: &Access) -> bool {
+    if matches_pattern(&rule.pattern, &access.subject) {
         return true;
     }
     let subject = Path::new(&access.subject);
     let is_path = matches!(access.key, PermissionKey::Read | PermissionKey::Edit);
     if is_path && let Some(root) = roots.first().filter(|_| subject.is_relative()) {
-        return fits(&rule.pattern, &root.join(subject).to_string_lossy());
+        return matches_pattern(&rule.pattern, &root.join(subject).to_string_lossy());
     }
     let inside = roots.iter().filter_map(|root| subject.strip_prefix(root).ok());
-    inside.into_iter().any(|path| fits(&rule.pattern, &path.to_string_lossy()))
+    inside.into_iter().any(|path| matches_pattern(&rule.pattern, &path.to_string_lossy()))
 }
 
 /// What rules deny, for tools that find files by themselves and leave out what they may not read.

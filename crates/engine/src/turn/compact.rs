@@ -110,7 +110,7 @@ async fn notify(cx: &TurnCx<'_>, dropped: usize, problem: Option<String>) -> Res
     if let Some(problem) = problem {
         more.push_str(&format!(" The model could not write a summary ({problem}), so it contains only lists of files and failures."));
     }
-    cx.notify(Severity::Info, "The earlier conversation was compacted", more).await
+    cx.notify(Severity::Info, "The earlier conversation was compacted", Some(more)).await
 }
 
 /// Why no summary was written.

@@ -210,19 +210,32 @@ impl TurnCx<'_> {
         self.emit(Event::Settings(self.settings())).await
     }
 
-    /// Informs the user: with a notice if the client shows them, else with a thought.
+    /// Informs the user, whatever the client can show.
     pub(crate) async fn notify(
         &self,
         severity: Severity,
         title: &str,
-        more: String,
+        description: Option<String>,
     ) -> Result<(), TurnError> {
+        self.emit(self.notice(self.fresh_message(), severity, title, description)).await
+    }
+
+    /// Returns what informs the user: a notice if the client shows them, else a thought of this message.
+    pub(crate) fn notice(
+        &self,
+        message: MessageId,
+        severity: Severity,
+        title: &str,
+        description: Option<String>,
+    ) -> Event {
         if self.offers().notices {
-            let (title, description) = (title.to_owned(), Some(more));
-            return self.emit(Event::Notice { severity, title, description }).await;
+            return Event::Notice { severity, title: title.to_owned(), description };
         }
-        let text = format!("{title}. {more}\n");
-        self.emit(Event::Thought { message: self.fresh_message(), text }).await
+        let text = match description {
+            Some(description) => format!("{title}. {description}\n"),
+            None => format!("{title}\n"),
+        };
+        Event::Thought { message, text }
     }
 
     /// Journals what an answer used. Returns what the session has cost so far, if a price is known.

@@ -32,8 +32,8 @@ pub(crate) struct Done {
 
 /// A call after it was announced.
 pub(crate) enum Step {
-    /// It is allowed, and its intent is journalled: it may run.
-    Ready(Box<Ready>),
+    /// It is allowed, and its intent is journalled: it may run. With the id that the model gave it.
+    Ready(ToolCallId, Box<Ready>),
     /// It ended before it could run.
     Done(Done),
 }
@@ -41,8 +41,7 @@ pub(crate) enum Step {
 /// A call that may run.
 pub(crate) struct Ready {
     planned: Box<dyn Planned>,
-    /// The id that the model gave it.
-    given_id: ToolCallId,
+    /// With the id that the client knows.
     request: ToolRequest,
     locations: Vec<Location>,
     /// What hooks add to its result.
@@ -57,12 +56,16 @@ pub(crate) async fn prepare(cx: &TurnCx<'_>, mut request: ToolRequest) -> Result
         request.id = parent.call_id(&given_id);
     }
     Ok(match make_ready(cx, request).await? {
-        Step::Ready(ready) => Step::Ready(Box::new(Ready { given_id, ..*ready })),
-        Step::Done(done) => Step::Done(Done { id: given_id, ..done }),
+        Ok(ready) => Step::Ready(given_id, Box::new(ready)),
+        Err(done) => Step::Done(Done { id: given_id, ..done }),
     })
 }
 
-async fn make_ready(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Step, TurnError> {
+/// Returns the call if it may run, otherwise its result.
+async fn make_ready(
+    cx: &TurnCx<'_>,
+    request: ToolRequest,
+) -> Result<Result<Ready, Done>, TurnError> {
     let tools = cx.tools();
     let Some(tool) = tools.iter().find(|tool| tool.spec().name == request.name).cloned() else {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
@@ -102,8 +105,7 @@ async fn make_ready(cx: &TurnCx<'_>, request: ToolRequest) -> Result<Step, TurnE
     cx.record(Record::ToolIntent(&intent)).await?;
     let update = ToolUpdate { status: Some(ToolStatus::InProgress), ..ToolUpdate::default() };
     cx.emit(Event::ToolUpdate(request.id.clone(), Box::new(update))).await?;
-    let (given_id, locations) = (request.id.clone(), call.locations);
-    Ok(Step::Ready(Box::new(Ready { planned, given_id, request, locations, said })))
+    Ok(Ok(Ready { planned, request, locations: call.locations, said }))
 }
 
 /// Returns what is shown of a call that cannot be planned.
@@ -133,10 +135,11 @@ fn normal(path: &Path) -> PathBuf {
 
 /// Runs a call that is ready, and reports its result.
 pub(crate) async fn finish(cx: &TurnCx<'_>, step: Step) -> Result<Done, TurnError> {
-    let Ready { planned, given_id, request, locations, said } = match step {
-        Step::Ready(ready) => *ready,
+    let (given_id, ready) = match step {
+        Step::Ready(given_id, ready) => (given_id, ready),
         Step::Done(done) => return Ok(done),
     };
+    let Ready { planned, request, locations, said } = *ready;
     if cx.turn.cancel.is_cancelled() {
         return give_up(cx, request.id, TurnError::Cancelled).await;
     }
@@ -205,7 +208,7 @@ async fn permit(
         Ok(answer) => answer,
         Err(EditorError::TimedOut { advice: Some(advice), .. }) => {
             let title = format!("No answer to the permission request for `{}`", call.name);
-            warn(cx, title, advice).await?;
+            cx.notify(Severity::Warning, &title, Some(advice)).await?;
             let why = "Rejected: the permission request was not answered".to_owned();
             return Ok(Some(ToolError::Model(why)));
         }
@@ -213,7 +216,8 @@ async fn permit(
     };
     let (decision, problem) = cx.ports.policy.apply(&asked, answer);
     if let Some(problem) = problem {
-        warn(cx, "Your answer applies to this session only".to_owned(), problem).await?;
+        let title = "Your answer applies to this session only";
+        cx.notify(Severity::Warning, title, Some(problem)).await?;
     }
     Ok(match decision {
         // The mode may have changed while the user was deciding.
@@ -256,11 +260,6 @@ fn refused_by_rule(judgement: Judgement) -> ToolError {
     ToolError::Model(why)
 }
 
-async fn warn(cx: &TurnCx<'_>, title: String, description: String) -> Result<(), TurnError> {
-    let severity = Severity::Warning;
-    cx.emit(Event::Notice { severity, title, description: Some(description) }).await
-}
-
 /// How long a tool may clean up after a cancel before it is dropped.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -291,8 +290,12 @@ async fn with_tool_cx<T>(
 }
 
 /// Ends a call that cannot run.
-async fn fail(cx: &TurnCx<'_>, request: ToolRequest, err: ToolError) -> Result<Step, TurnError> {
-    report(cx, request.id, Err(err)).await.map(Step::Done)
+async fn fail(
+    cx: &TurnCx<'_>,
+    request: ToolRequest,
+    err: ToolError,
+) -> Result<Result<Ready, Done>, TurnError> {
+    report(cx, request.id, Err(err)).await.map(Err)
 }
 
 /// Reports the result of a call to the user and the model.

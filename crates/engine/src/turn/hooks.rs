@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::cx::{TurnCx, TurnError};
-use crate::ports::{Event, Output, Severity, ToolError};
+use crate::ports::{Output, Severity, ToolError};
 use crate::words::{Block, HookOutcome, Moment, Prompt, StopReason, ToolRequest};
 
 /// Runs before a turn: adds what hooks say to the prompt, or returns why the model must not see it.
@@ -68,16 +68,10 @@ async fn ask(cx: &TurnCx<'_>, moment: Moment<'_>) -> Result<HookOutcome, TurnErr
     Ok(said)
 }
 
-/// Shows problems of hooks to the user: with notices if the client shows them, else with thoughts.
+/// Shows problems of hooks to the user.
 async fn report(cx: &TurnCx<'_>, problems: Vec<String>) -> Result<(), TurnError> {
     for problem in problems {
-        let event = if cx.offers().notices {
-            let title = "A hook failed".to_owned();
-            Event::Notice { severity: Severity::Warning, title, description: Some(problem) }
-        } else {
-            Event::Thought { message: cx.fresh_message(), text: format!("{problem}\n") }
-        };
-        cx.emit(event).await?;
+        cx.notify(Severity::Warning, "A hook failed", Some(problem)).await?;
     }
     Ok(())
 }

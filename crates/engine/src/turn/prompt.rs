@@ -159,7 +159,7 @@ async fn run(cx: &mut TurnCx<'_>, overrides: TurnOverrides) -> Result<StopReason
     let before = cx.settings();
     if let Some(problem) = overrides.model.as_ref().and_then(|id| before.lacks(id)) {
         let more = format!("The command asks for {problem}.");
-        cx.notify(Severity::Warning, "Another model answers", more).await?;
+        cx.notify(Severity::Warning, "Another model answers", Some(more)).await?;
     }
     let during = before.with(overrides.mode.as_ref(), overrides.model.as_ref());
     if let Some(during) = &during {

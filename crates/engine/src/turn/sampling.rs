@@ -6,9 +6,11 @@ use tokio::time::timeout;
 use super::compact::{self, Cause};
 use super::context;
 use super::cx::{TurnCx, TurnError};
-use crate::ports::{Error, Event, ModelChoice, ModelError, ModelEvent, Record, Severity};
+use crate::ports::{
+    Error, Event, ModelChoice, ModelError, ModelEvent, ModelStream, Record, Severity,
+};
 use crate::words::{
-    History, Message, MessageId, ModelId, Seal, StopReason, Thought, ToolCallId, ToolRequest, Usage,
+    History, Message, ModelId, Seal, StopReason, Thought, ToolCallId, ToolRequest, Usage,
 };
 
 /// How many times a model may retry in one turn; a provider that needs more does not work.
@@ -48,54 +50,8 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
     let request = context::view(cx, &settings, choice).await;
     let mut stream = choice.model.answer(request);
     cx.wait_for_prompt().await?;
-    let message = cx.fresh_message();
     let mut draft = Draft::new(settings.model.clone());
-    let ended = loop {
-        let next = match cx.or_cancelled(timeout(cx.turn.limits.no_progress, stream.next())).await {
-            Ok(Ok(next)) => next,
-            Ok(Err(_)) => break Err(Error::NoProgress(cx.turn.limits.no_progress).into()),
-            Err(cancelled) => break Err(cancelled),
-        };
-        let before = draft.text.len();
-        let shown = match next {
-            Some(Ok(ModelEvent::Text(text))) => {
-                draft.text.push_str(&text);
-                Event::Text { message: message.clone(), text }
-            }
-            Some(Ok(ModelEvent::Thought(text))) => {
-                draft.thought.push_str(&text);
-                Event::Thought { message: message.clone(), text }
-            }
-            Some(Ok(ModelEvent::Waiting(why))) => {
-                tracing::info!(model = %settings.model, "{why}");
-                cx.turn.retries += 1;
-                if cx.turn.retries > MAX_RETRIES {
-                    let words = format!("Gave up after {MAX_RETRIES} retries in this turn. {why}");
-                    break Err(Error::Model(ModelError::Unavailable(words)).into());
-                }
-                waiting(cx, &message, why)
-            }
-            Some(Ok(ModelEvent::ThoughtEnd(seal))) => {
-                draft.end_thought(seal);
-                continue;
-            }
-            Some(Ok(ModelEvent::Tool(call))) => {
-                draft.add(call, cx.conversation.history);
-                continue;
-            }
-            Some(Ok(ModelEvent::Usage(now))) => {
-                draft.usage = now;
-                continue;
-            }
-            Some(Ok(ModelEvent::Stop(stop))) => break Ok(stop),
-            Some(Err(err)) => break Err(Error::Model(err).into()),
-            None => break Ok(StopReason::EndTurn),
-        };
-        if let Err(err) = cx.or_cancelled(cx.emit(shown)).await.flatten() {
-            draft.text.truncate(before);
-            break Err(err);
-        }
-    };
+    let ended = receive(cx, &mut stream, &mut draft).await;
     let usage = draft.usage;
     if ended.is_err() {
         draft.break_off();
@@ -103,6 +59,58 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
     let calls = save(cx, draft).await?;
     report_usage(cx, choice, usage).await?;
     Ok(Answer { calls, stop: ended? })
+}
+
+/// Receives an answer and shows it as it comes. Returns why the model stopped.
+async fn receive(
+    cx: &mut TurnCx<'_>,
+    stream: &mut ModelStream,
+    draft: &mut Draft,
+) -> Result<StopReason, TurnError> {
+    let message = cx.fresh_message();
+    loop {
+        let no_progress = cx.turn.limits.no_progress;
+        let next = cx.or_cancelled(timeout(no_progress, stream.next())).await?;
+        let next = next.map_err(|_| Error::NoProgress(no_progress))?;
+        let before = draft.text.len();
+        let shown = match next.transpose().map_err(Error::Model)? {
+            Some(ModelEvent::Text(text)) => {
+                draft.text.push_str(&text);
+                Event::Text { message: message.clone(), text }
+            }
+            Some(ModelEvent::Thought(text)) => {
+                draft.thought.push_str(&text);
+                Event::Thought { message: message.clone(), text }
+            }
+            Some(ModelEvent::Waiting(why)) => {
+                tracing::info!(model = %draft.model, "{why}");
+                cx.turn.retries += 1;
+                if cx.turn.retries > MAX_RETRIES {
+                    let words = format!("Gave up after {MAX_RETRIES} retries in this turn. {why}");
+                    return Err(Error::Model(ModelError::Unavailable(words)).into());
+                }
+                cx.notice(message.clone(), Severity::Warning, &why, None)
+            }
+            Some(ModelEvent::ThoughtEnd(seal)) => {
+                draft.end_thought(seal);
+                continue;
+            }
+            Some(ModelEvent::Tool(call)) => {
+                draft.add(call, cx.conversation.history);
+                continue;
+            }
+            Some(ModelEvent::Usage(now)) => {
+                draft.usage = now;
+                continue;
+            }
+            Some(ModelEvent::Stop(stop)) => return Ok(stop),
+            None => return Ok(StopReason::EndTurn),
+        };
+        if let Err(err) = cx.or_cancelled(cx.emit(shown)).await.flatten() {
+            draft.text.truncate(before);
+            return Err(err);
+        }
+    }
 }
 
 /// Adds an answer to the history and to the journal. Returns its tool calls.
@@ -176,15 +184,6 @@ impl Draft {
             cx.conversation.history.push(Message::Agent { thoughts, text, calls });
         }
         self.calls
-    }
-}
-
-/// Tells the user why the model waits: with a notice if the client shows them, else with a thought.
-fn waiting(cx: &TurnCx<'_>, message: &MessageId, why: String) -> Event {
-    if cx.offers().notices {
-        Event::Notice { severity: Severity::Warning, title: why, description: None }
-    } else {
-        Event::Thought { message: message.clone(), text: format!("{why}\n") }
     }
 }
 

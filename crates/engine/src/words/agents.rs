@@ -4,7 +4,7 @@
 //! come from is up to the outside; see [`Extension::agents`](crate::ports::Extension::agents).
 
 use super::ids::ModelId;
-use super::pattern::{fits, weight};
+use super::pattern::{matches_pattern, weight};
 use super::rule::Rule;
 
 /// One agent, as it was defined.
@@ -65,7 +65,7 @@ impl Restrictions {
     /// Tells whether a tool is available.
     #[must_use]
     pub fn has_tool(&self, name: &str) -> bool {
-        let matching = self.tools.iter().filter(|(pattern, _)| fits(pattern, name));
+        let matching = self.tools.iter().filter(|(pattern, _)| matches_pattern(pattern, name));
         // Of equally specific patterns the stricter applies.
         let applies = matching.max_by_key(|(pattern, has)| (weight(pattern), !has));
         applies.is_none_or(|(_, has)| *has)

@@ -178,8 +178,8 @@ impl Mode {
         let looks_only = kind == ToolKind::Execute
             && !access.is_empty()
             && access.iter().all(|access| access.default == Decision::Allow);
-        let fits = kind != ToolKind::SwitchMode || self.offers(kind);
-        fits && (self.may_change || !kind.changes_things() || looks_only)
+        let is_offered = kind != ToolKind::SwitchMode || self.offers(kind);
+        is_offered && (self.may_change || !kind.changes_things() || looks_only)
     }
 
     /// Returns the mode's id.

@@ -3,17 +3,17 @@
 /// Tells whether a pattern matches a whole text. A pattern that ends in ` *` also matches without arguments, so
 /// `git status *` matches `git status`.
 #[must_use]
-pub fn fits(pattern: &str, text: &str) -> bool {
+pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     if !pattern.contains(['*', '?', '\\']) {
         return pattern == text;
     }
     let text: Vec<char> = text.chars().collect();
     let whole = tokens(pattern);
-    if fits_tokens(&whole, &text) {
+    if matches_tokens(&whole, &text) {
         return true;
     }
     match whole.as_slice() {
-        [front @ .., Token::One(' '), Token::Many] => fits_tokens(front, &text),
+        [front @ .., Token::One(' '), Token::Many] => matches_tokens(front, &text),
         _ => false,
     }
 }
@@ -58,7 +58,7 @@ fn tokens(pattern: &str) -> Vec<Token> {
 }
 
 /// Backtracks only to the last `*`, so the cost is at most the length of the pattern times that of the text.
-fn fits_tokens(tokens: &[Token], text: &[char]) -> bool {
+fn matches_tokens(tokens: &[Token], text: &[char]) -> bool {
     let (mut token, mut at) = (0, 0);
     let mut last_star = None;
     while at < text.len() {
@@ -107,16 +107,16 @@ mod tests {
             ("ä*", "äöü", true),
         ];
         for (pattern, text, expected) in table {
-            assert_eq!(fits(pattern, text), expected, "{pattern} {text}");
+            assert_eq!(matches_pattern(pattern, text), expected, "{pattern} {text}");
         }
     }
 
     #[test]
     fn literal_matches_only_itself() {
         for text in ["rm *.o", r"a\b", "what?", ""] {
-            assert!(fits(&literal(text), text), "{text}");
+            assert!(matches_pattern(&literal(text), text), "{text}");
         }
-        assert!(!fits(&literal("rm *.o"), "rm -rf / x.o"));
+        assert!(!matches_pattern(&literal("rm *.o"), "rm -rf / x.o"));
         assert_eq!(weight(&literal("rm *.o")), 6);
         assert_eq!(weight("git *"), 4);
     }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn hostile_pattern_is_cheap() {
         let pattern = "*a".repeat(500);
-        assert!(!fits(&pattern, &"a".repeat(499)));
-        assert!(!fits(&format!("{pattern}b"), &"a".repeat(5000)));
+        assert!(!matches_pattern(&pattern, &"a".repeat(499)));
+        assert!(!matches_pattern(&format!("{pattern}b"), &"a".repeat(5000)));
     }
 }

@@ -65,7 +65,7 @@ pub(crate) fn host(timing: Timing) -> Arc<Host> {
     Host::new(Options {
         timing,
         environment: vec![("PATH".into(), path)],
-        folder: std::env::temp_dir(),
+        folder: tempfile::env::temp_dir(),
         login: Login::new(Arc::new(NoVault)),
         guard: process::Guard::default(),
         starter: mcp::Starter::default(),
@@ -155,7 +155,7 @@ impl Bench {
         let (hub, hub_handle) = Hub::new(options, limits);
         let mut tasks = JoinSet::new();
         tasks.spawn(hub.run());
-        let folder = std::env::temp_dir().canonicalize().unwrap();
+        let folder = tempfile::env::temp_dir().canonicalize().unwrap();
         let roots = vec![folder.clone()];
         let servers = Arc::new(SessionServers::new(host, servers, Vec::new(), roots));
         let editor = Arc::new(editor);

@@ -157,11 +157,13 @@ impl Place {
             works(libc::SYS_fcntl, &[fd.into(), libc::F_SETFD.into(), 0]);
             fd
         };
+        #[expect(clippy::disallowed_methods, reason = "this program has no assembly to ask")]
+        let shared = std::env::temp_dir();
         let facts = vec![
             format!("inside={}", at("inside").display()),
             format!("outside={}", at("outside").display()),
             format!("secret={}", at("secret").display()),
-            format!("shared={}", std::env::temp_dir().display()),
+            format!("shared={}", shared.display()),
             format!("agent={}", std::process::id()),
             "key=sk-of-the-agent".to_owned(),
             format!("leaked_folder={}", leaked(&leaked_folder)),

@@ -13,12 +13,13 @@ pub(crate) struct Folder {
 
 impl Folder {
     pub(crate) fn new() -> Folder {
-        Folder::below(&std::env::temp_dir())
+        Folder::below(&tempfile::env::temp_dir())
     }
 
     /// A directory that commands in the sandbox can see: they have `/tmp` and `/var/tmp` to themselves.
     pub(crate) fn outside_of_tmp() -> Folder {
-        let places = [Some(env!("CARGO_TARGET_TMPDIR").into()), std::env::home_dir()];
+        let home = purlin::env::directories().home;
+        let places = [Some(env!("CARGO_TARGET_TMPDIR").into()), home];
         let is_visible =
             |place: &PathBuf| !place.starts_with("/tmp") && !place.starts_with("/var/tmp");
         Folder::below(&places.into_iter().flatten().find(is_visible).unwrap())

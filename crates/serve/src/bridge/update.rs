@@ -2,7 +2,7 @@
 
 use engine::Event;
 use engine::ports::{CompactionStatus, Severity};
-use engine::words::{Block, PlanEntry, PlanStatus, Priority, SessionId};
+use engine::words::{Block, PlanEntry, PlanStatus, Priority, SessionId, SlashCommand};
 use serde::Serialize;
 use wire::acp::schema;
 
@@ -84,19 +84,9 @@ fn event_out(event: Event) -> Option<schema::SessionUpdate> {
         Event::Plan(entries) => SessionUpdate::Plan(schema::Plan::new(
             entries.into_iter().map(plan_entry_out).collect(),
         )),
-        Event::Commands(commands) => {
-            let commands = commands.into_iter().map(|command| {
-                let hint = command.hint.map(|hint| {
-                    schema::AvailableCommandInput::Unstructured(
-                        schema::UnstructuredCommandInput::new(hint),
-                    )
-                });
-                schema::AvailableCommand::new(command.name, command.description).input(hint)
-            });
-            SessionUpdate::AvailableCommandsUpdate(schema::AvailableCommandsUpdate::new(
-                commands.collect(),
-            ))
-        }
+        Event::Commands(commands) => SessionUpdate::AvailableCommandsUpdate(
+            schema::AvailableCommandsUpdate::new(commands.into_iter().map(command_out).collect()),
+        ),
         Event::Mode(mode) => SessionUpdate::CurrentModeUpdate(schema::CurrentModeUpdate::new(
             schema::SessionModeId::new(mode.to_shared()),
         )),
@@ -104,39 +94,18 @@ fn event_out(event: Event) -> Option<schema::SessionUpdate> {
             schema::ConfigOptionUpdate::new(options_out(&settings)),
         ),
         Event::Info { title, updated_at } => {
-            let mut info = schema::SessionInfoUpdate::new();
-            if let Some(title) = title {
-                info = info.title(title);
-            }
-            if let Some(updated_at) = updated_at {
-                info = info.updated_at(updated_at);
-            }
-            SessionUpdate::SessionInfoUpdate(info)
+            SessionUpdate::SessionInfoUpdate(info_out(title, updated_at))
         }
         Event::Usage { used, size, cost } => {
             let cost = cost.map(|amount| schema::Cost::new(amount, "USD"));
             SessionUpdate::UsageUpdate(schema::UsageUpdate::new(used, size).cost(cost))
         }
         Event::Notice { severity, title, description } => {
-            let severity = match severity {
-                Severity::Info => schema::NoticeSeverity::Info,
-                Severity::Warning => schema::NoticeSeverity::Warning,
-                Severity::Error => schema::NoticeSeverity::Error,
-            };
-            SessionUpdate::Notice(schema::Notice::new(severity, title).description(description))
+            let notice = schema::Notice::new(severity_out(severity), title);
+            SessionUpdate::Notice(notice.description(description))
         }
         Event::Compaction { id, status, error } => {
-            let status = match status {
-                CompactionStatus::InProgress => schema::CompactionStatus::InProgress,
-                CompactionStatus::Completed => schema::CompactionStatus::Completed,
-                CompactionStatus::Failed => schema::CompactionStatus::Failed,
-                CompactionStatus::Cancelled => schema::CompactionStatus::Cancelled,
-            };
-            let mut update = schema::CompactionUpdate::new(schema::CompactionId::new(id), status);
-            if let Some(error) = error {
-                update = update.error(error);
-            }
-            SessionUpdate::CompactionUpdate(update)
+            SessionUpdate::CompactionUpdate(compaction_out(id, status, error))
         }
         Event::CompactionSummary { id, text } => {
             SessionUpdate::CompactionSummaryChunk(schema::CompactionSummaryChunk::new(
@@ -145,6 +114,50 @@ fn event_out(event: Event) -> Option<schema::SessionUpdate> {
             ))
         }
     })
+}
+
+fn command_out(command: SlashCommand) -> schema::AvailableCommand {
+    let hint = command.hint.map(|hint| {
+        schema::AvailableCommandInput::Unstructured(schema::UnstructuredCommandInput::new(hint))
+    });
+    schema::AvailableCommand::new(command.name, command.description).input(hint)
+}
+
+fn info_out(title: Option<String>, updated_at: Option<String>) -> schema::SessionInfoUpdate {
+    let mut info = schema::SessionInfoUpdate::new();
+    if let Some(title) = title {
+        info = info.title(title);
+    }
+    if let Some(updated_at) = updated_at {
+        info = info.updated_at(updated_at);
+    }
+    info
+}
+
+fn severity_out(severity: Severity) -> schema::NoticeSeverity {
+    match severity {
+        Severity::Info => schema::NoticeSeverity::Info,
+        Severity::Warning => schema::NoticeSeverity::Warning,
+        Severity::Error => schema::NoticeSeverity::Error,
+    }
+}
+
+fn compaction_out(
+    id: String,
+    status: CompactionStatus,
+    error: Option<String>,
+) -> schema::CompactionUpdate {
+    let status = match status {
+        CompactionStatus::InProgress => schema::CompactionStatus::InProgress,
+        CompactionStatus::Completed => schema::CompactionStatus::Completed,
+        CompactionStatus::Failed => schema::CompactionStatus::Failed,
+        CompactionStatus::Cancelled => schema::CompactionStatus::Cancelled,
+    };
+    let update = schema::CompactionUpdate::new(schema::CompactionId::new(id), status);
+    match error {
+        Some(error) => update.error(error),
+        None => update,
+    }
 }
 
 fn chunk(message: std::sync::Arc<str>, block: Block) -> schema::ContentChunk {

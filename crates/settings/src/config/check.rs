@@ -76,7 +76,7 @@ impl Checked {
 /// # Errors
 /// Says what the value must be.
 pub fn check_value(kind: &Kind, value: &Value) -> Result<(), String> {
-    if fits(kind, value) { Ok(()) } else { Err(format!("must be {}", words(kind))) }
+    if has_kind(kind, value) { Ok(()) } else { Err(format!("must be {}", words(kind))) }
 }
 
 /// Returns where the lines of a string end.
@@ -183,7 +183,7 @@ impl Walk<'_> {
                 }
             },
             (kind, value) => {
-                let is_right = fits(kind, value);
+                let is_right = has_kind(kind, value);
                 if !is_right {
                     self.report(path, &format!("must be {}", words(kind)));
                 }
@@ -238,10 +238,10 @@ fn is_like(kind: &Kind, value: &Value) -> bool {
     }
 }
 
-fn fits(kind: &Kind, value: &Value) -> bool {
+fn has_kind(kind: &Kind, value: &Value) -> bool {
     match (kind, value) {
         (Kind::Word(known), Value::String(word)) => known.contains(&word.as_str()),
-        (Kind::List(kind), Value::Array(items)) => items.iter().all(|item| fits(kind, item)),
+        (Kind::List(kind), Value::Array(items)) => items.iter().all(|item| has_kind(kind, item)),
         (kind, value) => is_like(kind, value),
     }
 }

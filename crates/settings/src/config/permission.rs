@@ -5,7 +5,7 @@ use std::path::Path;
 use engine::permission::rules::{Rule, Source};
 use engine::permission::{Decision, PermissionKey};
 use engine::words::nearest;
-use engine::words::pattern::fits;
+use engine::words::pattern::matches_pattern;
 use serde_json::Value;
 
 /// Keys of OpenCode that none of our tools uses. They are accepted without a warning.
@@ -64,7 +64,9 @@ pub(crate) fn rules(
     for rule in rules.iter().filter(|rule| rule.decision == Decision::Allow) {
         let covers = |deny: &&Rule| {
             let is_deny = deny.decision == Decision::Reject;
-            is_deny && fits(&deny.key, &rule.key) && fits(&deny.pattern, &rule.pattern)
+            is_deny
+                && matches_pattern(&deny.key, &rule.key)
+                && matches_pattern(&deny.pattern, &rule.pattern)
         };
         if let Some(deny) = rules.iter().find(covers) {
             problems.push(format!(

@@ -63,12 +63,12 @@ fn expand(folder: &Path, segments: &[&str], budget: &mut usize, found: &mut Vec<
         }
         *budget -= 1;
         let name = entry.file_name();
-        let fits = match *segment {
+        let is_match = match *segment {
             // Links are not followed: they may form a cycle.
             "**" => entry.file_type().is_ok_and(|kind| kind.is_dir()) && name != ".git",
-            segment => pattern::fits(segment, &name.to_string_lossy()),
+            segment => pattern::matches_pattern(segment, &name.to_string_lossy()),
         };
-        if fits {
+        if is_match {
             paths.push(entry.path());
         }
     }

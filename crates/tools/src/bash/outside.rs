@@ -84,7 +84,6 @@ impl Bash {
             let place = place.canonicalize().unwrap_or_else(|_| place.clone());
             real.starts_with(place)
         };
-        let home = self.home().map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
         let below_any = |places: &[&str]| places.iter().any(|place| real.starts_with(place));
         if real.to_str().is_none_or(|text| text.contains(char::is_control)) {
             return Some("its name cannot be displayed");
@@ -92,7 +91,7 @@ impl Bash {
         if below_any(&SYSTEM) {
             return Some("it belongs to the system");
         }
-        if home.is_some_and(|home| home.starts_with(real)) || !is_narrow(real) {
+        if !is_narrow(real, self.home()) {
             return Some("it contains a whole home folder; name a folder in it");
         }
         if self.options.own.iter().any(is_below) {

@@ -62,8 +62,8 @@ fn all_in(folder: &Path) -> String {
 }
 
 /// Returns the pattern that a permanent answer for a folder is saved as; `None` for a home folder and what holds one.
-pub(crate) fn folder_rule(folder: &Path) -> Option<String> {
-    shell::is_narrow(folder).then(|| all_in(folder))
+pub(crate) fn folder_rule(folder: &Path, home: Option<&Path>) -> Option<String> {
+    shell::is_narrow(folder, home).then(|| all_in(folder))
 }
 
 #[cfg(test)]
@@ -72,8 +72,8 @@ mod tests {
 
     #[test]
     fn folder_name_with_a_wildcard_stands_for_itself() {
-        assert_eq!(folder_rule(Path::new("/etc")).as_deref(), Some("/etc/*"));
-        assert_eq!(folder_rule(Path::new("/home/me/a*")).as_deref(), Some("/home/me/a\\*/*"));
-        assert_eq!(folder_rule(Path::new("/home/me")), None);
+        assert_eq!(folder_rule(Path::new("/etc"), None).as_deref(), Some("/etc/*"));
+        assert_eq!(folder_rule(Path::new("/home/me/a*"), None).as_deref(), Some("/home/me/a\\*/*"));
+        assert_eq!(folder_rule(Path::new("/home/me"), None), None);
     }
 }
