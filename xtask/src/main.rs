@@ -11,6 +11,7 @@ mod program;
 mod release;
 mod suite;
 mod tasks;
+mod temporary;
 mod tidy;
 
 use std::path::Path;

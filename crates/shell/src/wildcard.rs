@@ -68,7 +68,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn rules_of_the_engine_match_the_same(pattern in r"[ab*?\\ä]{0,8}", text in r"[ab\\ä]{0,8}") {
-            assert_eq!(matches(&pattern, &text), engine::words::pattern::fits(&pattern, &text));
+            assert_eq!(matches(&pattern, &text), engine::words::pattern::matches_pattern(&pattern, &text));
         }
     }
 

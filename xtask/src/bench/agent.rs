@@ -44,7 +44,7 @@ impl Agent {
 
     /// Starts and initializes the agent built on the SDK. It answers each prompt with this many chunks.
     pub(crate) fn on_sdk(programs: &Programs, chunks: usize) -> Result<Agent> {
-        Agent::start(&programs.echo_sdk, &[&chunks.to_string()], &std::env::temp_dir())
+        Agent::start(&programs.echo_sdk, &[&chunks.to_string()], &crate::temporary::directory())
     }
 
     /// Starts and initializes any agent.
@@ -180,7 +180,8 @@ pub(crate) struct Script {
 impl Script {
     /// Writes the files.
     pub(crate) fn write(text: &str) -> Result<Script> {
-        let folder = std::env::temp_dir().join(format!("purlin-bench-{}", std::process::id()));
+        let folder =
+            crate::temporary::directory().join(format!("purlin-bench-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("purlin"))?;
         let model = folder.join("model.acp");
         // A large window, so that nothing is compacted during the measurement.

@@ -23,7 +23,7 @@ pub(crate) fn inbound(programs: &Programs) -> Result<Vec<Row>> {
 /// Returns the microseconds per message.
 fn once(programs: &Programs, part: &str) -> Result<f64> {
     let arguments = [part, &MESSAGES.to_string()];
-    let mut child = Child::start(&programs.in_process, &arguments, &std::env::temp_dir())?;
+    let mut child = Child::start(&programs.in_process, &arguments, &crate::temporary::directory())?;
     child.read()?;
     let before = child.cpu()?;
     child.write("go")?;

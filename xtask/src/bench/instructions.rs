@@ -39,7 +39,7 @@ pub(crate) fn run(programs: &Programs, save: bool) -> Result<bool> {
     for path in &PATHS {
         let program = programs.in_process.to_string_lossy();
         let times = path.times.to_string();
-        let data = std::env::temp_dir();
+        let data = crate::temporary::directory();
         let work = count(&[&program, path.part, &times], "", &data)?;
         let idle = count(&[&program, path.part, &times, "idle"], "", &data)?;
         counted.insert(path.name.to_owned(), (work - idle) as f64 / path.times as f64);
@@ -101,7 +101,7 @@ fn total(report: &str) -> Option<u64> {
 }
 
 pub(crate) fn temporary(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("purlin-bench-{}.{name}", std::process::id()))
+    crate::temporary::directory().join(format!("purlin-bench-{}.{name}", std::process::id()))
 }
 
 /// Ensures `valgrind`.

@@ -130,8 +130,8 @@ struct Server {
 
 impl Server {
     fn start(programs: &Programs, script: &str) -> Result<Server> {
-        let folder =
-            std::env::temp_dir().join(format!("purlin-bench-model-{}", std::process::id()));
+        let folder = crate::temporary::directory()
+            .join(format!("purlin-bench-model-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
         let file = folder.join("script");
         std::fs::write(&file, script)?;

@@ -29,7 +29,7 @@ pub(crate) fn sandbox(programs: &Programs) -> Result<Vec<Row>> {
 /// Returns the milliseconds per command.
 fn once(programs: &Programs, part: &str) -> Result<f64> {
     let arguments = [part, &COMMANDS.to_string()];
-    let mut child = Child::start(&programs.in_process, &arguments, &std::env::temp_dir())?;
+    let mut child = Child::start(&programs.in_process, &arguments, &crate::temporary::directory())?;
     child.read()?;
     let start = Instant::now();
     child.write("go")?;

@@ -124,7 +124,8 @@ fn stream(
 /// Returns the microseconds per line of the plain loop.
 fn plain(programs: &Programs, how: &str) -> Result<f64> {
     let arguments = [how, &CHUNKS.to_string()];
-    let mut child = Child::start(&programs.plain_writer, &arguments, &std::env::temp_dir())?;
+    let mut child =
+        Child::start(&programs.plain_writer, &arguments, &crate::temporary::directory())?;
     let before = child.cpu()?;
     child.write("go")?;
     let Drained { lines } = child.drain(1)?;

@@ -97,7 +97,7 @@ mod tests {
 
     fn run(script: &str, limit: Duration) -> (Exit, String) {
         let name = format!("xtask-limited-{}-{}", std::process::id(), script.len());
-        let directory = std::env::temp_dir().join(name);
+        let directory = crate::temporary::directory().join(name);
         std::fs::create_dir_all(&directory).unwrap();
         let program = Program {
             words: ["sh", "-c", script].map(str::to_owned).to_vec(),
