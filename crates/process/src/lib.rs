@@ -18,5 +18,7 @@ pub use end::Grace;
 pub use error::Error;
 pub use guard::Guard;
 pub use output::Tail;
+#[cfg(unix)]
+pub use raw::share_one_heap;
 pub use spawn::{Child, Spec, spawn};
 pub use tokio::process::{ChildStderr, ChildStdin, ChildStdout};

@@ -154,3 +154,13 @@ fn last_errno() -> rustix::io::Errno {
     let last = std::io::Error::last_os_error();
     last.raw_os_error().map_or(rustix::io::Errno::INVAL, rustix::io::Errno::from_raw_os_error)
 }
+
+/// Makes all threads share the main heap. By default glibc reserves 64 MiB of address space for each thread that allocates, which
+/// fails under `ulimit -v`; our threads are too idle to get in each other's way.
+pub fn share_one_heap() {
+    // SAFETY: only sets a number inside the allocator.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1)
+    };
+}

@@ -42,6 +42,8 @@ const WATCHDOG: Duration = Duration::from_secs(5);
 /// Says what is wrong with the model that was asked for.
 pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     log::log_panics();
+    #[cfg(unix)]
+    process::share_one_heap();
     let (config, problems) = env::load_config(options.config.clone());
     problems.iter().for_each(|problem| tracing::warn!("{problem}"));
     if let Some(model) = &options.model {

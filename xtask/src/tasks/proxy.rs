@@ -184,10 +184,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+
     use super::*;
 
     /// A server that answers one connection with `answer`, and returns the request.
     fn server(answer: &'static str) -> (Endpoint, JoinHandle<String>) {
+        let (endpoint, serving, _) = server_that_reports(answer);
+        (endpoint, serving)
+    }
+
+    /// The receiver gets a message when the whole request has arrived.
+    fn server_that_reports(answer: &'static str) -> (Endpoint, JoinHandle<String>, Receiver<()>) {
+        let (arrived, arrivals) = channel();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let serving = std::thread::spawn(move || {
@@ -195,6 +204,7 @@ mod tests {
             let mut reader = BufReader::new(stream.try_clone().unwrap());
             let head = Head::read(&mut reader).unwrap().unwrap();
             let body = http::request_body(&mut reader, &head).unwrap();
+            let _ = arrived.send(());
             stream.write_all(answer.as_bytes()).unwrap();
             if answer.is_empty() {
                 // Waits for the end of the connection.
@@ -202,7 +212,7 @@ mod tests {
             }
             format!("{} {}", head.first_line, String::from_utf8(body).unwrap())
         });
-        (Endpoint::parse(&url).unwrap(), serving)
+        (Endpoint::parse(&url).unwrap(), serving, arrivals)
     }
 
     fn post(proxy: &Proxy) -> TcpStream {
@@ -238,12 +248,10 @@ mod tests {
 
     #[test]
     fn connections_are_closed_at_the_end_of_a_run() {
-        let (endpoint, serving) = server("");
+        let (endpoint, serving, arrivals) = server_that_reports("");
         let proxy = Proxy::start(&endpoint).unwrap();
         let _stream = post(&proxy);
-        while lock(&proxy.shared.open).is_empty() {
-            std::thread::yield_now();
-        }
+        arrivals.recv().unwrap();
         proxy.end();
         serving.join().unwrap();
     }

@@ -49,7 +49,9 @@ impl Session {
             turn: Turn::new(controls.shared.limits, cancel.clone()),
         };
         let naming = Naming { has_title: &controls.has_title, titler: controls.titler.as_ref() };
-        let turn = AssertUnwindSafe(prompt::answer(&mut cx, prompt, naming)).catch_unwind();
+        // On the heap: a turn's state is too large to be moved on a small stack.
+        let turn = Box::pin(prompt::answer(&mut cx, prompt, naming));
+        let turn = AssertUnwindSafe(turn).catch_unwind();
         let (outcome, end) = with_mailbox(turn, mailbox, controls, &cancel).await;
         self.finish_turn(outcome, before, reply).await;
         end
