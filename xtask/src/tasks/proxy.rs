@@ -204,7 +204,7 @@ mod tests {
             let mut reader = BufReader::new(stream.try_clone().unwrap());
             let head = Head::read(&mut reader).unwrap().unwrap();
             let body = http::request_body(&mut reader, &head).unwrap();
-            let _ = arrived.send(());
+            arrived.send(()).ok();
             stream.write_all(answer.as_bytes()).unwrap();
             if answer.is_empty() {
                 // Waits for the end of the connection.
