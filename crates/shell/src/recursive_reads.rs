@@ -5,9 +5,10 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use ignore::Walk as Entries;
 use ignore::overrides::OverrideBuilder;
 use ignore::types::TypesBuilder;
-use ignore::{Walk as Entries, WalkBuilder};
+use tree::{Skipped, WalkOptions};
 
 use super::options::Sorted;
 use super::paths::as_wildcard;
@@ -46,7 +47,7 @@ pub(crate) struct Below {
     pub(crate) secrets: Vec<PathBuf>,
     /// The targets of links that are followed.
     pub(crate) links: Vec<PathBuf>,
-    /// Whether there were too many files to check.
+    /// Whether not everything was checked: there are too many files, or an ignore file is not read.
     pub(crate) is_cut: bool,
 }
 
@@ -141,7 +142,8 @@ impl Walk {
     /// Checks what is in a folder.
     pub(crate) fn look(&self, top: &Path) -> Below {
         let mut below = Below::default();
-        for (index, entry) in self.entries(top).flatten().enumerate() {
+        let (entries, skipped) = self.entries(top);
+        for (index, entry) in entries.flatten().enumerate() {
             if index >= MOST {
                 below.is_cut = true;
                 break;
@@ -156,6 +158,8 @@ impl Walk {
                 |real: &PathBuf| self.reads(entry.file_name()) || (real.is_dir() && !self.is_named);
             below.links.extend(real.filter(is_read));
         }
+        // The program may read an ignore file that we do not, and it may include hidden files.
+        below.is_cut |= !skipped.is_empty();
         below
     }
 
@@ -171,26 +175,25 @@ impl Walk {
             && !self.not.iter().any(|glob| is_surely(glob, &name))
     }
 
-    fn entries(&self, top: &Path) -> Entries {
-        let mut walk = WalkBuilder::new(top);
-        if !self.skips_ignored {
-            walk.standard_filters(false);
-        }
-        walk.hidden(self.skips_hidden);
-        walk.add_custom_ignore_filename(".rgignore");
+    fn entries(&self, top: &Path) -> (Entries, Skipped) {
+        let mut options = WalkOptions {
+            skips_ignored: self.skips_ignored,
+            skips_hidden: self.skips_hidden,
+            ..WalkOptions::default()
+        };
         let not_folders = self.not_folders.clone();
-        walk.filter_entry(move |entry| {
+        let keeps = move |entry: &ignore::DirEntry| {
             let name = entry.file_name().to_string_lossy();
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
             let is_left_out = is_folder && not_folders.iter().any(|glob| is_surely(glob, &name));
-            entry.depth() == 0 || (name != ".git" && !is_left_out)
-        });
+            name != ".git" && !is_left_out
+        };
         let mut only = OverrideBuilder::new(top);
         // A pattern that cannot be parsed does not narrow the walk.
         if self.globs.iter().all(|glob| only.add(glob).is_ok())
             && let Ok(only) = only.build()
         {
-            walk.overrides(only);
+            options.overrides = only;
         }
         let mut types = TypesBuilder::new();
         types.add_defaults();
@@ -201,9 +204,10 @@ impl Walk {
             types.negate(name);
         }
         if let Ok(types) = types.build() {
-            walk.types(types);
+            options.types = types;
         }
-        walk.build()
+        let (walk, skipped) = tree::walk(top, options, keeps);
+        (walk.build(), skipped)
     }
 }
 

@@ -6,6 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
+use tree::NotRead;
+
 use crate::secret::is_secret;
 
 /// Settings that name no program and no other file, by section, including sections with a quoted name. `*` stands for all settings
@@ -170,15 +172,12 @@ impl Repository {
         if self.common.join("hooks/post-index-change").exists() {
             return Err("the repository has a hook that runs when git reads".to_owned());
         }
-        let file = self.git.join("index");
-        match file.metadata() {
-            Err(_) => Ok(Index::default()),
-            Ok(found) if found.len() > LONGEST => Err("it tracks too many files".to_owned()),
-            Ok(_) => {
-                let bytes = std::fs::read(&file).map_err(|err| err.to_string())?;
-                parse(&bytes, if has_wide_names { 32 } else { 20 })
-                    .ok_or_else(|| "git's index cannot be parsed".to_owned())
-            }
+        match tree::read(&self.git, "index", LONGEST) {
+            Err(NotRead::Missing) => Ok(Index::default()),
+            Err(NotRead::TooLarge(_)) => Err("it tracks too many files".to_owned()),
+            Err(why) => Err(format!("git's index: {why}")),
+            Ok(bytes) => parse(&bytes, if has_wide_names { 32 } else { 20 })
+                .ok_or_else(|| "git's index cannot be parsed".to_owned()),
         }
     }
 
@@ -245,8 +244,9 @@ fn is_harmless((section, has_name): &(String, bool), key: &str) -> bool {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    let is_short = path.metadata().is_ok_and(|found| found.is_file() && found.len() < 1 << 20);
-    let text = is_short.then(|| std::fs::read_to_string(path).ok()).flatten();
+    let (folder, name) = (path.parent(), path.file_name());
+    let bytes = folder.zip(name).and_then(|(folder, name)| tree::read(folder, name, 1 << 20).ok());
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
     // For git the text ends at a NUL byte.
     text.filter(|text| !text.contains('\0'))
         .ok_or_else(|| format!("{} cannot be read", path.display()))

@@ -137,19 +137,19 @@ impl ApplyPatch {
         match step {
             Step::Add { path, content } => {
                 let (target, old) = self.find(cx, &path).await?;
-                if old.is_some() {
+                if old.as_ref().is_some_and(|old| !old.is_empty()) {
                     let why = format!("{} already exists; update it instead", target.name());
                     return Err(ToolError::Model(why));
                 }
                 check_placeholder(&content, "")?;
                 show(intent, &target, None, &content);
-                Ok(vec![Change::new(target, None, Some(content.into_bytes()))])
+                Ok(vec![Change::new(target, old, Some(content.into_bytes()))])
             }
             Step::Delete { path } => {
                 self.0.locate_itself(&path)?;
                 let (target, old) = self.find(cx, &path).await?;
                 let bytes = old.ok_or_else(|| Error::NotFound(target.name().to_owned()))?;
-                self.0.check_seen(&target, &bytes, Use::Edit)?;
+                self.0.check_seen(&target, &bytes, Use::Edit).await?;
                 if let Ok(text) = Text::decode(bytes.clone()) {
                     show(intent, &target, Some(&text.body), "");
                 }
@@ -172,7 +172,7 @@ impl ApplyPatch {
         let (target, old) = self.find(cx, path).await?;
         let name = target.name().to_owned();
         let bytes = old.ok_or_else(|| Error::NotFound(name.clone()))?;
-        self.0.check_seen(&target, &bytes, Use::Edit)?;
+        self.0.check_seen(&target, &bytes, Use::Edit).await?;
         let text = Text::decode(bytes.clone())
             .map_err(|(_, why)| Error::NotText { name: name.clone(), why })?;
         let body = parse::apply(&text.body, hunks)

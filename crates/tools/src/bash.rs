@@ -1,14 +1,17 @@
 //! `bash`: runs a command in the sandbox, in the editor's terminal if it has one, else in our own shell.
 //!
 //! This file plans a call: what permissions it needs (`requirement`) and what the question shows (`title`, `extra_permissions`).
+//! `judged` finds that out on another thread,
 //! `planned` runs it, with `client` in a terminal of the editor or with `run` here, and `output` captures what it prints.
 //! `profile` says what the sandbox allows; `outside`, `repositories` and `git_redirects` are parts of that.
 
 mod captured_run;
 mod client;
+mod destroy;
 mod extra_permissions;
 mod git_redirects;
 mod input;
+mod judged;
 mod output;
 mod outside;
 mod planned;
@@ -35,6 +38,7 @@ use serde_json::Value;
 use shell::{NeedKind, Verdict};
 
 use input::{Input, spec};
+use judged::Judged;
 use planned::PlannedCommand;
 use title::{TITLE_END, title_of};
 
@@ -87,16 +91,6 @@ impl Bash {
     pub fn without_terminals(self) -> Bash {
         self.has_no_terminals.store(true, Ordering::Relaxed);
         self
-    }
-
-    /// Returns what a command needs permission for, in this sandbox.
-    ///
-    /// # Errors
-    /// Fails with the reason if it cannot run even with permission.
-    pub async fn access_of(&self, cwd: &Path, command: &str) -> Result<Vec<Access>, String> {
-        let level = self.sandbox.found().await.level;
-        let needed = self.requirements(cwd, command, &ExtraPermissions::default(), level)?;
-        Ok(needed.into_iter().map(|one| one.access).collect())
     }
 
     /// Returns what a command needs permission for at a level of the sandbox, and why. Without a sandbox everything needs permission.
@@ -194,17 +188,13 @@ impl Tool for Bash {
             let input = Input::read(input)?;
             let offers = cx.editor.offers();
             let level = self.sandbox.found().await.level;
-            let needed = self.requirements(cx.cwd, &input.command, &input.extra, level);
-            let access: Vec<Access> =
-                needed.map_err(not_run)?.into_iter().map(|one| one.access).collect();
-            let outside = self.outside(&input.extra.write_outside, level).map_err(not_run)?;
+            let judged = cx.or_cancelled(self.judge(cx.cwd, input.clone(), level)).await?;
+            let Judged { access, outside, new_git, git } = judged.map_err(not_run)?;
             let mut content = Vec::new();
             if offers.live && !self.uses_terminal(cx, level) {
                 content.push(ToolContent::Live { cwd: cx.cwd.to_owned() });
             }
             let reason = input.reason.as_deref();
-            let new_git = self.new_git(&input);
-            let git = self.describe_git(&input, new_git.as_deref());
             let words = input.extra.words(&git, &outside, reason);
             content.extend(words.map(|words| ToolContent::Block(Block::Text(words))));
             let command = visible(&input.command);

@@ -85,7 +85,7 @@ complete new text, without placeholders such as \"rest of the code\". An empty `
             None if input.old.is_empty() => (None, input.new.clone(), 0),
             None => return Err(Error::NotFound(target.name().to_owned()).into()),
             Some(bytes) => {
-                let (text, body, count) = self.change(&target, bytes, &input)?;
+                let (text, body, count) = self.change(&target, bytes, &input).await?;
                 (Some(text), body, count)
             }
         };
@@ -115,16 +115,19 @@ complete new text, without placeholders such as \"rest of the code\". An empty `
 
 impl Edit {
     /// Makes the new text of an existing file. Returns the old text, the new body and the number of replacements.
-    fn change(
+    async fn change(
         &self,
         target: &Target,
         bytes: &[u8],
         input: &Input,
     ) -> Result<(Text, String, usize), ToolError> {
         let name = target.name();
-        self.0.check_seen(target, bytes, Use::Edit)?;
+        self.0.check_seen(target, bytes, Use::Edit).await?;
         let text = Text::decode(bytes.to_vec())
             .map_err(|(_, why)| Error::NotText { name: name.to_owned(), why })?;
+        if input.old.is_empty() && bytes.is_empty() {
+            return Ok((text, input.new.clone(), 0));
+        }
         if input.old.is_empty() {
             let why = format!("{name} already exists; give the text to replace, or use `write`");
             return Err(ToolError::Model(why));

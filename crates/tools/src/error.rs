@@ -49,6 +49,8 @@ pub(crate) enum Error {
     NotText { name: String, why: &'static str },
     #[error("invalid pattern: {0}")]
     Pattern(String),
+    #[error("the search was stopped after {} seconds; name a smaller folder", .0.as_secs())]
+    TooSlow(std::time::Duration),
     #[error("{name}: {source}")]
     Io { name: String, source: io::Error },
     #[error(transparent)]
@@ -79,6 +81,7 @@ impl Error {
             | Error::PartlyRead(_)
             | Error::NotText { .. }
             | Error::Pattern(_)
+            | Error::TooSlow(_)
             | Error::Editor(_) => self.to_string(),
         }
     }

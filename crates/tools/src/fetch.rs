@@ -1,7 +1,7 @@
 //! `fetch`: downloads a page or document from the web, as text.
 //!
-//! The host is resolved once, before the user is asked, and only those addresses are connected to. Addresses of this machine and of
-//! private networks need their own rule. A redirect to another host is not followed: the model may request it, and the user is
+//! The host is resolved once, after permission was given, and only those addresses are connected to: a look-up tells others what is
+//! about to be fetched. Addresses of this machine and of private networks need their own rule. A redirect to another host is not followed: the model may request it, and the user is
 //! asked again.
 
 mod address;
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use engine::permission::{Access, Decision, PermissionKey};
 use engine::ports::{Intent, Output, ToolCx, ToolError};
-use engine::words::ToolKind;
 use engine::words::pattern::literal;
+use engine::words::{ToolCall, ToolKind, ToolStatus, one_line};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, Url, redirect};
 use serde::Deserialize;
@@ -59,7 +59,6 @@ pub(crate) struct Fetch;
 
 pub(crate) struct Plan {
     url: Url,
-    addresses: Vec<SocketAddr>,
     format: Format,
     time: Duration,
 }
@@ -83,29 +82,26 @@ Downloads a document from the web (HTTP GET) and returns its text. Pages are con
         (fields, &["url"])
     }
 
-    async fn plan(&self, cx: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
+    async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
         let url = parse(&input.url)?;
-        let addresses = cx.or_cancelled(resolve(&url)).await??;
         let mut access = vec![Access {
             always: Some(format!("{}/*", literal(&url.origin().ascii_serialization()))),
             ..Access::ask(PermissionKey::Fetch, url.as_str())
         }];
-        if let Some(private) = addresses.iter().find(|at| address::is_private(at.ip())) {
-            let subject = format!("{} ({})", url.host_str().unwrap_or(""), private.ip());
-            let no = Decision::Reject;
-            access
-                .push(Access { default: no, ..Access::ask(PermissionKey::FetchPrivate, subject) });
-        }
+        access.extend(literal_address(&url).and_then(|address| private_access(&url, address)));
         let intent = Intent { title: format!("Fetch {url}"), access, ..Intent::default() };
         let seconds = input.timeout.unwrap_or(SECONDS).clamp(1, MAX_SECONDS);
         let time = Duration::from_secs(seconds.into());
-        Ok((intent, Plan { url, addresses, format: input.format, time }))
+        Ok((intent, Plan { url, format: input.format, time }))
     }
 
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         let seconds = plan.time.as_secs();
         let late = || ToolError::Model(format!("{} did not answer within {seconds} s", plan.url));
-        let text = cx.or_cancelled(timeout(plan.time, get(&plan))).await?;
+        let addresses = cx.or_cancelled(timeout(plan.time, resolve(&plan.url))).await?;
+        let addresses = addresses.map_err(|_| late())??;
+        require_private(cx, &plan.url, &addresses).await?;
+        let text = cx.or_cancelled(timeout(plan.time, get(&plan, &addresses))).await?;
         let text = text.map_err(|_| late())??;
         let mut output = shown(fenced(&text));
         output.text = text;
@@ -128,13 +124,50 @@ fn parse(text: &str) -> Result<Url, ToolError> {
     }
 }
 
+fn host(url: &Url) -> &str {
+    url.host_str().unwrap_or("").trim_matches(['[', ']'])
+}
+
+/// Returns the address of a URL that has one instead of a name.
+fn literal_address(url: &Url) -> Option<IpAddr> {
+    host(url).parse().ok()
+}
+
+/// Returns what an address needs if it is not public.
+fn private_access(url: &Url, address: IpAddr) -> Option<Access> {
+    let subject = format!("{} ({address})", url.host_str().unwrap_or(""));
+    let access = Access::ask(PermissionKey::FetchPrivate, subject);
+    address::is_private(address).then_some(Access { default: Decision::Reject, ..access })
+}
+
+/// Asks for permission if a name leads to this machine or a private network. An address in the URL was decided on before.
+async fn require_private(
+    cx: &ToolCx<'_>,
+    url: &Url,
+    addresses: &[SocketAddr],
+) -> Result<(), ToolError> {
+    let private = addresses.iter().find_map(|address| private_access(url, address.ip()));
+    let Some(access) = private.filter(|_| literal_address(url).is_none()) else { return Ok(()) };
+    let call = ToolCall {
+        id: cx.id.clone(),
+        name: Fetch::NAME.to_owned(),
+        title: one_line(&format!("Fetch {url}")),
+        kind: Fetch::KIND,
+        status: ToolStatus::InProgress,
+        content: Vec::new(),
+        locations: Vec::new(),
+        raw_input: json!({ "url": url.as_str() }),
+    };
+    cx.turn.require(call, &[access]).await
+}
+
 /// Resolves a host. Only these addresses are connected to.
 async fn resolve(url: &Url) -> Result<Vec<SocketAddr>, Error> {
     let port = url.port_or_known_default().unwrap_or(80);
-    let host = url.host_str().unwrap_or("").trim_matches(['[', ']']).to_owned();
-    if let Ok(address) = host.parse::<IpAddr>() {
+    if let Some(address) = literal_address(url) {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
+    let host = host(url).to_owned();
     on_a_thread(move || {
         let found = std::net::ToSocketAddrs::to_socket_addrs(&(host.as_str(), port));
         let found: Vec<SocketAddr> =
@@ -144,8 +177,8 @@ async fn resolve(url: &Url) -> Result<Vec<SocketAddr>, Error> {
     .await
 }
 
-async fn get(plan: &Plan) -> Result<String, ToolError> {
-    let client = client(plan)?;
+async fn get(plan: &Plan, addresses: &[SocketAddr]) -> Result<String, ToolError> {
+    let client = client(plan, addresses)?;
     let mut url = plan.url.clone();
     for _ in 0..=MAX_REDIRECTS {
         let request = client.get(url.clone()).header(ACCEPT, "text/*, application/json, */*;q=0.5");
@@ -173,7 +206,7 @@ fn redirect_of(response: &Response) -> Option<String> {
     to.to_str().ok().map(str::to_owned)
 }
 
-fn client(plan: &Plan) -> Result<Client, ToolError> {
+fn client(plan: &Plan, addresses: &[SocketAddr]) -> Result<Client, ToolError> {
     // It may be installed already; any provider is fine.
     drop(rustls::crypto::ring::default_provider().install_default());
     let mut builder = Client::builder()
@@ -181,9 +214,9 @@ fn client(plan: &Plan) -> Result<Client, ToolError> {
         .connect_timeout(Duration::from_secs(10))
         .user_agent(concat!("purlin/", env!("CARGO_PKG_VERSION")));
     if let Some(host) = plan.url.host_str() {
-        builder = builder.resolve_to_addrs(host, &plan.addresses);
+        builder = builder.resolve_to_addrs(host, addresses);
     }
-    if plan.addresses.iter().all(|at| address::is_private(at.ip())) {
+    if addresses.iter().all(|at| address::is_private(at.ip())) {
         // A proxy would resolve the host itself.
         builder = builder.no_proxy();
     }

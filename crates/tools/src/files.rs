@@ -148,7 +148,7 @@ impl Files {
     ) -> Result<Option<Option<String>>, Error> {
         // A client may block on a pipe, so only regular files are requested.
         let place = target.clone();
-        on_a_thread(move || disk::look(&place)).await?;
+        let is_on_disk = on_a_thread(move || disk::look(&place)).await?.is_some();
         let (line, limit) = (part.map(|part| part.line), part.map(|part| part.limit));
         match editor.read_text_file(target.path().to_owned(), line, limit).await {
             Ok(text) if text.contains(char::REPLACEMENT_CHARACTER) => {
@@ -158,6 +158,8 @@ impl Files {
                 let is_text = on_disk.is_none_or(|bytes| std::str::from_utf8(&bytes).is_ok());
                 Ok(is_text.then_some(Some(text)))
             }
+            // Several clients answer with an empty text for a file that does not exist.
+            Ok(text) if text.is_empty() && !is_on_disk => Ok(Some(None)),
             Ok(text) => Ok(Some(Some(text))),
             Err(EditorError::FileNotFound(_)) => Ok(Some(None)),
             Err(EditorError::NotOffered(_)) => {
@@ -252,13 +254,17 @@ impl Files {
         seen.insert(change.target.real(), Seen::by_hash(new.hash(), extent));
     }
 
-    /// Checks that the model has read the current content of a file.
-    pub(crate) fn check_seen(
+    /// Checks that the model has read the current content of a file. An empty file is new: there is nothing to lose.
+    pub(crate) async fn check_seen(
         &self,
         target: &Target,
         now: &[u8],
         purpose: Use,
     ) -> Result<(), Error> {
+        // A client may answer with an empty text for a file that it cannot read, so the disk decides.
+        if now.is_empty() && is_empty_on_disk(target).await? {
+            return Ok(());
+        }
         let name = || target.name().to_owned();
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = seen.get(&target.real()).ok_or_else(|| Error::Unread(name()))?;
@@ -374,6 +380,12 @@ impl Files {
         }
         self.write(editor, &change).await
     }
+}
+
+async fn is_empty_on_disk(target: &Target) -> Result<bool, Error> {
+    let target = target.clone();
+    let look = on_a_thread(move || disk::look(&target)).await?;
+    Ok(look.is_none_or(|look| look.bytes == 0))
 }
 
 async fn read_disk(target: &Target) -> Result<Option<Vec<u8>>, Error> {

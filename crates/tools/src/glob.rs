@@ -1,7 +1,7 @@
 //! `glob`: finds files by name.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use engine::permission::PermissionKey;
@@ -11,11 +11,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::files::{Files, on_a_thread};
+use crate::files::Files;
 use crate::scope::Target;
 use crate::text::escape;
 use crate::tool::{TypedTool, fenced, shown};
-use crate::walk::{Stop, only, place, search_access, walk};
+use crate::walk::{note, only, place, search, search_access, walk, with_note};
 
 /// The most files that are shown.
 const MAX: usize = 200;
@@ -68,15 +68,12 @@ by git are skipped.";
     }
 
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
-        let stop = Stop::default();
-        let flag = stop.flag();
         let denied = cx.turn.denied(&PermissionKey::Read);
-        let work = on_a_thread(move || {
+        let work = move |flag: &AtomicBool| {
             let folder = plan.target.real();
             let globs = only(&folder, std::slice::from_ref(&plan.pattern));
             let globs = globs.map_err(|err| Error::Pattern(err.to_string()))?;
-            let mut walk = walk(&folder, &plan.target, denied);
-            walk.overrides(globs);
+            let (walk, skipped) = walk(&folder, &plan.target, denied, globs);
             let mut found = Vec::new();
             for entry in walk.build().flatten() {
                 if flag.load(Ordering::Relaxed) {
@@ -90,12 +87,11 @@ by git are skipped.";
                 }
             }
             found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-            Ok(found)
-        });
-        let found = cx.or_cancelled(work).await??;
-        drop(stop);
+            Ok((found, note(&skipped, &folder)))
+        };
+        let (found, note) = search(cx, work).await?;
         if found.is_empty() {
-            return Ok(shown("No matches".to_owned()));
+            return Ok(with_note(shown("No matches".to_owned()), note));
         }
         let mut text = String::new();
         for (_, name) in found.iter().take(MAX) {
@@ -107,6 +103,6 @@ by git are skipped.";
             text.push_str(&format!("({} more; use a more specific pattern)", found.len() - MAX));
         }
         output.text = text;
-        Ok(output)
+        Ok(with_note(output, note))
     }
 }

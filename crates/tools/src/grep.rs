@@ -19,11 +19,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::files::{Files, on_a_thread};
+use crate::files::Files;
 use crate::scope::{Kind, Target};
 use crate::text::escape;
 use crate::tool::{TypedTool, fenced, flag, number, shown};
-use crate::walk::{Stop, only, place, search_access, walk};
+use crate::walk::{note, only, place, search, search_access, walk, with_note};
 
 /// The most lines that are shown, context included.
 const MAX_SHOWN: usize = 250;
@@ -108,12 +108,10 @@ ignores, binary files, files with secrets, and files that a rule forbids to read
     }
 
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
-        let stop = Stop::default();
-        let flag = stop.flag();
         let denied = cx.turn.denied(&PermissionKey::Read);
-        let found = cx.or_cancelled(on_a_thread(move || search(&plan, denied, &flag))).await??;
-        drop(stop);
-        Ok(print(&found))
+        let work = move |stop: &AtomicBool| find(&plan, denied, stop);
+        let (found, note) = search(cx, work).await?;
+        Ok(with_note(print(&found), note))
     }
 }
 
@@ -131,7 +129,12 @@ struct Line {
     text: String,
 }
 
-fn search(plan: &Plan, denied: Arc<dyn Denied>, stop: &AtomicBool) -> Result<Vec<Hits>, Error> {
+/// Returns the lines, and a note about ignore files that were not used.
+fn find(
+    plan: &Plan,
+    denied: Arc<dyn Denied>,
+    stop: &AtomicBool,
+) -> Result<(Vec<Hits>, Option<String>), Error> {
     let count = AtomicUsize::new(0);
     let searcher = SearcherBuilder::new()
         .line_number(true)
@@ -143,13 +146,13 @@ fn search(plan: &Plan, denied: Arc<dyn Denied>, stop: &AtomicBool) -> Result<Vec
     if plan.kind == Kind::File {
         let mut searcher = searcher;
         let lines = search_file(plan, &mut searcher, plan.target.open_file(), &count);
-        return Ok(vec![Hits { name: plan.target.name().to_owned(), lines }]);
+        return Ok((vec![Hits { name: plan.target.name().to_owned(), lines }], None));
     }
     let folder = plan.target.real();
     let open = plan.target.open_as_folder().map_err(|err| Error::of(plan.target.name(), err))?;
     let globs = only(&folder, &plan.include).map_err(|err| Error::Pattern(err.to_string()))?;
-    let mut walk = walk(&folder, &plan.target, denied);
-    walk.overrides(globs).threads(threads());
+    let (mut walk, skipped) = walk(&folder, &plan.target, denied, globs);
+    walk.threads(threads());
     let found = Mutex::new(Vec::new());
     walk.build_parallel().run(|| {
         let mut searcher = searcher.clone();
@@ -178,7 +181,7 @@ fn search(plan: &Plan, denied: Arc<dyn Denied>, stop: &AtomicBool) -> Result<Vec
     });
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(found)
+    Ok((found, note(&skipped, &folder)))
 }
 
 fn threads() -> usize {

@@ -1,7 +1,7 @@
 //! `list`: lists a folder.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::permission::PermissionKey;
 use engine::ports::{Intent, Output, ToolCx, ToolError};
@@ -10,11 +10,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::files::{Files, on_a_thread};
+use crate::files::Files;
 use crate::scope::{Kind, Target};
 use crate::text::escape;
 use crate::tool::{TypedTool, fenced, number, shown};
-use crate::walk::{Stop, only, place, search_access, walk};
+use crate::walk::{note, only, place, search, search_access, walk, with_note};
 
 /// The most entries that are shown.
 const MAX: usize = 500;
@@ -75,16 +75,14 @@ Lists the files and folders in a folder; folders end with `/`. Files ignored by 
     }
 
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
-        let stop = Stop::default();
-        let flag = stop.flag();
         let denied = cx.turn.denied(&PermissionKey::Read);
-        let work = on_a_thread(move || {
+        let work = move |flag: &AtomicBool| {
             let folder = plan.target.real();
             let globs: Vec<String> = plan.ignore.iter().map(|glob| format!("!{glob}")).collect();
             let globs = only(&folder, &globs);
             let globs = globs.map_err(|err| Error::Pattern(err.to_string()))?;
-            let mut walk = walk(&folder, &plan.target, denied);
-            walk.max_depth(Some(plan.depth)).overrides(globs);
+            let (mut walk, skipped) = walk(&folder, &plan.target, denied, globs);
+            walk.max_depth(Some(plan.depth));
             let mut names = Vec::new();
             for entry in walk.build().skip(1).flatten() {
                 if flag.load(Ordering::Relaxed) || names.len() > 100 * MAX {
@@ -98,12 +96,12 @@ Lists the files and folders in a folder; folders end with `/`. Files ignored by 
                 names.push(name);
             }
             names.sort();
-            Ok(names)
-        });
-        let names = cx.or_cancelled(work).await??;
-        drop(stop);
+            Ok((names, note(&skipped, &folder)))
+        };
+        let (names, note) = search(cx, work).await?;
         if names.is_empty() {
-            return Ok(shown("Empty, or everything is ignored by git".to_owned()));
+            let text = "Empty, or everything is ignored by git".to_owned();
+            return Ok(with_note(shown(text), note));
         }
         let mut text = names.iter().take(MAX).fold(String::new(), |text, name| text + name + "\n");
         let mut output = shown(fenced(&text));
@@ -111,6 +109,6 @@ Lists the files and folders in a folder; folders end with `/`. Files ignored by 
             text.push_str(&format!("({} more; list the folders one by one)", names.len() - MAX));
         }
         output.text = text;
-        Ok(output)
+        Ok(with_note(output, note))
     }
 }

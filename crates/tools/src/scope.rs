@@ -4,6 +4,7 @@
 //! A path is resolved once, to a [`Target`]: every link is followed, then the result is compared with the session's folders,
 //! component by component. A target opens exactly that file: the kernel refuses links that appear after the decision (see `place`).
 
+pub mod hard_links;
 mod place;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use engine::ports::EditorError;
 
 use shell::{clean, is_secret, real};
 
+use hard_links::FileId;
 pub(crate) use place::{Kind, Look};
 
 /// The folders of a session.
@@ -28,6 +30,8 @@ pub struct Scope {
     disk: Arc<Root>,
     /// What no tool may access, even with permission: our own configuration, keys and rules, and `/proc` of this process.
     own: Arc<[PathBuf]>,
+    /// The same files by device and number, as far as they have several names.
+    own_files: Arc<[FileId]>,
     /// Paths with secrets, which commands do not see. Reading a file there needs permission, whatever its name.
     hidden: Hidden,
     /// Long command outputs of the session: readable without permission, writable by no tool.
@@ -96,6 +100,7 @@ impl Scope {
             roots,
             disk,
             own: Arc::new([process()]),
+            own_files: Arc::new([]),
             hidden: nothing(),
             outputs: None,
             home: None,
@@ -117,8 +122,9 @@ impl Scope {
     /// Excludes our own folders, even inside the session's.
     #[must_use]
     pub fn without(self, own: &[PathBuf]) -> Scope {
+        let own_files = hard_links::ids(own).into();
         let own = own.iter().map(|path| real(&clean(path)).unwrap_or_else(|| clean(path)));
-        Scope { own: self.own.iter().cloned().chain(own).collect(), ..self }
+        Scope { own: self.own.iter().cloned().chain(own).collect(), own_files, ..self }
     }
 
     /// Sets the paths that need permission to read. One that contains a folder of the session is ignored.
@@ -192,7 +198,9 @@ impl Scope {
         }
         let clean = clean(path);
         let real = real(&clean).ok_or(PathError::Nowhere(clean))?;
-        if self.own.iter().any(|own| real.starts_with(own)) || is_thread(&real) {
+        let is_own = self.own.iter().any(|own| real.starts_with(own))
+            || hard_links::is_one_of(&real, &self.own_files);
+        if is_own || is_thread(&real) {
             return Err(PathError::Own(real));
         }
         // Whole components are compared: `/repo-evil` is not inside `/repo`. The innermost root is used.
@@ -323,11 +331,11 @@ impl Root {
     fn handle(&self) -> io::Result<Arc<OwnedFd>> {
         let mut known = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = &*known
-            && place::is_still_at(handle, &self.real)
+            && tree::beneath::is_still_at(handle, &self.real)
         {
             return Ok(Arc::clone(handle));
         }
-        let handle = Arc::new(place::open_folder(&self.real)?);
+        let handle = Arc::new(tree::beneath::open_folder(&self.real)?);
         *known = Some(Arc::clone(&handle));
         Ok(handle)
     }

@@ -3,42 +3,81 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use engine::permission::{Access, PermissionKey};
-use engine::ports::Denied;
+use engine::ports::{Denied, Output, ToolCx, ToolError};
+use engine::words::{Block, ToolContent};
 use ignore::WalkBuilder;
 use ignore::overrides::{Override, OverrideBuilder};
+use tokio::time::timeout;
+use tree::{Skipped, WalkOptions};
 
 use crate::bash::folder_rule;
 use crate::error::Error;
-use crate::files::{Files, read_access};
+use crate::files::{Files, on_a_thread, read_access};
 use crate::scope::{Kind, Target};
+use crate::text::escape;
 
 /// Makes a walk of a folder. It includes hidden files. It excludes our own files, files that rules forbid to read, and folders with
-/// secrets unless the walk begins there.
-pub(crate) fn walk(folder: &Path, target: &Target, denied: Arc<dyn Denied>) -> WalkBuilder {
+/// secrets unless the walk begins there. Also returns the ignore files that were not used.
+pub(crate) fn walk(
+    folder: &Path,
+    target: &Target,
+    denied: Arc<dyn Denied>,
+    overrides: Override,
+) -> (WalkBuilder, Skipped) {
     let left_out: Vec<PathBuf> = target
         .own_below()
         .into_iter()
         .chain(target.hidden_below())
         .map(|place| folder.join(place))
         .collect();
-    let mut walk = WalkBuilder::new(folder);
-    walk.hidden(false).require_git(false).follow_links(false);
-    let (folder, target) = (folder.to_owned(), target.clone());
-    walk.filter_entry(move |entry| {
+    let options =
+        WalkOptions { skips_hidden: false, needs_git: false, overrides, ..WalkOptions::default() };
+    let (top, target) = (folder.to_owned(), target.clone());
+    tree::walk(folder, options, move |entry| {
         let is_left_out = || left_out.iter().any(|place| entry.path() == place);
         let is_denied = || {
             // Rules apply to the files, so folders are walked.
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            let below = entry.path().strip_prefix(&folder).unwrap_or(entry.path());
+            let below = entry.path().strip_prefix(&top).unwrap_or(entry.path());
             !is_folder
                 && denied.has(&Access::allow(PermissionKey::Read, target.below(below).name()))
         };
         let is_out = || is_left_out() || (!denied.is_empty() && is_denied());
-        entry.depth() == 0 || (entry.file_name() != ".git" && !is_out())
-    });
-    walk
+        entry.file_name() != ".git" && !is_out()
+    })
+}
+
+/// How long a search may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a search on another thread, until the turn is cancelled or it has taken too long.
+pub(crate) async fn search<T: Send + 'static>(
+    cx: &ToolCx<'_>,
+    work: impl FnOnce(&AtomicBool) -> Result<T, Error> + Send + 'static,
+) -> Result<T, ToolError> {
+    let stop = Stop::default();
+    let flag = stop.flag();
+    let done = timeout(PATIENCE, on_a_thread(move || work(&flag)));
+    match cx.or_cancelled(done).await? {
+        Ok(done) => Ok(done?),
+        Err(_) => Err(Error::TooSlow(PATIENCE).into()),
+    }
+}
+
+/// Returns a note about ignore files that were not used.
+pub(crate) fn note(skipped: &Skipped, folder: &Path) -> Option<String> {
+    let list: Vec<String> = skipped
+        .list()
+        .iter()
+        .map(|(path, why)| {
+            let name = path.strip_prefix(folder).unwrap_or(path);
+            format!("{} ({why})", escape(name.as_os_str().as_encoded_bytes()))
+        })
+        .collect();
+    (!list.is_empty()).then(|| format!("(Ignore files that were not used: {})", list.join(", ")))
 }
 
 /// Parses a glob like a line of `.gitignore`: `*.json` matches at every depth, `src/**` from the top.
@@ -86,13 +125,23 @@ pub(crate) fn search_access(
     access
 }
 
+/// Adds a note to the output, for the model and for the user.
+pub(crate) fn with_note(mut output: Output, note: Option<String>) -> Output {
+    if let Some(note) = note {
+        output.text = format!("{}\n{note}", output.text.trim_end());
+        let content = output.content.get_or_insert_default();
+        content.push(ToolContent::Block(Block::Text(note)));
+    }
+    output
+}
+
 /// Stops a walk on another thread when dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     /// Returns the flag that the walk checks.
-    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+    fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
 }

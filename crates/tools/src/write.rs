@@ -50,7 +50,7 @@ Creates a file, with missing folders, or replaces the content of a file that was
         let (text, body) = match &old {
             None => (None, input.content),
             Some(bytes) => {
-                self.0.check_seen(&target, bytes, Use::Overwrite)?;
+                self.0.check_seen(&target, bytes, Use::Overwrite).await?;
                 let text = Text::decode(bytes.clone())
                     .map_err(|(_, why)| Error::NotText { name: target.name().to_owned(), why })?;
                 // Line endings stay the same; models write plain ones.

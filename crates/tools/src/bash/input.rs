@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The input.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Input {
     pub(super) command: String,
     pub(super) timeout: Duration,

@@ -11,6 +11,8 @@ use super::git_redirects::REDIRECTS;
 /// The most folders that are searched, those near the top first, and how deep.
 const MOST_FOLDERS: usize = 4000;
 const DEEPEST: usize = 12;
+/// The largest file that names a folder.
+const MOST_BYTES: u64 = 64 * 1024;
 
 /// Finds the `.git` folders and files inside these folders, except those directly in them.
 pub(super) fn inside(folders: &[PathBuf]) -> Vec<PathBuf> {
@@ -63,12 +65,18 @@ pub(super) fn missing(folder: &Path) -> Option<PathBuf> {
 
 /// Returns the folder that a `.git` file names, if it is in one of these folders and not in a `.git`, where it is protected anyway.
 pub(super) fn named_by(git: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
-    let text = git.is_file().then(|| std::fs::read_to_string(git).ok()).flatten()?;
+    let text = text_of(git)?;
     let named = git.parent()?.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
     let is_inside =
         |folder: &PathBuf| folder.canonicalize().is_ok_and(|top| named.starts_with(top));
     let is_protected = named.components().any(|part| part.as_os_str() == ".git");
     (folders.iter().any(is_inside) && !is_protected).then_some(named)
+}
+
+/// Reads a short file of git. Links are not followed.
+fn text_of(path: &Path) -> Option<String> {
+    let bytes = tree::read(path.parent()?, path.file_name()?, MOST_BYTES).ok()?;
+    String::from_utf8(bytes).ok()
 }
 
 /// Tells whether git accepts this as a repository or a worktree's `.git` file. An empty folder is neither.
@@ -78,7 +86,7 @@ fn is_git(path: &Path) -> bool {
 
 /// Returns the repository of a worktree by its `.git` file.
 fn common_of(file: &Path) -> Option<PathBuf> {
-    let line = |path: &Path| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
+    let line = |path: &Path| text_of(path).map(|text| text.trim().to_owned());
     let text = line(file)?;
     let folder = file.parent()?.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
     let back = folder.join(line(&folder.join("gitdir"))?).canonicalize().ok()?;

@@ -6,6 +6,8 @@ use engine::permission::{Access, Decision, PermissionKey, UNANALYSED};
 use engine::words::pattern::literal;
 use shell::{Always, Form, Need, NeedKind, Verdict};
 
+use super::destroy::can_destroy;
+
 /// One permission that a command needs, and why it is or is not asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requirement {
@@ -37,7 +39,13 @@ impl From<Need> for Requirement {
         // The call's own content names these folders.
         let is_shown = matches!(kind, NeedKind::WriteOutside);
         let (key, is_unclear) = (key(kind), is_opaque);
-        let access = Access { key, subject, default, always, is_unclear, is_shown, notes };
+        let is_command = !matches!(
+            kind,
+            NeedKind::Read | NeedKind::Write | NeedKind::Outside | NeedKind::WriteOutside
+        );
+        let can_destroy = is_command && can_destroy(&subject);
+        let access =
+            Access { key, subject, default, always, is_unclear, can_destroy, is_shown, notes };
         Requirement { access, why }
     }
 }

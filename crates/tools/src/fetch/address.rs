@@ -6,10 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(crate) fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_private_4(address),
-        IpAddr::V6(address) => match embedded(address) {
-            Some(inner) => is_private_4(inner),
-            None => is_private_6(address),
-        },
+        IpAddr::V6(address) => is_private_6(address) || embedded(address).is_some_and(is_private_4),
     }
 }
 
@@ -30,17 +27,23 @@ fn is_private_4(address: Ipv4Addr) -> bool {
 }
 
 fn is_private_6(address: Ipv6Addr) -> bool {
+    let segments = address.segments();
+    let first = segments[0];
     address.is_loopback()
         || address.is_unspecified()
         || address.is_multicast()
         || address.is_unique_local()
         || address.is_unicast_link_local()
-        // Deprecated site-local addresses, and documentation.
-        || address.segments()[0] & 0xffc0 == 0xfec0
-        || address.segments()[..2] == [0x2001, 0xdb8]
+        // Deprecated site-local addresses, documentation, discard-only, local-use NAT64, benchmarking, ORCHID, SRv6.
+        || first & 0xffc0 == 0xfec0
+        || matches!(segments, [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] | [0x100, 0, 0, 0, ..])
+        || matches!(segments, [0x64, 0xff9b, 1, ..] | [0x2001, 2, 0, ..] | [0x2001, 0x10..=0x2f, ..])
+        || first == 0x5f00
+        // Everything else below 2000::/3 that is not mapped, compatible or NAT64 is not assigned to the public internet.
+        || (first & 0xe000 != 0x2000 && embedded(address).is_none())
 }
 
-/// Returns the IPv4 address that an IPv6 address embeds: mapped, compatible, NAT64, 6to4.
+/// Returns the IPv4 address that an IPv6 address embeds: mapped, compatible, translated, NAT64, 6to4, Teredo, ISATAP.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let segments = address.segments();
     let of = |high: u16, low: u16| {
@@ -54,7 +57,13 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
             Some(of(high, low))
         }
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(of(high, low)),
+        // Translated, RFC 2765.
+        [0, 0, 0, 0, 0xffff, 0, high, low] => Some(of(high, low)),
         [0x2002, high, low, ..] => Some(of(high, low)),
+        // The client of Teredo has all bits inverted.
+        [0x2001, 0, _, _, _, _, high, low] => Some(of(!high, !low)),
+        // ISATAP: the interface identifier has the address.
+        [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => Some(of(high, low)),
         _ => None,
     }
 }
@@ -93,13 +102,37 @@ mod tests {
             "::127.0.0.1",
             "64:ff9b::7f00:1",
             "2002:7f00:1::",
+            "::ffff:0:127.0.0.1",
+            "64:ff9b:1::7f00:1",
+            "2001:0:4136:e378:8000:63bf:80ff:fffe",
+            "2606:4700::5efe:10.0.0.1",
+            "2606:4700::200:5efe:192.168.0.1",
+            "fe80::5efe:8.8.8.8",
+            "100::1",
+            "2001:2::1",
+            "2001:10::1",
+            "2001:20::1",
+            "3fff:fff::1",
+            "5f00::1",
+            "4000::1",
+            "1::1",
+            "::2:0:0:1",
         ];
         for text in private {
             assert!(is_private(text.parse().unwrap()), "{text}");
         }
-        for text in
-            ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "::ffff:8.8.8.8"]
-        {
+        for text in [
+            "1.1.1.1",
+            "8.8.8.8",
+            "172.32.0.1",
+            "100.128.0.1",
+            "2606:4700::1111",
+            "::ffff:8.8.8.8",
+            "64:ff9b::808:808",
+            "2002:808:808::1",
+            "2606:4700::5efe:8.8.8.8",
+            "2a00:1450::1",
+        ] {
             assert!(!is_private(text.parse().unwrap()), "{text}");
         }
     }

@@ -47,8 +47,8 @@ async fn fetch(port: u16, path: &str) -> Result<String, String> {
     let url = Url::parse(&format!("http://127.0.0.1:{port}{path}")).unwrap();
     let addresses = resolve(&url).await.unwrap();
     let time = Duration::from_secs(20);
-    let plan = Plan { url, addresses, format: Format::Markdown, time };
-    get(&plan).await.map_err(|err| err.to_string())
+    let plan = Plan { url, format: Format::Markdown, time };
+    get(&plan, &addresses).await.map_err(|err| err.to_string())
 }
 
 #[tokio::test]

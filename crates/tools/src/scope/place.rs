@@ -1,8 +1,7 @@
 //! Opens exactly the file that was decided on.
 //!
-//! The kernel refuses every link on the way (`openat2` with `RESOLVE_BENEATH`, `NO_SYMLINKS`, `NO_MAGICLINKS`); where it cannot, the
-//! path is opened component by component without following links. A link that is put there between the decision and the use leads to
-//! an error, never to another file.
+//! No link on the way is followed (`tree::beneath`). A link that is put there between the decision and the use leads to an error,
+//! never to another file.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,14 +9,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, open, openat, statat};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat};
+use tree::beneath::{HANDLE, make_folders, open_beneath};
 
 use super::Target;
-
-#[cfg(target_os = "linux")]
-const HANDLE: OFlags = OFlags::PATH;
-#[cfg(not(target_os = "linux"))]
-const HANDLE: OFlags = OFlags::RDONLY;
 
 /// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,71 +124,6 @@ fn open_regular(root: BorrowedFd<'_>, relative: &Path, access: OFlags) -> io::Re
     Ok(File::from(file))
 }
 
-/// Opens a folder by its resolved path: a link in it is an error.
-pub(super) fn open_folder(real: &Path) -> io::Result<OwnedFd> {
-    let top = open("/", HANDLE | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let below = real.strip_prefix("/").unwrap_or(real);
-    open_beneath(top.as_fd(), below, HANDLE | OFlags::DIRECTORY, Mode::empty())
-}
-
-/// Tells whether the path still names the open folder.
-pub(super) fn is_still_at(handle: &OwnedFd, real: &Path) -> bool {
-    let now = statat(rustix::fs::CWD, real, AtFlags::SYMLINK_NOFOLLOW);
-    matches!((fstat(handle), now), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
-}
-
 fn is_missing(err: &io::Error) -> bool {
     matches!(err.kind(), io::ErrorKind::NotFound)
-}
-
-fn open_beneath(
-    root: BorrowedFd<'_>,
-    relative: &Path,
-    flags: OFlags,
-    mode: Mode,
-) -> io::Result<OwnedFd> {
-    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::{ResolveFlags, openat2};
-        use rustix::io::Errno;
-        let resolve =
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        match openat2(root, relative, flags, mode, resolve) {
-            // Old kernels lack it, and some sandboxes forbid it.
-            Err(Errno::NOSYS | Errno::PERM) => {}
-            done => return Ok(done?),
-        }
-    }
-    walk(root, relative, flags, mode)
-}
-
-/// Opens a path component by component, without following links.
-fn walk(root: BorrowedFd<'_>, relative: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
-    let step = HANDLE | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let (parent, name) = (relative.parent(), relative.file_name());
-    let Some(name) = name else {
-        return Ok(openat(root, ".", flags, mode)?);
-    };
-    let mut folder = openat(root, ".", step, Mode::empty())?;
-    for component in parent.unwrap_or(Path::new("")).components() {
-        folder = openat(&folder, component.as_os_str(), step, Mode::empty())?;
-    }
-    Ok(openat(&folder, name, flags, mode)?)
-}
-
-/// Creates missing folders, component by component, and opens the last.
-fn make_folders(root: BorrowedFd<'_>, relative: &Path) -> io::Result<OwnedFd> {
-    let step = HANDLE | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut folder = openat(root, ".", step, Mode::empty())?;
-    for component in relative.components() {
-        let name = component.as_os_str();
-        match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(err) => return Err(err.into()),
-        }
-        folder = openat(&folder, name, step, Mode::empty())?;
-    }
-    Ok(folder)
 }

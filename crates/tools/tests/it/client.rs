@@ -26,6 +26,32 @@ async fn unsaved_changes_are_read_and_writes_go_through_the_client() {
 
 // R: T1
 #[tokio::test]
+async fn file_that_is_missing_or_empty_is_new_for_a_client_with_empty_text_for_it() {
+    let desk = Desk::with(Client { has_empty_for_missing: true, ..Client::with_files() });
+    let missing = desk.call("read", json!({ "filePath": "new.txt" })).await.failed();
+    assert!(missing.contains("not found"), "{missing}");
+    let write = |path: &str| json!({ "filePath": path, "content": "x\n" });
+    assert_eq!(desk.call("write", write("new.txt")).await.done(), "Created new.txt");
+    desk.put("empty.txt", "");
+    desk.call("write", write("empty.txt")).await.done();
+    desk.put("empty2.txt", "");
+    let edit = json!({ "filePath": "empty2.txt", "oldString": "", "newString": "y\n" });
+    desk.call("edit", edit).await.done();
+    let patch = "*** Begin Patch\n*** Add File: empty3.txt\n+z\n*** End Patch";
+    desk.put("empty3.txt", "");
+    desk.call("apply_patch", json!({ "input": patch })).await.done();
+    for (path, text) in
+        [("new.txt", "x\n"), ("empty.txt", "x\n"), ("empty2.txt", "y\n"), ("empty3.txt", "z\n")]
+    {
+        assert_eq!(desk.client.buffer(&desk.at(path)).as_deref(), Some(text), "{path}");
+    }
+    // The client cannot read it, or its buffer was emptied: the content on the disk would be lost.
+    desk.put("full.txt", "content\n");
+    assert!(desk.call("write", write("full.txt")).await.failed().contains("has not been read"));
+}
+
+// R: T1
+#[tokio::test]
 async fn client_without_file_access_is_not_asked() {
     let desk = Desk::new();
     desk.put("a.txt", "one\n");

@@ -162,6 +162,8 @@ pub(crate) struct Client {
     pub(crate) offers: Offers,
     /// Announces the methods but does not support them.
     pub(crate) is_incomplete: bool,
+    /// Answers with an empty text for a file that it does not have, as several editors do.
+    pub(crate) has_empty_for_missing: bool,
     pub(crate) buffers: Mutex<HashMap<PathBuf, String>>,
     pub(crate) reads: AtomicUsize,
     pub(crate) writes: AtomicUsize,
@@ -213,6 +215,7 @@ impl Editor for Client {
             let lines = text.split_inclusive('\n').skip(line.unwrap_or(1).max(1) as usize - 1);
             lines.take(limit.map_or(usize::MAX, |limit| limit as usize)).collect()
         });
+        let text = text.or(self.has_empty_for_missing.then(String::new));
         ready(text.ok_or(EditorError::FileNotFound(path))).boxed()
     }
 

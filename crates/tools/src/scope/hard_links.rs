@@ -1,0 +1,73 @@
+//! Other names of our own files: a file with several names (hard links) must not be changed through any of them.
+
+use std::collections::VecDeque;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The most directory entries that are looked at.
+const MOST_ENTRIES: usize = 100_000;
+
+/// A file, whatever its name: its device and its number there.
+pub type FileId = (u64, u64);
+
+/// Returns those of these files that have several names.
+#[must_use]
+pub fn ids(files: &[PathBuf]) -> Vec<FileId> {
+    let with_names = |path: &PathBuf| {
+        let found = path.metadata().ok().filter(|found| found.is_file() && found.nlink() > 1)?;
+        Some((found.dev(), found.ino()))
+    };
+    files.iter().filter_map(with_names).collect()
+}
+
+/// Tells whether a path is a name of one of these files.
+pub(crate) fn is_one_of(path: &Path, files: &[FileId]) -> bool {
+    let is_one = |found: std::fs::Metadata| files.contains(&(found.dev(), found.ino()));
+    !files.is_empty() && path.symlink_metadata().is_ok_and(is_one)
+}
+
+/// Finds the names of these files inside folders. Returns them, and whether everything was looked at.
+#[must_use]
+pub fn names_in(folders: &[PathBuf], files: &[FileId]) -> (Vec<PathBuf>, bool) {
+    let mut names = Vec::new();
+    if files.is_empty() {
+        return (names, true);
+    }
+    let mut open: VecDeque<PathBuf> = folders.iter().cloned().collect();
+    let mut left = MOST_ENTRIES;
+    while let Some(folder) = open.pop_front() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if left == 0 {
+                return (names, false);
+            }
+            left -= 1;
+            let Ok(found) = entry.metadata() else { continue };
+            if found.is_dir() {
+                open.push_back(entry.path());
+            } else if files.contains(&(found.dev(), found.ino())) {
+                names.push(entry.path());
+            }
+        }
+    }
+    (names, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_names_of_a_file_are_found_and_other_files_are_not() {
+        let top = tempfile::tempdir().unwrap();
+        let at = |name: &str| top.path().join(name);
+        std::fs::create_dir_all(at("w/deep")).unwrap();
+        for name in ["own", "single", "w/other"] {
+            std::fs::write(at(name), "x").unwrap();
+        }
+        std::fs::hard_link(at("own"), at("w/deep/name")).unwrap();
+        let files = ids(&[at("own"), at("single"), at("none")]);
+        assert_eq!(files.len(), 1);
+        assert_eq!(names_in(&[at("w")], &files), (vec![at("w/deep/name")], true));
+        assert!(is_one_of(&at("w/deep/name"), &files) && !is_one_of(&at("w/other"), &files));
+    }
+}
