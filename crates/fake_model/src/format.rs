@@ -1,9 +1,11 @@
-//! The four formats from the server's side: how each step of a script looks on the wire.
+//! The formats from the server's side: how each step of a script looks on the wire.
 //!
 //! Shares no code with the decoders of `providers`: it follows the providers' documentation, so that one can reveal
 //! mistakes in the other.
 
 use serde_json::{Value, json};
+
+use crate::bedrock;
 
 /// The format of a request, which follows from its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +14,7 @@ pub(crate) enum Format {
     Responses,
     Chat,
     Gemini,
+    Bedrock,
 }
 
 impl Format {
@@ -22,6 +25,7 @@ impl Format {
             path if path.ends_with("/responses") => Some(Format::Responses),
             path if path.ends_with("/chat/completions") => Some(Format::Chat),
             path if path.ends_with(":streamGenerateContent") => Some(Format::Gemini),
+            path if path.ends_with("/converse-stream") => Some(Format::Bedrock),
             _ => None,
         }
     }
@@ -68,6 +72,23 @@ impl Encoder {
                 &json!({"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}),
             ),
             Format::Gemini => String::new(),
+            Format::Bedrock => line("messageStart", &json!({"role":"assistant"})),
+        }
+    }
+
+    /// Returns what is sent for events of this format.
+    pub(crate) fn pack(&self, events: String) -> Vec<u8> {
+        match self.format {
+            Format::Bedrock => bedrock::frames(&events),
+            _ => events.into_bytes(),
+        }
+    }
+
+    /// Returns the content type of an answer.
+    pub(crate) fn content_type(&self) -> &'static str {
+        match self.format {
+            Format::Bedrock => "application/vnd.amazon.eventstream",
+            _ => "text/event-stream",
         }
     }
 
@@ -96,6 +117,7 @@ impl Encoder {
             Format::Gemini => event(
                 &json!({"candidates":[{"content":{"role":"model","parts":[{"text":text}]},"index":0}]}),
             ),
+            Format::Bedrock => self.converse_delta("text", &json!({"text":text})),
         }
     }
 
@@ -118,6 +140,9 @@ impl Encoder {
             Format::Gemini => event(
                 &json!({"candidates":[{"content":{"role":"model","parts":[{"text":text,"thought":true}]},"index":0}]}),
             ),
+            Format::Bedrock => {
+                self.converse_delta("thinking", &json!({"reasoningContent":{"text":text}}))
+            }
         }
     }
 
@@ -143,6 +168,10 @@ impl Encoder {
             Format::Gemini => event(
                 &json!({"candidates":[{"content":{"role":"model","parts":[{"text":"","thoughtSignature":data}]},"index":0}]}),
             ),
+            Format::Bedrock => {
+                self.converse_delta("thinking", &json!({"reasoningContent":{"signature":data}}))
+                    + &self.close()
+            }
         }
     }
 
@@ -209,7 +238,29 @@ impl Encoder {
                     &json!({"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":name,"args":args}}]},"index":0}]}),
                 )
             }
+            Format::Bedrock => self.converse_tool(&id, name, [front, back], is_whole),
         }
+    }
+
+    /// A tool call of Bedrock's Converse.
+    fn converse_tool(&mut self, id: &str, name: &str, chunks: [&str; 2], is_whole: bool) -> String {
+        let mut out = self.close();
+        self.block += 1;
+        let index = self.block - 1;
+        out += &line(
+            "contentBlockStart",
+            &json!({"contentBlockIndex":index,"start":{"toolUse":{"toolUseId":id,"name":name}}}),
+        );
+        for chunk in chunks {
+            out += &line(
+                "contentBlockDelta",
+                &json!({"contentBlockIndex":index,"delta":{"toolUse":{"input":chunk}}}),
+            );
+        }
+        if is_whole {
+            out += &line("contentBlockStop", &json!({"contentBlockIndex":index}));
+        }
+        out
     }
 
     pub(crate) fn error(&mut self, kind: &str, message: &str) -> String {
@@ -221,6 +272,7 @@ impl Encoder {
             Format::Chat | Format::Gemini => {
                 event(&json!({"error":{"code":kind,"status":kind,"message":message}}))
             }
+            Format::Bedrock => line(&format!("!{kind}"), &json!({"message":message})),
         }
     }
 
@@ -263,7 +315,29 @@ impl Encoder {
                     &json!({"candidates":[{"content":{"role":"model","parts":[]},"finishReason":stop,"index":0}],"usageMetadata":{"promptTokenCount":input + read,"cachedContentTokenCount":read,"candidatesTokenCount":output}}),
                 )
             }
+            Format::Bedrock => {
+                let ordinary = if self.has_calls { "tool_use" } else { "end_turn" };
+                let stop = stop.unwrap_or_else(|| ordinary.to_owned());
+                self.close()
+                    + &line("messageStop", &json!({"stopReason":stop}))
+                    + &line(
+                        "metadata",
+                        &json!({"usage":{"inputTokens":input,"outputTokens":output,"totalTokens":input + output,"cacheReadInputTokens":read,"cacheWriteInputTokens":written},"metrics":{"latencyMs":1}}),
+                    )
+            }
         }
+    }
+
+    /// A delta of Bedrock's Converse in a block of this kind, which it opens if needed: only tool calls have a start event.
+    fn converse_delta(&mut self, kind: &'static str, delta: &Value) -> String {
+        let mut out = String::new();
+        if self.open != Some(kind) {
+            out = self.close();
+            self.block += 1;
+            self.open = Some(kind);
+        }
+        let delta = json!({"contentBlockIndex":self.block - 1,"delta":delta});
+        out + &line("contentBlockDelta", &delta)
     }
 
     /// Opens a block of this kind unless one is open; Anthropic's blocks have a start and an end.
@@ -281,6 +355,9 @@ impl Encoder {
 
     fn close(&mut self) -> String {
         match self.open.take() {
+            Some(_) if self.format == Format::Bedrock => {
+                line("contentBlockStop", &json!({"contentBlockIndex":self.block - 1}))
+            }
             Some(_) => event(&json!({"type":"content_block_stop","index":self.block - 1})),
             None => String::new(),
         }
@@ -292,4 +369,9 @@ fn event(data: &Value) -> String {
         Some(name) => format!("event: {name}\ndata: {data}\n\n"),
         None => format!("data: {data}\n\n"),
     }
+}
+
+/// An event of Bedrock, before it becomes a frame.
+fn line(name: &str, data: &Value) -> String {
+    format!("{name} {data}\n")
 }

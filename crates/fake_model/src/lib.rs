@@ -1,9 +1,10 @@
-//! A model server for tests: it plays a script over HTTP, in the four formats that `providers` speaks.
+//! A model server for tests: it plays a script over HTTP, in the formats that `providers` speaks.
 //!
 //! Tests start a [`FakeModel`] and read back the requests it received. `cargo run -p fake_model -- SCRIPT` runs
 //! the same server by hand; docs/internals/fake-model.md describes the script. The formats are written from the
 //! providers' documentation and share no code with `providers`, so one can reveal mistakes in the other.
 
+mod bedrock;
 mod format;
 mod script;
 mod server;
@@ -11,7 +12,8 @@ mod server;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-pub use script::{Answer, Script, Step};
+pub use bedrock::{ACCESS_KEY, SECRET_KEY};
+pub use script::{Answer, Document, Script, Step};
 pub use server::{ReceivedRequest, Server};
 
 /// A server on a thread of its own. It serves until the process ends.
@@ -57,6 +59,12 @@ impl FakeModel {
     #[must_use]
     pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.server.requests()
+    }
+
+    /// Returns every other request received so far, in order.
+    #[must_use]
+    pub fn document_requests(&self) -> Vec<ReceivedRequest> {
+        self.server.document_requests()
     }
 
     /// Returns how often the list of models was requested.

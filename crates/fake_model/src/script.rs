@@ -18,7 +18,7 @@ pub enum Step {
     Text(String),
     /// Starts an event with a chunk of text and stops in the middle of it.
     Torn(String),
-    /// Sends the same chunk of text this many times.
+    /// Sends a chunk of text this many times; `{n}` in it becomes the number.
     Chunks(usize, String),
     /// Sends a chunk of a thought.
     Thought(String),
@@ -84,6 +84,11 @@ pub(crate) fn parse(text: &str) -> Result<Script, String> {
             "" => {}
             "---" => script.answers.push(std::mem::take(&mut answer)),
             "loop" => script.is_endless = true,
+            line if line.starts_with("document ") => {
+                let document =
+                    document(line).map_err(|why| format!("line {}: {why}", index + 1))?;
+                script.documents.push(document);
+            }
             comment if comment.starts_with('#') => {}
             line => answer.push(step(line).map_err(|why| format!("line {}: {why}", index + 1))?),
         }
@@ -101,6 +106,39 @@ pub struct Script {
     pub answers: Vec<Answer>,
     /// Whether the script restarts after its last answer.
     pub is_endless: bool,
+    /// What other paths answer.
+    pub documents: Vec<Document>,
+}
+
+/// What a path answers that is not the model's.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// How the path ends.
+    pub path: String,
+    /// The status.
+    pub status: u16,
+    /// Headers.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: String,
+}
+
+/// Reads a line `document /PATH STATUS [NAME: VALUE] {…}`.
+fn document(line: &str) -> Result<Document, String> {
+    let form = "a document is `document /PATH STATUS [NAME: VALUE] {…}`";
+    let mut words = line.splitn(4, ' ').skip(1);
+    let (Some(path), Some(status), Some(rest)) = (words.next(), words.next(), words.next()) else {
+        return Err(form.to_owned());
+    };
+    let at = rest.find('{').ok_or(form)?;
+    let header = rest[..at].trim().split_once(':');
+    let header = header.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
+    Ok(Document {
+        path: path.to_owned(),
+        status: status.parse().map_err(|_| form.to_owned())?,
+        headers: header.into_iter().collect(),
+        body: rest[at..].to_owned(),
+    })
 }
 
 fn step(line: &str) -> Result<Step, String> {

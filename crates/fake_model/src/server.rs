@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
+use crate::bedrock;
 use crate::format::{Encoder, Format};
 use crate::script::{Answer, Script, Step};
 
@@ -37,6 +38,7 @@ struct State {
     next_answer: usize,
     requests: Vec<ReceivedRequest>,
     model_list_requests: usize,
+    documents: Vec<ReceivedRequest>,
 }
 
 impl Server {
@@ -79,6 +81,27 @@ impl Server {
         (number, self.script.answers.get(index).cloned().unwrap_or_else(script_ended))
     }
 
+    /// Returns what is not an answer of the model: the list of models, and the documents of the script.
+    fn document(&self, request: &ReceivedRequest) -> (u16, Vec<(String, String)>, String) {
+        const LIST: &str =
+            r#"{"object":"list","data":[{"id":"fake","object":"model","context_length":64000}]}"#;
+        let path = request.path.split('?').next().unwrap_or_default();
+        let mut state = self.state();
+        state.documents.push(request.clone());
+        state.model_list_requests += usize::from(path.ends_with("/v1/models"));
+        let found = self.script.documents.iter().find(|document| path.ends_with(&document.path));
+        match found {
+            Some(document) => (document.status, document.headers.clone(), document.body.clone()),
+            None if path.ends_with("/v1/models") => (200, Vec::new(), LIST.to_owned()),
+            None => (404, Vec::new(), r#"{"error":"no such path"}"#.to_owned()),
+        }
+    }
+
+    /// Returns the requests for documents.
+    pub(crate) fn document_requests(&self) -> Vec<ReceivedRequest> {
+        self.state().documents.clone()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,18 +126,18 @@ async fn connection(mut stream: TcpStream, number: usize, server: &Server) -> st
     stream.set_nodelay(true)?;
     let mut buffer = Vec::new();
     while let Some(request) = read_request(&mut stream, &mut buffer, number).await? {
-        if request.path.ends_with("/models") {
-            server.state().model_list_requests += 1;
-            let list = r#"{"object":"list","data":[{"id":"fake","object":"model","context_length":64000}]}"#;
-            write_whole(&mut stream, 200, &[], list.as_bytes()).await?;
-            continue;
-        }
-        let format = Format::of_path(&request.path);
-        let (number, answer) = server.take_answer(request);
-        let Some(format) = format else {
-            write_whole(&mut stream, 404, &[], b"{\"error\":\"no such path\"}").await?;
+        let Some(format) = Format::of_path(&request.path) else {
+            let (status, headers, body) = server.document(&request);
+            write_whole(&mut stream, status, &headers, body.as_bytes()).await?;
             continue;
         };
+        let problem = (format == Format::Bedrock).then(|| bedrock::check_signature(&request));
+        let (number, answer) = server.take_answer(request);
+        if let Some(Err(problem)) = problem {
+            let body = serde_json::json!({ "message": problem }).to_string();
+            write_whole(&mut stream, 403, &[], body.as_bytes()).await?;
+            continue;
+        }
         if !play(&mut stream, Encoder::new(format, number), answer).await? {
             return Ok(());
         }
@@ -201,6 +224,9 @@ async fn play(
         write_whole(stream, status, &headers, body.as_bytes()).await?;
         return Ok(true);
     }
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+        headers.push(("content-type".to_owned(), encoder.content_type().to_owned()));
+    }
     let mut out = BodyWriter { stream, slice: usize::MAX, has_head: false, headers };
     for (at, step) in answer.into_iter().enumerate() {
         let needs_start = !matches!(
@@ -208,7 +234,7 @@ async fn play(
             Step::Wait(_) | Step::Hang | Step::Cut | Step::Header(..) | Step::Bomb(_)
         );
         if needs_start && !out.has_head {
-            out.send(encoder.begin().as_bytes()).await?;
+            begin(&mut out, &mut encoder).await?;
         }
         // As the first step, they send nothing, not even the head of the response.
         if at > 0 && matches!(step, Step::Hang | Step::Cut) {
@@ -225,11 +251,17 @@ async fn play(
         }
     }
     if !out.has_head {
-        out.send(encoder.begin().as_bytes()).await?;
+        begin(&mut out, &mut encoder).await?;
     }
-    out.send(encoder.end().as_bytes()).await?;
+    let end = encoder.end();
+    out.send(&encoder.pack(end)).await?;
     out.end().await?;
     Ok(true)
+}
+
+async fn begin(out: &mut BodyWriter<'_>, encoder: &mut Encoder) -> std::io::Result<()> {
+    let begin = encoder.begin();
+    out.send(&encoder.pack(begin)).await
 }
 
 /// Plays a step that does not end the answer.
@@ -248,9 +280,14 @@ async fn play_step(
         Step::Error { kind, message } => encoder.error(&kind, &message),
         Step::Torn(text) => {
             let event = encoder.text(&text);
-            return out.send(&event.as_bytes()[..cut_position(&event, &text)]).await;
+            let cut = cut_position(&event, &text);
+            let packed = encoder.pack(event);
+            return out.send(&packed[..cut.min(packed.len() - 1)]).await;
         }
-        Step::Chunks(count, text) => return out.send_often(&encoder.text(&text), count).await,
+        Step::Chunks(count, text) => {
+            let event = encoder.text(&text);
+            return out.send_often(encoder, &event, count).await;
+        }
         Step::Flood(size) => return out.send_long_line(size).await,
         Step::Raw(bytes) => return out.send(&bytes).await,
         Step::Bomb(size) => return out.send(&bomb(size)).await,
@@ -268,7 +305,7 @@ async fn play_step(
         }
         Step::Hang | Step::Cut | Step::End => return Ok(()),
     };
-    out.send(event.as_bytes()).await
+    out.send(&encoder.pack(event)).await
 }
 
 /// Returns where to cut an event: inside its first character that takes several bytes, else half-way through the text.
@@ -303,17 +340,22 @@ impl BodyWriter<'_> {
         Ok(())
     }
 
-    /// Sends an event many times, several per write, as a busy server does.
-    async fn send_often(&mut self, event: &str, count: usize) -> std::io::Result<()> {
-        let mut batch = String::with_capacity(16 * 1024);
-        for _ in 0..count {
-            batch.push_str(event);
+    /// Sends an event many times, several per write, as a busy server does. `{n}` in it becomes the number.
+    async fn send_often(
+        &mut self,
+        encoder: &Encoder,
+        event: &str,
+        count: usize,
+    ) -> std::io::Result<()> {
+        let mut batch = Vec::with_capacity(16 * 1024);
+        for number in 0..count {
+            batch.extend(encoder.pack(event.replace("{n}", &number.to_string())));
             if batch.len() > 12 * 1024 {
-                self.send(batch.as_bytes()).await?;
+                self.send(&batch).await?;
                 batch.clear();
             }
         }
-        self.send(batch.as_bytes()).await
+        self.send(&batch).await
     }
 
     /// Sends one event with a line of this many bytes.
@@ -335,9 +377,6 @@ impl BodyWriter<'_> {
             return Ok(());
         }
         let mut head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n".to_owned();
-        if !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
-            head += "content-type: text/event-stream\r\n";
-        }
         for (name, value) in &self.headers {
             head += &format!("{name}: {value}\r\n");
         }

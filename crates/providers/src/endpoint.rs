@@ -1,11 +1,14 @@
 //! How a provider is reached: URL, format, key, headers, time limits.
 
+use std::time::SystemTime;
+
 use engine::ports::ModelError;
 
 use crate::fault::Fault;
 use crate::format::Format;
-use crate::http::{KeyHeader, Timing};
+use crate::http::{CONTENT_TYPE, KeyHeader, Timing};
 use crate::key::ApiKey;
+use crate::sigv4::{self, AwsKeys, SigningScope, Unsigned};
 
 /// How a provider is reached.
 #[derive(Debug, Clone)]
@@ -15,6 +18,8 @@ pub(crate) struct Endpoint {
     pub(crate) format: Format,
     pub(crate) base_url: String,
     pub(crate) key: Option<ApiKey>,
+    /// What is wrong with its config, so that it cannot be asked.
+    pub(crate) problem: Option<String>,
     /// Why the key in the config is empty, if it is.
     pub(crate) missing_key: Option<String>,
     pub(crate) needs_key: bool,
@@ -25,6 +30,21 @@ pub(crate) struct Endpoint {
     /// A sentence that says how to set the key.
     pub(crate) advice: String,
     pub(crate) is_openrouter: bool,
+    /// Whether the limit for an answer includes reasoning, which OpenAI's own chat endpoint demands.
+    pub(crate) counts_reasoning: bool,
+    /// Whether it is a server on this machine or in its network, which loads models and reads prompts slowly.
+    pub(crate) is_nearby: bool,
+    /// The version of Azure's older interface.
+    pub(crate) api_version: Option<String>,
+    /// What requests are signed with.
+    pub(crate) aws: Option<AwsLogin>,
+}
+
+/// What requests to Amazon Bedrock are signed with.
+#[derive(Debug, Clone)]
+pub(crate) struct AwsLogin {
+    pub(crate) keys: AwsKeys,
+    pub(crate) region: String,
 }
 
 /// Headers for every request. Their values may be keys, so `Debug` shows only the names.
@@ -41,9 +61,34 @@ impl Endpoint {
     pub(crate) fn key_header(&self) -> KeyHeader {
         match self.format {
             Format::AnthropicMessages => KeyHeader::Named("x-api-key"),
-            Format::OpenAiResponses | Format::OpenAiChat => KeyHeader::Bearer,
+            Format::OpenAiResponses | Format::OpenAiChat | Format::BedrockConverse => {
+                KeyHeader::Bearer
+            }
+            Format::AzureChat => KeyHeader::Named("api-key"),
             Format::Gemini => KeyHeader::Named("x-goog-api-key"),
         }
+    }
+
+    /// Returns the headers that sign a request, if the provider wants that. A bearer token needs no signature.
+    pub(crate) fn sign(&self, url: &str, body: &[u8]) -> Result<Vec<(String, String)>, Fault> {
+        let Some(aws) = self.aws.as_ref().filter(|_| self.key.is_none()) else {
+            return Ok(Vec::new());
+        };
+        let url = reqwest::Url::parse(url)
+            .map_err(|err| Fault::Rejected(format!("the base URL is invalid: {err}")))?;
+        let host = url.host_str().unwrap_or_default();
+        let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        let request = Unsigned {
+            method: "POST",
+            host: &host,
+            path: url.path(),
+            query: url.query().unwrap_or_default(),
+            content_type: Some(CONTENT_TYPE),
+            body,
+        };
+        let (region, time) = (aws.region.as_str(), SystemTime::now());
+        let scope = SigningScope { region, service: "bedrock", time };
+        Ok(sigv4::sign(&request, &aws.keys, &scope))
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -62,7 +107,9 @@ impl Endpoint {
 
     /// Masks our keys in a provider's message.
     pub(crate) fn mask_keys(&self, message: &str) -> String {
-        let keys = self.key.iter().chain(&self.secrets);
+        let aws = self.aws.iter().map(|aws| &aws.keys);
+        let aws = aws.flat_map(|keys| std::iter::once(&keys.secret).chain(&keys.session));
+        let keys = self.key.iter().chain(&self.secrets).chain(aws);
         keys.fold(message.to_owned(), |message, key| key.mask_in(&message))
     }
 

@@ -1,6 +1,7 @@
 //! Failures of providers, classified by what to do about them.
 //!
-//! `http` and the formats report what happened. This module decides whether to retry and what the user reads.
+//! `http` and the formats report what happened. This module decides what the user reads; `retry` decides
+//! what is tried again.
 
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ use crate::url::displayable_url;
 pub(crate) enum Fault {
     /// No connection: name, network, TLS, reset.
     Unreachable(String),
+    /// A connection that was kept open ended before the first byte of the answer.
+    Lost(String),
     /// Connected, but received nothing for this long.
     TimedOut(Duration),
     /// A failure of the provider: 5xx, overloaded.
@@ -38,47 +41,7 @@ pub(crate) enum Fault {
     EmptyAnswer,
 }
 
-/// The longest wait that a provider may ask for.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(120);
-const MAX_BACKOFF: Duration = Duration::from_secs(30);
-
 impl Fault {
-    /// Returns how many retries this failure allows.
-    fn retries(&self) -> u32 {
-        match self {
-            Fault::Unreachable(_) | Fault::TimedOut(_) | Fault::CutOff => 3,
-            Fault::RateLimited { wait: Some(wait), .. } if *wait <= MAX_WAIT => 3,
-            Fault::ServerError(_) => 2,
-            Fault::EmptyAnswer => 1,
-            Fault::RateLimited { .. }
-            | Fault::OutOfCredit(_)
-            | Fault::Auth(_)
-            | Fault::ContextFull(_)
-            | Fault::Rejected(_)
-            | Fault::InvalidAnswer(_) => 0,
-        }
-    }
-
-    /// Returns how long to wait before a retry after `attempts` failures; `None` for no retry.
-    ///
-    /// `first` is the unit of the waits, `random` is between 0 and 1: the longest wait doubles with each attempt, and the
-    /// actual wait is random, so that many clients do not retry at the same time.
-    pub(crate) fn retry_after(
-        &self,
-        attempts: u32,
-        first: Duration,
-        random: f64,
-    ) -> Option<Duration> {
-        if attempts > self.retries() {
-            return None;
-        }
-        if let Fault::RateLimited { wait: Some(wait), .. } = self {
-            return Some(*wait);
-        }
-        let longest = first.saturating_mul(1 << attempts.min(10)).min(MAX_BACKOFF);
-        Some(longest.mul_f64(random.clamp(0.0, 1.0)))
-    }
-
     /// Describes what happened, for the user.
     pub(crate) fn explain(&self, who: &str, base_url: &str) -> String {
         let with = |text: &str, message: &str| match message {
@@ -87,7 +50,7 @@ impl Fault {
             message => format!("{text}: {message}"),
         };
         match self {
-            Fault::Unreachable(message) => {
+            Fault::Unreachable(message) | Fault::Lost(message) => {
                 let url = displayable_url(base_url).map(|url| format!(" at {url}"));
                 with(&format!("{who} cannot be reached{}", url.unwrap_or_default()), message)
             }
@@ -127,7 +90,7 @@ impl Fault {
             // The endpoint adds how to set a key; a rejected request names its reason.
             Fault::Auth(_) | Fault::Rejected(_) => "",
             _ if was_shown => "The part that was shown is saved. Send a message to continue",
-            Fault::Unreachable(_) => "Check the network and the base URL",
+            Fault::Unreachable(_) | Fault::Lost(_) => "Check the network and the base URL",
             Fault::TimedOut(_) => {
                 "Try again later. `headerTimeout` and `chunkTimeout` set how long to wait"
             }
@@ -146,9 +109,11 @@ impl Fault {
             Fault::ContextFull(_) => ModelError::ContextFull(message),
             Fault::RateLimited { .. } | Fault::OutOfCredit(_) => ModelError::RateLimited(message),
             _ if was_shown => ModelError::Incomplete(message),
-            Fault::Unreachable(_) | Fault::TimedOut(_) | Fault::ServerError(_) | Fault::CutOff => {
-                ModelError::Unavailable(message)
-            }
+            Fault::Unreachable(_)
+            | Fault::Lost(_)
+            | Fault::TimedOut(_)
+            | Fault::ServerError(_)
+            | Fault::CutOff => ModelError::Unavailable(message),
             Fault::Rejected(_) | Fault::InvalidAnswer(_) | Fault::EmptyAnswer => {
                 ModelError::Failed(message)
             }
@@ -185,9 +150,23 @@ impl Fault {
         fault.unwrap_or_else(|| Fault::ServerError("an error without a message".to_owned()))
     }
 
+    /// Returns whether the server rejects the limit for the answer that was sent.
+    pub(crate) fn is_about_output_limit(&self) -> bool {
+        let (Fault::Rejected(message) | Fault::ContextFull(message)) = self else { return false };
+        LIMIT_WORDS.iter().any(|word| message.contains(word))
+    }
+
+    /// Classifies an exception in Amazon's event stream.
+    pub(crate) fn of_exception(kind: &str, body: &str) -> Fault {
+        let error = ErrorBody { kinds: kind.to_lowercase(), ..ErrorBody::parse(body) };
+        let fault = error.into_fault();
+        fault.unwrap_or_else(|| Fault::ServerError("an error without a message".to_owned()))
+    }
+
     fn into_message(self) -> String {
         match self {
             Fault::Unreachable(message)
+            | Fault::Lost(message)
             | Fault::ServerError(message)
             | Fault::RateLimited { message, .. }
             | Fault::OutOfCredit(message)
@@ -246,6 +225,7 @@ impl ErrorBody {
             message: Value,
             detail: Value,
             details: Value,
+            n_ctx: Value,
         }
         let inner = match value.get("error") {
             Some(Value::String(message)) => {
@@ -261,7 +241,11 @@ impl ErrorBody {
             _ => String::new(),
         };
         let kinds = [&inner.r#type, &inner.code, &inner.status].map(text).join(" ").to_lowercase();
-        let message = [&inner.message, &inner.detail].map(text).join("");
+        let mut message = [&inner.message, &inner.detail].map(text).join("");
+        if let Some(window) = inner.n_ctx.as_u64() {
+            // llama.cpp tells the window here, and not always in the message.
+            message.push_str(&format!(" (context size: {window})"));
+        }
         let wait = inner.details.as_array().into_iter().flatten().find_map(|detail| {
             let delay = detail.get("retryDelay")?.as_str()?.strip_suffix('s')?;
             Duration::try_from_secs_f64(delay.parse().ok()?).ok()
@@ -284,7 +268,7 @@ impl ErrorBody {
             || has(&lower_message, &CREDIT_WORDS)
         {
             Fault::OutOfCredit(message)
-        } else if has(kinds, &["rate_limit", "resource_exhausted", "429"]) {
+        } else if has(kinds, &["rate_limit", "resource_exhausted", "throttling", "429"]) {
             Fault::RateLimited { wait: self.wait, message }
         } else if has(kinds, &AUTH_KINDS) || has(&lower_message, &AUTH_WORDS) {
             Fault::Auth(message)
@@ -298,7 +282,8 @@ impl ErrorBody {
 
 const CONTEXT_KINDS: [&str; 3] =
     ["context_length_exceeded", "request_too_large", "exceed_context_size_error"];
-const CONTEXT_WORDS: [&str; 6] = [
+const CONTEXT_WORDS: [&str; 7] = [
+    "input is too long",
     "prompt is too long",
     "maximum context length",
     "exceeds the context",
@@ -306,8 +291,19 @@ const CONTEXT_WORDS: [&str; 6] = [
     "input token count",
     "exceeds the available context size",
 ];
+const LIMIT_WORDS: [&str; 6] = [
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "maxOutputTokens",
+    "maxTokens",
+    "in the completion",
+];
 const CREDIT_WORDS: [&str; 3] = ["credit balance", "exceeded your current quota", "spend limit"];
-const AUTH_KINDS: [&str; 7] = [
+const AUTH_KINDS: [&str; 10] = [
+    "accessdenied",
+    "expiredtoken",
+    "unrecognizedclient",
     "authentication",
     "invalid_api_key",
     "permission",
@@ -317,7 +313,9 @@ const AUTH_KINDS: [&str; 7] = [
     "403",
 ];
 const AUTH_WORDS: [&str; 3] = ["api key not valid", "api key expired", "invalid api key"];
-const SERVER_KINDS: [&str; 11] = [
+const SERVER_KINDS: [&str; 13] = [
+    "streamerror",
+    "notready",
     "overloaded",
     "server_error",
     "api_error",
@@ -346,39 +344,6 @@ pub(crate) fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const FIRST: Duration = Duration::from_millis(500);
-
-    // R: P6
-    #[test]
-    fn each_failure_has_its_number_of_retries() {
-        let retries = |fault: Fault| {
-            (1..10)
-                .take_while(|attempts| fault.retry_after(*attempts, FIRST, 0.5).is_some())
-                .count()
-        };
-        assert_eq!(retries(Fault::Unreachable(String::new())), 3);
-        assert_eq!(retries(Fault::TimedOut(Duration::from_secs(60))), 3);
-        assert_eq!(retries(Fault::of_status(503, None, "")), 2);
-        assert_eq!(retries(Fault::of_status(529, None, "")), 2);
-        assert_eq!(retries(Fault::of_status(401, None, "")), 0);
-        assert_eq!(retries(Fault::of_status(403, None, "")), 0);
-        assert_eq!(retries(Fault::of_status(400, None, "")), 0);
-        assert_eq!(retries(Fault::of_status(429, None, "")), 0);
-        assert_eq!(retries(Fault::of_status(429, Some(Duration::from_secs(2)), "")), 3);
-        assert_eq!(retries(Fault::of_status(429, Some(Duration::from_secs(10_000)), "")), 0);
-        assert_eq!(retries(Fault::EmptyAnswer), 1);
-    }
-
-    #[test]
-    fn waits_grow_and_have_a_limit() {
-        let fault = Fault::Unreachable(String::new());
-        assert_eq!(fault.retry_after(1, FIRST, 1.0), Some(Duration::from_secs(1)));
-        assert_eq!(fault.retry_after(3, FIRST, 1.0), Some(Duration::from_secs(4)));
-        assert_eq!(fault.retry_after(1, FIRST, 0.0), Some(Duration::ZERO));
-        let two = Duration::from_secs(2);
-        assert_eq!(Fault::of_status(429, Some(two), "").retry_after(1, FIRST, 0.3), Some(two));
-    }
 
     #[test]
     fn error_bodies_of_all_providers_are_read() {

@@ -1,17 +1,21 @@
-//! The four formats of requests and answers, and what they share. Pure.
+//! The formats of requests and answers, and what they share. Pure.
 //!
 //! Each format is a file with `encode` and a `Decoder`. `fault` classifies HTTP status codes.
 
 pub(crate) mod anthropic_messages;
+pub(crate) mod bedrock_converse;
 mod common;
 pub(crate) mod gemini;
 pub(crate) mod openai_chat;
 pub(crate) mod openai_responses;
+mod text_calls;
 
 use engine::ports::Request;
 
 use crate::fault::Fault;
+use crate::sigv4::percent_encode;
 use common::IdGenerator;
+use text_calls::TextCalls;
 
 pub(crate) use common::{Events, Target};
 
@@ -24,18 +28,32 @@ pub enum Format {
     OpenAiResponses,
     /// OpenAI Chat Completions: `POST /chat/completions`, which most other providers support.
     OpenAiChat,
+    /// The same at Azure OpenAI, with its own paths.
+    AzureChat,
     /// Google Gemini: `POST /models/…:streamGenerateContent`.
     Gemini,
+    /// Amazon Bedrock Converse: `POST /model/…/converse-stream`.
+    BedrockConverse,
 }
 
 impl Format {
-    /// Returns the path to append to the base URL.
-    pub(crate) fn path(self, model: &str) -> String {
+    /// Returns the path to append to the base URL. `version`: of Azure's older interface.
+    pub(crate) fn path(self, model: &str, version: Option<&str>) -> String {
         match self {
             Format::AnthropicMessages => "/messages".to_owned(),
             Format::OpenAiResponses => "/responses".to_owned(),
             Format::OpenAiChat => "/chat/completions".to_owned(),
+            Format::AzureChat => match version {
+                Some(version) => {
+                    let model = percent_encode(model);
+                    format!("/deployments/{model}/chat/completions?api-version={version}")
+                }
+                None => "/v1/chat/completions".to_owned(),
+            },
             Format::Gemini => format!("/models/{model}:streamGenerateContent?alt=sse"),
+            Format::BedrockConverse => {
+                format!("/model/{}/converse-stream", percent_encode(model))
+            }
         }
     }
 
@@ -48,8 +66,9 @@ impl Format {
         match self {
             Format::AnthropicMessages => anthropic_messages::encode(request, target),
             Format::OpenAiResponses => openai_responses::encode(request, target),
-            Format::OpenAiChat => openai_chat::encode(request, target),
+            Format::OpenAiChat | Format::AzureChat => openai_chat::encode(request, target),
             Format::Gemini => gemini::encode(request, target),
+            Format::BedrockConverse => bedrock_converse::encode(request, target),
         }
     }
 
@@ -60,8 +79,13 @@ impl Format {
         match self {
             Format::AnthropicMessages => Decoder::AnthropicMessages(Default::default()),
             Format::OpenAiResponses => Decoder::OpenAiResponses(Default::default()),
-            Format::OpenAiChat => Decoder::OpenAiChat(openai_chat::Decoder::new(ids)),
+            Format::OpenAiChat | Format::AzureChat => {
+                Decoder::OpenAiChat(openai_chat::Decoder::new(ids, TextCalls::new(request)))
+            }
             Format::Gemini => Decoder::Gemini(gemini::Decoder::new(ids)),
+            Format::BedrockConverse => {
+                Decoder::BedrockConverse(bedrock_converse::Decoder::new(ids))
+            }
         }
     }
 }
@@ -73,6 +97,7 @@ pub(crate) enum Decoder {
     OpenAiResponses(openai_responses::Decoder),
     OpenAiChat(openai_chat::Decoder),
     Gemini(gemini::Decoder),
+    BedrockConverse(bedrock_converse::Decoder),
 }
 
 impl Decoder {
@@ -83,6 +108,7 @@ impl Decoder {
             Decoder::OpenAiResponses(decoder) => decoder.decode(data, out),
             Decoder::OpenAiChat(decoder) => decoder.decode(data, out),
             Decoder::Gemini(decoder) => decoder.decode(data, out),
+            Decoder::BedrockConverse(decoder) => decoder.decode(data, out),
         }
     }
 
@@ -92,6 +118,7 @@ impl Decoder {
             Decoder::AnthropicMessages(_) | Decoder::OpenAiResponses(_) => Err(Fault::CutOff),
             Decoder::OpenAiChat(decoder) => decoder.finish(out),
             Decoder::Gemini(decoder) => decoder.finish(out),
+            Decoder::BedrockConverse(decoder) => decoder.finish(out),
         }
     }
 }

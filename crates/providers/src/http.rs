@@ -2,12 +2,13 @@
 //!
 //! Knows no provider and no format. `exchange` retries, `fault` classifies failures.
 
+use std::collections::BTreeSet;
 use std::error::Error as _;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Response, StatusCode, Url, redirect};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Response, StatusCode, Url, header, redirect};
 use tokio::time::timeout;
 
 use crate::fault::{Fault, printable};
@@ -23,6 +24,8 @@ pub struct Timing {
     pub idle: Duration,
     /// The unit of the waits before a retry; the longest wait doubles each time.
     pub first_wait: Duration,
+    /// How long to wait in all for a provider that is overloaded or limits requests.
+    pub retry_budget: Duration,
 }
 
 impl Default for Timing {
@@ -31,10 +34,13 @@ impl Default for Timing {
             first_byte: Duration::from_secs(60),
             idle: Duration::from_secs(60),
             first_wait: Duration::from_millis(500),
+            retry_budget: Duration::from_secs(120),
         }
     }
 }
 
+/// The content type of every request.
+pub(crate) const CONTENT_TYPE: &str = "application/json";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much of an error's body is read, after decompression.
 const MAX_ERROR_BODY: usize = 64 * 1024;
@@ -56,6 +62,8 @@ pub(crate) struct Post<'a> {
     pub(crate) key: Option<(&'a ApiKey, KeyHeader)>,
     /// Headers of the provider and of the user's config.
     pub(crate) headers: &'a [(String, String)],
+    /// Headers that sign this request.
+    pub(crate) signed: &'a [(String, String)],
     pub(crate) body: Vec<u8>,
 }
 
@@ -63,13 +71,46 @@ pub(crate) struct Post<'a> {
 pub(crate) async fn post(post: Post<'_>, timing: Timing) -> Result<Body, Fault> {
     let url = parse_url(post.url)?;
     let client = client_for(&url)?;
+    let origin = (!is_loopback(&url)).then(|| url.origin().ascii_serialization());
     let mut request = client.post(url).headers(headers(&post)?);
-    request = request.header(CONTENT_TYPE, "application/json").body(post.body);
+    request = request.header(header::CONTENT_TYPE, CONTENT_TYPE).body(post.body);
     let sent = timeout(timing.first_byte, request.send()).await;
-    let response =
-        sent.map_err(|_| Fault::TimedOut(timing.first_byte))?.map_err(|err| network(&err))?;
+    let sent = sent.map_err(|_| Fault::TimedOut(timing.first_byte))?;
+    let response = sent.map_err(|err| match network(&err) {
+        // Only a connection that was kept open can have died while nobody used it.
+        Fault::Unreachable(why) if is_lost(&err) && has_answered(&origin) => Fault::Lost(why),
+        fault => fault,
+    })?;
+    if let Some(origin) = origin {
+        ANSWERED.lock().unwrap_or_else(PoisonError::into_inner).insert(origin);
+    }
     accept(response, timing).await
 }
+
+/// The servers that have answered, except those on this machine: connections to them are kept open. As many as the user
+/// has providers.
+static ANSWERED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+fn has_answered(origin: &Option<String>) -> bool {
+    let answered = ANSWERED.lock().unwrap_or_else(PoisonError::into_inner);
+    origin.as_ref().is_some_and(|origin| answered.contains(origin))
+}
+
+/// Returns whether a connection ended after the request was sent on it and before the first byte of the answer.
+fn is_lost(err: &reqwest::Error) -> bool {
+    err.is_request() && !err.is_connect() && !err.is_timeout()
+}
+
+/// A small document.
+#[derive(Debug, Default)]
+pub(crate) struct Document {
+    pub(crate) body: Vec<u8>,
+    /// The organisation that the key belongs to, if the provider names it in a header.
+    pub(crate) organisation: Option<String>,
+}
+
+/// The largest document.
+const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
 
 /// Gets a small document within `limit`.
 pub(crate) async fn get(
@@ -77,23 +118,18 @@ pub(crate) async fn get(
     key: Option<(&ApiKey, KeyHeader)>,
     headers_given: &[(String, String)],
     limit: Duration,
-) -> Result<Vec<u8>, Fault> {
-    const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
-    let post = Post { url, key, headers: headers_given, body: Vec::new() };
+) -> Result<Document, Fault> {
+    let post = Post { url, key, headers: headers_given, signed: &[], body: Vec::new() };
     let url = parse_url(url)?;
     let request = client_for(&url)?.get(url).headers(headers(&post)?);
     let work = async {
         let response = request.send().await.map_err(|err| network(&err))?;
+        let header = |name: &str| response.headers().get(name)?.to_str().ok().map(printable);
+        let organisation =
+            ["openai-organization", "anthropic-organization-id"].into_iter().find_map(header);
         let timing = Timing { first_byte: limit, idle: limit, ..Timing::default() };
-        let mut body = accept(response, timing).await?;
-        let mut document = Vec::new();
-        while let Some(chunk) = body.next().await? {
-            document.extend_from_slice(&chunk);
-            if document.len() > MAX_DOCUMENT {
-                return Err(Fault::InvalidAnswer("the document is too large".to_owned()));
-            }
-        }
-        Ok(document)
+        let body = accept(response, timing).await?.read_all(limit).await?;
+        Ok(Document { body, organisation })
     };
     timeout(limit, work).await.map_err(|_| Fault::TimedOut(limit))?
 }
@@ -126,12 +162,30 @@ impl Body {
     }
 }
 
+impl Body {
+    /// Reads a small document within `limit`.
+    pub(crate) async fn read_all(&mut self, limit: Duration) -> Result<Vec<u8>, Fault> {
+        let read = async {
+            let mut document = Vec::new();
+            while let Some(chunk) = self.next().await? {
+                document.extend_from_slice(&chunk);
+                if document.len() > MAX_DOCUMENT {
+                    return Err(Fault::InvalidAnswer("the document is too large".to_owned()));
+                }
+            }
+            Ok(document)
+        };
+        timeout(limit, read).await.map_err(|_| Fault::TimedOut(limit))?
+    }
+}
+
 /// Separates answers from errors, and reads the body of an error.
 async fn accept(response: Response, timing: Timing) -> Result<Body, Fault> {
     let status = response.status();
     let wait = retry_after(response.headers(), SystemTime::now());
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let is_stream = kind.is_some_and(|kind| kind.starts_with("text/event-stream"));
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let streams = ["text/event-stream", "application/vnd.amazon.eventstream"];
+    let is_stream = kind.is_some_and(|kind| streams.iter().any(|stream| kind.starts_with(stream)));
     let is_page = kind.is_some_and(|kind| kind.starts_with("text/html"));
     if status.is_redirection() {
         let to = response.headers().get("location").and_then(|value| value.to_str().ok());
@@ -166,7 +220,7 @@ async fn accept(response: Response, timing: Timing) -> Result<Body, Fault> {
 fn headers(post: &Post<'_>) -> Result<HeaderMap, Fault> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
-    for (name, value) in post.headers {
+    for (name, value) in post.headers.iter().chain(post.signed) {
         let bad = || Fault::Rejected(format!("the header `{}` is invalid", printable(name)));
         let name: HeaderName = name.parse().map_err(|_| bad())?;
         let mut value: HeaderValue = value.parse().map_err(|_| bad())?;
@@ -196,14 +250,15 @@ fn parse_url(url: &str) -> Result<Url, Fault> {
     Err(Fault::Rejected(problem))
 }
 
-/// Returns the client for a URL: one for the network, one for this machine. Each is created when first needed and keeps
-/// its connections open between turns.
+/// Returns the client for a URL: one for the network, one for this machine. Each is created when first needed. The one for
+/// the network keeps its connections open between turns; local servers close theirs after each answer, often unnoticed.
 fn client_for(url: &Url) -> Result<&'static Client, Fault> {
     static NETWORK: OnceLock<Result<Client, String>> = OnceLock::new();
     static LOOPBACK: OnceLock<Result<Client, String>> = OnceLock::new();
     let made = if url.scheme() == "http" && is_loopback(url) {
         // Needs no proxy and no certificates.
-        LOOPBACK.get_or_init(|| make_client(Client::builder().no_proxy(), false))
+        let builder = || Client::builder().no_proxy().pool_max_idle_per_host(0);
+        LOOPBACK.get_or_init(|| make_client(builder(), false))
     } else {
         NETWORK.get_or_init(|| make_client(Client::builder(), true))
     };

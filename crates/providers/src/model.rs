@@ -1,15 +1,19 @@
 //! A model of a provider: implements the engine's `Model` with a format and HTTP.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use engine::ports::{Model, ModelError, ModelEvent, ModelStream, Request};
-use futures_util::{StreamExt, stream};
+use engine::words::ModelOptions;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
 
 use crate::endpoint::Endpoint;
 use crate::exchange::Exchange;
-use crate::format::Target;
+use crate::format::{Format, Target};
 use crate::images::{self, Fitted};
 use crate::key::ApiKey;
+use crate::learned::Learned;
 
 /// A model that is called over HTTP.
 #[derive(Debug, Clone)]
@@ -17,7 +21,15 @@ pub(crate) struct RemoteModel {
     pub(crate) endpoint: Arc<Endpoint>,
     /// The provider's name for it.
     pub(crate) name: String,
+    /// The longest answer to ask for, as the user or the catalogue says.
     pub(crate) max_output: Option<u64>,
+    /// The size of its context window, as configured or assumed.
+    pub(crate) context: u64,
+    /// Whether the user's config has the size.
+    pub(crate) is_context_configured: bool,
+    pub(crate) options: ModelOptions,
+    /// What the server told about it.
+    pub(crate) learned: Arc<Learned>,
     pub(crate) can_think: bool,
     /// Whether it accepts images; true if unknown.
     pub(crate) takes_images: bool,
@@ -28,7 +40,14 @@ pub(crate) struct RemoteModel {
 impl Model for RemoteModel {
     fn answer(&self, mut request: Request) -> ModelStream {
         let endpoint = &self.endpoint;
-        if endpoint.needs_key && endpoint.key.as_ref().is_none_or(ApiKey::is_empty) {
+        if let Some(problem) = &endpoint.problem {
+            let message = format!("{} cannot be used: {problem}", endpoint.name);
+            return stream::iter([Err(ModelError::Failed(message))]).boxed();
+        }
+        if endpoint.needs_key
+            && endpoint.aws.is_none()
+            && endpoint.key.as_ref().is_none_or(ApiKey::is_empty)
+        {
             let message = format!("{} needs an API key: {}", endpoint.name, endpoint.no_key());
             let error = endpoint.with_advice(ModelError::AuthNeeded(message), "");
             return stream::iter([Err(error)]).boxed();
@@ -53,38 +72,81 @@ impl Model for RemoteModel {
         .flatten()
         .boxed()
     }
+
+    fn prepare(&self) -> BoxFuture<'_, ()> {
+        if !endpoint_asks(&self.endpoint) {
+            return ready(()).boxed();
+        }
+        self.learned.ask(&self.endpoint, &self.name).boxed()
+    }
+
+    fn window(&self) -> Option<u64> {
+        let configured = self.is_context_configured.then_some(self.context);
+        let known = configured.or(self.learned.window());
+        match (known, self.learned.overflow_window()) {
+            (Some(known), Some(most)) => Some(known.min(most)),
+            (known, most) => known.or(most),
+        }
+    }
+}
+
+/// Returns whether a server is asked about its models: those nearby, which speak the chat format.
+fn endpoint_asks(endpoint: &Endpoint) -> bool {
+    endpoint.is_nearby && endpoint.format == Format::OpenAiChat
 }
 
 impl RemoteModel {
     fn request_answer(&self, request: Request) -> ModelStream {
-        let endpoint = Arc::clone(&self.endpoint);
-        let target = Target {
-            name: &self.name,
-            max_output: self.max_output,
-            can_think: self.can_think,
-            is_openrouter: endpoint.is_openrouter,
-        };
-        let body = match endpoint.format.encode(&request, &target) {
-            Ok(body) => body,
-            Err(err) => {
-                let message = format!("The request could not be serialised: {err}");
-                return stream::iter([Err(ModelError::Failed(message))]).boxed();
-            }
-        };
-        let url = endpoint.url(&endpoint.format.path(&self.name));
+        let is_missing = endpoint_asks(&self.endpoint) && !request.tools.is_empty();
+        let notice = is_missing.then(|| self.learned.tell_missing_tools()).flatten();
         // Boxed, because `unfold` moves it with every event.
-        let exchange = Box::new(Exchange::new(endpoint, request, url, body));
+        let exchange = Box::new(Exchange::new(self.clone(), request));
         let answer = stream::unfold(exchange, |mut exchange| async {
             exchange.next().await.map(|event| (event, exchange))
         });
-        answer.boxed()
+        with_notice(notice, answer.boxed())
     }
 }
+
+impl RemoteModel {
+    /// Serialises a request. `has_limit`: whether to send the limit for the answer.
+    pub(crate) fn encode(&self, request: &Request, has_limit: bool) -> serde_json::Result<Vec<u8>> {
+        let endpoint = &self.endpoint;
+        let target = Target {
+            name: &self.name,
+            max_tokens: has_limit.then(|| self.max_tokens(request.tokens())),
+            counts_reasoning: endpoint.counts_reasoning,
+            can_think: self.can_think,
+            has_progress: self.learned.has_progress(),
+            options: &self.options,
+            is_openrouter: endpoint.is_openrouter,
+        };
+        endpoint.format.encode(request, &target)
+    }
+
+    /// Returns the path of a request, below the base URL.
+    pub(crate) fn path(&self) -> String {
+        self.endpoint.format.path(&self.name, self.endpoint.api_version.as_deref())
+    }
+
+    /// Returns the longest answer to a request of this many tokens: the model's own limit, and at most what is left of
+    /// the window.
+    fn max_tokens(&self, request: u64) -> u64 {
+        // The estimate may be too low.
+        let left = self.window().unwrap_or(self.context).saturating_sub(request + request / 10);
+        left.max(LEAST_OUTPUT).min(self.max_output.unwrap_or(MOST_OUTPUT))
+    }
+}
+
+/// The longest answer that is asked for, unless the user's config says otherwise: no answer of an agent needs more.
+pub(crate) const MOST_OUTPUT: u64 = 32_000;
+/// The shortest one: with less, an answer is useless. The server says so if the window is full.
+const LEAST_OUTPUT: u64 = 256;
 
 /// Shows a notice before the answer.
 fn with_notice(message: Option<String>, answer: ModelStream) -> ModelStream {
     match message {
-        Some(message) => stream::iter([Ok(ModelEvent::Waiting(message))]).chain(answer).boxed(),
+        Some(message) => stream::iter([Ok(ModelEvent::Notice(message))]).chain(answer).boxed(),
         None => answer,
     }
 }

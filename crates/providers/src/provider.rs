@@ -6,19 +6,21 @@ use std::time::Duration;
 
 use engine::ports::ModelChoice;
 use engine::ports::ModelError;
-use engine::words::{ConnectionConfig, ModelConfig, ModelId, Price, ProviderConfig, Secret};
-use futures_util::future::join_all;
+use engine::words::{ModelConfig, ModelId, Price, ProviderConfig};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::catalogue::{self, Entry};
-use crate::endpoint::{Endpoint, Headers};
-use crate::fault::Fault;
+use crate::connection;
+use crate::endpoint::Endpoint;
+use crate::fault::{Fault, printable};
 use crate::format::Format;
-use crate::http::{self, Timing};
+use crate::http;
 use crate::images::Fitted;
 use crate::key::ApiKey;
-use crate::model::RemoteModel;
-use crate::rows::{ROWS, Row, format_of_package};
+use crate::model::{MOST_OUTPUT, RemoteModel};
+use crate::rows::{ROWS, Row};
+use crate::url::{is_nearby, is_openai};
 
 /// The name of the user's configuration file in messages.
 pub const OWN_FILE: &str = "purlin.json";
@@ -34,8 +36,10 @@ pub struct Options {
     pub environment: BTreeMap<String, ApiKey>,
     /// Keys that OpenCode stores and the user allows us to use, by provider.
     pub borrowed: BTreeMap<String, ApiKey>,
-    /// Base URLs of local servers that do not use the default, by provider.
-    pub places: BTreeMap<String, String>,
+    /// Settings in the environment that are no keys, by variable.
+    pub settings: BTreeMap<String, String>,
+    /// Where local servers may be, if not at the default, by provider.
+    pub places: BTreeMap<String, Vec<String>>,
     /// The models that each provider listed when last asked.
     pub listed: BTreeMap<String, Vec<ListedModel>>,
 }
@@ -51,7 +55,12 @@ pub struct ListedModel {
 
 /// Returns the environment variables that may contain keys.
 pub fn key_variables() -> impl Iterator<Item = &'static str> {
-    ROWS.iter().flat_map(|row| row.variables).copied()
+    ROWS.iter().flat_map(|row| row.variables).copied().chain(connection::AWS_KEYS)
+}
+
+/// Returns the environment variables with settings that are no keys.
+pub fn setting_variables() -> impl Iterator<Item = &'static str> {
+    connection::SETTINGS.into_iter()
 }
 
 /// Returns the providers that need a key: id and name.
@@ -76,8 +85,6 @@ pub struct Provider {
     is_configured: bool,
     /// Where the key comes from, for the user.
     key_source: String,
-    /// What is wrong with its config.
-    problem: Option<String>,
 }
 
 /// Returns the ids of the known providers.
@@ -103,11 +110,14 @@ impl Options {
         let config = self.configured.get(id);
         let connection = config.map(|config| config.options.clone()).unwrap_or_default();
         let package = config.and_then(|config| config.npm.as_deref());
-        let (format, mut problem) = format_of(package, row);
-        let configured_url = connection.base_url.clone().or_else(|| self.places.get(id).cloned());
-        let base_url = configured_url.or_else(|| Some(row?.base_url.to_owned()));
+        let (format, mut problem) = connection::format(package, row);
+        let place = self.places.get(id).and_then(|places| places.first());
+        let aws = connection::aws_login(&connection, format, self);
+        let base_url = connection::base_url(&connection, format, row, self).or(place.cloned());
+        let base_url = base_url.or_else(|| Some(row?.base_url.to_owned()));
+        let base_url = base_url.filter(|url| !url.is_empty());
         if base_url.is_none() {
-            problem = Some("`options.baseURL` is missing".to_owned());
+            problem = Some(connection::missing_url(format).to_owned());
         }
         let given_key = connection.api_key.as_ref().map(|key| ApiKey::new(key.reveal()));
         let is_empty = given_key.as_ref().is_some_and(ApiKey::is_empty);
@@ -119,23 +129,32 @@ impl Options {
         let name = name.unwrap_or_else(|| row.map_or(id, |row| row.name).to_owned());
         let variable = row.and_then(|row| row.variables.first());
         let advice = match variable {
+            Some(_) if format == Format::BedrockConverse => {
+                "Set AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                    .to_owned()
+            }
             Some(variable) => format!("Set {variable} or run `purlin auth login {id}`"),
             None => format!(
                 "Set `provider.{id}.options.apiKey` in {OWN_FILE} or run `purlin auth login {id}`"
             ),
         };
-        let timing = timing_of(&connection);
         let has_own_url = config.is_some_and(|config| config.options.base_url.is_some());
+        let base_url = base_url.unwrap_or_default();
         let endpoint = Endpoint {
             name,
             format,
-            base_url: base_url.unwrap_or_default(),
+            counts_reasoning: format == Format::AzureChat || is_openai(&base_url),
+            is_nearby: is_nearby(&base_url),
+            api_version: connection.api_version.clone(),
+            timing: connection::timing(&connection, &base_url),
+            base_url,
             key,
+            problem,
             missing_key,
             needs_key: row.is_some_and(|row| !row.is_local()) && !has_own_url,
-            headers: headers_of(&connection.headers, format),
-            secrets: secrets_of(&connection.headers),
-            timing,
+            headers: connection::headers(&connection.headers, format),
+            secrets: connection::secrets(&connection.headers),
+            aws,
             advice,
             is_openrouter: id == "openrouter",
         };
@@ -147,7 +166,6 @@ impl Options {
             listed: self.listed.get(id).cloned().unwrap_or_default(),
             is_configured: config.is_some(),
             key_source,
-            problem,
         }
     }
 
@@ -169,47 +187,6 @@ impl Options {
     }
 }
 
-/// Returns the format of a provider, and the problem if its package is not supported.
-fn format_of(package: Option<&str>, row: Option<&Row>) -> (Format, Option<String>) {
-    match (package, row) {
-        (Some(package), _) => match format_of_package(package) {
-            Some(format) => (format, None),
-            None => {
-                let problem = format!("`npm` names `{package}`, which is not a supported format");
-                (Format::OpenAiChat, Some(problem))
-            }
-        },
-        (None, Some(row)) => (row.format, None),
-        (None, None) => (Format::OpenAiChat, None),
-    }
-}
-
-fn headers_of(configured: &BTreeMap<String, Secret>, format: Format) -> Headers {
-    let version = ("anthropic-version".to_owned(), "2023-06-01".to_owned());
-    let fixed = (format == Format::AnthropicMessages).then_some(version);
-    let configured = configured.iter();
-    let configured =
-        configured.map(|(name, value)| (name.clone(), value.reveal().trim().to_owned()));
-    Headers(fixed.into_iter().chain(configured).collect())
-}
-
-/// Returns the words in the values of headers that may be secret.
-fn secrets_of(headers: &BTreeMap<String, Secret>) -> Vec<ApiKey> {
-    let words = headers.values().flat_map(|value| value.reveal().split_whitespace());
-    // Shorter words are not secret, such as `Bearer` and `true`.
-    words.filter(|word| word.len() >= 8).map(ApiKey::new).collect()
-}
-
-fn timing_of(connection: &ConnectionConfig) -> Timing {
-    let default = Timing::default();
-    let time = |millis: Option<u64>, default| millis.map_or(default, Duration::from_millis);
-    Timing {
-        first_byte: time(connection.header_timeout, default.first_byte),
-        idle: time(connection.chunk_timeout, default.idle),
-        first_wait: time(connection.retry_delay, default.first_wait),
-    }
-}
-
 impl Provider {
     /// Returns its id.
     #[must_use]
@@ -226,8 +203,9 @@ impl Provider {
     /// Returns whether it can be used without first checking that it runs.
     #[must_use]
     pub fn is_usable(&self) -> bool {
-        let has_key = self.endpoint.key.is_some() || !self.endpoint.needs_key;
-        self.problem.is_none() && has_key && (self.is_configured || self.endpoint.key.is_some())
+        let has_key = self.endpoint.key.is_some() || self.endpoint.aws.is_some();
+        let is_ready = has_key || !self.endpoint.needs_key;
+        self.endpoint.problem.is_none() && is_ready && (self.is_configured || has_key)
     }
 
     /// Returns whether it is a server on this machine.
@@ -236,12 +214,32 @@ impl Provider {
         self.row.is_some_and(Row::is_local)
     }
 
+    /// Returns whether it has a list of models. With the others, the user names a model.
+    #[must_use]
+    pub fn has_list(&self) -> bool {
+        !matches!(self.endpoint.format, Format::AzureChat | Format::BedrockConverse)
+    }
+
+    /// Returns the same provider at another base URL.
+    pub(crate) fn at(&self, base_url: &str) -> Provider {
+        let endpoint = Endpoint { base_url: base_url.to_owned(), ..(*self.endpoint).clone() };
+        Provider { endpoint: Arc::new(endpoint), ..self.clone() }
+    }
+
+    /// Returns whether it is in the user's config.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.is_configured
+    }
+
     /// Returns where its key comes from, or why it cannot be used.
     #[must_use]
     pub fn status(&self) -> String {
-        match (&self.problem, self.is_usable(), self.key_source.is_empty()) {
+        match (&self.endpoint.problem, self.is_usable(), self.key_source.is_empty()) {
             (Some(problem), _, _) => problem.clone(),
             (None, true, false) => format!("key from {}", self.key_source),
+            (None, true, true) if self.endpoint.aws.is_some() => {
+                "key from AWS_ACCESS_KEY_ID".to_owned()
+            }
             (None, true, true) => match &self.endpoint.missing_key {
                 Some(missing) => format!("no key: {missing}"),
                 None => "no key needed".to_owned(),
@@ -260,7 +258,7 @@ impl Provider {
         let mut choices: Vec<ModelChoice> = Vec::new();
         for name in self.models.keys() {
             let entry = catalogue.remove(name);
-            choices.push(self.choice(name, entry.as_ref()));
+            choices.push(self.choice(name, entry.as_ref(), None));
         }
         let mut rest: Vec<(String, Option<Entry>)> = if self.listed.is_empty() {
             catalogue.into_iter().map(|(name, entry)| (name, Some(entry))).collect()
@@ -279,7 +277,7 @@ impl Provider {
             };
             (key(a), date(x), a.len(), a).cmp(&(key(b), date(y), b.len(), b))
         });
-        choices.extend(rest.iter().map(|(name, entry)| self.choice(name, entry.as_ref())));
+        choices.extend(rest.iter().map(|(name, entry)| self.choice(name, entry.as_ref(), None)));
         choices
     }
 
@@ -311,11 +309,13 @@ impl Provider {
     /// Returns a model by the provider's name for it, known or not.
     #[must_use]
     pub fn model(&self, name: &str) -> ModelChoice {
-        self.choice(name, catalogue::models_of(&self.id).get(name))
+        self.choice(name, catalogue::models_of(&self.id).get(name), None)
     }
 
-    fn choice(&self, name: &str, entry: Option<&Entry>) -> ModelChoice {
+    /// `told`: the context window, as the server told it.
+    fn choice(&self, name: &str, entry: Option<&Entry>, told: Option<u64>) -> ModelChoice {
         let override_options = self.models.get(name).cloned().unwrap_or_default();
+        let options = override_options.options;
         let price = override_options.cost.map(|cost| Price {
             input: cost.input,
             output: cost.output,
@@ -324,17 +324,21 @@ impl Provider {
         });
         let can_think = override_options
             .reasoning
-            .unwrap_or_else(|| entry.is_some_and(|entry| entry.can_think));
+            .unwrap_or_else(|| entry.is_some_and(|entry| entry.can_think))
+            || options.reasoning_effort.is_some()
+            || options.thinking.is_some();
         let display_name = override_options
             .name
             .unwrap_or_else(|| entry.map_or(name, |entry| &entry.name).to_owned());
         let listed = self.listed.iter().find(|listed| listed.name == name);
-        let context = override_options.limit.context.or(listed.map(|listed| listed.context));
+        let configured = override_options.limit.context;
+        let context = configured.or(told).or(listed.map(|listed| listed.context));
         let context = context.or(entry.map(|entry| entry.context));
         let takes_images = match override_options.modalities {
             Some(modalities) => modalities.input.iter().any(|input| input == "image"),
             None => entry.is_none_or(|entry| entry.takes_images),
         };
+        let known_output = entry.map(|entry| entry.output.min(MOST_OUTPUT));
         ModelChoice {
             id: ModelId::new(format!("{}/{name}", self.id)),
             name: format!("{}: {display_name}", self.endpoint.name),
@@ -344,7 +348,11 @@ impl Provider {
             model: Arc::new(RemoteModel {
                 endpoint: Arc::clone(&self.endpoint),
                 name: override_options.id.unwrap_or_else(|| name.to_owned()),
-                max_output: override_options.limit.output.or(entry.map(|entry| entry.output)),
+                max_output: override_options.limit.output.or(known_output),
+                context: context.unwrap_or(DEFAULT_CONTEXT),
+                is_context_configured: configured.is_some(),
+                options,
+                learned: Arc::default(),
                 can_think,
                 takes_images,
                 fitted: Fitted::default(),
@@ -357,17 +365,12 @@ impl Provider {
     /// # Errors
     /// Fails if it does not answer within `limit`.
     pub async fn ask_models(&self, limit: Duration) -> Result<Vec<ModelChoice>, ModelError> {
-        let endpoint = &self.endpoint;
-        let key = endpoint.key.as_ref().map(|key| (key, endpoint.key_header()));
-        let document = http::get(&endpoint.url("/models"), key, &endpoint.headers.0, limit).await;
-        let list = document.and_then(|document| {
-            serde_json::from_slice::<ModelList>(&document).map_err(|err| {
-                Fault::InvalidAnswer(format!("its list of models is invalid: {err}"))
-            })
-        });
-        let list = list.map_err(|fault| {
-            let message = endpoint.explain(&fault);
-            endpoint.with_advice(fault.into_error(message, false), "")
+        if !self.has_list() {
+            return Ok(Vec::new());
+        }
+        let document = self.get("/models", limit).await?;
+        let list: ModelList = serde_json::from_slice(&document.body).map_err(|err| {
+            self.error(Fault::InvalidAnswer(format!("its list of models is invalid: {err}")))
         })?;
         let catalogue = catalogue::models_of(&self.id);
         let mut seen = BTreeSet::new();
@@ -377,13 +380,8 @@ impl Provider {
             if !seen.insert(name.clone()) {
                 return None;
             }
-            let mut choice = self.choice(&name, catalogue.get(&name));
-            let override_options =
-                self.models.get(&name).and_then(|override_options| override_options.limit.context);
-            if let (Some(context), None) = (named.context, override_options) {
-                choice.context_size = context;
-            }
-            Some(choice)
+            let told = named.context.or(named.meta.and_then(|meta| meta.n_ctx));
+            Some(self.choice(&name, catalogue.get(&name), told))
         });
         let mut choices: Vec<ModelChoice> = choices.collect();
         let prefer = self.row.map_or(&[][..], |row| row.prefer);
@@ -393,6 +391,47 @@ impl Provider {
         });
         Ok(choices)
     }
+
+    /// Tries the key with a request that costs nothing. Returns whose key it is, if the provider tells; `None` within if it
+    /// has no such request.
+    ///
+    /// # Errors
+    /// [`ModelError::AuthNeeded`] if the provider rejects the key; another if it cannot be asked.
+    pub async fn check_key(&self, limit: Duration) -> Result<KeyCheck, ModelError> {
+        match self.endpoint.format {
+            Format::BedrockConverse => return Ok(KeyCheck::NotPossible),
+            Format::AzureChat => drop(self.get("/v1/models", limit).await?),
+            // Anybody gets OpenRouter's list of models.
+            _ if self.endpoint.is_openrouter => {
+                let document = self.get("/key", limit).await?;
+                let key: Value = serde_json::from_slice(&document.body).unwrap_or_default();
+                return Ok(KeyCheck::Works(key["data"]["label"].as_str().map(printable)));
+            }
+            _ => return Ok(KeyCheck::Works(self.get("/models", limit).await?.organisation)),
+        }
+        Ok(KeyCheck::Works(None))
+    }
+
+    async fn get(&self, path: &str, limit: Duration) -> Result<http::Document, ModelError> {
+        let endpoint = &self.endpoint;
+        let key = endpoint.key.as_ref().map(|key| (key, endpoint.key_header()));
+        let document = http::get(&endpoint.url(path), key, &endpoint.headers.0, limit).await;
+        document.map_err(|fault| self.error(fault))
+    }
+
+    fn error(&self, fault: Fault) -> ModelError {
+        let message = self.endpoint.explain(&fault);
+        self.endpoint.with_advice(fault.into_error(message, false), "")
+    }
+}
+
+/// What is known of a key after it was tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyCheck {
+    /// It works; with its owner or label, if the provider tells.
+    Works(Option<String>),
+    /// The provider has no request that costs nothing.
+    NotPossible,
 }
 
 #[derive(Deserialize)]
@@ -409,17 +448,13 @@ struct NamedModel {
     name: Option<String>,
     #[serde(alias = "max_model_len", alias = "context_length", alias = "inputTokenLimit")]
     context: Option<u64>,
+    meta: Option<ModelMeta>,
 }
 
-/// Asks all local servers at the same time and returns the models of those that run.
-pub async fn find_local(options: &Options, limit: Duration) -> Vec<ModelChoice> {
-    let local: Vec<Provider> = options
-        .providers()
-        .into_iter()
-        .filter(|provider| provider.is_local() && !provider.is_configured)
-        .collect();
-    let answers = join_all(local.iter().map(|provider| provider.ask_models(limit))).await;
-    answers.into_iter().filter_map(Result::ok).flatten().collect()
+/// What llama.cpp adds to a model.
+#[derive(Deserialize)]
+struct ModelMeta {
+    n_ctx: Option<u64>,
 }
 
 #[cfg(test)]

@@ -21,7 +21,8 @@ pub(crate) fn model(programs: &Programs) -> Result<Vec<Row>> {
     let mut relay = Streamed::default();
     let (mut first, mut relay_first, mut peak, mut second) = (vec![], vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
-        let script = format!("chunks {CHUNKS} \"{TEXT_CHUNK}\"\n---\nloop\n");
+        // Distinct chunks: an answer that repeats itself would be stopped.
+        let script = format!("chunks {CHUNKS} \"{{n}} {TEXT_CHUNK}\"\n---\nloop\n");
         let server = Server::start(programs, &script)?;
         let (mut agent, session) = server.agent(programs)?;
         ours.add(&mut agent.child, |child| {

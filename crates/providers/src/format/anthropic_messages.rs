@@ -14,14 +14,13 @@ use serde_json::{Value, json};
 use super::common::{self, AnswerPart, Events, IdGenerator, PromptPart, Target, ToolDraft};
 use crate::fault::Fault;
 
-/// The longest answer that is requested, even if the model supports more.
-const MAX_OUTPUT: u64 = 32_000;
+/// The limit for an answer where the format requires one and none is known.
 const DEFAULT_OUTPUT: u64 = 8_192;
 /// Marks the data of a redacted thinking block. A signature is base64 and has no blank.
 const REDACTED: &str = "redacted ";
 
 pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Result<Vec<u8>> {
-    let max_tokens = target.max_output.map_or(DEFAULT_OUTPUT, |most| most.min(MAX_OUTPUT));
+    let max_tokens = target.max_tokens.unwrap_or(DEFAULT_OUTPUT);
     let mut body = json!({
         "model": target.name,
         "max_tokens": max_tokens,
@@ -35,8 +34,11 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Resu
             "cache_control": { "type": "ephemeral" },
         }]);
     }
+    if let Some(temperature) = target.options.temperature {
+        body["temperature"] = temperature.into();
+    }
     if target.can_think {
-        set_thinking(&mut body, request.thinking, target.name, max_tokens);
+        set_thinking(&mut body, request.thinking, target, max_tokens);
     }
     let tools = request.tools.iter();
     let mut tools: Vec<Tool<'_>> = tools
@@ -69,9 +71,17 @@ fn set_cache_breakpoint(block: &mut Value) {
 }
 
 /// Enables thinking: newer models accept an effort, older ones a number of tokens.
-fn set_thinking(body: &mut Value, thinking: Thinking, model: &str, max_tokens: u64) {
+fn set_thinking(body: &mut Value, thinking: Thinking, target: &Target<'_>, max_tokens: u64) {
     let (effort, budget) = match thinking {
-        Thinking::Default => return,
+        Thinking::Default => {
+            if let Some(thinking) = &target.options.thinking {
+                body["thinking"] = common::thinking_out(thinking);
+            }
+            if let Some(effort) = &target.options.reasoning_effort {
+                body["output_config"] = json!({ "effort": effort });
+            }
+            return;
+        }
         Thinking::Off => {
             body["thinking"] = json!({ "type": "disabled" });
             return;
@@ -80,7 +90,7 @@ fn set_thinking(body: &mut Value, thinking: Thinking, model: &str, max_tokens: u
         Thinking::Medium => ("medium", 8_192),
         Thinking::High => ("high", 24_000),
     };
-    if takes_budget(model) {
+    if takes_budget(target.name) {
         let budget = std::cmp::min(budget, max_tokens.saturating_sub(1_024)).max(1_024);
         body["thinking"] = json!({ "type": "enabled", "budget_tokens": budget });
     } else {

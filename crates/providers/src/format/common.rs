@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use engine::ports::{ModelEvent, Request, Schema, ToolSpec};
-use engine::words::{Block, Contents, Media, Message, Thought, ToolCallId, ToolRequest};
+use engine::words::{
+    Block, Contents, Media, Message, ModelOptions, Thought, ToolCallId, ToolRequest,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -14,12 +16,33 @@ use crate::fault::Fault;
 pub(crate) struct Target<'a> {
     /// The provider's name for the model.
     pub(crate) name: &'a str,
-    /// The longest answer in tokens, if known.
-    pub(crate) max_output: Option<u64>,
+    /// The longest answer to ask for, in tokens. `None`: the server rejected the limit, so none is sent.
+    pub(crate) max_tokens: Option<u64>,
+    /// Whether the chat format's limit is called `max_completion_tokens`, as OpenAI's newer models demand.
+    pub(crate) counts_reasoning: bool,
     /// Whether the amount of thinking can be set.
     pub(crate) can_think: bool,
+    /// Whether the server reports its progress when it reads a prompt, if asked.
+    pub(crate) has_progress: bool,
+    /// What the user's config sends with every request.
+    pub(crate) options: &'a ModelOptions,
     /// Whether the server is OpenRouter, which has additional members in the chat format.
     pub(crate) is_openrouter: bool,
+}
+
+#[cfg(test)]
+impl<'a> Target<'a> {
+    pub(crate) fn for_tests(name: &'a str, options: &'a ModelOptions) -> Target<'a> {
+        Target {
+            name,
+            max_tokens: Some(32_000),
+            counts_reasoning: false,
+            can_think: true,
+            has_progress: false,
+            options,
+            is_openrouter: false,
+        }
+    }
 }
 
 /// Serialises a body and appends the tools. The tools are serialised directly, because copying them into a `Value` first
@@ -116,6 +139,17 @@ pub(crate) fn input_object(input: &Value) -> Value {
     }
 }
 
+/// Converts Anthropic's setting for thinking from OpenCode's form, which says `budgetTokens`.
+pub(crate) fn thinking_out(given: &Value) -> Value {
+    let mut thinking = given.clone();
+    if let Some(budget) =
+        thinking.as_object_mut().and_then(|members| members.remove("budgetTokens"))
+    {
+        thinking["budget_tokens"] = budget;
+    }
+    thinking
+}
+
 /// A part of a prompt, by how it is encoded.
 pub(crate) enum PromptPart<'a> {
     Text(String),
@@ -154,7 +188,8 @@ pub(crate) enum AnswerPart<'a> {
     Text(&'a str),
 }
 
-/// Returns the text and the thoughts of an answer in their original order. Thoughts of other models are omitted.
+/// Returns the text and the thoughts of an answer in their original order. Thoughts of other models and thoughts without a
+/// seal are omitted: no format accepts them, and they would split the text.
 pub(crate) fn answer_parts<'a>(
     thoughts: &'a [Thought],
     text: &'a str,
@@ -162,7 +197,8 @@ pub(crate) fn answer_parts<'a>(
 ) -> Vec<AnswerPart<'a>> {
     let mut parts = Vec::new();
     let mut from = 0;
-    for thought in thoughts.iter().filter(|thought| thought.by == request.model) {
+    let is_sent = |thought: &&Thought| thought.by == request.model && thought.seal.is_some();
+    for thought in thoughts.iter().filter(is_sent) {
         let at = if text.is_char_boundary(thought.at) { thought.at.max(from) } else { from };
         if at > from {
             parts.push(AnswerPart::Text(&text[from..at]));

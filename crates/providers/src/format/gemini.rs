@@ -15,9 +15,19 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Resu
     if !request.instructions.is_empty() {
         body["systemInstruction"] = json!({ "parts": [{ "text": &*request.instructions }] });
     }
+    if let Some(max_tokens) = target.max_tokens {
+        body["generationConfig"]["maxOutputTokens"] = max_tokens.into();
+    }
+    if let Some(temperature) = target.options.temperature {
+        body["generationConfig"]["temperature"] = temperature.into();
+    }
     if target.can_think {
-        body["generationConfig"] =
-            json!({ "thinkingConfig": thinking_config(request.thinking, target.name) });
+        let config = &mut body["generationConfig"]["thinkingConfig"];
+        *config = thinking_config(request.thinking, target.name);
+        let effort = target.options.reasoning_effort.as_deref();
+        if let (Thinking::Default, Some(effort)) = (request.thinking, effort) {
+            config["thinkingLevel"] = effort.into();
+        }
     }
     let tools = request.tools.iter();
     let function_declarations: Vec<Declaration<'_>> = tools

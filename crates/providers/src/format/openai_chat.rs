@@ -16,15 +16,18 @@
 //! | no `[DONE]` | a finish reason is also an end |
 //! | `finish_reason` "stop" with tool calls | the calls are made |
 //! | an `error` inside a chunk | classified like an HTTP status |
+//! | a call written as text | made a native call under the conditions of `text_calls` |
+//! | `prompt_progress` (llama.cpp) | shown if it takes long |
 
 use std::borrow::Cow;
 
 use engine::ports::{ModelEvent, Request};
-use engine::words::{Message, Seal, StopReason, Thinking, Thought, Usage};
+use engine::words::{Message, Seal, StopReason, Thinking, Thought, ToolCallId, ToolRequest, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::common::{self, Events, FunctionSpec, IdGenerator, PromptPart, Target, ToolDraft};
+use super::text_calls::TextCalls;
 use crate::fault::Fault;
 
 pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Result<Vec<u8>> {
@@ -34,8 +37,18 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Resu
         "stream_options": { "include_usage": true },
         "messages": messages(request, target),
     });
+    if let Some(max_tokens) = target.max_tokens {
+        let key = if target.counts_reasoning { "max_completion_tokens" } else { "max_tokens" };
+        body[key] = max_tokens.into();
+    }
+    if let Some(temperature) = target.options.temperature {
+        body["temperature"] = temperature.into();
+    }
+    if target.has_progress {
+        body["return_progress"] = true.into();
+    }
     let effort = match request.thinking {
-        Thinking::Default => None,
+        Thinking::Default => target.options.reasoning_effort.as_deref(),
         Thinking::Off if target.is_openrouter => Some("none"),
         Thinking::Off | Thinking::Low => Some("low"),
         Thinking::Medium => Some("medium"),
@@ -166,6 +179,7 @@ fn content_out(parts: &[PromptPart<'_>]) -> Value {
 #[derive(Debug)]
 pub(crate) struct Decoder {
     ids: IdGenerator,
+    text_calls: TextCalls,
     /// The calls so far, each with the server's index.
     drafts: Vec<(Option<u64>, ToolDraft)>,
     /// Set while a thought has started but not ended.
@@ -181,6 +195,14 @@ struct Chunk<'a> {
     choices: Vec<Choice<'a>>,
     usage: Option<UsageIn>,
     error: Option<Value>,
+    prompt_progress: Option<PromptProgress>,
+}
+
+/// How much of the prompt llama.cpp has read.
+#[derive(Deserialize)]
+struct PromptProgress {
+    total: u64,
+    processed: u64,
 }
 
 #[derive(Deserialize)]
@@ -250,9 +272,10 @@ struct Details {
 }
 
 impl Decoder {
-    pub(super) fn new(ids: IdGenerator) -> Decoder {
+    pub(super) fn new(ids: IdGenerator, text_calls: TextCalls) -> Decoder {
         Decoder {
             ids,
+            text_calls,
             drafts: Vec::new(),
             is_thinking: false,
             details: Vec::new(),
@@ -270,6 +293,10 @@ impl Decoder {
             .map_err(|err| Fault::InvalidAnswer(format!("a chunk is not valid: {err}")))?;
         if chunk.error.is_some() {
             return Err(Fault::of_event(&serde_json::from_str(data).unwrap_or_default()));
+        }
+        if let Some(progress) = chunk.prompt_progress {
+            let (done, all) = (progress.processed, progress.total);
+            out.push_back(ModelEvent::Notice(format!("{done} of {all} tokens")));
         }
         if let Some(usage) = chunk.usage {
             out.push_back(ModelEvent::Usage(usage_in(&usage)));
@@ -312,11 +339,16 @@ impl Decoder {
         };
         if !text.is_empty() {
             self.end_thinking(out);
-            out.push_back(ModelEvent::Text(text));
+            out.extend(self.text_calls.push(text).map(ModelEvent::Text));
         }
         if let Some(refusal) = delta.refusal.filter(|text| !text.is_empty()) {
             self.stop = Some(StopReason::Refusal);
+            out.extend(self.text_calls.release().map(ModelEvent::Text));
             out.push_back(ModelEvent::Text(refusal));
+        }
+        if delta.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty()) {
+            // A server that sends native calls leaves only text in the text.
+            out.extend(self.text_calls.release().map(ModelEvent::Text));
         }
         for call in delta.tool_calls.into_iter().flatten() {
             self.decode_call(call)?;
@@ -382,6 +414,15 @@ impl Decoder {
             return;
         }
         self.end_thinking(out);
+        let is_complete = matches!(self.stop, None | Some(StopReason::EndTurn));
+        let recovered = if is_complete { self.text_calls.recover() } else { None };
+        match recovered {
+            Some((name, input)) => {
+                let (id, input) = (ToolCallId::new(self.ids.next()), input.into());
+                out.push_back(ModelEvent::Tool(ToolRequest { id, name, input }));
+            }
+            None => out.extend(self.text_calls.release().map(ModelEvent::Text)),
+        }
         for (_, draft) in std::mem::take(&mut self.drafts) {
             out.push_back(ModelEvent::Tool(draft.finish(&mut self.ids)));
         }

@@ -25,11 +25,17 @@ pub(super) fn encode(request: &Request, target: &Target<'_>) -> serde_json::Resu
     if !request.instructions.is_empty() {
         body["instructions"] = (*request.instructions).into();
     }
+    if let Some(max_tokens) = target.max_tokens {
+        body["max_output_tokens"] = max_tokens.into();
+    }
+    if let Some(temperature) = target.options.temperature {
+        body["temperature"] = temperature.into();
+    }
     if target.can_think {
         body["include"] = json!(["reasoning.encrypted_content"]);
         body["reasoning"] = json!({ "summary": "auto" });
         let effort = match request.thinking {
-            Thinking::Default => None,
+            Thinking::Default => target.options.reasoning_effort.as_deref(),
             // Only some models support `minimal` and `none`; all support `low`.
             Thinking::Off | Thinking::Low => Some("low"),
             Thinking::Medium => Some("medium"),

@@ -1,18 +1,30 @@
 //! Decodes streams from the providers' documentation, and encodes requests.
 
+mod bedrock;
+mod stops;
+
 use std::sync::Arc;
 
 use engine::ports::{ModelEvent, Request, ToolSpec};
 use engine::words::{
-    Block, Media, Message, ModelId, Prompt, Seal, Thinking, Thought, ToolCallId, ToolRequest,
+    Block, Media, Message, ModelId, ModelOptions, Prompt, Seal, Thinking, Thought, ToolCallId,
+    ToolRequest,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Events, Format, Target};
 
-const ALL: [Format; 4] =
-    [Format::AnthropicMessages, Format::OpenAiResponses, Format::OpenAiChat, Format::Gemini];
+const ALL: [Format; 5] = [
+    Format::AnthropicMessages,
+    Format::OpenAiResponses,
+    Format::OpenAiChat,
+    Format::Gemini,
+    Format::BedrockConverse,
+];
+
+const OPTIONS: ModelOptions =
+    ModelOptions { reasoning_effort: None, thinking: None, temperature: None };
 
 fn request() -> Request {
     let call = |id: &str, name: &str, input: Value| ToolRequest {
@@ -68,8 +80,11 @@ fn thought(by: &str, text: &str, seal: &str, call: Option<&str>, at: usize) -> T
 }
 
 fn encode(format: Format, request: &Request, name: &str) -> Value {
-    let target = Target { name, max_output: Some(64_000), can_think: true, is_openrouter: false };
-    serde_json::from_slice(&format.encode(request, &target).unwrap()).unwrap()
+    encode_with(format, request, &Target::for_tests(name, &OPTIONS))
+}
+
+fn encode_with(format: Format, request: &Request, target: &Target<'_>) -> Value {
+    serde_json::from_slice(&format.encode(request, target).unwrap()).unwrap()
 }
 
 /// Decodes the data of events and prints each result as a line.
@@ -101,7 +116,8 @@ fn print(event: &ModelEvent) -> String {
                 .trim()
                 .to_owned()
         }
-        ModelEvent::Waiting(why) => format!("waiting {why}"),
+        ModelEvent::Waiting { reason, .. } => format!("waiting {reason}"),
+        ModelEvent::Notice(what) => format!("notice {what}"),
         ModelEvent::Tool(call) => format!("tool {} {} {}", call.id, call.name, call.input),
         ModelEvent::Usage(usage) => format!(
             "usage {} {} {} {}",
@@ -254,6 +270,7 @@ fn responses_requests_are_stateless() {
             "model": "gpt-5.5",
             "stream": true,
             "store": false,
+            "max_output_tokens": 32000,
             "instructions": "Be brief.",
             "include": ["reasoning.encrypted_content"],
             "reasoning": { "summary": "auto", "effort": "high" },
@@ -381,6 +398,7 @@ fn chat_requests_keep_text_plain() {
             "model": "qwen",
             "stream": true,
             "stream_options": { "include_usage": true },
+            "max_tokens": 32000,
             "reasoning_effort": "high",
             "tools": [{ "type": "function", "function": { "name": "read", "description": "Reads.", "parameters": { "type": "object" } } }],
             "messages": [
@@ -432,7 +450,7 @@ fn gemini_requests_put_signatures_on_their_parts() {
         json!({
             "systemInstruction": { "parts": [{ "text": "Be brief." }] },
             "tools": [{ "functionDeclarations": [{ "name": "read", "description": "Reads.", "parametersJsonSchema": { "type": "object" } }] }],
-            "generationConfig": { "thinkingConfig": { "includeThoughts": true, "thinkingLevel": "high" } },
+            "generationConfig": { "maxOutputTokens": 32000, "thinkingConfig": { "includeThoughts": true, "thinkingLevel": "high" } },
             "contents": [
                 { "role": "user", "parts": [
                     { "text": "Look." },
@@ -452,57 +470,6 @@ fn gemini_requests_put_signatures_on_their_parts() {
             ],
         })
     );
-}
-
-#[test]
-fn every_stop_reason_is_known() {
-    let anthropic = |reason: &str| {
-        let delta = format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}}}}"#);
-        decode(Format::AnthropicMessages, &[&delta, r#"{"type":"message_stop"}"#])
-    };
-    for reason in ["end_turn", "stop_sequence", "tool_use", "pause_turn", "new_one"] {
-        assert_eq!(anthropic(reason), "stop EndTurn", "{reason}");
-    }
-    assert_eq!(anthropic("max_tokens"), "stop MaxTokens");
-    assert_eq!(anthropic("model_context_window_exceeded"), "stop MaxTokens");
-    assert_eq!(anthropic("refusal"), "stop Refusal");
-
-    let responses = |reason: &str| {
-        let end = format!(
-            r#"{{"type":"response.incomplete","response":{{"incomplete_details":{{"reason":"{reason}"}}}}}}"#
-        );
-        decode(Format::OpenAiResponses, &[&end])
-    };
-    assert_eq!(responses("max_output_tokens"), "stop MaxTokens");
-    assert_eq!(responses("content_filter"), "stop Refusal");
-    let refused = [
-        r#"{"type":"response.refusal.delta","delta":"I cannot."}"#,
-        r#"{"type":"response.completed","response":{}}"#,
-    ];
-    assert_eq!(decode(Format::OpenAiResponses, &refused), "text I cannot.\nstop Refusal");
-
-    let chat = |reason: &str| {
-        let end = format!(r#"{{"choices":[{{"delta":{{}},"finish_reason":"{reason}"}}]}}"#);
-        decode(Format::OpenAiChat, &[&end])
-    };
-    for reason in ["stop", "tool_calls", "function_call", "eos"] {
-        assert_eq!(chat(reason), "stop EndTurn", "{reason}");
-    }
-    assert_eq!(chat("length"), "stop MaxTokens");
-    assert_eq!(chat("content_filter"), "stop Refusal");
-
-    let gemini = |reason: &str| {
-        decode(Format::Gemini, &[&format!(r#"{{"candidates":[{{"finishReason":"{reason}"}}]}}"#)])
-    };
-    assert_eq!(gemini("STOP"), "stop EndTurn");
-    assert_eq!(gemini("OTHER"), "stop EndTurn");
-    assert_eq!(gemini("MAX_TOKENS"), "stop MaxTokens");
-    for reason in ["SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"] {
-        assert_eq!(gemini(reason), "stop Refusal", "{reason}");
-    }
-    assert!(gemini("MALFORMED_FUNCTION_CALL").starts_with("Server"));
-    let blocked = r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#;
-    assert_eq!(decode(Format::Gemini, &[blocked]), "stop Refusal");
 }
 
 #[test]

