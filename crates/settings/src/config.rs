@@ -7,6 +7,7 @@ pub mod check;
 pub mod edit;
 pub mod import;
 pub mod keys;
+mod last_good;
 pub(crate) mod permission;
 pub mod schema;
 pub mod sources;
@@ -16,15 +17,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use engine::permission::rules::{Rule, Source};
+use engine::permission::rules::{AskFloor, Rule, Source};
 use engine::words::{ProviderConfig, nearest};
 use serde_json::{Map, Value};
 
 use crate::custom::Additions;
+use crate::custom::hooks::Hook;
 use crate::limits::Limits;
 use crate::mcp_servers::McpServers;
+use crate::moving::Row;
 use crate::providers;
-use crate::{Environment, custom};
+use crate::{Environment, claude, codex, custom};
 use sources::{Origin, Sources};
 
 /// The effective configuration.
@@ -44,10 +47,24 @@ pub struct Config {
     pub mcp: McpServers,
     /// Permission rules, in OpenCode's form; see docs/guide/permissions.md.
     pub permission: Vec<Rule>,
+    /// What is asked for at least, because a file that may restrict it cannot be read.
+    pub floors: Vec<AskFloor>,
+    /// The files that this was read from, and those with keys that it names. No tool may touch them.
+    pub files: Vec<PathBuf>,
+    /// Patterns of tool names, each with whether sessions have such tools. The most specific pattern applies.
+    pub tools: Vec<(String, bool)>,
+    /// The only providers that are used; `None` for all.
+    pub enabled_providers: Option<Vec<String>>,
+    /// The providers that are not used.
+    pub disabled_providers: Vec<String>,
     /// Paths and patterns of instruction files; see docs/internals/context.md.
     pub instructions: Vec<String>,
     /// Agents, slash commands and hooks; see docs/guide/custom.md.
     pub additions: Additions,
+    /// The user's hooks of Claude Code.
+    pub claude_hooks: Vec<Hook>,
+    /// The MCP servers that the user added to Claude Code for one project each.
+    pub local_servers: BTreeMap<PathBuf, McpServers>,
     /// The name of the dialect, if it should not be detected; see docs/internals/dialects.md.
     pub dialect: Option<String>,
     /// The trace file; see docs/internals/trace.md.
@@ -60,20 +77,23 @@ impl Config {
     /// Returns it with its problems. Invalid values are ignored.
     #[must_use]
     pub fn load(file: Option<PathBuf>, environment: &Environment) -> (Config, Vec<String>) {
+        let is_given = file.is_some();
         let mut sources = Sources::gather(file, environment);
         let mut value = std::mem::take(&mut sources.value);
         let mut missing_keys = Vec::new();
         for (key, value) in &mut value {
-            if let Some(Origin::File(path, _) | Origin::OpenCode(path, _)) = sources.origin(key) {
-                let folder = path.parent().unwrap_or(Path::new("/"));
+            if let Some(path) = sources.origin(key).and_then(Origin::file) {
+                let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
                 if key == "provider" {
-                    missing_keys = missing_keys_of(value, folder, environment);
+                    missing_keys = missing_keys_of(value, &folder, environment);
                 }
-                substitute::substitute(value, folder, environment);
+                substitute::substitute(value, &folder, environment, &mut sources.files);
             }
         }
         let home = environment.directories.home.as_deref();
         let (mut config, mut wrong) = Config::read(value, home);
+        config.floors = std::mem::take(&mut sources.floors);
+        config.files = std::mem::take(&mut sources.files);
         for (id, missing) in missing_keys {
             if let Some(provider) = config.provider.get_mut(&id) {
                 provider.options.missing_key = Some(missing);
@@ -85,7 +105,58 @@ impl Config {
         wrong.extend(config.remove_unknown_models(environment));
         let mut problems = std::mem::take(&mut sources.problems);
         problems.extend(wrong.iter().map(|problem| sources.place(problem)));
+        // A file that is given stands alone.
+        if !is_given {
+            config.add_other_agents(environment, &mut problems);
+        }
         (config, problems)
+    }
+
+    /// Adds what the user set up for Claude Code and Codex. Returns what becomes of each setting.
+    pub fn add_other_agents(
+        &mut self,
+        environment: &Environment,
+        problems: &mut Vec<String>,
+    ) -> Vec<Row> {
+        let directories = &environment.directories;
+        let mut rows = Vec::new();
+        if let Some(file) = directories.claude_settings() {
+            let shown = file.display().to_string();
+            let found = match std::fs::read_to_string(&file) {
+                Ok(text) => claude::read(&text, &shown, Source::User, directories.home.as_deref()),
+                Err(err) if err.kind() == std::io::ErrorKind::NotFound => Default::default(),
+                Err(err) => claude::unreadable(&shown, &err.to_string()),
+            };
+            self.permission.extend(found.rules);
+            self.floors.extend(found.floors);
+            self.claude_hooks.extend(found.hooks);
+            problems.extend(found.problems);
+            rows.extend(found.rows);
+        }
+        if let Some(file) = &directories.claude_state {
+            let (servers, local) = claude::servers_of_user(file, environment, problems, &mut rows);
+            self.mcp.extend_missing(servers);
+            self.local_servers = local;
+        }
+        if let Some(file) = directories.codex_config() {
+            let found = codex::read(&file, environment);
+            self.mcp.extend_missing(found.servers);
+            self.tools.extend(found.tools);
+            problems.extend(found.problems);
+            rows.extend(found.rows);
+        }
+        rows
+    }
+
+    /// Returns the user's MCP servers for sessions in a folder.
+    #[must_use]
+    pub fn servers_for(&self, folder: &Path) -> McpServers {
+        let mut servers = self.mcp.clone();
+        if let Some(local) = self.local_servers.get(folder) {
+            servers.disabled.extend(local.disabled.iter().cloned());
+            servers.extend_missing(local.clone());
+        }
+        servers
     }
 
     /// Reads a configuration from JSON; invalid values are ignored.
@@ -98,18 +169,38 @@ impl Config {
         checked.remove_invalid();
         let mut problems: Vec<String> =
             checked.problems.into_iter().map(|(_, problem)| problem).collect();
-        let (config, more) = Config::read(checked.value, home);
+        let (mut config, more) = Config::read(checked.value, home);
         problems.extend(more);
+        if checked.is_broken {
+            config
+                .floors
+                .push(AskFloor::everything(sources::unknown_restrictions("The configuration")));
+        }
         (config, problems)
+    }
+
+    /// Tells whether the user wants models of a provider.
+    #[must_use]
+    pub fn uses_provider(&self, id: &str) -> bool {
+        let is_in = |list: &[String]| list.iter().any(|known| known == id);
+        self.enabled_providers.as_deref().is_none_or(is_in) && !is_in(&self.disabled_providers)
     }
 
     /// Removes models of unknown providers, and reports them.
     fn remove_unknown_models(&mut self, environment: &Environment) -> Vec<String> {
+        let filter = self.clone();
         let Config { model, small_model, provider, .. } = self;
         let mut problems = Vec::new();
         for (key, model) in [("model", model), ("small_model", small_model)] {
-            let problem =
-                model.as_ref().and_then(|model| problem_of_model(model, provider, environment));
+            let problem = model.as_ref().and_then(|model| {
+                let id = model.split_once('/')?.0;
+                let is_ours = model.starts_with("script:") || *model == environment.builtin_model;
+                let is_off = !is_ours && !filter.uses_provider(id);
+                is_off.then(|| format!("names the provider `{id}`, which is turned off"))
+            });
+            let problem = problem.or_else(|| {
+                model.as_ref().and_then(|model| problem_of_model(model, provider, environment))
+            });
             if let Some(problem) = problem {
                 *model = None;
                 problems.push(format!("`{key}` {problem}"));
@@ -133,6 +224,13 @@ impl Config {
                     config.permission = permission::rules(value, Source::User, home, &mut problems);
                 }
                 "trace" => config.trace = value.as_str().map(PathBuf::from),
+                "tools" => config.tools = custom::agents::tools(&value),
+                "enabled_providers" => {
+                    config.enabled_providers = serde_json::from_value(value).ok();
+                }
+                "disabled_providers" => {
+                    config.disabled_providers = serde_json::from_value(value).unwrap_or_default();
+                }
                 "instructions" => {
                     config.instructions = serde_json::from_value(value).unwrap_or_default();
                 }

@@ -39,7 +39,7 @@ const MOST: usize = 100;
 
 /// Tells whether a name of an agent or a command is valid.
 fn is_name(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_:".contains(c);
     (1..=64).contains(&name.len()) && name.chars().all(is_plain)
 }
 
@@ -78,6 +78,7 @@ impl Custom {
             commands::of_file(&file, Author::User, &mut found.commands, &mut problems);
         }
         found.hooks = hooks::read(&user.hooks, false, &mut problems);
+        found.hooks.extend(settings.config.claude_hooks.iter().cloned());
         if let Some(project) = project {
             let is_trusted = project.is_trusted();
             let author = if is_trusted { Author::Trusted } else { Author::Stranger };
@@ -89,6 +90,7 @@ impl Custom {
                     found.hooks.extend(hooks::read(&given.hooks, true, &mut problems));
                 }
             }
+            found.hooks.extend(project.claude_hooks().filter(|_| is_trusted).cloned());
             for file in project.agents() {
                 agents::of_file(file, home, &mut theirs, &mut problems);
             }

@@ -19,6 +19,12 @@ pub struct Directories {
     pub opencode_config: Option<PathBuf>,
     /// OpenCode's data.
     pub opencode_data: Option<PathBuf>,
+    /// Claude Code's settings.
+    pub claude: Option<PathBuf>,
+    /// The file of Claude Code with the user's MCP servers.
+    pub claude_state: Option<PathBuf>,
+    /// Codex's settings.
+    pub codex: Option<PathBuf>,
 }
 
 impl Directories {
@@ -39,6 +45,18 @@ impl Directories {
     pub fn opencode_configs(&self) -> Vec<PathBuf> {
         let names = ["opencode.json", "opencode.jsonc"];
         self.opencode_config.iter().flat_map(|folder| names.map(|name| folder.join(name))).collect()
+    }
+
+    /// Returns the user's settings of Claude Code.
+    #[must_use]
+    pub fn claude_settings(&self) -> Option<PathBuf> {
+        Some(self.claude.as_ref()?.join("settings.json"))
+    }
+
+    /// Returns the user's configuration of Codex.
+    #[must_use]
+    pub fn codex_config(&self) -> Option<PathBuf> {
+        Some(self.codex.as_ref()?.join("config.toml"))
     }
 
     /// Returns the file with the keys that OpenCode stores.

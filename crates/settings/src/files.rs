@@ -1,10 +1,11 @@
 //! Our own files and those of projects: bounded reads, and writes that replace a file as a whole.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
+use tree::NotRead;
 
 /// Reads configuration files. A trait so that a test can count the reads.
 pub trait ReadText: Send + Sync {
@@ -21,19 +22,14 @@ pub struct DiskReader;
 
 impl ReadText for DiskReader {
     fn read_text(&self, path: &Path, most: u64) -> Result<Option<String>, String> {
-        // A pipe or a device in its place is not opened.
-        if !std::fs::metadata(path).is_ok_and(|about| about.is_file()) {
-            return Ok(None);
-        }
-        // Counted while reading: a link may lead to an endless file that claims to be empty.
-        let mut text = String::new();
-        let unreadable = |err: std::io::Error| format!("cannot be read: {err}");
-        let file = File::open(path).map_err(unreadable)?;
-        file.take(most + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if text.len() as u64 > most {
-            return Err(format!("is larger than {most} bytes"));
-        }
-        Ok(Some(text))
+        let bytes = match tree::read_linked(path, most) {
+            Ok(bytes) => bytes,
+            Err(NotRead::Missing | NotRead::Link | NotRead::NotRegular) => return Ok(None),
+            Err(NotRead::TooLarge(most)) => return Err(format!("is larger than {most} bytes")),
+            Err(NotRead::Io(err)) => return Err(format!("cannot be read: {err}")),
+        };
+        let text = String::from_utf8(bytes);
+        text.map(Some).map_err(|err| format!("cannot be read: {}", err.utf8_error()))
     }
 }
 
@@ -115,5 +111,6 @@ mod tests {
         let endless = Path::new("/proc/self/pagemap");
         assert_eq!(std::fs::metadata(endless).unwrap().len(), 0);
         assert!(DiskReader.read_text(endless, 1024 * 1024).is_err());
+        assert_eq!(DiskReader.read_text(Path::new("/dev/zero"), 1024), Ok(None));
     }
 }

@@ -4,6 +4,7 @@
 //! project are read through [`ProjectFiles`], which opens nothing outside it. How much of them the model gets is decided by
 //! `engine`.
 
+mod imports;
 mod patterns;
 pub mod skills;
 
@@ -14,7 +15,9 @@ use engine::ports::{InstructionFile, MAX_INSTRUCTION_FILE};
 use crate::Directories;
 
 /// The files that hold instructions; the first that a directory has is used.
-const NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
+const NAMES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md"];
+/// The file that a directory may have besides, for one person.
+const LOCAL: &str = "CLAUDE.local.md";
 
 /// The beginning of a file and its full size; `None` if it cannot be read.
 type Beginning = Option<(String, u64)>;
@@ -31,8 +34,8 @@ pub trait ProjectFiles: Send + Sync {
 /// Where instructions and skills are looked for.
 #[derive(Debug, Clone)]
 pub struct Places {
-    /// The user's configuration directory.
-    user: Option<PathBuf>,
+    /// The user's configuration directories: ours, and those of other agents.
+    user: Vec<PathBuf>,
     home: Option<PathBuf>,
     /// The session's directories, as the client spells them.
     given: Vec<PathBuf>,
@@ -61,7 +64,9 @@ impl Places {
             chain.extend(below);
             roots.push(root);
         }
-        let (user, home) = (directories.config.clone(), directories.home.clone());
+        let Directories { config, opencode_config, claude, codex, home, .. } = directories;
+        let user = [config, opencode_config, claude, codex].into_iter().flatten().cloned();
+        let (user, home) = (user.collect(), home.clone());
         Places { user, home, given: folders.to_vec(), chain, roots }
     }
 
@@ -80,6 +85,10 @@ impl Places {
     /// Tells whether a path is a file of a directory whose instructions the model has from the start.
     #[must_use]
     pub fn is_known(&self, path: &Path) -> bool {
+        // A rule may be about a single file.
+        if self.chain.iter().any(|folder| folder.join(".claude/rules").is_dir()) {
+            return false;
+        }
         let is_known =
             |folder: &Path| self.given.iter().chain(&self.chain).any(|known| known == folder);
         path.parent().is_some_and(is_known) && !path.is_dir()
@@ -133,9 +142,21 @@ pub fn sources(
     patterns: &Patterns,
 ) -> Vec<InstructionFile> {
     let read = |path: &Path, most| read_project(files, path, most);
-    let user = places.user.iter().filter_map(|folder| first(folder, &read_own));
-    let project = places.chain.iter().filter_map(|folder| first(folder, &read));
-    let mut all: Vec<InstructionFile> = user.chain(project).collect();
+    // Other agents usually have the same text: the first is enough.
+    let user = places.user.iter().find_map(|folder| first(folder, &read_own));
+    let mut all = Vec::new();
+    if let Some(file) = user {
+        add_with_imports(file, true, places, files, &mut all);
+    }
+    for folder in places.user.iter().filter(|folder| folder.ends_with(".claude")) {
+        all.extend(imports::rules(folder, None, &read_own));
+    }
+    for folder in &places.chain {
+        for file in all_of(folder, &read) {
+            add_with_imports(file, false, places, files, &mut all);
+        }
+        all.extend(imports::rules(&folder.join(".claude"), None, &read));
+    }
     let users = patterns.user.iter().map(|pattern| (pattern, false));
     let theirs = patterns.project.iter().map(|pattern| (pattern, true));
     for (pattern, is_theirs) in users.chain(theirs) {
@@ -161,6 +182,30 @@ pub fn sources(
         }
     }
     all
+}
+
+/// Adds a file, and what it imports if it is one of Claude Code's.
+fn add_with_imports(
+    file: InstructionFile,
+    is_own: bool,
+    places: &Places,
+    files: &dyn ProjectFiles,
+    all: &mut Vec<InstructionFile>,
+) {
+    let is_claude = file.origin.ends_with("CLAUDE.md") || file.origin.ends_with(LOCAL);
+    all.push(file.clone());
+    if is_claude {
+        imports::add(&file, is_own, places, files, all);
+    }
+}
+
+/// Reads the instructions of a directory: the first of the known files, and the one for one person.
+fn all_of(folder: &Path, read: &dyn Fn(&Path, usize) -> Beginning) -> Vec<InstructionFile> {
+    let local = folder.join(LOCAL);
+    let more = read(&local, MAX_INSTRUCTION_FILE).filter(|(text, _)| !text.trim().is_empty());
+    let origin = local.to_string_lossy().into_owned();
+    let more = more.map(|(text, size)| InstructionFile { origin, text, size });
+    first(folder, read).into_iter().chain(more).collect()
 }
 
 /// Tells whether a project must not give the model a file: reading it would need permission.
@@ -199,7 +244,21 @@ pub fn touched(
         folders.extend(below);
     }
     let read = |path: &Path, most| read_project(files, path, most);
-    folders.into_iter().filter_map(|folder| first(folder, &read)).collect()
+    let mut found = Vec::new();
+    for file in folders.into_iter().flat_map(|folder| all_of(folder, &read)) {
+        add_with_imports(file, false, places, files, &mut found);
+    }
+    for (path, folder) in
+        paths.iter().flat_map(|path| places.chain.iter().map(move |at| (path, at)))
+    {
+        let Ok(inside) = path.strip_prefix(folder) else { continue };
+        for file in imports::rules(&folder.join(".claude"), Some(inside), &read) {
+            if found.iter().all(|known: &InstructionFile| known.origin != file.origin) {
+                found.push(file);
+            }
+        }
+    }
+    found
 }
 
 /// Follows links; for a file that does not exist, those of its directory.

@@ -5,6 +5,8 @@
 //! [`Environment`]. Servers and providers are plain values here; `serve` and `purlin` turn them into what their crates need.
 
 pub mod answer_store;
+mod claude;
+mod codex;
 pub mod config;
 pub mod credentials;
 pub mod custom;
@@ -13,10 +15,12 @@ mod files;
 pub mod instructions;
 pub mod limits;
 pub mod mcp_servers;
+pub mod moving;
 pub mod preferences;
 pub mod project;
 mod providers;
 mod quote;
+mod toml;
 pub mod trust;
 
 pub use config::Config;
@@ -51,6 +55,33 @@ impl Settings {
     pub fn new(config: Config, problems: Vec<String>, directories: Directories) -> Settings {
         let answers = directories.data.clone();
         Settings { config, problems, directories, answers, reader: Arc::new(DiskReader) }
+    }
+
+    /// Returns the files that rules and keys come from, as far as they exist: the configuration and what it names, saved
+    /// answers, trust, keys, and the user's agents and commands.
+    #[must_use]
+    pub fn policy_files(&self) -> Vec<PathBuf> {
+        let directories = &self.directories;
+        let mut files = self.config.files.clone();
+        files.extend(directories.config_file());
+        files.extend(directories.opencode_configs());
+        files.extend(directories.opencode_keys());
+        files.extend(directories.claude_settings());
+        files.extend(directories.claude_state.clone());
+        files.extend(directories.codex_config());
+        for data in directories.data.iter().chain(&self.answers) {
+            files.extend(
+                ["permissions.json", "trust.json", "auth.json"].map(|name| data.join(name)),
+            );
+        }
+        files.extend(custom::files::paths_of_user(directories));
+        files.retain(|file| file.symlink_metadata().is_ok());
+        files.iter_mut().for_each(|file| {
+            *file = std::path::absolute(&*file).unwrap_or_else(|_| file.clone());
+        });
+        files.sort();
+        files.dedup();
+        files
     }
 
     /// Reads a project of these settings.

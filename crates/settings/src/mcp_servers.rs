@@ -81,6 +81,16 @@ impl McpServers {
         found
     }
 
+    /// Adds the servers of another program's configuration whose names are free. What it turns off concerns only itself.
+    pub(crate) fn extend_missing(&mut self, other: McpServers) {
+        for server in other.servers {
+            let is_taken = self.servers.iter().any(|known| known.name == server.name);
+            if !is_taken && !self.disabled.contains(&server.name) {
+                self.servers.push(server);
+            }
+        }
+    }
+
     /// Adds the servers of another configuration.
     pub fn extend(&mut self, other: McpServers) {
         self.servers.extend(other.servers);

@@ -6,15 +6,18 @@
 use std::path::{Path, PathBuf};
 
 use engine::permission::Decision;
-use engine::permission::rules::{Rule, Source};
+use engine::permission::rules::{AskFloor, Rule, Source};
 use engine::words::visible;
 use serde_json::Value;
 
+use crate::claude::{self, ClaudeSettings};
 use crate::config::check::{Checked, check};
 use crate::config::keys::{self, ProjectUse};
 use crate::config::permission;
+use crate::config::sources::unknown_restrictions;
 use crate::custom::files::{self, Found, Sort};
-use crate::custom::{Additions, template};
+use crate::custom::hooks::Hook;
+use crate::custom::{Additions, agents, template};
 use crate::mcp_servers::McpServers;
 use crate::trust::{self, Trust};
 use crate::{Directories, ReadText, quote_all};
@@ -49,6 +52,12 @@ pub struct Project {
     trust: Trust,
     /// What could not be read.
     problems: Vec<String>,
+    /// What is asked for at least, because a file cannot be read.
+    floors: Vec<AskFloor>,
+    /// The settings of Claude Code, each with the name of its file.
+    claude: Vec<(&'static str, ClaudeSettings)>,
+    /// The content of `.mcp.json`.
+    mcp_json: Value,
 }
 
 /// One configuration file.
@@ -65,13 +74,37 @@ impl Project {
     #[must_use]
     pub fn read(folder: &Path, directories: &Directories, reader: &dyn ReadText) -> Project {
         let mut problems = Vec::new();
-        let configs = configs(folder, reader, &mut problems);
+        let mut floors = Vec::new();
+        let configs = configs(folder, reader, &mut problems, &mut floors);
         let agents = files::of_project(folder, Sort::Agents, reader, &mut problems);
         let commands = files::of_project(folder, Sort::Commands, reader, &mut problems);
-        let parts = parts_of(&configs, &commands, directories.home.as_deref());
+        let claude = claude_settings(folder, directories.home.as_deref(), reader);
+        let mcp_json = mcp_json(folder, reader, &mut problems);
+        let mut parts = parts_of(&configs, &commands, directories.home.as_deref());
+        for (file, settings) in &claude {
+            parts.extend(settings.parts.iter().map(|(key, runs)| Part {
+                name: format!("`{key}` in {file}"),
+                runs: runs.clone(),
+            }));
+        }
+        if let Some(servers) = mcp_json.get("mcpServers") {
+            list(&format!("`mcpServers` in {MCP_JSON}"), servers, &mut parts);
+        }
         let trust = trust::check(directories.data.as_deref(), folder, &parts, reader);
         let (folder, home) = (folder.to_owned(), directories.home.clone());
-        Project { folder, home, configs, agents, commands, parts, trust, problems }
+        Project {
+            folder,
+            home,
+            configs,
+            agents,
+            commands,
+            parts,
+            trust,
+            problems,
+            floors,
+            claude,
+            mcp_json,
+        }
     }
 
     /// Returns the project's directory.
@@ -104,6 +137,23 @@ impl Project {
         self.rules_and_problems().0
     }
 
+    /// Returns what is asked for at least, because a file of the project that may restrict it cannot be read.
+    pub fn floors(&self) -> impl Iterator<Item = &AskFloor> {
+        self.floors.iter().chain(self.claude.iter().flat_map(|(_, settings)| &settings.floors))
+    }
+
+    /// Returns the hooks of Claude Code's settings.
+    pub(crate) fn claude_hooks(&self) -> impl Iterator<Item = &Hook> {
+        self.claude.iter().flat_map(|(_, settings)| &settings.hooks)
+    }
+
+    /// Returns the patterns of tools that sessions in this project do not have. A project cannot bring back what the user
+    /// removed.
+    pub fn removed_tools(&self) -> impl Iterator<Item = (String, bool)> {
+        let given = self.configs.iter().filter_map(|file| file.value.get("tools"));
+        given.flat_map(agents::tools).filter(|(_, has)| !has)
+    }
+
     fn rules_and_problems(&self) -> (Vec<Rule>, Vec<String>) {
         let mut problems = Vec::new();
         let mut rules = Vec::new();
@@ -115,6 +165,10 @@ impl Project {
                 rules.extend(permission::rules(value.clone(), source, home, &mut wrong));
                 problems.extend(wrong.iter().map(|problem| format!("{name}: {problem}")));
             }
+        }
+        for (_, settings) in &self.claude {
+            rules.extend(settings.rules.iter().map(|rule| Rule { source, ..rule.clone() }));
+            problems.extend(settings.problems.iter().cloned());
         }
         rules.retain(|rule| self.is_trusted() || rule.decision != Decision::Allow);
         (rules, problems)
@@ -131,6 +185,13 @@ impl Project {
             }
             problems.extend(wrong.iter().map(|problem| format!("{name}: {problem}")));
         }
+        if self.is_trusted() {
+            let mut wrong = Vec::new();
+            found.extend(claude::of_project(&self.mcp_json, &mut wrong));
+            problems.extend(wrong.iter().map(|problem| format!("{MCP_JSON}: {problem}")));
+        }
+        let off = self.claude.iter().flat_map(|(_, settings)| &settings.disabled);
+        found.disabled.extend(off.cloned());
         // These two are for the user to set, in the user's own file.
         for server in &mut found.servers {
             (server.is_shared, server.is_unsandboxed) = (false, false);
@@ -226,29 +287,70 @@ impl Project {
     }
 }
 
-fn configs(folder: &Path, reader: &dyn ReadText, problems: &mut Vec<String>) -> Vec<ConfigFile> {
+fn configs(
+    folder: &Path,
+    reader: &dyn ReadText,
+    problems: &mut Vec<String>,
+    floors: &mut Vec<AskFloor>,
+) -> Vec<ConfigFile> {
     let mut found = Vec::new();
     for name in FILES {
+        let mut fail_closed = |why: &str| {
+            problems.push(format!("{name}: {why}"));
+            floors.push(AskFloor::everything(unknown_restrictions(&format!(
+                "This project's {name}"
+            ))));
+        };
         let text = match reader.read_text(&folder.join(name), LARGEST) {
             Ok(Some(text)) => text,
             Ok(None) => continue,
             Err(why) => {
-                problems.push(format!("{name}: {why}"));
+                fail_closed(&why);
                 continue;
             }
         };
-        let checked = OURS.contains(&name).then(|| check(&text));
+        let checked = check(&text);
+        if checked.is_broken {
+            let (line, why) = checked.problems.first().cloned().unwrap_or_default();
+            fail_closed(&format!("line {line}: {why}"));
+        }
+        let checked = Some(checked).filter(|_| OURS.contains(&name));
         let options = jsonc_parser::ParseOptions::default();
-        let value = match jsonc_parser::parse_to_serde_value::<Value>(&text, &options) {
-            Ok(value) => value,
-            Err(err) => {
-                problems.push(format!("{name}: {err}"));
-                Value::Null
-            }
-        };
+        let value = jsonc_parser::parse_to_serde_value::<Value>(&text, &options);
+        let value = value.unwrap_or_default();
         found.push(ConfigFile { name, value, checked });
     }
     found
+}
+
+/// The file of a project with MCP servers for Claude Code and others.
+const MCP_JSON: &str = ".mcp.json";
+
+fn claude_settings(
+    folder: &Path,
+    home: Option<&Path>,
+    reader: &dyn ReadText,
+) -> Vec<(&'static str, ClaudeSettings)> {
+    let read = |name: &'static str| match reader.read_text(&folder.join(name), LARGEST) {
+        Ok(Some(text)) => Some((name, claude::read(&text, name, Source::Project, home))),
+        Ok(None) => None,
+        Err(why) => Some((name, claude::unreadable(name, &why))),
+    };
+    claude::IN_PROJECT.into_iter().filter_map(read).collect()
+}
+
+fn mcp_json(folder: &Path, reader: &dyn ReadText, problems: &mut Vec<String>) -> Value {
+    let text = reader.read_text(&folder.join(MCP_JSON), LARGEST);
+    let value = text.and_then(|text| match text {
+        Some(text) => {
+            serde_json::from_str(&text).map_err(|err| format!("line {}: invalid JSON", err.line()))
+        }
+        None => Ok(Value::Null),
+    });
+    value.unwrap_or_else(|why| {
+        problems.push(format!("{MCP_JSON}: {why}"));
+        Value::Null
+    })
 }
 
 fn parts_of(configs: &[ConfigFile], commands: &[Found], home: Option<&Path>) -> Vec<Part> {
@@ -287,6 +389,7 @@ fn parts_of(configs: &[ConfigFile], commands: &[Found], home: Option<&Path>) -> 
 fn effects(head: &Value, template: &str) -> Option<String> {
     let setting = |key: &str| Some(format!("{key}: {}", head.get(key)?.as_str()?));
     let mut runs: Vec<String> = ["agent", "model"].into_iter().filter_map(setting).collect();
+    runs.extend(head.get("allowed-tools").map(|tools| format!("runs without asking: {tools}")));
     for part in template::parse(template) {
         if let template::Part::Shell(command) = part {
             runs.push(command);

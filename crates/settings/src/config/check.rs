@@ -27,6 +27,8 @@ pub struct Checked {
     pub lines: Lines,
     /// Problems, each with its line.
     pub problems: Vec<(usize, String)>,
+    /// Whether what it restricts is unknown: the text cannot be parsed, or the name of the rules is misspelt.
+    pub is_broken: bool,
 }
 
 /// Parses a file and removes invalid members. Problems never repeat values, which may be secret.
@@ -39,9 +41,8 @@ pub fn check(text: &str) -> Checked {
         Ok((parsed, value)) => (parsed.value, value),
         Err(err) => {
             let line = line_at(&line_ends(text), err.range().start);
-            let why = err.kind().to_string();
-            let why = format!("{why}. The whole file is ignored until this is corrected.");
-            checked.problems.push((line, why));
+            checked.problems.push((line, err.kind().to_string()));
+            checked.is_broken = true;
             return checked;
         }
     };
@@ -52,11 +53,10 @@ pub fn check(text: &str) -> Checked {
         Value::Object(members) => checked.value = members,
         // An empty file is valid.
         Value::Null if parsed.is_none() => {}
-        _ => checked.problems.push((
-            1,
-            "the file must contain an object. The whole file is ignored until this is corrected."
-                .to_owned(),
-        )),
+        _ => {
+            checked.problems.push((1, "the file must contain an object".to_owned()));
+            checked.is_broken = true;
+        }
     }
     checked.remove_invalid();
     checked
@@ -65,7 +65,15 @@ pub fn check(text: &str) -> Checked {
 impl Checked {
     /// Removes invalid members, and reports them.
     pub fn remove_invalid(&mut self) {
-        let Checked { value, lines, problems } = self;
+        let Checked { value, lines, problems, is_broken } = self;
+        // Rules under a misspelt name would be lost.
+        let is_misspelt = |name: &String| {
+            let known = KEYS.iter().map(|top| top.key.name);
+            keys::find(name).is_none()
+                && name.len() <= LONGEST_PATH
+                && nearest(name, known) == Some("permission")
+        };
+        *is_broken |= value.keys().any(is_misspelt);
         let mut walk = Walk { lines, problems };
         walk.members(value, "", |name| keys::find(name).map(|top| &top.key));
     }
@@ -312,9 +320,13 @@ mod tests {
         let checked = check("{\n  \"model\": [\n");
         assert!(checked.value.is_empty());
         assert_eq!(checked.problems.len(), 1);
-        assert!(checked.problems[0].1.contains("The whole file is ignored"), "{checked:?}");
-        assert!(check("").problems.is_empty());
-        assert_eq!(check("[]").problems.len(), 1);
+        assert!(checked.is_broken);
+        assert!(check("").problems.is_empty() && !check("").is_broken);
+        assert!(check("[]").is_broken && check("[]").problems.len() == 1);
+        for name in ["permissions", "permision", "Permission"] {
+            assert!(check(&format!("{{ \"{name}\": \"deny\" }}")).is_broken, "{name}");
+        }
+        assert!(!check("{ \"modle\": \"a/b\" }").is_broken);
     }
 
     proptest! {

@@ -8,9 +8,22 @@ use serde_json::Value;
 use super::check::check;
 use super::edit;
 use crate::Directories;
+use crate::moving::{Row, State};
 
 /// The keys that are imported.
-const KEYS: [&str; 6] = ["provider", "model", "agent", "command", "permission", "mcp"];
+const KEYS: [&str; 11] = [
+    "provider",
+    "model",
+    "small_model",
+    "agent",
+    "command",
+    "permission",
+    "tools",
+    "mcp",
+    "instructions",
+    "enabled_providers",
+    "disabled_providers",
+];
 
 /// One setting of OpenCode.
 #[derive(Debug, PartialEq)]
@@ -34,6 +47,8 @@ pub struct Import {
     pub items: Vec<Item>,
     /// What is wrong with them, each with its line.
     pub problems: Vec<String>,
+    /// The keys that have no effect here.
+    pub unsupported: Vec<String>,
 }
 
 impl Import {
@@ -55,7 +70,12 @@ impl Import {
         let own = file.map(Path::to_owned).or_else(|| directories.config_file());
         let own = own.and_then(|own| std::fs::read_to_string(own).ok()).unwrap_or_default();
         let (items, problems) = items(&text, &own, source.parent().unwrap_or(Path::new("/")));
-        Ok(Import { source: source.clone(), items, problems })
+        let options = jsonc_parser::ParseOptions::default();
+        let all = jsonc_parser::parse_to_serde_value::<Value>(&text, &options).unwrap_or_default();
+        let keys = all.as_object().into_iter().flatten().map(|(key, _)| key.clone());
+        let is_unsupported = |key: &String| !KEYS.contains(&key.as_str()) && key != "$schema";
+        let unsupported = keys.filter(is_unsupported).collect();
+        Ok(Import { source: source.clone(), items, problems, unsupported })
     }
 
     /// Writes the settings to our file, without changing existing ones. Returns which file.
@@ -68,6 +88,28 @@ impl Import {
         directories: &Directories,
     ) -> anyhow::Result<PathBuf> {
         edit::change(file, directories, |object| put(object, self.items))
+    }
+}
+
+impl Import {
+    /// Lists what becomes of each setting.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Row> {
+        let source = self.source.display().to_string();
+        let of_item = |item: &Item| {
+            let (state, note) = match (item.is_there, item.key) {
+                (true, _) => (State::NotSupported, "your purlin.json sets it"),
+                (false, "permission") => {
+                    (State::Changed, "deny always wins; OpenCode uses the last rule that matches")
+                }
+                (false, _) => (State::Taken, ""),
+            };
+            Row::new(&format!("{source}:{}", item.line), item.path(), state, note)
+        };
+        let mut rows: Vec<Row> = self.items.iter().map(of_item).collect();
+        let unsupported = self.unsupported.iter();
+        rows.extend(unsupported.map(|key| Row::new(&source, key, State::NotSupported, "")));
+        rows
     }
 }
 

@@ -92,7 +92,7 @@ use Kind::{
 use ProjectUse::{May, Never, Trusted};
 
 /// All top-level keys.
-pub static KEYS: [TopKey; 13] = [
+pub static KEYS: [TopKey; 16] = [
     top(
         key(
             "$schema",
@@ -130,6 +130,30 @@ pub static KEYS: [TopKey; 13] = [
             "Permission rules, in OpenCode's format: one value for everything, or a value or patterns per key; see docs/guide/permissions.md.",
         ),
         May("rules that ask or deny apply at once; rules that allow need trust"),
+    ),
+    top(
+        key(
+            "tools",
+            Map(&Switch),
+            "Tools by name or pattern, in OpenCode's format: `false` removes a tool from every session. The most specific pattern applies.",
+        ),
+        May("it can only remove tools"),
+    ),
+    top(
+        key(
+            "enabled_providers",
+            List(&Text),
+            "The only providers whose models are used, as in OpenCode.",
+        ),
+        Never("the user chooses which models to use"),
+    ),
+    top(
+        key(
+            "disabled_providers",
+            List(&Text),
+            "Providers whose models are not used, as in OpenCode.",
+        ),
+        Never("the user chooses which models to use"),
     ),
     top(
         key(
@@ -223,6 +247,14 @@ const CONNECTION: &[Key] = &[
         "Timeout between two chunks, in milliseconds; `false` for none.",
     ),
     key("retryDelay", Whole, "First delay before a retry, in milliseconds."),
+    key(
+        "retryTimeout",
+        Whole,
+        "Most milliseconds to wait in all for a provider that is overloaded or limits requests; default 120000.",
+    ),
+    key("resourceName", Text, "Resource of Azure OpenAI."),
+    key("apiVersion", Text, "Version of Azure OpenAI's older API; without it the v1 API is used."),
+    key("region", Text, "Region of Amazon Bedrock."),
 ];
 
 const MODEL: &[Key] = &[
@@ -232,6 +264,21 @@ const MODEL: &[Key] = &[
     key("cost", Open(COST), "Prices in US dollars per million tokens."),
     key("reasoning", Switch, "Whether the model supports reasoning."),
     key("modalities", Open(MODALITIES), "Supported inputs."),
+    key(
+        "options",
+        Open(MODEL_OPTIONS),
+        "Options that are sent with every request, where the API format has them.",
+    ),
+];
+
+const MODEL_OPTIONS: &[Key] = &[
+    key("reasoningEffort", Text, "How much the model thinks, unless you choose a thinking level."),
+    key(
+        "thinking",
+        Open(&[]),
+        "Anthropic's setting for thinking, unless you choose a thinking level.",
+    ),
+    key("temperature", Number, "How much answers vary."),
 ];
 
 const MODALITIES: &[Key] =
@@ -300,7 +347,11 @@ const AGENT: &[Key] = &[
         "Its tools: a map of pattern to true or false, or a list.",
     ),
     key("permission", Rules, "Additional permission rules; the stricter rule applies."),
-    key("steps", Whole, "Most model requests per turn, if lower than the limit."),
+    key(
+        "steps",
+        Whole,
+        "Most model requests per turn, if lower than the limit; OpenCode's `maxSteps` works too.",
+    ),
     key("disable", Switch, "`true` removes the agent."),
 ];
 

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use engine::permission::rules::AskFloor;
 use engine::words::nearest;
 use serde_json::{Map, Value};
 
-use super::check::{self, check, check_value};
+use super::check::{self, Checked, check, check_value};
 use super::keys::{KEYS, Kind};
+use super::last_good;
 use crate::Environment;
 use crate::limits::Limits;
 
@@ -19,10 +21,24 @@ pub enum Origin {
     File(PathBuf, usize),
     /// The user's OpenCode configuration.
     OpenCode(PathBuf, usize),
+    /// The last valid version of a file that cannot be read.
+    LastValid(PathBuf),
     /// An environment variable.
     Variable(String),
     /// A command line flag.
     Flag(&'static str),
+}
+
+impl Origin {
+    /// Returns the file that it names.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Origin::File(path, _) | Origin::OpenCode(path, _) | Origin::LastValid(path) => {
+                Some(path)
+            }
+            Origin::Variable(_) | Origin::Flag(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Origin {
@@ -31,6 +47,7 @@ impl fmt::Display for Origin {
             Origin::File(path, line) | Origin::OpenCode(path, line) => {
                 write!(out, "{}:{line}", path.display())
             }
+            Origin::LastValid(path) => write!(out, "last valid version of {}", path.display()),
             Origin::Variable(name) => write!(out, "${name}"),
             Origin::Flag(name) => out.write_str(name),
         }
@@ -46,10 +63,18 @@ pub struct Sources {
     pub origins: BTreeMap<String, Origin>,
     /// Problems, each with its place.
     pub problems: Vec<String>,
+    /// What is asked for at least, because a file cannot be read.
+    pub floors: Vec<AskFloor>,
+    /// The files that were read.
+    pub files: Vec<PathBuf>,
 }
 
-/// The keys that are used from the user's OpenCode configuration.
-const FROM_OPENCODE: [&str; 4] = ["provider", "permission", "model", "small_model"];
+/// The keys of the user's OpenCode configuration that are used unless our file has providers of its own.
+const MODELS: [&str; 3] = ["provider", "model", "small_model"];
+/// Its keys that are used unless our file has them.
+const WHOLE: [&str; 3] = ["permission", "instructions", "enabled_providers"];
+/// Its keys whose members are used unless our file has them.
+const MEMBERS: [&str; 4] = ["agent", "command", "mcp", "tools"];
 
 impl Sources {
     /// Reads the given file or the user's, the user's OpenCode configuration where it applies, and the variables.
@@ -58,54 +83,132 @@ impl Sources {
         let is_given = file.is_some();
         let mut sources = Sources::default();
         let file = file.or_else(|| environment.directories.config_file());
+        let data = environment.directories.data.as_deref();
         if let Some(path) = file {
             match std::fs::read_to_string(&path) {
-                Ok(text) => sources.take_file(&text, &path),
+                Ok(text) => sources.take_file_or_last_valid(&text, &path, data),
                 Err(err) if err.kind() == std::io::ErrorKind::NotFound && !is_given => {}
-                Err(err) => sources.problems.push(format!("cannot read {}: {err}", path.display())),
+                Err(err) => {
+                    sources.problems.push(format!("cannot read {}: {err}", path.display()));
+                    sources.take_last_valid(&path, data);
+                }
             }
+            sources.files.push(path);
         }
-        if !is_given && !sources.value.contains_key("provider") {
-            sources.take_opencode(&environment.directories.opencode_configs());
+        if !is_given {
+            sources.take_opencode(&environment.directories.opencode_configs(), data);
         }
         sources.take_variables(&environment.overrides);
         sources
     }
 
-    /// Takes the values of a file.
-    pub fn take_file(&mut self, text: &str, path: &Path) {
-        let checked = check(text);
+    /// Takes the values of a file. If it is broken, the restrictions of its last valid version apply, which is in the data
+    /// directory.
+    fn take_file_or_last_valid(&mut self, text: &str, path: &Path, data: Option<&Path>) {
+        let checked = self.take_file(text, path);
+        if checked.is_broken {
+            self.take_last_valid(path, data);
+        } else if let Some(data) = data {
+            last_good::store(data, path, &self.value);
+        }
+    }
+
+    /// Takes the values of a file. Returns what else is known about it.
+    pub fn take_file(&mut self, text: &str, path: &Path) -> Checked {
+        let mut checked = check(text);
         let at = path.display();
         let problems = checked.problems.iter();
         self.problems.extend(problems.map(|(line, problem)| format!("{at}:{line}: {problem}")));
-        for (key, line) in checked.lines {
-            self.origins.insert(key, Origin::File(path.to_owned(), line));
+        for (key, line) in &checked.lines {
+            self.origins.insert(key.clone(), Origin::File(path.to_owned(), *line));
         }
-        self.value.extend(checked.value);
+        self.value.extend(std::mem::take(&mut checked.value));
+        checked
     }
 
-    /// Takes keys from the user's OpenCode configuration that the user's file does not have. Mistakes in it are not reported.
-    fn take_opencode(&mut self, files: &[PathBuf]) {
-        let mut texts = files.iter().map(|path| (std::fs::read_to_string(path), path));
-        let Some((Ok(text), path)) = texts.find(|(text, _)| text.is_ok()) else {
+    /// Applies the restrictions of the last valid version of a file that cannot be read, or asks for everything.
+    fn take_last_valid(&mut self, path: &Path, data: Option<&Path>) {
+        let at = path.display();
+        let Some(last) = data.and_then(|data| last_good::load(data, path)) else {
+            let why = unknown_restrictions(&path.to_string_lossy());
+            self.problems.push(why.clone());
+            self.floors.push(AskFloor::everything(why));
             return;
         };
-        let mut checked = check(&text);
-        for key in FROM_OPENCODE {
-            let Some(value) = checked.value.remove(key).filter(|_| !self.value.contains_key(key))
-            else {
-                continue;
+        self.problems.push(format!(
+            "{at}: the rules of its last valid version apply until this is corrected. Its other settings are ignored."
+        ));
+        for (key, value) in last {
+            self.origins.insert(key.clone(), Origin::LastValid(path.to_owned()));
+            self.value.insert(key, value);
+        }
+    }
+
+    /// Takes from the user's OpenCode configuration what the user's file does not have. Of mistakes in it, only those that
+    /// could hide a restriction are reported.
+    fn take_opencode(&mut self, files: &[PathBuf], data: Option<&Path>) {
+        let Some(path) = files.iter().find(|path| path.exists()) else { return };
+        self.files.push(path.clone());
+        let text = std::fs::read_to_string(path);
+        let mut checked = text.as_ref().map(|text| check(text)).unwrap_or_default();
+        if text.is_err() || checked.is_broken {
+            let why = match (&text, checked.problems.first()) {
+                (Err(err), _) => err.to_string(),
+                (Ok(_), problem) => {
+                    problem.map(|(line, why)| format!("line {line}: {why}")).unwrap_or_default()
+                }
             };
+            if !self.value.contains_key("permission") {
+                self.problems.push(format!("{}: {why}", path.display()));
+                self.take_last_valid(path, data);
+            }
+            return;
+        }
+        if let Some(data) = data {
+            last_good::store(data, path, &checked.value);
+        }
+        let has_providers = self.value.contains_key("provider");
+        for key in MODELS.iter().filter(|_| !has_providers).chain(&WHOLE).chain(&MEMBERS) {
+            let Some(value) = checked.value.remove(*key) else { continue };
             if value.as_str().is_some_and(|model| model.starts_with("script:")) {
                 continue;
             }
-            let inside = format!("{key}.");
-            for (at, line) in &checked.lines {
-                if at == key || at.starts_with(&inside) {
-                    self.origins.insert(at.clone(), Origin::OpenCode(path.clone(), *line));
+            self.add(key, value, &checked, path);
+        }
+        if let Some(Value::Array(more)) = checked.value.remove("disabled_providers") {
+            let all =
+                self.value.entry("disabled_providers").or_insert_with(|| Value::Array(vec![]));
+            if let Value::Array(all) = all {
+                all.extend(more);
+            }
+        }
+    }
+
+    /// Adds a key of OpenCode's configuration, or those of its members that are missing.
+    fn add(&mut self, key: &str, value: Value, checked: &Checked, path: &Path) {
+        let mut added: Vec<String> = Vec::new();
+        match (self.value.get_mut(key), value) {
+            (None, value) => {
+                self.value.insert(key.to_owned(), value);
+                added.push(key.to_owned());
+            }
+            (Some(Value::Object(own)), Value::Object(more)) if MEMBERS.contains(&key) => {
+                for (member, value) in more {
+                    if !own.contains_key(&member) {
+                        added.push(check::join(key, &member));
+                        own.insert(member, value);
+                    }
                 }
             }
-            self.value.insert(key.to_owned(), value);
+            (Some(_), _) => {}
+        }
+        for top in added {
+            let inside = format!("{top}.");
+            for (at, line) in &checked.lines {
+                if *at == top || at.starts_with(&inside) {
+                    self.origins.insert(at.clone(), Origin::OpenCode(path.to_owned(), *line));
+                }
+            }
         }
     }
 
@@ -164,6 +267,14 @@ impl Sources {
             path = path.rsplit_once('.')?.0;
         }
     }
+}
+
+/// Says that everything asks, because it is unknown what a file restricts.
+pub(crate) fn unknown_restrictions(file: &str) -> String {
+    format!(
+        "{file} cannot be read as a whole, so it is unknown what it restricts: everything asks until this is corrected. \
+         `purlin doctor` shows the error."
+    )
 }
 
 /// Returns the key that a variable sets, and its kind.

@@ -8,15 +8,23 @@ use serde_json::Value;
 
 use crate::Environment;
 
-/// Replaces them everywhere in `value`. A missing variable or file becomes an empty string.
-pub(super) fn substitute(value: &mut Value, folder: &Path, environment: &Environment) {
+/// Replaces them everywhere in `value`. A missing variable or file becomes an empty string. Adds the files that are named
+/// to `files`.
+pub(super) fn substitute(
+    value: &mut Value,
+    folder: &Path,
+    environment: &Environment,
+    files: &mut Vec<PathBuf>,
+) {
     match value {
-        Value::String(text) if text.contains('{') => *text = replaced(text, folder, environment).0,
+        Value::String(text) if text.contains('{') => {
+            *text = replaced(text, folder, environment, files).0;
+        }
         Value::Array(items) => {
-            items.iter_mut().for_each(|item| substitute(item, folder, environment))
+            items.iter_mut().for_each(|item| substitute(item, folder, environment, files))
         }
         Value::Object(members) => {
-            members.values_mut().for_each(|member| substitute(member, folder, environment));
+            members.values_mut().for_each(|member| substitute(member, folder, environment, files));
         }
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
@@ -24,12 +32,17 @@ pub(super) fn substitute(value: &mut Value, folder: &Path, environment: &Environ
 
 /// Returns what a string references that does not exist.
 pub(super) fn missing_in(text: &str, folder: &Path, environment: &Environment) -> Option<String> {
-    let (_, missing) = replaced(text, folder, environment);
+    let (_, missing) = replaced(text, folder, environment, &mut Vec::new());
     (!missing.is_empty()).then(|| missing.join(" and "))
 }
 
 /// Returns a string with its references replaced, and those that are missing.
-fn replaced(text: &str, folder: &Path, environment: &Environment) -> (String, Vec<String>) {
+fn replaced(
+    text: &str,
+    folder: &Path,
+    environment: &Environment,
+    files: &mut Vec<PathBuf>,
+) -> (String, Vec<String>) {
     let mut out = String::new();
     let mut missing = Vec::new();
     let mut rest = text;
@@ -46,7 +59,9 @@ fn replaced(text: &str, folder: &Path, environment: &Environment) -> (String, Ve
                 None => missing.push(format!("the variable {} is not set", name.trim())),
             },
             Some(("file", path)) => {
-                match read(path.trim(), folder, environment.directories.home.as_deref()) {
+                let path = locate(path.trim(), folder, environment.directories.home.as_deref());
+                files.push(path.clone());
+                match read(&path) {
                     Ok(text) => out.push_str(&text),
                     Err(why) => missing.push(why),
                 }
@@ -63,13 +78,17 @@ fn replaced(text: &str, folder: &Path, environment: &Environment) -> (String, Ve
     (out, missing)
 }
 
-/// Reads a file without surrounding whitespace. Paths are relative to the configuration.
-fn read(path: &str, folder: &Path, home: Option<&Path>) -> Result<String, String> {
-    let path = match (path.strip_prefix("~/"), home) {
+/// Returns the path of a file. Paths are relative to the configuration.
+fn locate(path: &str, folder: &Path, home: Option<&Path>) -> PathBuf {
+    match (path.strip_prefix("~/"), home) {
         (Some(path), Some(home)) => home.join(path),
-        _ => folder.join(PathBuf::from(path)),
-    };
-    match std::fs::read_to_string(&path) {
+        _ => folder.join(path),
+    }
+}
+
+/// Reads a file without surrounding whitespace.
+fn read(path: &Path) -> Result<String, String> {
+    match std::fs::read_to_string(path) {
         Ok(text) => Ok(text.trim().to_owned()),
         Err(err) => {
             tracing::warn!("cannot read {}, which the configuration names: {err}", path.display());
@@ -102,7 +121,9 @@ mod tests {
         let environment = environment();
         let home = "/home/me";
         let mut value = json!({ "a": ["x {env:HOME}", "{file:key}!"], "b": "{env:PURLIN_NOT_SET}", "c": "{a} {env:HOME", "d": 1 });
-        substitute(&mut value, folder.path(), &environment);
+        let mut files = Vec::new();
+        substitute(&mut value, folder.path(), &environment, &mut files);
+        assert_eq!(files, [folder.path().join("key")]);
         assert_eq!(
             value,
             json!({ "a": [format!("x {home}"), "from a file!"], "b": "", "c": "{a} {env:HOME", "d": 1 })

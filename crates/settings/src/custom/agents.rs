@@ -14,6 +14,9 @@ use crate::config::permission;
 /// The longest description, in characters.
 const LONGEST_DESCRIPTION: usize = 1000;
 
+/// Claude Code's names of models, which stand for the first available model with that word in its name.
+pub(crate) const ALIASES: [&str; 3] = ["opus", "sonnet", "haiku"];
+
 /// Agents by name; the first definition of a name is used.
 pub type Agents = BTreeMap<String, Agent>;
 
@@ -110,7 +113,7 @@ fn read(
     }
     let model = match text("model") {
         None | Some("inherit" | "") => None,
-        Some(model) if model.contains('/') => Some(ModelId::new(model)),
+        Some(model) if model.contains('/') || ALIASES.contains(&model) => Some(ModelId::new(model)),
         Some(model) => {
             problems.push(format!("has an invalid model `{model}`: expected `provider/model`"));
             None
@@ -138,8 +141,8 @@ fn read(
     }
 }
 
-/// Reads the tools of an agent: a map of switches, or the list of all tools it has.
-fn tools(value: &Value) -> Vec<(String, bool)> {
+/// Reads `tools`: a map of switches, or the list of all tools. What is neither turns all tools off.
+pub(crate) fn tools(value: &Value) -> Vec<(String, bool)> {
     let named: Vec<&str> = match value {
         Value::Object(switches) => {
             let one = |(name, has): (&String, &Value)| (name.clone(), has == &Value::Bool(true));
@@ -147,7 +150,7 @@ fn tools(value: &Value) -> Vec<(String, bool)> {
         }
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
         Value::String(names) => names.split(',').map(str::trim).collect(),
-        _ => return Vec::new(),
+        _ => Vec::new(),
     };
     let mut tools = vec![("*".to_owned(), false)];
     tools.extend(named.iter().filter(|name| !name.is_empty()).flat_map(|name| ours(name, true)));
@@ -156,11 +159,21 @@ fn tools(value: &Value) -> Vec<(String, bool)> {
 
 /// Returns our names of a tool of OpenCode or Claude Code; `Bash(git *)` is `bash`.
 fn ours(name: &str, has: bool) -> Vec<(String, bool)> {
-    let name = name.split('(').next().unwrap_or(name).trim().to_ascii_lowercase();
+    let name = name.split('(').next().unwrap_or(name).trim();
+    // Claude Code's names of MCP tools.
+    if let Some(name) = name.strip_prefix("mcp__") {
+        let tool = match name.split_once("__") {
+            Some((server, tool)) => format!("{server}_{tool}"),
+            None => format!("{name}_*"),
+        };
+        return vec![(tool, has)];
+    }
+    let name = name.to_ascii_lowercase();
     let names: &[&str] = match name.as_str() {
         // An agent that may not edit may not patch either.
-        "edit" | "multiedit" | "patch" => &["edit", "apply_patch"],
+        "edit" | "multiedit" | "notebookedit" | "patch" => &["edit", "apply_patch"],
         "ls" => &["list"],
+        "webfetch" => &["fetch"],
         "todowrite" | "todoread" => &["plan"],
         "question" => &["ask"],
         other => return vec![(other.to_owned(), has)],
@@ -220,7 +233,7 @@ mod tests {
             let (agent, _) = read_one(json!({ "tools": tools }));
             assert!(agent.restrictions.has_tool("read") && !agent.restrictions.has_tool("write"));
         }
-        let (agent, problems) = read_one(json!({ "mode": "boss", "model": "sonnet" }));
+        let (agent, problems) = read_one(json!({ "mode": "boss", "model": "gpt" }));
         assert_eq!((agent.role, agent.model), (Role::Helper, None));
         assert_eq!(problems.len(), 2);
     }

@@ -52,8 +52,53 @@ pub fn of_user(
     reader: &dyn ReadText,
     problems: &mut Vec<String>,
 ) -> Vec<Found> {
+    let ours = directories.config.iter().chain(&directories.opencode_config);
+    let tops = ours.map(|top| (top, false)).chain(directories.claude.iter().map(|top| (top, true)));
+    let read = |(top, is_claude): (&PathBuf, bool)| {
+        // Two programs may have a file of the same name.
+        let base = top.parent().filter(|_| is_claude).unwrap_or(top);
+        read_top((base, top), is_claude, sort, reader, problems)
+    };
+    tops.flat_map(read).collect()
+}
+
+/// Returns the paths of the user's files.
+pub(crate) fn paths_of_user(directories: &Directories) -> Vec<PathBuf> {
     let tops = directories.config.iter().chain(&directories.opencode_config);
-    tops.flat_map(|top| read_top((top, top), false, sort, reader, problems)).collect()
+    let tops = tops.chain(&directories.claude);
+    let names = [Sort::Agents, Sort::Commands].map(Sort::folders);
+    let folders = tops.flat_map(|top| names.as_flattened().iter().map(|name| top.join(name)));
+    folders.flat_map(|folder| markdown_in(&folder)).collect()
+}
+
+/// How deep files may lie below their folder.
+const DEEPEST: usize = 3;
+
+/// Returns the Markdown files in a folder and in the folders below it. Links to folders are not followed.
+pub(crate) fn markdown_in(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![(folder.to_owned(), 0)];
+    while let Some((folder, depth)) = open.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten().take(MOST) {
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_folder && depth < DEEPEST {
+                open.push((entry.path(), depth + 1));
+            } else if !is_folder && entry.path().extension().is_some_and(|end| end == "md") {
+                found.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    found.truncate(MOST);
+    found
+}
+
+/// Returns the name of a file: `git/commit.md` is `git:commit`.
+fn name_of(path: &Path, folder: &Path) -> String {
+    let inside = path.strip_prefix(folder).unwrap_or(path).with_extension("");
+    let parts = inside.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    parts.collect::<Vec<_>>().join(":")
 }
 
 /// Reads a project's files. Links are not followed: they may lead out of the project.
@@ -88,16 +133,17 @@ fn read_top(
         if is_link(&folder) {
             continue;
         }
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
-        let mut paths: Vec<PathBuf> =
-            entries.filter_map(|entry| Some(entry.ok()?.path())).take(MOST).collect();
-        paths.sort();
-        for path in paths.iter().filter(|path| path.extension().is_some_and(|end| end == "md")) {
+        for path in &markdown_in(&folder) {
             let shown = path.strip_prefix(base).unwrap_or(path).to_string_lossy().into_owned();
             match read(path, reader) {
                 Ok(text) => {
                     let (head, body) = front_matter::split(&text);
-                    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                    let name = match sort {
+                        Sort::Commands => name_of(path, &folder),
+                        Sort::Agents => {
+                            path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+                        }
+                    };
                     found.push(Found { name, shown, head, body: body.to_owned(), is_claude });
                 }
                 Err(why) => problems.push(format!("`{shown}` {why}")),

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 /// The time-out of a hook that sets none, and the longest one, in seconds.
 const TIMEOUT: Duration = Duration::from_secs(10);
-const LONGEST: u64 = 60;
+pub(crate) const LONGEST: u64 = 60;
 /// The most hooks of one event.
-const MOST_HOOKS: usize = 16;
+pub(crate) const MOST_HOOKS: usize = 16;
 
 /// The names of the events, in the configuration.
 pub const MOMENTS: [&str; 4] = ["before_turn", "before_tool", "after_tool", "after_turn"];
@@ -26,6 +26,8 @@ pub struct Hook {
     pub timeout: Duration,
     /// Whether it belongs to a project, which the user trusts.
     pub is_project: bool,
+    /// Whether it was written for Claude Code, and knows its input and answers.
+    pub is_claude: bool,
 }
 
 /// Reads `hooks` of a configuration.
@@ -45,6 +47,7 @@ pub fn read(value: &Value, is_project: bool, problems: &mut Vec<String>) -> Vec<
                 command: command.to_owned(),
                 timeout: seconds.map_or(TIMEOUT, |s| Duration::from_secs(s.clamp(1, LONGEST))),
                 is_project,
+                is_claude: false,
             });
         }
     }

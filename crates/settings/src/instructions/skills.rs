@@ -48,7 +48,8 @@ pub fn find(places: &Places, files: &dyn ProjectFiles) -> Vec<Skill> {
 
 /// Returns the directories of skills, and whether each is the user's.
 fn folders(places: &Places) -> impl Iterator<Item = (PathBuf, bool)> {
-    let user = places.user.iter().map(|folder| (folder.join("skills"), true));
+    let user = places.user.iter().rev();
+    let user = user.flat_map(|folder| ["skill", "skills"].map(|name| (folder.join(name), true)));
     let project = places.chain.iter();
     let project = project.flat_map(|folder| FOLDERS.map(|name| (folder.join(name), false)));
     user.chain(project)
@@ -107,7 +108,7 @@ pub fn load(
     file: &str,
 ) -> Result<String, String> {
     let (folder, path) = locate(places, files, name, file)?;
-    let is_own = places.user.as_ref().is_some_and(|user| folder.starts_with(user));
+    let is_own = places.user.iter().any(|user| folder.starts_with(user));
     let read =
         if is_own { read_own(&path, MAX_FILE) } else { read_project(files, &path, MAX_FILE) };
     let Some((text, size)) = read else {

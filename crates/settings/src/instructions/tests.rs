@@ -153,3 +153,43 @@ fn nearest_skill_of_a_name_is_listed() {
         all.iter().map(|skill| (skill.name.as_str(), skill.description.as_str())).collect();
     assert_eq!(listed, [("mine", "Of the user"), ("both", "near")]);
 }
+
+/// A project's file imports what lies in the project and is no secret; a user's file imports anything.
+// R: W19
+#[test]
+fn claude_files_import_others_and_no_secrets() {
+    let folder = Folder::new();
+    folder.write("user/CLAUDE.md", "Mine. @more.md");
+    folder.write("user/more.md", "more of mine");
+    folder.write("repo/.git/HEAD", "ref: refs/heads/main\n");
+    let text = "@docs/a.md @.env @../user/more.md @~/.ssh/id_rsa @id_rsa.pem `@docs/no.md`";
+    folder.write("repo/CLAUDE.md", text);
+    folder.write("repo/docs/a.md", "a @b.md");
+    folder.write("repo/docs/b.md", "b @a.md");
+    folder.write("repo/docs/no.md", "no");
+    folder.write("repo/.env", "SECRET=1");
+    folder.write("repo/id_rsa.pem", "secret");
+    folder.write("repo/CLAUDE.local.md", "local");
+    folder.write("repo/.claude/rules/all.md", "for all");
+    folder.write("repo/.claude/rules/deep/ts.md", "---\npaths: src/**/*.ts\n---\nfor ts");
+    let (places, files) = folder.places("repo");
+    let found = sources(&places, &files, &Patterns::default());
+    assert_eq!(
+        folder.origins(&found),
+        [
+            "user/CLAUDE.md",
+            "user/more.md",
+            "repo/CLAUDE.md",
+            "repo/docs/a.md",
+            "repo/docs/b.md",
+            "repo/CLAUDE.local.md",
+            "repo/.claude/rules/all.md",
+        ]
+    );
+    let ts = folder.write("repo/src/a.ts", "");
+    let found = touched(&places, &files, std::slice::from_ref(&ts));
+    assert_eq!(folder.origins(&found), ["repo/.claude/rules/deep/ts.md"]);
+    assert_eq!(found[0].text, "for ts");
+    let rs = folder.write("repo/src/a.rs", "");
+    assert!(touched(&places, &files, std::slice::from_ref(&rs)).is_empty());
+}
