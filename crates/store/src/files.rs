@@ -34,8 +34,12 @@ pub(crate) fn create_private_dir(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
-/// Creates a file that only its owner can read. An existing file stays unchanged.
+/// Creates a file that only its owner can read. An existing file stays unchanged; anything else under that name, such as a
+/// pipe, which would block, is an error.
 pub(crate) fn create_private_file(path: &Path) -> std::io::Result<()> {
+    if path.metadata().is_ok_and(|found| !found.is_file()) {
+        return Err(std::io::Error::other("not a regular file"));
+    }
     let mut options = OpenOptions::new();
     options.append(true).create(true);
     #[cfg(unix)]

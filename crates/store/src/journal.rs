@@ -166,6 +166,12 @@ pub enum Error {
     /// It can be read but not written.
     #[error("{0}")]
     ReadOnly(String),
+    /// The stored data is damaged.
+    #[error("{0}")]
+    Damaged(String),
+    /// Another process has recovered the store; it must be opened again.
+    #[error("the store was replaced")]
+    Replaced,
     /// Another failure.
     #[error("{0}")]
     Failed(String),
@@ -179,7 +185,9 @@ impl From<Error> for JournalError {
             Error::Fenced => JournalError::OpenElsewhere("another process".to_owned()),
             Error::BadCursor => JournalError::BadCursor,
             Error::ReadOnly(why) => JournalError::ReadOnly(why),
-            Error::Exists | Error::Failed(_) => JournalError::Failed(err.to_string()),
+            Error::Exists | Error::Damaged(_) | Error::Replaced | Error::Failed(_) => {
+                JournalError::Failed(err.to_string())
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 //! [`Store`] implements the engine's journal. Its own thread owns a [`journal::Backend`]: SQLite, or memory if nothing can
 //! be written. [`record`] has the format of records, [`replay`] restores a session from them.
 
+mod check;
 pub mod content;
 mod content_files;
 mod files;
@@ -13,11 +14,13 @@ pub mod memory;
 mod options;
 pub mod owner;
 pub mod record;
+mod recovering;
 pub mod replay;
 pub mod sqlite;
 mod store;
 mod sync;
 mod writer;
 
+pub use check::{Check, check};
 pub use options::{CustomBackend, Options, SyncAll};
 pub use store::Store;

@@ -39,6 +39,8 @@ pub type SyncAll = Box<dyn FnMut() -> std::io::Result<()> + Send>;
 pub(crate) struct Shared {
     /// Why sessions are not stored. The lock is held only to read or set it.
     pub(crate) problem: Mutex<Option<String>>,
+    /// What a recovery of the store did, if there was one. The lock is held only to read or set it.
+    pub(crate) recovery: Mutex<Option<String>>,
     /// A write of a running turn failed: until that turn has ended, no event may be acknowledged before it is written.
     pub(crate) has_failed: AtomicBool,
     /// Why the last sync failed, until an append reports it. The lock is held only to set or take it.

@@ -65,6 +65,10 @@ impl Drop for Owner {
 }
 
 fn describe_owner(path: &Path) -> Option<String> {
+    // Opening a pipe would block.
+    if !path.metadata().ok()?.is_file() {
+        return None;
+    }
     let mut file = File::open(path).ok()?;
     match file.try_lock_shared() {
         Ok(()) => None,

@@ -3,6 +3,9 @@
 //! A commit is a plain write: it survives a crash of this process. The thread in `sync` makes it survive a power failure.
 //! Several processes may use the database; epochs keep them out of each other's sessions.
 
+mod pages;
+pub(crate) mod recover;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -18,6 +21,7 @@ use crate::journal::{Backend, Change, Claim, Error, Facts, Stored};
 use crate::options::SyncAll;
 use crate::record::Encoded;
 use crate::sync;
+use recover::FileId;
 
 /// The version of the tables that this program writes.
 pub const SCHEMA: i64 = 2;
@@ -65,6 +69,9 @@ CREATE INDEX blob_use_by_hash ON blob_use(hash);
 pub struct Sqlite {
     connection: Connection,
     contents: ContentFiles,
+    path: PathBuf,
+    /// The file that is open. If the path leads to another one, the database was recovered by another process.
+    file: Option<FileId>,
     /// Why nothing may be written, if so.
     read_only: Option<String>,
 }
@@ -73,30 +80,34 @@ impl Sqlite {
     /// Opens the database, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Describes what is wrong with the file or its directory.
+    /// [`Error::Damaged`] if its header or its schema is damaged; otherwise describes what is wrong with the file or its
+    /// directory.
     pub fn open(path: &Path) -> Result<Sqlite, Error> {
-        match Sqlite::try_open(path) {
-            // Not a database, or its header is damaged: nothing can be read from it.
-            Err(err) if err.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase) => {
-                rename_damaged(path)?;
-                Ok(Sqlite::try_open(path)?)
-            }
-            opened => Ok(opened?),
-        }
+        let lock = recover::lock_to_open(path)?;
+        let opened = Sqlite::try_open(path);
+        drop(lock);
+        Ok(opened?)
     }
 
     fn try_open(path: &Path) -> Result<Sqlite, rusqlite::Error> {
         let mut connection = Connection::open(path)?;
         connection.busy_timeout(BUSY)?;
+        let (contents, file) = (ContentFiles::of(path), FileId::of(path));
+        let path = path.to_owned();
         let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         if version > SCHEMA {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let connection = Connection::open_with_flags(path, flags)?;
+            let connection = Connection::open_with_flags(&path, flags)?;
             connection.busy_timeout(BUSY)?;
             let why =
                 "the sessions were written by a newer version of Purlin, so they can only be read";
-            let contents = ContentFiles::of(path);
-            return Ok(Sqlite { connection, contents, read_only: Some(why.to_owned()) });
+            return Ok(Sqlite {
+                connection,
+                contents,
+                path,
+                file,
+                read_only: Some(why.to_owned()),
+            });
         }
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "synchronous", "normal")?;
@@ -117,7 +128,7 @@ impl Sqlite {
             }
             transaction.commit()?;
         }
-        Ok(Sqlite { connection, contents: ContentFiles::of(path), read_only: None })
+        Ok(Sqlite { connection, contents, path, file, read_only: None })
     }
 
     /// Returns why nothing may be written, if so.
@@ -156,23 +167,31 @@ impl Sqlite {
         self.writable()?;
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // A recovery locks the old file until the new one is in its place.
+        if FileId::of(&self.path) != self.file {
+            return Err(Error::Replaced);
+        }
         Ok((transaction, &self.contents))
+    }
+
+    /// Returns the file that is open.
+    pub(crate) fn file(&self) -> Option<FileId> {
+        self.file
     }
 }
 
-/// Renames a file that is not a database, so that the user can examine it.
-fn rename_damaged(path: &Path) -> Result<(), Error> {
-    let stamp = time_in(SystemTime::now());
-    for file in [path.to_owned(), Sqlite::log_path(path), ContentFiles::folder(path)] {
-        let mut renamed = file.clone().into_os_string();
-        renamed.push(format!(".damaged-{stamp}"));
-        match std::fs::rename(&file, &renamed) {
-            Ok(()) => tracing::error!("{} is damaged and was renamed", file.display()),
-            Err(err) if err.kind() == std::io::ErrorKind::NotFound => {}
-            Err(err) => return Err(Error::Failed(format!("{}: {err}", file.display()))),
+/// Tells whether an error means that the file is damaged.
+fn is_damage(err: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, Unknown};
+    match err.sqlite_error_code() {
+        Some(DatabaseCorrupt | NotADatabase) => true,
+        // The statements are constant, so only a damaged schema lacks what they name or has what they create.
+        Some(Unknown) => {
+            let text = err.to_string();
+            ["no such", "has no column", "already exists"].iter().any(|part| text.contains(part))
         }
+        _ => false,
     }
-    Ok(())
 }
 
 impl From<std::io::Error> for Error {
@@ -183,7 +202,11 @@ impl From<std::io::Error> for Error {
 
 impl From<rusqlite::Error> for Error {
     fn from(err: rusqlite::Error) -> Error {
-        Error::Failed(err.to_string())
+        if is_damage(&err) {
+            Error::Damaged(err.to_string())
+        } else {
+            Error::Failed(err.to_string())
+        }
     }
 }
 
@@ -423,16 +446,17 @@ impl Backend for Sqlite {
     }
 
     fn change(&mut self, id: &str, change: &Change) -> Result<(), Error> {
-        self.writable()?;
-        update(&self.connection, id, change)
+        let (transaction, _) = self.begin()?;
+        update(&transaction, id, change)?;
+        Ok(transaction.commit()?)
     }
 
     fn release(&mut self, id: &str, epoch: u64) -> Result<(), Error> {
-        self.writable()?;
-        self.connection
+        let (transaction, _) = self.begin()?;
+        transaction
             .prepare_cached("UPDATE session SET owner = NULL WHERE id = ?1 AND epoch = ?2")?
             .execute(params![id, epoch.cast_signed()])?;
-        Ok(())
+        Ok(transaction.commit()?)
     }
 
     fn find(&mut self, id: &str) -> Result<Option<Facts>, Error> {

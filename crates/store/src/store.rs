@@ -213,6 +213,10 @@ impl Journal for Store {
         self.shared.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn recovery(&self) -> Option<String> {
+        self.shared.recovery.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn create<'a>(
         &'a self,
         session: &'a SessionId,

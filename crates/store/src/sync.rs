@@ -53,12 +53,13 @@ impl Syncer {
     }
 }
 
-/// Returns the function that syncs a log.
+/// Returns the function that syncs a log. It opens the log every time, because a recovery replaces the file.
 pub(crate) fn of_log(log: PathBuf) -> SyncAll {
-    let mut file: Option<File> = None;
-    Box::new(move || match &file {
-        Some(file) => file.sync_data(),
-        None => file.insert(File::open(&log)?).sync_data(),
+    Box::new(move || match File::open(&log) {
+        Ok(file) => file.sync_data(),
+        // No log, so nothing is only in the log.
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(err) => Err(err),
     })
 }
 

@@ -17,13 +17,13 @@ use tokio::sync::mpsc;
 
 use crate::content::{Content, Hash, name_of};
 use crate::index::filter_in;
-use crate::journal::{Backend, Change, Claim, Facts, Stored};
+use crate::journal::{Backend, Change, Claim, Error, Facts, Stored};
 use crate::large_values::{self, TakenValue};
 use crate::memory::Memory;
 use crate::options::{CustomBackend, Options, Shared};
 use crate::owner::{self, Owner};
 use crate::record::{Encoded, Name, Record};
-use crate::sqlite::Sqlite;
+use crate::recovering::Recovering;
 use crate::sync::{Ack, Syncer};
 use batch::Batch;
 
@@ -328,8 +328,17 @@ impl Writer {
         if self.read_only.is_some() {
             self.in_fallback.insert(session.clone());
         }
-        let owner = self.owner_id();
-        let claim = self.backend(session).create(&info, &owner, &Writer::own_record()?)?;
+        let (owner, own) = (self.owner_id(), Writer::own_record()?);
+        let claim = match self.backend(session).create(&info, &owner, &own) {
+            // The store was found damaged and could not be recovered.
+            Err(Error::ReadOnly(why)) => {
+                self.report(why.clone());
+                self.read_only = Some(why);
+                self.in_fallback.insert(session.clone());
+                self.backend(session).create(&info, &owner, &own)?
+            }
+            claim => claim?,
+        };
         self.add_owned(session, claim);
         Ok(())
     }
@@ -547,8 +556,9 @@ fn open_disk(folder: &Path, shared: &Arc<Shared>) -> Result<Opened, String> {
     let owner = Owner::new(&live).map_err(with_path(&live))?;
     let path = folder.join("sessions.db");
     crate::files::create_private_file(&path).map_err(with_path(&path))?;
-    let sqlite = Sqlite::open(&path).map_err(|err| format!("{}: {err}", path.display()))?;
-    let syncer = Syncer::start(sqlite.sync(&path), shared).map_err(with_path(&path))?;
-    let read_only = sqlite.read_only().map(str::to_owned);
-    Ok(Opened { backend: Box::new(sqlite), owner: Some(owner), syncer, read_only })
+    let opened =
+        Recovering::open(&path, shared).map_err(|err| format!("{}: {err}", path.display()))?;
+    let syncer = Syncer::start(opened.sqlite().sync(&path), shared).map_err(with_path(&path))?;
+    let read_only = opened.sqlite().read_only().map(str::to_owned);
+    Ok(Opened { backend: Box::new(opened), owner: Some(owner), syncer, read_only })
 }

@@ -126,7 +126,7 @@ async fn truncated_database_never_prevents_new_sessions() {
             Err(err) => panic!("cut at {length}: {err}"),
         }
         let made = store.create(&id("new"), Path::new("/w")).await;
-        assert!(matches!(made, Ok(()) | Err(JournalError::Failed(_))), "cut at {length}: {made:?}");
+        assert!(made.is_ok(), "cut at {length}: {made:?}");
     }
 }
 
@@ -179,5 +179,5 @@ async fn try_to_load(file: &[u8], log: Option<&[u8]>, what: &str) {
         Err(err) => panic!("{what}: {err}"),
     }
     let made = store.create(&id("new"), Path::new("/w")).await;
-    assert!(matches!(made, Ok(()) | Err(JournalError::Failed(_))), "{what}: {made:?}");
+    assert!(made.is_ok(), "{what}: {made:?}");
 }

@@ -11,5 +11,6 @@ mod disk;
 mod faults;
 mod large_values;
 mod pause;
+mod recovery;
 mod sessions;
 mod undo;

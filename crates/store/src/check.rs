@@ -1,0 +1,56 @@
+//! Checks stored sessions without changing them, for `purlin doctor`.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+
+/// How many kinds of damage are listed.
+const MAX_LISTED: usize = 3;
+
+/// What a check found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Check {
+    /// What is wrong with the database, if anything.
+    pub damage: Option<String>,
+    /// Remarks about damaged files that a recovery left.
+    pub remarks: Vec<String>,
+}
+
+/// Checks the sessions in a data directory.
+#[must_use]
+pub fn check(folder: &Path) -> Check {
+    let path = folder.join("sessions.db");
+    let what = match damage(&path) {
+        Ok(found) => found.join("; "),
+        Err(err) => err.to_string(),
+    };
+    let damage = (path.exists() && !what.is_empty()).then(|| {
+        format!("{} is damaged and will be recovered by the next session: {what}", path.display())
+    });
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let is_left = |path: &Path| {
+        let name =
+            path.file_name().and_then(|name| name.to_str()?.strip_prefix("sessions.db.damaged-"));
+        name.is_some_and(|stamp| stamp.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let left = entries.map(|entry| entry.path()).filter(|path| is_left(path));
+    let remark = |path: PathBuf| {
+        format!(
+            "{} was damaged and what could be read was recovered. Delete it if you do not need it",
+            path.display()
+        )
+    };
+    Check { damage, remarks: left.map(remark).collect() }
+}
+
+fn damage(path: &Path) -> rusqlite::Result<Vec<String>> {
+    if !path.metadata().is_ok_and(|found| found.is_file()) {
+        return Ok(vec!["it is not a regular file".to_owned()]);
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    let mut query = connection.prepare(&format!("PRAGMA quick_check({MAX_LISTED})"))?;
+    let rows = query.query_map([], |row| row.get::<_, String>(0))?;
+    let found = rows.collect::<Result<Vec<_>, _>>()?;
+    Ok(found.into_iter().filter(|line| line != "ok").collect())
+}
