@@ -76,7 +76,8 @@ fn last_output(stderr: &str) -> String {
 
 fn details(error: &RpcError) -> String {
     let details = error.data.as_ref().and_then(|data| data.get("details")?.as_str());
-    details.map(|details| format!(": {details}")).unwrap_or_default()
+    let new = details.filter(|details| !error.message.contains(details));
+    new.map(|details| format!(": {details}")).unwrap_or_default()
 }
 
 fn in_file(file: Option<&str>) -> String {

@@ -9,4 +9,5 @@ pub mod rules;
 
 pub use crate::words::access::{Access, Answer, Choice, Decision, Question, UNANALYSED};
 pub use crate::words::permission_key::PermissionKey;
+pub use policy::{AnswerScope, Asked};
 pub use question::{about, always_words};

@@ -14,7 +14,9 @@ use crate::ports::{
     ChildTask, Denied, DisplayPermit, Editor, EditorError, Event, FileError, Files, Form,
     FormAnswer, Offers, Output, Page, TerminalCommand, TerminalOutput, ToolError, ToolHost,
 };
-use crate::words::{Access, Answer, ExitStatus, PermissionKey, Question, TerminalId, ToolCallId};
+use crate::words::{
+    Access, Answer, Decision, ExitStatus, PermissionKey, Question, TerminalId, ToolCall, ToolCallId,
+};
 
 /// No files at all. For sessions without undo.
 #[derive(Debug, Default)]
@@ -235,6 +237,16 @@ impl ToolHost for NoTurn<'_> {
 
     fn elicit(&self, form: Form) -> BoxFuture<'_, Result<FormAnswer, ToolError>> {
         async move { Ok(self.0.elicit(form).await?) }.boxed()
+    }
+
+    fn require<'a>(
+        &'a self,
+        _: ToolCall,
+        access: &'a [Access],
+    ) -> BoxFuture<'a, Result<(), ToolError>> {
+        let refused = access.iter().find(|access| access.default == Decision::Reject);
+        let refused = refused.map(|access| ToolError::Model(access.words()));
+        future::ready(refused.map_or(Ok(()), Err)).boxed()
     }
 
     fn confirm(&self, question: Question) -> BoxFuture<'_, Result<Answer, ToolError>> {

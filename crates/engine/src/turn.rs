@@ -41,13 +41,21 @@ use guard::{Guard, Verdict};
 /// Asks the model and runs the tools it calls, until it calls none.
 pub(crate) async fn run_turn(cx: &mut TurnCx<'_>) -> Result<StopReason, TurnError> {
     let mut guard = Guard::default();
+    let mut was_asked = false;
     for _ in 0..cx.turn.limits.max_requests {
         let answer = sampling::sample(cx).await?;
         let is_done = answer.calls.is_empty();
         calls::run_all(cx, answer.calls).await?;
         let is_steered = take_steering(cx).await?;
         if is_done && !is_steered {
-            return Ok(answer.stop);
+            // Small models often stop after the results of their calls. They are asked once.
+            let is_silent = answer.is_empty && answer.stop == StopReason::EndTurn;
+            if !is_silent || was_asked || !follows_results(cx) {
+                return Ok(answer.stop);
+            }
+            was_asked = true;
+            remind(cx, SAY_WHAT_YOU_FOUND.to_owned()).await?;
+            continue;
         }
         // A new message of the user makes the calls before it irrelevant.
         let verdict = match is_steered {
@@ -63,6 +71,15 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>) -> Result<StopReason, TurnErro
     let limit = cx.turn.limits.max_requests;
     stop(cx, &format!("The turn reached its limit of {limit} requests (`max_requests_per_turn`)."))
         .await
+}
+
+/// What a model is asked that says nothing about the results of its calls.
+const SAY_WHAT_YOU_FOUND: &str = "Your answer is empty. Say what you found or did, or call the next tool if there is more to do.";
+
+/// Tells whether the conversation ends with the result of a call.
+fn follows_results(cx: &TurnCx<'_>) -> bool {
+    let last = cx.conversation.history.messages().last();
+    last.is_some_and(|message| matches!(**message, Message::ToolResult { .. }))
 }
 
 /// Puts the messages that the user sent during the turn into the conversation. Tells whether there were any.

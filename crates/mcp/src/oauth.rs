@@ -103,10 +103,22 @@ impl Login {
             .with_client_name("Purlin")
             .with_application_type("native");
         match AuthorizationSession::new(manager, request).await {
-            Ok(session) => Ok(Attempt { session, server: server.to_owned() }),
+            Ok(session) if is_web_page(session.get_authorization_url()) => {
+                Ok(Attempt { session, server: server.to_owned() })
+            }
+            // Such an address could start a program on the user's machine.
+            Ok(_) => {
+                let why = "login failed: the address of the login page is not http or https";
+                Err(Error::Unreachable(why.to_owned()))
+            }
             Err((_, err)) => Err(auth_error(server, &err)),
         }
     }
+}
+
+/// Tells whether a URL can be opened in a browser without starting another program.
+fn is_web_page(url: &str) -> bool {
+    reqwest::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
 }
 
 /// Supplies the token for requests to a server with a stored login.

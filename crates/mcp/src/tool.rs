@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use crate::clean::clean;
+use crate::clean::{clean, clean_line};
 use crate::connection::{Failure, Peer, PendingCall};
 use crate::host::Timing;
 use crate::offer::ToolInfo;
@@ -199,14 +199,17 @@ impl Tool for McpTool {
             let why = "the input must be a JSON object".to_owned();
             return future::ready(Err(ToolError::Model(why))).boxed();
         }
-        let arguments = crate::clean::clean_line(&input.to_string(), MAX_TITLE);
+        let arguments = clean_line(&input.to_string(), MAX_TITLE);
         let title = format!("{} · {} {arguments}", self.server.name(), self.info.title);
         // "Always" is stored for the tool as it is described now: with another description the user is asked again.
         let subject = format!("{} {}", self.spec.name, self.info.fingerprint);
+        let server = clean_line(self.server.name(), MAX_TITLE);
+        let tool = clean_line(&self.info.name, MAX_TITLE);
+        let key = PermissionKey::mcp(&self.spec.name, &server, &tool);
         let intent = Intent {
             title: clean(&title, 2 * MAX_TITLE),
             content: vec![ToolContent::Block(Block::Text(self.info.description.clone()))],
-            access: vec![Access::ask(PermissionKey::mcp(&self.spec.name), subject)],
+            access: vec![Access::ask(key, subject)],
             ..Intent::default()
         };
         let planned = PlannedCall { arguments: input.as_object().cloned(), tool: self };

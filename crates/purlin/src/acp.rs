@@ -77,7 +77,7 @@ fn find_models(options: &AcpOptions, config: &Config) -> anyhow::Result<Models> 
     let mut hub = assemble::hub_options(scripted.as_deref())?;
     let keys = scripted.is_none().then(|| {
         let is_model_given = real.is_some();
-        let sources = ModelSources::new(config.provider.clone(), real, Arc::clone(&hub.models));
+        let sources = ModelSources::new(config.clone(), real, Arc::clone(&hub.models));
         hub.find_models = Some(sources.finder());
         if !options.forget {
             let (sources, small_model) = (Arc::clone(&sources), config.small_model.clone());
@@ -100,7 +100,7 @@ async fn serve_client(
 ) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(stop_on_signals(stop.clone()));
+    watch_signals(stop.clone(), || ())?;
     let config = &settings.config;
     let configured = config.dialect.as_deref().and_then(Dialect::from_name);
     let dialect = options.dialect.or(configured);
@@ -151,6 +151,12 @@ pub(crate) fn check_model(model: &str, config: &Config) -> anyhow::Result<()> {
     if let Some(problem) = problem_of_model(model, &config.provider, &env::environment()) {
         anyhow::bail!("`--model` {problem}");
     }
+    let provider = model.split('/').next().unwrap_or_default();
+    if model.contains('/') && !config.uses_provider(provider) {
+        anyhow::bail!(
+            "`--model` names the provider `{provider}`, which your configuration turns off"
+        );
+    }
     if model.starts_with("script:") {
         assemble::hub_options(Some(model))?;
     }
@@ -161,23 +167,37 @@ fn open_trace(file: &Path, dialect: Option<Dialect>) -> anyhow::Result<Tap> {
     Tap::open(file, dialect).with_context(|| format!("cannot write {}", file.display()))
 }
 
+/// Watches signals on a thread with its own runtime: they must work even if the other one is stuck.
+fn watch_signals(
+    stop: CancellationToken,
+    ready: impl FnOnce() + Send + 'static,
+) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let watch = move || {
+        runtime.block_on(async {
+            match Signals::listen() {
+                Ok(signals) => {
+                    ready();
+                    stop_on_signals(signals, stop).await;
+                }
+                Err(err) => tracing::error!("cannot watch signals: {err}"),
+            }
+        })
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(watch)?;
+    Ok(())
+}
+
 /// Fires `stop` on the first signal and exits on the second. The watchdog starts with the first signal, or with the end
 /// of input.
-async fn stop_on_signals(stop: CancellationToken) {
+async fn stop_on_signals(mut signals: Signals, stop: CancellationToken) {
     tokio::select! {
-        signal = wait_for_signal() => match signal {
-            Ok(()) => stop.cancel(),
-            Err(err) => {
-                tracing::error!("cannot watch signals: {err}");
-                return;
-            }
-        },
+        () = signals.next() => stop.cancel(),
         () = stop.cancelled() => {}
     }
     watchdog();
-    if wait_for_signal().await.is_ok() {
-        std::process::exit(130);
-    }
+    signals.next().await;
+    std::process::exit(130);
 }
 
 /// A plain thread, so that it works even if the runtime is stuck.
@@ -191,21 +211,64 @@ fn watchdog() {
     }
 }
 
+/// The signals that ask the program to stop.
 #[cfg(unix)]
-async fn wait_for_signal() -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        _ = hangup.recv() => {}
+struct Signals([tokio::signal::unix::Signal; 3]);
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> std::io::Result<Signals> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
+        Ok(Signals([signal(terminate)?, signal(interrupt)?, signal(SignalKind::hangup())?]))
     }
-    Ok(())
+
+    /// Waits for the next signal.
+    async fn next(&mut self) {
+        let [terminate, interrupt, hangup] = &mut self.0;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
 }
 
 #[cfg(not(unix))]
-async fn wait_for_signal() -> std::io::Result<()> {
-    tokio::signal::ctrl_c().await
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn listen() -> std::io::Result<Signals> {
+        Ok(Signals)
+    }
+
+    async fn next(&mut self) {
+        if let Err(err) = tokio::signal::ctrl_c().await {
+            tracing::error!("cannot watch signals: {err}");
+            std::future::pending().await
+        }
+    }
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::*;
+
+    /// As if the runtime of the connection were stuck: this thread runs none.
+    // R: T7
+    #[test]
+    fn signal_is_noticed_although_no_runtime_of_this_thread_runs() {
+        let stop = CancellationToken::new();
+        let (sender, started) = std::sync::mpsc::channel();
+        watch_signals(stop.clone(), move || sender.send(()).unwrap()).unwrap();
+        started.recv().unwrap();
+        kill_process(getpid(), Signal::TERM).unwrap();
+        while !stop.is_cancelled() {
+            std::thread::yield_now();
+        }
+    }
 }

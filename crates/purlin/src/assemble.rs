@@ -8,7 +8,7 @@ use engine::hub::HubOptions;
 use engine::ports::{ModelChoice, NoJournal, SystemClock};
 use engine::script::ScriptedModel;
 use engine::words::ModelId;
-use serve::{Machine, WorkspaceOptions, Workspaces};
+use serve::{Machine, MachineOptions, WorkspaceOptions, Workspaces};
 use settings::Settings;
 
 use crate::{doctor, env, guide, tour};
@@ -19,8 +19,13 @@ const ECHO: &str = "model echo\nmodel loop";
 /// Makes what opens the workspaces of sessions. `helper` is the program that becomes a sandboxed command.
 #[must_use]
 pub fn workspaces(settings: Settings, helper: PathBuf, is_scripted: bool) -> Arc<Workspaces> {
+    let sources = settings.clone();
+    let machine = move || {
+        let policy_files = sources.policy_files();
+        Machine::new(MachineOptions { policy_files, ..env::machine_options(helper.clone()) })
+    };
     let options = WorkspaceOptions {
-        machine: Box::new(move || Machine::new(env::machine_options(helper.clone()))),
+        machine: Box::new(machine),
         is_scripted,
         extensions: vec![tour::extension(), doctor::extension()],
     };

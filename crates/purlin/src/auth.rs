@@ -1,9 +1,13 @@
 //! `purlin auth`: manages the user's API keys.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use engine::words::Secret;
+use engine::ports::ModelError;
+use engine::words::{ProviderConfig, Secret};
+use providers::{KeyCheck, Options};
 use settings::config::problem_of_provider;
 use settings::credentials::{Credentials, opencode};
 use settings::preferences::Preferences;
@@ -50,8 +54,10 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
             }
             let key = ask(&format!("Key for {provider}: "), true)?;
             anyhow::ensure!(!key.is_empty(), "no key given");
-            credentials.set_key(&provider, &Secret::new(key))?;
-            eprintln!("Saved the key for {provider} in {}.", file.display());
+            let key = Secret::new(key);
+            let tried = try_key(config.provider, &provider, &key)?;
+            credentials.set_key(&provider, &key)?;
+            eprintln!("Saved the key for {provider} in {}. {tried}", file.display());
         }
         AuthCommand::Logout(provider) => {
             anyhow::ensure!(credentials.remove_key(provider)?, "no key stored for {provider}");
@@ -77,6 +83,31 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Time-out for trying a key.
+const TRY_LIMIT: Duration = Duration::from_secs(10);
+
+/// Tries a key with a request that costs nothing. Returns what was found out; fails if the provider rejects the key.
+fn try_key(
+    mut configured: BTreeMap<String, ProviderConfig>,
+    id: &str,
+    key: &Secret,
+) -> anyhow::Result<String> {
+    // The config is the first place that is looked at, so this key is used and no other.
+    configured.entry(id.to_owned()).or_default().options.api_key = Some(key.clone());
+    let settings = env::provider_settings();
+    let options = Options { configured, settings, ..Options::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(match runtime.block_on(options.provider(id).check_key(TRY_LIMIT)) {
+        Ok(KeyCheck::Works(Some(owner))) => format!("The key works and belongs to {owner}."),
+        Ok(KeyCheck::Works(None)) => "The key works.".to_owned(),
+        Ok(KeyCheck::NotPossible) => {
+            "It was not tried: this provider has no request that costs nothing.".to_owned()
+        }
+        Err(ModelError::AuthNeeded(why)) => anyhow::bail!("the key was not saved: {why}"),
+        Err(err) => format!("It could not be tried: {err}."),
+    })
 }
 
 /// Asks whether OpenCode's keys may be used, and saves the answer.

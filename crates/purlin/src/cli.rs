@@ -159,7 +159,7 @@ struct RunArgs {
     /// Model to use
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Mode: build, plan or ask
+    /// Mode: build, accept_edits, plan or ask
     #[arg(long, value_name = "MODE")]
     mode: Option<String>,
     /// Print every update as a JSON line

@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use engine::words::visible;
+use engine::words::{one_line, visible};
 use serde_json::{Value, json};
 use settings::config::check::join;
 use settings::config::import::Import;
 use settings::config::keys::{self, KEYS, Kind, ProjectUse};
 use settings::config::sources::{Origin, Sources};
 use settings::config::{check_readable, schema};
-use settings::{DiskReader, Limits, Project, Trust};
+use settings::moving;
+use settings::{Config, DiskReader, Limits, Project, Trust};
 
 use crate::env;
 use crate::stdout::print;
@@ -36,9 +37,9 @@ pub enum ConfigCommand {
     },
     /// Print the JSON Schema of purlin.json, for editors
     Schema,
-    /// Import settings from OpenCode: providers, model, agents, commands, permissions and MCP servers
+    /// Show what is used of OpenCode, Claude Code and Codex, what is changed, and what is not supported
     Import {
-        /// Write them to the configuration file; existing settings do not change
+        /// Write OpenCode's settings to the configuration file; existing settings do not change
         #[arg(long)]
         write: bool,
         /// Use this OpenCode configuration file
@@ -80,29 +81,60 @@ pub fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows what would be imported from OpenCode; with `write`, imports it.
+/// Shows what becomes of the settings of other agents; with `write`, imports OpenCode's.
 fn import(from: Option<PathBuf>, file: Option<PathBuf>, write: bool) -> anyhow::Result<()> {
-    let directories = env::directories();
-    let import = Import::read(from, file.as_deref(), &directories)?;
-    let at = import.source.display().to_string();
+    let environment = env::environment();
+    let directories = &environment.directories;
+    let is_named = from.is_some();
+    let opencode = Import::read(from, file.as_deref(), directories);
+    let mut problems = Vec::new();
+    let others = match is_named {
+        true => Vec::new(),
+        false => Config::default().add_other_agents(&environment, &mut problems),
+    };
+    // Without anything of another agent, the user learns where OpenCode's file was looked for.
+    let opencode = match opencode {
+        Err(err) if is_named || write || others.is_empty() => return Err(err),
+        opencode => opencode.ok(),
+    };
     let mut shown = String::new();
-    for item in &import.items {
-        let what = if item.is_there { "kept your value" } else { "imported" };
-        shown.push_str(&format!("{}  ({at}:{}): {what}\n", visible(&item.path()), item.line));
+    if let Some(import) = &opencode {
+        shown.push_str(&table(&import.rows()));
+        if import.items.is_empty() {
+            shown.push_str(&format!("{} has nothing to import\n", import.source.display()));
+        }
+        let at = import.source.display();
+        problems.extend(import.problems.iter().map(|problem| format!("{at}:{problem}")));
     }
-    if import.items.is_empty() {
-        shown.push_str(&format!("{at} has nothing to import\n"));
-    }
-    let problems = import.problems.clone();
-    if write {
-        let written = import.write(file, &directories)?;
-        shown.push_str(&format!("Saved to {}.\n", written.display()));
-    } else {
-        shown.push_str("Nothing was changed. To save, run `purlin config import --write`.\n");
+    shown.push_str(&table(&others));
+    match opencode {
+        Some(import) if write => {
+            let written = import.write(file, directories)?;
+            shown.push_str(&format!("Saved to {}.\n", written.display()));
+        }
+        Some(_) => shown.push_str(
+            "All of this is used as it is. To copy OpenCode's settings to purlin.json, run `purlin config import --write`.\n",
+        ),
+        None => shown.push_str("All of this is used as it is. Nothing was changed.\n"),
     }
     print(&shown)?;
-    problems.iter().for_each(|problem| eprintln!("{at}:{problem}"));
+    problems.iter().for_each(|problem| eprintln!("{}", visible(problem)));
     Ok(())
+}
+
+/// Prints rows as a table, with the source of each.
+fn table(rows: &[moving::Row]) -> String {
+    let setting = |row: &moving::Row| one_line(&row.setting);
+    let width = rows.iter().map(|row| setting(row).chars().count()).max().unwrap_or(0).min(48);
+    let line = |row: &moving::Row| {
+        let note = match row.note.is_empty() {
+            true => String::new(),
+            false => format!(": {}", one_line(&row.note)),
+        };
+        let (setting, source) = (setting(row), one_line(&row.source));
+        format!("{:<13}  {setting:<width$}  ({source}){note}\n", row.state.word())
+    };
+    rows.iter().map(line).collect()
 }
 
 /// One value.

@@ -134,11 +134,15 @@ async fn sandbox() -> Finding {
 
 fn sessions(config: &Config) -> Finding {
     let store = storage::store(&config.limits);
-    let (is_well, summary) = match (env::directories().data, store.is_persistent()) {
-        (Some(folder), true) => (true, format!("stored in {}", folder.display())),
-        _ => (false, "not stored".to_owned()),
+    let (is_well, summary, details) = match (env::directories().data, store.is_persistent()) {
+        (Some(folder), true) => {
+            let store::Check { damage, remarks } = store::check(&folder);
+            let summary = format!("stored in {}", folder.display());
+            (damage.is_none(), summary, damage.into_iter().chain(remarks).collect())
+        }
+        _ => (false, "not stored".to_owned(), store.problem().into_iter().collect()),
     };
-    Finding { name: "sessions", is_well, summary, details: store.problem().into_iter().collect() }
+    Finding { name: "sessions", is_well, summary, details }
 }
 
 fn configuration(problems: Vec<String>) -> Finding {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use providers::{ApiKey, key_variables, keyed_providers, known_providers};
+use providers::{ApiKey, key_variables, keyed_providers, known_providers, setting_variables};
 use serve::MachineOptions;
 use settings::{Config, Directories, Environment};
 
@@ -39,6 +39,9 @@ pub fn directories() -> Directories {
         cache: ours(&base("XDG_CACHE_HOME", ".cache")),
         opencode_config: config.map(|base| base.join("opencode")),
         opencode_data: data.map(|base| base.join("opencode")),
+        claude: path("CLAUDE_CONFIG_DIR").or_else(|| Some(home.as_ref()?.join(".claude"))),
+        claude_state: home.as_ref().map(|home| home.join(".claude.json")),
+        codex: path("CODEX_HOME").or_else(|| Some(home.as_ref()?.join(".codex"))),
         home,
     }
 }
@@ -73,6 +76,7 @@ pub fn machine_options(helper: PathBuf) -> MachineOptions {
     MachineOptions {
         helper,
         directories: directories(),
+        policy_files: Vec::new(),
         temporary: temporary(),
         search: search_path(),
         command_environment: for_commands(),
@@ -167,19 +171,30 @@ fn overrides() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns the addresses of model servers, by provider: Ollama has a variable for its address.
-pub(crate) fn model_servers() -> BTreeMap<String, String> {
-    let ollama = text("OLLAMA_HOST").and_then(|host| ollama_place(&host));
-    ollama.into_iter().map(|place| ("ollama".to_owned(), place)).collect()
+/// Returns where model servers listen, by provider: Ollama and llama.cpp have variables for their addresses.
+pub(crate) fn model_servers() -> BTreeMap<String, Vec<String>> {
+    let ollama = text("OLLAMA_HOST").and_then(|host| server_place(&host, "11434"));
+    let llama = text("LLAMA_ARG_PORT").and_then(|port| {
+        let host = text("LLAMA_ARG_HOST").unwrap_or_default();
+        server_place(&format!("{host}:{port}"), &port)
+    });
+    let places = [("ollama", ollama), ("llama.cpp", llama)];
+    let set = places.into_iter().filter_map(|(id, place)| Some((id.to_owned(), vec![place?])));
+    set.collect()
 }
 
-/// Reads an address in Ollama's form, with or without scheme and port.
-fn ollama_place(host: &str) -> Option<String> {
+/// Returns the settings of providers in the environment that are no keys, by variable.
+pub(crate) fn provider_settings() -> BTreeMap<String, String> {
+    setting_variables().filter_map(|name| Some((name.to_owned(), text(name)?))).collect()
+}
+
+/// Reads the address of a server, with or without scheme and port.
+fn server_place(host: &str, default_port: &str) -> Option<String> {
     let (scheme, rest) = host.trim().split_once("://").unwrap_or(("http", host.trim()));
     let rest = rest.trim_end_matches('/');
     let (name, port) = match rest.rsplit_once(':') {
         Some((name, port)) if port.chars().all(|digit| digit.is_ascii_digit()) => (name, port),
-        _ => (rest, "11434"),
+        _ => (rest, default_port),
     };
     // A server that listens on all addresses is reached on the local one.
     let name = if name.is_empty() || name == "0.0.0.0" { "127.0.0.1" } else { name };
@@ -218,11 +233,11 @@ mod tests {
 
     #[test]
     fn ollama_address_is_read_from_its_variable() {
-        let place = |host: &str| ollama_place(host).unwrap();
+        let place = |host: &str| server_place(host, "11434").unwrap();
         assert_eq!(place("127.0.0.1:5000"), "http://127.0.0.1:5000/v1");
         assert_eq!(place("0.0.0.0"), "http://127.0.0.1:11434/v1");
         assert_eq!(place("https://box:443/"), "https://box:443/v1");
         assert_eq!(place(":5000"), "http://127.0.0.1:5000/v1");
-        assert_eq!(ollama_place("box/../x"), None);
+        assert_eq!(server_place("box/../x", "1"), None);
     }
 }

@@ -1,5 +1,7 @@
 //! `purlin mcp`: lists, adds, removes and tests the MCP servers of the configuration, and logs in to them.
 
+mod login;
+
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,8 +15,6 @@ use serve::mcp_servers::{self, Vault};
 use settings::config::{check_readable, edit};
 use settings::mcp_servers::McpServer;
 use settings::quote_all;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpListener;
 
 use crate::count::count;
 use crate::env;
@@ -125,7 +125,7 @@ pub(crate) fn run(command: McpCommand, file: Option<PathBuf>) -> anyhow::Result<
                 let add = format!("`purlin mcp add {name} --url URL`");
                 anyhow::anyhow!("{err}. To log in to a server of your editor, add it first: {add}")
             })?;
-            runtime.block_on(login(server))
+            runtime.block_on(login::run(server))
         }
     }
 }
@@ -287,48 +287,6 @@ fn millis(time: std::time::Duration) -> f64 {
 fn find<'a>(servers: &'a Servers, name: &str) -> anyhow::Result<&'a ServerConfig> {
     let found = servers.servers.iter().find(|server| server.name == name);
     found.with_context(|| format!("unknown server `{name}`; see `purlin mcp list`"))
-}
-
-/// Logs in: the browser is redirected to a local port that is open only for this.
-async fn login(server: &ServerConfig) -> anyhow::Result<ExitCode> {
-    let (Transport::Http(remote) | Transport::Sse(remote)) = &server.transport else {
-        anyhow::bail!("`{}` is a local server and needs no login", server.name);
-    };
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let home = format!("http://127.0.0.1:{}", listener.local_addr()?.port());
-    let redirect = format!("{home}/callback");
-    let attempt = env::host_options().login.begin(&server.name, &remote.url, &redirect).await?;
-    eprintln!("Open this page to log in to `{}`:", server.name);
-    writeln!(std::io::stdout().lock(), "{}", attempt.page())?;
-    let path = callback(&listener).await?;
-    attempt.finish(&format!("{home}{path}")).await?;
-    eprintln!("Saved the login to `{}`.", server.name);
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Waits for the browser, and returns the path that it requests.
-async fn callback(listener: &TcpListener) -> anyhow::Result<String> {
-    loop {
-        let (stream, _) = listener.accept().await?;
-        let mut stream = BufReader::new(stream);
-        let mut line = String::new();
-        stream.read_line(&mut line).await?;
-        let path = line.split_whitespace().nth(1).unwrap_or_default().to_owned();
-        let is_it = path.starts_with("/callback?");
-        let (status, text) = match is_it {
-            true => ("200 OK", "You are logged in. You can close this page."),
-            false => ("404 Not Found", "Not found."),
-        };
-        let answer = format!(
-            "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}",
-            text.len()
-        );
-        // A browser that does not wait for the page has still delivered the path.
-        stream.write_all(answer.as_bytes()).await.ok();
-        if is_it {
-            return Ok(path);
-        }
-    }
 }
 
 /// Changes `mcp` in the configuration file and leaves the rest, comments included, as it is.

@@ -14,10 +14,10 @@ use std::time::Duration;
 use engine::hub::FindModels;
 use engine::ports::Preferences as SavedPreferences;
 use engine::ports::{ModelChoice, Settings};
-use engine::words::{ModelId, ProviderConfig, Secret, Thinking};
+use engine::words::{ModelId, Secret, Thinking};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use providers::{ApiKey, OWN_FILE, Options, Provider, find_local};
+use providers::{ApiKey, OWN_FILE, Options, Provider, find_local, locate_local};
 use serve::ClientKeys;
 use settings::Config;
 use settings::credentials::{self, opencode};
@@ -36,7 +36,7 @@ const LIST: Duration = Duration::from_secs(10);
 /// Finds models, and caches them.
 #[derive(Debug)]
 pub struct ModelSources {
-    configured: BTreeMap<String, ProviderConfig>,
+    config: Config,
     /// The requested model, as `provider/model`.
     wanted: Option<String>,
     /// The models that are always available.
@@ -50,17 +50,19 @@ struct State {
     /// Keys from the client. They are not stored.
     given: BTreeMap<String, ApiKey>,
     found: Option<Arc<[ModelChoice]>>,
+    /// Where local servers were found.
+    places: BTreeMap<String, Vec<String>>,
 }
 
 impl ModelSources {
     /// Makes the sources. Looks for nothing yet.
     #[must_use]
     pub fn new(
-        configured: BTreeMap<String, ProviderConfig>,
+        config: Config,
         wanted: Option<String>,
         fallback: Arc<[ModelChoice]>,
     ) -> Arc<ModelSources> {
-        Arc::new(ModelSources { configured, wanted, fallback, state: Mutex::default() })
+        Arc::new(ModelSources { config, wanted, fallback, state: Mutex::default() })
     }
 
     /// Returns the function that the hub calls.
@@ -82,17 +84,27 @@ impl ModelSources {
             return Arc::clone(&self.fallback);
         }
         let mut options = self.options();
-        let mut models = known_models(&options).await;
+        let mut models = self.known_models(&options).await;
+        let wanted = self.wanted.as_deref().and_then(|id| id.split_once('/'));
+        let is_local_wanted = wanted.is_some_and(|(id, _)| options.provider(id).is_local());
+        if is_local_wanted || (models.is_empty() && self.wanted.is_none()) {
+            let places = locate_local(&options, LOOK_AROUND).await;
+            options.places.extend(places.clone());
+            self.state.lock().unwrap_or_else(PoisonError::into_inner).places = places;
+        }
         if models.is_empty() && self.wanted.is_none() {
             models = find_local(&options, LOOK_AROUND).await;
+            models.retain(|choice| {
+                let provider = choice.id.as_str().split('/').next().unwrap_or_default();
+                self.config.uses_provider(provider)
+            });
         }
-        let wanted = self.wanted.as_deref().and_then(|id| id.split_once('/'));
         let lacks_key = wanted.is_some_and(|(id, _)| !options.provider(id).is_usable());
         if models.is_empty() || lacks_key {
             options.borrowed = borrowed();
         }
         if models.is_empty() && !options.borrowed.is_empty() {
-            models = known_models(&options).await;
+            models = self.known_models(&options).await;
         }
         if let Some((provider, name)) = wanted {
             let provider = options.provider(provider);
@@ -122,10 +134,11 @@ impl ModelSources {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         stored.extend(state.given.iter().map(|(id, key)| (id.clone(), key.clone())));
         Options {
-            configured: self.configured.clone(),
+            configured: self.config.provider.clone(),
             stored,
             environment: env::keys(),
-            places: env::model_servers(),
+            settings: env::provider_settings(),
+            places: env::model_servers().into_iter().chain(state.places.clone()).collect(),
             listed: listed::load(),
             ..Options::default()
         }
@@ -143,16 +156,22 @@ impl ModelSources {
         self.usable_provider(provider)?.small_model()
     }
 
+    /// Returns the models of all available providers that the user wants.
+    async fn known_models(&self, options: &Options) -> Vec<ModelChoice> {
+        let mut usable = options.providers();
+        usable.retain(|one| one.is_usable() && self.config.uses_provider(one.id()));
+        models_of(&usable).await
+    }
+
     fn usable_provider(&self, id: &str) -> Option<Provider> {
         let options = Options { borrowed: borrowed(), ..self.options() };
-        Some(options.provider(id)).filter(Provider::is_usable)
+        let is_wanted = |one: &Provider| one.is_usable() && self.config.uses_provider(one.id());
+        Some(options.provider(id)).filter(is_wanted)
     }
 }
 
-/// Returns the models of all available providers. Providers without a known list are asked in parallel.
-async fn known_models(options: &Options) -> Vec<ModelChoice> {
-    let usable: Vec<Provider> =
-        options.providers().into_iter().filter(Provider::is_usable).collect();
+/// Returns the models of providers. Providers without a known list are asked in parallel.
+async fn models_of(usable: &[Provider]) -> Vec<ModelChoice> {
     let lists = usable.iter().map(|provider| async {
         match provider.models() {
             models if models.is_empty() => provider.ask_models(ASK).await.unwrap_or_else(|err| {
@@ -238,10 +257,12 @@ pub fn print_models(
     file: Option<&Path>,
     refresh: bool,
 ) -> anyhow::Result<ExitCode> {
-    let sources = ModelSources::new(config.provider, config.model, Arc::new([]));
-    let options = Options { borrowed: borrowed(), ..sources.options() };
-    let providers = options.providers();
+    let sources = ModelSources::new(config.clone(), config.model.clone(), Arc::new([]));
+    let mut options = Options { borrowed: borrowed(), ..sources.options() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    options.places.extend(runtime.block_on(locate_local(&options, LOOK_AROUND)));
+    let mut providers = options.providers();
+    providers.retain(|provider| config.uses_provider(provider.id()));
     let lists =
         runtime.block_on(join_all(providers.iter().map(|provider| list(provider, refresh))));
     let is_fresh = |provider: &Provider, status: &str| !provider.is_local() && status == ANSWERS;
@@ -273,8 +294,11 @@ pub fn print_models(
 
 /// Lists the available models by provider. A remote provider is asked only if it has no known list.
 pub(crate) async fn usable(config: &Config) -> Vec<(String, Vec<ModelChoice>)> {
-    let sources = ModelSources::new(config.provider.clone(), config.model.clone(), Arc::new([]));
-    let providers = sources.options().providers();
+    let sources = ModelSources::new(config.clone(), config.model.clone(), Arc::new([]));
+    let mut options = sources.options();
+    options.places.extend(locate_local(&options, LOOK_AROUND).await);
+    let mut providers = options.providers();
+    providers.retain(|provider| config.uses_provider(provider.id()));
     let lists = join_all(providers.iter().map(|provider| list(provider, false))).await;
     let named = providers
         .iter()
@@ -286,6 +310,10 @@ pub(crate) async fn usable(config: &Config) -> Vec<(String, Vec<ModelChoice>)> {
 /// Returns the status and the models of a provider.
 async fn list(provider: &Provider, refresh: bool) -> (String, Vec<ModelChoice>) {
     let known = if provider.is_usable() { provider.models() } else { Vec::new() };
+    if provider.is_usable() && !provider.has_list() {
+        let id = provider.id();
+        return (format!("{}; name a model as `{id}/MODEL`", provider.status()), known);
+    }
     // A provider without a known list is asked, as a session does.
     let asks = provider.is_local() || (provider.is_usable() && (refresh || known.is_empty()));
     if !asks {

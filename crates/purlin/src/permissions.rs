@@ -8,8 +8,7 @@ use clap::Subcommand;
 use engine::permission::policy::Policy;
 use engine::permission::rules::Rule;
 use engine::permission::{Access, Decision, always_words};
-use engine::words::visible;
-use engine::words::{MODES, Mode};
+use engine::words::{MODES, Mode, saved_words, visible};
 use engine::words::{SessionId, ToolKind};
 use process::sandbox::Level;
 use serde_json::json;
@@ -27,7 +26,7 @@ use crate::stdout::print;
 pub enum PermissionsCommand {
     /// Explain whether a command would run, and which rule decides
     Explain {
-        /// Mode: build, plan or ask
+        /// Mode: build, accept_edits, plan or ask
         #[arg(long, value_name = "MODE", default_value = "build")]
         mode: String,
         /// Working folder
@@ -146,8 +145,7 @@ fn list(rules: &[SavedAnswer], as_json: bool) -> String {
 
 fn shown(rule: &SavedAnswer) -> String {
     let folder = visible(&rule.folder.to_string_lossy());
-    let pattern = visible(&rule.pattern);
-    format!("{:<5}  {}: {pattern}  in {folder}", rule.action, rule.key)
+    format!("{:<5}  {}  in {folder}", rule.action, saved_words(&rule.key, &rule.pattern))
 }
 
 fn revoke(which: &str) -> anyhow::Result<()> {
@@ -194,7 +192,7 @@ fn explain(
     policy: &Policy,
 ) -> Explained {
     let access: Vec<Access> = parts.iter().map(|part| part.access.clone()).collect();
-    let judgement = policy.judge(&access);
+    let judgement = policy.judge_within(&access, ToolKind::Execute, std::slice::from_ref(mode));
     let is_permitted = mode.permits(ToolKind::Execute, &access);
     let outcome = match judgement.decision {
         _ if !is_permitted => "Not allowed in this mode.",
@@ -207,8 +205,16 @@ fn explain(
         (part, verdict.decision, verdict.by)
     });
     let is_asked = is_permitted && judgement.decision == Decision::Ask;
-    let can_be_saved = is_asked && always_words(&judgement.asked).is_some();
-    let outcome = outcome.to_owned();
+    let is_fixed = judgement.asked.iter().any(|asked| asked.floor.is_some());
+    let asked: Vec<Access> = judgement.asked.into_iter().map(|asked| asked.access).collect();
+    let can_be_saved = is_asked
+        && !is_fixed
+        && !asked.iter().any(|access| access.can_destroy)
+        && always_words(&asked).is_some();
+    let mut outcome = outcome.to_owned();
+    for why in policy.floors() {
+        outcome.push_str(&format!("\n{}", visible(why)));
+    }
     Explained { outcome, mode: &mode.id, level, can_be_saved, parts: explained.collect() }
 }
 

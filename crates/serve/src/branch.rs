@@ -1,8 +1,6 @@
 //! The git branch of a directory, read from git's files. `git` itself is not run, since a repository can make it run other
 //! programs.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// The most bytes that are read of a git file.
@@ -19,26 +17,21 @@ fn of(folder: &Path) -> Option<String> {
         folder.ancestors().map(|folder| folder.join(".git")).find(|path| path.exists())?;
     // In a worktree `.git` is a file with the path of the git directory.
     let head = match read(&dot_git) {
-        Ok(text) => {
+        Some(text) => {
             let place = text.trim().strip_prefix("gitdir: ")?;
             dot_git.parent()?.join(place).join("HEAD")
         }
-        Err(err) if err.kind() == ErrorKind::IsADirectory => dot_git.join("HEAD"),
-        Err(_) => return None,
+        None => dot_git.join("HEAD"),
     };
-    let head = read(&head).ok()?;
+    let head = read(&head)?;
     let branch = head.trim().strip_prefix("ref: refs/heads/")?;
     (!branch.contains(char::is_control)).then(|| branch.to_owned())
 }
 
-fn read(path: &Path) -> std::io::Result<String> {
-    // A link may lead to a pipe, a device, or our own input.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(ErrorKind::IsADirectory.into());
-    }
-    let mut text = String::new();
-    File::open(path)?.take(MOST).read_to_string(&mut text)?;
-    Ok(text)
+/// A link may lead to a pipe, a device, or our own input, so none is followed.
+fn read(path: &Path) -> Option<String> {
+    let bytes = tree::read(path.parent()?, path.file_name()?, MOST).ok()?;
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

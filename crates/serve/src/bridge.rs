@@ -1,25 +1,25 @@
 //! The bridge: converts between ACP's types and the engine's. Plain functions, no IO.
 //!
-//! `bridge::update` converts events to updates, `bridge::call` those of tool calls. `bridge::editor` is the client for the
-//! engine.
+//! `bridge::update` converts events to updates, `bridge::call` those of tool calls, and `bridge::fit` shortens what is too
+//! large. `bridge::options` has modes and models. `bridge::editor` is the client for the engine.
 
 mod call;
 pub(crate) mod editor;
+pub(crate) mod fit;
 mod live;
+pub(crate) mod options;
 pub(crate) mod size;
 pub(crate) mod update;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::ports::Settings;
 use engine::ports::{Listing, Offers, SessionInfo, State};
-use engine::words::{Block, Contents, Media, Prompt, SessionId, StopReason, Thinking, iso_8601};
+use engine::words::{Block, Contents, Media, Prompt, SessionId, StopReason, iso_8601};
 use serde::Serialize;
 use serde_json::Value;
 use settings::Limits;
 use wire::RpcError;
-use wire::acp::models::{ModelInfo, ModelState};
 use wire::acp::{fault, file_uri, schema};
 
 use crate::error_table::message_too_large;
@@ -40,26 +40,42 @@ pub(crate) fn prompt_in(
     if block_meta.iter().all(Option::is_none) {
         block_meta.clear();
     }
-    let (text, data) =
-        blocks.iter().map(sizes).fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
-    if text > limits.max_prompt_bytes {
-        return Err(message_too_large("text", limits.max_prompt_bytes));
-    }
-    if data > limits.max_prompt_data_bytes {
+    if blocks.iter().map(data_length).sum::<u64>() > limits.max_prompt_data_bytes {
         return Err(message_too_large("image and audio data", limits.max_prompt_data_bytes));
     }
     Ok(Prompt { blocks, block_meta })
 }
 
-/// Returns the bytes of text and of data of a block.
-fn sizes(block: &Block) -> (u64, u64) {
-    let size = |text: &str| text.len() as u64;
+/// Checks the encoded size of a prompt, `_meta` and everything else included. The data of images, audio and other files has
+/// a limit of its own.
+pub(crate) fn check_prompt_size(
+    prompt: &[schema::ContentBlock],
+    encoded: usize,
+    limit: u64,
+) -> Result<(), RpcError> {
+    use schema::{ContentBlock, EmbeddedResourceResource as Contained};
+    let data = |block: &ContentBlock| match block {
+        ContentBlock::Image(image) => image.data.len(),
+        ContentBlock::Audio(audio) => audio.data.len(),
+        ContentBlock::Resource(embedded) => match &embedded.resource {
+            Contained::BlobResourceContents(blob) => blob.blob.len(),
+            _ => 0,
+        },
+        _ => 0,
+    };
+    let data: usize = prompt.iter().map(data).sum();
+    match u64::try_from(encoded.saturating_sub(data)) {
+        Ok(text) if text <= limit => Ok(()),
+        _ => Err(message_too_large("text and `_meta`", limit)),
+    }
+}
+
+/// Returns the bytes of data of a block, in base64.
+fn data_length(block: &Block) -> u64 {
     match block {
-        Block::Text(text) => (size(text), 0),
-        Block::Image(media) | Block::Audio(media) => (0, size(&media.data)),
-        Block::Link { uri, name } => (size(uri) + size(name), 0),
-        Block::Resource { uri, contents: Contents::Text(text), .. } => (size(uri) + size(text), 0),
-        Block::Resource { uri, contents: Contents::Blob(data), .. } => (size(uri), size(data)),
+        Block::Image(media) | Block::Audio(media) => media.data.len() as u64,
+        Block::Resource { contents: Contents::Blob(data), .. } => data.len() as u64,
+        Block::Text(_) | Block::Link { .. } | Block::Resource { .. } => 0,
     }
 }
 
@@ -233,69 +249,4 @@ pub(crate) fn offers_in(client: &schema::ClientCapabilities) -> Offers {
         notices: session.is_some_and(|session| session.notices.is_some()),
         compaction: session.is_some_and(|session| session.compaction.is_some()),
     }
-}
-
-/// Converts the modes, for clients without config options.
-pub(crate) fn modes_out(settings: &Settings) -> schema::SessionModeState {
-    let modes = settings.modes.iter().map(|mode| {
-        let id = schema::SessionModeId::new(mode.id.as_ref());
-        schema::SessionMode::new(id, mode.name.as_ref()).description(mode.description.to_string())
-    });
-    schema::SessionModeState::new(
-        schema::SessionModeId::new(settings.mode.to_shared()),
-        modes.collect(),
-    )
-}
-
-/// Converts the models, for clients without config options.
-pub(crate) fn models_out(settings: &Settings) -> ModelState {
-    let models = settings.models.iter().map(|choice| ModelInfo {
-        model_id: choice.id.to_string(),
-        name: choice.name.clone(),
-        description: None,
-    });
-    ModelState { current_model_id: settings.model.to_string(), available_models: models.collect() }
-}
-
-/// Converts mode, model and thinking level to config options: always the complete list.
-pub(crate) fn options_out(settings: &Settings) -> Vec<schema::SessionConfigOption> {
-    let value = |id: &str| schema::SessionConfigValueId::new(Arc::from(id));
-    let modes: Vec<_> = settings
-        .modes
-        .iter()
-        .map(|mode| {
-            schema::SessionConfigSelectOption::new(value(&mode.id), mode.name.as_ref())
-                .description(mode.description.to_string())
-        })
-        .collect();
-    let models: Vec<_> = settings
-        .models
-        .iter()
-        .map(|choice| {
-            schema::SessionConfigSelectOption::new(value(choice.id.as_str()), choice.name.clone())
-        })
-        .collect();
-    let mut options = vec![
-        schema::SessionConfigOption::select("mode", "Mode", value(settings.mode.as_str()), modes)
-            .category(schema::SessionConfigOptionCategory::Mode),
-        schema::SessionConfigOption::select(
-            "model",
-            "Model",
-            value(settings.model.as_str()),
-            models,
-        )
-        .category(schema::SessionConfigOptionCategory::Model),
-    ];
-    if settings.choice().is_some_and(|choice| choice.can_think) {
-        let levels: Vec<_> = Thinking::ALL
-            .iter()
-            .map(|(_, id, name)| schema::SessionConfigSelectOption::new(value(id), *name))
-            .collect();
-        let now = value(settings.thinking.id());
-        options.push(
-            schema::SessionConfigOption::select("thinking", "Thinking", now, levels)
-                .category(schema::SessionConfigOptionCategory::ThoughtLevel),
-        );
-    }
-    options
 }

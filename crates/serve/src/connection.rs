@@ -160,7 +160,14 @@ impl Connection {
             return None;
         }
         match self.translator.print_reply(id, outcome, opened) {
-            Ok(printed) => Some(printed),
+            Ok(mut printed) => {
+                if let Err(error) = self.outbox.check_answer(&printed.reply) {
+                    tracing::error!("{}", error.message);
+                    printed.reply.clear();
+                    rpc::print_error(&mut printed.reply, Some(id), &error).ok()?;
+                }
+                Some(printed)
+            }
             Err(err) => {
                 tracing::error!("cannot write an answer: {err}");
                 None
@@ -179,11 +186,13 @@ impl Connection {
                 self.outbox.push_line(&session, line, cost);
             }
             FromSession::Call { session, call, cost } => match self.translator.print_call(&call) {
-                Ok(line) => {
-                    self.peer.call_as(call.number, call.method);
-                    self.waiting.insert(call.number, (session.clone(), call.answer));
-                    self.outbox.push_line(&session, line, cost);
-                }
+                Ok(line) => match self.outbox.push_call(&session, call.method, line, cost) {
+                    Ok(()) => {
+                        self.peer.call_as(call.number, call.method);
+                        self.waiting.insert(call.number, (session, call.answer));
+                    }
+                    Err(error) => (call.answer)(Err(error)),
+                },
                 Err(err) => tracing::error!("cannot write a call: {err}"),
             },
             FromSession::Finish(finish) => finish(self),

@@ -80,6 +80,7 @@ impl Extension for CustomExtension {
                     let overrides = TurnOverrides {
                         mode: command.agent.as_deref().map(ModeId::new),
                         model: command.model.as_deref().map(ModelId::new),
+                        grants: command.grants.clone(),
                     };
                     Expanded::With(Prompt::from(blocks), overrides)
                 }
@@ -158,8 +159,13 @@ impl CustomExtension {
         let cwd = self.context.cwd.clone();
         let access = self.bash.access_of(&cwd, shell).await;
         let access = access.map_err(|why| format!("cannot run `{shown}`: {why}"))?;
-        if self.policy.judge(&access).decision == Decision::Reject {
+        let judgement = self.policy.judge(&access);
+        if judgement.decision == Decision::Reject {
             return Err(format!("`{shown}` is denied by your rules"));
+        }
+        // A command in a template cannot ask.
+        if let Some(why) = judgement.asked.iter().find_map(|asked| asked.floor.as_ref()) {
+            return Err(format!("`{shown}` would have to ask first: {why}"));
         }
         let run = CapturedRun {
             command: shell.to_owned(),

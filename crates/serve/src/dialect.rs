@@ -27,7 +27,7 @@ use wire::{RequestId, RpcError, rpc};
 pub(crate) use self::extras::SessionExtras;
 pub(crate) use self::printer::NotePrinter;
 use self::recap::Recap;
-use crate::bridge::session_in;
+use crate::bridge::{check_prompt_size, session_in};
 use crate::client_call::{ClientCall, TakeAnswer};
 use crate::session_entry::SessionEntry;
 
@@ -41,6 +41,8 @@ pub(crate) struct Translator {
     calls: HashMap<RequestId, CallNotes>,
     /// How long a history in one list may be, in bytes.
     history_bytes: usize,
+    /// How long a prompt may be, in bytes.
+    prompt_bytes: u64,
     permission_timeout: Duration,
     clock: Arc<dyn Clock>,
 }
@@ -85,6 +87,7 @@ impl Translator {
             dialect: forced.unwrap_or_default(),
             calls: HashMap::new(),
             history_bytes: usize::try_from(limits.max_update_bytes).unwrap_or(usize::MAX),
+            prompt_bytes: limits.max_prompt_bytes,
             permission_timeout: lasting(limits.permission_wait_seconds),
             clock,
         }
@@ -111,6 +114,16 @@ impl Translator {
             tracing::info!(dialect = dialect.name(), why, "the client's dialect");
         }
         let call = self.dialect.decode_call(method, params)?;
+        let encoded = params.map_or(0, |params| params.get().len());
+        match &call {
+            AgentCall::Prompt(prompt) => {
+                check_prompt_size(&prompt.prompt, encoded, self.prompt_bytes)?;
+            }
+            AgentCall::Steer(message) => {
+                check_prompt_size(&message.prompt.prompt, encoded, self.prompt_bytes)?;
+            }
+            _ => {}
+        }
         if self.dialect != Dialect::V1 {
             let notes = self.notes(method, &call);
             self.calls.insert(id.clone(), notes);

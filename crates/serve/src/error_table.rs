@@ -35,35 +35,55 @@ pub fn error_out(err: &Error, reference: &str) -> RpcError {
         Error::NoProgress(_) => (Code::TIMEOUT, "no_progress"),
         Error::ClientStalled(_) => (Code::TIMEOUT, "client_not_reading"),
         Error::Model(ModelError::AuthNeeded(_)) => (Code::AUTH_REQUIRED, "auth_required"),
-        Error::Model(ModelError::ContextFull(_)) => (Code::INTERNAL_ERROR, "context_full"),
-        Error::Model(ModelError::RateLimited(_)) => (Code::INTERNAL_ERROR, "model_rate_limited"),
-        Error::Model(ModelError::Unavailable(_)) => (Code::INTERNAL_ERROR, "model_unavailable"),
-        Error::Model(ModelError::Incomplete(_)) => (Code::INTERNAL_ERROR, "answer_incomplete"),
-        Error::Model(ModelError::Failed(_)) => (Code::INTERNAL_ERROR, "model_failed"),
+        Error::Model(ModelError::ContextFull(_)) => (Code::MODEL_FAILED, "context_full"),
+        Error::Model(ModelError::RateLimited(_)) => (Code::RATE_LIMITED, "model_rate_limited"),
+        Error::Model(ModelError::Unavailable(_)) => (Code::MODEL_FAILED, "model_unavailable"),
+        Error::Model(ModelError::Incomplete(_)) => (Code::MODEL_FAILED, "answer_incomplete"),
+        Error::Model(ModelError::Failed(_)) => (Code::MODEL_FAILED, "model_failed"),
         Error::Journal(_) => (Code::INTERNAL_ERROR, "not_stored"),
         Error::Broken => (Code::INTERNAL_ERROR, "internal"),
     };
-    let error = RpcError::of(code).with("kind", json!(kind));
+    let error = RpcError::sentence(code, sentence(err)).with("kind", json!(kind));
+    match err {
+        Error::Journal(_) | Error::Broken => error.with("reference", json!(reference)),
+        _ => error,
+    }
+}
+
+/// Says what happened and what to do, for the user: most editors show nothing else of an error.
+fn sentence(err: &Error) -> String {
     match err {
         // Ids and names of the client are not repeated: they may contain anything.
-        Error::NoSuchSession(_) => error.details("Unknown session; open one with session/new"),
-        Error::NoSuchMode(_) => error.details("Unknown mode; session/new lists the modes"),
-        Error::NoSuchModel(_) => error.details("Unknown model; session/new lists the models"),
+        Error::NoSuchSession(_) => "Unknown session; open one with session/new".to_owned(),
+        Error::NoSuchMode(_) => "Unknown mode; session/new lists the modes".to_owned(),
+        Error::NoSuchModel(_) => "Unknown model; session/new lists the models".to_owned(),
         Error::Busy(_) => {
-            error.details("A turn is already running in this session; wait for it or cancel it")
+            "A turn is already running in this session; wait for it or cancel it".to_owned()
         }
-        Error::NoTurn(_) => error
-            .details("No turn is running in this session; send the message with session/prompt"),
+        Error::NoTurn(_) => {
+            "No turn is running in this session; send the message with session/prompt".to_owned()
+        }
         Error::OpenElsewhere { place, .. } => {
-            error.details(format!("The session is open in {place}; close it there first"))
+            format!("The session is open in {place}; close it there first")
         }
         Error::Expired { days, .. } => {
-            error.details(format!("The session has expired: it was not used for {days} days"))
+            format!("The session has expired: it was not used for {days} days. Start a new one")
         }
-        Error::AuthNeeded => error.details("Log in first; initialize lists the login methods"),
-        Error::Journal(_) | Error::Broken => error
-            .details("Internal failure; the log has the details under this reference")
-            .with("reference", json!(reference)),
+        Error::AuthNeeded => "Log in first; initialize lists the login methods".to_owned(),
+        Error::Journal(_) => {
+            "The session could not be saved; check the free disk space and the log".to_owned()
+        }
+        Error::Broken => {
+            "Purlin failed at this request; try it again. The log has the details".to_owned()
+        }
+        Error::NoProgress(time) => format!(
+            "The model sent nothing for {} s; send the message again or choose another model",
+            time.as_secs()
+        ),
+        Error::ClientStalled(time) => format!(
+            "The turn was stopped because the client read nothing for {} s; what it did is saved",
+            time.as_secs()
+        ),
         Error::BadFolder { .. }
         | Error::TooManySessions(_)
         | Error::Crowded
@@ -71,11 +91,16 @@ pub fn error_out(err: &Error, reference: &str) -> RpcError {
         | Error::HistoryFull(_)
         | Error::ReadOnly(_)
         | Error::BadCursor
-        | Error::BadPrompt(_)
-        | Error::NoProgress(_)
-        | Error::ClientStalled(_)
-        | Error::Model(_) => error.details(err.to_string()),
+        | Error::BadPrompt(_) => capitalised(&err.to_string()),
+        // It begins with the name of the provider.
+        Error::Model(_) => err.to_string(),
     }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + characters.as_str()
 }
 
 /// A directory of a new session that cannot be used.
@@ -109,9 +134,10 @@ pub(crate) fn not_initialized() -> RpcError {
 
 /// A prompt over the rate.
 pub(crate) fn too_many_prompts(limit: u64, wait: Duration) -> RpcError {
-    RpcError::of(Code::RATE_LIMITED)
+    let seconds = wait.as_secs().max(1);
+    let words = format!("At most {limit} prompts per minute and session; try again in {seconds} s");
+    RpcError::sentence(Code::RATE_LIMITED, words)
         .with("kind", json!("too_many_prompts"))
-        .details(format!("At most {limit} prompts per minute and session"))
         .with("limit", json!(limit))
         .with("retryAfterMs", json!(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)))
 }
@@ -124,17 +150,52 @@ pub(crate) fn message_too_large(what: &str, limit: u64) -> RpcError {
         .with("limit", json!(limit))
 }
 
-/// Reads an error that the client answered with.
+/// A message of ours that exceeds its limit, so that it is not sent.
+pub(crate) fn line_too_large(what: &str, size: usize, limit: usize) -> RpcError {
+    RpcError::sentence(
+        Code::FILE_TOO_LARGE,
+        format!("{what} would have {size} bytes; the limit is {limit}"),
+    )
+    .with("kind", json!(LINE_TOO_LARGE))
+    .with("limit", json!(limit))
+}
+
+const LINE_TOO_LARGE: &str = "line_too_large";
+
+/// Tells whether a call was not sent because it was too large. Returns the limit.
+pub(crate) fn exceeded_limit(err: &RpcError) -> Option<usize> {
+    let data = err.data.as_ref().filter(|data| data["kind"] == LINE_TOO_LARGE)?;
+    usize::try_from(data["limit"].as_u64()?).ok()
+}
+
+/// Reads an error that the client answered with. What it says about a file keeps its meaning.
 pub(crate) fn editor_error(err: &RpcError, path: Option<&Path>) -> EditorError {
+    let path = path.map(Path::to_owned);
     match (err.code, path) {
         (Code::FILE_NOT_FOUND | Code::RESOURCE_NOT_FOUND, Some(path)) => {
-            EditorError::FileNotFound(path.to_owned())
+            EditorError::FileNotFound(path)
         }
+        (Code::FILE_DENIED, Some(path)) => EditorError::FileDenied(path),
+        (Code::FILE_TOO_LARGE, Some(path)) => EditorError::FileTooLarge(path),
         (Code::METHOD_NOT_FOUND, _) => {
             EditorError::NotOffered("this method, although it announced it")
         }
-        _ => EditorError::Refused(err.message.chars().take(500).collect()),
+        _ => EditorError::Refused(words_of(err)),
     }
+}
+
+/// The most characters of a client's error that are repeated.
+const MAX_WORDS: usize = 500;
+
+/// Returns what the client said. The name of a code says nothing, so what is in `data` is added.
+fn words_of(err: &RpcError) -> String {
+    let data = err.data.as_ref();
+    let details = data.and_then(|data| data["details"].as_str().or(data.as_str()));
+    let words = match details {
+        Some(details) if !err.message.contains(details) => format!("{}: {details}", err.message),
+        _ => err.message.clone(),
+    };
+    words.chars().take(MAX_WORDS).collect()
 }
 
 #[cfg(test)]
@@ -193,31 +254,31 @@ mod tests {
             .collect();
         assert!(!table.contains("secret"), "{table}");
         expect![[r#"
-            -31900 Session not found · session_not_found · Unknown session; open one with session/new
-            -31902 Session locked · turn_running · A turn is already running in this session; wait for it or cancel it
-            -32600 Invalid Request · no_running_turn · No turn is running in this session; send the message with session/prompt
-            -31902 Session locked · too_much_steering · 8 messages already wait for the running turn; it takes them after its next answer
-            -31902 Session locked · open_elsewhere · The session is open in process 4711 on host; close it there first
-            -31901 Session expired · session_expired · The session has expired: it was not used for 30 days
-            -32600 Invalid Request · history_full · the session has reached its limit of 104857600 bytes; it can be loaded, but not continued
-            -32600 Invalid Request · read_only · the sessions were written by a newer version
-            -32602 Invalid params · bad_cursor · invalid cursor: use one that session/list returned
-            -32003 Too many requests · too_many_sessions · 1000 sessions are open; close one first
-            -31902 Session locked · too_many_requests · too many open requests; wait for some of them
-            -32602 Invalid params · no_such_mode · Unknown mode; session/new lists the modes
-            -32602 Invalid params · no_such_model · Unknown model; session/new lists the models
-            -32602 Invalid params · bad_prompt · the prompt is empty
-            -32000 Authentication required · auth_required · Log in first; initialize lists the login methods
-            -32001 Timeout · no_progress · the model sent nothing for 300 s
-            -32001 Timeout · client_not_reading · the client read nothing for 300 s
-            -32000 Authentication required · auth_required · the key was refused
-            -32603 Internal error · context_full · the conversation is too long
-            -32603 Internal error · model_rate_limited · too many requests
-            -32603 Internal error · model_unavailable · the provider is overloaded
-            -32603 Internal error · answer_incomplete · the answer broke off
-            -32603 Internal error · model_failed · the answer made no sense
-            -32603 Internal error · not_stored · Internal failure; the log has the details under this reference
-            -32603 Internal error · internal · Internal failure; the log has the details under this reference
+            -31900 Unknown session; open one with session/new · session_not_found · Unknown session; open one with session/new
+            -31902 A turn is already running in this session; wait for it or cancel it · turn_running · A turn is already running in this session; wait for it or cancel it
+            -32600 No turn is running in this session; send the message with session/prompt · no_running_turn · No turn is running in this session; send the message with session/prompt
+            -31902 8 messages already wait for the running turn; it takes them after its next answer · too_much_steering · 8 messages already wait for the running turn; it takes them after its next answer
+            -31902 The session is open in process 4711 on host; close it there first · open_elsewhere · The session is open in process 4711 on host; close it there first
+            -31901 The session has expired: it was not used for 30 days. Start a new one · session_expired · The session has expired: it was not used for 30 days. Start a new one
+            -32600 The session has reached its limit of 104857600 bytes; it can be loaded, but not continued; start a new session · history_full · The session has reached its limit of 104857600 bytes; it can be loaded, but not continued; start a new session
+            -32600 The sessions were written by a newer version · read_only · The sessions were written by a newer version
+            -32602 Invalid cursor: use one that session/list returned · bad_cursor · Invalid cursor: use one that session/list returned
+            -32003 1000 sessions are open; close one first · too_many_sessions · 1000 sessions are open; close one first
+            -31902 Too many open requests; wait for some of them · too_many_requests · Too many open requests; wait for some of them
+            -32602 Unknown mode; session/new lists the modes · no_such_mode · Unknown mode; session/new lists the modes
+            -32602 Unknown model; session/new lists the models · no_such_model · Unknown model; session/new lists the models
+            -32602 The prompt is empty · bad_prompt · The prompt is empty
+            -32000 Log in first; initialize lists the login methods · auth_required · Log in first; initialize lists the login methods
+            -32001 The model sent nothing for 300 s; send the message again or choose another model · no_progress · The model sent nothing for 300 s; send the message again or choose another model
+            -32001 The turn was stopped because the client read nothing for 300 s; what it did is saved · client_not_reading · The turn was stopped because the client read nothing for 300 s; what it did is saved
+            -32000 the key was refused · auth_required · the key was refused
+            -32004 the conversation is too long · context_full · the conversation is too long
+            -32003 too many requests · model_rate_limited · too many requests
+            -32004 the provider is overloaded · model_unavailable · the provider is overloaded
+            -32004 the answer broke off · answer_incomplete · the answer broke off
+            -32004 the answer made no sense · model_failed · the answer made no sense
+            -32603 The session could not be saved; check the free disk space and the log · not_stored · The session could not be saved; check the free disk space and the log
+            -32603 Purlin failed at this request; try it again. The log has the details · internal · Purlin failed at this request; try it again. The log has the details
         "#]].assert_eq(&table);
     }
 }

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use settings::custom::hooks::{Hook, MOMENTS};
 use tools::bash::{Bash, CapturedRun, Ran};
 
+use crate::claude_hooks;
+
 /// How much of a tool's output a hook gets.
 const MOST_OUTPUT: usize = 32 * 1024;
 /// The most output of a hook that is read.
@@ -32,8 +34,12 @@ fn is_for(hook: &Hook, moment: &Moment<'_>) -> bool {
         Moment::BeforeTool { tool, .. } | Moment::AfterTool { tool, .. } => *tool,
         Moment::BeforeTurn { .. } | Moment::AfterTurn(_) => "",
     };
-    let matches_one =
-        |matcher: &String| matcher.split('|').any(|one| matches_pattern(one.trim(), tool));
+    let matches_one = |matcher: &String| match (hook.is_claude, tool) {
+        // Of Claude Code's hooks, only those of tools have a matcher.
+        (true, "") => true,
+        (true, tool) => claude_hooks::selects(matcher, tool),
+        (false, tool) => matcher.split('|').any(|one| matches_pattern(one.trim(), tool)),
+    };
     hook.moment == name_of(moment) && hook.matcher.as_ref().is_none_or(matches_one)
 }
 
@@ -67,19 +73,28 @@ async fn ask_all(
     context: &HookContext,
 ) -> HookOutcome {
     let mut outcome = HookOutcome::default();
-    let input = input(&moment, context).to_string().into_bytes();
     for hook in asked {
+        let input = match hook.is_claude {
+            true => claude_hooks::input(&moment, context),
+            false => input(&moment, context),
+        };
+        let folder = context.cwd.to_string_lossy().into_owned();
+        let environment = hook.is_claude.then(|| ("CLAUDE_PROJECT_DIR".to_owned(), folder));
         let run = CapturedRun {
             command: hook.command.clone(),
             args: Vec::new(),
-            environment: Vec::new(),
+            environment: environment.into_iter().collect(),
             cwd: context.cwd.clone(),
-            input: input.clone(),
+            input: input.to_string().into_bytes(),
             timeout: hook.timeout,
             limit: MAX_ANSWER,
             must_be_confined: hook.is_project,
         };
-        judge(hook, bash.run_captured(run).await, &mut outcome);
+        let ran = bash.run_captured(run).await;
+        match hook.is_claude {
+            true => claude_hooks::judge(hook, ran, &mut outcome),
+            false => judge(hook, ran, &mut outcome),
+        }
         if outcome.objection.is_some() {
             break;
         }
@@ -130,6 +145,11 @@ fn judge(hook: &Hook, ran: Result<Ran, String>, outcome: &mut HookOutcome) {
     }
 }
 
+/// Cuts a text of a hook to its limit.
+pub(crate) fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_TEXT)]
+}
+
 #[derive(Debug, Default, PartialEq)]
 struct Answer {
     objection: Option<String>,
@@ -142,7 +162,7 @@ fn answer(ran: Result<Ran, String>) -> Result<Answer, String> {
     if ran.is_late {
         return Err("timed out".to_owned());
     }
-    let cut = |text: &str| text[..text.floor_char_boundary(MAX_TEXT)].trim().to_owned();
+    let cut = |text: &str| cut(text).trim().to_owned();
     if ran.code != Some(0) {
         let code = ran.code.map_or("a signal".to_owned(), |code| format!("exit code {code}"));
         return Err(match cut(&ran.errors) {

@@ -5,6 +5,7 @@
 
 mod branch;
 mod bridge;
+mod claude_hooks;
 mod client_call;
 mod connection;
 mod custom;

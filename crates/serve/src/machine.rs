@@ -1,7 +1,7 @@
 //! What sessions find on this machine: the sandbox, the environment of commands, the host of MCP servers.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::words::SessionId;
@@ -9,7 +9,7 @@ use mcp::Host;
 use process::sandbox::{Sandbox, secret_places};
 use settings::Directories;
 use tools::bash::{self, Bash};
-use tools::scope::Scope;
+use tools::scope::{Scope, hard_links};
 
 use crate::mcp_servers;
 
@@ -20,6 +20,8 @@ pub struct MachineOptions {
     pub helper: PathBuf,
     /// Where the user's files are.
     pub directories: Directories,
+    /// The files that rules and keys come from, wherever they are.
+    pub policy_files: Vec<PathBuf>,
     /// The directory for temporary files.
     pub temporary: PathBuf,
     /// Where programs are looked for.
@@ -28,6 +30,15 @@ pub struct MachineOptions {
     pub command_environment: Vec<(String, String)>,
     /// The environment of MCP servers.
     pub server_environment: Vec<(OsString, OsString)>,
+}
+
+impl MachineOptions {
+    /// Returns what no tool, no command and no MCP server may touch: our own directories, and the files that rules and keys
+    /// come from, with links followed.
+    pub(crate) fn private(&self) -> Vec<PathBuf> {
+        let real = self.policy_files.iter().filter_map(|path| path.canonicalize().ok());
+        self.directories.private().into_iter().chain(real).collect()
+    }
 }
 
 /// What all sessions share.
@@ -39,6 +50,8 @@ pub struct Machine {
     home: Option<PathBuf>,
     /// Our own configuration and data, which no tool may touch.
     private: Arc<[PathBuf]>,
+    /// Links among the files that rules and keys come from.
+    links: Vec<PathBuf>,
     /// Other places that commands must not see.
     hidden: Arc<[PathBuf]>,
     search: Arc<[PathBuf]>,
@@ -54,12 +67,16 @@ impl Machine {
         let sandbox = sandbox(&options);
         let outputs = options.directories.state.as_ref().map(|folder| folder.join("output"));
         let hidden = hidden(&options.directories);
+        let private = options.private().into();
+        let is_link = |path: &&PathBuf| path.is_symlink();
+        let links = options.policy_files.iter().filter(is_link).cloned().collect();
         let host = Host::new(mcp_servers::host_options(&options, Arc::clone(&sandbox)));
         Machine {
             sandbox,
             host,
             home: options.directories.home.clone(),
-            private: options.directories.private().into(),
+            private,
+            links,
             hidden: hidden.into(),
             search: options.search.into(),
             environment: options.command_environment.into(),
@@ -75,18 +92,48 @@ impl Machine {
             .with_hidden(Arc::clone(&self.hidden))
     }
 
-    /// Makes the tool that runs commands.
+    /// Makes the tool that runs commands. It protects our own files under all their names in the session's directories.
     #[must_use]
     pub fn bash(&self, session: &SessionId, folders: &[PathBuf]) -> Bash {
+        let (names, _) = self.other_names(folders);
         let options = bash::Options {
             folders: folders.to_vec(),
-            own: Arc::clone(&self.private),
+            own: self.private.iter().cloned().chain(names).collect(),
             hidden: Arc::clone(&self.hidden),
             search: Arc::clone(&self.search),
             environment: Arc::clone(&self.environment),
             outputs: self.outputs(session),
         };
         Bash::new(Arc::clone(&self.sandbox), options)
+    }
+
+    /// Finds other names of our own files in directories. Returns them, and whether everything was looked at.
+    fn other_names(&self, folders: &[PathBuf]) -> (Vec<PathBuf>, bool) {
+        hard_links::names_in(folders, &hard_links::ids(&self.private))
+    }
+
+    /// Returns why commands in these directories could change a file that rules or keys come from, so that all of them must
+    /// ask: the sandbox protects files, not the links that lead to them.
+    pub(crate) fn unprotected(&self, folders: &[PathBuf]) -> Option<String> {
+        let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+        let roots: Vec<PathBuf> = folders.iter().map(real).collect();
+        let is_inside = |path: &Path| {
+            let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+            folder.is_some_and(|folder| roots.iter().any(|root| folder.starts_with(root)))
+        };
+        let link = self.links.iter().find(|link| is_inside(link));
+        if let Some(link) = link {
+            return Some(format!(
+                "{} is a link that your rules or keys are read through. A command could replace it, so every command asks.",
+                link.display()
+            ));
+        }
+        let (_, is_complete) = self.other_names(folders);
+        (!is_complete).then(|| {
+            "A file with your rules or keys has other names (hard links), which were not all found in this folder. \
+             A command could change it, so every command asks."
+                .to_owned()
+        })
     }
 
     /// Returns where long outputs of a session's commands are stored.

@@ -221,7 +221,7 @@ fn confinement(options: &MachineOptions, sandbox: Arc<Sandbox>) -> mcp::Confinem
     let needed = home.iter().flat_map(|home| NEEDED.map(|(of, cache)| (of, home.join(cache))));
     mcp::Confinement {
         sandbox,
-        hidden: directories.private().into_iter().chain(machine::hidden(directories)).collect(),
+        hidden: options.private().into_iter().chain(machine::hidden(directories)).collect(),
         writable: caches.chain([options.temporary.clone()]).collect(),
         caches: needed.collect(),
     }

@@ -1,7 +1,9 @@
 //! The outbox: messages that wait to be written, by session. Merges waiting text, preserves the order, stays bounded.
 //!
 //! Does no IO: the dispatcher pushes messages, and fills a batch whenever the writer is free. Nothing is delayed unless a
-//! session exceeds its update rate; then only its text waits, and is merged.
+//! session exceeds its update rate; then its updates wait, and text and the progress of tool calls are merged. A call or an
+//! answer does not wait, and takes everything before it along. Every line is measured here or in `bridge::update`, and none
+//! exceeds the limit of its method.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,8 +14,11 @@ use settings::Limits;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use wire::{RpcError, SizeLimits};
+
 use crate::bridge::{size, update};
 use crate::dialect::NotePrinter;
+use crate::error_table::line_too_large;
 use crate::options::size_limits;
 use crate::rate::Bucket;
 
@@ -25,8 +30,10 @@ pub(crate) const TOTAL_BUDGET: usize = 4 * 1024 * 1024;
 pub(crate) const ANSWER_BUDGET: usize = 1024 * 1024;
 /// The size of a batch for the writer.
 const BATCH: usize = 64 * 1024;
-/// The most bytes of a text update besides its text.
+/// The most bytes of a text update besides its text, unless it has `_meta`.
 const TEXT_OVERHEAD: usize = 512;
+/// How far back an update looks for one of the same call to merge with.
+const LOOK_BACK: usize = 64;
 
 /// Messages that wait to be written.
 pub(crate) struct Outbox {
@@ -39,7 +46,7 @@ pub(crate) struct Outbox {
     ready: VecDeque<SessionId>,
     total: Arc<Semaphore>,
     updates_per_minute: u64,
-    max_update: usize,
+    limits: SizeLimits,
 }
 
 /// How fast a session may send updates.
@@ -53,13 +60,15 @@ pub(crate) enum Pace {
 
 struct Queue {
     items: VecDeque<Item>,
-    /// How many items are not text; they and everything before them must not wait.
-    non_text: usize,
+    /// How many items are lines; they and everything before them must not wait.
+    lines: usize,
     bucket: Bucket,
     budget: Arc<Semaphore>,
     pace: Pace,
     is_ready: bool,
     is_closed: bool,
+    /// Whether its updates wait, because of the rate. Only then are updates of tool calls merged.
+    is_held: bool,
 }
 
 struct Item {
@@ -84,8 +93,13 @@ impl Outbox {
             ready: VecDeque::new(),
             total: Arc::new(Semaphore::new(TOTAL_BUDGET)),
             updates_per_minute: limits.updates_per_minute,
-            max_update: size_limits(limits).update,
+            limits: size_limits(limits),
         }
+    }
+
+    /// Returns the most bytes of an update.
+    pub(crate) fn max_update(&self) -> usize {
+        self.limits.update
     }
 
     /// Returns the budget that all sessions share.
@@ -118,12 +132,13 @@ impl Outbox {
     ) -> Arc<Semaphore> {
         let queue = self.sessions.entry(session).or_insert_with(|| Queue {
             items: VecDeque::new(),
-            non_text: 0,
+            lines: 0,
             bucket: Bucket::new(self.updates_per_minute, Instant::now()),
             budget,
             pace,
             is_ready: false,
             is_closed: false,
+            is_held: false,
         });
         queue.is_closed = false;
         queue.pace = pace;
@@ -161,13 +176,53 @@ impl Outbox {
         self.push(session, Item { what: What::Line(line), cost });
     }
 
-    /// Queues an event, merging it with text of the same message that still waits.
-    pub(crate) fn push_event(&mut self, session: &SessionId, event: Event, cost: usize) {
-        let most = self.max_update.saturating_sub(TEXT_OVERHEAD).max(TEXT_OVERHEAD);
+    /// Queues a call of ours, unless its line exceeds the limit of its method.
+    pub(crate) fn push_call(
+        &mut self,
+        session: &SessionId,
+        method: &str,
+        line: Vec<u8>,
+        cost: usize,
+    ) -> Result<(), RpcError> {
+        let limit = self.limits.of(Some(method));
+        if line.len() > limit {
+            self.give_back(session, cost);
+            return Err(line_too_large(method, line.len(), limit));
+        }
+        self.push_line(session, line, cost);
+        Ok(())
+    }
+
+    /// Checks the size of an answer.
+    pub(crate) fn check_answer(&self, line: &[u8]) -> Result<(), RpcError> {
+        let limit = self.limits.of(None);
+        match line.len() {
+            size if size > limit => Err(line_too_large("the answer", size, limit)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns room to the budgets of a session and the connection.
+    fn give_back(&mut self, session: &SessionId, cost: usize) {
+        self.total.add_permits(cost);
+        if let Some(queue) = self.sessions.get(session) {
+            queue.budget.add_permits(cost);
+        }
+    }
+
+    /// Queues an event. Merges it with text of the same message, or an update of the same tool call, that still waits; splits
+    /// text that is too long for one update.
+    pub(crate) fn push_event(&mut self, session: &SessionId, mut event: Event, cost: usize) {
         let Some(text) = size::text_of(&event) else {
-            self.push(session, Item { what: What::Event(event), cost });
+            if let Some(freed) = self.merge(session, &mut event, cost) {
+                self.give_back(session, freed);
+            } else {
+                self.push(session, Item { what: What::Event(event), cost });
+            }
             return;
         };
+        let overhead = TEXT_OVERHEAD + size::meta_of(&event);
+        let most = self.limits.update.saturating_sub(overhead).max(TEXT_OVERHEAD);
         let length = size::json_length(text);
         if length <= most {
             self.push_text(session, event, length, cost, most);
@@ -179,6 +234,46 @@ impl Outbox {
             let event = size::with_text(&event, chunk.to_owned());
             self.push_text(session, event, length, std::mem::take(&mut rest), most);
         }
+    }
+
+    /// Merges an event into an earlier state of the same thing, if updates wait. Returns how much room that frees.
+    fn merge(&mut self, session: &SessionId, event: &mut Event, cost: usize) -> Option<usize> {
+        let most = self.limits.update / 4;
+        let queue = self.sessions.get_mut(session)?;
+        if !queue.is_held && queue.items.len() < LOOK_BACK {
+            return None;
+        }
+        for item in queue.items.iter_mut().rev().take(LOOK_BACK) {
+            let What::Event(waiting) = &mut item.what else { return None };
+            let is_merged = match (&mut *waiting, &mut *event) {
+                (Event::ToolUpdate(id, waiting), Event::ToolUpdate(next_id, next))
+                    if id == next_id =>
+                {
+                    if !size::merge_update(waiting, next, most) {
+                        return None;
+                    }
+                    true
+                }
+                (Event::Plan(waiting), Event::Plan(next)) => {
+                    *waiting = std::mem::take(next);
+                    true
+                }
+                (waiting @ Event::Usage { .. }, next @ Event::Usage { .. }) => {
+                    *waiting = next.clone();
+                    true
+                }
+                // Only updates of tool calls may pass each other.
+                (Event::ToolUpdate(..), Event::ToolUpdate(..)) => false,
+                (Event::ToolCall(call), Event::ToolUpdate(id, _)) if call.id != *id => false,
+                _ => return None,
+            };
+            if is_merged {
+                let both = item.cost + cost;
+                item.cost = size::weight(waiting).min(both);
+                return Some(both - item.cost);
+            }
+        }
+        None
     }
 
     fn push_text(
@@ -208,8 +303,8 @@ impl Outbox {
             self.total.add_permits(item.cost);
             return;
         };
-        if !matches!(item.what, What::Text(..)) {
-            queue.non_text += 1;
+        if matches!(item.what, What::Line(_)) {
+            queue.lines += 1;
         }
         queue.items.push_back(item);
         if !queue.is_ready {
@@ -218,7 +313,7 @@ impl Outbox {
         }
     }
 
-    /// Writes what may be sent now into `batch`, sessions round-robin. Returns when to try again, if text must wait.
+    /// Writes what may be sent now into `batch`, sessions round-robin. Returns when to try again, if updates must wait.
     pub(crate) fn fill(
         &mut self,
         batch: &mut Vec<u8>,
@@ -235,7 +330,7 @@ impl Outbox {
         while batch.len() < BATCH {
             let Some(session) = self.ready.pop_front() else { break };
             let Some(queue) = self.sessions.get_mut(&session) else { continue };
-            match queue.write_next(&session, batch, now, (printer, self.max_update)) {
+            match queue.write_next(&session, batch, now, (printer, self.limits.update)) {
                 Some(written) => {
                     self.total.add_permits(written.cost);
                     self.answer_bytes -= written.answer_bytes;
@@ -268,7 +363,7 @@ struct Written {
 }
 
 impl Queue {
-    /// Writes the first item and returns what it used; `None` if it is text that must wait.
+    /// Writes the first item and returns what it used; `None` if it must wait.
     fn write_next(
         &mut self,
         session: &SessionId,
@@ -276,18 +371,19 @@ impl Queue {
         now: Instant,
         (printer, most): (NotePrinter, usize),
     ) -> Option<Written> {
-        let has_token = match self.items.front()?.what {
-            What::Line(_) => true,
-            What::Event(_) | What::Text(..) => self.pace == Pace::Replay || self.bucket.take(now),
-        };
-        if !has_token && self.non_text == 0 {
-            return None;
+        let is_update = !matches!(self.items.front()?.what, What::Line(_));
+        self.is_held = is_update && self.pace == Pace::Live && !self.bucket.take(now);
+        if self.is_held {
+            if self.lines == 0 {
+                return None;
+            }
+            self.bucket.take_in_advance();
         }
         let item = self.items.pop_front()?;
         let mut written = Written { cost: item.cost, answer_bytes: 0 };
         match item.what {
             What::Line(line) => {
-                self.non_text -= 1;
+                self.lines -= 1;
                 written.answer_bytes = if item.cost == 0 { line.len() } else { 0 };
                 if batch.is_empty() && line.len() > BATCH {
                     // A line as large as a file is not copied.
@@ -296,13 +392,14 @@ impl Queue {
                     batch.extend_from_slice(&line);
                 }
             }
-            What::Event(event) => {
-                self.non_text -= 1;
+            What::Event(event) | What::Text(event, _) => {
                 update::print(batch, printer, session, event, most);
             }
-            What::Text(event, _) => update::print(batch, printer, session, event, most),
         }
         self.budget.add_permits(item.cost);
         Some(written)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,6 +72,11 @@ impl Bucket {
         true
     }
 
+    /// Takes a token that is not there yet: what must not wait makes what follows wait longer.
+    pub(crate) fn take_in_advance(&mut self) {
+        self.tokens = (self.tokens - 1.0).max(-self.room);
+    }
+
     /// Returns when the next token is available.
     pub(crate) fn next(&self) -> Instant {
         let missing = (1.0 - self.tokens).max(0.0);

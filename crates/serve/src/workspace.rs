@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use engine::Error;
 use engine::hub::Workspace;
+use engine::permission::PermissionKey;
 use engine::permission::policy::Policy;
+use engine::permission::rules::AskFloor;
 use engine::ports::{AnswerStore, Editor, Extension, Tool, Toolbox};
 use engine::script::OpenPage;
 use engine::session::IGNORED_SETTINGS;
@@ -24,6 +26,10 @@ use crate::instructions::{ProjectInstructions, ScopedFiles};
 use crate::machine::Machine;
 use crate::mcp_servers::{ReplaceableServers, RequestedServers};
 use crate::skill_tool::SkillTool;
+
+/// The titles of notices about what cannot be protected or understood.
+const EVERYTHING_ASKS: &str = "More is asked for than your rules say";
+const EVERY_COMMAND_ASKS: &str = "Every command asks";
 
 /// Opens the workspaces of sessions. The machine is made when the first session opens, so that the program starts fast.
 pub struct Workspaces {
@@ -110,7 +116,7 @@ impl Workspaces {
         let projects: Vec<Project> =
             folders.iter().map(|folder| settings.project(folder)).collect();
         let (project, cwd) = (projects.first(), folders.first().cloned().unwrap_or_default());
-        let notices = notices(settings, &projects, &cwd);
+        let mut notices = notices(settings, &projects, &cwd);
 
         // Files and commands.
         let scope = machine.scope(folders.to_vec()).with_outputs(machine.outputs(session));
@@ -128,7 +134,15 @@ impl Workspaces {
         let skill = SkillTool::find(&places, &project_files);
         let instructions = Arc::new(ProjectInstructions { places, files: project_files, patterns });
 
-        let policy = Arc::new(policy(settings, &projects));
+        let mut policy = policy(settings, &projects);
+        let unprotected = machine.unprotected(folders);
+        notices.extend(unprotected.iter().map(|why| (EVERY_COMMAND_ASKS, visible(why))));
+        policy.add_floor(unprotected.map(|why| AskFloor {
+            key: PermissionKey::RunCommand.to_string(),
+            pattern: "*".to_owned(),
+            why,
+        }));
+        let policy = Arc::new(policy);
 
         // Tools, and what adds to them: the program, the user and the project, MCP servers.
         let tools = self.builtin_tools(&files, &bash, skill);
@@ -139,13 +153,17 @@ impl Workspaces {
             bash,
             scope.clone(),
             Arc::clone(&policy),
-            HookContext { session: session.clone(), cwd },
+            HookContext { session: session.clone(), cwd: cwd.clone() },
         )));
-        let configured = (&settings.config.mcp, project);
+        let mcp = settings.config.servers_for(&cwd);
+        let configured = (&mcp, project);
         let servers = ReplaceableServers::new(&machine.host, requested, configured, folders);
         extensions.push(servers.extension());
 
-        let (editor, toolbox) = (connect(scope), Toolbox::new(tools, extensions));
+        let mut restrictions = settings.config.tools.clone();
+        restrictions.extend(projects.iter().flat_map(Project::removed_tools));
+        let toolbox = Toolbox::new(tools, extensions).restricted_to(restrictions);
+        let editor = connect(scope);
         (Workspace { editor, files, instructions, toolbox, policy, notices }, servers)
     }
 
@@ -207,20 +225,24 @@ pub fn policy(settings: &Settings, projects: &[Project]) -> Policy {
     let saved = settings.answers.as_deref().zip(cwd);
     let saved =
         saved.map(|(data, cwd)| Arc::new(FolderAnswers::new(data, cwd)) as Arc<dyn AnswerStore>);
-    Policy::new(rules, roots, saved)
+    let floors = settings.config.floors.iter().chain(projects.iter().flat_map(Project::floors));
+    Policy::new(rules, roots, saved).with_floors(floors.cloned().collect())
 }
 
 /// Lists what the user should know when a session opens.
 fn notices(settings: &Settings, projects: &[Project], cwd: &Path) -> Vec<(&'static str, String)> {
-    let user = settings.problems.iter().map(|problem| visible(problem));
+    let floors = || settings.config.floors.iter().chain(projects.iter().flat_map(Project::floors));
+    let is_new = |problem: &&String| !floors().any(|floor| floor.why == **problem);
+    let user = settings.problems.iter().filter(is_new).map(|problem| visible(problem));
     let mut of_projects = Vec::new();
     for project in projects {
         project.problems().iter().for_each(|problem| tracing::warn!("{}", visible(problem)));
         of_projects.extend(project.notices());
     }
     let unused = user.chain(of_projects).map(|problem| (IGNORED_SETTINGS, problem));
+    let asks = floors().map(|floor| (EVERYTHING_ASKS, visible(&floor.why)));
     let gone = (!cwd.is_dir()).then(|| gone(cwd));
-    unused.chain(gone).collect()
+    asks.chain(unused).chain(gone).collect()
 }
 
 /// The notice for a session whose directory does not exist any more.
@@ -280,6 +302,7 @@ mod tests {
         let machine = MachineOptions {
             helper: PathBuf::new(),
             directories,
+            policy_files: Vec::new(),
             temporary: tempfile::env::temp_dir(),
             search: Vec::new(),
             command_environment: Vec::new(),

@@ -41,6 +41,8 @@ codes! {
     RESOURCE_NOT_FOUND = -32002, "Resource not found", None;
     /// Too many requests in a short time.
     RATE_LIMITED = -32003, "Too many requests", None;
+    /// The model or its provider failed.
+    MODEL_FAILED = -32004, "Model failed", Some(-32603);
     /// The caller cancelled the call.
     REQUEST_CANCELLED = -32800, "Request cancelled", None;
     /// No such session.
@@ -113,10 +115,29 @@ impl RpcError {
         RpcError::new(code, code.message())
     }
 
-    /// Adds `data.details`, a sentence that describes the problem.
+    /// Says in one sentence what happened and what to do: in `message`, which is all that most editors show, and in
+    /// `data.details`. JSON-RPC's own errors keep their name in front, for the client's developers.
     #[must_use]
-    pub fn details(self, details: impl Into<String>) -> RpcError {
-        self.with("details", Value::String(details.into()))
+    pub fn details(mut self, details: impl Into<String>) -> RpcError {
+        const OF_JSON_RPC: [Code; 4] = [
+            Code::PARSE_ERROR,
+            Code::INVALID_REQUEST,
+            Code::METHOD_NOT_FOUND,
+            Code::INVALID_PARAMS,
+        ];
+        let details = details.into();
+        self.message = match OF_JSON_RPC.contains(&self.code) {
+            true => format!("{}: {details}", self.message),
+            false => details.clone(),
+        };
+        self.with("details", Value::String(details))
+    }
+
+    /// Makes an error that is only a sentence for the user, in `message` and in `data.details`.
+    #[must_use]
+    pub fn sentence(code: Code, sentence: impl Into<String>) -> RpcError {
+        let sentence = sentence.into();
+        RpcError::new(code, sentence.clone()).with("details", Value::String(sentence))
     }
 
     /// Adds one member to `data`.
@@ -161,7 +182,7 @@ mod tests {
         let error = RpcError::of(Code::SESSION_NOT_FOUND).details("no such session");
         assert_eq!(
             serde_json::to_value(&error).unwrap(),
-            json!({ "code": -31900, "message": "Session not found", "data": { "acpCode": -32002, "details": "no such session" } })
+            json!({ "code": -31900, "message": "no such session", "data": { "acpCode": -32002, "details": "no such session" } })
         );
     }
 }

@@ -1,8 +1,9 @@
 //! The question to the user: what it names, and what the answer "always" would store.
 
+use super::policy::{AnswerScope, Asked, Judgement};
 use crate::words::{
-    Access, Answer, Block, Choice, PermissionKey, Question, ToolCall, ToolContent, describe,
-    one_line, visible,
+    Access, Answer, Block, Choice, Decision, PermissionKey, Question, ToolCall, ToolContent,
+    describe, one_line, visible,
 };
 
 /// What a command can get beyond the sandbox: the key, and its name in a question.
@@ -39,10 +40,19 @@ fn lines(all: &[(&PermissionKey, &str)]) -> Vec<Line> {
 /// A longer rule does not fit on a button, so "always" is not offered.
 const LONGEST_RULE: usize = 300;
 
-/// Writes the question about a call. `asked` is what needs the user's permission, `scope` says where the answer "always"
-/// applies.
+impl AnswerScope {
+    fn words(self) -> &'static str {
+        match self {
+            AnswerScope::Project => "in this project",
+            AnswerScope::Session => "in this session",
+        }
+    }
+}
+
+/// Writes the question about a call that was judged. `scope` says where the answer "always" applies.
 #[must_use]
-pub fn about(mut call: ToolCall, asked: &[Access], scope: &str) -> Question {
+pub fn about(mut call: ToolCall, judgement: &Judgement, scope: AnswerScope) -> Question {
+    let asked: Vec<Access> = judgement.asked.iter().map(|asked| asked.access.clone()).collect();
     let is_shown =
         |access: &Access| access.is_shown || names(&call.title, &visible(&access.subject));
     let hidden = asked.iter().filter(|access| !is_shown(access));
@@ -58,20 +68,60 @@ pub fn about(mut call: ToolCall, asked: &[Access], scope: &str) -> Question {
         }
         call.content.push(ToolContent::Block(Block::Text(text)));
     }
-    call.content.extend(notes(asked).map(|text| ToolContent::Block(Block::Text(text))));
+    let why = judgement.why.as_deref().map(one_line);
+    let more = [notes(&asked), reasons(&judgement.asked), why];
+    let more = more.into_iter().flatten().map(|text| ToolContent::Block(Block::Text(text)));
+    call.content.extend(more);
+    let choices = choices(judgement, &asked, scope);
+    Question { call, choices }
+}
+
+/// Returns what the user can answer.
+fn choices(judgement: &Judgement, asked: &[Access], scope: AnswerScope) -> Vec<Choice> {
     let choice = |answer, id, name| Choice { answer, id, name };
     let mut choices = vec![choice(Answer::AllowOnce, "once", "Allow once".to_owned())];
-    let always = always_words(asked);
-    if let Some([allowed, _]) = &always {
-        let name = format!("Always allow {allowed} {scope}");
+    // An answer that would not be followed is not offered.
+    let is_fixed =
+        judgement.why.is_some() || judgement.asked.iter().any(|asked| asked.floor.is_some());
+    let always = always_words(asked).filter(|_| !is_fixed);
+    let can_destroy = asked.iter().any(|access| access.can_destroy);
+    if let Some([allowed, _]) = always.as_ref().filter(|_| !can_destroy) {
+        if scope == AnswerScope::Project {
+            let name = format!("Allow {allowed} in this session");
+            choices.push(choice(Answer::AllowSession, "session", name));
+        }
+        let name = format!("Always allow {allowed} {}", scope.words());
         choices.push(choice(Answer::AllowAlways, "always", name));
+    }
+    if judgement.only_reads {
+        let reading = describe(&PermissionKey::RunReadingCommand, "*");
+        let name = format!("Always allow {reading} {}", scope.words());
+        choices.push(choice(Answer::AllowReading, "reading", name));
     }
     choices.push(choice(Answer::RejectOnce, "reject", "Reject".to_owned()));
     if let Some([_, rejected]) = always {
-        let name = format!("Always reject {rejected} {scope}");
+        let name = format!("Always reject {rejected} {}", scope.words());
         choices.push(choice(Answer::RejectAlways, "never", name));
     }
-    Question { call, choices }
+    choices
+}
+
+/// Says which rules ask for what is otherwise allowed, and what is asked for in any case.
+fn reasons(asked: &[Asked]) -> Option<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for Asked { access, by, floor } in asked {
+        let line = match (floor, by) {
+            (Some(why), _) => one_line(why),
+            (None, Some(rule)) if access.default == Decision::Allow => {
+                format!("Asked because of the rule `{}`", one_line(&rule.to_string()))
+            }
+            (None, _) => continue,
+        };
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// How many notes a question shows.
@@ -147,7 +197,14 @@ mod tests {
             locations: Vec::new(),
             raw_input: json!({}),
         };
-        about(call, asked, "in this project")
+        about(call, &judged(asked), AnswerScope::Project)
+    }
+
+    fn judged(asked: &[Access]) -> Judgement {
+        let asked =
+            asked.iter().map(|access| Asked { access: access.clone(), by: None, floor: None });
+        let asked = asked.collect();
+        Judgement { decision: Decision::Ask, asked, refused: None, only_reads: false, why: None }
     }
 
     fn names(question: &Question) -> Vec<&str> {
@@ -166,11 +223,13 @@ mod tests {
             names(&asked),
             [
                 "Allow once",
+                "Allow `cargo test *` in this session",
                 "Always allow `cargo test *` in this project",
                 "Reject",
                 "Always reject `cargo test *` in this project"
             ]
         );
+        assert_eq!(asked.answer("session"), Answer::AllowSession);
         assert!(asked.call.content.is_empty());
         assert_eq!(asked.answer("always"), Answer::AllowAlways);
         assert_eq!(asked.answer("root"), Answer::Cancelled);
@@ -218,6 +277,28 @@ mod tests {
         assert_eq!(asked.answer("always"), Answer::Cancelled);
         let long = Access::ask(PermissionKey::RunCommand, "y".repeat(LONGEST_RULE));
         assert_eq!(names(&question("y", &[long])), ["Allow once", "Reject"]);
+    }
+
+    // R: T2
+    #[test]
+    fn what_can_destroy_is_allowed_once_only() {
+        let remove = Access::ask(PermissionKey::RunCommand, "rm -rf /");
+        let asked = question("rm -rf /", &[Access { can_destroy: true, ..remove }]);
+        assert_eq!(
+            names(&asked),
+            ["Allow once", "Reject", "Always reject `rm -rf /` in this project"]
+        );
+        assert_eq!(asked.answer("always"), Answer::Cancelled);
+    }
+
+    // R: T2
+    #[test]
+    fn mcp_question_names_server_and_tool() {
+        let key = PermissionKey::mcp("a_b_c_1f2e3d4c", "a", "b_c");
+        let asked = question("a · b_c", &[Access::ask(key, "a_b_c_1f2e3d4c 0123456789abcdef")]);
+        let text = "Needs permission for:\n- the tool `b_c` of the MCP server `a`";
+        assert_eq!(asked.call.content, [ToolContent::Block(Block::Text(text.to_owned()))]);
+        assert!(names(&asked).iter().all(|name| !name.contains("1f2e3d4c")), "{asked:?}");
     }
 
     #[test]

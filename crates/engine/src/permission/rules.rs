@@ -8,6 +8,7 @@
 //! 3. Of equally specific rules an answer of the user wins over a file, and the stricter over the laxer.
 //! 4. If no rule matches, the default of the access applies.
 //! 5. A command that cannot be analysed may do what a rule denies, so the user is asked as soon as there is such a rule.
+//! 6. A rule for commands that only read ranks like a rule for commands, and wins over one that is equally specific.
 //!
 //! A project that is not trusted can only restrict: its rules never allow anything, and never relax a default.
 
@@ -17,7 +18,7 @@ use crate::ports;
 use crate::words::pattern::{matches_pattern, weight};
 use crate::words::{Access, Decision, PermissionKey, Restrictions};
 
-pub use crate::words::rule::{Rule, Source};
+pub use crate::words::rule::{AskFloor, Rule, Source};
 
 /// What is decided about one access, and by which rule; `None` if the default applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,11 +68,19 @@ fn by_subject<'a>(
 ) -> Verdict {
     let matching = rules.filter(|rule| {
         let is_widening = rule.source == Source::Project && rule.decision == Decision::Allow;
-        !is_widening && matches_key(rule, &access.key) && matches_subject(rule, roots, access)
+        let is_about =
+            matches_key(rule, &access.key) || is_about_reading(rule) && access.is_reading_command();
+        !is_widening && is_about && matches_subject(&rule.pattern, roots, access)
     });
     let strongest = matching.clone().max_by_key(|rule| {
         let denies = rule.decision == Decision::Reject;
-        (denies, weight(&rule.key), weight(&rule.pattern), rule.source.is_answer(), rule.decision)
+        let is_about_reading = is_about_reading(rule);
+        let key = match is_about_reading {
+            true => PermissionKey::RunCommand.as_str(),
+            false => &rule.key,
+        };
+        let specific = (weight(key), weight(&rule.pattern), is_about_reading);
+        (denies, specific, rule.source.is_answer(), rule.decision)
     });
     let Some(rule) = strongest else {
         return Verdict { decision: access.default, by: None };
@@ -94,17 +103,30 @@ pub(crate) fn matches_key(rule: &Rule, key: &PermissionKey) -> bool {
         || denies && key.shared_name().is_some_and(|name| matches_pattern(&rule.key, name))
 }
 
-fn matches_subject(rule: &Rule, roots: &[PathBuf], access: &Access) -> bool {
-    if matches_pattern(&rule.pattern, &access.subject) {
+/// Tells whether a rule is about commands that only read.
+fn is_about_reading(rule: &Rule) -> bool {
+    rule.key == PermissionKey::RunReadingCommand.as_str()
+}
+
+/// Tells whether a floor is about an access.
+pub(crate) fn is_below(floor: &AskFloor, roots: &[PathBuf], access: &Access) -> bool {
+    let key = &access.key;
+    let names = [Some(key.as_str()), key.shared_name()];
+    let is_about = names.into_iter().flatten().any(|name| matches_pattern(&floor.key, name));
+    is_about && matches_subject(&floor.pattern, roots, access)
+}
+
+fn matches_subject(pattern: &str, roots: &[PathBuf], access: &Access) -> bool {
+    if matches_pattern(pattern, &access.subject) {
         return true;
     }
     let subject = Path::new(&access.subject);
     let is_path = matches!(access.key, PermissionKey::Read | PermissionKey::Edit);
     if is_path && let Some(root) = roots.first().filter(|_| subject.is_relative()) {
-        return matches_pattern(&rule.pattern, &root.join(subject).to_string_lossy());
+        return matches_pattern(pattern, &root.join(subject).to_string_lossy());
     }
     let inside = roots.iter().filter_map(|root| subject.strip_prefix(root).ok());
-    inside.into_iter().any(|path| matches_pattern(&rule.pattern, &path.to_string_lossy()))
+    inside.into_iter().any(|path| matches_pattern(pattern, &path.to_string_lossy()))
 }
 
 /// What rules deny, for tools that find files by themselves and leave out what they may not read.
@@ -297,17 +319,57 @@ mod tests {
         }
     }
 
+    /// Whatever a server calls its tools, a rule for what we do ourselves never allows one of them, and what the user
+    /// answers about one of them never allows what we do ourselves.
     // R: T2
     #[test]
-    fn deny_covers_an_mcp_tool_with_the_name_of_a_built_in_key_and_allow_does_not() {
-        let access = Access::ask(PermissionKey::mcp("external_directory"), "x");
-        let decided = |text: &str| {
-            let list = [rule(Source::User, text)];
-            decide(list.iter(), &[], &access).decision
-        };
-        assert_eq!(decided("deny external_* *"), Reject);
-        assert_eq!(decided("deny external_directory *"), Reject);
-        assert_eq!(decided("allow external_* *"), Ask);
-        assert_eq!(decided("allow external_directory *"), Ask);
+    fn mcp_tool_never_shares_permission_with_a_built_in_key() {
+        for built_in in PermissionKey::BUILT_IN {
+            let name = built_in.as_str();
+            let access = Access::ask(PermissionKey::mcp(name, "s", "t"), "x");
+            let decided = |text: &str, access: &Access| {
+                let list = [rule(Source::User, text)];
+                decide(list.iter(), &[], access).decision
+            };
+            let front = &name[..3];
+            for key in [name.to_owned(), format!("{front}*")] {
+                assert_eq!(decided(&format!("deny {key} *"), &access), Reject, "{key}");
+                assert_eq!(decided(&format!("allow {key} *"), &access), Ask, "{key}");
+            }
+            let answer = Rule {
+                key: access.key.to_string(),
+                pattern: "*".to_owned(),
+                decision: Allow,
+                source: Source::Stored,
+            };
+            for key in PermissionKey::BUILT_IN {
+                let own = Access::ask(key, "x");
+                assert_eq!(decide([&answer].into_iter(), &[], &own).decision, Ask, "{name}");
+            }
+        }
+    }
+
+    // R: T2
+    #[test]
+    fn rule_for_reading_commands_ranks_above_a_general_rule_and_below_a_specific_one() {
+        use Source::User;
+        let list = Access::allow(PermissionKey::RunCommand, "ls -l");
+        let make = Access::ask(PermissionKey::RunCommand, "make");
+        let unclear = Access { is_unclear: true, ..list.clone() };
+        let all = ["ask bash *", "allow bash_read *"];
+        let table: [(&[&str], &Access, Decision); 8] = [
+            (&all, &list, Allow),
+            (&all, &make, Ask),
+            (&all, &unclear, Ask),
+            (&["ask * *", "allow bash_read *"], &list, Allow),
+            (&["ask bash ls *", "allow bash_read *"], &list, Ask),
+            (&["deny bash *", "allow bash_read *"], &list, Reject),
+            (&["allow bash *", "deny bash_read *"], &list, Reject),
+            (&["allow bash *", "ask bash_read *"], &list, Ask),
+        ];
+        for (rules, access, expected) in table {
+            let rules: Vec<Rule> = rules.iter().map(|text| rule(User, text)).collect();
+            assert_eq!(decide(rules.iter(), &[], access).decision, expected, "{rules:?}");
+        }
     }
 }

@@ -111,6 +111,12 @@ pub enum EditorError {
     /// No such file.
     #[error("{} not found", .0.display())]
     FileNotFound(PathBuf),
+    /// The file may not be accessed.
+    #[error("{}: permission denied by the editor", .0.display())]
+    FileDenied(PathBuf),
+    /// The file is too large to read or write through the editor.
+    #[error("{} is too large to pass through the editor", .0.display())]
+    FileTooLarge(PathBuf),
     /// The path is not inside the session's folders.
     #[error("{} is outside the folders of this session", .0.display())]
     Outside(PathBuf),
@@ -128,6 +134,20 @@ pub enum EditorError {
     /// The client is gone.
     #[error("The editor is gone")]
     Gone,
+}
+
+impl EditorError {
+    /// Returns the kind of failure that programs can tell apart.
+    #[must_use]
+    pub fn failure(&self) -> Option<ToolFailure> {
+        match self {
+            EditorError::FileNotFound(_) => Some(ToolFailure::FileNotFound),
+            EditorError::FileDenied(_) | EditorError::Outside(_) => Some(ToolFailure::FileDenied),
+            EditorError::FileTooLarge(_) => Some(ToolFailure::FileTooLarge),
+            EditorError::TimedOut { .. } => Some(ToolFailure::TimedOut),
+            EditorError::NotOffered(_) | EditorError::Refused(_) | EditorError::Gone => None,
+        }
+    }
 }
 
 /// A command for a terminal.

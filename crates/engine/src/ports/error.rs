@@ -37,7 +37,9 @@ pub enum Error {
         days: u64,
     },
     /// The session has reached the size limit.
-    #[error("the session has reached its limit of {0} bytes; it can be loaded, but not continued")]
+    #[error(
+        "the session has reached its limit of {0} bytes; it can be loaded, but not continued; start a new session"
+    )]
     HistoryFull(u64),
     /// The session can be read, not written.
     #[error("{0}")]

@@ -57,6 +57,9 @@ pub trait Journal: Send + Sync {
     /// Says why sessions are not stored although they should be.
     fn problem(&self) -> Option<String>;
 
+    /// Says what was recovered if stored sessions were found damaged.
+    fn recovery(&self) -> Option<String>;
+
     /// Creates a session and acquires it.
     fn create<'a>(
         &'a self,

@@ -2,18 +2,33 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::Stream;
+use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::words::{Message, ModelId, Seal, StopReason, Thinking, ToolRequest, Usage};
+use crate::words::{
+    Message, ModelId, Seal, StopReason, Thinking, ToolRequest, Usage, estimate, tokens_of,
+};
 
 /// A model that answers requests.
 pub trait Model: Send + Sync {
     /// Asks for one answer. The stream ends after [`ModelEvent::Stop`]; dropping it stops the model.
     fn answer(&self, request: Request) -> ModelStream;
+
+    /// Asks the server what it tells about the model, such as the size of its window. Called before each request, so it
+    /// returns at once when nothing is left to learn.
+    fn prepare(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Returns the size of the context window in tokens, if the server told it.
+    fn window(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// The events of one answer.
@@ -34,6 +49,18 @@ pub struct Request {
     pub thinking: Thinking,
 }
 
+impl Request {
+    /// Returns how many tokens it has, estimated.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        let tools = self.tools.iter().map(|tool| {
+            (tool.name.len() + tool.description.len() + tool.schema.text().len()) as u64 * 3 / 10
+        });
+        let messages = self.messages.iter().map(|message| estimate(message));
+        tokens_of(&self.instructions) + tools.sum::<u64>() + messages.sum::<u64>()
+    }
+}
+
 /// One event of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {
@@ -43,8 +70,15 @@ pub enum ModelEvent {
     Thought(String),
     /// The thought so far is complete; the seal is sent back to the model with it.
     ThoughtEnd(Option<Seal>),
-    /// The model is waiting, for example to retry; the reason is for the user.
-    Waiting(String),
+    /// The request failed and is sent again after a wait.
+    Waiting {
+        /// What happened, for the user, as a sentence without its full stop.
+        reason: String,
+        /// How long the wait lasts from now.
+        remaining: Duration,
+    },
+    /// Something the user should know about this answer: not a failure, and no wait.
+    Notice(String),
     /// A tool call.
     Tool(ToolRequest),
     /// Tokens used so far by this answer.

@@ -32,6 +32,10 @@ impl Journal for NoJournal {
         None
     }
 
+    fn recovery(&self) -> Option<String> {
+        None
+    }
+
     fn create<'a>(
         &'a self,
         _: &'a SessionId,

@@ -28,7 +28,7 @@ pub struct ModelChoice {
     pub id: ModelId,
     /// Its name for the user.
     pub name: String,
-    /// The size of its context window, in tokens.
+    /// The size of its context window in tokens, as configured or assumed. [`ModelChoice::window`] is the one in effect.
     pub context_size: u64,
     /// Its price, if known.
     pub price: Option<Price>,
@@ -36,6 +36,14 @@ pub struct ModelChoice {
     pub can_think: bool,
     /// The model itself.
     pub model: Arc<dyn Model>,
+}
+
+impl ModelChoice {
+    /// Returns the size of the context window in tokens: what the server told, else `context_size`.
+    #[must_use]
+    pub fn window(&self) -> u64 {
+        self.model.window().unwrap_or(self.context_size)
+    }
 }
 
 impl PartialEq for ModelChoice {
@@ -86,16 +94,26 @@ impl Settings {
     /// Changes the mode, and the model with it if the mode's agent prefers an available one. Tells whether the mode changed.
     pub(crate) fn begin(&mut self, mode: &Mode) -> bool {
         let wanted = mode.agent.as_ref().and_then(|agent| agent.model.as_ref());
-        if let Some(choice) = self.models.iter().find(|choice| Some(&choice.id) == wanted) {
+        if let Some(choice) = wanted.and_then(|wanted| self.find_model(wanted)) {
             self.model = choice.id.clone();
         }
         std::mem::replace(&mut self.mode, mode.mode_id()) != mode.mode_id()
     }
 
+    /// Finds a model by its id, or by a word of it, such as `sonnet`: then the first one.
+    fn find_model(&self, wanted: &ModelId) -> Option<&ModelChoice> {
+        let has_word = |choice: &&ModelChoice| {
+            let mut words = choice.id.as_str().split(|c: char| !c.is_ascii_alphanumeric());
+            words.any(|word| word == wanted.as_str())
+        };
+        let exact = self.models.iter().find(|choice| choice.id == *wanted);
+        exact.or_else(|| self.models.iter().find(has_word))
+    }
+
     /// Returns the settings of a turn with another mode or model; `None` if neither exists.
     pub(crate) fn with(&self, mode: Option<&ModeId>, model: Option<&ModelId>) -> Option<Settings> {
         let mode = mode.and_then(|id| self.find_mode(id.as_str()));
-        let model = model.filter(|id| self.lacks(id).is_none());
+        let model = model.and_then(|id| self.find_model(id)).map(|choice| &choice.id);
         let mut during = self.clone();
         if let Some(mode) = mode {
             during.begin(mode);
@@ -114,7 +132,7 @@ impl Settings {
     /// Describes a model that is not available, and which one may be meant, as the end of a sentence; `None` if it is
     /// available.
     pub(crate) fn lacks(&self, model: &ModelId) -> Option<String> {
-        if self.models.iter().any(|choice| choice.id == *model) {
+        if self.find_model(model).is_some() {
             return None;
         }
         let known = self.models.iter().map(|choice| choice.id.as_str());

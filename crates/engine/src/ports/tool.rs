@@ -15,8 +15,8 @@ use super::form::{Form, FormAnswer};
 use super::journal::{Content, FileChange, Journal};
 use super::model::ToolSpec;
 use crate::words::{
-    Access, Agent, Answer, Location, ModelId, PermissionKey, Question, SessionId, ToolCallId,
-    ToolContent, ToolFailure, ToolKind,
+    Access, Agent, Answer, Location, ModelId, PermissionKey, Question, SessionId, ToolCall,
+    ToolCallId, ToolContent, ToolFailure, ToolKind,
 };
 
 /// A tool, built in or from elsewhere.
@@ -161,6 +161,14 @@ pub trait ToolHost: Send + Sync {
 
     /// Asks the user to fill in a form. Questions are asked one at a time.
     fn elicit(&self, form: Form) -> BoxFuture<'_, Result<FormAnswer, ToolError>>;
+
+    /// Decides about something that turned out to be needed while a call runs, and asks the user if necessary. The call is
+    /// what the question shows.
+    fn require<'a>(
+        &'a self,
+        call: ToolCall,
+        access: &'a [Access],
+    ) -> BoxFuture<'a, Result<(), ToolError>>;
 
     /// Asks the user to choose. Questions are asked one at a time.
     fn confirm(&self, question: Question) -> BoxFuture<'_, Result<Answer, ToolError>>;

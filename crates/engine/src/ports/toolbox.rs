@@ -9,7 +9,9 @@ use futures_util::future::{self, BoxFuture};
 use super::editor::Editor;
 use super::settings::ModelChoice;
 use super::tool::Tool;
-use crate::words::{Agent, HookOutcome, ModeId, ModelId, Moment, Prompt, SlashCommand};
+use crate::words::{
+    Agent, HookOutcome, ModeId, ModelId, Moment, Prompt, Restrictions, Rule, SlashCommand,
+};
 
 /// One thing that adds tools, slash commands, agents, hooks or notices to a session, such as its MCP servers.
 ///
@@ -81,6 +83,8 @@ pub struct TurnOverrides {
     pub mode: Option<ModeId>,
     /// The model.
     pub model: Option<ModelId>,
+    /// Rules that allow something, for this turn only. Rules that deny still win.
+    pub grants: Vec<Rule>,
 }
 
 /// What a turn runs with that is not part of the conversation. The session's model never sees it.
@@ -98,13 +102,22 @@ pub struct IsolatedTurn {
 pub struct Toolbox {
     tools: Vec<Arc<dyn Tool>>,
     extensions: Vec<Arc<dyn Extension>>,
+    /// Which of all these tools the session has.
+    restrictions: Restrictions,
 }
 
 impl Toolbox {
     /// Makes a toolbox. Extensions are asked in this order, and their tools come behind the fixed ones.
     #[must_use]
     pub fn new(tools: Vec<Arc<dyn Tool>>, extensions: Vec<Arc<dyn Extension>>) -> Toolbox {
-        Toolbox { tools, extensions }
+        Toolbox { tools, extensions, restrictions: Restrictions::default() }
+    }
+
+    /// Removes tools by their names: patterns, each with whether the session has such tools.
+    #[must_use]
+    pub fn restricted_to(mut self, tools: Vec<(String, bool)>) -> Toolbox {
+        self.restrictions.tools = tools;
+        self
     }
 
     /// Puts an extension before the others.
@@ -121,6 +134,9 @@ impl Toolbox {
         for extension in &self.extensions {
             let more = extension.tools(&tools);
             tools.extend(more.iter().cloned());
+        }
+        if !self.restrictions.tools.is_empty() {
+            tools.retain(|tool| self.restrictions.has_tool(&tool.spec().name));
         }
         tools
     }

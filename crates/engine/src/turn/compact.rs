@@ -47,7 +47,7 @@ pub(crate) enum Cause<'a> {
 pub(crate) async fn if_needed(cx: &mut TurnCx<'_>) -> Result<(), TurnError> {
     let settings = cx.settings();
     let Some(choice) = settings.choice() else { return Ok(()) };
-    let room = Room::of(choice.context_size);
+    let room = Room::of(choice.window());
     let load = context::load(cx, &settings, choice).await;
     if load.used > room.limit && load.conversation > room.worth {
         compact(cx, Cause::NearlyFull).await?;
@@ -59,7 +59,7 @@ pub(crate) async fn if_needed(cx: &mut TurnCx<'_>) -> Result<(), TurnError> {
 pub(crate) async fn compact(cx: &mut TurnCx<'_>, cause: Cause<'_>) -> Result<bool, TurnError> {
     let settings = cx.settings();
     let Some(choice) = settings.choice() else { return Ok(false) };
-    let room = Room::of(choice.context_size);
+    let room = Room::of(choice.window());
     let tail = match cause {
         Cause::NearlyFull => room.tail,
         Cause::Overflow => room.tail / 2,
@@ -127,7 +127,7 @@ async fn summarise(
     plan: &Plan,
     cause: Cause<'_>,
 ) -> Result<String, Failed> {
-    let room = Room::of(choice.context_size);
+    let room = Room::of(choice.window());
     let mut text =
         digest::transcript(&cx.conversation.history.messages()[..plan.cut], room.transcript);
     text.push_str("\n\nWrite the summary now.");

@@ -85,7 +85,7 @@ async fn front(
         .filter(|tool| tool.suits(&settings.model, cx.offers()));
     let tools: Vec<Arc<ToolSpec>> = offered.map(|tool| tool.spec()).collect();
     let cwd = cx.conversation.cwd;
-    let around = Surroundings { cwd, date: &date, window: choice.context_size };
+    let around = Surroundings { cwd, date: &date, window: choice.window() };
     (instructions::sections(mode, &found, &around, &tools), tools)
 }
 
@@ -162,6 +162,6 @@ pub(crate) fn fit_result(cx: &TurnCx<'_>, text: String) -> String {
 
 /// Returns how long the result of a tool may be, in bytes.
 pub(crate) fn result_limit(cx: &TurnCx<'_>) -> usize {
-    let window = cx.conversation.settings.borrow().choice().map_or(0, |choice| choice.context_size);
+    let window = cx.conversation.settings.borrow().choice().map_or(0, |choice| choice.window());
     Room::of(window).result
 }

@@ -86,14 +86,14 @@ async fn make_ready(
     };
     let access = intent.access.clone();
     let call = announce(cx, &request, kind, intent).await?;
-    let said = match hooks::before_tool(cx, &request).await {
+    let (said, ask) = match hooks::before_tool(cx, &request).await {
         Ok(HookOutcome { objection: Some(why), .. }) => {
             return fail(cx, request, ToolError::Model(why)).await;
         }
-        Ok(outcome) => outcome.context,
+        Ok(outcome) => (outcome.context, outcome.ask),
         Err(err) => return give_up(cx, request.id, err).await,
     };
-    match permit(cx, &call, &access).await {
+    match permit(cx, &call, &access, ask.as_deref()).await {
         Ok(None) => {}
         Ok(Some(refusal)) => return fail(cx, request, refusal).await,
         Err(err) => return give_up(cx, request.id, err).await,
@@ -174,17 +174,26 @@ async fn announce(
     Ok(call)
 }
 
-/// Decides whether the call may run: `None` means yes, otherwise why not.
-async fn permit(
+/// Decides whether the call may run: `None` means yes, otherwise why not. With a reason to `ask`, the user is asked even if
+/// everything is allowed.
+pub(super) async fn permit(
     cx: &TurnCx<'_>,
     call: &ToolCall,
     access: &[Access],
+    ask: Option<&str>,
 ) -> Result<Option<ToolError>, TurnError> {
     let modes = cx.modes();
     if let Some(refusal) = refused_by_mode(&modes, call, access) {
         return Ok(Some(refusal));
     }
-    let mut judgement = cx.ports.policy.judge_within(access, &modes);
+    let judge = |modes: &[Mode]| {
+        let mut judgement = cx.ports.policy.judge_within(access, call.kind, modes);
+        if let Some(why) = ask {
+            judgement.ask_anyway(why);
+        }
+        judgement
+    };
+    let mut judgement = judge(&modes);
     let mut _asking = None;
     if judgement.decision == Decision::Ask {
         _asking = Some(cx.or_cancelled(cx.conversation.asking.lock()).await?);
@@ -193,14 +202,14 @@ async fn permit(
         if let Some(refusal) = refused_by_mode(&modes, call, access) {
             return Ok(Some(refusal));
         }
-        judgement = cx.ports.policy.judge_within(access, &modes);
+        judgement = judge(&modes);
     }
-    let asked = match judgement.decision {
+    match judgement.decision {
         Decision::Allow => return Ok(None),
         Decision::Reject => return Ok(Some(refused_by_rule(judgement))),
-        Decision::Ask => judgement.asked,
-    };
-    let mut question = permission::about(call.clone(), &asked, cx.ports.policy.scope());
+        Decision::Ask => {}
+    }
+    let mut question = permission::about(call.clone(), &judgement, cx.ports.policy.scope());
     if let Some(parent) = cx.turn.parent {
         question = parent.present(question).await?;
     }
@@ -214,7 +223,7 @@ async fn permit(
         }
         Err(err) => return Ok(Some(ToolError::Editor(err))),
     };
-    let (decision, problem) = cx.ports.policy.apply(&asked, answer);
+    let (decision, problem) = cx.ports.policy.apply(&judgement.asked, answer);
     if let Some(problem) = problem {
         let title = "Your answer applies to this session only";
         cx.notify(Severity::Warning, title, Some(problem)).await?;
@@ -324,16 +333,12 @@ async fn report(
 fn failure_output(cx: &TurnCx<'_>, err: ToolError) -> Output {
     let text = err.to_string();
     let shown = || vec![ToolContent::Block(Block::Text(visible(&text)))];
-    let (content, raw) = match err {
-        ToolError::Failed { failure, content, .. } => {
-            let raw = failure.and_then(|failure| cx.ports.editor.raw_failure(failure));
-            (content.unwrap_or_else(shown), raw)
-        }
-        ToolError::Model(_)
-        | ToolError::Editor(_)
-        | ToolError::Cancelled
-        | ToolError::Broken(_) => (shown(), None),
+    let (content, failure) = match err {
+        ToolError::Failed { failure, content, .. } => (content.unwrap_or_else(shown), failure),
+        ToolError::Editor(err) => (shown(), err.failure()),
+        ToolError::Model(_) | ToolError::Cancelled | ToolError::Broken(_) => (shown(), None),
     };
+    let raw = failure.and_then(|failure| cx.ports.editor.raw_failure(failure));
     Output { text, content: Some(content), raw }
 }
 

@@ -81,7 +81,10 @@ impl Planned for Offer {
                 choice(Answer::RejectOnce, "plan", "No, stay in plan mode"),
             ];
             let agreed = match cx.turn.confirm(Question { call: self.0, choices }).await? {
-                Answer::AllowOnce | Answer::AllowAlways => cx.turn.set_mode(BUILD).await?,
+                Answer::AllowOnce
+                | Answer::AllowSession
+                | Answer::AllowAlways
+                | Answer::AllowReading => cx.turn.set_mode(BUILD).await?,
                 Answer::RejectOnce | Answer::RejectAlways | Answer::Cancelled => false,
             };
             if !agreed {

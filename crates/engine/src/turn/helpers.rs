@@ -89,7 +89,7 @@ mod tests {
             let helper = helpers.iter().find(|helper| helper.agent.name == name).unwrap();
             mode(helper, above).permits(ToolKind::Edit, &[])
         };
-        let [build, plan, ask] = &MODES;
+        let [build, _, plan, ask] = &MODES;
         assert!(may_edit("general", build));
         assert!(!may_edit("general", plan));
         assert!(!may_edit("general", ask));

@@ -6,9 +6,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::cx::TurnCx;
-use super::{child, context};
+use super::{child, context, dispatch};
 use crate::ports::{ChildTask, Denied, Event, Form, FormAnswer, Output, ToolError, ToolHost};
-use crate::words::{Answer, PermissionKey, Question, ToolCallId};
+use crate::words::{Access, Answer, PermissionKey, Question, ToolCall, ToolCallId};
 
 impl ToolHost for TurnCx<'_> {
     fn result_limit(&self) -> usize {
@@ -31,6 +31,20 @@ impl ToolHost for TurnCx<'_> {
                 None => form,
             };
             Ok(self.or_cancelled(self.ports.editor.elicit(form)).await??)
+        }
+        .boxed()
+    }
+
+    fn require<'a>(
+        &'a self,
+        call: ToolCall,
+        access: &'a [Access],
+    ) -> BoxFuture<'a, Result<(), ToolError>> {
+        async move {
+            match dispatch::permit(self, &call, access, None).await? {
+                Some(refusal) => Err(refusal),
+                None => Ok(()),
+            }
         }
         .boxed()
     }

@@ -97,7 +97,7 @@ async fn resolve(cx: &TurnCx<'_>, prompt: &Prompt) -> Result<Resolved, TurnError
             }
         }
     };
-    check_length(&prompt, &settings)?;
+    check_length(&prompt, &settings).await?;
     Ok(match hooks::before_turn(cx, &mut prompt).await? {
         Some(why) => Resolved::Builtin(Builtin::Say(format!("Not sent to the model: {why}"))),
         None => Resolved::Turn(prompt, overrides),
@@ -105,11 +105,12 @@ async fn resolve(cx: &TurnCx<'_>, prompt: &Prompt) -> Result<Resolved, TurnError
 }
 
 /// Refuses a prompt that is longer than the context window: no compaction could make room for it.
-fn check_length(prompt: &Prompt, settings: &Settings) -> Result<(), Error> {
+async fn check_length(prompt: &Prompt, settings: &Settings) -> Result<(), Error> {
     let Some(choice) = settings.choice() else { return Ok(()) };
+    choice.model.prepare().await;
     let mut alone = History::default();
     alone.push(Message::User(prompt.blocks.clone().into()));
-    let (tokens, window) = (alone.tokens(), choice.context_size);
+    let (tokens, window) = (alone.tokens(), choice.window());
     if tokens <= window {
         return Ok(());
     }
@@ -165,7 +166,9 @@ async fn run(cx: &mut TurnCx<'_>, overrides: TurnOverrides) -> Result<StopReason
     if let Some(during) = &during {
         change_settings(cx, during).await?;
     }
+    cx.ports.policy.grant(overrides.grants);
     let ended = run_turn(cx).await;
+    cx.ports.policy.grant(Vec::new());
     // A change that the user made meanwhile stays.
     if during.is_some_and(|during| cx.settings().is_like(&during)) {
         change_settings(cx, &before).await?;

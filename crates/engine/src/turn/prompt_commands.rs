@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn command_becomes_a_prompt() {
-        let [build, plan, _] = &MODES;
+        let [build, _, plan, _] = &MODES;
         let init = expand("init", "mention the {what}", build).unwrap();
         assert!(init.ends_with("Also, from the user: mention the {what}"), "{init}");
         assert!(!init.contains("changes nothing"), "{init}");

@@ -1,5 +1,7 @@
 //! One exchange with the model: a request goes out, its answer is streamed back.
 
+use std::time::Duration;
+
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
@@ -13,8 +15,8 @@ use crate::words::{
     History, Message, ModelId, Seal, StopReason, Thought, ToolCallId, ToolRequest, Usage,
 };
 
-/// How many times a model may retry in one turn; a provider that needs more does not work.
-const MAX_RETRIES: usize = 10;
+/// How many times requests may be sent again in one turn; a provider that needs more does not work.
+const MAX_RETRIES: usize = 30;
 
 /// The answer of the model.
 pub(crate) struct Answer {
@@ -22,10 +24,15 @@ pub(crate) struct Answer {
     pub(crate) calls: Vec<ToolRequest>,
     /// Why it stopped.
     pub(crate) stop: StopReason,
+    /// Whether it has neither text nor calls.
+    pub(crate) is_empty: bool,
 }
 
 /// Asks the model for its next answer. Compacts the conversation if it is too long for the context window.
 pub(crate) async fn sample(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
+    if let Some(choice) = cx.settings().choice() {
+        cx.or_cancelled(choice.model.prepare()).await?;
+    }
     compact::if_needed(cx).await?;
     match ask(cx).await {
         Err(TurnError::Failed(Error::Model(ModelError::ContextFull(why)))) => {
@@ -56,9 +63,11 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
     if ended.is_err() {
         draft.break_off();
     }
+    let has_text = !draft.text.trim().is_empty();
     let calls = save(cx, draft).await?;
     report_usage(cx, choice, usage).await?;
-    Ok(Answer { calls, stop: ended? })
+    let is_empty = !has_text && calls.is_empty();
+    Ok(Answer { calls, stop: ended?, is_empty })
 }
 
 /// Receives an answer and shows it as it comes. Returns why the model stopped.
@@ -82,7 +91,8 @@ async fn receive(
                 draft.thought.push_str(&text);
                 Event::Thought { message: message.clone(), text }
             }
-            Some(ModelEvent::Waiting(why)) => {
+            Some(ModelEvent::Waiting { reason, remaining }) => {
+                let why = retry_notice(&reason, remaining);
                 tracing::info!(model = %draft.model, "{why}");
                 cx.turn.retries += 1;
                 if cx.turn.retries > MAX_RETRIES {
@@ -90,6 +100,10 @@ async fn receive(
                     return Err(Error::Model(ModelError::Unavailable(words)).into());
                 }
                 cx.notice(message.clone(), Severity::Warning, &why, None)
+            }
+            Some(ModelEvent::Notice(what)) => {
+                tracing::info!(model = %draft.model, "{what}");
+                cx.notice(message.clone(), Severity::Warning, &what, None)
             }
             Some(ModelEvent::ThoughtEnd(seal)) => {
                 draft.end_thought(seal);
@@ -111,6 +125,15 @@ async fn receive(
             return Err(err);
         }
     }
+}
+
+/// Says why a request is sent again, and when.
+fn retry_notice(reason: &str, remaining: Duration) -> String {
+    let retry = match remaining.as_secs() {
+        0 => "Retrying…".to_owned(),
+        seconds => format!("Retrying in {seconds} s…"),
+    };
+    format!("{}. {retry}", reason.trim_end_matches('.'))
 }
 
 /// Adds an answer to the history and to the journal. Returns its tool calls.
@@ -198,7 +221,7 @@ async fn report_usage(
     let messages = cx.conversation.history.len();
     cx.conversation.context.measure(messages, usage.total());
     let cost = cx.add_cost(choice, usage).await?;
-    let (used, size) = (usage.total(), choice.context_size);
+    let (used, size) = (usage.total(), choice.window());
     if cx.turn.parent.is_none() {
         cx.conversation.meter.fill(used, size);
     }
@@ -208,8 +231,6 @@ async fn report_usage(
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
-
     use tokio::sync::{Mutex, watch};
     use tokio_util::sync::CancellationToken;
 

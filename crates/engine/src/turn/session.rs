@@ -244,5 +244,6 @@ pub(crate) fn warnings(
     journal: &dyn Journal,
 ) -> Vec<(&'static str, String)> {
     let problem = journal.problem().map(|problem| ("Sessions are not saved", problem));
-    notices.iter().cloned().chain(problem).collect()
+    let recovery = journal.recovery().map(|recovery| ("Sessions were recovered", recovery));
+    notices.iter().cloned().chain(problem).chain(recovery).collect()
 }

@@ -21,6 +21,8 @@ pub struct Access {
     /// Whether the access may include more than its subject says. If any rule of its key denies something, the user is
     /// asked, even if another rule allows it.
     pub is_unclear: bool,
+    /// Whether it can destroy what cannot be restored. No answer that allows it is stored.
+    pub can_destroy: bool,
     /// Whether the call's own content already names it, so the question need not.
     pub is_shown: bool,
     /// More lines for the question, such as where links lead.
@@ -38,6 +40,7 @@ impl Access {
             subject,
             default: Decision::Ask,
             is_unclear: false,
+            can_destroy: false,
             is_shown: false,
             notes: Vec::new(),
         }
@@ -46,6 +49,12 @@ impl Access {
     /// Makes an access that is allowed unless a rule says otherwise.
     pub fn allow(key: PermissionKey, subject: impl Into<String>) -> Access {
         Access { default: Decision::Allow, ..Access::ask(key, subject) }
+    }
+
+    /// Tells whether it is a command that is known to only read.
+    #[must_use]
+    pub fn is_reading_command(&self) -> bool {
+        self.key == PermissionKey::RunCommand && self.default == Decision::Allow && !self.is_unclear
     }
 
     /// Describes the access for the user.
@@ -74,6 +83,8 @@ pub(crate) fn describe(key: &PermissionKey, subject: &str) -> String {
             Some(command) => format!("`{command}` (cannot be analysed)"),
             None => format!("`{subject}`"),
         },
+        PermissionKey::RunReadingCommand if is_all => "commands that only read".to_owned(),
+        PermissionKey::RunReadingCommand => format!("`{subject}` where it only reads"),
         PermissionKey::Edit if is_all => "all edits".to_owned(),
         PermissionKey::Edit => format!("edits of `{subject}`"),
         PermissionKey::Read if is_all => "all reads".to_owned(),
@@ -87,7 +98,7 @@ pub(crate) fn describe(key: &PermissionKey, subject: &str) -> String {
         PermissionKey::Git => format!("changes of .git: `{subject}`"),
         PermissionKey::WriteOutside => format!("writing to `{subject}`"),
         PermissionKey::Unsandboxed => format!("running `{subject}` without a sandbox"),
-        PermissionKey::Mcp(_) => format!("the MCP tool `{}`", one_line(key.as_str())),
+        PermissionKey::Mcp(tool) => tool.words(),
         PermissionKey::ListDirectory
         | PermissionKey::FindFiles
         | PermissionKey::SearchText
@@ -103,6 +114,20 @@ pub(crate) fn describe(key: &PermissionKey, subject: &str) -> String {
         | PermissionKey::Task
         | PermissionKey::Skill => format!("`{key}` with `{subject}`"),
     }
+}
+
+/// Returns the key and the pattern of a rule for the user. The answer about an MCP tool is stored with a checksum of the
+/// tool's description, which says nothing to people.
+#[must_use]
+pub fn saved_words(key: &str, pattern: &str) -> String {
+    let is_built_in = PermissionKey::BUILT_IN.iter().any(|known| known.as_str() == key);
+    let is_checksum = |(_, end): (&str, &str)| {
+        end.len() == 16 && end.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    if !is_built_in && pattern.rsplit_once(' ').is_some_and(is_checksum) {
+        return one_line(key);
+    }
+    format!("{}: {}", one_line(key), one_line(pattern))
 }
 
 /// What is decided about a call. The stricter, the greater.
@@ -172,8 +197,12 @@ pub struct Choice {
 pub enum Answer {
     /// Yes, this time.
     AllowOnce,
+    /// Yes, and do not ask again in this session for what the choice named.
+    AllowSession,
     /// Yes, and do not ask again for what the choice named.
     AllowAlways,
+    /// Yes, and do not ask again for any command that only reads.
+    AllowReading,
     /// No, this time.
     RejectOnce,
     /// No, and never for what the choice named.

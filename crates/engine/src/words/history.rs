@@ -247,7 +247,7 @@ pub(crate) fn tokens_of(text: &str) -> u64 {
 }
 
 /// Returns the estimated tokens of a message.
-fn estimate(message: &Message) -> u64 {
+pub(crate) fn estimate(message: &Message) -> u64 {
     const FRAME: u64 = 8;
     FRAME
         + match message {

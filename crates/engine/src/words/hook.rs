@@ -39,6 +39,8 @@ pub enum Moment<'a> {
 pub struct HookOutcome {
     /// Why it must not happen. Ignored for what has happened already.
     pub objection: Option<String>,
+    /// Why the user must be asked first, whatever rules allow. Only before a tool is used.
+    pub ask: Option<String>,
     /// More information for the model.
     pub context: Vec<String>,
     /// What is wrong with the hooks themselves, for the user.
@@ -51,6 +53,7 @@ impl HookOutcome {
         if self.objection.is_none() {
             self.objection = other.objection;
         }
+        self.ask = self.ask.take().or(other.ask);
         self.context.extend(other.context);
         self.problems.extend(other.problems);
     }

@@ -21,6 +21,8 @@ pub struct Mode {
     aliases: &'static [&'static str],
     /// Whether it allows tools that change things.
     may_change: bool,
+    /// Whether edits need no question where nothing else speaks against them.
+    accepts_edits: bool,
     /// Its system prompt.
     pub instructions: Cow<'static, str>,
     /// The agent that it was made from, which restricts it.
@@ -28,13 +30,26 @@ pub struct Mode {
 }
 
 /// The built-in modes, the default first. A session may have more: `Settings::modes`.
-pub static MODES: [Mode; 3] = [
+pub static MODES: [Mode; 4] = [
     Mode {
         id: Cow::Borrowed("build"),
         name: Cow::Borrowed("Build"),
         description: Cow::Borrowed("Reads, edits and runs; asks before it changes anything"),
         aliases: &["development", "code"],
         may_change: true,
+        accepts_edits: false,
+        instructions: Cow::Borrowed(BUILD),
+        agent: None,
+    },
+    Mode {
+        id: Cow::Borrowed("accept_edits"),
+        name: Cow::Borrowed("Accept Edits"),
+        description: Cow::Borrowed(
+            "Edits files of the project without asking; asks before it runs anything",
+        ),
+        aliases: &["acceptEdits", "accept-edits", "auto_edit"],
+        may_change: true,
+        accepts_edits: true,
         instructions: Cow::Borrowed(BUILD),
         agent: None,
     },
@@ -44,6 +59,7 @@ pub static MODES: [Mode; 3] = [
         description: Cow::Borrowed("Reads and plans; changes nothing"),
         aliases: &["architect"],
         may_change: false,
+        accepts_edits: false,
         instructions: Cow::Borrowed(PLAN),
         agent: None,
     },
@@ -53,6 +69,7 @@ pub static MODES: [Mode; 3] = [
         description: Cow::Borrowed("Answers questions; changes nothing"),
         aliases: &["conversation"],
         may_change: false,
+        accepts_edits: false,
         instructions: Cow::Borrowed(ASK),
         agent: None,
     },
@@ -182,6 +199,13 @@ impl Mode {
         is_offered && (self.may_change || !kind.changes_things() || looks_only)
     }
 
+    /// Tells whether tools of this kind edit files without a question, as far as no rule says otherwise.
+    #[must_use]
+    pub fn accepts(&self, kind: ToolKind) -> bool {
+        let is_edit = matches!(kind, ToolKind::Edit | ToolKind::Delete | ToolKind::Move);
+        self.accepts_edits && is_edit
+    }
+
     /// Returns the mode's id.
     #[must_use]
     pub fn mode_id(&self) -> ModeId {
@@ -208,13 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn only_build_may_change_things() {
+    fn only_build_and_accept_edits_may_change_things() {
         let may_edit: Vec<&str> = MODES
             .iter()
             .filter(|mode| mode.permits(ToolKind::Edit, &[]))
             .map(|mode| &*mode.id)
             .collect();
-        assert_eq!(may_edit, ["build"]);
+        assert_eq!(may_edit, ["build", "accept_edits"]);
         assert!(MODES.iter().all(|mode| mode.permits(ToolKind::Read, &[])));
         let plan = Mode::find("plan").unwrap();
         let look = Access::allow(PermissionKey::RunCommand, "git status");
@@ -246,13 +270,14 @@ mod tests {
             [agent("review", Role::Mode), agent("plan", Role::Both), agent("search", Role::Helper)];
         let modes = Mode::with(&agents);
         let ids: Vec<&str> = modes.iter().map(|mode| &*mode.id).collect();
-        assert_eq!(ids, ["build", "plan", "ask", "review"]);
+        assert_eq!(ids, ["build", "accept_edits", "plan", "ask", "review"]);
         assert!(modes[0].has_tool("bash"));
-        assert!(!modes[1].has_tool("bash"));
-        assert!(!modes[1].permits(ToolKind::Edit, &[]));
-        assert_eq!(modes[1].description, MODES[1].description);
-        assert!(modes[3].permits(ToolKind::Edit, &[]));
-        assert_eq!(modes[3].instructions, "Look closely.");
-        assert!(!modes[3].is("development"));
+        assert!(!modes[2].has_tool("bash"));
+        assert!(!modes[2].permits(ToolKind::Edit, &[]));
+        assert_eq!(modes[2].description, MODES[2].description);
+        assert!(modes[4].permits(ToolKind::Edit, &[]));
+        assert!(!modes[4].accepts(ToolKind::Edit));
+        assert_eq!(modes[4].instructions, "Look closely.");
+        assert!(!modes[4].is("development"));
     }
 }

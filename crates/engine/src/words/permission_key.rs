@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::visible::one_line;
+
 /// What a permission rule is about: something that a call does, whichever tool makes it. Each tool says what its call needs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PermissionKey {
@@ -11,6 +13,8 @@ pub enum PermissionKey {
     Edit,
     /// Running a command.
     RunCommand,
+    /// Running a command that is known to only read. For rules: the command itself has the key of all commands.
+    RunReadingCommand,
     /// Listing a directory.
     ListDirectory,
     /// Finding files by name.
@@ -39,16 +43,32 @@ pub enum PermissionKey {
     Mcp(McpKey),
 }
 
-/// The name of an MCP tool, which is never a built-in key.
+/// An MCP tool. Its name in rules is never that of a built-in key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct McpKey(String);
+pub struct McpKey {
+    /// Its name in rules.
+    name: String,
+    /// The server's name, for people.
+    server: String,
+    /// The tool's name on the server, for people.
+    tool: String,
+}
+
+impl McpKey {
+    /// Describes the tool for the user.
+    pub(crate) fn words(&self) -> String {
+        let McpKey { server, tool, .. } = self;
+        format!("the tool `{}` of the MCP server `{}`", one_line(tool), one_line(server))
+    }
+}
 
 impl PermissionKey {
     /// Every built-in key.
-    pub const BUILT_IN: [PermissionKey; 15] = [
+    pub const BUILT_IN: [PermissionKey; 16] = [
         PermissionKey::Read,
         PermissionKey::Edit,
         PermissionKey::RunCommand,
+        PermissionKey::RunReadingCommand,
         PermissionKey::ListDirectory,
         PermissionKey::FindFiles,
         PermissionKey::SearchText,
@@ -63,18 +83,18 @@ impl PermissionKey {
         PermissionKey::Skill,
     ];
 
-    /// Returns the key of an MCP tool. It is never a built-in one, whatever the name.
+    /// Returns the key of an MCP tool that models know by `name`. It is never a built-in one, whatever the name.
     #[must_use]
-    pub fn mcp(name: &str) -> PermissionKey {
+    pub fn mcp(name: &str, server: &str, tool: &str) -> PermissionKey {
         let is_built_in = PermissionKey::BUILT_IN.iter().any(|key| key.as_str() == name);
         let name = if is_built_in { format!("mcp_{name}") } else { name.to_owned() };
-        PermissionKey::Mcp(McpKey(name))
+        PermissionKey::Mcp(McpKey { name, server: server.to_owned(), tool: tool.to_owned() })
     }
 
     /// Returns the name of an MCP tool that is also the name of a built-in key. A rule that denies this name denies the tool, too.
     #[must_use]
     pub fn shared_name(&self) -> Option<&str> {
-        let PermissionKey::Mcp(McpKey(name)) = self else { return None };
+        let PermissionKey::Mcp(McpKey { name, .. }) = self else { return None };
         let name = name.strip_prefix("mcp_")?;
         PermissionKey::BUILT_IN.iter().any(|key| key.as_str() == name).then_some(name)
     }
@@ -86,6 +106,7 @@ impl PermissionKey {
             PermissionKey::Read => "read",
             PermissionKey::Edit => "edit",
             PermissionKey::RunCommand => "bash",
+            PermissionKey::RunReadingCommand => "bash_read",
             PermissionKey::ListDirectory => "list",
             PermissionKey::FindFiles => "glob",
             PermissionKey::SearchText => "grep",
@@ -98,7 +119,7 @@ impl PermissionKey {
             PermissionKey::Unsandboxed => "unsandboxed",
             PermissionKey::Task => "task",
             PermissionKey::Skill => "skill",
-            PermissionKey::Mcp(McpKey(name)) => name,
+            PermissionKey::Mcp(McpKey { name, .. }) => name,
         }
     }
 }
@@ -117,8 +138,12 @@ mod tests {
     #[test]
     fn mcp_tool_with_the_name_of_a_built_in_key_gets_another_key() {
         for key in PermissionKey::BUILT_IN {
-            assert_ne!(PermissionKey::mcp(key.as_str()).as_str(), key.as_str());
+            let mcp = PermissionKey::mcp(key.as_str(), "server", "tool");
+            assert_ne!(mcp.as_str(), key.as_str());
+            assert_eq!(mcp.shared_name(), Some(key.as_str()));
         }
-        assert_eq!(PermissionKey::mcp("github_issues").as_str(), "github_issues");
+        let issues = PermissionKey::mcp("github_issues", "github", "issues");
+        assert_eq!(issues.as_str(), "github_issues");
+        assert_eq!(issues.shared_name(), None);
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::secret::Secret;
 
@@ -44,6 +45,14 @@ pub struct ConnectionConfig {
     pub chunk_timeout: Option<u64>,
     /// Milliseconds before the first retry. Ours, not OpenCode's.
     pub retry_delay: Option<u64>,
+    /// Milliseconds that retries after rate limits and server errors may take in all. Ours, not OpenCode's.
+    pub retry_timeout: Option<u64>,
+    /// The resource of Azure OpenAI.
+    pub resource_name: Option<String>,
+    /// The version of Azure OpenAI's older interface.
+    pub api_version: Option<String>,
+    /// The region of Amazon Bedrock.
+    pub region: Option<String>,
 }
 
 /// One model of a provider.
@@ -62,6 +71,20 @@ pub struct ModelConfig {
     pub reasoning: Option<bool>,
     /// What it accepts.
     pub modalities: Option<Modalities>,
+    /// What is sent with every request.
+    pub options: ModelOptions,
+}
+
+/// Options of a model that are sent with every request, where the format has them.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ModelOptions {
+    /// How much it thinks, in the provider's own word, unless the user chose a level.
+    pub reasoning_effort: Option<String>,
+    /// Anthropic's setting for thinking, unless the user chose a level.
+    pub thinking: Option<Value>,
+    /// How much its answers vary.
+    pub temperature: Option<f64>,
 }
 
 /// What a model accepts beside text: `image`, `audio`, `pdf`.

@@ -17,6 +17,25 @@ pub struct Rule {
     pub source: Source,
 }
 
+/// Something that is asked for at least, whatever rules and answers allow: a restriction that is known only in part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskFloor {
+    /// Which accesses it is about: a key, or a pattern of keys.
+    pub key: String,
+    /// Which subjects of them.
+    pub pattern: String,
+    /// The reason, as a sentence for the user.
+    pub why: String,
+}
+
+impl AskFloor {
+    /// Asks for everything.
+    #[must_use]
+    pub fn everything(why: String) -> AskFloor {
+        AskFloor { key: "*".to_owned(), pattern: "*".to_owned(), why }
+    }
+}
+
 /// Where a rule comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
@@ -32,6 +51,8 @@ pub enum Source {
     Session,
     /// The definition of the agent in use.
     Agent,
+    /// The slash command in use, which the user wrote or trusts.
+    Command,
 }
 
 impl Source {
@@ -45,6 +66,7 @@ impl Source {
             Source::Stored => "an answer stored for this folder",
             Source::Session => "an answer in this session",
             Source::Agent => "the agent in use",
+            Source::Command => "the slash command in use",
         }
     }
 

@@ -130,3 +130,33 @@ async fn forged_callback_is_rejected() {
     assert!(attempt.finish("http://127.0.0.1:1/callback?code=yes&state=forged").await.is_err());
     assert_eq!(vault.load(&storage_key("remote", &format!("{home}/mcp"))), None);
 }
+
+/// A server may name any address as its login page. Only a web page is offered to the user.
+// R: I4
+#[tokio::test]
+async fn login_page_must_be_a_web_page() {
+    for page in ["file:///etc/passwd", "vscode://evil/run", "javascript:alert(1)", "ms-msdt:/id"] {
+        let hostile = move |request: Request| match request.path.as_str() {
+            "/.well-known/oauth-authorization-server" => {
+                let home = format!("http://{}", request.header("host").unwrap());
+                let body = json!({
+                    "issuer": home,
+                    "authorization_endpoint": page,
+                    "token_endpoint": format!("{home}/token"),
+                    "registration_endpoint": format!("{home}/register"),
+                    "response_types_supported": ["code"],
+                    "code_challenge_methods_supported": ["S256"],
+                });
+                let kind = vec![("content-type", "application/json".to_owned())];
+                Answer::Whole(200, kind, body.to_string())
+            }
+            _ => protected(&request),
+        };
+        let (home, _tasks) = listen(Arc::new(hostile)).await;
+        let login = Login::new(Arc::new(MemoryVault::default()));
+        let url = format!("{home}/mcp");
+        let begun = login.begin("remote", &url, "http://127.0.0.1:1/callback").await;
+        let Err(err) = begun else { panic!("{page} was offered") };
+        assert!(err.to_string().contains("login failed"), "{page}: {err}");
+    }
+}

@@ -163,7 +163,10 @@ fn run_finds_its_script_and_reports_mistakes() {
     let output = run(&["hi"]);
     assert_eq!((said(&output.stdout), output.status.code()), ("Found.\n", Some(0)), "{output:?}");
     let output = run(&["--mode", "nope", "hi"]);
-    assert!(said(&output.stderr).contains("unknown mode `nope`; the agent has build, plan, ask"));
+    assert!(
+        said(&output.stderr)
+            .contains("unknown mode `nope`; the agent has build, accept_edits, plan, ask")
+    );
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(run(&["--mode", "architect", "hi"]).status.code(), Some(0));
     let output = run(&["/contxt"]);

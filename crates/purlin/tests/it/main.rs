@@ -10,6 +10,7 @@
 
 mod agent;
 mod agents;
+mod clouds;
 mod command_line;
 #[cfg(target_os = "linux")]
 mod commands;
@@ -29,13 +30,20 @@ mod hostile;
 #[cfg(target_os = "linux")]
 mod injected;
 mod large_files;
+mod local_models;
 mod mcp;
 #[cfg(target_os = "linux")]
 mod memory;
 mod model_sources;
 mod models;
+#[cfg(target_os = "linux")]
+mod moving;
+#[cfg(target_os = "linux")]
+mod odd_files;
 mod order;
 mod permissions;
+#[cfg(target_os = "linux")]
+mod policy_files;
 mod project_custom;
 mod project_servers;
 #[cfg(target_os = "linux")]

@@ -208,15 +208,15 @@ fn retries_are_counted_for_the_whole_turn() {
     // A different plan each time: a turn that repeats itself would be stopped.
     let step =
         |n: usize| format!("status 503\n---\ntool plan {{\"entries\":[\"step {n}\"]}}\n---\n");
-    let fake = Fake::new(&(0..20).map(step).collect::<String>());
+    let fake = Fake::new(&(0..40).map(step).collect::<String>());
     let mut config = fake.config(CHAT);
     config["limits"]["max_requests_per_turn"] = json!(100);
     let (mut agent, session) = Agent::configured(config).session();
     let (reply, _) = ask(&mut agent, &session, "Go.");
     assert_eq!(reply["error"]["data"]["kind"], "model_unavailable", "{reply}");
     let details = reply["error"]["data"]["details"].as_str().unwrap();
-    assert!(details.contains("Gave up after 10 retries in this turn"), "{details}");
-    assert_eq!(fake.requests().len(), 21);
+    assert!(details.contains("Gave up after 30 retries in this turn"), "{details}");
+    assert_eq!(fake.requests().len(), 61);
 }
 
 /// Runs `purlin doctor` and returns its output and whether it found no problem.
@@ -266,4 +266,35 @@ fn unknown_provider_is_reported_and_the_session_works() {
     let observed = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
     let words = "user.json:1: `model` has an unknown provider `fkae`. Did you mean `fake`?";
     assert!(observed.contains(words), "{observed}");
+}
+
+// R: I4
+#[test]
+fn login_tries_the_key_and_saves_only_one_that_is_not_rejected() {
+    const KEY: &str = "sk-or-canary-0123456789";
+    let label = r#"document /key 200 {"data":{"label":"sk-or-...789 (work)","usage":1}}"#;
+    let rejected = r#"document /key 401 {"error":{"message":"No auth credentials found"}}"#;
+    // Closed at once, so nothing listens there.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = format!("http://{closed}/v1");
+    let login = |url: &str| {
+        let home = Folder::new();
+        let provider = json!({ "openrouter": { "options": { "baseURL": url } } });
+        home.write(".config/purlin/purlin.json", &json!({ "provider": provider }).to_string());
+        let said = purlin(&home, &["auth", "login", "openrouter"], &format!("{KEY}\n"));
+        assert!(!said.contains(KEY), "{said}");
+        (said, purlin(&home, &["auth", "list"], ""))
+    };
+    let (said, list) = login(&Fake::new(label).url);
+    assert!(said.contains("The key works and belongs to sk-or-...789 (work)."), "{said}");
+    assert!(list.contains("openrouter"), "{list}");
+    let (said, list) = login(&Fake::new(rejected).url);
+    assert!(
+        said.contains("the key was not saved") && said.contains("No auth credentials"),
+        "{said}"
+    );
+    assert!(list.contains("No keys"), "{list}");
+    let (said, list) = login(&closed);
+    assert!(said.contains("Saved the key") && said.contains("It could not be tried"), "{said}");
+    assert!(list.contains("openrouter"), "{list}");
 }

@@ -11,6 +11,7 @@ use crate::folder::Folder;
 
 pub(crate) const ANTHROPIC: &str = "@ai-sdk/anthropic";
 pub(crate) const CHAT: &str = "@ai-sdk/openai-compatible";
+pub(crate) const BEDROCK: &str = "@ai-sdk/amazon-bedrock";
 pub(crate) const PACKAGES: [&str; 4] = [ANTHROPIC, "@ai-sdk/openai", CHAT, "@ai-sdk/google"];
 pub(crate) const CANARY: &str = "sk-ant-canary-0123456789";
 
@@ -34,6 +35,11 @@ impl Fake {
 
     pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
         self.server.requests()
+    }
+
+    /// The requests that are not for an answer.
+    pub(crate) fn document_requests(&self) -> Vec<ReceivedRequest> {
+        self.server.document_requests()
     }
 
     /// How often the agent requested the list of models.
@@ -65,6 +71,8 @@ pub(crate) fn config_at(url: &str, package: &str) -> Value {
             "options": {
                 "baseURL": url, "apiKey": "{env:FAKE_KEY}",
                 "headerTimeout": 5000, "chunkTimeout": 500, "retryDelay": 10,
+                // Two waits, of at most 20 and 40 ms.
+                "retryTimeout": 60,
             },
             "models": { "fake": {
                 "limit": { "context": 200_000, "output": 100 },
@@ -102,10 +110,11 @@ fn every_format_answers_over_acp() {
         let usage = updates(&seen, "usage_update").remove(0).clone();
         assert_eq!((&usage["used"], &usage["size"]), (&json!(57), &json!(200_000)), "{package}");
         assert_eq!(usage["cost"], json!({ "amount": 37.0, "currency": "USD" }), "{package}");
-        // The cost of the second answer is added, and the connection is reused.
+        // The cost of the second answer is added. No connection is kept open on this machine.
         let (_, seen) = ask(&mut agent, &session, "Again.");
         assert_eq!(updates(&seen, "usage_update")[0]["cost"]["amount"], 74.0, "{package}");
-        assert!(fake.requests().iter().all(|asked| asked.connection == 0), "{package}");
+        let asked = fake.requests();
+        assert_ne!(asked[0].connection, asked[1].connection, "{package}");
     }
 }
 
@@ -124,6 +133,25 @@ fn tools_are_called_and_thoughts_are_sent_back_with_their_signatures() {
         assert!(second.contains("SIG"), "{package}: {second}");
         assert!(second.contains("Look"), "{package}: {second}");
     }
+}
+
+/// Sent back as text, small models repeat it for ever.
+// R: P6
+#[test]
+fn call_written_as_text_is_sent_back_as_a_native_call() {
+    let call = r#"```json\n{\"name\":\"list\",\"arguments\":{}}\n```"#;
+    let fake = Fake::new(&format!("text \"{call}\"\n---\ntext \"Done.\""));
+    let (mut agent, session) = fake.agent(CHAT).session();
+    let (reply, seen) = ask(&mut agent, &session, "Plan.");
+    assert_eq!(reply["result"]["stopReason"], "end_turn", "{reply}");
+    assert_eq!(text_of(&session, &seen), "Done.");
+    assert_eq!(updates(&seen, "tool_call").len(), 1);
+    let sent = fake.body(1)["messages"].clone();
+    let sent = sent.as_array().unwrap();
+    let [.., answer, result] = sent.as_slice() else { panic!("{sent:?}") };
+    assert_eq!(answer["content"], Value::Null);
+    assert_eq!(answer["tool_calls"][0]["function"]["name"], "list");
+    assert_eq!(answer["tool_calls"][0]["id"], result["tool_call_id"]);
 }
 
 #[test]
@@ -227,17 +255,75 @@ fn keys_appear_in_no_log_no_error_and_no_update() {
     }
 }
 
+/// Returns the limit for the answer in the body of a request.
+fn output_limit(body: &Value) -> &Value {
+    let members = ["max_tokens", "max_output_tokens"].map(|name| &body[name]);
+    let gemini = &body["generationConfig"]["maxOutputTokens"];
+    members.into_iter().chain([gemini]).find(|limit| !limit.is_null()).unwrap_or(&Value::Null)
+}
+
+// R: P6
+#[test]
+fn every_request_limits_the_length_of_its_answer() {
+    for package in PACKAGES {
+        let fake = Fake::new("text \"hi\"\n---\nloop");
+        let mut config = fake.config(package);
+        let (mut agent, session) = Agent::configured(config.clone()).session();
+        ask(&mut agent, &session, "Go.");
+        assert_eq!(output_limit(&fake.body(0)), 100, "{package}");
+        // Without a limit of the model: what is left of the window.
+        config["provider"]["fake"]["models"]["fake"]["limit"] = json!({ "context": 20_000 });
+        let (mut agent, session) = Agent::configured(config).session();
+        ask(&mut agent, &session, "Go.");
+        let limit = output_limit(&fake.body(1)).as_u64().unwrap();
+        assert!((10_000..20_000).contains(&limit), "{package}: {limit}");
+    }
+}
+
+#[test]
+fn server_that_rejects_the_limit_for_answers_gets_none() {
+    let body = r#"{"error":{"message":"Invalid max_tokens value, the valid range is [1, 50]"}}"#;
+    let fake = Fake::new(&format!("status 400\nbody {}\n---\ntext \"hi\"", Value::from(body)));
+    let (mut agent, session) = fake.agent(CHAT).session();
+    let (_, seen) = ask(&mut agent, &session, "Go.");
+    assert_eq!(text_of(&session, &seen), "hi");
+    assert!(updates(&seen, "agent_thought_chunk").is_empty(), "{seen:?}");
+    assert!(fake.body(0)["max_tokens"] == 100 && fake.body(1)["max_tokens"].is_null());
+}
+
+// R: P6
+#[test]
+fn endless_answer_is_stopped_with_words() {
+    for package in PACKAGES {
+        let fake = Fake::new("text \"Tests: \"\nchunks 1000000 \".F\"\nhang\n---\ntext \"Back.\"");
+        let (mut agent, session) = fake.agent(package).session();
+        let (reply, seen) = ask(&mut agent, &session, "Go.");
+        assert_eq!(reply["result"]["stopReason"], "max_tokens", "{package}: {reply}");
+        let text = text_of(&session, &seen);
+        assert!(
+            text.starts_with("Tests: .F.F") && text.len() < 40_000,
+            "{package}: {}",
+            text.len()
+        );
+        let notice = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
+        assert!(notice.contains("repeated the same text again and again"), "{notice}");
+        let (_, seen) = ask(&mut agent, &session, "Again.");
+        assert_eq!(text_of(&session, &seen), "Back.", "{package}");
+    }
+}
+
 #[test]
 fn twenty_thousand_chunks_arrive_complete_and_in_order() {
     const CHUNKS: usize = 20_000;
     for package in PACKAGES {
-        let fake = Fake::new(&format!("chunks {CHUNKS} \"0123456789 \"\ntext \"end\""));
+        let fake = Fake::new(&format!("chunks {CHUNKS} \"{{n}} 456789 \"\ntext \"end\""));
         let (mut agent, session) = fake.agent(package).session();
         let (reply, seen) = ask(&mut agent, &session, "Go.");
         assert_eq!(reply["result"]["stopReason"], "end_turn", "{package}: {reply}");
         let text = text_of(&session, &seen);
-        assert_eq!(text.len(), CHUNKS * 11 + 3, "{package}");
-        assert_eq!(text, "0123456789 ".repeat(CHUNKS) + "end", "{package}");
+        let sent: String = (0..CHUNKS).map(|n| format!("{n} 456789 ")).collect();
+        assert_eq!(text.len(), sent.len() + 3, "{package}");
+        assert_eq!(text, sent + "end", "{package}");
     }
 }
 
@@ -258,7 +344,13 @@ fn keys_are_saved_listed_and_removed_on_the_command_line() {
         let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
         (output.status.success(), text.concat())
     };
-    assert!(purlin(&["auth", "login", "anthropic"], &format!("{CANARY}\n")).0);
+    let fake = Fake::new("document /models 200 anthropic-organization-id: org-7 {}");
+    let provider = json!({ "anthropic": { "options": { "baseURL": fake.url } } });
+    home.write(".config/purlin/purlin.json", &json!({ "provider": provider }).to_string());
+    let (is_fine, said) = purlin(&["auth", "login", "anthropic"], &format!("{CANARY}\n"));
+    assert!(is_fine && said.contains("The key works and belongs to org-7."), "{said}");
+    let tried = fake.document_requests().remove(0);
+    assert!(tried.headers.contains(&("x-api-key".to_owned(), CANARY.to_owned())));
     let (is_fine, list) = purlin(&["auth", "list"], "");
     assert!(is_fine && list.contains("anthropic") && !list.contains(CANARY), "{list}");
     let (is_fine, models) = purlin(&["models"], "");

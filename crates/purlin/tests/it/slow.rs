@@ -198,9 +198,12 @@ fn long_text_is_split_between_characters() {
 // R: W10, P7
 #[test]
 fn long_tool_output_is_shortened() {
-    let change = json!({ "filePath": "/w/b", "oldString": "é", "newString": "line of text", "replaceAll": true });
+    let change = |new: &str| json!({ "filePath": "/w/b", "oldString": "é", "newString": new, "replaceAll": true });
+    // As JSON, the first new content is twice as long as a message about a file may be, and the second just fits.
     let script = format!(
-        "model window 1000000000\nmodel tool read {{\"filePath\":\"/w/b\"}}\nmodel tool edit {change}\nmodel text \"done\"",
+        "model window 1000000000\nmodel tool read {{\"filePath\":\"/w/b\"}}\nmodel tool edit {}\nmodel tool edit {}\nmodel text \"done\"",
+        change("line of text"),
+        change("x")
     );
     let (mut agent, session) = Agent::playing(&script).with_files().session();
     let turn = agent.prompt(&session, "work");
@@ -210,6 +213,9 @@ fn long_tool_output_is_shortened() {
         .map(|message| &message["params"]["update"]["status"])
         .filter(|status| *status == "completed" || *status == "failed")
         .collect();
-    assert_eq!(ended, ["completed", "completed"]);
+    assert_eq!(ended, ["completed", "failed", "completed"]);
+    let is_too_large =
+        |message: &&Value| message["params"]["update"]["rawOutput"]["code"] == -31702;
+    assert_eq!(seen.iter().filter(is_too_large).count(), 1);
     assert_eq!(text_of(&session, &seen), "done");
 }

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use client::script::{Replay, play, play_program};
+use client::script::{ProgramSetup, Replay, play, play_program};
 use client::transcript::{Transcript, TranscriptStep};
+use fake_model::FakeModel;
+use serde_json::json;
 use wire::acp::dialect::Dialect;
 
 use crate::{in_process, schema};
@@ -62,7 +64,12 @@ impl Loaded {
             .lines()
             .iter()
             .any(|line| matches!(line.step, TranscriptStep::File { .. }));
-        !has_files && self.transcript.exit().is_none()
+        !has_files && self.transcript.exit().is_none() && !self.is_chat()
+    }
+
+    /// Returns whether the model is behind HTTP, in the format of OpenAI Chat Completions.
+    fn is_chat(&self) -> bool {
+        self.transcript.has_tag("chat")
     }
 
     /// Returns whether the agent stores its sessions. All other transcripts run without a store.
@@ -83,12 +90,12 @@ impl Loaded {
     /// Plays it against the built program.
     pub(crate) async fn against_the_program(&self) {
         let played = play_program(&self.transcript, |stage| {
-            let mut args = vec![
-                "acp".to_owned(),
-                "--model".to_owned(),
-                format!("script:{}", stage.script.display()),
-            ];
-            if let Some(config) = &stage.config {
+            let (model, config) = match self.is_chat() {
+                true => ("fake/fake".to_owned(), Some(self.serve_chat(stage))),
+                false => (format!("script:{}", stage.script.display()), stage.config.clone()),
+            };
+            let mut args = vec!["acp".to_owned(), "--model".to_owned(), model];
+            if let Some(config) = &config {
                 args.extend(["--config".to_owned(), config.display().to_string()]);
             }
             if !self.is_stored() {
@@ -101,6 +108,32 @@ impl Loaded {
         .await
         .unwrap();
         self.judge(&played);
+    }
+
+    /// Serves the `model` lines over HTTP. Returns the path of a configuration with that server.
+    fn serve_chat(&self, stage: &ProgramSetup) -> PathBuf {
+        let mut script = String::new();
+        let mut is_open = false;
+        for line in self.transcript.script(&stage.folder).lines() {
+            let step = line.trim().strip_prefix("model ").filter(|step| *step != "end");
+            match step {
+                Some(step) => script.push_str(&format!("{step}\n")),
+                // Like the scripted model: any other line ends an answer.
+                None if is_open => script.push_str("---\n"),
+                None => {}
+            }
+            is_open = step.is_some();
+        }
+        let url = FakeModel::start(&script).unwrap().url();
+        let mut config = self.transcript.config().cloned().unwrap_or_else(|| json!({}));
+        config["provider"] = json!({ "fake": {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": { "baseURL": url },
+            "models": { "fake": { "limit": { "context": 32_000, "output": 4_000 } } },
+        } });
+        let path = stage.folder.with_file_name("chat.json");
+        std::fs::write(&path, config.to_string()).unwrap();
+        path
     }
 
     /// Fails on what differs from the transcript and on what does not fit the official schema.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::Event;
-use engine::permission::{Answer, Question};
+use engine::permission::{Answer, Choice, Question};
 use engine::ports::{
     DisplayPermit, Editor, EditorError, Form, FormAnswer, Offers, Page, TerminalCommand,
     TerminalOutput,
@@ -27,9 +27,9 @@ use wire::acp::schema;
 use wire::{RpcError, rpc};
 
 use super::call::CallOut;
-use super::size;
+use super::{fit, size};
 use crate::client_call::ClientCall;
-use crate::error_table::{editor_error, tool_failure_code};
+use crate::error_table::{editor_error, exceeded_limit, tool_failure_code};
 use crate::outbox::SESSION_BUDGET;
 use crate::outlet::{FromSession, Outlet};
 use crate::rate::Window;
@@ -159,6 +159,32 @@ impl AcpEditor {
         Err(EditorError::TimedOut { call: method, advice: None })
     }
 
+    /// Asks for permission, with less and less of the call until the request fits.
+    async fn ask_within_limits(
+        &self,
+        question: &Question,
+    ) -> Result<schema::RequestPermissionResponse, CallError> {
+        let mut room = usize::MAX;
+        let mut shortened = None;
+        loop {
+            let params = PermissionParams {
+                session_id: self.session.as_str(),
+                tool_call: CallOut::asked(shortened.as_ref().unwrap_or(&question.call)),
+                options: question.choices.iter().map(option_out).collect(),
+            };
+            match self.call("session/request_permission", &params).await {
+                Err(CallError::Answered(err)) if room > SMALLEST_CALL => {
+                    let Some(limit) = exceeded_limit(&err) else {
+                        return Err(CallError::Answered(err));
+                    };
+                    room = room.min(limit) / 2;
+                    shortened = Some(fit::shorten_call(question.call.clone(), room));
+                }
+                answer => return answer,
+            }
+        }
+    }
+
     fn session_id(&self) -> schema::SessionId {
         schema::SessionId::new(self.session.to_shared())
     }
@@ -169,6 +195,21 @@ impl AcpEditor {
             terminal_id: schema::TerminalId::new(terminal.to_shared()),
         }
     }
+}
+
+/// With less room nothing useful is left of a call in a permission request.
+const SMALLEST_CALL: usize = 256;
+
+fn option_out(choice: &Choice) -> schema::PermissionOption {
+    let kind = match choice.answer {
+        Answer::AllowOnce => schema::PermissionOptionKind::AllowOnce,
+        Answer::AllowSession | Answer::AllowAlways | Answer::AllowReading => {
+            schema::PermissionOptionKind::AllowAlways
+        }
+        Answer::RejectAlways => schema::PermissionOptionKind::RejectAlways,
+        Answer::RejectOnce | Answer::Cancelled => schema::PermissionOptionKind::RejectOnce,
+    };
+    schema::PermissionOption::new(choice.id, choice.name.clone(), kind)
 }
 
 /// Says that a permission request timed out, and how a client answers one.
@@ -293,24 +334,8 @@ impl Editor for AcpEditor {
 
     fn ask_permission(&self, question: Question) -> BoxFuture<'_, Result<Answer, EditorError>> {
         async move {
-            let options = question.choices.iter().map(|choice| {
-                let kind = match choice.answer {
-                    Answer::AllowOnce => schema::PermissionOptionKind::AllowOnce,
-                    Answer::AllowAlways => schema::PermissionOptionKind::AllowAlways,
-                    Answer::RejectAlways => schema::PermissionOptionKind::RejectAlways,
-                    Answer::RejectOnce | Answer::Cancelled => {
-                        schema::PermissionOptionKind::RejectOnce
-                    }
-                };
-                schema::PermissionOption::new(choice.id, choice.name.clone(), kind)
-            });
-            let params = PermissionParams {
-                session_id: self.session.as_str(),
-                tool_call: CallOut::asked(&question.call),
-                options: options.collect(),
-            };
-            let answer = self.call("session/request_permission", &params);
-            let answer: schema::RequestPermissionResponse = match self.permission_timeout {
+            let answer = self.ask_within_limits(&question);
+            let answer = match self.permission_timeout {
                 None => answer.await,
                 Some(limit) => timeout(limit, answer).await.map_err(|_| unanswered(limit))?,
             }

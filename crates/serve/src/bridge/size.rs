@@ -1,48 +1,116 @@
-//! The sizes of events; splits, merges and shortens text, so that every update stays small.
+//! The sizes of events; splits, merges and shortens text, so that every update stays small. `fit` shortens whole events.
 
 use engine::Event;
-use engine::words::{Block, Contents, Live, ToolContent};
+use engine::words::{Block, Contents, Live, SlashCommand, ToolContent, ToolStatus, ToolUpdate};
 use serde_json::Value;
 
-/// Returns the text of a text chunk, which can be merged and split.
+/// Returns the text of an event that can be split: a chunk of a message or of a summary.
 pub(crate) fn text_of(event: &Event) -> Option<&str> {
     match event {
-        Event::Text { text, .. } | Event::Thought { text, .. } => Some(text),
+        Event::Text { text, .. }
+        | Event::Thought { text, .. }
+        | Event::CompactionSummary { text, .. }
+        | Event::User { block: Block::Text(text), .. }
+        | Event::Block { block: Block::Text(text), .. } => Some(text),
         _ => None,
     }
 }
 
 /// Returns the approximate size of an event, in bytes.
 pub(crate) fn weight(event: &Event) -> usize {
-    let content = |content: &ToolContent| match content {
-        ToolContent::Block(block) => block_weight(block),
-        ToolContent::Diff { old, new, .. } => new.len() + old.as_ref().map_or(0, String::len),
-        ToolContent::Terminal(_) | ToolContent::Live { .. } => 0,
-    };
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let body = match event {
         Event::Text { text, .. } | Event::Thought { text, .. } => return text.len() + 64,
-        Event::User { block, .. } | Event::Block { block, .. } => block_weight(block),
-        Event::ToolCall(call) => call.content.iter().map(content).sum(),
-        Event::ToolUpdate(_, update) => {
+        Event::User { block, meta, .. } => {
+            block_weight(block) + meta.as_ref().map_or(0, value_weight)
+        }
+        Event::Block { block, .. } => block_weight(block),
+        Event::ToolCall(call) => {
+            let locations = call.locations.iter();
+            let locations = locations.map(|location| location.path.as_os_str().len() + 64);
+            call.id.as_str().len()
+                + call.name.len()
+                + call.title.len()
+                + call.content.iter().map(content_weight).sum::<usize>()
+                + locations.sum::<usize>()
+                + value_weight(&call.raw_input)
+        }
+        Event::ToolUpdate(id, update) => {
             let live = match &update.live {
                 Some(Live::Output(text)) => text.len(),
                 Some(Live::Ended(_)) | None => 0,
             };
-            live + update.content.iter().flatten().map(content).sum::<usize>()
+            let content = update.content.iter().flatten().map(content_weight).sum::<usize>();
+            let raw = update.raw_output.as_ref().map_or(0, value_weight);
+            id.as_str().len() + live + content + raw
         }
         Event::Plan(entries) => entries.iter().map(|entry| entry.content.len() + 64).sum(),
+        Event::Commands(commands) => {
+            let hint = |command: &SlashCommand| command.hint.as_ref().map_or(0, |hint| hint.len());
+            let size = |command: &SlashCommand| {
+                command.name.len() + command.description.len() + hint(command) + 64
+            };
+            commands.iter().map(size).sum()
+        }
+        Event::Settings(settings) => {
+            let modes = settings.modes.iter();
+            let modes =
+                modes.map(|mode| mode.id.len() + mode.name.len() + mode.description.len() + 64);
+            let models = settings.models.iter();
+            let models = models.map(|choice| choice.id.as_str().len() + choice.name.len() + 64);
+            modes.sum::<usize>() + models.sum::<usize>()
+        }
+        Event::Info { title, .. } => text(title),
+        Event::Notice { title, description, .. } => title.len() + text(description),
+        Event::Compaction { error, .. } => text(error),
         Event::CompactionSummary { text, .. } => text.len(),
-        _ => 0,
+        Event::Mode(mode) => mode.as_str().len(),
+        Event::Usage { .. } => 0,
     };
     body + 512
+}
+
+fn content_weight(content: &ToolContent) -> usize {
+    64 + match content {
+        ToolContent::Block(block) => block_weight(block),
+        ToolContent::Diff { path, old, new } => {
+            path.as_os_str().len() + new.len() + old.as_ref().map_or(0, String::len)
+        }
+        ToolContent::Terminal(id) => id.as_str().len(),
+        ToolContent::Live { cwd } => cwd.as_os_str().len(),
+    }
 }
 
 fn block_weight(block: &Block) -> usize {
     match block {
         Block::Text(text) => text.len(),
-        Block::Image(media) | Block::Audio(media) => media.data.len(),
+        Block::Image(media) | Block::Audio(media) => media.data.len() + media.mime.len(),
         Block::Link { uri, name } => uri.len() + name.len(),
-        Block::Resource { contents: Contents::Text(text) | Contents::Blob(text), .. } => text.len(),
+        Block::Resource { uri, mime, contents: Contents::Text(text) | Contents::Blob(text) } => {
+            uri.len() + mime.as_ref().map_or(0, String::len) + text.len()
+        }
+    }
+}
+
+/// Returns the length of a value as JSON, in bytes.
+pub(crate) fn value_weight(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 5,
+        Value::Number(_) => 24,
+        Value::String(text) => json_length(text) + 2,
+        Value::Array(items) => items.iter().map(|item| value_weight(item) + 1).sum::<usize>() + 2,
+        Value::Object(members) => {
+            let size = |(key, value): (&String, &Value)| json_length(key) + value_weight(value) + 4;
+            members.iter().map(size).sum::<usize>() + 2
+        }
+    }
+}
+
+/// Returns how many bytes of `_meta` the updates of an event have.
+pub(crate) fn meta_of(event: &Event) -> usize {
+    match event {
+        Event::User { meta: Some(meta), .. } => value_weight(meta),
+        _ => 0,
     }
 }
 
@@ -51,6 +119,13 @@ pub(crate) fn with_text(event: &Event, text: String) -> Event {
     match event {
         Event::Text { message, .. } => Event::Text { message: message.clone(), text },
         Event::Thought { message, .. } => Event::Thought { message: message.clone(), text },
+        Event::CompactionSummary { id, .. } => Event::CompactionSummary { id: id.clone(), text },
+        Event::User { message, meta, .. } => {
+            Event::User { message: message.clone(), block: Block::Text(text), meta: meta.clone() }
+        }
+        Event::Block { message, .. } => {
+            Event::Block { message: message.clone(), block: Block::Text(text) }
+        }
         other => other.clone(),
     }
 }
@@ -67,6 +142,31 @@ pub(crate) fn append_text(event: &mut Event, next: &Event) -> bool {
         }
         _ => false,
     }
+}
+
+/// Merges a newer update of the same tool call into one that waits. The end of a call stays an update of its own kind:
+/// nothing is merged into it.
+pub(crate) fn merge_update(waiting: &mut ToolUpdate, next: &mut ToolUpdate, most: usize) -> bool {
+    if matches!(waiting.status, Some(ToolStatus::Completed | ToolStatus::Failed)) {
+        return false;
+    }
+    match (&mut waiting.live, next.live.take()) {
+        (_, None) => {}
+        (live @ None, new) => *live = new,
+        (Some(Live::Output(text)), Some(Live::Output(more)))
+            if json_length(text) + json_length(&more) <= most =>
+        {
+            text.push_str(&more);
+        }
+        (Some(_), new) => {
+            next.live = new;
+            return false;
+        }
+    }
+    waiting.status = next.status.or(waiting.status);
+    waiting.content = next.content.take().or(waiting.content.take());
+    waiting.raw_output = next.raw_output.take().or(waiting.raw_output.take());
+    true
 }
 
 /// Returns the length of a text as a JSON string, in bytes.
@@ -89,92 +189,41 @@ pub(crate) fn split_text(text: &str, most: usize) -> impl Iterator<Item = &str> 
         if rest.is_empty() {
             return None;
         }
-        let mut length = 0;
-        let fits = |(_, character): &(usize, char)| {
-            let mut bytes = [0; 4];
-            length += json_length(character.encode_utf8(&mut bytes));
-            length <= most
-        };
-        let end = rest
-            .char_indices()
-            .take_while(fits)
-            .last()
-            .map_or(1, |(at, character)| at + character.len_utf8());
+        let last = fitting(rest.char_indices(), most);
+        let end = last.map_or(1, |(at, character)| at + character.len_utf8());
         let (chunk, after) = rest.split_at(rest.ceil_char_boundary(end));
         rest = after;
         Some(chunk)
     })
 }
 
-/// Shortens the content of a tool call, so that the update fits: long texts lose their middle, the rest is dropped.
-pub(super) fn shorten(event: Event, most: usize) -> Event {
-    let room = most / 4;
-    let cut = |content: Vec<ToolContent>| {
-        content.into_iter().take(8).map(|content| shorten_content(content, room / 8)).collect()
-    };
-    match event {
-        Event::ToolCall(mut call) => {
-            call.content = cut(std::mem::take(&mut call.content));
-            call.locations.truncate(64);
-            call.title = shorten_text(&call.title, 1024);
-            call.raw_input = shorten_value(std::mem::take(&mut call.raw_input), room);
-            Event::ToolCall(call)
-        }
-        Event::ToolUpdate(id, mut update) => {
-            update.content = update.content.take().map(cut);
-            update.raw_output = update.raw_output.take().map(|value| shorten_value(value, room));
-            if let Some(Live::Output(text)) = &mut update.live {
-                *text = shorten_text(text, room);
-            }
-            Event::ToolUpdate(id, update)
-        }
-        other => other,
-    }
-}
-
-fn shorten_content(content: ToolContent, room: usize) -> ToolContent {
-    match content {
-        ToolContent::Block(Block::Text(text)) => {
-            ToolContent::Block(Block::Text(shorten_text(&text, room)))
-        }
-        ToolContent::Diff { path, old, new } => {
-            let size = new.len() + old.as_ref().map_or(0, String::len);
-            if size <= room {
-                return ToolContent::Diff { path, old, new };
-            }
-            let text = format!("{}: change too large to show ({size} bytes)", path.display());
-            ToolContent::Block(Block::Text(text))
-        }
-        ToolContent::Block(block) => {
-            let text = match block {
-                Block::Image(_) => "(image too large to show)",
-                _ => "(content too large to show)",
-            };
-            ToolContent::Block(Block::Text(text.to_owned()))
-        }
-        ToolContent::Terminal(_) | ToolContent::Live { .. } => content,
-    }
-}
-
-/// Shortens a text to its beginning and its end.
-fn shorten_text(text: &str, room: usize) -> String {
+/// Shortens a text to its beginning and its end, so that it has about `room` bytes of JSON, and says how much is missing.
+pub(crate) fn shorten_text(text: &str, room: usize) -> String {
     if json_length(text) <= room {
         return text.to_owned();
     }
-    // A byte of text may need six bytes of JSON.
-    let half = room / 12;
-    let head = &text[..text.floor_char_boundary(half)];
-    let tail = &text[text.ceil_char_boundary(text.len() - half.min(text.len()))..];
+    let half = room.saturating_sub(NOTE) / 2;
+    let last = fitting(text.char_indices(), half);
+    let head = &text[..last.map_or(0, |(at, character)| at + character.len_utf8())];
+    let rest = &text[head.len()..];
+    let first = fitting(rest.char_indices().rev(), half);
+    let tail = &rest[first.map_or(rest.len(), |(at, _)| at)..];
     let left_out = text.len() - head.len() - tail.len();
     format!("{head}\n… {left_out} bytes omitted …\n{tail}")
 }
 
-fn shorten_value(value: Value, room: usize) -> Value {
-    if value.to_string().len() <= room {
-        value
-    } else {
-        Value::String("(too large to show)".to_owned())
-    }
+/// Room for the note about what was left out.
+const NOTE: usize = 64;
+
+/// Returns the last of the characters that fit into `room` bytes of JSON.
+fn fitting(characters: impl Iterator<Item = (usize, char)>, room: usize) -> Option<(usize, char)> {
+    let mut length = 0;
+    let fits = |(_, character): &(usize, char)| {
+        let mut bytes = [0; 4];
+        length += json_length(character.encode_utf8(&mut bytes));
+        length <= room
+    };
+    characters.take_while(fits).last()
 }
 
 #[cfg(test)]
@@ -189,6 +238,15 @@ mod tests {
             let chunks: Vec<&str> = split_text(&text, most).collect();
             prop_assert_eq!(chunks.concat(), text.as_str());
             prop_assert!(chunks.iter().all(|chunk| json_length(chunk) <= most && !chunk.is_empty()));
+        }
+
+        #[test]
+        fn shortened_text_fits_and_says_how_much_is_missing(text in any::<String>(), room in 0usize..200) {
+            let short = shorten_text(&text, room);
+            prop_assert!(json_length(&short) <= room.max(NOTE));
+            if short != text {
+                prop_assert!(short.contains(" bytes omitted …"));
+            }
         }
 
         #[test]

@@ -7,13 +7,20 @@ use serde::Serialize;
 use wire::acp::schema;
 
 use super::call::CallOut;
-use super::size::shorten;
-use super::{block_out, block_with, options_out};
+use super::options::options_out;
+use super::{block_out, block_with, fit, size};
 use crate::dialect::NotePrinter;
 
 const UPDATE: &str = "session/update";
 
-/// Appends the event as one `session/update` line, shortened if it would be longer than `most`.
+/// An event of fewer bytes than this part of the limit fits, however much its encoding and a dialect add.
+const SURELY_FITS: usize = 16;
+/// With less room than this nothing useful is left of an event.
+const SMALLEST: usize = 128;
+
+/// Appends the event as one `session/update` line of at most `most` bytes: the only place where updates are measured.
+///
+/// An event that is too large is shortened until its line fits. Dialects repeat parts of it, so the line is measured.
 pub(crate) fn print(
     out: &mut Vec<u8>,
     printer: NotePrinter,
@@ -22,11 +29,32 @@ pub(crate) fn print(
     most: usize,
 ) {
     let start = out.len();
-    let is_tool = print_tool(out, printer, session, &event);
-    if is_tool && out.len() - start > most {
+    let may_exceed = size::weight(&event) > most / SURELY_FITS;
+    let whole = may_exceed.then(|| event.clone());
+    print_event(out, printer, session, event, most);
+    let Some(whole) = whole else { return };
+    let mut room = most;
+    while out.len() - start > most && room > SMALLEST {
+        room /= 2;
         out.truncate(start);
-        print_tool(out, printer, session, &shorten(event, most));
-    } else if let Some(update) = event_out(event) {
+        print_event(out, printer, session, fit::shorten(whole.clone(), room), most);
+    }
+    if out.len() - start > most {
+        out.truncate(start);
+        tracing::error!(%session, "an update was omitted: its ids are longer than the limit");
+    }
+}
+
+fn print_event(
+    out: &mut Vec<u8>,
+    printer: NotePrinter,
+    session: &SessionId,
+    event: Event,
+    most: usize,
+) {
+    if !print_tool(out, printer, session, &event)
+        && let Some(update) = event_out(event, most)
+    {
         print_note(out, printer, session, &update);
     }
 }
@@ -63,7 +91,7 @@ struct Note<'a, T> {
 }
 
 /// Converts an event; `None` for a tool call, which is printed directly.
-fn event_out(event: Event) -> Option<schema::SessionUpdate> {
+fn event_out(event: Event, most: usize) -> Option<schema::SessionUpdate> {
     use schema::SessionUpdate;
     Some(match event {
         Event::ToolCall(_) | Event::ToolUpdate(..) => return None,
@@ -91,7 +119,7 @@ fn event_out(event: Event) -> Option<schema::SessionUpdate> {
             schema::SessionModeId::new(mode.to_shared()),
         )),
         Event::Settings(settings) => SessionUpdate::ConfigOptionUpdate(
-            schema::ConfigOptionUpdate::new(options_out(&settings)),
+            schema::ConfigOptionUpdate::new(options_out(&settings, most)),
         ),
         Event::Info { title, updated_at } => {
             SessionUpdate::SessionInfoUpdate(info_out(title, updated_at))

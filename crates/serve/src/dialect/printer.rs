@@ -8,6 +8,12 @@ use wire::acp::dialect::{Dialect, print};
 pub(crate) struct NotePrinter(pub(super) Dialect);
 
 impl NotePrinter {
+    /// Prints in this dialect.
+    #[cfg(test)]
+    pub(crate) fn of(dialect: Dialect) -> NotePrinter {
+        NotePrinter(dialect)
+    }
+
     /// Appends a note. A note that the dialect cannot express is omitted.
     pub(crate) fn print(
         self,

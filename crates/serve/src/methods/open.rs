@@ -17,7 +17,8 @@ use wire::acp::{fault, schema, tolerate};
 use wire::{RequestId, RpcError};
 
 use crate::bridge::editor::AcpEditor;
-use crate::bridge::{self, session_in};
+use crate::bridge::options::{models_out, modes_out, options_out};
+use crate::bridge::session_in;
 use crate::connection::{Connection, session_out};
 use crate::dialect::SessionExtras;
 use crate::mcp_servers::{ReplaceableServers, RequestedServers};
@@ -257,8 +258,10 @@ fn answer<T: Serialize>(
     respond: Respond<T>,
 ) {
     let session = session_out(entry.handle.id());
-    let response = respond(session, bridge::modes_out(settings), bridge::options_out(settings));
-    let reply = SessionReply { session: response, models: bridge::models_out(settings) };
+    let most = connection.outbox.max_update();
+    let (modes, options) = (modes_out(settings, most), options_out(settings, most));
+    let response = respond(session, modes, options);
+    let reply = SessionReply { session: response, models: models_out(settings, most) };
     connection.answer_opened(id, &reply, entry, settings);
 }
 

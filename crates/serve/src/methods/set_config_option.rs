@@ -9,7 +9,8 @@ use wire::acp::{fault, schema};
 use wire::{RequestId, RpcError};
 
 use super::settings_change::change;
-use crate::bridge::{self, session_in};
+use crate::bridge::options::options_out;
+use crate::bridge::session_in;
 use crate::connection::Connection;
 
 pub(super) fn run(
@@ -43,8 +44,8 @@ pub(super) fn run(
     }
 }
 
-fn respond(settings: Settings) -> schema::SetSessionConfigOptionResponse {
-    schema::SetSessionConfigOptionResponse::new(bridge::options_out(&settings))
+fn respond(settings: Settings, most: usize) -> schema::SetSessionConfigOptionResponse {
+    schema::SetSessionConfigOptionResponse::new(options_out(&settings, most))
 }
 
 fn bad_value() -> RpcError {

@@ -16,5 +16,5 @@ pub(super) fn run(
 ) -> Result<(), RpcError> {
     let mode = ModeId::new(request.mode_id.0);
     let command = |reply| Command::SetMode(mode, reply);
-    change(connection, id, &request.session_id, command, |_| json!({}))
+    change(connection, id, &request.session_id, command, |_, _| json!({}))
 }

@@ -16,5 +16,5 @@ pub(super) fn run(
 ) -> Result<(), RpcError> {
     let model = ModelId::new(request.model_id);
     let command = |reply| Command::SetModel(model, reply);
-    change(connection, id, &request.session_id, command, |_| json!({}))
+    change(connection, id, &request.session_id, command, |_, _| json!({}))
 }

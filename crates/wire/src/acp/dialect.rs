@@ -165,7 +165,12 @@ impl Dialect {
                 1 => renamed(part, words),
                 _ => part.to_owned(),
             });
-            *details = self.reword(parts.collect::<Vec<_>>().join("'"));
+            let own = self.reword(parts.collect::<Vec<_>>().join("'"));
+            // The message ends with the same sentence.
+            if let Some(name) = error.message.strip_suffix(details.as_str()) {
+                error.message = format!("{name}{own}");
+            }
+            *details = own;
         }
         error
     }

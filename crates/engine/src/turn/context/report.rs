@@ -13,7 +13,7 @@ pub(crate) async fn report(cx: &mut TurnCx<'_>, settings: &Settings) -> String {
     };
     let used = load(cx, settings, choice).await.used;
     let (sections, tools) = front(cx, settings, choice).await;
-    let window = choice.context_size;
+    let window = choice.window();
     let how = if cx.conversation.context.measured.is_some() {
         "counted by the provider"
     } else {

@@ -27,20 +27,87 @@ fn p18_silence_in_the_text() {
     for package in PACKAGES {
         check(&Case {
             package,
-            script: "text \"half\"\nhang",
-            shown: "half",
-            ends: Ends::incomplete(&["sent nothing for 1.0 s", "The part that was shown is saved"]),
+            script: "text \"half\"\nhang\n---\ntext \" more\"",
+            requests: 2,
+            notice: "sent nothing for 1.0 s",
+            shown: "half more",
             chunk_timeout: SHORT,
             ..Case::default()
         });
     }
 }
 
+/// The model gets its own text back and continues it.
+// R: P6
+#[test]
+fn answer_that_broke_off_is_continued() {
+    for package in PACKAGES {
+        let asked = check(&Case {
+            package,
+            script: "thought \"Hm.\"\ntext \"The answer \"\ntool plan {\"entries\":[\"x\"]}\ncut\n---\ntext \"is 42.\"",
+            requests: 2,
+            notice: "was cut off",
+            shown: "The answer is 42.",
+            ..Case::default()
+        });
+        assert!(!asked[0].body.contains("Continue it exactly"), "{package}");
+        let resumed = &asked[1].body;
+        assert!(
+            resumed.contains("The answer") && resumed.contains("Continue it exactly"),
+            "{resumed}"
+        );
+        // Neither the words that asked for it nor an unfinished thought stay in the conversation.
+        let next = &asked[2].body;
+        assert!(
+            !next.contains("Continue it exactly") && !next.contains("Hm."),
+            "{package}: {next}"
+        );
+    }
+}
+
+// R: P6
+#[test]
+fn answer_that_breaks_off_again_and_again_is_incomplete() {
+    for package in PACKAGES {
+        check(&Case {
+            package,
+            script: "text \"a\"\ncut\n---\ntext \"b\"\ncut\n---\ntext \"c\"\ncut\n---\ntext \"defg\"\ncut",
+            requests: 4,
+            notice: "was cut off",
+            shown: "abcdefg",
+            ends: Ends::incomplete(&[
+                "The answer from fake was cut off",
+                "The part that was shown is saved",
+            ]),
+            ..Case::default()
+        });
+    }
+}
+
+/// An answer of which only thoughts were shown starts again.
+#[test]
+fn answer_that_broke_off_in_its_thoughts_starts_again() {
+    for package in PACKAGES {
+        let asked = check(&Case {
+            package,
+            script: "thought \"Hm.\"\ncut\n---\ntext \"Hello.\"",
+            requests: 2,
+            notice: "was cut off",
+            shown: "Hello.",
+            ..Case::default()
+        });
+        assert_eq!(asked[0].body, asked[1].body, "{package}");
+    }
+}
+
 // R: P6
 #[test]
 fn p18_shown_text_survives_a_restart() {
+    let silence = times(3, "raw \": ping\\n\\n\"\nhang");
     for package in PACKAGES {
-        let fake = Fake::new("text \"half an answer\"\nhang\n---\ntext \"Back.\"");
+        let fake = Fake::new(&format!(
+            "text \"half an answer\"\nhang\n---\n{silence}\n---\ntext \"Back.\""
+        ));
         let mut case = Case { package, ..Case::default() };
         case.chunk_timeout = SHORT;
         let config = case.config(&fake.url);
@@ -58,7 +125,7 @@ fn p18_shown_text_survives_a_restart() {
         assert_eq!(text_of(&session, &agent.take_seen()), "half an answer", "{package}");
         let (_, seen) = ask(&mut agent, &session, "Go on.");
         assert_eq!(text_of(&session, &seen), "Back.", "{package}");
-        let next = &fake.requests()[1].body;
+        let next = &fake.requests()[4].body;
         assert_eq!(next.matches("half an answer").count(), 1, "{package}: {next}");
     }
 }
@@ -73,9 +140,10 @@ fn p19_silence_in_the_arguments_of_a_call() {
         check_silence(open, package);
         check(&Case {
             package,
-            script: &format!("text \"half\"\n{open}"),
-            shown: "half",
-            ends: Ends::incomplete(&["sent nothing for 1.0 s", "The part that was shown is saved"]),
+            script: &format!("text \"half\"\n{open}\n---\ntext \" more\""),
+            requests: 2,
+            notice: "sent nothing for 1.0 s",
+            shown: "half more",
             chunk_timeout: SHORT,
             ..Case::default()
         });
@@ -87,14 +155,10 @@ fn check_cut(cut: &str) {
     for package in PACKAGES {
         check(&Case {
             package,
-            script: &format!("{cut}\n---\ntext \"half\"\n{cut}"),
-            requests: 2,
+            script: &format!("{cut}\n---\ntext \"half\"\n{cut}\n---\ntext \" more\""),
+            requests: 3,
             notice: "was cut off",
-            shown: "half",
-            ends: Ends::incomplete(&[
-                "The answer from fake was cut off",
-                "The part that was shown is saved",
-            ]),
+            shown: "half more",
             ..Case::default()
         });
     }

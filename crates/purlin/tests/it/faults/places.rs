@@ -280,8 +280,12 @@ fn p08_too_long_delay_ends_the_turn_and_is_reported() {
 #[test]
 fn p09_rate_limit_without_a_delay_or_without_credit() {
     let words = ["fake: rate limit reached", "Try again later or choose another model"];
-    let ends = Ends::Badly(-32603, "model_rate_limited", &words);
-    check(&Case { script: "status 429", ends, ..Case::default() });
+    let (notice, ends) =
+        ("fake: rate limit reached", Ends::Badly(-32603, "model_rate_limited", &words));
+    let script = times(3, "status 429");
+    check(&Case { script: &script, requests: 3, notice, ends, ..Case::default() });
+    let script = "status 429\n---\ntext \"Hello.\"";
+    check(&Case { script, requests: 2, notice, shown: "Hello.", ..Case::default() });
     let spent =
         r#"{"error":{"code":"insufficient_quota","message":"You exceeded your current quota"}}"#;
     let words = ["fake: the account has no credit left", "Add credit or choose another model"];
@@ -292,7 +296,7 @@ fn p09_rate_limit_without_a_delay_or_without_credit() {
     });
 }
 
-/// Checks that a server error leads to two retries and no more.
+/// Checks that a server error leads to retries until the time for them is used up: here two.
 fn check_server_error(answer: &str, package: &str) {
     check(&Case {
         package,
@@ -348,12 +352,13 @@ fn p14_overloaded() {
 fn p15_error_event_after_200_is_handled_like_its_status() {
     for package in PACKAGES {
         check_server_error("error overloaded_error \"Overloaded\"", package);
-        // After the first text there is no retry.
+        // After the first text the answer is continued.
         check(&Case {
             package,
-            script: "text \"half\"\nerror overloaded_error \"Overloaded\"",
-            shown: "half",
-            ends: Ends::incomplete(&["Overloaded", "The part that was shown is saved"]),
+            script: "text \"half\"\nerror overloaded_error \"Overloaded\"\n---\ntext \" more\"",
+            requests: 2,
+            notice: "fake is overloaded",
+            shown: "half more",
             ..Case::default()
         });
     }
@@ -376,6 +381,28 @@ fn retries_are_shown_as_notices() {
 
 // R: P6
 #[test]
+fn wait_for_an_overloaded_provider_is_shown_and_can_be_cancelled() {
+    let fake = Fake::new("status 529\n---\ntext \"Back.\"");
+    let mut config = Case::default().config(&fake.url);
+    let options = &mut config["provider"]["fake"]["options"];
+    options["retryDelay"] = json!(60_000);
+    options["retryTimeout"] = json!(120_000);
+    let mut client = Client::new(config);
+    let turn = client.agent.prompt(&client.session, "Go.");
+    let notice = client.agent.find(|message| update_kind(message) == "agent_thought_chunk");
+    let notice = notice["params"]["update"]["content"]["text"].as_str().unwrap();
+    assert!(notice.starts_with("fake is overloaded (HTTP 529). Retrying in "), "{notice}");
+    let seconds = notice.trim_end().trim_end_matches(" s…").rsplit(' ').next().unwrap();
+    let seconds: u64 = seconds.parse().unwrap();
+    assert!((15..=30).contains(&seconds), "{notice}");
+    client.agent.note("session/cancel", json!({ "sessionId": client.session }));
+    assert_eq!(client.agent.reply(turn)["result"]["stopReason"], "cancelled");
+    client.prompt_again();
+    client.end();
+}
+
+// R: P6
+#[test]
 fn p16_silence_before_the_headers() {
     check_silence("hang", CHAT);
     check_long_silence("hang");
@@ -386,6 +413,25 @@ fn p16_silence_before_the_headers() {
 fn p17_silence_after_the_headers() {
     check_long_silence("header content-type: text/event-stream\nhang");
     check_silence("raw \": ping\\n\\n\"\nhang", CHAT);
+}
+
+/// Linux reaches its own servers at 0.0.0.0, which is no loopback address: connections are kept open.
+// R: P6
+#[cfg(target_os = "linux")]
+#[test]
+fn connection_that_died_unused_is_replaced_in_silence() {
+    for package in PACKAGES {
+        let fake = Fake::new("text \"One.\"\n---\ntext \"Two.\"\n---\ncut\n---\ntext \"Three.\"");
+        let case = Case { package, ..Case::default() };
+        let mut client = Client::new(case.config(&fake.url.replace("127.0.0.1", "0.0.0.0")));
+        for text in ["One.", "Two.", "Three."] {
+            client.meet(&Case { package, shown: text, ..Case::default() });
+        }
+        let connections: Vec<usize> =
+            fake.requests().iter().map(|asked| asked.connection).collect();
+        assert_eq!(connections, [0, 0, 0, 1], "{package}");
+        client.end();
+    }
 }
 
 #[test]

@@ -110,7 +110,8 @@ pub(super) fn from_v1(method: &str, part: Payload, members: &mut Members) -> boo
 
 /// A failed turn has the stop reason `error` and the error in `_meta`.
 pub(super) fn turn_failed(error: RpcError, meta: Option<Members>) -> Result<Value, RpcError> {
-    if ![Code::INTERNAL_ERROR, Code::TIMEOUT].contains(&error.code) {
+    let of_turn = [Code::INTERNAL_ERROR, Code::MODEL_FAILED, Code::RATE_LIMITED, Code::TIMEOUT];
+    if !of_turn.contains(&error.code) {
         return Err(error);
     }
     let mut meta = meta.unwrap_or_default();
