@@ -54,7 +54,7 @@ pub fn error_out(err: &Error, reference: &str) -> RpcError {
 fn sentence(err: &Error) -> String {
     match err {
         // Ids and names of the client are not repeated: they may contain anything.
-        Error::NoSuchSession(_) => "Unknown session; open one with session/new".to_owned(),
+        Error::NoSuchSession(_) => "Session not found. Open one with session/new".to_owned(),
         Error::NoSuchMode(_) => "Unknown mode; session/new lists the modes".to_owned(),
         Error::NoSuchModel(_) => "Unknown model; session/new lists the models".to_owned(),
         Error::Busy(_) => {
@@ -254,7 +254,7 @@ mod tests {
             .collect();
         assert!(!table.contains("secret"), "{table}");
         expect![[r#"
-            -31900 Unknown session; open one with session/new · session_not_found · Unknown session; open one with session/new
+            -31900 Session not found. Open one with session/new · session_not_found · Session not found. Open one with session/new
             -31902 A turn is already running in this session; wait for it or cancel it · turn_running · A turn is already running in this session; wait for it or cancel it
             -32600 No turn is running in this session; send the message with session/prompt · no_running_turn · No turn is running in this session; send the message with session/prompt
             -31902 8 messages already wait for the running turn; it takes them after its next answer · too_much_steering · 8 messages already wait for the running turn; it takes them after its next answer

@@ -9,7 +9,7 @@ use mcp::Timing;
 
 use crate::bench::{Bench, editor, faulty, is_running, program_at, quick};
 
-const ECHO: &str = "model tool bad_echo {\"text\":\"hi\"}\nmodel text \"\"\nmodel loop";
+const ECHO: &str = "model tool bad_echo {\"text\":\"hi\"}\nmodel text \"Done.\"\nmodel loop";
 
 async fn with_timing(timing: Timing, args: &[&str]) -> Bench {
     Bench::with(ECHO, vec![faulty("bad", args)], timing, editor()).await
@@ -273,7 +273,8 @@ async fn m19_server_that_stops_reading_fails_only_its_own_calls() {
     let timing = Timing { call: Duration::from_millis(300), ..quick() };
     // Much more than the buffer of a pipe.
     let big = "x".repeat(1024 * 1024);
-    let script = format!("model tool bad_echo {{\"text\":\"{big}\"}}\nmodel text \"\"\nmodel loop");
+    let script =
+        format!("model tool bad_echo {{\"text\":\"{big}\"}}\nmodel text \"Done.\"\nmodel loop");
     let servers = vec![faulty("bad", &["stops_reading", "m19-test"])];
     let bench = Bench::with(&script, servers, timing, editor()).await.ready().await;
     for _ in 0..2 {
@@ -299,7 +300,7 @@ async fn m20_equal_tool_names_of_two_servers_are_made_unique() {
 async fn client_without_notices_is_informed_in_the_next_turn() {
     let editor = editor().with_offers(Offers::default());
     let bench = Bench::with(
-        "model text \"\"",
+        "model text \"Done.\"",
         vec![program_at("bad", "no-such-program", &[])],
         quick(),
         editor,

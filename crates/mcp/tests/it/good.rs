@@ -54,7 +54,7 @@ async fn progress_is_shown_during_a_tool_call() {
 // R: M3, T2
 #[tokio::test]
 async fn tool_needs_permission_until_it_is_always_allowed() {
-    let script = "model tool good_echo {}\nmodel text \"\"\nmodel loop";
+    let script = "model tool good_echo {}\nmodel text \"Done.\"\nmodel loop";
     let bench = Bench::open(script, vec![faulty("good", &[])]).await.ready().await;
     bench.prompt("go").await;
     bench.prompt("go").await;

@@ -146,7 +146,7 @@ pub(crate) fn at(url: &str) -> Remote {
 
 async fn open(transport: Transport, timing: Timing) -> Bench {
     let config = ServerConfig::remote("remote", transport).unwrap();
-    let script = "model tool remote_echo {}\nmodel text \"\"\nmodel loop";
+    let script = "model tool remote_echo {}\nmodel text \"Done.\"\nmodel loop";
     Bench::with(script, vec![config], timing, editor()).await
 }
 

@@ -67,15 +67,15 @@ impl Default for Case<'_> {
 
 impl<'a> Ends<'a> {
     const fn unavailable(words: &'a [&'a str]) -> Ends<'a> {
-        Ends::Badly(-32603, "model_unavailable", words)
+        Ends::Badly(-32004, "model_unavailable", words)
     }
 
     const fn failed(words: &'a [&'a str]) -> Ends<'a> {
-        Ends::Badly(-32603, "model_failed", words)
+        Ends::Badly(-32004, "model_failed", words)
     }
 
     const fn incomplete(words: &'a [&'a str]) -> Ends<'a> {
-        Ends::Badly(-32603, "answer_incomplete", words)
+        Ends::Badly(-32004, "answer_incomplete", words)
     }
 }
 

@@ -81,6 +81,10 @@ fn normalise(key: Option<&str>, value: &mut Value, side: Side, is_own: bool) {
             Some("sessionId" | "toolCallId" | "workspaceUri" | "cwd") => *text = "NAME".to_owned(),
             Some("path") => *text = text.rsplit('/').next().unwrap_or_default().to_owned(),
             Some("title") if side == Side::Agent => *text = ANY.to_owned(),
+            // What to do next comes after the first sentence of an error; the documents leave that out.
+            Some("message") if side == Side::Agent => {
+                text.truncate(text.find(". ").unwrap_or(text.len()));
+            }
             // The name of a choice says which rule would be saved; the documents leave that out.
             Some("name") if text.starts_with("Always ") => *text = ANY.to_owned(),
             _ if is_own => *text = ANY.to_owned(),

@@ -532,7 +532,7 @@ fn p34_context_overflow_is_compacted_once() {
         assert!(mended.contains("What was.") && mended.contains("Go."), "{package}: {mended}");
         let words = ["The conversation is too long", "Start a new session"];
         case.shown = "";
-        case.ends = Ends::Badly(-32603, "context_full", &words);
+        case.ends = Ends::Badly(-32004, "context_full", &words);
         client.meet(&case);
         client.prompt_again();
         assert_eq!(fake.requests().len(), 8, "{package}");

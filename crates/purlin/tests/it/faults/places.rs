@@ -262,7 +262,7 @@ fn p07_requested_delay_is_respected() {
         script: &times(4, "status 429\nheader retry-after-ms: 100"),
         requests: 4,
         notice: "retry after 0.1 s",
-        ends: Ends::Badly(-32603, "model_rate_limited", &words),
+        ends: Ends::Badly(-32003, "model_rate_limited", &words),
         ..Case::default()
     });
 }
@@ -272,7 +272,7 @@ fn p08_too_long_delay_ends_the_turn_and_is_reported() {
     let words = ["retry after 10000 s", "Try again after that time, or choose another model"];
     check(&Case {
         script: "status 429\nheader retry-after: 10000",
-        ends: Ends::Badly(-32603, "model_rate_limited", &words),
+        ends: Ends::Badly(-32003, "model_rate_limited", &words),
         ..Case::default()
     });
 }
@@ -281,7 +281,7 @@ fn p08_too_long_delay_ends_the_turn_and_is_reported() {
 fn p09_rate_limit_without_a_delay_or_without_credit() {
     let words = ["fake: rate limit reached", "Try again later or choose another model"];
     let (notice, ends) =
-        ("fake: rate limit reached", Ends::Badly(-32603, "model_rate_limited", &words));
+        ("fake: rate limit reached", Ends::Badly(-32003, "model_rate_limited", &words));
     let script = times(3, "status 429");
     check(&Case { script: &script, requests: 3, notice, ends, ..Case::default() });
     let script = "status 429\n---\ntext \"Hello.\"";
@@ -291,7 +291,7 @@ fn p09_rate_limit_without_a_delay_or_without_credit() {
     let words = ["fake: the account has no credit left", "Add credit or choose another model"];
     check(&Case {
         script: &format!("status 429\nheader retry-after: 1\nbody {}", Value::from(spent)),
-        ends: Ends::Badly(-32603, "model_rate_limited", &words),
+        ends: Ends::Badly(-32003, "model_rate_limited", &words),
         ..Case::default()
     });
 }
