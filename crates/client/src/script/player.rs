@@ -155,25 +155,41 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
                 self.copy_line(line);
                 continue;
             };
-            let got = match self.next(self.wait).await {
-                Next::Message(got) => got,
-                Next::Ended => {
-                    return self.report_block(&block[index..], "the output ended").await;
-                }
-                Next::Timeout => {
-                    self.wait = SHORT_WAIT;
-                    return self.report_block(&block[index..], "nothing was received").await;
-                }
+            let mut others = Vec::new();
+            let got = loop {
+                let missing = match self.next(self.wait).await {
+                    Next::Message(got) => {
+                        let got = self.complete_text(expected, got).await;
+                        if compare::difference(expected, &got).is_none() {
+                            break got;
+                        }
+                        others.push(got);
+                        if self.transcript.has_tag("any-order") {
+                            continue;
+                        }
+                        "nothing was received instead"
+                    }
+                    Next::Ended => "the output ended",
+                    Next::Timeout => {
+                        self.wait = SHORT_WAIT;
+                        "nothing was received"
+                    }
+                };
+                self.put_back(others);
+                return self.report_block(&block[index..], missing).await;
             };
-            let got = self.complete_text(expected, got).await;
-            if compare::difference(expected, &got).is_some() {
-                self.pending.push_front(got);
-                return self.report_block(&block[index..], "nothing was received instead").await;
-            }
+            self.put_back(others);
             if compare::is_any_text(expected) {
                 self.open_wildcard = Some(got);
             }
             self.copy_line(line);
+        }
+    }
+
+    /// Puts back messages that were read too early.
+    fn put_back(&mut self, messages: Vec<Value>) {
+        for message in messages.into_iter().rev() {
+            self.pending.push_front(message);
         }
     }
 

@@ -138,6 +138,18 @@ async fn missing_and_unexpected_lines_are_reported_and_rewritten() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn tag_allows_any_order_and_still_finds_what_is_missing() {
+    let mut lines: Vec<&str> = GOOD.lines().collect();
+    lines.swap(5, 7);
+    let swapped = lines.join("\n") + "\n";
+    assert!(!played(&swapped).await.passed());
+    let tagged = format!("tag any-order\n{swapped}");
+    assert_eq!(played(&tagged).await.report(), "");
+    let missing = tagged.replacen("< ", "< {\"method\":\"never\"}\n< ", 1);
+    assert!(played(&missing).await.report().contains("\"never\""));
+}
+
+#[tokio::test(start_paused = true)]
 async fn output_after_the_last_line_is_a_failure() {
     let text = "> {\"id\":2,\"method\":\"session/prompt\",\"params\":{\"sessionId\":\"long-session-id-0001\"}}\nexit 0\n";
     let played = played(text).await;
