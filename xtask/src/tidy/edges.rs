@@ -19,6 +19,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("observe", &["wire"]),
     ("client", &["wire", "process"]),
     ("settings", &["engine", "tree"]),
+    ("chat", &["client", "process", "tree", "wire"]),
     ("serve", &["wire", "engine", "process", "shell", "tools", "mcp", "settings", "tree"]),
     (
         "purlin",
@@ -34,6 +35,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "observe",
             "client",
             "settings",
+            "chat",
             "serve",
         ],
     ),
