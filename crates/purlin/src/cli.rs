@@ -19,6 +19,7 @@ use crate::mcp_command::McpCommand;
 use crate::permissions::PermissionsCommand;
 use crate::run::{self, RunOptions};
 use crate::sessions::{self, SessionsCommand};
+use crate::setup::{self, SetupArgs};
 use crate::trust::{self, TrustCommand};
 use crate::{auth, config_command, doctor, env, log, mcp_command, model_sources, permissions};
 
@@ -46,6 +47,8 @@ enum Command {
     Mcp(McpArgs),
     /// List available models, and explain why others are not available
     Models(ModelsArgs),
+    /// Add Purlin to the settings of an editor
+    Setup(SetupArgs),
     /// Check the installation and report problems
     Doctor {
         /// Print JSON
@@ -252,6 +255,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(sessions::run(command, &config.limits))
         }
+        Command::Setup(args) => setup::run(args),
         Command::Config { command } => config_command::run(command),
         Command::Completions { shell } => completions(shell),
         Command::Man { command } => manual(&command),

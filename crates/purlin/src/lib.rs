@@ -17,6 +17,7 @@ pub mod model_sources;
 pub mod permissions;
 pub mod run;
 pub mod sessions;
+mod setup;
 mod stdout;
 pub mod storage;
 pub mod tour;

@@ -52,6 +52,7 @@ mod second_process;
 mod secrets;
 #[cfg(target_os = "linux")]
 mod server_sandbox;
+mod setup;
 mod slow;
 #[cfg(target_os = "linux")]
 mod survivors;
