@@ -223,6 +223,10 @@ impl ToolHost for NoTurn<'_> {
         usize::MAX
     }
 
+    fn sees_pictures(&self) -> bool {
+        true
+    }
+
     fn denied(&self, _: &PermissionKey) -> Arc<dyn Denied> {
         Arc::new(NothingDenied)
     }

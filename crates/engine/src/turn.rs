@@ -25,6 +25,7 @@ pub(crate) mod meter;
 mod opening;
 pub(crate) mod prompt;
 pub mod prompt_commands;
+mod resume;
 pub(crate) mod sampling;
 pub mod session;
 pub(crate) mod short_input;

@@ -321,6 +321,7 @@ fn profile(server: &Server, spec: &Spec, confinement: &Confinement) -> Profile {
         protected: git.flat_map(|git| ["hooks", "config"].map(|part| git.join(part))).collect(),
         hidden: confinement.hidden.clone(),
         private: Vec::new(),
+        temporary: None,
         network: Network::On,
         ..Profile::writing_to(writable.filter_map(|path| path.canonicalize().ok()).collect())
     }

@@ -34,6 +34,7 @@ mod reserve;
 pub mod seatbelt;
 #[cfg(target_os = "linux")]
 mod seccomp;
+mod shared_folder;
 #[cfg(target_os = "linux")]
 mod space;
 #[cfg(target_os = "linux")]
@@ -52,6 +53,7 @@ pub use level::{Found, Level};
 pub use profile::{Limits, Network, Profile, secret_places};
 #[cfg(target_os = "linux")]
 pub(crate) use reaper::kill_below;
+pub use shared_folder::SharedFolder;
 #[cfg(target_os = "linux")]
 pub use terminal::InTerminal;
 
@@ -219,7 +221,12 @@ impl Sandbox {
         let mut spec = spec.clone();
         if found.level == Level::Kernel {
             let inner = std::iter::once(spec.program.clone().into()).chain(spec.args);
-            let text = seatbelt::profile(profile);
+            let mut profile = profile.clone();
+            if let Some(temporary) = profile.temporary.take() {
+                spec.env.push(("TMPDIR".into(), temporary.clone().into()));
+                profile.writable.push(temporary);
+            }
+            let text = seatbelt::profile(&profile);
             spec.args = ["-p".into(), text.into()].into_iter().chain(inner).collect();
             spec.program = seatbelt::PROGRAM.into();
         }

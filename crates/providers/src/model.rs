@@ -80,6 +80,10 @@ impl Model for RemoteModel {
         self.learned.ask(&self.endpoint, &self.name).boxed()
     }
 
+    fn sees_pictures(&self) -> bool {
+        self.takes_images
+    }
+
     fn window(&self) -> Option<u64> {
         let configured = self.is_context_configured.then_some(self.context);
         let known = configured.or(self.learned.window());

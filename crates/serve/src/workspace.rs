@@ -176,6 +176,7 @@ impl Workspaces {
     ) -> Vec<Arc<dyn Tool>> {
         let mut all = tools::all(files);
         all.push(Arc::clone(bash) as Arc<dyn Tool>);
+        all.extend(tools::bash::background_tools(bash));
         all.extend(skill.map(|skill| Arc::new(skill) as Arc<dyn Tool>));
         if self.options.is_scripted {
             all.push(Arc::new(OpenPage));

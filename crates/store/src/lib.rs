@@ -6,6 +6,7 @@
 mod check;
 pub mod content;
 mod content_files;
+mod copy;
 mod files;
 pub mod index;
 pub mod journal;

@@ -191,11 +191,7 @@ impl Replay {
                 let (before, after) = (before.map(id), after.map(id));
                 self.turns.changed(Change { path: PathBuf::from(path), before, after });
             }
-            Record::Undone { first } => {
-                self.turns.undo(&first, &mut self.history);
-                let left = self.history.len();
-                self.compactions.retain(|compaction| compaction.at <= left);
-            }
+            Record::Undone { first } => self.undone(&first),
             Record::Redone { last } => self.turns.redo(&last, &mut self.history),
             Record::ToolResult { id, text, failed } => {
                 self.call(&id).result = Some(text.clone());
@@ -213,6 +209,16 @@ impl Replay {
             Record::TurnEnd { .. } => self.end_turn("cancelled before it ended"),
             Record::Interrupted {} => self.end_turn(NOT_RUN_TO_MODEL),
         }
+    }
+
+    fn undone(&mut self, first: &Name) {
+        self.turns.undo(first, &mut self.history);
+        let left = self.history.len();
+        // What was cleared stays cleared, even if a turn before that is undone.
+        for clear in self.compactions.iter_mut().filter(|it| it.summary.is_empty()) {
+            (clear.cut, clear.at) = (clear.cut.min(left), clear.at.min(left));
+        }
+        self.compactions.retain(|compaction| compaction.at <= left);
     }
 
     fn compacted(&mut self, summary: String, from: record::Cut, cap: Option<usize>) {

@@ -18,6 +18,7 @@ use futures_util::future::{BoxFuture, join};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::content::hash_of;
+use crate::copy::conversation;
 use crate::files::check_writable;
 use crate::journal::Stored;
 use crate::options::{CustomBackend, Options, Shared};
@@ -393,6 +394,33 @@ impl Journal for Store {
     ) -> BoxFuture<'a, Result<(), JournalError>> {
         let (from, to) = (from.clone(), to.clone());
         self.run_on_thread(move |writer| writer.fork(&from, &to)).boxed()
+    }
+
+    fn copy_into<'a>(
+        &'a self,
+        session: &'a SessionId,
+        from: &'a SessionId,
+        editor: &'a dyn Editor,
+    ) -> BoxFuture<'a, Result<(), JournalError>> {
+        async move {
+            let stored = self.records(from).await?;
+            // The same session may be copied several times: the place of the copy makes its ids unique.
+            let head = self.records(session).await?.last().map_or(0, |last| last.seq);
+            let decoded = stored.iter().map(|stored| stored.record.decode());
+            let records = conversation(decoded, &head.to_string());
+            let mut replay = Replay::default();
+            for record in records {
+                replay.feed_record(record.clone());
+                self.append_record(session, record, Sync::No).await?;
+                show_all(Some(editor), replay.take_events()).await;
+            }
+            for record in replay.close() {
+                self.append_record(session, record, Sync::Soon).await?;
+            }
+            show_all(Some(editor), replay.finish().events).await;
+            Ok(())
+        }
+        .boxed()
     }
 
     fn delete<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<(), JournalError>> {

@@ -2,9 +2,11 @@
 //!
 //! This file plans a call: what permissions it needs (`requirement`) and what the question shows (`title`, `extra_permissions`).
 //! `judged` finds that out on another thread,
-//! `planned` runs it, with `client` in a terminal of the editor or with `run` here, and `output` captures what it prints.
+//! `planned` runs it, with `client` in a terminal of the editor, with `run` here or with `background`, and `output` captures what
+//! it prints.
 //! `profile` says what the sandbox allows; `outside`, `repositories` and `git_redirects` are parts of that.
 
+mod background;
 mod captured_run;
 mod client;
 mod destroy;
@@ -25,7 +27,7 @@ mod title;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use engine::permission::{Access, PermissionKey};
 use engine::ports::{Intent, Outline, Planned, Tool, ToolCx, ToolError, ToolSpec};
@@ -33,15 +35,17 @@ use engine::words::visible;
 use engine::words::{Block, ToolContent, ToolFailure, ToolKind};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use process::sandbox::{Level, Sandbox};
+use process::sandbox::{Level, Sandbox, SharedFolder};
 use serde_json::Value;
 use shell::{NeedKind, Verdict};
 
+use background::Background;
 use input::{Input, spec};
 use judged::Judged;
 use planned::PlannedCommand;
 use title::{TITLE_END, title_of};
 
+pub use background::tools as background_tools;
 pub use captured_run::{CapturedRun, Ran};
 pub use extra_permissions::ExtraPermissions;
 pub use output::Plain;
@@ -74,6 +78,9 @@ pub struct Bash {
     folders: Vec<PathBuf>,
     /// Whether the client announced terminals but does not support them.
     has_no_terminals: AtomicBool,
+    background: Background,
+    /// The temporary folder that its commands share; made for the first one. `None` if it cannot be made.
+    temporary: OnceLock<Option<Arc<SharedFolder>>>,
 }
 
 impl Bash {
@@ -83,7 +90,14 @@ impl Bash {
         // Resolved once: a link that changes later must not change the session's folders.
         let real = |folder: &PathBuf| folder.canonicalize().unwrap_or_else(|_| folder.clone());
         let folders = options.folders.iter().map(real).collect();
-        Bash { sandbox, options, folders, has_no_terminals: AtomicBool::default() }
+        Bash {
+            sandbox,
+            options,
+            folders,
+            has_no_terminals: AtomicBool::default(),
+            background: Background::default(),
+            temporary: OnceLock::new(),
+        }
     }
 
     /// Runs every command in our own shell, for a folder that the client does not have.
@@ -148,6 +162,18 @@ impl Bash {
         Ok(needed)
     }
 
+    /// Returns the temporary folder that the commands share. If it cannot be made, each command has its own.
+    fn temporary(&self) -> Option<Arc<SharedFolder>> {
+        let made = self.temporary.get_or_init(|| match self.sandbox.shared_folder() {
+            Ok(folder) => Some(Arc::new(folder)),
+            Err(err) => {
+                tracing::warn!("no temporary folder for the commands of a session: {err}");
+                None
+            }
+        });
+        made.clone()
+    }
+
     fn home(&self) -> Option<&Path> {
         let home = self.options.environment.iter().find(|(name, _)| name == "HOME");
         home.map(|(_, home)| Path::new(home))
@@ -191,7 +217,10 @@ impl Tool for Bash {
             let judged = cx.or_cancelled(self.judge(cx.cwd, input.clone(), level)).await?;
             let Judged { access, outside, new_git, git } = judged.map_err(not_run)?;
             let mut content = Vec::new();
-            if offers.live && !self.uses_terminal(cx, level) {
+            if input.background {
+                let words = "Runs in the background until it ends or the session does.";
+                content.push(ToolContent::Block(Block::Text(words.to_owned())));
+            } else if offers.live && !self.uses_terminal(cx, level) {
                 content.push(ToolContent::Live { cwd: cx.cwd.to_owned() });
             }
             let reason = input.reason.as_deref();

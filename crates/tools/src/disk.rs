@@ -21,8 +21,19 @@ use crate::scope::{Kind, Look, Target};
 /// The largest file that is read or changed.
 pub(crate) const MAX_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Checks that a path is a file that can be read; `None` if nothing is there.
+/// Checks that a path is a file that can be read as a whole; `None` if nothing is there.
 pub(crate) fn look(target: &Target) -> Result<Option<Look>, Error> {
+    match look_any_size(target)? {
+        Some(look) if look.bytes > MAX_BYTES => {
+            let name = target.name().to_owned();
+            Err(Error::TooLarge { name, bytes: look.bytes, limit: MAX_BYTES })
+        }
+        look => Ok(look),
+    }
+}
+
+/// Checks that a path is a file of any size; `None` if nothing is there.
+pub(crate) fn look_any_size(target: &Target) -> Result<Option<Look>, Error> {
     let name = target.name();
     let Some(look) = target.look().map_err(|err| Error::of(name, err))? else {
         return Ok(None);
@@ -30,9 +41,6 @@ pub(crate) fn look(target: &Target) -> Result<Option<Look>, Error> {
     match look.kind {
         Kind::Folder => Err(Error::Folder(name.to_owned())),
         Kind::Special(what) => Err(Error::Special { name: name.to_owned(), what }),
-        Kind::File if look.bytes > MAX_BYTES => {
-            Err(Error::TooLarge { name: name.to_owned(), bytes: look.bytes, limit: MAX_BYTES })
-        }
         Kind::File => Ok(Some(look)),
     }
 }

@@ -28,6 +28,14 @@ pub(crate) enum Error {
     )]
     TooLarge { name: String, bytes: u64, limit: u64 },
     #[error(
+        "{name} is too large for a picture ({} MB; the limit is {} MB). Scale it down with a command",
+        bytes.div_ceil(MEGABYTE),
+        limit / MEGABYTE
+    )]
+    PictureTooLarge { name: String, bytes: u64, limit: u64 },
+    #[error("{name} has only {lines} lines; line {line} does not exist")]
+    NoSuchLine { name: String, lines: u32, line: u32 },
+    #[error(
         "{name} is a link to {target}. To delete or move that file, use its path; to remove the link, run a command"
     )]
     Link { name: String, target: String },
@@ -75,6 +83,8 @@ impl Error {
             Error::Unsaved(_) => "it has unsaved changes in the editor; save it first".to_owned(),
             Error::Io { source, .. } => source.to_string(),
             Error::Path(_)
+            | Error::PictureTooLarge { .. }
+            | Error::NoSuchLine { .. }
             | Error::Link { .. }
             | Error::Unread(_)
             | Error::Changed(_)
@@ -108,7 +118,9 @@ impl From<Error> for ToolError {
             Error::Editor(err) => ToolError::Editor(err),
             Error::NotFound(_) => ToolError::failed(ToolFailure::FileNotFound, err.to_string()),
             Error::Denied(_) => ToolError::failed(ToolFailure::FileDenied, err.to_string()),
-            Error::TooLarge { .. } => ToolError::failed(ToolFailure::FileTooLarge, err.to_string()),
+            Error::TooLarge { .. } | Error::PictureTooLarge { .. } => {
+                ToolError::failed(ToolFailure::FileTooLarge, err.to_string())
+            }
             other => ToolError::Model(other.to_string()),
         }
     }

@@ -1,4 +1,9 @@
-//! `read`: reads a text file, or a range of its lines.
+//! `read`: reads a text file, a range of its lines, or a picture.
+//!
+//! `picture` recognises pictures; `large` reads lines of a file that is too large to be read whole.
+
+mod large;
+mod picture;
 
 use std::sync::Arc;
 
@@ -7,12 +12,14 @@ use engine::words::{Block, Location, ToolContent, ToolKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::disk::{MAX_BYTES, look_any_size};
 use crate::error::Error;
-use crate::files::{Files, read_access};
+use crate::files::{Files, on_a_thread, read_access};
 use crate::scope::Target;
 use crate::seen::{Part, hash};
 use crate::text::{body_of, count_lines};
 use crate::tool::{TypedTool, fenced, number};
+use picture::Picture;
 
 /// The default number of lines.
 const LINES: u32 = 2000;
@@ -45,8 +52,8 @@ impl TypedTool for Read {
     const NAME: &'static str = "read";
     const KIND: ToolKind = ToolKind::Read;
     const DESCRIPTION: &'static str = "
-Reads a text file, with line numbers. Shows at most 2000 lines; use `offset` and `limit` for other ranges. Includes unsaved
-changes in the user's editor. A file must be read before it is changed.";
+Reads a text file, with line numbers. Shows at most 2000 lines; use `offset` and `limit` for other ranges, in a file of any size.
+Includes unsaved changes in the user's editor. A file must be read before it is changed. Shows pictures (PNG, JPEG, GIF, WebP).";
 
     type Input = Input;
     type Plan = Plan;
@@ -90,6 +97,11 @@ changes in the user's editor. A file must be read before it is changed.";
         let Plan { target, is_part, part } = plan;
         let missing = || Error::NotFound(target.name().to_owned());
         let room = cx.turn.result_limit().min(MAX_SHOWN);
+        match self.on_disk(cx, &target, part, room).await? {
+            OnDisk::Text => {}
+            OnDisk::Picture(picture) => return Ok(picture.output(&target, cx.turn.sees_pictures())),
+            OnDisk::Large(output) => return Ok(output),
+        }
         if is_part {
             let read = self.0.read_part(cx.editor, &target, part);
             if let Some(text) = cx.or_cancelled(read).await?? {
@@ -110,12 +122,8 @@ changes in the user's editor. A file must be read before it is changed.";
         let (body, note) = body_of(bytes);
         let lines = u32::try_from(count_lines(&body)).unwrap_or(u32::MAX);
         if part.line > lines.max(1) {
-            let why = format!(
-                "{} has only {lines} lines; line {} does not exist",
-                target.name(),
-                part.line
-            );
-            return Err(ToolError::Model(why));
+            let (name, line) = (target.name().to_owned(), part.line);
+            return Err(Error::NoSuchLine { name, lines, line }.into());
         }
         let Shown { mut output, part, is_cut } = show(part.of(&body), part.line, Some(lines), room);
         match whole {
@@ -130,6 +138,40 @@ changes in the user's editor. A file must be read before it is changed.";
             ));
         }
         Ok(output)
+    }
+}
+
+/// What a file is on the disk, as far as it decides how it is read.
+enum OnDisk {
+    /// Text, something else, or nothing: the editor may have it.
+    Text,
+    Picture(Picture),
+    /// Lines of a file that is too large for the editor and the memory.
+    Large(Output),
+}
+
+impl Read {
+    async fn on_disk(
+        &self,
+        cx: &ToolCx<'_>,
+        target: &Target,
+        part: Part,
+        room: usize,
+    ) -> Result<OnDisk, ToolError> {
+        let (place, cancel) = (target.clone(), cx.cancel.clone());
+        let look = on_a_thread(move || {
+            let Some(look) = look_any_size(&place)? else { return Ok(OnDisk::Text) };
+            if let Some(picture) = Picture::read(&place, look.bytes)? {
+                return Ok(OnDisk::Picture(picture));
+            }
+            match look.bytes > MAX_BYTES {
+                true => {
+                    large::read(&place, part, room, &|| cancel.is_cancelled()).map(OnDisk::Large)
+                }
+                false => Ok(OnDisk::Text),
+            }
+        });
+        Ok(cx.or_cancelled(look).await??)
     }
 }
 

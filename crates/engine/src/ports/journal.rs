@@ -149,6 +149,14 @@ pub trait Journal: Send + Sync {
         to: &'a SessionId,
     ) -> BoxFuture<'a, Result<(), JournalError>>;
 
+    /// Appends a copy of the conversation of `from` to a session that is acquired, and shows it to `editor`.
+    fn copy_into<'a>(
+        &'a self,
+        session: &'a SessionId,
+        from: &'a SessionId,
+        editor: &'a dyn Editor,
+    ) -> BoxFuture<'a, Result<(), JournalError>>;
+
     /// Deletes a session and everything stored for it. Deleting an unknown session is not an error.
     fn delete<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<(), JournalError>>;
 }

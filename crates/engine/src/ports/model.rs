@@ -25,6 +25,11 @@ pub trait Model: Send + Sync {
         Box::pin(std::future::ready(()))
     }
 
+    /// Tells whether it accepts pictures; true if that is unknown.
+    fn sees_pictures(&self) -> bool {
+        true
+    }
+
     /// Returns the size of the context window in tokens, if the server told it.
     fn window(&self) -> Option<u64> {
         None

@@ -124,6 +124,15 @@ impl Journal for NoJournal {
         self.none()
     }
 
+    fn copy_into<'a>(
+        &'a self,
+        _: &'a SessionId,
+        _: &'a SessionId,
+        _: &'a dyn Editor,
+    ) -> BoxFuture<'a, Result<(), JournalError>> {
+        self.none()
+    }
+
     fn delete<'a>(&'a self, _: &'a SessionId) -> BoxFuture<'a, Result<(), JournalError>> {
         future::ready(Ok(())).boxed()
     }

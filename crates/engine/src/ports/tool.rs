@@ -153,6 +153,9 @@ pub trait ToolHost: Send + Sync {
     /// Returns how long a result may be, in bytes. A longer one is cut before the model sees it.
     fn result_limit(&self) -> usize;
 
+    /// Tells whether the model accepts pictures.
+    fn sees_pictures(&self) -> bool;
+
     /// Returns what rules deny for a key.
     fn denied(&self, key: &PermissionKey) -> Arc<dyn Denied>;
 

@@ -1,11 +1,12 @@
 //! Built-in slash commands: what a prompt that starts with `/` can name.
 
 use super::prompt_commands;
+use super::resume::no_session;
 use crate::ports::Settings;
 use crate::words::{Block, Mode, ModelId, Prompt, SlashCommand, distance, nearest};
 
 /// The built-in commands. Extensions of a session may add more.
-pub static COMMANDS: [SlashCommand; 13] = [
+pub static COMMANDS: [SlashCommand; 16] = [
     SlashCommand::new("help", "List commands, modes and models", None),
     SlashCommand::new("mode", "Show or change the mode", Some("build, plan or ask")),
     SlashCommand::new("model", "Show or change the model", Some("a model id")),
@@ -33,6 +34,13 @@ pub static COMMANDS: [SlashCommand; 13] = [
     ),
     SlashCommand::new("undo", "Undo the last message: its file changes and the conversation", None),
     SlashCommand::new("redo", "Redo what was undone", None),
+    SlashCommand::new("clear", "Start over: the model no longer sees the messages above", None),
+    SlashCommand::new("new", "The same as /clear", None),
+    SlashCommand::new(
+        "resume",
+        "Continue the conversation of an earlier session here, or list the sessions",
+        Some("the number of a session"),
+    ),
     SlashCommand::new("permissions", "Show the permission rules of this session", None),
     SlashCommand::new(
         "rewind",
@@ -60,6 +68,13 @@ pub enum Builtin {
     Redo,
     /// Undo the turn of this message and all after it; without a number, list the messages.
     Rewind(Option<usize>),
+    /// Drop the conversation so far from what the model sees.
+    Clear {
+        /// Whether the user asked for a new session.
+        is_new: bool,
+    },
+    /// Continue the conversation of the session with this number or id; without one, list the sessions.
+    Resume(Option<String>),
     /// Show the permission rules.
     Permissions,
     /// Change the mode.
@@ -82,6 +97,11 @@ pub fn parse(prompt: &Prompt, settings: &Settings, known: &[SlashCommand]) -> Op
         "undo" if rest.is_empty() => Some(Builtin::Undo),
         "redo" if rest.is_empty() => Some(Builtin::Redo),
         "permissions" if rest.is_empty() => Some(Builtin::Permissions),
+        "clear" | "new" if rest.is_empty() => Some(Builtin::Clear { is_new: name == "new" }),
+        "resume" if rest.is_empty() => Some(Builtin::Resume(None)),
+        "resume" if !rest.contains(char::is_whitespace) => {
+            Some(Builtin::Resume(Some(rest.to_owned())))
+        }
         "rewind" if rest.is_empty() => Some(Builtin::Rewind(None)),
         "rewind" => Some(match rest.parse() {
             Ok(number) => Builtin::Rewind(Some(number)),
@@ -165,8 +185,14 @@ pub fn unknown(prompt: &Prompt, commands: &[SlashCommand]) -> Option<String> {
 #[must_use]
 pub fn is_refusal(text: &str, answer: &str) -> bool {
     let Some((name, rest)) = SlashCommand::split(text) else { return false };
-    let starts =
-        [no_such(name), no_number(rest), no_message(rest), no_mode(rest), no_such_model(rest)];
+    let starts = [
+        no_such(name),
+        no_number(rest),
+        no_message(rest),
+        no_mode(rest),
+        no_such_model(rest),
+        no_session(rest),
+    ];
     starts.iter().any(|start| answer.starts_with(start))
 }
 
@@ -287,6 +313,10 @@ mod tests {
         assert_eq!(ask("/usr/bin/env is a path"), None);
         assert_eq!(ask("help"), None);
         assert_eq!(ask("/permissions"), Some(Builtin::Permissions));
+        assert_eq!(ask("/clear"), Some(Builtin::Clear { is_new: false }));
+        assert_eq!(ask("/new"), Some(Builtin::Clear { is_new: true }));
+        assert_eq!(ask("/resume 2"), Some(Builtin::Resume(Some("2".to_owned()))));
+        assert_eq!(ask("/resume the work on the parser"), None);
     }
 
     // R: P5

@@ -15,6 +15,10 @@ impl ToolHost for TurnCx<'_> {
         context::result_limit(self)
     }
 
+    fn sees_pictures(&self) -> bool {
+        self.settings().choice().is_none_or(|choice| choice.model.sees_pictures())
+    }
+
     fn denied(&self, key: &PermissionKey) -> Arc<dyn Denied> {
         Arc::new(self.ports.policy.denied(key, &self.modes()))
     }

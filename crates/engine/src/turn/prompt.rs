@@ -6,7 +6,7 @@ use super::commands::{self, Builtin};
 use super::compact::{self, Cause};
 use super::cx::{TurnCx, TurnError};
 use super::title::Titler;
-use super::{context, hooks, isolated, run_turn, undo};
+use super::{context, hooks, isolated, resume, run_turn, undo};
 use crate::ports::{
     Error, Event, Expanded, IsolatedTurn, PromptKind, Record, Settings, Severity, TurnOverrides,
 };
@@ -225,6 +225,11 @@ async fn run_builtin(cx: &mut TurnCx<'_>, command: Builtin) -> Result<StopReason
         Builtin::Undo => undo::undo(cx).await?,
         Builtin::Redo => undo::redo(cx).await?,
         Builtin::Rewind(number) => undo::rewind(cx, number).await?,
+        Builtin::Clear { is_new } => resume::clear(cx, is_new).await?,
+        Builtin::Resume(wanted) => {
+            resume::resume(cx, wanted.as_deref()).await?;
+            return Ok(StopReason::EndTurn);
+        }
         Builtin::SetMode(mode) => {
             cx.set_mode(&mode).await?;
             format!("The mode is now `{}`.", mode.id)

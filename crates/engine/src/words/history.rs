@@ -165,13 +165,16 @@ impl History {
         }
     }
 
-    /// Replaces the first `cut` entries with a summary. With a cap, later results are cut to that many bytes.
+    /// Replaces the first `cut` entries with a summary, which may be empty. With a cap, later results are cut to that many
+    /// bytes.
     pub fn compact(&mut self, cut: usize, summary: String, cap: Option<usize>) {
         self.drop_first(cut.min(self.len()));
         let rest = std::mem::take(&mut self.messages);
         self.sums.clear();
-        self.turns.iter_mut().for_each(|(_, start)| *start += 1);
-        self.push(Message::User(Prompt::from(vec![Block::Text(summary)])));
+        if !summary.is_empty() {
+            self.turns.iter_mut().for_each(|(_, start)| *start += 1);
+            self.push(Message::User(Prompt::from(vec![Block::Text(summary)])));
+        }
         for message in rest {
             match (&*message, cap) {
                 (Message::ToolResult { id, text, failed }, Some(cap)) if text.len() > cap => {

@@ -59,6 +59,9 @@ pub(super) fn arguments(
     let size = tree::size(&profile.limits).to_string();
     for (path, what) in tree::mounts(profile)? {
         match what {
+            What::Private if profile.temporary.is_some() => {
+                mount(&mut args, "--bind", profile.temporary.as_deref(), &path);
+            }
             What::Private => {
                 args.extend(["--perms", "1777", "--size", &size].map(OsString::from));
                 mount(&mut args, "--tmpfs", None, &path);

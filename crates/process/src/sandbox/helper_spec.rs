@@ -39,6 +39,8 @@ pub(super) struct Space {
     pub(super) own_network: bool,
     /// How many bytes a private folder can hold.
     pub(super) size: u64,
+    /// What is in the private folders; `None` for nothing.
+    pub(super) temporary: Option<PathBuf>,
     /// What differs from a read-only tree, in this order.
     pub(super) mounts: Vec<(PathBuf, What)>,
 }
@@ -114,10 +116,11 @@ impl HelperSpec {
         if let Some(fd) = self.report {
             pair("report", fd.to_string().as_ref());
         }
-        if let Some(Space { cwd, own_network, size, mounts }) = &self.space {
+        if let Some(Space { cwd, own_network, size, temporary, mounts }) = &self.space {
             pair("space", cwd.as_ref());
             pair("network", if *own_network { "own" } else { "all" }.as_ref());
             pair("size", size.to_string().as_ref());
+            temporary.iter().for_each(|path| pair("temporary", path.as_ref()));
             mounts.iter().for_each(|(path, what)| pair(name_of(*what), path.as_ref()));
         }
         if let Some(files) = &self.files {
@@ -174,11 +177,13 @@ impl HelperSpec {
         match (name, value.to_str()) {
             ("space", _) => {
                 let (cwd, mounts) = (value.into(), Vec::new());
-                self.space = Some(Space { cwd, own_network: true, size: 0, mounts });
+                self.space =
+                    Some(Space { cwd, own_network: true, size: 0, temporary: None, mounts });
             }
             ("network", Some("own")) => self.space.as_mut()?.own_network = true,
             ("network", Some("all")) => self.space.as_mut()?.own_network = false,
             ("size", Some(text)) => self.space.as_mut()?.size = text.parse().ok()?,
+            ("temporary", _) => self.space.as_mut()?.temporary = Some(value.into()),
             ("write", _) => self.files.as_mut()?.writable.push(value.into()),
             ("hide", _) => self.files.as_mut()?.hidden.push(value.into()),
             ("parent", Some(text)) => self.parent = Some(text.parse().ok()?),
@@ -225,7 +230,13 @@ mod tests {
         let mounts = MOUNTS.map(|what| (PathBuf::from("/a b\nc"), what)).to_vec();
         let exec = HelperSpec {
             parent: Some(6),
-            space: Some(Space { cwd: "/c d".into(), own_network: false, size: 5, mounts }),
+            space: Some(Space {
+                cwd: "/c d".into(),
+                own_network: false,
+                size: 5,
+                temporary: Some("/t".into()),
+                mounts,
+            }),
             files: Some(Files {
                 writable: vec!["/w".into(), "/a b\nc".into()],
                 hidden: vec!["/home/u/.ssh".into()],

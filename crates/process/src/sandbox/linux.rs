@@ -67,6 +67,7 @@ impl Sandbox {
             hidden: vec![at("hidden")],
             // The canary's folder may be inside one of these, and must be visible.
             private: Vec::new(),
+            temporary: None,
             network: Network::Off,
             limits: Limits::default(),
         };
@@ -156,9 +157,15 @@ impl Sandbox {
         match found.level {
             Level::Full => return self.confined(spec, profile, found, helper, held),
             Level::Kernel => {
-                let temporary = Temporary::make(&self.scratch, "tmp").map_err(failed)?;
+                let temporary = match &profile.temporary {
+                    Some(shared) => shared.clone(),
+                    None => {
+                        let own = Temporary::make(&self.scratch, "tmp").map_err(failed)?;
+                        held._temporary.insert(own).0.clone()
+                    }
+                };
                 helper.files = Some(Files {
-                    writable: profile.writable.iter().chain([&temporary.0]).cloned().collect(),
+                    writable: profile.writable.iter().chain([&temporary]).cloned().collect(),
                     hidden: self.hidden(&profile.hidden),
                     is_only_layer: true,
                 });
@@ -166,8 +173,7 @@ impl Sandbox {
                     Network::Off => Sockets::None,
                     Network::On => Sockets::Internet,
                 });
-                spec.env.push(("TMPDIR".into(), temporary.0.clone().into()));
-                held._temporary = Some(temporary);
+                spec.env.push(("TMPDIR".into(), temporary.into()));
             }
             _ => {}
         }
@@ -209,6 +215,7 @@ impl Sandbox {
                     cwd: spec.cwd.clone(),
                     own_network: profile.network == Network::Off,
                     size: tree::size(&profile.limits),
+                    temporary: profile.temporary.clone(),
                     mounts: tree::mounts(&profile)?,
                 });
                 spec.args = Vec::new();

@@ -13,6 +13,9 @@ pub struct Profile {
     pub hidden: Vec<PathBuf>,
     /// Folders that are replaced by empty ones of the command's own, at levels that can.
     pub private: Vec<PathBuf>,
+    /// What is in those folders, and the command's temporary folder at other levels: a [`super::SharedFolder`]. `None` for a
+    /// new empty one for each command.
+    pub temporary: Option<PathBuf>,
     /// Whether the network can be used.
     pub network: Network,
     /// Resource limits.
@@ -57,6 +60,7 @@ impl Profile {
             protected: Vec::new(),
             hidden: Vec::new(),
             private: vec!["/tmp".into(), "/var/tmp".into()],
+            temporary: None,
             network: Network::Off,
             limits: Limits::default(),
         }

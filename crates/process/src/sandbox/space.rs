@@ -146,7 +146,10 @@ fn make_tree(space: &Space) -> Result<(), Failed> {
     let mut parts = Vec::new();
     for (path, what) in space.mounts.iter().filter(|(path, _)| !is_all(path)) {
         let part = match what {
-            What::Private => empty(space.size, "1777"),
+            What::Private => match &space.temporary {
+                Some(shared) => copy(shared, guarded),
+                None => empty(space.size, "1777"),
+            },
             What::HideFolder => empty(space.size, "755"),
             What::HideFile => copy(Path::new("/dev/null"), read_only),
             What::Write => copy(path, guarded),

@@ -104,6 +104,7 @@ async fn attempts(level: &str, place: &Place, facts: &[String]) -> Result<String
         hidden: vec![place.at("secret")],
         // The whole tree stays visible: what is hidden could not be attacked.
         private: Vec::new(),
+        temporary: None,
         ..Profile::writing_to(vec![place.at("inside")])
     };
     let mut spec = Spec::new(place.at("inside/escape"), place.at("inside"));

@@ -64,6 +64,7 @@ async fn workspace_in_a_hidden_folder_is_visible_and_its_siblings_are_not() {
         hidden: vec![place.0.join("vault")],
         protected: vec![at("deep/ws/.git")],
         private: Vec::new(),
+        temporary: None,
         ..Profile::writing_to(vec![at("deep/ws")])
     };
     let script = "pwd; ls ../.. ; echo in > file && touch .git/hook; cat file";
@@ -82,6 +83,7 @@ async fn writable_root_still_has_hidden_and_protected_paths() {
     let profile = Profile {
         hidden: vec![place.0.join("vault")],
         private: Vec::new(),
+        temporary: None,
         ..Profile::writing_to(vec![PathBuf::from("/")])
     };
     let script = "echo out > ../beside; cat ../vault/secret; ls /run; echo $(($(ls -d /proc/[0-9]* | wc -l) < 9))";

@@ -10,6 +10,8 @@
 
 mod agent;
 mod agents;
+#[cfg(target_os = "linux")]
+mod background;
 mod clouds;
 mod command_line;
 #[cfg(target_os = "linux")]

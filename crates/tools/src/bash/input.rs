@@ -13,10 +13,11 @@ const DESCRIPTION: &str = "\
 Runs a command with bash and returns its output and exit code. Every command starts in the working folder with a fresh \
 environment; no state persists between commands; commands have no input and no terminal. Commands run in a sandbox: they can \
 write only to the project's folders, cannot change .git, and have no network, no Unix sockets and no ptrace; /tmp and \
-/var/tmp are private and empty for each command. If a command needs the network, changes .git or writes to another folder \
+/var/tmp are private to this session: only its commands see them. If a command needs the network, changes .git or writes to another folder \
 (such as a package cache), request that with `network`, `git` or `write_outside` and give the `reason`; the user is asked. \
 Nothing else can be allowed. Long output is cut in the middle; the full output is saved to a file, whose path is \
-given. Use the other tools to read, search and change files.";
+given. A command that does not end by itself, such as a server, runs with `background`: the call returns an id at once, for \
+`bash_output` and `bash_kill`. Use the other tools to read, search and change files.";
 
 /// The default time limit.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -28,6 +29,8 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 pub(super) struct Input {
     pub(super) command: String,
     pub(super) timeout: Duration,
+    /// Runs it in the background.
+    pub(super) background: bool,
     pub(super) extra: ExtraPermissions,
     /// Why it needs more than the sandbox allows.
     pub(super) reason: Option<String>,
@@ -43,6 +46,7 @@ impl Input {
         Input {
             command,
             timeout,
+            background: false,
             extra: ExtraPermissions::default(),
             reason: None,
             outside: Vec::new(),
@@ -76,12 +80,19 @@ impl Input {
         };
         let input = Input {
             extra: ExtraPermissions { network: flag("network"), git: flag("git"), write_outside },
+            background: flag("background") || flag("run_in_background"),
             reason: text("reason").map(str::to_owned),
             ..Input::plain(command, timeout)
         };
         if input.extra != ExtraPermissions::default() && input.reason.is_none() {
             return Err(refuse(
                 "`reason` is missing: say why the command needs more than the sandbox allows",
+            ));
+        }
+        if input.background && input.extra.git {
+            // What it redirects is restored when a command ends, and this one may not.
+            return Err(refuse(
+                "a command in the background cannot change .git: run it without `background`",
             ));
         }
         Ok(input)
@@ -100,6 +111,7 @@ pub(super) fn spec() -> Arc<ToolSpec> {
                 "type": "number",
                 "description": "Time limit in milliseconds; default 120000, at most 600000",
             },
+            "background": flag("Run it in the background, without a time limit, until it ends or the session does"),
             "description": text("What the command does, in five to ten words"),
             "network": flag("Request network access; the user is asked"),
             "git": flag("Request permission to change .git, for example for git commit; hooks and configuration stay protected. The user is asked"),
@@ -143,6 +155,7 @@ mod tests {
             json!({ "command": "  " }),
             json!({ "command": "a\0b" }),
             json!({ "command": "curl x", "network": true }),
+            json!({ "command": "git gc", "git": true, "background": true, "reason": "x" }),
             json!({ "command": "cargo fetch", "write_outside": ["~/.cargo"] }),
             json!({ "command": "cargo fetch", "write_outside": ["~/.cargo", 1], "reason": "crates" }),
             json!({ "command": "cargo fetch", "write_outside": true, "reason": "crates" }),

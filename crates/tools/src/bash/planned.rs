@@ -47,6 +47,9 @@ impl PlannedCommand {
     async fn run(mut self, cx: &ToolCx<'_>) -> Result<Output, ToolError> {
         let found = self.find_sandbox().await?;
         let (bash, input) = (&self.bash, &self.input);
+        if input.background {
+            return bash.start(cx, input, &found).await;
+        }
         let before = repositories::inside(&bash.options.folders);
         // Restored however the command ends.
         let redirects = GitRedirects::of(bash.open_repositories(input));

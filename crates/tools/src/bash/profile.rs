@@ -62,6 +62,7 @@ impl Bash {
             hidden: hidden.iter().chain(&**own).cloned().collect(),
             network: if input.extra.network { Network::On } else { Network::Off },
             limits: Limits::default(),
+            temporary: self.temporary().map(|folder| folder.path().to_owned()),
             ..Profile::writing_to(writable)
         }
     }

@@ -18,12 +18,12 @@ use super::search_path::search_path;
 use super::{Bash, Input, timed_out};
 
 /// How long a command may clean up after SIGTERM. Less than a cancelled tool gets.
-const GRACE: Duration = Duration::from_millis(1500);
+pub(super) const GRACE: Duration = Duration::from_millis(1500);
 /// How long output is read from processes that a command has left behind.
-const DRAIN: Duration = Duration::from_millis(200);
+pub(super) const DRAIN: Duration = Duration::from_millis(200);
 /// How often live output is sent to the client, how much of the beginning and the end at once, and how much in total before only the
 /// end is sent.
-const BEAT: Duration = Duration::from_millis(100);
+pub(super) const BEAT: Duration = Duration::from_millis(100);
 const AT_ONCE: usize = 8 * 1024;
 const IN_ALL: usize = 256 * 1024;
 
@@ -177,7 +177,7 @@ impl Running {
 }
 
 /// Reads the next bytes. At the end the pipe is dropped, and the future never completes again.
-async fn read(pipe: &mut Option<ChildStdout>, buffer: &mut [u8]) -> usize {
+pub(super) async fn read(pipe: &mut Option<ChildStdout>, buffer: &mut [u8]) -> usize {
     let Some(open) = pipe else {
         return std::future::pending().await;
     };
@@ -191,8 +191,8 @@ async fn read(pipe: &mut Option<ChildStdout>, buffer: &mut [u8]) -> usize {
 }
 
 /// Live output for the client: only what is new, at limited rate and size, and always the last lines.
-struct LiveOutput {
-    is_on: bool,
+pub(super) struct LiveOutput {
+    pub(super) is_on: bool,
     plain: Plain,
     waiting: String,
     /// The end of what exceeded the limit, and its size.
@@ -203,7 +203,7 @@ struct LiveOutput {
 }
 
 impl LiveOutput {
-    fn new(is_on: bool) -> LiveOutput {
+    pub(super) fn new(is_on: bool) -> LiveOutput {
         let next = Instant::now();
         LiveOutput {
             is_on,
@@ -216,7 +216,7 @@ impl LiveOutput {
         }
     }
 
-    fn push(&mut self, bytes: &[u8]) {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         if !self.is_on {
             return;
         }
@@ -250,7 +250,11 @@ impl LiveOutput {
         text
     }
 
-    async fn flush(&mut self, cx: &ToolCx<'_>, is_running: bool) -> Result<(), ToolError> {
+    pub(super) async fn flush(
+        &mut self,
+        cx: &ToolCx<'_>,
+        is_running: bool,
+    ) -> Result<(), ToolError> {
         let text = self.take(is_running);
         if text.is_empty() {
             return Ok(());
@@ -260,7 +264,11 @@ impl LiveOutput {
     }
 
     /// Sends the last output and the exit status.
-    async fn end(&mut self, cx: &ToolCx<'_>, status: &ExitStatus) -> Result<(), ToolError> {
+    pub(super) async fn end(
+        &mut self,
+        cx: &ToolCx<'_>,
+        status: &ExitStatus,
+    ) -> Result<(), ToolError> {
         if !self.is_on {
             return Ok(());
         }
@@ -275,7 +283,7 @@ impl LiveOutput {
 }
 
 /// Returns the exit status of a command.
-fn exit_status(status: std::process::ExitStatus) -> ExitStatus {
+pub(super) fn exit_status(status: std::process::ExitStatus) -> ExitStatus {
     let code = status.code().and_then(|code| u32::try_from(code).ok());
     ExitStatus { code, signal: process::end::signal_name(status) }
 }

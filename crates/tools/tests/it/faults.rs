@@ -97,12 +97,14 @@ async fn f08_nul_means_binary() {
 }
 
 #[tokio::test]
-async fn f09_a_byte_too_many_is_refused() {
+async fn f09_a_byte_too_many_is_shown_in_part_and_not_changed() {
     let desk = Desk::new();
     desk.put("fits", "x".repeat(10 * 1024 * 1024));
     desk.put("long", "x".repeat(10 * 1024 * 1024 + 1));
     desk.call("read", json!({ "filePath": "fits" })).await.done();
-    let why = desk.call("read", json!({ "filePath": "long" })).await.failed();
+    let shown = desk.call("read", json!({ "filePath": "long" })).await.done();
+    assert!(shown.len() < 3000 && shown.contains("the file has 11 MB"), "{shown}");
+    let why = desk.call("edit", edit("long", "a", "b")).await.failed();
     assert!(why.starts_with("long is too large (11 MB; the limit is 10 MB)"), "{why}");
     let why = desk.call("read", json!({ "filePath": "none" })).await.failed();
     assert_eq!(why, "none not found");
