@@ -128,6 +128,18 @@ fn has_node() -> bool {
         && program::answer(&["npm", "--version"]).is_some()
 }
 
+/// Ensures PostgreSQL's server, which several machines may store sessions in. The tests start their own.
+pub(crate) fn postgres() -> Result<()> {
+    let has_server = || Path::new("/usr/lib/postgresql").is_dir();
+    if !has_server() && is_root() && program::answer(&["apt-get", "--version"]).is_some() {
+        println!("xtask: PostgreSQL is missing; installing it with apt-get");
+        program::must_succeed(&["apt-get", "update", "--quiet"])?;
+        program::must_succeed(&["apt-get", "install", "--yes", "postgresql"])?;
+    }
+    anyhow::ensure!(has_server(), "the tests need PostgreSQL (on Debian: the package postgresql)");
+    Ok(())
+}
+
 /// Ensures `rg`, which our searches are compared with.
 pub(crate) fn ripgrep() -> Result<()> {
     let has_rg = || program::answer(&["rg", "--version"]).is_some();

@@ -87,7 +87,7 @@ fn find_models(options: &AcpOptions, config: &Config) -> anyhow::Result<Models> 
         sources as Arc<dyn ClientKeys>
     });
     if !options.forget {
-        hub.journal = Arc::new(storage::store(&config.limits));
+        hub.journal = Arc::new(storage::store(config));
     }
     Ok(Models { hub, keys, is_scripted: scripted.is_some() })
 }

@@ -253,7 +253,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Sessions { command } => {
             let (config, _) = env::load_config(None);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(sessions::run(command, &config.limits))
+            runtime.block_on(sessions::run(command, &config))
         }
         Command::Setup(args) => setup::run(args),
         Command::Config { command } => config_command::run(command),

@@ -133,7 +133,10 @@ async fn sandbox() -> Finding {
 }
 
 fn sessions(config: &Config) -> Finding {
-    let store = storage::store(&config.limits);
+    if config.store.is_some() {
+        return shared_sessions(config);
+    }
+    let store = storage::store(config);
     let (is_well, summary, details) = match (env::directories().data, store.is_persistent()) {
         (Some(folder), true) => {
             let store::Check { damage, remarks } = store::check(&folder);
@@ -143,6 +146,21 @@ fn sessions(config: &Config) -> Finding {
         _ => (false, "not stored".to_owned(), store.problem().into_iter().collect()),
     };
     Finding { name: "sessions", is_well, summary, details }
+}
+
+/// Connects to the store that several machines share.
+fn shared_sessions(config: &Config) -> Finding {
+    let location = storage::location(config);
+    // The store blocks while it works, which is not allowed on a thread that runs async tasks.
+    let reached = std::thread::spawn(move || store::reach(&location)).join();
+    let reached =
+        reached.unwrap_or_else(|_| Err(store::journal::Error::Failed("internal error".to_owned())));
+    let (is_well, summary) = match &reached {
+        Ok(()) => (true, "stored in a shared database"),
+        Err(_) => (false, "the shared store cannot be reached"),
+    };
+    let details = reached.err().map(|err| err.to_string()).into_iter().collect();
+    Finding { name: "sessions", is_well, summary: summary.to_owned(), details }
 }
 
 fn configuration(problems: Vec<String>) -> Finding {

@@ -15,6 +15,11 @@ fn text(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// Returns a variable that the user named.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    text(name)
+}
+
 fn path(name: &str) -> Option<PathBuf> {
     std::env::var_os(name)
         .map(OsString::into_string)

@@ -1,6 +1,7 @@
 //! `purlin sessions`: lists, shows, exports, imports and deletes stored sessions.
 
 mod complete;
+mod copy;
 mod markdown;
 
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use store::replay::Replay;
 use crate::count::count;
 use crate::stdout::print;
 use crate::storage;
-use settings::Limits;
+use settings::Config;
 
 /// Lines of each change and each output that are shown by default.
 const LINES: usize = 40;
@@ -66,6 +67,19 @@ pub enum SessionsCommand {
         /// Exported file
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
+    },
+    /// Copy sessions to another store
+    #[command(group = clap::ArgGroup::new("which_to_copy").args(["ids", "all"]).required(true))]
+    Copy {
+        /// Session ids, or the beginnings of them
+        #[arg(add = ids())]
+        ids: Vec<String>,
+        /// Copy all sessions
+        #[arg(long)]
+        all: bool,
+        /// Where to: a `postgres://` URL, a folder, or `env:NAME` for a variable that has the URL
+        #[arg(long, value_name = "STORE")]
+        to: String,
     },
     /// Delete sessions
     Delete {
@@ -124,8 +138,8 @@ struct Exported {
 ///
 /// # Errors
 /// Says what failed.
-pub async fn run(command: SessionsCommand, limits: &Limits) -> anyhow::Result<ExitCode> {
-    let store = storage::store(limits);
+pub async fn run(command: SessionsCommand, config: &Config) -> anyhow::Result<ExitCode> {
+    let store = storage::store(config);
     if !store.is_persistent()
         && let Some(problem) = store.problem()
     {
@@ -157,6 +171,9 @@ pub async fn run(command: SessionsCommand, limits: &Limits) -> anyhow::Result<Ex
                 let id = find(&store, &id).await?;
                 store.delete(&id).await.with_context(|| format!("cannot delete {id}"))?;
             }
+        }
+        SessionsCommand::Copy { ids, all, to } => {
+            return copy::run(&store, config, ids, all, &to).await;
         }
         SessionsCommand::Prune { days, bytes } => prune(&store, days, bytes).await?,
     }

@@ -1,25 +1,34 @@
 //! The store of sessions, and ids.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use engine::ports::{Clock, SystemClock};
-use settings::Limits;
-use store::Store;
+use settings::{Config, Limits};
+use store::postgres::Server;
+use store::{Location, Store};
 
 use crate::env;
 
 /// Makes the store of the user's sessions. Opens nothing yet.
 #[must_use]
-pub fn store(limits: &Limits) -> Store {
-    store_in(env::directories().data, limits)
+pub fn store(config: &Config) -> Store {
+    store_in(location(config), &config.limits)
 }
 
-/// Makes a store in a directory, or in memory without one. Opens nothing yet.
+/// Returns where the user's sessions are stored.
+pub(crate) fn location(config: &Config) -> Location {
+    match (&config.store, env::directories().data) {
+        (Some(url), _) => Location::Postgres(Server::new(url.clone())),
+        (None, Some(folder)) => Location::Directory(folder),
+        (None, None) => Location::Nowhere,
+    }
+}
+
+/// Makes a store. Opens nothing yet.
 #[must_use]
-pub fn store_in(folder: Option<PathBuf>, limits: &Limits) -> Store {
+pub fn store_in(location: Location, limits: &Limits) -> Store {
     Store::new(store::Options {
-        folder,
+        location,
         clock: Arc::new(SystemClock),
         max_history_bytes: limits.max_history_bytes,
         expire_days: limits.expire_days,

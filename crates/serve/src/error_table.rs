@@ -41,6 +41,7 @@ pub fn error_out(err: &Error, reference: &str) -> RpcError {
         Error::Model(ModelError::Incomplete(_)) => (Code::MODEL_FAILED, "answer_incomplete"),
         Error::Model(ModelError::Failed(_)) => (Code::MODEL_FAILED, "model_failed"),
         Error::Journal(_) => (Code::INTERNAL_ERROR, "not_stored"),
+        Error::StoreUnreachable(_) => (Code::INTERNAL_ERROR, "store_unreachable"),
         Error::Broken => (Code::INTERNAL_ERROR, "internal"),
     };
     let error = RpcError::sentence(code, sentence(err)).with("kind", json!(kind));
@@ -73,6 +74,9 @@ fn sentence(err: &Error) -> String {
         Error::Journal(_) => {
             "The session could not be saved; check the free disk space and the log".to_owned()
         }
+        Error::StoreUnreachable(why) => format!(
+            "The store of sessions cannot be reached ({why}); check `store` in the configuration, then try again"
+        ),
         Error::Broken => {
             "Purlin failed at this request; try it again. The log has the details".to_owned()
         }
@@ -236,6 +240,7 @@ mod tests {
             Error::Model(ModelError::Incomplete("the answer broke off".to_owned())),
             Error::Model(ModelError::Failed("the answer made no sense".to_owned())),
             Error::Journal("/home/me/secret/path is full".to_owned()),
+            Error::StoreUnreachable("PostgreSQL: Connection refused".to_owned()),
             Error::Broken,
         ];
         let table: String = all
@@ -278,6 +283,7 @@ mod tests {
             -32004 the answer broke off · answer_incomplete · the answer broke off
             -32004 the answer made no sense · model_failed · the answer made no sense
             -32603 The session could not be saved; check the free disk space and the log · not_stored · The session could not be saved; check the free disk space and the log
+            -32603 The store of sessions cannot be reached (PostgreSQL: Connection refused); check `store` in the configuration, then try again · store_unreachable · The store of sessions cannot be reached (PostgreSQL: Connection refused); check `store` in the configuration, then try again
             -32603 Purlin failed at this request; try it again. The log has the details · internal · Purlin failed at this request; try it again. The log has the details
         "#]].assert_eq(&table);
     }

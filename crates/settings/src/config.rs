@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use engine::permission::rules::{AskFloor, Rule, Source};
-use engine::words::{ProviderConfig, nearest};
+use engine::words::{ProviderConfig, Secret, nearest};
 use serde_json::{Map, Value};
 
 use crate::custom::Additions;
@@ -69,6 +69,8 @@ pub struct Config {
     pub dialect: Option<String>,
     /// The trace file; see docs/internals/trace.md.
     pub trace: Option<PathBuf>,
+    /// The URL of the store, if it is not the data directory.
+    pub store: Option<Secret>,
 }
 
 impl Config {
@@ -237,6 +239,7 @@ impl Config {
                 "agent" => config.additions.agent = custom::members(value),
                 "command" => config.additions.command = custom::members(value),
                 "hooks" => config.additions.hooks = value,
+                "store" => config.store = value.as_str().map(Secret::new),
                 "dialect" => config.dialect = value.as_str().map(str::to_owned),
                 // `$schema` is for editors.
                 _ => {}

@@ -18,7 +18,7 @@ const UPDATES: usize = 20_000;
 
 fn options(folder: &Path) -> Options {
     Options {
-        folder: Some(folder.to_owned()),
+        location: store::Location::Directory(folder.to_owned()),
         clock: Arc::new(SystemClock),
         max_history_bytes: 0,
         expire_days: 0,

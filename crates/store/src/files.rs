@@ -3,24 +3,16 @@
 use std::fs::OpenOptions;
 use std::path::Path;
 
-/// Checks whether the directory can be written, without opening the store.
-pub(crate) fn check_writable(folder: Option<&Path>) -> Result<(), String> {
-    let Some(folder) = folder else {
-        return Err("no data directory: HOME is not set".to_owned());
-    };
-    let with_path = |err: std::io::Error| format!("{}: {err}", folder.display());
-    create_private_dir(folder).and_then(|()| may_write(folder)).map_err(with_path)
-}
-
+/// Checks whether a directory can be written.
 #[cfg(unix)]
-fn may_write(folder: &Path) -> std::io::Result<()> {
+pub(crate) fn may_write(folder: &Path) -> std::io::Result<()> {
     use rustix::fs::{Access, access};
     Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
 }
 
 /// On this system permissions are more than a flag, so a file is created to find out.
 #[cfg(not(unix))]
-fn may_write(folder: &Path) -> std::io::Result<()> {
+pub(crate) fn may_write(folder: &Path) -> std::io::Result<()> {
     let draft = folder.join(format!(".probe-{}", std::process::id()));
     create_private_file(&draft).and_then(|()| std::fs::remove_file(&draft))
 }

@@ -172,6 +172,9 @@ pub enum Error {
     /// Another process has recovered the store; it must be opened again.
     #[error("the store was replaced")]
     Replaced,
+    /// The connection to the store was lost, and could not be made again in time.
+    #[error("{0}")]
+    Disconnected(String),
     /// Another failure.
     #[error("{0}")]
     Failed(String),
@@ -185,6 +188,7 @@ impl From<Error> for JournalError {
             Error::Fenced => JournalError::OpenElsewhere("another process".to_owned()),
             Error::BadCursor => JournalError::BadCursor,
             Error::ReadOnly(why) => JournalError::ReadOnly(why),
+            Error::Disconnected(why) => JournalError::Unreachable(why),
             Error::Exists | Error::Damaged(_) | Error::Replaced | Error::Failed(_) => {
                 JournalError::Failed(err.to_string())
             }

@@ -1,18 +1,18 @@
 //! What a store is created with, and what its threads share.
 
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use engine::ports::Clock;
 
 use crate::journal::Backend;
+use crate::location::Location;
 
 /// What a store is created with.
 #[derive(Clone)]
 pub struct Options {
-    /// The data directory; `None` for none.
-    pub folder: Option<PathBuf>,
+    /// Where sessions are stored.
+    pub location: Location,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// The largest size of one session in bytes; 0 for no limit.

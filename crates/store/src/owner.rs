@@ -1,4 +1,4 @@
-//! The owner of sessions: a process, identified by a file that it keeps locked while it runs.
+//! The owner of sessions: a process. On one machine it is identified by a file that it keeps locked while it runs.
 //!
 //! The kernel releases the lock however the process dies, so a dead owner is detected at once, without relying on process
 //! ids. There is one file per process, whatever the number of its sessions.
@@ -8,21 +8,38 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// This process, as an owner of sessions.
+use crate::journal::Error;
+
+/// This process, as an owner of sessions. It stays the owner until it is dropped or the process ends.
+pub trait Owner: Send {
+    /// Returns the id that is stored with sessions.
+    fn id(&self) -> &str;
+
+    /// Makes sure that other processes see this one as running. Called before it takes a session.
+    ///
+    /// # Errors
+    /// Says why they would not.
+    fn renew(&self) -> Result<(), Error>;
+
+    /// Describes a running owner; `None` if it is dead.
+    fn describe_owner(&self, owner: &str) -> Option<String>;
+}
+
+/// An owner that is known by its lock file.
 #[derive(Debug)]
-pub struct Owner {
+pub struct LockFile {
     id: String,
     folder: PathBuf,
     /// Locked as long as it is open.
     _file: File,
 }
 
-impl Owner {
+impl LockFile {
     /// Creates the file of this process in `folder`, and removes those of dead processes.
     ///
     /// # Errors
     /// Fails if the directory cannot be written or does not support locks.
-    pub fn new(folder: &Path) -> std::io::Result<Owner> {
+    pub fn new(folder: &Path) -> std::io::Result<LockFile> {
         remove_dead(folder);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let id = format!("{}-{:x}", std::process::id(), since.as_nanos());
@@ -33,18 +50,20 @@ impl Owner {
         file.try_lock()?;
         file.write_all(describe_process().as_bytes())?;
         std::fs::rename(&draft, folder.join(&id))?;
-        Ok(Owner { id, folder: folder.to_owned(), _file: file })
+        Ok(LockFile { id, folder: folder.to_owned(), _file: file })
     }
+}
 
-    /// Returns the id that is stored with sessions.
-    #[must_use]
-    pub fn id(&self) -> &str {
+impl Owner for LockFile {
+    fn id(&self) -> &str {
         &self.id
     }
 
-    /// Describes a running owner; `None` if it is dead.
-    #[must_use]
-    pub fn describe_owner(&self, owner: &str) -> Option<String> {
+    fn renew(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn describe_owner(&self, owner: &str) -> Option<String> {
         if owner == self.id {
             return Some(describe_process());
         }
@@ -56,7 +75,7 @@ impl Owner {
     }
 }
 
-impl Drop for Owner {
+impl Drop for LockFile {
     fn drop(&mut self) {
         if let Err(err) = std::fs::remove_file(self.folder.join(&self.id)) {
             tracing::debug!("cannot remove the lock file of this process: {err}");

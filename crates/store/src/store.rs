@@ -19,8 +19,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::content::hash_of;
 use crate::copy::conversation;
-use crate::files::check_writable;
 use crate::journal::Stored;
+use crate::location::check_writable;
 use crate::options::{CustomBackend, Options, Shared};
 use crate::record::{self, event_in, record_in};
 use crate::replay::{Replay, Replayed};
@@ -203,7 +203,7 @@ fn store_stopped() -> JournalError {
 impl Journal for Store {
     fn is_persistent(&self) -> bool {
         if !self.shared.is_probed.swap(true, Ordering::Relaxed)
-            && let Err(why) = check_writable(self.options.folder.as_deref())
+            && let Err(why) = check_writable(&self.options.location)
         {
             *self.shared.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
         }

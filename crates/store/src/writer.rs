@@ -19,9 +19,11 @@ use crate::content::{Content, Hash, name_of};
 use crate::index::filter_in;
 use crate::journal::{Backend, Change, Claim, Error, Facts, Stored};
 use crate::large_values::{self, TakenValue};
+use crate::location::{Location, NO_DIRECTORY};
 use crate::memory::Memory;
 use crate::options::{CustomBackend, Options, Shared};
-use crate::owner::{self, Owner};
+use crate::owner::{self, LockFile, Owner};
+use crate::postgres::{Lease, Postgres, Server};
 use crate::record::{Encoded, Name, Record};
 use crate::recovering::Recovering;
 use crate::sync::{Ack, Syncer};
@@ -105,7 +107,7 @@ pub(crate) struct Writer {
     read_only: Option<String>,
     fallback: Memory,
     in_fallback: HashSet<SessionId>,
-    owner: Option<Owner>,
+    owner: Option<Box<dyn Owner>>,
     syncer: Option<Syncer>,
     owned: HashMap<SessionId, Owned>,
     /// The large values of the last answer that had any.
@@ -136,10 +138,11 @@ pub(crate) struct OwnedSession {
 
 impl Writer {
     fn open(options: Options, custom: Option<CustomBackend>, shared: &Arc<Shared>) -> Writer {
-        let opened = match (custom, &options.folder) {
+        let opened = match (custom, &options.location) {
             (Some(custom), _) => open_custom(custom, shared),
-            (None, Some(folder)) => open_disk(folder, shared),
-            (None, None) => Err("no data directory: HOME is not set".to_owned()),
+            (None, Location::Directory(folder)) => open_disk(folder, shared),
+            (None, Location::Postgres(server)) => open_postgres(server, shared),
+            (None, Location::Nowhere) => Err(NO_DIRECTORY.to_owned()),
         };
         let mut writer = Writer {
             options,
@@ -179,6 +182,14 @@ impl Writer {
 
     fn owner_id(&self) -> String {
         self.owner.as_ref().map_or_else(|| "memory".to_owned(), |owner| owner.id().to_owned())
+    }
+
+    /// Returns the id of this process as an owner that others see as running.
+    fn renewed_owner(&self) -> Result<String, JournalError> {
+        if let Some(owner) = &self.owner {
+            owner.renew()?;
+        }
+        Ok(self.owner_id())
     }
 
     fn own_record() -> Result<Encoded, JournalError> {
@@ -328,7 +339,7 @@ impl Writer {
         if self.read_only.is_some() {
             self.in_fallback.insert(session.clone());
         }
-        let (owner, own) = (self.owner_id(), Writer::own_record()?);
+        let (owner, own) = (self.renewed_owner()?, Writer::own_record()?);
         let claim = match self.backend(session).create(&info, &owner, &own) {
             // The store was found damaged and could not be recovered.
             Err(Error::ReadOnly(why)) => {
@@ -379,7 +390,7 @@ impl Writer {
         if self.read_only.is_some() && !self.in_fallback.contains(session) {
             return Ok(OwnedSession { info, is_fresh: true, is_read_only: true });
         }
-        let id = self.owner_id();
+        let id = self.renewed_owner()?;
         let own = Writer::own_record()?;
         let owner = self.owner.take();
         let describe_owner = |id: &str| owner.as_ref().and_then(|owner| owner.describe_owner(id));
@@ -536,7 +547,7 @@ fn answer(ack: Option<Ack>, outcome: Result<(), JournalError>) {
 /// An opened backend.
 struct Opened {
     backend: Box<dyn Backend>,
-    owner: Option<Owner>,
+    owner: Option<Box<dyn Owner>>,
     syncer: Syncer,
     read_only: Option<String>,
 }
@@ -553,12 +564,24 @@ fn open_disk(folder: &Path, shared: &Arc<Shared>) -> Result<Opened, String> {
     };
     let live = folder.join("live");
     crate::files::create_private_dir(&live).map_err(with_path(&live))?;
-    let owner = Owner::new(&live).map_err(with_path(&live))?;
+    let owner = LockFile::new(&live).map_err(with_path(&live))?;
     let path = folder.join("sessions.db");
     crate::files::create_private_file(&path).map_err(with_path(&path))?;
     let opened =
         Recovering::open(&path, shared).map_err(|err| format!("{}: {err}", path.display()))?;
     let syncer = Syncer::start(opened.sqlite().sync(&path), shared).map_err(with_path(&path))?;
     let read_only = opened.sqlite().read_only().map(str::to_owned);
-    Ok(Opened { backend: Box::new(opened), owner: Some(owner), syncer, read_only })
+    Ok(Opened { backend: Box::new(opened), owner: Some(Box::new(owner)), syncer, read_only })
+}
+
+fn open_postgres(server: &Server, shared: &Arc<Shared>) -> Result<Opened, String> {
+    let lease = Lease::new(server.clone()).map_err(|err| err.to_string())?;
+    // The server has synced what it has committed.
+    let syncer = Syncer::start(Box::new(|| Ok(())), shared).map_err(|err| err.to_string())?;
+    Ok(Opened {
+        backend: Box::new(Postgres::new(server.clone())),
+        owner: Some(Box::new(lease)),
+        syncer,
+        read_only: None,
+    })
 }

@@ -85,6 +85,9 @@ pub enum Error {
     /// The journal could not be written, so nothing further may be shown.
     #[error("the session could not be stored: {0}")]
     Journal(String),
+    /// The server that stores sessions cannot be reached. The text has no address and no password.
+    #[error("the store of sessions cannot be reached: {0}")]
+    StoreUnreachable(String),
     /// An internal error.
     #[error("internal error")]
     Broken,
@@ -103,6 +106,7 @@ impl Error {
             JournalError::Full(limit) => Error::HistoryFull(limit),
             JournalError::ReadOnly(why) => Error::ReadOnly(why),
             JournalError::BadCursor => Error::BadCursor,
+            JournalError::Unreachable(why) => Error::StoreUnreachable(why),
             JournalError::Failed(why) => Error::Journal(why),
         }
     }
@@ -129,6 +133,9 @@ pub enum JournalError {
     /// It can be read, not written.
     #[error("{0}")]
     ReadOnly(String),
+    /// The server that stores sessions cannot be reached.
+    #[error("{0}")]
+    Unreachable(String),
     /// Anything else; the text is for the log.
     #[error("{0}")]
     Failed(String),

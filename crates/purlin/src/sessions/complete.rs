@@ -3,12 +3,11 @@
 use clap_complete::CompletionCandidate;
 use engine::ports::{Journal, Query};
 
-use crate::storage;
-use settings::Limits;
+use crate::{env, storage};
 
 /// Returns the ids of stored sessions; none if they cannot be read, since a shell shows no errors.
 pub(super) fn candidates() -> Vec<CompletionCandidate> {
-    let store = storage::store(&Limits::default());
+    let store = storage::store(&env::load_config(None).0);
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let listed = runtime.map(|runtime| runtime.block_on(store.list(Query::default())));
     let Ok(Ok(listing)) = listed else { return Vec::new() };

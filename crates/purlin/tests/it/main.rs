@@ -55,6 +55,7 @@ mod secrets;
 #[cfg(target_os = "linux")]
 mod server_sandbox;
 mod setup;
+mod shared_store;
 mod slow;
 #[cfg(target_os = "linux")]
 mod survivors;

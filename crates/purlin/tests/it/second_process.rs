@@ -11,7 +11,7 @@ use settings::Limits;
 use crate::folder::Folder;
 use crate::syscalls::Agent;
 
-const WRITE: &str = r#"
+pub(crate) const WRITE: &str = r#"
 model tool read {"path":"FOLDER/a.txt"}
 model tool write {"path":"FOLDER/a.txt","content":"new"}
 model text "Done."
@@ -185,7 +185,8 @@ async fn session_of_100_mb_loads_in_64_mb_of_memory() {
     let folder = folder("model text \"Hello.\"\n");
     let session = SessionId::new("large");
     let limits = Limits { max_history_bytes: 0, ..Limits::default() };
-    let store = purlin::storage::store_in(Some(folder.join("data/purlin")), &limits);
+    let store =
+        purlin::storage::store_in(store::Location::Directory(folder.join("data/purlin")), &limits);
     store.create(&session, &folder).await.unwrap();
     let prompt = Prompt::from(vec![Block::Text("go".to_owned())]);
     for chunk in 0..CHUNKS {

@@ -38,7 +38,10 @@ fn options(transcript: &Transcript, work: &Path, data: Option<PathBuf>) -> serve
     let mut hub = purlin::assemble::hub_options(None).unwrap();
     hub.models = purlin::assemble::scripted(model).unwrap();
     if let Some(data) = &data {
-        hub.journal = Arc::new(purlin::storage::store_in(Some(data.clone()), &config.limits));
+        hub.journal = Arc::new(purlin::storage::store_in(
+            store::Location::Directory(data.clone()),
+            &config.limits,
+        ));
     }
     let dialect = config.dialect.as_deref().and_then(Dialect::from_name);
     let settings = Settings { answers: data, ..Settings::new(config, problems, directories) };

@@ -92,7 +92,7 @@ use Kind::{
 use ProjectUse::{May, Never, Trusted};
 
 /// All top-level keys.
-pub static KEYS: [TopKey; 16] = [
+pub static KEYS: [TopKey; 17] = [
     top(
         key(
             "$schema",
@@ -222,6 +222,16 @@ pub static KEYS: [TopKey; 16] = [
         Never("it would let the project choose a file to write"),
         "PURLIN_TRACE",
         Some("--trace"),
+    ),
+    settable(
+        key(
+            "store",
+            Secret,
+            "Where sessions are stored: a `postgres://` URL of a database that several machines may share. Without it, the data folder; see docs/guide/sessions.md.",
+        ),
+        Never("it decides who can read the user's conversations"),
+        "PURLIN_STORE",
+        None,
     ),
 ];
 

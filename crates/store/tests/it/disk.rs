@@ -18,7 +18,7 @@ use store::index::{Filter, Page};
 use store::journal::{Backend, Change, Claim, Error, Facts, Stored};
 use store::memory::Memory;
 use store::record::Encoded;
-use store::{CustomBackend, Options, Store, SyncAll};
+use store::{CustomBackend, Location, Options, Store, SyncAll};
 use tempfile::TempDir;
 
 use crate::sessions::{TestClock, end, id, options, prompt_as};
@@ -131,7 +131,7 @@ impl Backend for Disk {
 
 fn store_on(disk: &Disk, sync: SyncAll) -> Store {
     let place = CustomBackend { backend: Box::new(disk.clone()), sync };
-    Store::with_backend(place, Options { folder: None, ..options(Path::new("")) })
+    Store::with_backend(place, Options { location: Location::Nowhere, ..options(Path::new("")) })
 }
 
 fn good_sync() -> SyncAll {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use engine::ports::{Journal, JournalError, Query, State};
-use store::Store;
+use store::{Location, Store};
 use tempfile::TempDir;
 
 use crate::sessions::{id, load, options, prompt, say, wait_for_end_of};
@@ -82,8 +82,9 @@ async fn sessions_are_in_memory_without_a_data_directory() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "in the way").unwrap();
-    for place in [None, Some(file.join("purlin"))] {
-        let store = Store::new(store::Options { folder: place.clone(), ..options(folder.path()) });
+    for place in [Location::Nowhere, Location::Directory(file.join("purlin"))] {
+        let store =
+            Store::new(store::Options { location: place.clone(), ..options(folder.path()) });
         assert!(!store.is_persistent());
         assert!(store.problem().is_some());
         store.create(&id("s"), Path::new("/w")).await.unwrap();

@@ -13,4 +13,5 @@ mod large_values;
 mod pause;
 mod recovery;
 mod sessions;
+mod shared;
 mod undo;

@@ -9,7 +9,7 @@ use engine::ports::*;
 use engine::test_support::StubEditor;
 use engine::words::*;
 use serde_json::json;
-use store::{Options, Store};
+use store::{Location, Options, Store};
 use tempfile::TempDir;
 
 /// A clock that tests set.
@@ -28,7 +28,7 @@ impl Clock for TestClock {
 
 pub(crate) fn options(folder: &Path) -> Options {
     Options {
-        folder: Some(folder.to_owned()),
+        location: Location::Directory(folder.to_owned()),
         clock: Arc::new(TestClock::default()),
         max_history_bytes: 0,
         expire_days: 0,

@@ -1,0 +1,59 @@
+//! Where sessions are stored: a directory, or a server that several machines share.
+
+use std::path::PathBuf;
+
+use crate::files::{create_private_dir, create_private_file, may_write};
+use crate::journal::{Backend, Error};
+use crate::postgres::{Postgres, Server};
+use crate::sqlite::Sqlite;
+
+/// Where sessions are stored.
+#[derive(Debug, Clone)]
+pub enum Location {
+    /// In memory, because there is no data directory.
+    Nowhere,
+    /// In an SQLite database in this directory.
+    Directory(PathBuf),
+    /// In a PostgreSQL database, which several machines may share.
+    Postgres(Server),
+}
+
+/// Why there is no directory.
+pub(crate) const NO_DIRECTORY: &str = "no data directory: HOME is not set";
+
+/// Checks whether a location can be written, without opening the store.
+pub(crate) fn check_writable(location: &Location) -> Result<(), String> {
+    let folder = match location {
+        Location::Directory(folder) => folder,
+        Location::Nowhere => return Err(NO_DIRECTORY.to_owned()),
+        // Asking a server would delay the start.
+        Location::Postgres(_) => return Ok(()),
+    };
+    let with_path = |err: std::io::Error| format!("{}: {err}", folder.display());
+    create_private_dir(folder).and_then(|()| may_write(folder)).map_err(with_path)
+}
+
+/// Opens a backend without becoming an owner of sessions.
+///
+/// # Errors
+/// Says what is wrong with the location.
+pub(crate) fn open_backend(location: &Location) -> Result<Box<dyn Backend>, Error> {
+    match location {
+        Location::Nowhere => Err(Error::Failed(NO_DIRECTORY.to_owned())),
+        Location::Directory(folder) => {
+            create_private_dir(folder)?;
+            let path = folder.join("sessions.db");
+            create_private_file(&path)?;
+            Ok(Box::new(Sqlite::open(&path)?))
+        }
+        Location::Postgres(server) => Ok(Box::new(Postgres::new(server.clone()))),
+    }
+}
+
+/// Tries a store with a small question. It blocks, so it must not be called on a thread that runs async tasks.
+///
+/// # Errors
+/// Says why it cannot be used.
+pub fn reach(location: &Location) -> Result<(), Error> {
+    open_backend(location)?.find("").map(drop)
+}
