@@ -14,7 +14,8 @@ const NEXTEST_VERSION: &str = "0.9.143";
 /// The oldest Node.js that `conformance/judge` works with.
 const NODE_MAJOR: u32 = 18;
 /// The directories with Node.js packages: a client of the protocol, and MCP servers of other authors.
-const PACKAGES: [&str; 2] = ["conformance/judge", "crates/mcp/tests/servers"];
+const PACKAGES: [&str; 3] =
+    ["conformance/judge", "crates/mcp/tests/servers", "deploy/durable-objects"];
 
 /// Ensures `cargo nextest`.
 pub(crate) fn test_runner() -> Result<()> {

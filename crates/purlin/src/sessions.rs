@@ -77,7 +77,7 @@ pub enum SessionsCommand {
         /// Copy all sessions
         #[arg(long)]
         all: bool,
-        /// Where to: a `postgres://` URL, a folder, or `env:NAME` for a variable that has the URL
+        /// Where to: a `postgres://` or `https://` URL, a folder, or `env:NAME` for a variable that has the URL
         #[arg(long, value_name = "STORE")]
         to: String,
     },

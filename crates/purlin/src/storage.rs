@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use engine::ports::{Clock, SystemClock};
 use settings::{Config, Limits};
-use store::postgres::Server;
 use store::{Location, Store};
 
 use crate::env;
@@ -18,7 +17,7 @@ pub fn store(config: &Config) -> Store {
 /// Returns where the user's sessions are stored.
 pub(crate) fn location(config: &Config) -> Location {
     match (&config.store, env::directories().data) {
-        (Some(url), _) => Location::Postgres(Server::new(url.clone())),
+        (Some(url), _) => Location::parse(url.clone()),
         (None, Some(folder)) => Location::Directory(folder),
         (None, None) => Location::Nowhere,
     }

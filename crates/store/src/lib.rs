@@ -6,12 +6,14 @@
 mod check;
 pub mod content;
 mod content_files;
-mod copy;
 mod copier;
+mod copy;
+pub mod durable_objects;
 mod files;
 pub mod index;
 pub mod journal;
 mod large_values;
+pub mod lease;
 mod location;
 pub mod memory;
 mod options;

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use engine::words::Secret;
+
+use crate::durable_objects::DurableObjects;
 use crate::files::{create_private_dir, create_private_file, may_write};
 use crate::journal::{Backend, Error};
 use crate::postgres::{Postgres, Server};
@@ -16,6 +19,20 @@ pub enum Location {
     Directory(PathBuf),
     /// In a PostgreSQL database, which several machines may share.
     Postgres(Server),
+    /// In Durable Objects, at this URL with its token.
+    DurableObjects(Secret),
+}
+
+impl Location {
+    /// Reads where sessions are stored: a URL, or a directory. A URL is checked when it is used.
+    #[must_use]
+    pub fn parse(text: Secret) -> Location {
+        match text.reveal().split_once("://") {
+            Some(("http" | "https", _)) => Location::DurableObjects(text),
+            Some(_) => Location::Postgres(Server::new(text)),
+            None => Location::Directory(text.reveal().into()),
+        }
+    }
 }
 
 /// Why there is no directory.
@@ -27,7 +44,7 @@ pub(crate) fn check_writable(location: &Location) -> Result<(), String> {
         Location::Directory(folder) => folder,
         Location::Nowhere => return Err(NO_DIRECTORY.to_owned()),
         // Asking a server would delay the start.
-        Location::Postgres(_) => return Ok(()),
+        Location::Postgres(_) | Location::DurableObjects(_) => return Ok(()),
     };
     let with_path = |err: std::io::Error| format!("{}: {err}", folder.display());
     create_private_dir(folder).and_then(|()| may_write(folder)).map_err(with_path)
@@ -47,6 +64,7 @@ pub(crate) fn open_backend(location: &Location) -> Result<Box<dyn Backend>, Erro
             Ok(Box::new(Sqlite::open(&path)?))
         }
         Location::Postgres(server) => Ok(Box::new(Postgres::new(server.clone()))),
+        Location::DurableObjects(url) => Ok(Box::new(DurableObjects::new(url.clone()))),
     }
 }
 

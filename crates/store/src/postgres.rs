@@ -2,10 +2,8 @@
 //!
 //! An append is one statement, so it costs one round trip and needs no lock between calls. A commit returns when the server
 //! has synced it. `connection` connects again after the server was lost; every statement here can be repeated.
-//! `lease` tells which processes are running.
 
 mod connection;
-mod lease;
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -17,10 +15,10 @@ use postgres::Row;
 use crate::content::{Content, Hash};
 use crate::index::{Cursor, Filter, PAGE, Page, state_in, state_out, time_in, time_out};
 use crate::journal::{Backend, Change, Claim, Error, Facts, Stored};
+use crate::lease::{LEASE_SECONDS, Leases};
 use crate::record::Encoded;
 pub use connection::Server;
 use connection::{Connection, Live};
-pub use lease::Lease;
 
 const FACTS: &str = "id, cwd, title, state, created, updated, bytes, owner, number";
 
@@ -86,6 +84,37 @@ fn is_written(
     Ok(found.is_some_and(|row| {
         row.get::<_, i64>(0) == i64::from(last.checksum) && row.get::<_, &[u8]>(1) == last.body
     }))
+}
+
+impl Leases for Postgres {
+    fn renew(&mut self, id: &str, description: &str) -> Result<(), Error> {
+        let statement = format!(
+            "INSERT INTO purlin_node(id, description, lease_until)
+             VALUES ($1, $2, now() + interval '{LEASE_SECONDS} seconds')
+             ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until"
+        );
+        self.connection.run(|client, _| {
+            client.execute(&statement, &[&id, &description])?;
+            client.execute(
+                "DELETE FROM purlin_node WHERE lease_until < now() - interval '1 day'",
+                &[],
+            )?;
+            Ok(())
+        })
+    }
+
+    fn find(&mut self, id: &str) -> Result<Option<String>, Error> {
+        let statement = "SELECT description FROM purlin_node WHERE id = $1 AND lease_until > now()";
+        self.connection
+            .run(|client, _| Ok(client.query_opt(statement, &[&id])?.map(|row| row.get(0))))
+    }
+
+    fn end(&mut self, id: &str) -> Result<(), Error> {
+        self.connection.run(|client, _| {
+            client.execute("DELETE FROM purlin_node WHERE id = $1", &[&id])?;
+            Ok(())
+        })
+    }
 }
 
 impl Backend for Postgres {

@@ -1,4 +1,5 @@
-//! A PostgreSQL server for tests: Debian's programs, a temporary directory, and a Unix socket instead of a port.
+//! Servers for tests, each with a temporary directory: PostgreSQL, from Debian's programs, on a Unix socket; and Durable
+//! Objects, on workerd from npm. They end with the test's process.
 
 #![expect(
     clippy::disallowed_methods,
@@ -142,4 +143,75 @@ fn program(name: &str, directory: &Path) -> Command {
     }
     command.arg("--").arg(program);
     command
+}
+
+/// The Worker of `deploy/durable-objects` on workerd.
+pub struct Workerd {
+    directory: TempDir,
+    server: Option<Child>,
+    port: u16,
+}
+
+/// The token of the Worker in tests.
+const TOKEN: &str = "token-for-tests";
+
+impl Workerd {
+    /// Starts it without sessions.
+    #[must_use]
+    pub fn start() -> Workerd {
+        let directory = TempDir::new().unwrap();
+        // Another process may take the port until it is used; then the start fails, and so does the test.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut workerd = Workerd { directory, server: None, port };
+        workerd.restart();
+        workerd
+    }
+
+    /// Kills it and starts it again with what it has stored.
+    pub fn restart(&mut self) {
+        self.kill();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let program = root.join("deploy/durable-objects/node_modules/.bin/workerd");
+        assert!(program.exists(), "workerd is needed; `cargo xtask test` installs it");
+        let started = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(program)
+            .arg("serve")
+            .arg(root.join("deploy/durable-objects/workerd.capnp"))
+            .arg("--directory-path")
+            .arg(format!("disk={}", self.directory.path().display()))
+            .arg("--socket-addr")
+            .arg(format!("http=127.0.0.1:{}", self.port))
+            .env("TOKEN", TOKEN)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        self.server = Some(started.unwrap());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(Instant::now() < deadline, "workerd did not start");
+            // Another process has to come up, so it is polled.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Kills it at once.
+    pub fn kill(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            server.kill().unwrap();
+            server.wait().unwrap();
+        }
+    }
+
+    /// Returns its URL, with the token.
+    #[must_use]
+    pub fn url(&self) -> Secret {
+        Secret::new(format!("http://:{TOKEN}@127.0.0.1:{}", self.port))
+    }
+}
+
+impl Drop for Workerd {
+    fn drop(&mut self) {
+        self.kill();
+    }
 }

@@ -16,14 +16,16 @@ use engine::words::SessionId;
 use tokio::sync::mpsc;
 
 use crate::content::{Content, Hash, name_of};
+use crate::durable_objects::DurableObjects;
 use crate::index::filter_in;
 use crate::journal::{Backend, Change, Claim, Error, Facts, Stored};
 use crate::large_values::{self, TakenValue};
+use crate::lease::{Lease, Leases};
 use crate::location::{Location, NO_DIRECTORY};
 use crate::memory::Memory;
 use crate::options::{CustomBackend, Options, Shared};
 use crate::owner::{self, LockFile, Owner};
-use crate::postgres::{Lease, Postgres, Server};
+use crate::postgres::Postgres;
 use crate::record::{Encoded, Name, Record};
 use crate::recovering::Recovering;
 use crate::sync::{Ack, Syncer};
@@ -141,7 +143,14 @@ impl Writer {
         let opened = match (custom, &options.location) {
             (Some(custom), _) => open_custom(custom, shared),
             (None, Location::Directory(folder)) => open_disk(folder, shared),
-            (None, Location::Postgres(server)) => open_postgres(server, shared),
+            (None, Location::Postgres(server)) => {
+                let server = || Postgres::new(server.clone());
+                open_shared(Box::new(server()), Box::new(server()), shared)
+            }
+            (None, Location::DurableObjects(url)) => {
+                let objects = || DurableObjects::new(url.clone());
+                open_shared(Box::new(objects()), Box::new(objects()), shared)
+            }
             (None, Location::Nowhere) => Err(NO_DIRECTORY.to_owned()),
         };
         let mut writer = Writer {
@@ -574,14 +583,14 @@ fn open_disk(folder: &Path, shared: &Arc<Shared>) -> Result<Opened, String> {
     Ok(Opened { backend: Box::new(opened), owner: Some(Box::new(owner)), syncer, read_only })
 }
 
-fn open_postgres(server: &Server, shared: &Arc<Shared>) -> Result<Opened, String> {
-    let lease = Lease::new(server.clone()).map_err(|err| err.to_string())?;
-    // The server has synced what it has committed.
+/// Opens a store that several machines share. The lease has a connection of its own.
+fn open_shared(
+    backend: Box<dyn Backend>,
+    leases: Box<dyn Leases>,
+    shared: &Arc<Shared>,
+) -> Result<Opened, String> {
+    let lease = Lease::new(leases).map_err(|err| err.to_string())?;
+    // What the server has committed, it has synced.
     let syncer = Syncer::start(Box::new(|| Ok(())), shared).map_err(|err| err.to_string())?;
-    Ok(Opened {
-        backend: Box::new(Postgres::new(server.clone())),
-        owner: Some(Box::new(lease)),
-        syncer,
-        read_only: None,
-    })
+    Ok(Opened { backend, owner: Some(Box::new(lease)), syncer, read_only: None })
 }

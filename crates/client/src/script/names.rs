@@ -67,7 +67,7 @@ impl Names {
         }
     }
 
-    /// Replaces `/w` at the start of a string or a `file://` URI by the with_values directory.
+    /// Replaces `/w` at the start of a string or a `file://` URI by the directory of the values.
     pub(super) fn real_path(&self, text: &str) -> String {
         let (scheme, path) = match text.strip_prefix("file://") {
             Some(path) => ("file://", path),

@@ -2,12 +2,11 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use engine::ports::{SessionInfo, State};
 use engine::words::Secret;
 use settings::Config;
 use store::journal::Error;
-use store::postgres::Server;
 use store::{Copier, Location, Store};
 
 use super::{all, find};
@@ -65,11 +64,5 @@ fn target(text: &str) -> anyhow::Result<Location> {
         Some(name) => env::variable(name).with_context(|| format!("${name} is not set"))?,
         None => text.to_owned(),
     };
-    match text.split_once("://") {
-        Some(("postgres" | "postgresql", _)) => {
-            Ok(Location::Postgres(Server::new(Secret::new(text))))
-        }
-        Some((scheme, _)) => bail!("`{scheme}://` is not supported; use `postgres://` or a folder"),
-        None => Ok(Location::Directory(text.into())),
-    }
+    Ok(Location::parse(Secret::new(text)))
 }

@@ -227,7 +227,7 @@ pub static KEYS: [TopKey; 17] = [
         key(
             "store",
             Secret,
-            "Where sessions are stored: a `postgres://` URL of a database that several machines may share. Without it, the data folder; see docs/guide/sessions.md.",
+            "Where sessions are stored: a `postgres://` URL, or the `https://` URL of Durable Objects, which several machines may share; or a folder. Without it, the data folder; see docs/guide/sessions.md.",
         ),
         Never("it decides who can read the user's conversations"),
         "PURLIN_STORE",

@@ -6,13 +6,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use engine::ports::{SessionInfo, State};
 use engine::words::SessionId;
 use store::content::{Content, LARGE};
+use store::durable_objects::DurableObjects;
 use store::index::{Cursor, Filter, PAGE};
 use store::journal::{Backend, Change, Error, Stored};
 use store::memory::Memory;
 use store::postgres::Postgres;
 use store::record::{Encoded, Name, Record};
 use store::sqlite::Sqlite;
-use store::test_support::Cluster;
+use store::test_support::{Cluster, Workerd};
 use tempfile::TempDir;
 
 /// One rule of the contract, tested on an empty backend.
@@ -215,6 +216,15 @@ fn large_records_and_content_belong_to_their_sessions(backend: &mut dyn Backend)
     assert_eq!(backend.get("third", &content.hash), Ok(Some(body.clone())));
     assert_eq!(backend.get("third", &[0; 32]), Ok(None));
     assert_eq!(backend.get("copy", &content.hash), Err(Error::NotFound));
+}
+
+// R: S10
+#[test]
+fn durable_objects_follow_the_contract() {
+    check(|rule| {
+        let workerd = Workerd::start();
+        rule(&mut DurableObjects::new(workerd.url()));
+    });
 }
 
 /// Two connections to one database, like two processes.

@@ -4,10 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use engine::words::Secret;
+use store::Location;
+use store::durable_objects::DurableObjects;
 use store::journal::{Backend, Error};
+use store::lease::Lease;
 use store::owner::Owner;
-use store::postgres::{Lease, Postgres, Server};
-use store::test_support::Cluster;
+use store::postgres::{Postgres, Server};
+use store::test_support::{Cluster, Workerd};
 
 use crate::backends::{info, no_owner_runs, text, texts};
 
@@ -17,9 +20,12 @@ const CRASHES: usize = 4;
 /// How many records each writer must write between two crashes.
 const BETWEEN: usize = 40;
 
+/// A function that connects to a store.
+type Connect<'a> = &'a (dyn Fn() -> Box<dyn Backend> + std::marker::Sync);
+
 /// Appends numbered records until told to stop; `count` is how many were acknowledged.
-fn append_until(stop: &AtomicBool, server: Server, id: &str, count: &AtomicUsize) {
-    let mut backend = Postgres::new(server);
+fn append_until(stop: &AtomicBool, connect: Connect<'_>, id: &str, count: &AtomicUsize) {
+    let mut backend = connect();
     let mut head = backend.create(&info(id, "/w", 1), id, &text("own")).unwrap().head;
     while !stop.load(Ordering::Relaxed) {
         let next = count.load(Ordering::Relaxed);
@@ -29,33 +35,47 @@ fn append_until(stop: &AtomicBool, server: Server, id: &str, count: &AtomicUsize
     }
 }
 
-// R: S10, S9
-#[test]
-fn crashes_of_the_server_lose_nothing_and_repeat_nothing() {
-    let mut cluster = Cluster::start();
-    let server = cluster.empty_database();
+/// Lets several writers append while `crash` kills and restarts the server, then compares what is stored.
+fn survive_crashes(connect: Connect<'_>, mut crash: impl FnMut()) {
     let stop = AtomicBool::new(false);
     let counts: [AtomicUsize; WRITERS] = Default::default();
     std::thread::scope(|scope| {
         for (number, count) in counts.iter().enumerate() {
-            let (stop, server) = (&stop, server.clone());
-            scope.spawn(move || append_until(stop, server, &format!("s{number}"), count));
+            let stop = &stop;
+            scope.spawn(move || append_until(stop, connect, &format!("s{number}"), count));
         }
-        for crash in 1..=CRASHES {
-            let has_worked = |count: &AtomicUsize| count.load(Ordering::Relaxed) >= crash * BETWEEN;
+        for number in 1..=CRASHES {
+            let has_worked =
+                |count: &AtomicUsize| count.load(Ordering::Relaxed) >= number * BETWEEN;
             while !counts.iter().all(has_worked) {
                 // The writers are other threads, so they are polled.
                 std::thread::sleep(Duration::from_millis(5));
             }
-            cluster.restart();
+            crash();
         }
         stop.store(true, Ordering::Relaxed);
     });
-    let mut backend = Postgres::new(server);
+    let mut backend = connect();
     for (number, count) in counts.into_iter().map(AtomicUsize::into_inner).enumerate() {
         let expected: Vec<_> = (0..count).map(|record| text(&record.to_string())).collect();
-        assert_eq!(texts(&mut backend, &format!("s{number}"))[1..], expected);
+        assert_eq!(texts(&mut *backend, &format!("s{number}"))[1..], expected);
     }
+}
+
+// R: S10, S9
+#[test]
+fn crashes_of_postgres_lose_nothing_and_repeat_nothing() {
+    let mut cluster = Cluster::start();
+    let server = cluster.empty_database();
+    survive_crashes(&|| Box::new(Postgres::new(server.clone())), || cluster.restart());
+}
+
+// R: S10, S9
+#[test]
+fn kills_of_durable_objects_lose_nothing_and_repeat_nothing() {
+    let mut workerd = Workerd::start();
+    let url = workerd.url();
+    survive_crashes(&|| Box::new(DurableObjects::new(url.clone())), || workerd.restart());
 }
 
 // R: S10
@@ -74,13 +94,17 @@ fn owner_that_was_suspended_cannot_write_after_another_took_its_session() {
     assert_eq!(texts(&mut one, "s"), [text("own"), text("a"), text("own"), text("c")]);
 }
 
+fn lease(server: &Server) -> Lease {
+    Lease::new(Box::new(Postgres::new(server.clone()))).unwrap()
+}
+
 // R: S10
 #[test]
 fn owner_runs_as_long_as_its_lease() {
     let cluster = Cluster::start();
     let url = cluster.empty_url();
     let server = Server::new(Secret::new(&url));
-    let (one, two) = (Lease::new(server.clone()).unwrap(), Lease::new(server).unwrap());
+    let (one, two) = (lease(&server), lease(&server));
     assert_eq!(two.describe_owner(one.id()), None, "it took no session yet");
     one.renew().unwrap();
     assert!(two.describe_owner(one.id()).unwrap().starts_with("process "));
@@ -102,11 +126,18 @@ fn errors_do_not_repeat_the_password() {
         "postgres://me:hunter2@127.0.0.1:1/db?sslmode=require",
         "postgres://me:hunter2@/db?wrong=1",
         "postgres://me:hunter2@127.0.0.1:x/db",
+        "mysql://me:hunter2@127.0.0.1:1/db",
+        "http://:hunter2@127.0.0.1:1/",
+        "http://:hunter2@db.example/",
+        "https://:hunter2@/",
     ] {
-        let server = Server::new(Secret::new(url));
-        assert!(!format!("{server:?}").contains("hunter2"));
-        let text = Postgres::new(server).find("s").unwrap_err().to_string();
+        let location = Location::parse(Secret::new(url));
+        assert!(!format!("{location:?}").contains("hunter2"));
+        let text = store::reach(&location).unwrap_err().to_string();
         assert!(!text.contains("hunter2"), "{text}");
-        assert!(text.contains("PostgreSQL") || text.contains("not valid"), "{text}");
+        assert!(
+            ["PostgreSQL", "Durable Objects", "the URL"].iter().any(|name| text.contains(name)),
+            "{text}"
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! Which processes are running, by leases in the database and its clock.
+//! Which machines are running, by leases in the shared store and its clock.
 //!
-//! Each process has one row, however many sessions it owns, and renews it. A lease only decides when another process may
+//! Each process has one lease, however many sessions it owns, and renews it. A lease only decides when another process may
 //! take a session; that the old owner cannot write any more is the work of the epoch.
 
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -10,17 +10,37 @@ use std::time::{Duration, Instant};
 
 use engine::ports::{Clock, SystemClock};
 
-use super::connection::{Connection, Server};
 use crate::journal::Error;
 use crate::owner::{Owner, describe_process};
 
 /// How often the lease is renewed.
 const RENEWED: Duration = Duration::from_secs(3);
 
-/// How long a lease lasts, for PostgreSQL.
-const LEASE: &str = "interval '10 seconds'";
+/// How many seconds a lease lasts.
+pub(crate) const LEASE_SECONDS: u32 = 10;
 
-/// This process, as an owner of sessions in a shared database.
+/// The leases in a store.
+pub trait Leases: Send {
+    /// Takes or renews the lease of a process.
+    ///
+    /// # Errors
+    /// Says why the store cannot be used.
+    fn renew(&mut self, id: &str, description: &str) -> Result<(), Error>;
+
+    /// Returns the description of a process whose lease has not ended.
+    ///
+    /// # Errors
+    /// Says why the store cannot be used.
+    fn find(&mut self, id: &str) -> Result<Option<String>, Error>;
+
+    /// Ends a lease.
+    ///
+    /// # Errors
+    /// Says why the store cannot be used.
+    fn end(&mut self, id: &str) -> Result<(), Error>;
+}
+
+/// This process, as an owner of sessions in a shared store.
 pub struct Lease {
     id: String,
     shared: Arc<Mutex<Shared>>,
@@ -29,9 +49,9 @@ pub struct Lease {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the lease and its thread share. The lock is held while the server is asked.
+/// What the lease and its thread share. The lock is held while the store is asked.
 struct Shared {
-    connection: Connection,
+    leases: Box<dyn Leases>,
     /// When the lease was last renewed.
     renewed: Option<Instant>,
 }
@@ -41,10 +61,9 @@ impl Lease {
     ///
     /// # Errors
     /// Fails if no thread can be started.
-    pub fn new(server: Server) -> std::io::Result<Lease> {
+    pub fn new(leases: Box<dyn Leases>) -> std::io::Result<Lease> {
         let id = SystemClock.fresh_id();
-        let shared = Shared { connection: Connection::new(server), renewed: None };
-        let shared = Arc::new(Mutex::new(shared));
+        let shared = Arc::new(Mutex::new(Shared { leases, renewed: None }));
         // Nothing is ever sent: the channel only signals its end.
         let (stop, stopped) = sync_channel(0);
         let (of_thread, name) = (Arc::clone(&shared), id.clone());
@@ -71,23 +90,10 @@ impl Lease {
 impl Shared {
     fn renew(&mut self, id: &str) -> Result<(), Error> {
         let started = Instant::now();
-        renew(&mut self.connection, id)?;
+        self.leases.renew(id, &describe_process())?;
         self.renewed = Some(started);
         Ok(())
     }
-}
-
-fn renew(connection: &mut Connection, id: &str) -> Result<(), Error> {
-    let statement = format!(
-        "INSERT INTO purlin_node(id, description, lease_until) VALUES ($1, $2, now() + {LEASE})
-         ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until"
-    );
-    connection.run(|client, _| {
-        client.execute(&statement, &[&id, &describe_process()])?;
-        client
-            .execute("DELETE FROM purlin_node WHERE lease_until < now() - interval '1 day'", &[])?;
-        Ok(())
-    })
 }
 
 impl Owner for Lease {
@@ -104,17 +110,11 @@ impl Owner for Lease {
     }
 
     fn describe_owner(&self, owner: &str) -> Option<String> {
-        let found = self.shared().connection.run(|client, _| {
-            client.query_opt(
-                "SELECT description FROM purlin_node WHERE id = $1 AND lease_until > now()",
-                &[&owner],
-            )
-        });
-        match found {
-            Ok(row) => row.map(|row| row.get(0)),
-            // Nobody takes a session from an owner that may be running.
-            Err(err) => Some(format!("an unknown process: {err}")),
-        }
+        // Nobody takes a session from an owner that may be running.
+        self.shared()
+            .leases
+            .find(owner)
+            .unwrap_or_else(|err| Some(format!("an unknown process: {err}")))
     }
 }
 
@@ -126,13 +126,9 @@ impl Drop for Lease {
             drop(thread.join());
         }
         let mut shared = self.shared();
-        if shared.renewed.is_none() {
-            return;
-        }
-        let ended = shared
-            .connection
-            .run(|client, _| client.execute("DELETE FROM purlin_node WHERE id = $1", &[&self.id]));
-        if let Err(err) = ended {
+        if shared.renewed.is_some()
+            && let Err(err) = shared.leases.end(&self.id)
+        {
             tracing::debug!("cannot end the lease on sessions: {err}");
         }
     }
