@@ -32,6 +32,8 @@ usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
            print a transcript as a Mermaid sequence diagram
        cargo xtask catalogue
            update the snapshot of models and prices; needs Python with pip
+       cargo xtask picture
+           make docs/guide/chat.svg from a real screen; needs a debug build, Python and tmux
        cargo xtask bench [NAME | --instructions [--write]]
            measure time and memory, see docs/internals/performance.md;
            --instructions counts instructions and fails if a path has grown, --write saves the new figures
@@ -72,6 +74,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["tasks", rest @ ..] => tasks::run(&tasks::Options::parse(rest)?),
         ["release"] => release::run().map(|()| true),
         ["catalogue"] => program::succeeds(&["python3", "xtask/catalogue.py"]),
+        ["picture"] => program::succeeds(&["python3", "xtask/picture.py"]),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(true)

@@ -123,6 +123,24 @@ pub(crate) fn strace() -> Result<()> {
     Ok(())
 }
 
+/// Ensures `tmux`, the terminal in which tests use the terminal client.
+pub(crate) fn tmux() -> Result<()> {
+    let has = || program::answer(&["tmux", "-V"]).is_some();
+    if has() || !cfg!(target_os = "linux") {
+        return Ok(());
+    }
+    if is_root() && program::answer(&["apt-get", "--version"]).is_some() {
+        println!("xtask: tmux is missing; installing it with apt-get");
+        program::must_succeed(&["apt-get", "update"])?;
+        program::must_succeed(&["apt-get", "install", "--yes", "tmux"])?;
+    }
+    anyhow::ensure!(
+        has(),
+        "the tests need tmux: install it (on Debian: package tmux) and run this again"
+    );
+    Ok(())
+}
+
 fn has_node() -> bool {
     let version = program::answer(&["node", "--version"]);
     version.is_some_and(|version| is_new_enough(&version))

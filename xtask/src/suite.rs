@@ -43,6 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     needs::node_packages()?;
     needs::strace()?;
     needs::bubblewrap()?;
+    needs::tmux()?;
     needs::postgres()?;
     let is_clean = options.quick || check_source()?;
     program::must_succeed(&["cargo", "build", "--package", "purlin"])?;

@@ -14,10 +14,10 @@ use crate::highlight::Highlighter;
 use crate::style::{Line, Style};
 
 /// An open block that is larger is rendered as it is, so that memory and time stay bounded.
-const MAX_PENDING: usize = 32 * 1024;
+const MAX_PENDING: usize = 16 * 1024;
 
 /// A longer line is treated as several lines.
-const MAX_LINE: usize = 16 * 1024;
+const MAX_LINE: usize = 8 * 1024;
 
 /// The style of code.
 pub(crate) const CODE: Style = Style::ansi(6);
@@ -34,6 +34,8 @@ pub struct Markdown {
     fence: Option<Fence>,
     /// The next block is separated from what was rendered by an empty line.
     needs_gap: bool,
+    /// What is pending is one paragraph, to which any line that starts with a letter belongs.
+    is_in_paragraph: bool,
     /// What is pending continues a list whose first items were rendered.
     is_in_list: bool,
 }
@@ -81,6 +83,7 @@ impl Markdown {
             partial: String::new(),
             fence: None,
             needs_gap: false,
+            is_in_paragraph: false,
             is_in_list: false,
         }
     }
@@ -127,6 +130,7 @@ impl Markdown {
         let pending = std::mem::take(&mut self.pending);
         self.commit(&pending, &mut done);
         self.fence = None;
+        self.is_in_paragraph = false;
         self.cleaner = Cleaner::default();
         done
     }
@@ -165,6 +169,7 @@ impl Markdown {
         if is_more && self.pending.len() <= MAX_PENDING {
             return;
         }
+        self.is_in_paragraph = false;
         let Some(Block { start, kind }) = last_block(&self.pending) else {
             if line.trim().is_empty() || self.pending.len() > MAX_PENDING {
                 self.pending.clear();
@@ -186,19 +191,28 @@ impl Markdown {
                 self.open_fence(&language, done);
                 return;
             }
-            Kind::Paragraph | Kind::List { .. } | Kind::Other => start,
+            Kind::Paragraph => {
+                self.is_in_paragraph = true;
+                start
+            }
+            Kind::List { .. } | Kind::Other => start,
         };
         self.take(end, done);
         if self.pending.len() > MAX_PENDING {
             self.take(self.pending.len(), done);
+            self.is_in_paragraph = false;
         }
     }
 
-    /// Returns whether a line certainly belongs to the table or quote that is pending. Spares parsing it for each line.
+    /// Returns whether a line certainly belongs to the paragraph, table or quote that is pending. Spares parsing it for each line.
     fn continues_pending(&self, line: &str) -> bool {
-        let first = self.pending.chars().next();
-        matches!(first, Some('|' | '>'))
-            && line.chars().next() == first
+        let first = line.chars().next();
+        if self.is_in_paragraph && first.is_some_and(char::is_alphabetic) {
+            return true;
+        }
+        let before = self.pending.chars().next();
+        matches!(before, Some('|' | '>'))
+            && first == before
             && self.pending.lines().nth(1).is_some()
     }
 

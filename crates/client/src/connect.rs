@@ -38,6 +38,18 @@ pub struct Caller {
     commands: mpsc::Sender<Command>,
 }
 
+/// How an agent ended.
+#[derive(Debug)]
+pub struct LastWords {
+    /// Its exit status, if it was started here.
+    pub status: Option<ExitStatus>,
+    /// Its last output on stderr.
+    pub stderr: String,
+}
+
+/// How long each step of a forced end may take.
+const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(500);
+
 /// The parameters of one `session/update`.
 #[derive(Debug)]
 pub struct Update(pub(crate) Box<RawValue>);
@@ -119,6 +131,26 @@ impl Connection {
     /// Returns the next update that has already been received.
     pub fn ready_update(&mut self) -> Option<Update> {
         self.updates.try_recv().ok()
+    }
+
+    /// Ends the connection to an agent that is gone, or that must go now, and returns what is known about its end. An agent that
+    /// still runs is killed.
+    pub async fn last_words(mut self) -> LastWords {
+        self.updates.close();
+        let nothing = serde_json::json!({});
+        let asked = self.caller.call::<serde_json::Value>("initialize", &nothing);
+        // The driver answers at once if the agent has closed its output.
+        let stderr = match tokio::time::timeout(LAST_WORDS, asked).await {
+            Ok(Err(Error::AgentGone { stderr })) => stderr,
+            _ => String::new(),
+        };
+        let now = Grace { after_close: LAST_WORDS, after_term: LAST_WORDS };
+        self.caller.commands.send(Command::Close).await.ok();
+        let status = match &mut self.child {
+            Some(child) => child.end(now).await.ok(),
+            None => None,
+        };
+        LastWords { status, stderr }
     }
 
     /// Closes the agent's input and waits until it exits. A program that was started here is terminated, then killed, when

@@ -5,11 +5,13 @@
 //! connection, through [`Permission::Ask`].
 
 mod files;
+mod roots;
 mod terminals;
 
 use std::future::{Future, ready};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,6 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use wire::acp::schema;
 use wire::{Code, RpcError};
 
+use roots::Roots;
 use terminals::Terminals;
 
 /// The future that serves one call.
@@ -56,11 +59,23 @@ pub struct PermissionQuestion {
     pub answer: oneshot::Sender<schema::RequestPermissionOutcome>,
 }
 
+/// A question of the agent to the user that is not about permission. Dropping it answers that it was cancelled.
+#[derive(Debug)]
+pub struct FormQuestion {
+    /// What is asked.
+    pub request: schema::CreateElicitationRequest,
+    /// Receives the answer.
+    pub answer: oneshot::Sender<schema::CreateElicitationResponse>,
+}
+
 /// Serves the calls of one agent. Dropping it kills the commands in its terminals.
 #[derive(Debug)]
 pub struct Host {
     options: HostOptions,
     terminals: Terminals,
+    forms: Option<mpsc::Sender<FormQuestion>>,
+    roots: Option<Arc<Roots>>,
+    meta: Option<schema::Meta>,
 }
 
 impl Host {
@@ -68,7 +83,29 @@ impl Host {
     #[must_use]
     pub fn new(options: HostOptions) -> Host {
         let terminals = Terminals::new(options.cwd.clone());
-        Host { options, terminals }
+        Host { options, terminals, forms: None, roots: None, meta: None }
+    }
+
+    /// Passes the agent's questions to the receiver of this channel. When the channel is full, the agent waits.
+    #[must_use]
+    pub fn with_forms(mut self, forms: mpsc::Sender<FormQuestion>) -> Host {
+        self.forms = Some(forms);
+        self
+    }
+
+    /// Serves only files below these directories without a question. For others, and for files that usually hold secrets, the
+    /// user is asked; without a user, they are refused.
+    #[must_use]
+    pub fn with_roots(mut self, roots: Vec<PathBuf>) -> Host {
+        self.roots = Some(Arc::new(Roots::new(roots)));
+        self
+    }
+
+    /// Announces that the output of running commands is shown when it comes in `_meta.terminal_output`.
+    #[must_use]
+    pub fn with_live_output(mut self) -> Host {
+        self.meta.get_or_insert_default().insert("terminal_output".to_owned(), true.into());
+        self
     }
 
     /// Creates a host that offers nothing and rejects every permission request.
@@ -90,32 +127,99 @@ impl Host {
             .write_text_file(self.options.files);
         let session =
             schema::ClientSessionCapabilities::new().notices(schema::NoticeCapabilities::new());
-        schema::ClientCapabilities::new()
+        let capabilities = schema::ClientCapabilities::new()
             .fs(files)
             .terminal(self.options.terminals)
             .session(session)
+            .meta(self.meta.clone());
+        match self.forms {
+            None => capabilities,
+            Some(_) => capabilities.elicitation(
+                schema::ElicitationCapabilities::new()
+                    .form(schema::ElicitationFormCapabilities::new())
+                    .url(schema::ElicitationUrlCapabilities::new()),
+            ),
+        }
     }
 
     /// Starts to serve a call. The future owns everything it needs; dropping it abandons the call.
     pub fn serve(&mut self, method: &str, params: Option<&RawValue>) -> HostReply {
         let started = match method {
             "fs/read_text_file" if self.options.files => {
-                read(params).map(|request| answer(files::read_text_file(request)))
+                read(params).map(|request: schema::ReadTextFileRequest| {
+                    let gate = self.gate(&request.session_id, &request.path, "Read");
+                    answer(async move {
+                        gate.await?;
+                        files::read_text_file(request).await
+                    })
+                })
             }
             "fs/write_text_file" if self.options.files => {
-                read(params).map(|request| answer(files::write_text_file(request)))
+                read(params).map(|request: schema::WriteTextFileRequest| {
+                    let gate = self.gate(&request.session_id, &request.path, "Write");
+                    answer(async move {
+                        gate.await?;
+                        files::write_text_file(request).await
+                    })
+                })
             }
             method if method.starts_with("terminal/") && self.options.terminals => {
                 self.terminals.serve(method, params)
             }
             "session/request_permission" => read(params).map(|request| self.permit(request)),
-            "elicitation/create" => read(params).map(|_: schema::CreateElicitationRequest| {
-                let decline = schema::ElicitationAction::Decline;
-                immediate(schema::CreateElicitationResponse::new(decline))
-            }),
+            "elicitation/create" => read(params).map(|request| self.elicit(request)),
             _ => Err(RpcError::of(Code::METHOD_NOT_FOUND)),
         };
         started.unwrap_or_else(|error| Box::pin(ready(Err(error))))
+    }
+
+    fn elicit(&self, request: schema::CreateElicitationRequest) -> HostReply {
+        let response = schema::CreateElicitationResponse::new;
+        let Some(forms) = self.forms.clone() else {
+            return immediate(response(schema::ElicitationAction::Decline));
+        };
+        answer(async move {
+            let (answer, answered) = oneshot::channel();
+            // Both failures mean that no code is left to decide.
+            if forms.send(FormQuestion { request, answer }).await.is_err() {
+                return Ok(response(schema::ElicitationAction::Cancel));
+            }
+            Ok(answered.await.unwrap_or_else(|_| response(schema::ElicitationAction::Cancel)))
+        })
+    }
+
+    /// Waits until the user has allowed a file that is not served without a question.
+    fn gate(
+        &self,
+        session: &schema::SessionId,
+        path: &Path,
+        verb: &'static str,
+    ) -> impl Future<Output = Result<(), RpcError>> + Send + use<> {
+        let questions = match &self.options.permission {
+            Permission::Ask(questions) => Some(questions.clone()),
+            Permission::AllowOnce | Permission::Reject => None,
+        };
+        let (roots, session, path) = (self.roots.clone(), session.clone(), path.to_owned());
+        async move {
+            let Some(roots) = roots else { return Ok(()) };
+            let Some(reason) = roots.reason_to_ask(&path) else { return Ok(()) };
+            let denied = || {
+                let details = format!("The user did not allow this: {reason}");
+                RpcError::of(Code::FILE_DENIED)
+                    .details(details)
+                    .with("path", path.display().to_string().into())
+            };
+            let Some(questions) = questions else { return Err(denied()) };
+            let request = roots::question(session, &path, verb, reason);
+            match ask(&questions, request).await {
+                schema::RequestPermissionOutcome::Selected(selected)
+                    if *selected.option_id.0 == *roots::ALLOW =>
+                {
+                    Ok(())
+                }
+                _ => Err(denied()),
+            }
+        }
     }
 
     fn permit(&self, request: schema::RequestPermissionRequest) -> HostReply {

@@ -9,9 +9,9 @@ pub mod host;
 pub mod script;
 pub mod transcript;
 
-pub use connect::{Caller, Connection, Update};
+pub use connect::{Caller, Connection, LastWords, Update};
 pub use error::Error;
-pub use host::{Host, HostOptions, Permission, PermissionQuestion};
-pub use process::{Grace, Spec};
+pub use host::{FormQuestion, Host, HostOptions, Permission, PermissionQuestion};
+pub use process::{Grace, Spec, run_on_terminal};
 pub use script::{Failure, ProgramSetup, Replay, play, play_program};
 pub use transcript::Transcript;

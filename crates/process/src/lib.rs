@@ -20,5 +20,5 @@ pub use guard::Guard;
 pub use output::Tail;
 #[cfg(unix)]
 pub use raw::share_one_heap;
-pub use spawn::{Child, Spec, spawn};
+pub use spawn::{Child, Spec, run_on_terminal, spawn};
 pub use tokio::process::{ChildStderr, ChildStdin, ChildStdout};

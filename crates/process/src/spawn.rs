@@ -142,6 +142,20 @@ pub fn spawn(spec: &Spec) -> Result<Child, Error> {
     start(spec, command)
 }
 
+/// Runs a program on our own terminal, such as the user's editor, and waits until it ends. It stays in our process group, so that the
+/// terminal's signals reach it. Needs a tokio runtime.
+///
+/// # Errors
+/// As [`spawn`], and if the exit status cannot be read.
+pub async fn run_on_terminal(spec: &Spec) -> Result<std::process::ExitStatus, Error> {
+    let mut command = command_of(spec);
+    command.stdin(Stdio::inherit()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    let mut command = tokio::process::Command::from(command);
+    command.kill_on_drop(true);
+    let mut child = command.spawn().map_err(|source| explain(spec, source))?;
+    child.wait().await.map_err(Error::Wait)
+}
+
 fn start(spec: &Spec, mut command: std::process::Command) -> Result<Child, Error> {
     let failed = |source| explain(spec, source);
     let merged = merge_outputs(spec, &mut command).map_err(failed)?;

@@ -13,6 +13,7 @@ use wire::acp::dialect::Dialect;
 
 use crate::acp::{self, AcpOptions};
 use crate::auth::AuthCommand;
+use crate::chat_command::{self, ChatArgs};
 use crate::config_command::ConfigCommand;
 use crate::count::count;
 use crate::mcp_command::McpCommand;
@@ -30,12 +31,15 @@ struct Cli {
     /// Log level on stderr: error, warn, info, debug or trace
     #[arg(long, global = true, value_name = "LEVEL", value_parser = log::level)]
     log: Option<tracing::Level>,
+    /// Without a command, `purlin chat` starts on a terminal.
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Chat with an agent in the terminal; the default on a terminal
+    Chat(ChatArgs),
     /// Serve an editor on stdin and stdout
     Acp(AcpArgs),
     /// Manage API keys
@@ -228,7 +232,9 @@ fn run_command() -> anyhow::Result<ExitCode> {
     CompleteEnv::with_factory(Cli::command).complete();
     let cli = parse()?;
     log::start(cli.log);
-    match cli.command {
+    let Some(command) = cli.command else { return run_without_command() };
+    match command {
+        Command::Chat(args) => chat_command::run(args, this_program),
         Command::Acp(AcpArgs { login: true, .. }) => auth::run(&AuthCommand::Login(None)),
         Command::Acp(AcpArgs { model, config, forget, dialect, trace, login: false }) => {
             acp::run(AcpOptions { model, config, forget, dialect, trace })
@@ -272,18 +278,29 @@ fn run_command() -> anyhow::Result<ExitCode> {
             (false, false) => TrustCommand::Ask(path),
         }),
         Command::Trace(TraceArgs { file, mermaid }) => show_trace(&file, mermaid),
-        Command::Run(RunArgs { prompt, cwd, model, mode, json, allow, agent }) => {
-            let cwd =
-                cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;
-            anyhow::ensure!(!prompt.trim().is_empty(), "the prompt is empty");
-            let is_own = agent.is_empty();
-            let agent = if is_own { this_program(model.as_deref())? } else { agent };
-            let model = model.filter(|_| !is_own);
-            let options = RunOptions { prompt, agent, cwd, json, model, mode, allow, is_own };
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(run::run(options))
-        }
+        Command::Run(args) => run_prompt(args),
     }
+}
+
+/// `purlin` alone: the client on a terminal, help elsewhere.
+fn run_without_command() -> anyhow::Result<ExitCode> {
+    if chat_command::is_possible() {
+        return chat_command::run(ChatArgs::default(), this_program);
+    }
+    eprint!("{}", Cli::command().render_help());
+    Ok(ExitCode::from(2))
+}
+
+fn run_prompt(args: RunArgs) -> anyhow::Result<ExitCode> {
+    let RunArgs { prompt, cwd, model, mode, json, allow, agent } = args;
+    let cwd = cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;
+    anyhow::ensure!(!prompt.trim().is_empty(), "the prompt is empty");
+    let is_own = agent.is_empty();
+    let agent = if is_own { this_program(model.as_deref())? } else { agent };
+    let model = model.filter(|_| !is_own);
+    let options = RunOptions { prompt, agent, cwd, json, model, mode, allow, is_own };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(run::run(options))
 }
 
 /// Prints the registration: the shell then calls this program, so session ids are current.
@@ -362,7 +379,7 @@ mod tests {
     fn dialect_is_forced_by_its_name() {
         let parsed = |name: &str| Cli::try_parse_from(["purlin", "acp", "--dialect", name]);
         for dialect in Dialect::ALL {
-            let Command::Acp(args) = parsed(dialect.name()).unwrap().command else {
+            let Some(Command::Acp(args)) = parsed(dialect.name()).unwrap().command else {
                 panic!("acp is another command");
             };
             assert_eq!(args.dialect, Some(dialect));

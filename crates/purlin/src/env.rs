@@ -57,6 +57,21 @@ pub(crate) fn temporary() -> PathBuf {
     std::env::temp_dir()
 }
 
+/// Returns which colours the terminal has, as far as the environment says.
+#[must_use]
+pub fn colors() -> chat::ColorEnvironment {
+    chat::ColorEnvironment {
+        no_color: text("NO_COLOR").is_some(),
+        term: text("TERM"),
+        colorterm: text("COLORTERM"),
+    }
+}
+
+/// Returns the command line of the user's editor.
+pub(crate) fn editor() -> Option<String> {
+    text("VISUAL").or_else(|| text("EDITOR"))
+}
+
 /// Returns what the configuration is read with.
 #[must_use]
 pub fn environment() -> Environment {

@@ -5,6 +5,7 @@
 pub mod acp;
 pub mod assemble;
 pub mod auth;
+mod chat_command;
 pub mod cli;
 pub mod config_command;
 mod count;

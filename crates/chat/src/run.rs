@@ -1,0 +1,339 @@
+//! Runs the client on a terminal: keys and the agent's events go to `app`, its frames to the screen.
+
+use std::io;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use process::Spec;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep_until};
+
+use crate::app::{App, AppOptions, Command, Event};
+use crate::color::ColorLevel;
+use crate::files;
+use crate::keys::KeyParser;
+use crate::screen::Screen;
+use crate::talk::{Talk, TalkOptions};
+use crate::tty::{ASK_BACKGROUND, Tty};
+
+/// The shortest time between two frames.
+const FRAME: Duration = Duration::from_millis(16);
+
+/// How long to wait for what may follow an ESC.
+const ESCAPE: Duration = Duration::from_millis(50);
+
+/// How often something that moves is drawn.
+const MOVING: Duration = Duration::from_millis(120);
+
+/// A larger file of past prompts is not read.
+const MAX_HISTORY: u64 = 4 * 1024 * 1024;
+
+/// What the client needs from the program around it.
+#[derive(Debug)]
+pub struct ChatOptions {
+    /// How to reach the agent.
+    pub talk: TalkOptions,
+    /// Which colours to use.
+    pub level: ColorLevel,
+    /// Where past prompts of this project are stored.
+    pub history: Option<PathBuf>,
+    /// The user's editor, a command line.
+    pub editor: Option<String>,
+    /// Where files for the editor are created.
+    pub temporary: PathBuf,
+    /// The session to load.
+    pub session: Option<String>,
+    /// Prints everything in order, for screen readers.
+    pub is_linear: bool,
+    /// The input has the keys of vi.
+    pub has_vi_keys: bool,
+}
+
+/// Runs until the user quits or the terminal is closed.
+///
+/// # Errors
+/// Fails if stdin and stdout are not a terminal.
+pub async fn run(options: ChatOptions) -> io::Result<ExitCode> {
+    let tty = Tty::open()?;
+    let (columns, rows) = tty.size();
+    let history = options.history.as_ref();
+    let history =
+        history.and_then(|file| tree::read_linked(file, MAX_HISTORY).ok()).unwrap_or_default();
+    let app = App::new(AppOptions {
+        columns,
+        rows,
+        cwd: options.talk.cwd.clone(),
+        branch: files::branch(&options.talk.cwd),
+        history: String::from_utf8_lossy(&history).into_owned(),
+        session: options.session.clone(),
+        is_linear: options.is_linear,
+        has_vi_keys: options.has_vi_keys,
+    });
+    let screen = Screen::new(options.level, columns, rows);
+    let started = Instant::now();
+    let talk = Talk::new(options.talk.clone());
+    let client = Client {
+        options,
+        tty,
+        app,
+        screen,
+        talk,
+        keys: KeyParser::default(),
+        started,
+        is_over: false,
+    };
+    client.run().await
+}
+
+struct Client {
+    options: ChatOptions,
+    tty: Tty,
+    app: App,
+    screen: Screen,
+    talk: Talk,
+    keys: KeyParser,
+    started: Instant,
+    is_over: bool,
+}
+
+/// Why the loop woke up.
+enum Wake {
+    Bytes(io::Result<usize>),
+    Escape,
+    Talk(Event),
+    Frame,
+    Moving,
+    Resized,
+    Terminated,
+}
+
+impl Client {
+    async fn run(mut self) -> io::Result<ExitCode> {
+        let mut resized = signal(SignalKind::window_change())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        if self.options.level != ColorLevel::None {
+            self.tty.write(ASK_BACKGROUND)?;
+        }
+        self.commands().await?;
+        self.draw()?;
+        let mut buffer = [0; 4096];
+        let mut drawn = Instant::now();
+        let mut is_dirty = false;
+        while !self.is_over {
+            let escape = self.keys.is_waiting().then(|| Instant::now() + ESCAPE);
+            let moving = self.app.is_moving().then(|| drawn + MOVING);
+            let frame = is_dirty.then(|| drawn + FRAME);
+            let wake = tokio::select! {
+                biased;
+                _ = terminate.recv() => Wake::Terminated,
+                _ = hangup.recv() => Wake::Terminated,
+                _ = resized.recv() => Wake::Resized,
+                read = self.tty.read(&mut buffer) => Wake::Bytes(read),
+                () = at(frame) => Wake::Frame,
+                event = self.talk.next() => Wake::Talk(event),
+                () = at(escape) => Wake::Escape,
+                () = at(moving) => Wake::Moving,
+            };
+            match wake {
+                Wake::Terminated => break,
+                Wake::Bytes(Ok(0)) => break,
+                Wake::Bytes(Err(err)) => {
+                    tracing::debug!(%err, "the terminal is gone");
+                    break;
+                }
+                Wake::Bytes(Ok(count)) => {
+                    for input in self.keys.push(&buffer[..count]) {
+                        self.handle(Event::Input(input));
+                    }
+                }
+                Wake::Escape => {
+                    if let Some(input) = self.keys.flush() {
+                        self.handle(Event::Input(input));
+                    }
+                }
+                Wake::Resized => self.resize()?,
+                Wake::Frame => {}
+                Wake::Moving => self.handle(Event::Tick),
+                Wake::Talk(event) => {
+                    self.handle(event);
+                    is_dirty = true;
+                    self.commands().await?;
+                    if drawn.elapsed() < FRAME {
+                        continue;
+                    }
+                }
+            }
+            self.commands().await?;
+            self.draw()?;
+            drawn = Instant::now();
+            is_dirty = false;
+        }
+        self.end().await
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.app.handle(event, now);
+    }
+
+    fn draw(&mut self) -> io::Result<()> {
+        let lines = self.app.take_lines();
+        let live = self.app.live();
+        let frame = self.screen.frame(&lines, &live);
+        if frame.is_empty() { Ok(()) } else { self.tty.write(&frame) }
+    }
+
+    fn resize(&mut self) -> io::Result<()> {
+        let (columns, rows) = self.tty.size();
+        let bytes = self.screen.resize(columns, rows);
+        self.tty.write(&bytes)?;
+        self.handle(Event::Resize(columns, rows));
+        Ok(())
+    }
+
+    async fn commands(&mut self) -> io::Result<()> {
+        loop {
+            let commands = self.app.take_commands();
+            if commands.is_empty() {
+                return Ok(());
+            }
+            for command in commands {
+                match command {
+                    Command::Quit => self.is_over = true,
+                    Command::SaveHistory(text) => self.save_history(&text),
+                    Command::Suspend => self.suspend()?,
+                    Command::Clear => {
+                        self.screen.leave();
+                        self.tty.write("\u{1b}[H\u{1b}[2J")?;
+                        self.draw()?;
+                    }
+                    Command::Bell(text) => self.bell(&text)?,
+                    Command::Title(text) => {
+                        let text = crate::clean::one_line(&text);
+                        self.tty.write(&format!("\u{1b}]0;{text}\u{7}"))?;
+                    }
+                    Command::Edit(text) => self.edit(&text).await?,
+                    Command::Login(args, env) => self.log_in(args, env).await?,
+                    command => self.talk.run(command),
+                }
+            }
+        }
+    }
+
+    /// The bell, and a notification for terminals that have them.
+    fn bell(&mut self, text: &str) -> io::Result<()> {
+        let text = crate::clean::one_line(text);
+        let text: String = text.chars().take(120).collect();
+        self.tty.write(&format!("\u{1b}]9;{text}\u{7}\u{7}"))
+    }
+
+    fn save_history(&self, text: &str) {
+        let Some(file) = &self.options.history else { return };
+        let saved = file
+            .parent()
+            .map_or(Ok(()), std::fs::create_dir_all)
+            .and_then(|()| std::fs::write(file, text));
+        if let Err(err) = saved {
+            tracing::warn!(%err, file = %file.display(), "cannot store past prompts");
+        }
+    }
+
+    /// Gives the terminal back, runs something on it, and takes it again.
+    fn release(&mut self) -> io::Result<()> {
+        let bytes = self.screen.leave();
+        self.tty.write(&bytes)?;
+        self.tty.restore()
+    }
+
+    fn take_back(&mut self) -> io::Result<()> {
+        self.tty.enter()?;
+        let (columns, rows) = self.tty.size();
+        self.screen = Screen::new(self.options.level, columns, rows);
+        self.handle(Event::Resize(columns, rows));
+        self.draw()
+    }
+
+    fn suspend(&mut self) -> io::Result<()> {
+        self.release()?;
+        let stop = rustix::process::Signal::TSTP;
+        if let Err(err) = rustix::process::kill_current_process_group(stop) {
+            tracing::debug!(%err, "cannot suspend");
+        }
+        self.take_back()
+    }
+
+    async fn edit(&mut self, text: &str) -> io::Result<()> {
+        let Some(editor) = self.options.editor.clone() else {
+            self.handle(Event::Notice("Set EDITOR to the command of your editor.".to_owned()));
+            return Ok(());
+        };
+        let file = self.options.temporary.join(format!("prompt-{}.md", std::process::id()));
+        std::fs::write(&file, text)?;
+        self.release()?;
+        // The variable may hold arguments, which a shell splits.
+        let spec = Spec::new("sh", &self.options.talk.cwd).args([
+            "-c".into(),
+            format!("{editor} \"$1\"").into(),
+            "sh".into(),
+            file.clone().into_os_string(),
+        ]);
+        let ended = process::run_on_terminal(&spec).await;
+        self.take_back()?;
+        let written = std::fs::read_to_string(&file);
+        std::fs::remove_file(&file).ok();
+        match (ended, written) {
+            (Ok(status), Ok(text)) if status.success() => self.handle(Event::Edited(text)),
+            (Ok(_), _) => {
+                self.handle(Event::Notice("The editor failed; the input is unchanged.".to_owned()))
+            }
+            (Err(err), _) => self.handle(Event::Notice(format!("Cannot start the editor: {err}"))),
+        }
+        Ok(())
+    }
+
+    /// Runs the agent's own log-in on the terminal, then opens a session.
+    async fn log_in(&mut self, args: Vec<String>, env: Vec<(String, String)>) -> io::Result<()> {
+        let Some((program, own_args)) = self.options.talk.agent.split_first() else {
+            return Ok(());
+        };
+        // The method's arguments replace those of the agent; without any, the agent's are used.
+        let args = if args.is_empty() { own_args.to_vec() } else { args };
+        let mut spec = Spec::new(program, &self.options.talk.cwd).args(args);
+        for (name, value) in env {
+            spec = spec.env(name, value);
+        }
+        self.release()?;
+        let ended = process::run_on_terminal(&spec).await;
+        self.take_back()?;
+        match ended {
+            Ok(status) if status.success() => {
+                self.talk.run(Command::Open(crate::app::OpenHow::New));
+            }
+            Ok(status) => self.handle(Event::Notice(format!("Logging in failed ({status})."))),
+            Err(err) => self.handle(Event::Notice(format!("Cannot log in: {err}"))),
+        }
+        Ok(())
+    }
+
+    async fn end(mut self) -> io::Result<ExitCode> {
+        if let Some(history) = self.app.history_with_draft() {
+            self.save_history(&history);
+        }
+        let bytes = self.screen.leave();
+        // The terminal may be gone.
+        let written = self.tty.write(&bytes).and_then(|()| self.tty.restore());
+        drop(self.tty);
+        self.talk.end().await;
+        written.map(|()| ExitCode::SUCCESS)
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => pin!(sleep_until(time)).await,
+        None => std::future::pending().await,
+    }
+}

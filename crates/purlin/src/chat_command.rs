@@ -1,0 +1,148 @@
+//! `purlin chat`: the terminal client, with our own agent or any other.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use chat::{ColorChoice, ColorLevel, TalkOptions};
+use clap::Args;
+
+use crate::env;
+
+/// The options of `purlin chat`.
+#[derive(Debug, Args, Default)]
+pub(crate) struct ChatArgs {
+    /// Working folder
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    cwd: PathBuf,
+    /// Model to use
+    #[arg(long, value_name = "MODEL", conflicts_with = "agent")]
+    model: Option<String>,
+    /// Load this session
+    #[arg(long, value_name = "SESSION")]
+    resume: Option<String>,
+    /// Use another ACP agent: its command line, such as "opencode acp"
+    #[arg(long, value_name = "COMMAND")]
+    agent: Option<String>,
+    /// Colours: auto, always or never
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = color)]
+    color: ColorChoice,
+    /// Print everything in order and without motion, for screen readers
+    #[arg(long)]
+    screen_reader: bool,
+    /// Use the keys of vi in the input
+    #[arg(long)]
+    vi: bool,
+}
+
+fn color(text: &str) -> Result<ColorChoice, String> {
+    match text {
+        "auto" => Ok(ColorChoice::Auto),
+        "always" => Ok(ColorChoice::Always),
+        "never" => Ok(ColorChoice::Never),
+        _ => Err("must be auto, always or never".to_owned()),
+    }
+}
+
+/// Returns whether the client can be used here.
+pub(crate) fn is_possible() -> bool {
+    cfg!(unix) && io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Runs the client. `own_agent` makes the command of our own agent for a model.
+#[cfg(unix)]
+pub(crate) fn run(
+    args: ChatArgs,
+    own_agent: impl FnOnce(Option<&str>) -> anyhow::Result<Vec<String>>,
+) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(
+        is_possible(),
+        "`purlin chat` needs a terminal. For scripts there is `purlin run PROMPT`."
+    );
+    let cwd = if args.cwd.as_os_str().is_empty() { PathBuf::from(".") } else { args.cwd };
+    let cwd = cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;
+    let agent = match &args.agent {
+        Some(line) => words(line),
+        None => own_agent(args.model.as_deref())?,
+    };
+    anyhow::ensure!(!agent.is_empty(), "the command of the agent is empty");
+    let level = ColorLevel::detect(args.color, &env::colors(), true);
+    let options = chat::ChatOptions {
+        talk: TalkOptions {
+            agent,
+            cwd: cwd.clone(),
+            offers_files: args.agent.is_some(),
+            name: "purlin chat",
+            version: env!("CARGO_PKG_VERSION"),
+        },
+        level,
+        history: history_file(&cwd),
+        editor: env::editor(),
+        temporary: env::temporary(),
+        session: args.resume,
+        is_linear: args.screen_reader,
+        has_vi_keys: args.vi,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(chat::run(options))?)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn run(
+    _: ChatArgs,
+    _: impl FnOnce(Option<&str>) -> anyhow::Result<Vec<String>>,
+) -> anyhow::Result<ExitCode> {
+    anyhow::bail!("`purlin chat` needs a Unix terminal. On Windows, use it inside WSL.")
+}
+
+/// Where the past prompts of a project are stored: a file named after its path.
+fn history_file(cwd: &Path) -> Option<PathBuf> {
+    let state = env::directories().state?;
+    let path = cwd.to_string_lossy();
+    let name: String = path
+        .chars()
+        .map(|char| if char.is_ascii_alphanumeric() || char == '-' { char } else { '_' })
+        .collect();
+    // Long paths share their end, which tells projects apart.
+    let start = name.len().saturating_sub(120);
+    // Two paths may have the same name by now: the sum of their bytes keeps them apart.
+    let sum = path.bytes().fold(5381_u32, |sum, byte| sum.wrapping_mul(33) ^ u32::from(byte));
+    Some(state.join("prompts").join(format!("{}-{sum:08x}.jsonl", &name[start..])))
+}
+
+/// Splits a command line at white space; quotes keep words together.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for char in line.chars() {
+        match (char, quote) {
+            ('"' | '\'', None) => {
+                quote = Some(char);
+                word.get_or_insert_default();
+            }
+            (char, Some(open)) if char == open => quote = None,
+            (char, None) if char.is_whitespace() => words.extend(word.take()),
+            (char, _) => word.get_or_insert_default().push(char),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_line_is_split_like_in_a_shell() {
+        assert_eq!(words("opencode acp"), ["opencode", "acp"]);
+        assert_eq!(words(" a  'b c' \"d 'e\"f ''"), ["a", "b c", "d 'ef", ""]);
+    }
+
+    #[test]
+    fn projects_have_files_of_their_own() {
+        let file = |path: &str| history_file(Path::new(path));
+        assert_ne!(file("/a/b"), file("/a_b"));
+    }
+}
