@@ -5,10 +5,12 @@
 #![expect(clippy::print_stdout, reason = "xtask talks to a person; no protocol runs on its stdout")]
 
 mod bench;
+mod deny;
 mod draw;
 mod needs;
 mod program;
 mod release;
+mod site;
 mod suite;
 mod tasks;
 mod temporary;
@@ -41,8 +43,11 @@ usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
                          [--runs N] [--timeout SECONDS] [--purlin PROGRAM] [--json]
            let agents (purlin, opencode, goose) do small tasks with the model at an OpenAI-compatible endpoint, and print
            what was done, tokens and seconds side by side, see docs/internals/tasks.md
-       cargo xtask release
-           build the program for release: twice, the second time with the functions that run first laid out together";
+       cargo xtask docs
+           write the documentation as a web site to target/site, and check its links
+       cargo xtask release [--check] [--program FILE | --order FILE] [--target TARGET]
+           build the program and make packages in target/dist, see docs/internals/release.md; --check installs and runs each of
+           them; --program packages a program that is already built; --order lays functions out as in an earlier release";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -72,7 +77,8 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["draw", file] => print_drawing(Path::new(file)),
         ["bench", rest @ ..] => bench::run(&bench::Options::parse(rest)?),
         ["tasks", rest @ ..] => tasks::run(&tasks::Options::parse(rest)?),
-        ["release"] => release::run().map(|()| true),
+        ["docs"] => site::write(),
+        ["release", rest @ ..] => release::run(&release::Options::parse(rest)?).map(|()| true),
         ["catalogue"] => program::succeeds(&["python3", "xtask/catalogue.py"]),
         ["picture"] => program::succeeds(&["python3", "xtask/picture.py"]),
         ["help" | "--help" | "-h"] => {
@@ -100,7 +106,9 @@ fn print_tidy() -> Result<bool> {
         .map(|largest| format!("{} {} of {}", largest.name, largest.cycle, largest.modules))
         .collect();
     println!("tidy: modules in the largest cycle: {}", cycles.join(", "));
-    Ok(report.findings.is_empty())
+    let faults = deny::check()?;
+    faults.iter().for_each(|fault| println!("{fault}"));
+    Ok(report.findings.is_empty() && faults.is_empty())
 }
 
 fn print_drawing(file: &Path) -> Result<bool> {

@@ -141,6 +141,20 @@ pub(crate) fn tmux() -> Result<()> {
     Ok(())
 }
 
+/// Ensures `debootstrap`, which makes an old system to start the program on.
+pub(crate) fn debootstrap() -> Result<()> {
+    let has = || program::answer(&["debootstrap", "--version"]).is_some();
+    if !has() && is_root() && program::answer(&["apt-get", "--version"]).is_some() {
+        println!("xtask: debootstrap is missing; installing it with apt-get");
+        program::must_succeed(&["apt-get", "install", "--yes", "debootstrap"])?;
+    }
+    anyhow::ensure!(
+        has() && is_root(),
+        "checking on an old system needs debootstrap and the rights of root"
+    );
+    Ok(())
+}
+
 fn has_node() -> bool {
     let version = program::answer(&["node", "--version"]);
     version.is_some_and(|version| is_new_enough(&version))

@@ -3,13 +3,14 @@
 //! The only file of xtask that does so. `suite` and `needs` decide what to start and why.
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
 /// Names the list of functions for the build script of `purlin`.
-const ORDER_VARIABLE: &str = "PURLIN_FUNCTION_ORDER";
+pub(crate) const ORDER_VARIABLE: &str = "PURLIN_FUNCTION_ORDER";
 
 /// Returns the directory of the workspace.
 pub(crate) fn root() -> &'static Path {
@@ -27,13 +28,13 @@ pub(crate) fn succeeds(words: &[&str]) -> Result<bool> {
 
 /// Runs a program and returns an error if it fails.
 pub(crate) fn must_succeed(words: &[&str]) -> Result<()> {
-    must_succeed_with(words, None)
+    must_succeed_with(words, &[])
 }
 
-/// Runs a program with an environment variable and returns an error if it fails.
-fn must_succeed_with(words: &[&str], variable: Option<(&str, &OsStr)>) -> Result<()> {
+/// Runs a program with environment variables and returns an error if it fails.
+pub(crate) fn must_succeed_with(words: &[&str], variables: &[(&str, &OsStr)]) -> Result<()> {
     println!("$ {}", words.join(" "));
-    let status = command(words)?.envs(variable).status();
+    let status = command(words)?.envs(variables.iter().copied()).status();
     let status = status.with_context(|| format!("cannot start `{}`", words.join(" ")))?;
     anyhow::ensure!(status.success(), "`{}` failed, see above", words.join(" "));
     Ok(())
@@ -44,7 +45,7 @@ fn must_succeed_with(words: &[&str], variable: Option<(&str, &OsStr)>) -> Result
 pub(crate) fn build_release(words: &[&str]) -> Result<()> {
     let list = order_file()?;
     let order = list.is_file().then_some((ORDER_VARIABLE, list.as_os_str()));
-    must_succeed_with(words, order)
+    must_succeed_with(words, order.as_slice())
 }
 
 /// Returns the file where `release` records the order of functions.
@@ -59,12 +60,57 @@ pub(crate) fn answer(words: &[&str]) -> Option<String> {
     output.status.success().then_some(text)
 }
 
+/// Returns what a program prints for an input, and fails if it fails.
+pub(crate) fn answer_to(words: &[&str], input: &str) -> Result<String> {
+    let output = filter(words, input.as_bytes())?;
+    Ok(String::from_utf8_lossy(&output).trim().to_owned())
+}
+
+/// Returns the bytes that a program prints for an input, and fails if it fails.
+pub(crate) fn filter(words: &[&str], input: &[u8]) -> Result<Vec<u8>> {
+    let line = || words.join(" ");
+    let mut command = command(words)?;
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start `{}`", line()))?;
+    let stdin = child.stdin.take();
+    let output = std::thread::scope(|scope| {
+        // Written while its output is read: neither pipe holds all of it. A program that ends early closes its input.
+        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
+        child.wait_with_output()
+    })?;
+    anyhow::ensure!(output.status.success(), "`{}` failed: {}", line(), output.status);
+    Ok(output.stdout)
+}
+
+/// Creates a virtual environment of Python with these packages, and returns its interpreter.
+pub(crate) fn virtual_environment(folder: &Path, packages: &[&str]) -> Result<PathBuf> {
+    let python = folder.join("bin/python3");
+    let name = python.to_str().context("a path is not UTF-8")?;
+    if !python.is_file() {
+        let at = folder.to_str().context("a path is not UTF-8")?;
+        must_succeed(&["python3", "-m", "venv", at])
+            .context("Python with venv is needed (on Debian: package python3-venv)")?;
+    }
+    must_succeed(&[&[name, "-m", "pip", "install", "--quiet"], packages].concat())?;
+    Ok(python)
+}
+
 /// Returns the directory where cargo builds.
 pub(crate) fn target() -> Result<PathBuf> {
     let metadata = answer(&["cargo", "metadata", "--no-deps", "--format-version=1"]);
     let metadata: serde_json::Value =
         serde_json::from_str(&metadata.context("cargo does not describe the workspace")?)?;
     Ok(metadata["target_directory"].as_str().context("cargo names no target directory")?.into())
+}
+
+/// Returns the directory where cargo stores the source of packages.
+pub(crate) fn cargo_home() -> Result<PathBuf> {
+    let set = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo"));
+    set.or_else(home).context("neither CARGO_HOME nor HOME is set")
 }
 
 #[expect(clippy::disallowed_methods, reason = "xtask sees none of our crates, `process` included")]

@@ -1,114 +1,254 @@
-//! `cargo xtask release`: builds the program for release, with the functions that run first laid out together.
+//! `cargo xtask release`: builds the program, and packages it into `target/dist`.
 //!
-//! Builds once with symbols, records under callgrind which functions run when Purlin starts, opens a session and answers, and
-//! builds again with that order; `crates/purlin/build.rs` says what it is for. The list is `release-order.txt` in the target
-//! directory. It is not saved in the repository: names carry a hash of the compiler, the profile and the dependencies.
+//! Builds twice: `order` records which functions of the first build run at the start, and the second lays them out together.
+//! Both are linked with the libraries of an old glibc (`glibc`), and no path of this machine is compiled in. `packages`
+//! makes the packages, `check` installs and runs each of them.
 
-use std::collections::HashSet;
-use std::path::Path;
+mod archive;
+mod check;
+mod glibc;
+pub(crate) mod metadata;
+mod notices;
+mod old_system;
+mod order;
+pub(crate) mod packages;
 
-use anyhow::{Context, Result};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
-use crate::bench::agent::{Agent, Script};
-use crate::bench::instructions::{temporary, valgrind};
+use anyhow::{Context, Result, ensure};
+
 use crate::program;
+use archive::Entry;
+use metadata::Metadata;
+use packages::{Artefact, Content, GLIBC, PLATFORMS, Platform, hex, pretty};
 
-/// Where a run ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
-    Start,
-    Session,
-    Prompt,
+/// The options on the command line.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Options {
+    /// Packages this program instead of building one.
+    program: Option<PathBuf>,
+    /// Uses this list of functions instead of recording one, and builds only once.
+    order: Option<PathBuf>,
+    platform: &'static Platform,
+    /// Installs and runs every package.
+    is_checked: bool,
 }
 
-/// Builds the program, records the order of its functions, and builds it again.
-pub(crate) fn run() -> Result<()> {
-    valgrind()?;
-    let with_symbols = ["--package", "purlin", "--bin", "purlin", "--", "-C", "strip=none"];
-    program::must_succeed(&[&["cargo", "rustc", "--release"][..], &with_symbols].concat())?;
-    record(&program::order_file()?)?;
-    program::build_release(&[
-        "cargo",
-        "build",
-        "--release",
-        "--package",
-        "purlin",
-        "--bin",
-        "purlin",
-    ])
-}
-
-/// Writes the functions of the program in the order of their first use.
-fn record(list: &Path) -> Result<()> {
-    let purlin = program::target()?.join("release/purlin");
-    let purlin = purlin.to_str().context("the path of the program is not UTF-8")?;
-    let names = program::answer(&["nm", "--defined-only", purlin]).context("nm lists no names")?;
-    let ours: HashSet<&str> = names.lines().filter_map(function).collect();
-    let mut seen = HashSet::new();
-    let mut lines = String::new();
-    for step in [Step::Start, Step::Session, Step::Prompt] {
-        let report = run_to(purlin, step)?;
-        let mut new: Vec<&str> =
-            called(&report).filter(|name| ours.contains(name) && !seen.contains(*name)).collect();
-        new.sort_unstable();
-        new.dedup();
-        println!("{step:?}: {} functions", new.len());
-        for name in new {
-            lines.push_str(name);
-            lines.push('\n');
-            seen.insert(name.to_owned());
+impl Options {
+    /// Reads the arguments after `release`.
+    pub(crate) fn parse(words: &[&str]) -> Result<Options> {
+        let mut options =
+            Options { program: None, order: None, platform: &PLATFORMS[0], is_checked: false };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().with_context(|| format!("`{word}` needs a value"));
+            match *word {
+                "--program" => options.program = Some(std::path::absolute(value()?)?),
+                "--order" => options.order = Some(std::path::absolute(value()?)?),
+                "--check" => options.is_checked = true,
+                "--target" => {
+                    let name = value()?;
+                    let found = PLATFORMS.iter().find(|platform| platform.target == *name);
+                    options.platform = found.with_context(|| format!("unknown target `{name}`"))?;
+                }
+                other => anyhow::bail!("unknown argument `{other}` of `release`"),
+            }
         }
+        Ok(options)
     }
-    std::fs::write(list, lines)?;
-    println!("written to {}", list.display());
+}
+
+/// Builds, packages and checks.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let dist = program::target()?.join("dist");
+    let metadata = Metadata::read(options.platform.target)?;
+    let faults = crate::deny::faults(metadata.packages.values());
+    ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    let mut extra = Vec::new();
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => {
+            let (program, list) = build(options)?;
+            let newest = glibc::needed(&program)?.pop().context("the program uses no glibc")?;
+            ensure!(
+                newest <= version_of(GLIBC)?,
+                "the program needs glibc {}.{}",
+                newest.0,
+                newest.1
+            );
+            extra.push(Artefact {
+                name: "function-order.txt".to_owned(),
+                bytes: std::fs::read(list)?,
+            });
+            program
+        }
+    };
+    let mut artefacts = make(&program, options.platform, &metadata)?;
+    ensure!(
+        artefacts == make(&program, options.platform, &metadata)?,
+        "two runs made different packages"
+    );
+    artefacts.extend(extra);
+    write(&dist, &artefacts)?;
+    println!("release: {} files in {}", artefacts.len() + 1, dist.display());
+    if options.is_checked {
+        check::all(&dist, options.platform, &metadata.version)?;
+    }
     Ok(())
 }
 
-/// Runs the program up to a step, and returns callgrind's report.
-fn run_to(purlin: &str, step: Step) -> Result<String> {
-    let script = Script::write("model text \"a\"\nmodel echo\nmodel loop\n")?;
-    let file = temporary("order");
-    let out = format!("--callgrind-out-file={}", file.display());
-    let arguments = ["--quiet", "--tool=callgrind", "--demangle=no", &out, purlin, "acp"];
-    let mut agent = Agent::start(Path::new("valgrind"), &arguments, &script.folder)?;
-    if step >= Step::Session {
-        let session = agent.open()?;
-        if step == Step::Prompt {
-            agent.converse(&session, None)?;
+fn version_of(text: &str) -> Result<(u32, u32)> {
+    let (major, minor) = text.split_once('.').context("a version has two numbers")?;
+    Ok((major.parse()?, minor.parse()?))
+}
+
+/// Builds the program; returns it and the list of functions that it is laid out by.
+fn build(options: &Options) -> Result<(PathBuf, PathBuf)> {
+    let target = options.platform.target;
+    let own = program::target()?.join("dist-build");
+    let libraries = glibc::libraries(target)?;
+    let list = own.join("function-order.txt");
+    std::fs::create_dir_all(&own)?;
+    let here = program::root().display().to_string();
+    let home = program::cargo_home()?.display().to_string();
+    let maps = [(here.as_str(), "."), (home.as_str(), "/cargo")];
+    let rust: Vec<String> =
+        maps.iter().map(|(from, to)| format!("--remap-path-prefix={from}={to}")).collect();
+    let rust = rust.join("\u{1f}");
+    let c: Vec<String> =
+        maps.iter().map(|(from, to)| format!("-ffile-prefix-map={from}={to}")).collect();
+    let c = format!("-fstack-protector-strong {}", c.join(" "));
+    let c_name = format!("CFLAGS_{}", target.replace('-', "_"));
+    let folder = own.to_str().context("a path is not UTF-8")?;
+    let cargo = |extra: &[&str], order: &Path| {
+        let variables = [
+            ("CARGO_ENCODED_RUSTFLAGS", OsStr::new(&rust)),
+            (c_name.as_str(), OsStr::new(&c)),
+            ("PURLIN_LINK_LIBRARIES", libraries.as_os_str()),
+            (program::ORDER_VARIABLE, order.as_os_str()),
+        ];
+        let words =
+            ["cargo", "rustc", "--locked", "--release", "--package", "purlin", "--bin", "purlin"];
+        let place = ["--target-dir", folder, "--target", target, "--"];
+        program::must_succeed_with(&[&words[..], &place, extra].concat(), &variables)
+    };
+    let built = own.join(target).join("release/purlin");
+    match &options.order {
+        Some(given) => {
+            if *given != list {
+                std::fs::copy(given, &list).with_context(|| given.display().to_string())?;
+            }
         }
+        // Only the compiler's own linker understands the list, and only this machine can run the program.
+        None if target == PLATFORMS[0].target => {
+            cargo(&["-C", "strip=none"], Path::new("none"))?;
+            order::record(&built, &list)?;
+        }
+        None => std::fs::write(&list, "")?,
     }
-    agent.child.end()?;
-    let report = std::fs::read_to_string(&file).context("callgrind left no report")?;
-    std::fs::remove_file(&file)?;
-    Ok(report)
+    cargo(&[], &list)?;
+    Ok((built, list))
 }
 
-/// Reads a line of `nm`: an address, a letter for code, a name.
-fn function(line: &str) -> Option<&str> {
-    let mut words = line.split(' ');
-    let (kind, name) = (words.nth(1)?, words.next()?);
-    matches!(kind, "t" | "T" | "w" | "W").then_some(name)
+/// Makes everything that is published, except the sums.
+fn make(purlin: &Path, platform: &'static Platform, metadata: &Metadata) -> Result<Vec<Artefact>> {
+    let content = gather(purlin, platform, metadata)?;
+    let mut artefacts = content.packages()?;
+    let sbom = pretty(&notices::sbom(metadata));
+    let name = format!("purlin-{}.cdx.json", metadata.version);
+    artefacts.push(Artefact { name, bytes: sbom });
+    Ok(artefacts)
 }
 
-/// Lists the functions that a report names, each where it comes up first: `fn=(12) name`. Recursion adds `'2` to a name.
-fn called(report: &str) -> impl Iterator<Item = &str> {
-    report.lines().filter_map(|line| {
-        let named = line.strip_prefix("fn=(").or_else(|| line.strip_prefix("cfn=("))?;
-        let (_, name) = named.split_once(") ")?;
-        Some(name.split('\'').next().unwrap_or(name))
+/// Collects what packages contain: runs the program for its manual pages and completions.
+fn gather(purlin: &Path, platform: &'static Platform, metadata: &Metadata) -> Result<Content> {
+    let read = |name: &str| {
+        std::fs::read_to_string(program::root().join(name)).with_context(|| name.to_owned())
+    };
+    let name = purlin.to_str().context("the path of the program is not UTF-8")?;
+    let run = |words: &[&str]| program::answer_to(&[&[name], words].concat(), "");
+    let mut shared = Vec::new();
+    let pages = crate::temporary::Folder::new("man")?;
+    run(&["man", "--write", pages.path().to_str().context("a path is not UTF-8")?])?;
+    for page in std::fs::read_dir(pages.path())? {
+        let page = page?;
+        let path = format!("share/man/man1/{}", page.file_name().to_string_lossy());
+        shared.push(Entry::file(path, std::fs::read(page.path())?));
+    }
+    ensure!(!shared.is_empty(), "the program has no manual pages");
+    shared.sort_by(|a, b| a.path.cmp(&b.path));
+    for (shell, path) in [
+        ("bash", "share/bash-completion/completions/purlin"),
+        ("zsh", "share/zsh/vendor-completions/_purlin"),
+        ("fish", "share/fish/vendor_completions.d/purlin.fish"),
+    ] {
+        shared.push(Entry::file(path, format!("{}\n", run(&["completions", shell])?)));
+    }
+    for document in ["README.md", "CHANGELOG.md"] {
+        shared.push(Entry::file(format!("share/doc/purlin/{document}"), read(document)?));
+    }
+    let mut licences =
+        vec![Entry::file("LICENSES-OF-DEPENDENCIES.txt", notices::licences(metadata)?)];
+    for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
+        licences.push(Entry::file(name, read(name)?));
+    }
+    Ok(Content {
+        version: metadata.version.clone(),
+        repository: metadata.repository.clone(),
+        platform,
+        program: std::fs::read(purlin)?,
+        shared,
+        licences,
+        readme: read("README.md")?,
+        launcher: read("packaging/launcher.js")?,
+        icon: read("packaging/icon.svg")?,
     })
+}
+
+/// Writes everything and its sums.
+fn write(dist: &Path, artefacts: &[Artefact]) -> Result<()> {
+    if dist.exists() {
+        std::fs::remove_dir_all(dist)?;
+    }
+    let mut sums = String::new();
+    for artefact in artefacts {
+        let path = dist.join(&artefact.name);
+        std::fs::create_dir_all(path.parent().context("no folder")?)?;
+        std::fs::write(&path, &artefact.bytes)?;
+        sums.push_str(&format!("{}  {}\n", hex(&artefact.bytes), artefact.name));
+    }
+    Ok(std::fs::write(dist.join("SHA256SUMS"), sums)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    // R: I3, Q2
     #[test]
-    fn functions_are_read_from_nm_and_from_callgrind() {
-        assert_eq!(function("0000000000001000 T _RNv1a"), Some("_RNv1a"));
-        assert_eq!(function("0000000000001000 d table"), None);
-        assert_eq!(function("                 U malloc"), None);
-        let report = "fl=(1) x\nfn=(3) _RNv1a\n16 1\ncfn=(4) _RNv1b'2\ncalls=1 0\nfn=(3)\n";
-        assert_eq!(called(report).collect::<Vec<_>>(), ["_RNv1a", "_RNv1b"]);
+    fn packages_install_run_and_are_the_same_each_time() {
+        let target = program::target().unwrap();
+        let purlin = target.join("debug/purlin");
+        assert!(purlin.is_file(), "run `cargo build` first");
+        // Small, so that the test is fast: a script that becomes the program.
+        let folder = crate::temporary::Folder::new("packages").unwrap();
+        let script = folder.path().join("purlin");
+        crate::temporary::write_script(&script, &format!("exec '{}' \"$@\"\n", purlin.display()))
+            .unwrap();
+        let metadata = Metadata::read(PLATFORMS[0].target).unwrap();
+        let artefacts = make(&script, &PLATFORMS[0], &metadata).unwrap();
+        assert_eq!(artefacts, make(&script, &PLATFORMS[0], &metadata).unwrap());
+        let dist = folder.path().join("dist");
+        write(&dist, &artefacts).unwrap();
+        check::packages(&dist, &PLATFORMS[0], &metadata.version).unwrap();
+    }
+
+    #[test]
+    fn options_are_read() {
+        let options = Options::parse(&["--check", "--program", "/p"]).unwrap();
+        assert!(options.is_checked && options.program == Some("/p".into()));
+        assert!(Options::parse(&["--target", "vax"]).is_err());
+        assert!(Options::parse(&["--order"]).is_err());
     }
 }

@@ -24,9 +24,12 @@ use crate::setup::{self, SetupArgs};
 use crate::trust::{self, TrustCommand};
 use crate::{auth, config_command, doctor, env, log, mcp_command, model_sources, permissions};
 
+/// The version, with the commit in a release build. `build.rs` sets it.
+const VERSION: &str = env!("PURLIN_VERSION");
+
 /// A coding agent that editors drive over the Agent Client Protocol.
 #[derive(Debug, Parser)]
-#[command(name = "purlin", version, about, long_about = None)]
+#[command(name = "purlin", version = VERSION, about, long_about = None)]
 struct Cli {
     /// Log level on stderr: error, warn, info, debug or trace
     #[arg(long, global = true, value_name = "LEVEL", value_parser = log::level)]
@@ -89,6 +92,9 @@ enum Command {
     Man {
         /// The command, such as `mcp add`
         command: Vec<String>,
+        /// Write the pages of all commands to this folder
+        #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
+        write: Option<PathBuf>,
     },
 }
 
@@ -264,7 +270,8 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Setup(args) => setup::run(args),
         Command::Config { command } => config_command::run(command),
         Command::Completions { shell } => completions(shell),
-        Command::Man { command } => manual(&command),
+        Command::Man { write: Some(folder), .. } => manual_pages(&folder),
+        Command::Man { command, write: None } => manual(&command),
         Command::Permissions { command } => {
             let (config, problems) = env::load_config(None);
             problems.iter().for_each(|problem| eprintln!("{problem}"));
@@ -332,6 +339,13 @@ fn show_trace(file: &Path, as_diagram: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Writes the manual pages of all commands.
+fn manual_pages(folder: &Path) -> anyhow::Result<ExitCode> {
+    let command = Cli::command().disable_help_subcommand(true);
+    clap_mangen::generate_to(command, folder).with_context(|| folder.display().to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Prints a manual page. `purlin man mcp add` prints the page `purlin-mcp-add(1)`.
 fn manual(words: &[String]) -> anyhow::Result<ExitCode> {
     let more = "Run `purlin man COMMAND` for the page of a command.";
@@ -369,6 +383,9 @@ fn this_program(model: Option<&str>) -> anyhow::Result<Vec<String>> {
     }
     Ok(command)
 }
+
+#[cfg(test)]
+mod documented;
 
 #[cfg(test)]
 mod tests {

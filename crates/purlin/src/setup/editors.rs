@@ -124,7 +124,9 @@ impl Launch {
         let path = program.to_string_lossy().replace('\\', "/");
         let words: &[&str] = match () {
             () if path.contains("/_npx/") => &["npx", "--yes", "purlin", "acp"],
-            () if path.contains("/uv/archive-v") => &["uvx", "purlin", "acp"],
+            () if path.contains("/uv/archive-v") => {
+                &["uvx", "--from", "purlin-agent", "purlin", "acp"]
+            }
             () => &["", "acp"],
         };
         let command = match words[0] {
@@ -254,7 +256,10 @@ mod tests {
         let launch = |path: &str| Launch::of(Path::new(path)).words().join(" ");
         assert_eq!(launch("/usr/bin/purlin"), "/usr/bin/purlin acp");
         assert_eq!(launch("/h/.npm/_npx/1f/node_modules/p/bin/purlin"), "npx --yes purlin acp");
-        assert_eq!(launch("/h/.cache/uv/archive-v0/x/bin/purlin"), "uvx purlin acp");
+        assert_eq!(
+            launch("/h/.cache/uv/archive-v0/x/bin/purlin"),
+            "uvx --from purlin-agent purlin acp"
+        );
     }
 
     #[test]
