@@ -47,24 +47,14 @@ pub(crate) struct Platform {
 }
 
 /// The platforms that packages are made for.
-pub(crate) static PLATFORMS: [Platform; 2] = [
-    Platform {
-        target: "x86_64-unknown-linux-gnu",
-        debian: "amd64",
-        npm: "linux-x64",
-        npm_cpu: "x64",
-        python: "x86_64",
-        registry: "linux-x86_64",
-    },
-    Platform {
-        target: "aarch64-unknown-linux-gnu",
-        debian: "arm64",
-        npm: "linux-arm64",
-        npm_cpu: "arm64",
-        python: "aarch64",
-        registry: "linux-aarch64",
-    },
-];
+pub(crate) static PLATFORMS: [Platform; 1] = [Platform {
+    target: "x86_64-unknown-linux-gnu",
+    debian: "amd64",
+    npm: "linux-x64",
+    npm_cpu: "x64",
+    python: "x86_64",
+    registry: "linux-x86_64",
+}];
 
 /// A file for `target/dist`.
 #[derive(Debug, PartialEq)]
