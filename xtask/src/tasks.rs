@@ -3,7 +3,7 @@
 //! Every run gets a fresh copy of the task's project, a fresh home, and a proxy of its own in front of the model server, which
 //! counts. What a run leaves behind stays in `target/tasks/AGENT/TASK-NUMBER` until the next one.
 
-mod agents;
+pub(crate) mod agents;
 mod ending;
 mod http;
 mod limited;

@@ -103,6 +103,12 @@ impl Connection {
         self.caller.clone()
     }
 
+    /// Returns the process id of an agent that was started here.
+    #[must_use]
+    pub fn process_id(&self) -> Option<u32> {
+        self.child.as_ref().and_then(Child::id)
+    }
+
     /// Sends `initialize` with the capabilities of the host, and checks that the agent supports protocol version 1.
     ///
     /// # Errors

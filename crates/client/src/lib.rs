@@ -13,5 +13,8 @@ pub use connect::{Caller, Connection, LastWords, Update};
 pub use error::Error;
 pub use host::{FormQuestion, Host, HostOptions, Permission, PermissionQuestion};
 pub use process::{Grace, Spec, run_on_terminal};
-pub use script::{Failure, ProgramSetup, Replay, play, play_program};
+pub use script::{
+    Failure, LogEntry, PlayOptions, ProgramSetup, Replay, Stopped, play, play_program,
+    play_program_with,
+};
 pub use transcript::Transcript;

@@ -1,27 +1,72 @@
 //! The scripted client: replays a transcript against an agent and reports every difference.
 //!
-//! `script::player` sends and receives, `script::compare` and `script::names` decide whether messages are equal, and
-//! `script::program` starts an agent in a new directory. For the format see `transcript`.
+//! `script::player` sends and receives, `script::loose` adds what agents of unknown wording need, `script::compare` and
+//! `script::names` decide whether messages are equal, and `script::program` starts an agent in a new directory. For the
+//! format see `transcript`.
 
+mod checks;
 mod compare;
+mod loose;
 mod names;
 mod player;
 mod program;
 
 use std::fmt;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::transcript::{Transcript, TranscriptLine};
 
+pub use names::repeated;
 #[cfg(test)]
 pub(crate) use program::temp_dir;
-pub use program::{ProgramSetup, play_program};
+pub use program::{ProgramSetup, play_program, play_program_with};
+
+/// How patient the player is.
+#[derive(Debug, Clone)]
+pub struct PlayOptions {
+    /// How long to wait for an expected message.
+    pub wait: Duration,
+    /// How long a loose transcript waits at its end for messages that must not come.
+    pub linger: Duration,
+    /// Values with a name; `"$NAME"` stands for them, as after a `let` line.
+    pub values: Vec<(String, Value)>,
+}
+
+impl Default for PlayOptions {
+    fn default() -> PlayOptions {
+        let linger = Duration::from_millis(100);
+        PlayOptions { wait: Duration::from_secs(20), linger, values: Vec::new() }
+    }
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone)]
+pub struct LogEntry {
+    /// Since the start.
+    pub at: Duration,
+    /// Whether the agent sent it.
+    pub from_agent: bool,
+    /// The message; a line that is not JSON is a string.
+    pub message: Value,
+}
+
+/// Why a loose transcript was not played to its end.
+#[derive(Debug, Clone)]
+pub struct Stopped {
+    /// How many lines were played.
+    pub index: usize,
+    /// The reason, a sentence.
+    pub reason: String,
+    /// Whether the rest does not apply to this agent. Otherwise it could not be tried.
+    pub is_inapplicable: bool,
+}
 
 /// The result of replaying a transcript.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Replay {
     /// The differences, in order.
     pub failures: Vec<Failure>,
@@ -33,6 +78,10 @@ pub struct Replay {
     pub exit: Option<i32>,
     /// The last output of the agent on stderr, if it was started by [`play_program`].
     pub stderr: String,
+    /// Both sides of the conversation.
+    pub log: Vec<LogEntry>,
+    /// Why the rest of a loose transcript was not played.
+    pub stopped: Option<Stopped>,
 }
 
 /// One difference between the transcript and what happened.
@@ -48,6 +97,10 @@ pub struct Failure {
     pub expected: Option<String>,
     /// What was received instead.
     pub got: Option<String>,
+    /// The row of a catalogue that the line shows.
+    pub row: Option<String>,
+    /// How many messages of the conversation had been exchanged.
+    pub log_length: usize,
 }
 
 impl fmt::Display for Failure {
@@ -74,6 +127,8 @@ impl Failure {
             reason: reason.into(),
             expected: None,
             got: None,
+            row: line.and_then(|line| line.row.clone()),
+            log_length: 0,
         }
     }
 }
@@ -106,7 +161,8 @@ pub async fn play(
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin,
 ) -> Replay {
-    player::Player::new(transcript, folder, input, output).play().await
+    let options = PlayOptions::default();
+    player::Player::new(transcript, options, folder, input, output).play().await
 }
 
 #[cfg(test)]

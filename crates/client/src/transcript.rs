@@ -3,6 +3,8 @@
 //! Pure: a function of the caller resolves `use` lines. The format is described in `conformance/README.md`; `script`
 //! replays transcripts. `model` lines are not parsed: they are for the scripted model of the agent under test.
 
+mod read;
+
 use std::path::Path;
 
 use serde_json::Value;
@@ -29,6 +31,8 @@ pub struct TranscriptLine {
     pub text: String,
     /// Its meaning.
     pub step: TranscriptStep,
+    /// The row of a catalogue that the line shows: that of the last `row` line.
+    pub row: Option<String>,
 }
 
 /// The meaning of a line.
@@ -61,8 +65,70 @@ pub enum TranscriptStep {
     Expect(Value),
     /// The client closes the agent's input.
     Eof,
-    /// The agent must exit with this code.
-    Exit(i32),
+    /// The agent must exit with this code; `None` for any code.
+    Exit(Option<i32>),
+    /// The following lines show this row of a catalogue.
+    Row(String),
+    /// The rest applies only to agents whose reply to a call has this value.
+    Needs(ReplyValue),
+    /// Names a value of a reply. `"$NAME"` stands for it in later messages.
+    Let(String, ReplyValue),
+    /// From here on, the agent must not send such a message.
+    Never(Value),
+    /// The agent must have sent such a message since the client last sent one.
+    Seen(Value),
+    /// The agent's text since the client last sent something must contain this.
+    Says(String),
+    /// The client waits this many milliseconds.
+    Quiet(u64),
+    /// The next expected message must be received within this many milliseconds.
+    Within(u64),
+    /// The client serves the call that was expected last, as it serves unexpected ones.
+    Serve,
+    /// How the client answers permission requests from here on.
+    Policy(PermissionPolicy),
+    /// The client answers the call that was expected last with an error.
+    Refuse,
+    /// The call with this id must be answered by now or soon (true), or must not be (false).
+    Answered(Value, bool),
+    /// At most this many such messages since the client last sent one.
+    AtMost(usize, Value),
+    /// No tool call since the client last sent something is still pending or in progress.
+    Closed,
+    /// A file of the working directory must come to contain this text.
+    Wrote(String, String),
+    /// A file of the working directory must not exist.
+    Absent(String),
+    /// The agent is killed and started again.
+    Kill,
+    /// The agent's input is closed; it is started again when it has exited.
+    Restart,
+    /// The agent gets SIGTERM.
+    Term,
+    /// The client sends a message this many times; `{n}` in it is the number.
+    Flood(usize, String),
+}
+
+/// A value in the reply to a call of the client.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplyValue {
+    /// The id of the call.
+    pub call: Value,
+    /// Where the value is in the result: a JSON pointer.
+    pub pointer: String,
+}
+
+/// How the client answers permission requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PermissionPolicy {
+    /// Chooses the option of this kind, such as `allow_once`; without one, an option of the same direction.
+    Choose(&'static str),
+    /// Answers that the turn was cancelled.
+    Cancelled,
+    /// Answers with an error.
+    Fail,
+    /// Does not answer.
+    Hold,
 }
 
 /// When a file is created or checked.
@@ -84,6 +150,7 @@ impl Transcript {
         read_file(None, text, load, 0, &mut lines)?;
         set_file_times(&mut lines)?;
         check_order(&lines)?;
+        set_rows(&mut lines);
         Ok(Transcript { lines })
     }
 
@@ -112,9 +179,16 @@ impl Transcript {
     #[must_use]
     pub fn exit(&self) -> Option<i32> {
         self.lines.iter().rev().find_map(|line| match line.step {
-            TranscriptStep::Exit(code) => Some(code),
+            TranscriptStep::Exit(code) => code,
             _ => None,
         })
+    }
+
+    /// Returns whether the exit of the agent is checked. A loose transcript says so itself.
+    #[must_use]
+    pub fn must_exit(&self) -> bool {
+        let has_exit = self.lines.iter().any(|line| matches!(line.step, TranscriptStep::Exit(_)));
+        has_exit || !self.has_tag("loose")
     }
 
     /// Returns the paths and contents of the files of that time, with their lines.
@@ -177,7 +251,7 @@ fn read_file(
         let file = file.map(str::to_owned);
         let number = index + 1;
         let bad = |reason| Error::BadTranscript { file: file.clone(), line: number, reason };
-        let step = read_step(text).map_err(&bad)?;
+        let step = read::step(text).map_err(&bad)?;
         let used = match &step {
             TranscriptStep::Use(name) if depth == MAX_DEPTH => {
                 return Err(bad(format!("'use {name}' is nested too deeply")));
@@ -188,7 +262,7 @@ fn read_file(
             }
             _ => None,
         };
-        lines.push(TranscriptLine { file, number, text: text.to_owned(), step });
+        lines.push(TranscriptLine { file, number, text: text.to_owned(), step, row: None });
         if let Some((name, text)) = used {
             read_file(Some(&name), &text, load, depth + 1, lines)?;
         }
@@ -196,95 +270,25 @@ fn read_file(
     Ok(())
 }
 
-fn read_step(text: &str) -> Result<TranscriptStep, String> {
-    if let Some(raw) = text.strip_prefix(">!") {
-        let raw = raw.strip_prefix(' ').unwrap_or(raw);
-        return unescape(raw).map(TranscriptStep::SendRaw);
-    }
-    let text = text.trim();
-    if text.is_empty() || text.starts_with('#') {
-        return Ok(TranscriptStep::Comment);
-    }
-    let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-    let rest = rest.trim_start();
-    match word {
-        ">" => read_object(rest).map(TranscriptStep::Send),
-        "<" => read_object(rest).map(TranscriptStep::Expect),
-        "tag" => read_word(rest).map(TranscriptStep::Tag),
-        "use" => read_word(rest).map(TranscriptStep::Use),
-        "config" => read_object(rest).map(TranscriptStep::Config),
-        "fs" => read_fs(rest),
-        "model" if rest.is_empty() => Err("'model' needs an argument".to_owned()),
-        "model" => Ok(TranscriptStep::Model(rest.to_owned())),
-        "eof" if rest.is_empty() => Ok(TranscriptStep::Eof),
-        "exit" => {
-            let code = rest.parse().map_err(|_| "'exit' needs a number".to_owned())?;
-            Ok(TranscriptStep::Exit(code))
-        }
-        _ => Err(format!("unknown keyword '{word}'")),
-    }
-}
-
-fn read_object(text: &str) -> Result<Value, String> {
-    match serde_json::from_str(text) {
-        Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err("expected a JSON object".to_owned()),
-        Err(err) => Err(format!("invalid JSON: {err}")),
-    }
-}
-
-fn read_word(text: &str) -> Result<String, String> {
-    if text.is_empty() || text.contains(char::is_whitespace) {
-        return Err("expected one word".to_owned());
-    }
-    Ok(text.to_owned())
-}
-
-fn read_fs(rest: &str) -> Result<TranscriptStep, String> {
-    let (path, text) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    if !path.starts_with("/w/") || path.split('/').any(|part| part == "..") {
-        return Err("the path of a file must start with /w/".to_owned());
-    }
-    let text = serde_json::from_str(text.trim())
-        .map_err(|_| "the content of a file must be a JSON string".to_owned())?;
-    // `set_file_times` sets the time when all lines are known.
-    Ok(TranscriptStep::File { path: path.to_owned(), text, when: When::Before })
-}
-
-/// Reads the escapes of a `>!` line.
-fn unescape(text: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        rest = tail;
-        if *first != b'\\' {
-            bytes.push(*first);
-            continue;
-        }
-        let Some((escape, tail)) = rest.split_first() else {
-            return Err("incomplete escape; write \\\\ for a backslash".to_owned());
-        };
-        rest = tail;
-        bytes.push(match escape {
-            b'n' => b'\n',
-            b'r' => b'\r',
-            b't' => b'\t',
-            b'0' => 0,
-            b'\\' => b'\\',
-            b'x' => {
-                let digits = rest.get(..2).and_then(|digits| str::from_utf8(digits).ok());
-                let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-                rest = rest.get(2..).unwrap_or_default();
-                byte.ok_or("'\\x' needs two hexadecimal digits")?
-            }
-            other => return Err(format!("unknown escape '\\{}'", char::from(*other))),
-        });
-    }
-    Ok(bytes)
-}
-
 fn is_message(step: &TranscriptStep) -> bool {
-    matches!(step, TranscriptStep::Send(_) | TranscriptStep::SendRaw(_) | TranscriptStep::Expect(_))
+    matches!(
+        step,
+        TranscriptStep::Send(_)
+            | TranscriptStep::SendRaw(_)
+            | TranscriptStep::Flood(..)
+            | TranscriptStep::Expect(_)
+    )
+}
+
+/// Gives each line the row that it shows.
+fn set_rows(lines: &mut [TranscriptLine]) {
+    let mut row = None;
+    for line in lines {
+        if let TranscriptStep::Row(id) = &line.step {
+            row = Some(id.clone());
+        }
+        line.row.clone_from(&row);
+    }
 }
 
 /// Decides for each `fs` line whether it is before or after the conversation.

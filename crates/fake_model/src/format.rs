@@ -24,7 +24,11 @@ impl Format {
             path if path.ends_with("/messages") => Some(Format::Anthropic),
             path if path.ends_with("/responses") => Some(Format::Responses),
             path if path.ends_with("/chat/completions") => Some(Format::Chat),
-            path if path.ends_with(":streamGenerateContent") => Some(Format::Gemini),
+            path if path.ends_with(":streamGenerateContent")
+                || path.ends_with(":generateContent") =>
+            {
+                Some(Format::Gemini)
+            }
             path if path.ends_with("/converse-stream") => Some(Format::Bedrock),
             _ => None,
         }

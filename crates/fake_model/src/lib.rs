@@ -8,6 +8,7 @@ mod bedrock;
 mod format;
 mod script;
 mod server;
+mod whole;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ pub use bedrock::{ACCESS_KEY, SECRET_KEY};
 pub use script::{Answer, Document, Script, Step};
 pub use server::{ReceivedRequest, Server};
 
-/// A server on a thread of its own. It serves until the process ends.
+/// A server on a thread of its own. It serves until it is stopped or the process ends.
 #[derive(Debug)]
 pub struct FakeModel {
     address: SocketAddr,
@@ -49,10 +50,21 @@ impl FakeModel {
         Ok(FakeModel { address, server })
     }
 
+    /// Returns the URL without a path.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// Returns the base URL for a provider's configuration.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.address)
+    }
+
+    /// Ends the server: its connections are closed and its thread ends.
+    pub fn stop(&self) {
+        self.server.stop();
     }
 
     /// Returns every request for an answer received so far, in order.

@@ -72,6 +72,8 @@ pub enum Step {
     Bomb(usize),
     /// Sends the following steps in network writes of this many bytes.
     Slice(usize),
+    /// The answer is only for a request that contains this text.
+    When(String),
 }
 
 /// Reads a script, see [`crate::parse`].
@@ -84,6 +86,10 @@ pub(crate) fn parse(text: &str) -> Result<Script, String> {
             "" => {}
             "---" => script.answers.push(std::mem::take(&mut answer)),
             "loop" => script.is_endless = true,
+            line if line.starts_with("side ") => {
+                let text = serde_json::from_str(line[5..].trim());
+                script.side = Some(text.map_err(|err| format!("line {}: {err}", index + 1))?);
+            }
             line if line.starts_with("document ") => {
                 let document =
                     document(line).map_err(|why| format!("line {}: {why}", index + 1))?;
@@ -108,6 +114,8 @@ pub struct Script {
     pub is_endless: bool,
     /// What other paths answer.
     pub documents: Vec<Document>,
+    /// The text for requests without tools, such as those for a title, and for requests that no answer is for.
+    pub side: Option<String>,
 }
 
 /// What a path answers that is not the model's.
@@ -204,6 +212,7 @@ fn step(line: &str) -> Result<Step, String> {
         ),
         "flood" => Step::Flood(number(rest)? as usize),
         "bomb" => Step::Bomb(number(rest)? as usize),
+        "when" => Step::When(text(rest)?),
         "slice" => Step::Slice(number(rest)?.max(1) as usize),
         word => return Err(format!("`{word}` is not a step")),
     })

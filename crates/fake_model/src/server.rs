@@ -1,15 +1,18 @@
 //! The server: a plain HTTP/1.1 listener that plays a script and records the requests it received.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::bedrock;
 use crate::format::{Encoder, Format};
 use crate::script::{Answer, Script, Step};
+use crate::whole;
 
 /// A request as it was received.
 #[derive(Debug, Clone)]
@@ -31,11 +34,14 @@ pub struct ReceivedRequest {
 pub struct Server {
     script: Script,
     state: Mutex<State>,
+    stop: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     next_answer: usize,
+    /// The answers that a request has taken, in scripts with `side`.
+    taken: HashSet<usize>,
     requests: Vec<ReceivedRequest>,
     model_list_requests: usize,
     documents: Vec<ReceivedRequest>,
@@ -45,7 +51,7 @@ impl Server {
     /// Creates a server that has received nothing yet.
     #[must_use]
     pub fn new(script: Script) -> Arc<Server> {
-        Arc::new(Server { script, state: Mutex::default() })
+        Arc::new(Server { script, state: Mutex::default(), stop: Notify::new() })
     }
 
     /// Serves every connection to the listener; blocks the calling thread.
@@ -56,9 +62,17 @@ impl Server {
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            accept(TcpListener::from_std(listener)?, self).await;
+            let listener = TcpListener::from_std(listener)?;
+            tokio::select! {
+                () = accept(listener, Arc::clone(&self)) => {}
+                () = self.stop.notified() => {}
+            }
             Ok(())
         })
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.notify_one();
     }
 
     pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
@@ -72,13 +86,38 @@ impl Server {
     /// Records a request and returns its number with the answer that the script has for it.
     fn take_answer(&self, request: ReceivedRequest) -> (usize, Answer) {
         let mut state = self.state();
+        let chosen = self.script.side.as_ref().map(|side| self.choose(&request, side, &mut state));
         state.requests.push(request);
+        if let Some(answer) = chosen {
+            return (state.requests.len(), answer);
+        }
         let number = state.next_answer;
         state.next_answer += 1;
         let count = self.script.answers.len();
         let index = if self.script.is_endless && count > 0 { number % count } else { number };
         let script_ended = || vec![Step::Status(500), Step::Body("the script is over".to_owned())];
         (number, self.script.answers.get(index).cloned().unwrap_or_else(script_ended))
+    }
+
+    /// Chooses the first answer that is for this request and that none has taken yet.
+    fn choose(&self, request: &ReceivedRequest, side: &str, state: &mut State) -> Answer {
+        let text = || vec![Step::Text(side.to_owned())];
+        if !whole::has_tools(&request.body) {
+            return text();
+        }
+        let is_for = |answer: &Answer| {
+            answer.iter().all(|step| match step {
+                Step::When(text) => request.body.contains(text.as_str()),
+                _ => true,
+            })
+        };
+        let mut answers = self.script.answers.iter().enumerate();
+        let found = answers.find(|(index, answer)| !state.taken.contains(index) && is_for(answer));
+        let Some((index, answer)) = found else { return text() };
+        if !self.script.is_endless {
+            state.taken.insert(index);
+        }
+        answer.clone()
     }
 
     /// Returns what is not an answer of the model: the list of models, and the documents of the script.
@@ -90,6 +129,9 @@ impl Server {
         state.documents.push(request.clone());
         state.model_list_requests += usize::from(path.ends_with("/v1/models"));
         let found = self.script.documents.iter().find(|document| path.ends_with(&document.path));
+        if let Some(count) = whole::token_count(path) {
+            return (200, Vec::new(), count.to_owned());
+        }
         match found {
             Some(document) => (document.status, document.headers.clone(), document.body.clone()),
             None if path.ends_with("/v1/models") => (200, Vec::new(), LIST.to_owned()),
@@ -131,11 +173,16 @@ async fn connection(mut stream: TcpStream, number: usize, server: &Server) -> st
             write_whole(&mut stream, status, &headers, body.as_bytes()).await?;
             continue;
         };
+        let is_streamed = whole::is_streamed(format, &request);
         let problem = (format == Format::Bedrock).then(|| bedrock::check_signature(&request));
         let (number, answer) = server.take_answer(request);
         if let Some(Err(problem)) = problem {
             let body = serde_json::json!({ "message": problem }).to_string();
             write_whole(&mut stream, 403, &[], body.as_bytes()).await?;
+            continue;
+        }
+        if let Some(body) = whole::body(format, &answer).filter(|_| !is_streamed) {
+            write_whole(&mut stream, 200, &[], body.as_bytes()).await?;
             continue;
         }
         if !play(&mut stream, Encoder::new(format, number), answer).await? {
@@ -231,7 +278,12 @@ async fn play(
     for (at, step) in answer.into_iter().enumerate() {
         let needs_start = !matches!(
             step,
-            Step::Wait(_) | Step::Hang | Step::Cut | Step::Header(..) | Step::Bomb(_)
+            Step::Wait(_)
+                | Step::Hang
+                | Step::Cut
+                | Step::Header(..)
+                | Step::Bomb(_)
+                | Step::When(_)
         );
         if needs_start && !out.has_head {
             begin(&mut out, &mut encoder).await?;
@@ -300,9 +352,12 @@ async fn play_step(
             return Ok(());
         }
         // Read before the first step, or handled by `play`.
-        Step::Status(_) | Step::Header(..) | Step::Body(_) | Step::Usage(_) | Step::Stop(_) => {
-            return Ok(());
-        }
+        Step::Status(_)
+        | Step::Header(..)
+        | Step::Body(_)
+        | Step::Usage(_)
+        | Step::Stop(_)
+        | Step::When(_) => return Ok(()),
         Step::Hang | Step::Cut | Step::End => return Ok(()),
     };
     out.send(&encoder.pack(event)).await

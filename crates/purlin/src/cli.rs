@@ -14,8 +14,10 @@ use wire::acp::dialect::Dialect;
 use crate::acp::{self, AcpOptions};
 use crate::auth::AuthCommand;
 use crate::chat_command::{self, ChatArgs};
+use crate::check_command::{self, CheckArgs};
 use crate::config_command::ConfigCommand;
 use crate::count::count;
+use crate::load_command::{self, LoadArgs};
 use crate::mcp_command::McpCommand;
 use crate::permissions::PermissionsCommand;
 use crate::run::{self, RunOptions};
@@ -78,6 +80,17 @@ enum Command {
     Trace(TraceArgs),
     /// Run one prompt from the shell
     Run(RunArgs),
+    /// Check whether an agent conforms to the Agent Client Protocol
+    Check(CheckArgs),
+    /// Put an agent under load, and measure time and memory
+    Load(LoadArgs),
+    /// Serve as the MCP server of `purlin check`
+    #[command(hide = true)]
+    McpProbe {
+        /// Written to the file, so that `purlin check` sees the argument
+        #[arg(long, default_value = "")]
+        mark: String,
+    },
     /// Show the configuration and its sources, or print its schema
     Config {
         #[command(subcommand)]
@@ -285,6 +298,9 @@ fn run_command() -> anyhow::Result<ExitCode> {
             (false, false) => TrustCommand::Ask(path),
         }),
         Command::Trace(TraceArgs { file, mermaid }) => show_trace(&file, mermaid),
+        Command::Check(args) => check_command::run(&args),
+        Command::Load(args) => load_command::run(&args),
+        Command::McpProbe { mark } => check_command::serve_mcp_probe(&mark),
         Command::Run(args) => run_prompt(args),
     }
 }

@@ -241,6 +241,17 @@ pub(crate) fn trace_file() -> Option<PathBuf> {
     text("PURLIN_TRACE").map(PathBuf::from)
 }
 
+/// Returns where programs are searched.
+pub(crate) fn program_path() -> String {
+    text("PATH").unwrap_or_default()
+}
+
+/// Returns what `purlin check` gives to its MCP server: a file to write to, and a mark.
+pub(crate) fn mcp_probe() -> Option<(PathBuf, String)> {
+    let file = text("MCP_PROBE_FILE").map(PathBuf::from)?;
+    Some((file, text("MCP_PROBE_MARK").unwrap_or_default()))
+}
+
 /// Returns the log level.
 #[must_use]
 pub(crate) fn log_level() -> Option<String> {

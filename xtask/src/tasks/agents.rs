@@ -174,7 +174,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 /// Installs a package from npm below the target directory, once, and returns a program in it.
-fn installed(package: &str, program: &str) -> Result<String> {
+pub(crate) fn installed(package: &str, program: &str) -> Result<String> {
     let place = program::target()?.join("agents").join(package.replace(['@', '/'], "-"));
     let path = place.join("node_modules/.bin").join(program);
     if !path.exists() {

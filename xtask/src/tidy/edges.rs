@@ -21,6 +21,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("settings", &["engine", "tree"]),
     ("chat", &["client", "process", "tree", "wire"]),
     ("serve", &["wire", "engine", "process", "shell", "tools", "mcp", "settings", "tree"]),
+    ("check", &["client", "fake_model", "process"]),
     (
         "purlin",
         &[
@@ -34,6 +35,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "mcp",
             "observe",
             "client",
+            "check",
             "settings",
             "chat",
             "serve",

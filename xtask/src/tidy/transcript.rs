@@ -8,6 +8,34 @@ use super::tree::File;
 
 const WORDS: [&str; 10] = ["tag", "use", "config", "fs", "model", ">", ">!", "<", "eof", "exit"];
 
+/// The keywords of transcripts for agents of unknown wording. `authenticate` is replaced by `purlin check`.
+const LOOSE_WORDS: [&str; 24] = [
+    "row",
+    "needs",
+    "let",
+    "seen",
+    "never",
+    "atmost",
+    "says",
+    "answered",
+    "unanswered",
+    "closed",
+    "wrote",
+    "absent",
+    "within",
+    "quiet",
+    "serve",
+    "refuse",
+    "policy",
+    "flood",
+    "kill",
+    "restart",
+    "term",
+    "authenticate",
+    "eof",
+    "exit",
+];
+
 /// Finds lines with an unknown keyword.
 pub(crate) fn has_known_words(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -25,7 +53,8 @@ pub(crate) fn has_known_words(file: &File) -> Vec<Finding> {
 }
 
 fn starts_with_known(line: &str) -> bool {
-    line.split(' ').next().is_some_and(|word| WORDS.contains(&word.trim_end()))
+    let word = line.split(' ').next().map(str::trim_end);
+    word.is_some_and(|word| WORDS.contains(&word) || LOOSE_WORDS.contains(&word))
 }
 
 #[cfg(test)]

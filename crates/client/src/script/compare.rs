@@ -2,6 +2,8 @@
 //!
 //! Knows wildcards, merges the text chunks of one message, and pairs missing messages with unexpected ones. Pure.
 
+mod form;
+
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -32,27 +34,36 @@ impl fmt::Display for Difference {
 
 /// Returns the first difference, or `None` if the message matches.
 pub(super) fn difference(expected: &Value, got: &Value) -> Option<Difference> {
+    compare(expected, got, false)
+}
+
+/// As [`difference`], but objects may have further members.
+pub(super) fn open_difference(expected: &Value, got: &Value) -> Option<Difference> {
+    compare(expected, got, true)
+}
+
+fn compare(expected: &Value, got: &Value, is_open: bool) -> Option<Difference> {
+    if let Some(form) = form::of(expected) {
+        return (!form.matches(got, is_open)).then(|| Difference::whole(expected, got));
+    }
     match (expected, got) {
         (Value::String(any), _) if any == ANY => None,
-        (Value::Object(expected), Value::Object(got)) => difference_of_objects(expected, got),
+        (Value::Object(expected), Value::Object(got)) => compare_objects(expected, got, is_open),
         (Value::Array(expected), Value::Array(got)) if expected.len() == got.len() => {
             let pairs = expected.iter().zip(got).enumerate();
             pairs.into_iter().find_map(|(index, (expected, got))| {
-                Some(difference(expected, got)?.below(&format!("[{index}]")))
+                Some(compare(expected, got, is_open)?.below(&format!("[{index}]")))
             })
         }
         (expected, got) if expected == got => None,
-        (expected, got) => Some(Difference {
-            path: String::new(),
-            expected: Some(expected.clone()),
-            got: Some(got.clone()),
-        }),
+        (expected, got) => Some(Difference::whole(expected, got)),
     }
 }
 
-fn difference_of_objects(
+fn compare_objects(
     expected: &Map<String, Value>,
     got: &Map<String, Value>,
+    is_open: bool,
 ) -> Option<Difference> {
     let one_sided = |key: &str, expected: Option<&Value>, got: Option<&Value>| Difference {
         path: key.to_owned(),
@@ -60,12 +71,25 @@ fn difference_of_objects(
         got: got.cloned(),
     };
     for (key, value) in expected.iter().filter(|(key, _)| *key != ANY) {
+        if key == form::SHOWS {
+            let shown = value.as_str().unwrap_or_default();
+            if !Value::Object(got.clone()).to_string().contains(shown) {
+                return Some(one_sided(key, Some(value), None));
+            }
+            continue;
+        }
+        if form::is_absent(value) {
+            match got.get(key).filter(|got| !got.is_null()) {
+                Some(got) => return Some(one_sided(key, None, Some(got))),
+                None => continue,
+            }
+        }
         let Some(got) = got.get(key) else { return Some(one_sided(key, Some(value), None)) };
-        if let Some(difference) = difference(value, got) {
+        if let Some(difference) = compare(value, got, is_open) {
             return Some(difference.below(key));
         }
     }
-    if expected.contains_key(ANY) {
+    if is_open || expected.contains_key(ANY) {
         return None;
     }
     let surplus = got.iter().find(|(key, _)| !expected.contains_key(*key));
@@ -73,6 +97,10 @@ fn difference_of_objects(
 }
 
 impl Difference {
+    fn whole(expected: &Value, got: &Value) -> Difference {
+        Difference { path: String::new(), expected: Some(expected.clone()), got: Some(got.clone()) }
+    }
+
     fn below(mut self, key: &str) -> Difference {
         let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
         self.path = format!("{key}{dot}{}", self.path);
@@ -252,93 +280,4 @@ fn pair_up(
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn describe(expected: Value, got: Value) -> String {
-        difference(&expected, &got).map_or("fits".to_owned(), |difference| difference.to_string())
-    }
-
-    #[test]
-    fn wildcards_stand_for_values_and_members() {
-        assert_eq!(describe(json!({ "a": "…" }), json!({ "a": [1, 2] })), "fits");
-        assert_eq!(describe(json!({ "a": "…" }), json!({})), "a is missing");
-        assert_eq!(describe(json!({ "a": 1, "…": "…" }), json!({ "a": 1, "b": 2 })), "fits");
-        assert_eq!(describe(json!({ "a": 1, "…": "…" }), json!({ "a": 1 })), "fits");
-        assert_eq!(describe(json!({ "a": 1, "…": "…" }), json!({ "b": 2 })), "a is missing");
-        assert_eq!(describe(json!(["…", 2]), json!([1, 2])), "fits");
-    }
-
-    #[test]
-    fn first_difference_is_named() {
-        assert_eq!(
-            describe(
-                json!({ "a": { "b": [1, { "c": 2 }] } }),
-                json!({ "a": { "b": [1, { "c": 3 }] } })
-            ),
-            "a.b[1].c is 3, not 2"
-        );
-        assert_eq!(describe(json!({}), json!({ "a": 1 })), "a was not expected");
-        assert_eq!(describe(json!([1]), json!([1, 2])), "the message is [1,2], not [1]");
-    }
-
-    #[test]
-    fn rewritten_line_keeps_matching_wildcards() {
-        let expected = json!({ "id": "…", "result": { "a": 1, "b": 1, "…": "…" }, "old": 1 });
-        let got = json!({ "id": 7, "result": { "a": 2, "b": 1, "c": 3 }, "new": 1 });
-        let new = rewrite(&expected, &got);
-        assert_eq!(print(&new), r#"{"id":"…","result":{"a":2,"b":1,"…":"…"},"new":1}"#);
-        assert_eq!(difference(&new, &got), None);
-    }
-
-    #[test]
-    fn missing_and_unexpected_messages_are_distinguished() {
-        let [a, b, c, x, y] = ["a", "b", "c", "x", "y"].map(|name| json!({ "m": name }));
-        let aligned = |expected: &[&Value], got: &[&Value]| {
-            align(expected, got.iter().map(|value| (*value).clone()).collect())
-        };
-        let fits = || (Vec::new(), MatchResult::Matched);
-        assert_eq!(
-            aligned(&[&a, &b, &c], &[&a, &c]),
-            Alignment { slots: vec![fits(), (vec![], MatchResult::Missing), fits()], rest: vec![] }
-        );
-        assert_eq!(
-            aligned(&[&a, &b, &c], &[&a, &x, &y, &c, &x]),
-            Alignment {
-                slots: vec![
-                    fits(),
-                    (vec![], MatchResult::Changed(x.clone())),
-                    (vec![y.clone()], MatchResult::Matched)
-                ],
-                rest: vec![x.clone()],
-            }
-        );
-        assert_eq!(
-            aligned(&[&b], &[&x, &y]),
-            Alignment { slots: vec![(vec![], MatchResult::Changed(x))], rest: vec![y] }
-        );
-    }
-
-    #[test]
-    fn only_chunks_of_one_message_are_merged() {
-        let chunk = |kind: &str, id: &str, text: &str| {
-            json!({ "method": "session/update", "params": { "sessionId": "s1", "update": {
-                "sessionUpdate": kind, "messageId": id, "content": { "type": "text", "text": text } } } })
-        };
-        let say = "agent_message_chunk";
-        let merged = merge_chunks([
-            chunk(say, "m1", "a"),
-            chunk(say, "m1", "b"),
-            chunk("agent_thought_chunk", "m1", "c"),
-            chunk(say, "m1", "d"),
-            chunk(say, "m2", "e"),
-            json!({ "id": 1 }),
-            chunk(say, "m2", "f"),
-        ]);
-        let texts: Vec<_> =
-            merged.iter().map(|message| chunk_text(message).unwrap_or("-")).collect();
-        assert_eq!(texts, ["ab", "c", "d", "e", "-", "f"]);
-    }
-}
+mod tests;

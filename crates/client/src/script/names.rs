@@ -3,6 +3,7 @@
 //! Session ids, ids of the agent's calls, message ids and the working directory in both directions; times, references and
 //! the agent's version only in received messages.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use serde_json::Value;
@@ -17,6 +18,8 @@ pub(super) struct Names {
     sessions: Vec<Value>,
     calls: Vec<Value>,
     messages: Vec<Value>,
+    /// Values named by `let` lines.
+    lets: HashMap<String, Value>,
 }
 
 impl Names {
@@ -26,7 +29,43 @@ impl Names {
             sessions: Vec::new(),
             calls: Vec::new(),
             messages: Vec::new(),
+            lets: HashMap::new(),
         }
+    }
+
+    /// Names a value; `"$NAME"` stands for it.
+    pub(super) fn set(&mut self, name: &str, value: Value) {
+        self.lets.insert(format!("${name}"), value);
+    }
+
+    /// Replaces the names of `let` lines in an expectation.
+    pub(super) fn with_lets(&self, expected: &Value) -> Value {
+        match expected {
+            Value::String(name) => self.lets.get(name).unwrap_or(expected).clone(),
+            Value::Array(items) => items.iter().map(|item| self.with_lets(item)).collect(),
+            Value::Object(members) => {
+                let members =
+                    members.iter().map(|(key, value)| (key.clone(), self.with_lets(value)));
+                Value::Object(members.collect())
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Replaces names in a line that need not be JSON: `"s1"` and the working directory.
+    pub(super) fn in_raw_line(&self, bytes: &[u8]) -> Vec<u8> {
+        let Ok(text) = str::from_utf8(bytes) else { return bytes.to_owned() };
+        let mut text = text.replace("\"/w\"", &Value::from(&*self.folder).to_string());
+        for (index, session) in self.sessions.iter().enumerate() {
+            text = text.replace(&format!("\"s{}\"", index + 1), &session.to_string());
+        }
+        repeated(&text).into_bytes()
+    }
+
+    /// Returns the id of a call of the agent that has this name.
+    pub(super) fn call(&self, name: &str) -> Option<&Value> {
+        let number: usize = name.strip_prefix('a')?.parse().ok()?;
+        self.calls.get(number.checked_sub(1)?)
     }
 
     /// Replaces the names in a message of the client by the with_values values.
@@ -61,7 +100,10 @@ impl Names {
                 Some("sessionId") => replace(value, "s", &self.sessions),
                 Some("requestId") => replace(value, "a", &self.calls),
                 Some("messageId") => replace(value, "m", &self.messages),
-                _ => *text = self.real_path(text),
+                _ => match self.lets.get(text.as_str()) {
+                    Some(named) => *value = named.clone(),
+                    None => *text = repeated(&self.real_path(text)),
+                },
             },
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
@@ -112,6 +154,17 @@ impl Names {
         message
     }
 
+    /// As [`Names::with_names`] for a message that was already named: gives no new names.
+    pub(super) fn with_known_names(&mut self, mut message: Value) -> Value {
+        if message.get("method").is_some()
+            && let Some(id) = message.get_mut("id")
+        {
+            name_of(id, "a", &self.calls);
+        }
+        self.name(None, &mut message);
+        message
+    }
+
     fn name(&mut self, key: Option<&str>, value: &mut Value) {
         match (key, &mut *value) {
             (_, Value::Object(members)) => {
@@ -144,6 +197,36 @@ impl Names {
             }
         }
     }
+}
+
+/// Replaces `{x*N}` by N times the letter x, or any other character.
+#[must_use]
+pub fn repeated(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        let (front, back) = rest.split_at(at);
+        out.push_str(front);
+        match repetition(back) {
+            Some((character, count, after)) => {
+                out.extend(std::iter::repeat_n(character, count));
+                rest = after;
+            }
+            None => {
+                out.push('{');
+                rest = &back[1..];
+            }
+        }
+    }
+    out + rest
+}
+
+/// Reads `{x*N}` at the start.
+fn repetition(text: &str) -> Option<(char, usize, &str)> {
+    let mut characters = text.strip_prefix('{')?.chars();
+    let character = characters.next()?;
+    let (count, after) = characters.as_str().strip_prefix('*')?.split_once('}')?;
+    Some((character, count.parse().ok()?, after))
 }
 
 /// Replaces a name by its value, if the name is known.

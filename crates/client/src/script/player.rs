@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -14,13 +14,13 @@ use tokio::time::timeout;
 use wire::line::{Line as WireLine, LineDecoder};
 
 use super::compare::{self, MatchResult};
+use super::loose::Loose;
 use super::names::Names;
-use super::{Failure, Replay};
+use super::{Failure, LogEntry, PlayOptions, Replay};
 use crate::connect::lenient_limits;
 use crate::transcript::{Transcript, TranscriptLine, TranscriptStep};
 
-/// How long to wait for a message, and how long after one was missing.
-const WAIT: Duration = Duration::from_secs(20);
+/// How long to wait for a message after one was missing.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
 
 /// The agent is quiet if it sends nothing for this long after a message that does not match.
@@ -30,20 +30,38 @@ const QUIET: Duration = Duration::from_millis(300);
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
 pub(super) struct Player<'a, R, W> {
-    transcript: &'a Transcript,
-    names: Names,
-    reader: Reader<R>,
+    pub(super) transcript: &'a Transcript,
+    /// The next line.
+    pub(super) index: usize,
+    pub(super) names: Names,
+    pub(super) reader: Reader<R>,
     /// `None` once the agent's input is closed.
-    writer: Option<W>,
+    pub(super) writer: Option<W>,
     /// Messages that were received but not compared yet, with names in place of values.
-    pending: VecDeque<Value>,
+    pub(super) pending: VecDeque<Value>,
     /// A chunk whose text matched a wildcard. Chunks that continue it belong to the same match.
     open_wildcard: Option<Value>,
-    wait: Duration,
-    played: Replay,
+    pub(super) wait: Duration,
+    pub(super) played: Replay,
+    /// What playing against an agent of unknown wording needs.
+    pub(super) loose: Loose,
+    start: Instant,
     /// The lines of the rewritten transcript, and where unexpected messages at the end are inserted.
     updated: Vec<String>,
     end_of_conversation: usize,
+}
+
+/// Why the player stops for a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// All lines were played.
+    Done,
+    /// The agent is to be killed and started again.
+    Kill,
+    /// The agent's input was closed; it is to be started again.
+    Restart,
+    /// The agent is to be terminated.
+    Term,
 }
 
 /// The next event.
@@ -54,62 +72,114 @@ enum Next {
 }
 
 impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
-    pub(super) fn new(transcript: &'a Transcript, folder: &Path, input: R, output: W) -> Self {
+    pub(super) fn new(
+        transcript: &'a Transcript,
+        options: PlayOptions,
+        folder: &Path,
+        input: R,
+        output: W,
+    ) -> Self {
+        let mut names = Names::new(folder);
+        options.values.into_iter().for_each(|(name, value)| names.set(&name, value));
         Player {
             transcript,
-            names: Names::new(folder),
+            index: 0,
+            names,
             reader: Reader::new(input),
             writer: Some(output),
             pending: VecDeque::new(),
             open_wildcard: None,
-            wait: WAIT,
-            played: Replay {
-                failures: Vec::new(),
-                seen: Vec::new(),
-                updated: String::new(),
-                exit: transcript.exit(),
-                stderr: String::new(),
-            },
+            wait: options.wait,
+            played: Replay { exit: transcript.exit(), ..Replay::default() },
+            loose: Loose::new(transcript.has_tag("loose"), folder, options.linger),
+            start: Instant::now(),
             updated: Vec::new(),
             end_of_conversation: 0,
         }
     }
 
+    /// Continues with an agent that was started again.
+    pub(super) fn attach(&mut self, input: R, output: W) {
+        self.reader = Reader::new(input);
+        self.writer = Some(output);
+        self.pending.clear();
+    }
+
     pub(super) async fn play(mut self) -> Replay {
+        // Pipes have no process that could be killed.
+        while self.run().await != Pause::Done {}
+        self.finish().await
+    }
+
+    /// Plays lines until the end, or until something must be done to the agent's process.
+    pub(super) async fn run(&mut self) -> Pause {
         let lines = self.transcript.lines();
-        let mut index = 0;
-        while let Some(line) = lines.get(index) {
+        while let Some(line) = lines.get(self.index) {
+            if self.loose.is_on {
+                self.index += 1;
+                match &line.step {
+                    TranscriptStep::Kill => return Pause::Kill,
+                    TranscriptStep::Restart => {
+                        self.close().await;
+                        return Pause::Restart;
+                    }
+                    TranscriptStep::Term => return Pause::Term,
+                    _ => self.play_loosely(line).await,
+                }
+                if self.played.stopped.is_some() {
+                    return Pause::Done;
+                }
+                continue;
+            }
             match &line.step {
                 TranscriptStep::Expect(_) => {
-                    let block = block_at(lines, index);
-                    index += block.len();
+                    let block = block_at(lines, self.index);
+                    self.index += block.len();
                     self.expect_block(block).await;
                     continue;
                 }
-                TranscriptStep::Send(message) => {
-                    self.wait_for_names(message).await;
-                    let message = with_version(self.names.with_values(message));
-                    self.send(line, format!("{message}\n").into_bytes()).await;
-                }
-                TranscriptStep::SendRaw(bytes) => {
-                    self.send(line, [bytes, &b"\n"[..]].concat()).await
-                }
-                TranscriptStep::Eof => self.close().await,
-                TranscriptStep::Comment
-                | TranscriptStep::Tag(_)
-                | TranscriptStep::Use(_)
-                | TranscriptStep::Config(_)
-                | TranscriptStep::File { .. }
-                | TranscriptStep::Model(_)
-                | TranscriptStep::Exit(_) => {}
+                step => self.send_step(line, step).await,
             }
             self.copy_line(line);
-            index += 1;
+            self.index += 1;
         }
-        self.close().await;
-        self.report_surplus().await;
+        Pause::Done
+    }
+
+    /// Plays a line that sends something. Others need nothing done.
+    pub(super) async fn send_step(&mut self, line: &TranscriptLine, step: &TranscriptStep) {
+        match step {
+            TranscriptStep::Send(message) => {
+                self.wait_for_names(message).await;
+                let message = with_version(self.names.with_values(message));
+                self.record(false, message.clone());
+                self.send(line, format!("{message}\n").into_bytes()).await;
+            }
+            TranscriptStep::SendRaw(bytes) => {
+                let text = self.names.in_raw_line(bytes);
+                self.record(false, String::from_utf8_lossy(&text).into());
+                self.send(line, [&text, &b"\n"[..]].concat()).await;
+            }
+            TranscriptStep::Eof => self.close().await,
+            _ => {}
+        }
+    }
+
+    /// Ends the conversation and returns everything that was found.
+    pub(super) async fn finish(mut self) -> Replay {
+        if self.loose.is_on {
+            self.end_loosely().await;
+        } else {
+            self.close().await;
+            self.report_surplus().await;
+        }
         self.played.updated = self.updated.iter().map(|line| format!("{line}\n")).collect();
         self.played
+    }
+
+    pub(super) fn record(&mut self, from_agent: bool, message: Value) {
+        let at = self.start.elapsed();
+        self.played.log.push(LogEntry { at, from_agent, message });
     }
 
     /// Waits for values that a message names but the transcript does not expect explicitly.
@@ -121,7 +191,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
     }
 
     /// Sends bytes and reads at the same time: an agent that waits for us to read would never read them.
-    async fn send(&mut self, line: &TranscriptLine, bytes: Vec<u8>) {
+    pub(super) async fn send(&mut self, line: &TranscriptLine, bytes: Vec<u8>) {
         let Some(mut writer) = self.writer.take() else { return };
         let sent = {
             let mut write = std::pin::pin!(write_all(&mut writer, &bytes));
@@ -141,7 +211,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
         }
     }
 
-    async fn close(&mut self) {
+    pub(super) async fn close(&mut self) {
         if let Some(mut writer) = self.writer.take() {
             // Fails only if the agent has already closed its side.
             writer.shutdown().await.ok();
@@ -293,9 +363,13 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
         }
     }
 
-    fn receive(&mut self, raw: Value) {
+    pub(super) fn receive(&mut self, raw: Value) {
         self.played.seen.push(raw.clone());
-        let named = self.names.with_names(raw);
+        self.record(true, raw.clone());
+        let named = self.names.with_names(raw.clone());
+        if self.loose.is_on {
+            self.loose.remember(raw, &named);
+        }
         self.pending.push_back(named);
     }
 
@@ -400,13 +474,16 @@ fn with_version(mut message: Value) -> Value {
     message
 }
 
-async fn write_all(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+pub(super) async fn write_all(
+    writer: &mut (impl AsyncWrite + Unpin),
+    bytes: &[u8],
+) -> io::Result<()> {
     writer.write_all(bytes).await?;
     writer.flush().await
 }
 
 /// Reads the agent's lines.
-struct Reader<R> {
+pub(super) struct Reader<R> {
     input: R,
     lines: LineDecoder,
     buffer: Vec<u8>,
@@ -423,8 +500,13 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
+    /// Returns whether the agent has closed its output and everything was read.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
     /// Returns the next line, or `None` at the end. Cancel safe.
-    async fn next(&mut self) -> Option<Value> {
+    pub(super) async fn next(&mut self) -> Option<Value> {
         loop {
             match self.lines.next_line() {
                 Some(WireLine::Whole(line)) => return Some(read_line(line)),

@@ -8,19 +8,26 @@ use std::pin::pin;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use process::{Grace, Spec, Tail};
+use process::{Child, ChildStdin, ChildStdout, Grace, Spec, Tail};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-use super::names::Names;
-use super::{Failure, Replay, play};
+use super::names::{Names, repeated};
+use super::player::{Pause, Player};
+use super::{Failure, PlayOptions, Replay};
 use crate::error::Error;
 use crate::transcript::{Transcript, TranscriptStep, When};
 
 /// How long the agent may take to exit after the transcript has ended and its input was closed.
 const EXIT_WAIT: Duration = Duration::from_secs(5);
+
+/// How long an agent may take to exit before it is started again.
+const RESTART_WAIT: Duration = Duration::from_secs(2);
+
+/// A loose transcript that does not expect an exit does not wait long for it.
+const LOOSE_EXIT_WAIT: Duration = Duration::from_millis(300);
 
 /// An agent that does not exit in time is terminated without further waiting.
 const NO_GRACE: Grace =
@@ -47,45 +54,95 @@ pub struct ProgramSetup {
 /// Fails if the files cannot be created or the program cannot be started. Differences are in the result.
 pub async fn play_program(
     transcript: &Transcript,
-    program: impl FnOnce(&ProgramSetup) -> Spec,
+    program: impl Fn(&ProgramSetup) -> Spec,
+) -> Result<Replay, Error> {
+    play_program_with(transcript, PlayOptions::default(), program).await
+}
+
+/// As [`play_program`], with options. A loose transcript without `exit` accepts any exit code.
+///
+/// # Errors
+/// As [`play_program`].
+pub async fn play_program_with(
+    transcript: &Transcript,
+    options: PlayOptions,
+    program: impl Fn(&ProgramSetup) -> Spec,
 ) -> Result<Replay, Error> {
     let root = temp_dir()?;
     let setup = prepare(transcript, root.path())?;
-    let mut child = process::spawn(&program(&setup))?;
-    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(Error::AgentGone { stderr: String::new() });
-    };
-    let mut stderr = child.stderr.take();
-    let mut tail = Tail::new(STDERR_BYTES);
-    let (mut played, status) = {
-        let mut replay = pin!(async {
-            let played = play(transcript, &setup.folder, stdout, stdin).await;
-            let status = match timeout(EXIT_WAIT, child.wait()).await {
-                Ok(status) => Some(status?),
-                Err(_) => None,
-            };
-            Ok::<_, Error>((played, status))
-        });
-        let mut buffer = vec![0; 4096];
-        loop {
-            tokio::select! {
-                // Reads stderr first, so that all of it is available when the replay ends.
-                biased;
-                count = read_some(&mut stderr, &mut buffer) => match count {
-                    0 => stderr = None,
-                    count => tail.push(&buffer[..count]),
-                },
-                done = &mut replay => break done?,
+    let (mut child, stdout, stdin) = start(&program(&setup))?;
+    let mut stderr = Stderr::new(child.stderr.take());
+    let mut player = Player::new(transcript, options, &setup.folder, stdout, stdin);
+    loop {
+        match stderr.read_during(player.run()).await {
+            Pause::Done => break,
+            Pause::Term => child.terminate(),
+            pause => {
+                if pause == Pause::Kill {
+                    child.kill();
+                }
+                stderr.read_during(player.drain(RESTART_WAIT)).await;
+                child.end(NO_GRACE).await?;
+                let (next, stdout, stdin) = start(&program(&setup))?;
+                child = next;
+                stderr.pipe = child.stderr.take();
+                player.attach(stdout, stdin);
             }
         }
+    }
+    let must_exit = transcript.must_exit();
+    let wait = if must_exit { EXIT_WAIT } else { LOOSE_EXIT_WAIT };
+    let mut played = stderr.read_during(player.finish()).await;
+    let status = match stderr.read_during(timeout(wait, child.wait())).await {
+        Ok(status) => Some(status?),
+        Err(_) => None,
     };
     if status.is_none() {
         child.end(NO_GRACE).await?;
     }
-    played.stderr = tail.text();
-    played.failures.extend(check_exit(transcript, status));
+    played.stderr = stderr.tail.text();
+    if must_exit && played.stopped.is_none() {
+        played.failures.extend(check_exit(transcript, status));
+    }
     played.failures.extend(check_files(transcript, &setup.folder));
     Ok(played)
+}
+
+fn start(spec: &Spec) -> Result<(Child, ChildStdout, ChildStdin), Error> {
+    let mut child = process::spawn(spec)?;
+    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(Error::AgentGone { stderr: String::new() });
+    };
+    Ok((child, stdout, stdin))
+}
+
+/// The agent's stderr, and the end of what it has written.
+struct Stderr {
+    pipe: Option<process::ChildStderr>,
+    tail: Tail,
+}
+
+impl Stderr {
+    fn new(pipe: Option<process::ChildStderr>) -> Stderr {
+        Stderr { pipe, tail: Tail::new(STDERR_BYTES) }
+    }
+
+    /// Reads stderr until the work is done.
+    async fn read_during<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let mut buffer = vec![0; 4096];
+        loop {
+            tokio::select! {
+                // Reads stderr first, so that all of it is available when the work ends.
+                biased;
+                count = read_some(&mut self.pipe, &mut buffer) => match count {
+                    0 => self.pipe = None,
+                    count => self.tail.push(&buffer[..count]),
+                },
+                done = &mut work => return done,
+            }
+        }
+    }
 }
 
 async fn read_some(stderr: &mut Option<process::ChildStderr>, buffer: &mut [u8]) -> usize {
@@ -107,7 +164,7 @@ fn prepare(transcript: &Transcript, root: &Path) -> Result<ProgramSetup, Error> 
         if let Some(folder) = path.parent() {
             at(folder, std::fs::create_dir_all(folder))?;
         }
-        at(&path, std::fs::write(&path, text))?;
+        at(&path, std::fs::write(&path, repeated(text)))?;
     }
     at(&setup.script, std::fs::write(&setup.script, transcript.script(&setup.folder)))?;
     if let (Some(path), Some(config)) = (&setup.config, transcript.config()) {
@@ -126,19 +183,22 @@ fn at<T>(path: &Path, result: io::Result<T>) -> Result<T, Error> {
 }
 
 fn check_exit(transcript: &Transcript, status: Option<ExitStatus>) -> Option<Failure> {
-    let expected = transcript.exit().unwrap_or(0);
+    let lines = transcript.lines();
+    let line = lines.iter().rfind(|line| matches!(line.step, TranscriptStep::Exit(_)));
+    let expected = match line.map(|line| &line.step) {
+        Some(TranscriptStep::Exit(None)) => None,
+        _ => Some(transcript.exit().unwrap_or(0)),
+    };
     let got = match status {
-        Some(status) if status.code() == Some(expected) => return None,
+        Some(status) if expected.is_none() || status.code() == expected => return None,
         Some(status) => status.to_string(),
         None => format!("still running {} s after its input was closed", EXIT_WAIT.as_secs()),
     };
-    let lines = transcript.lines();
-    let line =
-        lines.iter().rfind(|line| matches!(line.step, TranscriptStep::Exit(_))).or(lines.last());
+    let expected = expected.map_or("any exit".to_owned(), |code| format!("exit status: {code}"));
     Some(Failure {
-        expected: Some(format!("exit status: {expected}")),
+        expected: Some(expected),
         got: Some(got),
-        ..Failure::at(line, "unexpected exit status")
+        ..Failure::at(line.or(lines.last()), "unexpected exit status")
     })
 }
 

@@ -49,7 +49,7 @@ exit 3"#;
             TranscriptStep::Expect(json!({ "id": 1, "result": {} })),
             file("bye", When::After),
             TranscriptStep::Eof,
-            TranscriptStep::Exit(3),
+            TranscriptStep::Exit(Some(3)),
         ]
     );
     let transcript = parse(text);

@@ -12,6 +12,7 @@ mod agent;
 mod agents;
 #[cfg(target_os = "linux")]
 mod background;
+mod check;
 mod clouds;
 mod command_line;
 #[cfg(target_os = "linux")]

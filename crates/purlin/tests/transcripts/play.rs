@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use check::schema;
 use client::script::{ProgramSetup, Replay, play, play_program};
 use client::transcript::{Transcript, TranscriptStep};
 use fake_model::FakeModel;
 use serde_json::json;
 use wire::acp::dialect::Dialect;
 
-use crate::{in_process, schema};
+use crate::in_process;
 
 /// Directories of `conformance/` that hold something else than transcripts.
 const NO_CHAPTERS: [&str; 2] = ["judge", "schema"];

@@ -1,0 +1,114 @@
+//! The rows of the official schema: one for each kind of message.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::Finding;
+use crate::record::Record;
+use crate::schema::{self, Part};
+
+/// Results by method.
+const RESULTS: [(&str, &str); 12] = [
+    ("initialize", "schema.initialize"),
+    ("authenticate", "schema.authenticate"),
+    ("logout", "schema.logout"),
+    ("session/new", "schema.new"),
+    ("session/load", "schema.load"),
+    ("session/resume", "schema.resume"),
+    ("session/list", "schema.list"),
+    ("session/close", "schema.close"),
+    ("session/delete", "schema.delete"),
+    ("session/prompt", "schema.prompt"),
+    ("session/set_mode", "schema.set-mode"),
+    ("session/set_config_option", "schema.set-option"),
+];
+
+/// Updates by kind.
+const UPDATES: [(&str, &str); 11] = [
+    ("agent_message_chunk", "schema.update.agent_message_chunk"),
+    ("agent_thought_chunk", "schema.update.agent_thought_chunk"),
+    ("user_message_chunk", "schema.update.user_message_chunk"),
+    ("tool_call", "schema.update.tool_call"),
+    ("tool_call_update", "schema.update.tool_call_update"),
+    ("plan", "schema.update.plan"),
+    ("available_commands_update", "schema.update.available_commands_update"),
+    ("current_mode_update", "schema.update.current_mode_update"),
+    ("config_option_update", "schema.update.config_option_update"),
+    ("session_info_update", "schema.update.session_info_update"),
+    ("usage_update", "schema.update.usage_update"),
+];
+
+/// Calls by method.
+const CALLS: [(&str, &str); 8] = [
+    ("session/request_permission", "schema.permission"),
+    ("fs/read_text_file", "schema.fs-read"),
+    ("fs/write_text_file", "schema.fs-write"),
+    ("terminal/create", "schema.terminal-create"),
+    ("terminal/output", "schema.terminal-output"),
+    ("terminal/wait_for_exit", "schema.terminal-wait"),
+    ("terminal/kill", "schema.terminal-kill"),
+    ("terminal/release", "schema.terminal-release"),
+];
+
+const OTHER_UPDATES: &str = "schema.update.other";
+const OTHER_CALLS: &str = "schema.other-calls";
+const OWN_MEMBERS: &str = "schema.own-members";
+
+pub(super) fn ids() -> impl Iterator<Item = &'static str> {
+    let named = RESULTS.iter().chain(&UPDATES).chain(&CALLS).map(|(_, row)| *row);
+    named.chain([OTHER_UPDATES, OTHER_CALLS, OWN_MEMBERS])
+}
+
+pub(super) fn apply(record: &Record) -> Vec<(&'static str, Finding)> {
+    let mut found: BTreeMap<&'static str, Finding> =
+        ids().map(|id| (id, Finding::Nothing)).collect();
+    let mut add = |row: &'static str, at: usize, fault: Option<String>| {
+        let finding = found.entry(row).or_insert(Finding::Nothing);
+        match fault {
+            Some(reason) if !matches!(finding, Finding::Broken { .. }) => {
+                *finding = Finding::broken(at, reason);
+            }
+            None if *finding == Finding::Nothing => *finding = Finding::Holds,
+            _ => {}
+        }
+    };
+    let row = |table: &[(&str, &'static str)], name: &str| {
+        table.iter().find(|(known, _)| *known == name).map(|(_, row)| *row)
+    };
+    for (message, method, result) in record.results() {
+        if let Some(row) = row(&RESULTS, method) {
+            add(row, message.at, schema::fault(method, Part::Answered, result));
+            if ["initialize", "session/new", "session/prompt"].contains(&method) {
+                add(OWN_MEMBERS, message.at, own_member(method, result));
+            }
+        }
+    }
+    for message in record.sent() {
+        let Some(method) = message.value["method"].as_str() else { continue };
+        if method.starts_with('_') || !schema::knows(method, Part::Sent) {
+            continue;
+        }
+        let params = &message.value["params"];
+        let row = if method == "session/update" {
+            let kind = params["update"]["sessionUpdate"].as_str().unwrap_or_default();
+            row(&UPDATES, kind).unwrap_or(OTHER_UPDATES)
+        } else {
+            row(&CALLS, method).unwrap_or(OTHER_CALLS)
+        };
+        add(row, message.at, schema::fault(method, Part::Sent, params));
+    }
+    found.into_iter().collect()
+}
+
+/// Returns a member of a result that the protocol does not have.
+fn own_member(method: &str, result: &Value) -> Option<String> {
+    let known: &[&str] = match method {
+        "initialize" => &["protocolVersion", "agentCapabilities", "authMethods", "agentInfo"],
+        "session/new" => &["sessionId", "modes", "configOptions"],
+        _ => &["stopReason", "usage", "userMessageId"],
+    };
+    let mut names = result.as_object()?.keys();
+    let name = names.find(|name| *name != "_meta" && !known.contains(&name.as_str()))?;
+    Some(format!("the result of {method} has the member {name}"))
+}

@@ -1,0 +1,238 @@
+//! The suite is tested: every row has a mutant that fails it, and a mutant fails nothing but the rows of its fault.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use check::{Catalogue, Outcome, Profile, Status, Suite, SuiteOptions};
+
+/// Rows that the mutant fails without a fault, as Purlin does: both are information, and we decided otherwise.
+const ALWAYS: [&str; 2] = ["schema.own-members", "session.unknown-code"];
+
+/// Rows about messages that only an agent with a fault sends.
+const FAULTS_ONLY: [&str; 2] = ["schema.other-calls", "schema.update.other"];
+
+/// The cases whose messages the rules are tested with.
+const FOR_RULES: [&str; 11] = [
+    "init",
+    "wire_errors",
+    "session_",
+    "prompt_thought",
+    "prompt_usage",
+    "prompt_slash",
+    "tool_",
+    "client_none",
+    "permission_always",
+    "load",
+    "resume",
+];
+
+/// Rows that a fault fails besides its own, because they are about the same message.
+const ALSO: &[(&str, &[&str])] = &[
+    // Every session gets a reply that nobody asked for, so a case with two of them has the same one twice.
+    ("wire.answer-known", &["wire.answer-once"]),
+    ("init.version", &["init.version-supported", "schema.initialize"]),
+    ("init.answer", &["init.version", "init.version-supported", "init.info"]),
+    ("session.list", &["session.list-has", "schema.list"]),
+    ("session.set-option", &["session.set-option-value"]),
+    ("prompt.answer", &["prompt.end-turn", "schema.prompt"]),
+    ("prompt.busy-answered", &["prompt.busy"]),
+    ("tool.read", EVERY_TOOL_CALL),
+    ("tool.announced", &["tool.read", "tool.read-kind", "load.tool"]),
+    (
+        "permission.asked",
+        &["permission.both-ways", "permission.rejected", "permission.rejected-failed"],
+    ),
+    ("permission.allowed", &["client.write", "client.terminal"]),
+    ("permission.rejected", &["permission.rejected-failed"]),
+    ("resume.silent", &["prompt.updates-first"]),
+    ("load.answer", &["load.session"]),
+    ("load.first", &["prompt.updates-first"]),
+    ("load.session", &["prompt.update-session"]),
+    ("cancel.silent", &["prompt.updates-first"]),
+    ("isolation.text", &["prompt.updates-first"]),
+    ("container.new", &["container.prompt"]),
+    ("crash.load", &["crash.turn"]),
+    ("shutdown.eof", &["shutdown.eof-code", "shutdown.eof-turn"]),
+    ("order.new-during-turn", &["order.other-session"]),
+    ("mcp.stdio", &["mcp.env", "mcp.tools"]),
+    ("session.distinct", &["order.new-first"]),
+    ("permission.option-ids", &["permission.always"]),
+    (
+        "permission.options",
+        &[
+            "permission.both-ways",
+            "permission.always",
+            "permission.allowed",
+            "client.write",
+            "client.terminal",
+            "client.local-write",
+        ],
+    ),
+];
+
+/// Without tool calls, nothing can be said about them.
+const EVERY_TOOL_CALL: &[&str] = &[
+    "tool.read-kind",
+    "tool.edit-kind",
+    "tool.execute-kind",
+    "tool.edit-diff",
+    "tool.edit-location",
+    "tool.failed",
+    "tool.command-shown",
+    "permission.rejected-failed",
+];
+
+fn mutant() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let program = test.ancestors().nth(2).unwrap().join("examples/mutant");
+    program.with_extension(std::env::consts::EXE_EXTENSION)
+}
+
+fn check(fault: &str, cases: Vec<String>) -> Outcome {
+    let mut command = vec![mutant().display().to_string()];
+    if !fault.is_empty() {
+        command.extend(["--fault".to_owned(), fault.to_owned()]);
+    }
+    let suite = Suite::new(SuiteOptions {
+        command,
+        profile: Some(Profile::find("scripted").unwrap()),
+        only: Vec::new(),
+        cases,
+        parallel: 12,
+        wait: Duration::from_secs(4),
+        linger: Duration::from_millis(40),
+        mcp_command: mutant(),
+        path: "/usr/bin:/bin".to_owned(),
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let outcome = runtime.block_on(suite.unwrap().run(&mut |_, _, _| {})).unwrap();
+    assert_eq!(outcome.suite_faults, Vec::<String>::new());
+    outcome
+}
+
+/// Returns the ids of rows that are not passed, with the reasons.
+///
+/// Rows with limits of time are left out unless they are expected: other tests keep this machine busy.
+fn failed(outcome: &Outcome, fault: &str) -> Vec<(String, String)> {
+    let bad = outcome.rows.iter().filter(|result| result.status == Status::Failed);
+    let told = bad.map(|result| {
+        let reason = result.reason.clone().unwrap_or_default();
+        (result.row.id.clone(), format!("{reason}\n  {}", result.transcript.join("\n  ")))
+    });
+    let is_timed = |id: &str| id != fault && (id.starts_with("timing.") || id.ends_with(".fast"));
+    told.filter(|(id, _)| !ALWAYS.contains(&id.as_str()) && !is_timed(id)).collect()
+}
+
+// R: Q1, Q2
+#[test]
+fn agent_without_fault_passes_every_row() {
+    let outcome = check("", Vec::new());
+    assert_eq!(failed(&outcome, ""), Vec::new());
+    let open: Vec<_> =
+        outcome.rows.iter().filter(|result| result.status != Status::Passed).collect();
+    let is_timed = |id: &str| id.starts_with("timing.") || id.ends_with(".fast");
+    let open: Vec<_> = open.into_iter().filter(|result| !is_timed(&result.row.id)).collect();
+    let open: BTreeSet<&str> = open.iter().map(|result| &*result.row.id).collect();
+    let expected: BTreeSet<&str> = ALWAYS.into_iter().chain(FAULTS_ONLY).collect();
+    assert_eq!(open, expected, "rows that the mutant does not show");
+}
+
+/// Returns the cases that a fault is tested with: those of its row and of its neighbours. Rules are tested with all kinds of
+/// messages.
+fn cases_for(catalogue: &Catalogue, id: &str) -> Vec<String> {
+    let own: Vec<&str> = catalogue
+        .cases
+        .iter()
+        .filter(|case| case.rows().contains(id))
+        .map(|case| case.name)
+        .collect();
+    if own.is_empty() {
+        return FOR_RULES.iter().map(|name| (*name).to_owned()).collect();
+    }
+    own.iter().map(|name| name.split('_').next().unwrap_or(name).to_owned()).collect()
+}
+
+/// Runs the mutants of the rows that begin with one of the words.
+fn mutants_fail_their_rows(words: &[&str]) {
+    let catalogue = Catalogue::load().unwrap();
+    let rows = catalogue.rows.iter().map(|row| row.id.clone());
+    let mine = |id: &String| words.iter().any(|word| id.starts_with(word));
+    let queue: Vec<String> =
+        rows.filter(mine).filter(|id| !ALWAYS.contains(&id.as_str())).collect();
+    assert!(!queue.is_empty());
+    let queue = Mutex::new(queue);
+    let wrong = Mutex::new(Vec::new());
+    std::thread::scope(|threads| {
+        for _ in 0..3 {
+            threads.spawn(|| {
+                loop {
+                    let next = queue.lock().unwrap().pop();
+                    let Some(fault) = next else { return };
+                    let outcome = check(&fault, cases_for(&catalogue, &fault));
+                    let failed = failed(&outcome, &fault);
+                    let ids: BTreeSet<&str> = failed.iter().map(|(id, _)| &**id).collect();
+                    let also = ALSO.iter().find(|(id, _)| *id == fault).map(|(_, also)| *also);
+                    let mut expected: BTreeSet<&str> =
+                        also.unwrap_or_default().iter().copied().collect();
+                    expected.insert(&fault);
+                    if ids != expected {
+                        wrong
+                            .lock()
+                            .unwrap()
+                            .push(format!("{fault}: expected {expected:?}, got {failed:#?}"));
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+// R: Q1
+#[test]
+fn mutants_of_the_wire() {
+    mutants_fail_their_rows(&["wire."]);
+}
+
+// R: Q1
+#[test]
+fn mutants_of_sessions() {
+    mutants_fail_their_rows(&["init.", "session."]);
+}
+
+// R: Q1, Q2
+#[test]
+fn mutants_of_turns() {
+    mutants_fail_their_rows(&["prompt.", "tool.", "permission."]);
+}
+
+// R: Q1, Q2
+#[test]
+fn mutants_of_clients_and_cancel() {
+    mutants_fail_their_rows(&["client.", "cancel.", "load.", "resume."]);
+}
+
+// R: Q1, Q2
+#[test]
+fn mutants_of_everything_else() {
+    mutants_fail_their_rows(&[
+        "mcp.",
+        "order.",
+        "limits.",
+        "timing.",
+        "crash.",
+        "shutdown.",
+        "isolation.",
+        "reference.",
+        "container.",
+    ]);
+}
+
+// R: Q1
+#[test]
+fn mutants_of_the_schema() {
+    mutants_fail_their_rows(&["schema."]);
+}
