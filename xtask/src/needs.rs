@@ -14,8 +14,12 @@ const NEXTEST_VERSION: &str = "0.9.143";
 /// The oldest Node.js that `conformance/judge` works with.
 const NODE_MAJOR: u32 = 18;
 /// The directories with Node.js packages: a client of the protocol, and MCP servers of other authors.
-const PACKAGES: [&str; 3] =
-    ["conformance/judge", "crates/mcp/tests/servers", "deploy/durable-objects"];
+const PACKAGES: [&str; 4] = [
+    "conformance/judge",
+    "crates/mcp/tests/servers",
+    "crates/purlin/tests/pages",
+    "deploy/durable-objects",
+];
 
 /// Ensures `cargo nextest`.
 pub(crate) fn test_runner() -> Result<()> {
@@ -119,6 +123,25 @@ pub(crate) fn strace() -> Result<()> {
     anyhow::ensure!(
         has(),
         "the tests need strace: install it (on Debian: package strace) and run this again"
+    );
+    Ok(())
+}
+
+/// Ensures Chromium, in which the pages are tested. Linux only.
+pub(crate) fn chromium() -> Result<()> {
+    let has = || Path::new("/usr/bin/chromium").exists();
+    if has() || !cfg!(target_os = "linux") {
+        return Ok(());
+    }
+    if is_root() && program::answer(&["apt-get", "--version"]).is_some() {
+        println!("xtask: Chromium is missing; installing it with apt-get");
+        program::must_succeed(&["apt-get", "update"])?;
+        let install = ["apt-get", "install", "--yes", "--no-install-recommends", "chromium"];
+        program::must_succeed(&install)?;
+    }
+    anyhow::ensure!(
+        has(),
+        "the tests of the pages need /usr/bin/chromium: install it (on Debian: package chromium) and run this again"
     );
     Ok(())
 }

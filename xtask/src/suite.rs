@@ -41,6 +41,7 @@ impl Options {
 pub(crate) fn run(options: &Options) -> Result<bool> {
     needs::test_runner()?;
     needs::node_packages()?;
+    needs::chromium()?;
     needs::strace()?;
     needs::bubblewrap()?;
     needs::tmux()?;

@@ -13,6 +13,7 @@ mod no_journal;
 mod preferences;
 mod reply;
 mod settings;
+mod span;
 mod tool;
 mod toolbox;
 
@@ -34,6 +35,7 @@ pub use no_journal::NoJournal;
 pub use preferences::Preferences;
 pub use reply::Reply;
 pub use settings::{ModelChoice, Settings};
+pub use span::{OpenSpan, Span, SpanEnd, SpanFacts, SpanKind, SpanScope, Spans};
 pub use tool::{
     ChildTask, Helper, Intent, Outline, Output, PlanResult, Planned, Tool, ToolCx, ToolError,
     ToolHost,

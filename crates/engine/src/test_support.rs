@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 
 use crate::ports::{
     ChildTask, Denied, DisplayPermit, Editor, EditorError, Event, FileError, Files, Form,
-    FormAnswer, Offers, Output, Page, TerminalCommand, TerminalOutput, ToolError, ToolHost,
+    FormAnswer, Offers, Output, Page, TerminalCommand, TerminalOutput, ToolCx, ToolError, ToolHost,
 };
 use crate::words::{
-    Access, Answer, Decision, ExitStatus, PermissionKey, Question, TerminalId, ToolCall, ToolCallId,
+    Access, Answer, Decision, ExitStatus, PermissionKey, Question, TerminalId, ToolCall,
 };
 
 /// No files at all. For sessions without undo.
@@ -263,7 +263,7 @@ impl ToolHost for NoTurn<'_> {
 
     fn run_child<'a>(
         &'a self,
-        _: &'a ToolCallId,
+        _: &'a ToolCx<'a>,
         _: ChildTask,
     ) -> BoxFuture<'a, Result<Output, ToolError>> {
         future::ready(Err(ToolError::Model("tasks need a turn".to_owned()))).boxed()

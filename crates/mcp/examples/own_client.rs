@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::ports::{Editor, NoJournal, ToolCx, Toolbox};
+use engine::ports::{Editor, NoJournal, SpanScope, ToolCx, Toolbox};
 use engine::test_support::{NoTurn, StubEditor};
 use engine::words::{SessionId, ToolCallId};
 use mcp::oauth::{Login, Vault};
@@ -62,6 +62,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         session: &SessionId::new("s"),
         journal: &NoJournal,
         turn: &NoTurn(&*editor),
+        spans: SpanScope::default(),
     };
     println!("ready");
     for line in std::io::stdin().lock().lines() {

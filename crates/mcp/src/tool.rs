@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::permission::{Access, PermissionKey};
-use engine::ports::{Event, Intent, Output, Planned, Tool, ToolCx, ToolError, ToolSpec};
+use engine::ports::{
+    Event, Intent, Output, Planned, SpanFacts, SpanKind, Tool, ToolCx, ToolError, ToolSpec,
+};
 use engine::words::{Block, Contents, Media, ToolContent, ToolFailure, ToolKind, ToolUpdate};
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
@@ -84,7 +86,14 @@ impl McpTool {
         let params =
             Params { name: &self.info.name, arguments, meta: Meta { progress_token: number } };
         let call = peer.prepare_call(number, "tools/call", &params);
-        self.wait(cx, &peer, number, call).await
+        let facts = SpanFacts { call: Some(cx.id.clone()), ..SpanFacts::default() };
+        let name = format!("{} · {}", self.server.name(), self.info.name);
+        let span = cx.spans.begin(SpanKind::Mcp, &clean_line(&name, MAX_TITLE), facts);
+        let result = self.wait(cx, &peer, number, call).await;
+        if !matches!(result, Err(ToolError::Cancelled)) {
+            span.end_with(&result);
+        }
+        result
     }
 
     /// Waits for the result, shows progress in the meantime, and forwards a cancellation.

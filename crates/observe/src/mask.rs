@@ -73,7 +73,9 @@ fn mask_options(words: &mut [Value]) {
     }
 }
 
-fn mask_text(text: &str) -> String {
+/// Masks what looks like a secret in a text.
+#[must_use]
+pub fn mask_text(text: &str) -> String {
     let text = match text.contains("://") {
         true => Cow::Owned(mask_urls(text, is_secret)),
         false => Cow::Borrowed(text),

@@ -91,6 +91,16 @@ pub(crate) async fn post(post: Post<'_>, timing: Timing) -> Result<Body, Fault> 
 /// has providers.
 static ANSWERED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
+/// Posts a JSON document to any server, and ignores the content of its answer.
+///
+/// # Errors
+/// Says what happened, without keys in the URL.
+pub async fn post_json(url: &str, body: Vec<u8>) -> Result<(), String> {
+    let request = Post { url, key: None, headers: &[], signed: &[], body };
+    let answer = post(request, Timing::default()).await;
+    answer.map(drop).map_err(|fault| fault.explain("The server", url))
+}
+
 fn has_answered(origin: &Option<String>) -> bool {
     let answered = ANSWERED.lock().unwrap_or_else(PoisonError::into_inner);
     origin.as_ref().is_some_and(|origin| answered.contains(origin))

@@ -26,7 +26,7 @@ mod sigv4;
 mod url;
 
 pub use format::Format;
-pub use http::Timing;
+pub use http::{Timing, post_json};
 pub use key::ApiKey;
 pub use local::{find_local, locate_local};
 pub use provider::{

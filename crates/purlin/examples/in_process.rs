@@ -174,6 +174,7 @@ fn streaming_options(chunks: usize) -> anyhow::Result<serve::Options> {
         stop: Default::default(),
         workspaces: assemble::workspaces(settings, std::env::current_exe()?, true),
         keys: None,
+        watcher: None,
     })
 }
 

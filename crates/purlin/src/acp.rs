@@ -1,14 +1,13 @@
 //! `purlin acp`: the agent on stdin and stdout.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use engine::hub::HubOptions;
-use observe::Tap;
 use serve::{ClientKeys, stdio};
 use settings::config::problem_of_model;
 use settings::{Config, Settings};
@@ -16,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use wire::acp::dialect::Dialect;
 
 use crate::model_sources::{ModelSources, UserPreferences};
+use crate::observer::Observer;
 use crate::{assemble, env, log, storage};
 
 /// How `purlin acp` was called.
@@ -54,6 +54,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     let settings = Settings::new(config, problems, env::directories());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve_client(options, models, settings))?;
+    log::flush();
     // The reader may still be blocked in a read.
     std::process::exit(0)
 }
@@ -86,16 +87,13 @@ fn find_models(options: &AcpOptions, config: &Config) -> anyhow::Result<Models> 
         }
         sources as Arc<dyn ClientKeys>
     });
-    if !options.forget {
-        hub.journal = Arc::new(storage::store(config));
-    }
     Ok(Models { hub, keys, is_scripted: scripted.is_some() })
 }
 
 /// Serves the client until it closes its end or a signal stops us.
 async fn serve_client(
     options: AcpOptions,
-    models: Models,
+    mut models: Models,
     mut settings: Settings,
 ) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
@@ -105,18 +103,19 @@ async fn serve_client(
     let configured = config.dialect.as_deref().and_then(Dialect::from_name);
     let dialect = options.dialect.or(configured);
     let trace = options.trace.or_else(env::trace_file).or_else(|| config.trace.clone());
-    let tap = trace.map(|file| open_trace(&file, dialect)).transpose()?;
-    let pipes = match &tap {
-        Some(tap) => {
-            stdio::connect(tap.inbound(std::io::stdin()), tap.outbound(std::io::stdout()))?
-        }
-        None => stdio::pipes(&mut tasks)?,
-    };
+    let observer = Arc::new(Observer::new(trace.as_deref(), dialect)?);
+    if !options.forget {
+        models.hub.journal = Arc::new(storage::observed_store(config, observer.clone()));
+    }
+    models.hub.spans = Some(observer.clone());
+    let pipes = stdio::pipes(&mut tasks)?;
+    tasks.spawn(listen_later(observer.clone()));
     // If the current directory was deleted, `.` stays as it is, and a client that sends it is refused.
     let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     settings.answers.take_if(|_| options.forget);
     let helper = std::env::current_exe().unwrap_or_default();
-    let workspaces = assemble::workspaces(settings, helper, models.is_scripted);
+    let workspaces =
+        assemble::observed_workspaces(settings, helper, models.is_scripted, Some(observer.clone()));
     let options = serve::Options {
         hub: models.hub,
         dialect,
@@ -124,13 +123,14 @@ async fn serve_client(
         stop,
         workspaces: Arc::clone(&workspaces),
         keys: models.keys,
+        watcher: Some(observer.clone()),
     };
     // A task of its own: waking the task that the runtime blocks on costs a system call each time.
     let mut connection = tokio::task::JoinSet::new();
     connection.spawn(serve::serve(pipes, options));
     connection.join_next().await.transpose().context("the connection failed")?;
     workspaces.end().await;
-    tap.iter().for_each(Tap::end);
+    observer.end();
     Ok(())
 }
 
@@ -163,8 +163,10 @@ pub(crate) fn check_model(model: &str, config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn open_trace(file: &Path, dialect: Option<Dialect>) -> anyhow::Result<Tap> {
-    Tap::open(file, dialect).with_context(|| format!("cannot write {}", file.display()))
+/// Lets others watch, but not before the first answer: the client waits for it.
+async fn listen_later(observer: Arc<Observer>) {
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    observer.listen();
 }
 
 /// Watches signals on a thread with its own runtime: they must work even if the other one is stuck.
@@ -213,18 +215,18 @@ fn watchdog() {
 
 /// The signals that ask the program to stop.
 #[cfg(unix)]
-struct Signals([tokio::signal::unix::Signal; 3]);
+pub(crate) struct Signals([tokio::signal::unix::Signal; 3]);
 
 #[cfg(unix)]
 impl Signals {
-    fn listen() -> std::io::Result<Signals> {
+    pub(crate) fn listen() -> std::io::Result<Signals> {
         use tokio::signal::unix::{SignalKind, signal};
         let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
         Ok(Signals([signal(terminate)?, signal(interrupt)?, signal(SignalKind::hangup())?]))
     }
 
     /// Waits for the next signal.
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         let [terminate, interrupt, hangup] = &mut self.0;
         tokio::select! {
             _ = terminate.recv() => {}
@@ -235,15 +237,15 @@ impl Signals {
 }
 
 #[cfg(not(unix))]
-struct Signals;
+pub(crate) struct Signals;
 
 #[cfg(not(unix))]
 impl Signals {
-    fn listen() -> std::io::Result<Signals> {
+    pub(crate) fn listen() -> std::io::Result<Signals> {
         Ok(Signals)
     }
 
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         if let Err(err) = tokio::signal::ctrl_c().await {
             tracing::error!("cannot watch signals: {err}");
             std::future::pending().await

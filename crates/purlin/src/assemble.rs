@@ -11,7 +11,8 @@ use engine::words::ModelId;
 use serve::{Machine, MachineOptions, WorkspaceOptions, Workspaces};
 use settings::Settings;
 
-use crate::{doctor, env, guide, tour};
+use crate::observer::Observer;
+use crate::{doctor, env, guide, tour, trace_extension};
 
 /// A script that repeats the prompt.
 const ECHO: &str = "model echo\nmodel loop";
@@ -19,6 +20,16 @@ const ECHO: &str = "model echo\nmodel loop";
 /// Makes what opens the workspaces of sessions. `helper` is the program that becomes a sandboxed command.
 #[must_use]
 pub fn workspaces(settings: Settings, helper: PathBuf, is_scripted: bool) -> Arc<Workspaces> {
+    observed_workspaces(settings, helper, is_scripted, None)
+}
+
+/// The same, with somebody who sees what sessions do.
+pub(crate) fn observed_workspaces(
+    settings: Settings,
+    helper: PathBuf,
+    is_scripted: bool,
+    observer: Option<Arc<Observer>>,
+) -> Arc<Workspaces> {
     let sources = settings.clone();
     let machine = move || {
         let policy_files = sources.policy_files();
@@ -27,7 +38,11 @@ pub fn workspaces(settings: Settings, helper: PathBuf, is_scripted: bool) -> Arc
     let options = WorkspaceOptions {
         machine: Box::new(machine),
         is_scripted,
-        extensions: vec![tour::extension(), doctor::extension()],
+        extensions: vec![
+            tour::extension(),
+            doctor::extension(),
+            trace_extension::extension(observer),
+        ],
     };
     Workspaces::new(settings, options)
 }
@@ -48,6 +63,7 @@ pub fn hub_options(model: Option<&str>) -> anyhow::Result<HubOptions> {
         preferences: None,
         journal: Arc::new(NoJournal),
         clock: Arc::new(SystemClock),
+        spans: None,
     })
 }
 

@@ -1,7 +1,7 @@
 //! The command line: what can be typed, and where it goes.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -16,13 +16,18 @@ use crate::auth::AuthCommand;
 use crate::chat_command::{self, ChatArgs};
 use crate::check_command::{self, CheckArgs};
 use crate::config_command::ConfigCommand;
-use crate::count::count;
+#[cfg(unix)]
+use crate::dashboard::{self, DashboardArgs};
 use crate::load_command::{self, LoadArgs};
+use crate::log::LogOptions;
+use crate::logs_command::{self, LogsArgs};
 use crate::mcp_command::McpCommand;
 use crate::permissions::PermissionsCommand;
 use crate::run::{self, RunOptions};
 use crate::sessions::{self, SessionsCommand};
 use crate::setup::{self, SetupArgs};
+use crate::tap_command::{self, TapArgs};
+use crate::trace_command::{self, TraceArgs};
 use crate::trust::{self, TrustCommand};
 use crate::{auth, config_command, doctor, env, log, mcp_command, model_sources, permissions};
 
@@ -36,6 +41,9 @@ struct Cli {
     /// Log level on stderr: error, warn, info, debug or trace
     #[arg(long, global = true, value_name = "LEVEL", value_parser = log::level)]
     log: Option<tracing::Level>,
+    /// Format of the log on stderr
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    log_format: log::Format,
     /// Without a command, `purlin chat` starts on a terminal.
     #[command(subcommand)]
     command: Option<Command>,
@@ -76,8 +84,15 @@ enum Command {
     },
     /// Show what a project would run, and trust it
     Trust(TrustArgs),
-    /// Show a trace written by `purlin acp --trace FILE`, as a list or a diagram
+    /// Show a trace written by `purlin acp --trace FILE` or `purlin tap`
     Trace(TraceArgs),
+    /// Stand between an editor and any ACP agent, and record their messages
+    Tap(TapArgs),
+    /// Show the log of all agents
+    Logs(LogsArgs),
+    /// Show all running agents on a page in the browser
+    #[cfg(unix)]
+    Dashboard(DashboardArgs),
     /// Run one prompt from the shell
     Run(RunArgs),
     /// Check whether an agent conforms to the Agent Client Protocol
@@ -132,15 +147,6 @@ struct AcpArgs {
     /// Record every message in this file, with secrets masked; view it with `purlin trace FILE`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-struct TraceArgs {
-    /// Trace file
-    file: PathBuf,
-    /// Print a Mermaid sequence diagram
-    #[arg(long)]
-    mermaid: bool,
 }
 
 #[derive(Debug, Args)]
@@ -244,13 +250,14 @@ fn is_reader_gone(err: &anyhow::Error) -> bool {
 fn run_command() -> anyhow::Result<ExitCode> {
     // How editors start us. Parsing the whole command line would take a tenth of the time to the first answer.
     if std::env::args_os().skip(1).eq(["acp"]) {
-        log::start(None);
+        log::start(LogOptions { has_file: true, ..LogOptions::default() });
         return acp::run(AcpOptions::default());
     }
     // A shell calls us like this to complete a word.
     CompleteEnv::with_factory(Cli::command).complete();
     let cli = parse()?;
-    log::start(cli.log);
+    let has_file = matches!(cli.command, Some(Command::Acp(_) | Command::Tap(_)));
+    log::start(LogOptions { level: cli.log, format: cli.log_format, has_file });
     let Some(command) = cli.command else { return run_without_command() };
     match command {
         Command::Chat(args) => chat_command::run(args, this_program),
@@ -258,12 +265,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Acp(AcpArgs { model, config, forget, dialect, trace, login: false }) => {
             acp::run(AcpOptions { model, config, forget, dialect, trace })
         }
-        Command::Auth { command } => auth::run(&match command {
-            Auth::Login { provider } => AuthCommand::Login(provider),
-            Auth::Logout { provider } => AuthCommand::Logout(provider),
-            Auth::Import => AuthCommand::Import,
-            Auth::List => AuthCommand::List,
-        }),
+        Command::Auth { command } => auth::run(&auth_command(command)),
         Command::Mcp(McpArgs { command, config }) => mcp_command::run(command, config),
         Command::Models(ModelsArgs { refresh, config: file }) => {
             settings::config::check_readable(file.as_deref())?;
@@ -297,10 +299,14 @@ fn run_command() -> anyhow::Result<ExitCode> {
             (false, true) => TrustCommand::Revoke(path),
             (false, false) => TrustCommand::Ask(path),
         }),
-        Command::Trace(TraceArgs { file, mermaid }) => show_trace(&file, mermaid),
         Command::Check(args) => check_command::run(&args),
         Command::Load(args) => load_command::run(&args),
         Command::McpProbe { mark } => check_command::serve_mcp_probe(&mark),
+        Command::Trace(args) => trace_command::run(args),
+        Command::Tap(args) => tap_command::run(&args),
+        Command::Logs(args) => logs_command::run(&args),
+        #[cfg(unix)]
+        Command::Dashboard(args) => dashboard::run(&args),
         Command::Run(args) => run_prompt(args),
     }
 }
@@ -326,6 +332,15 @@ fn run_prompt(args: RunArgs) -> anyhow::Result<ExitCode> {
     runtime.block_on(run::run(options))
 }
 
+fn auth_command(command: Auth) -> AuthCommand {
+    match command {
+        Auth::Login { provider } => AuthCommand::Login(provider),
+        Auth::Logout { provider } => AuthCommand::Logout(provider),
+        Auth::Import => AuthCommand::Import,
+        Auth::List => AuthCommand::List,
+    }
+}
+
 /// Prints the registration: the shell then calls this program, so session ids are current.
 fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     let shells = Shells::builtins();
@@ -336,22 +351,6 @@ fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     completer.write_registration("COMPLETE", "purlin", "purlin", "purlin", &mut script)?;
     std::io::stdout().write_all(&script)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn show_trace(file: &Path, as_diagram: bool) -> anyhow::Result<ExitCode> {
-    let bytes = std::fs::read(file).with_context(|| format!("{}", file.display()))?;
-    let (records, bad) = observe::show::read(&String::from_utf8_lossy(&bytes));
-    let text =
-        if as_diagram { observe::show::mermaid(&records) } else { observe::show::list(&records) };
-    std::io::stdout().write_all(text.as_bytes())?;
-    if bad > 0 {
-        eprintln!(
-            "Skipped {} that {} not part of a trace",
-            count(bad, "line", "lines"),
-            if bad == 1 { "is" } else { "are" }
-        );
-    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -235,6 +235,13 @@ pub(crate) fn keys() -> BTreeMap<String, ApiKey> {
     key_variables().filter_map(set).collect()
 }
 
+/// Returns the folder for sockets: only this user can enter it, and it need not survive a restart.
+#[must_use]
+pub(crate) fn runtime_folder() -> Option<PathBuf> {
+    let runtime = path("XDG_RUNTIME_DIR").map(|folder| folder.join("purlin"));
+    runtime.or_else(|| Some(directories().state?.join("run")))
+}
+
 /// Returns the trace file.
 #[must_use]
 pub(crate) fn trace_file() -> Option<PathBuf> {
@@ -250,6 +257,12 @@ pub(crate) fn program_path() -> String {
 pub(crate) fn mcp_probe() -> Option<(PathBuf, String)> {
     let file = text("MCP_PROBE_FILE").map(PathBuf::from)?;
     Some((file, text("MCP_PROBE_MARK").unwrap_or_default()))
+}
+
+/// Returns the level of the log file.
+#[must_use]
+pub(crate) fn log_file_level() -> Option<String> {
+    text("PURLIN_LOG_FILE")
 }
 
 /// Returns the log level.

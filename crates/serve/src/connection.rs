@@ -107,7 +107,6 @@ impl Connection {
 
     /// Refuses a call at once, before everything that waits.
     pub(crate) fn refuse(&mut self, id: &RequestId, error: &RpcError) {
-        tracing::info!(code = error.code.0, data = ?error.data, "refused a call");
         if let Some(Printed { reply, .. }) = self.print_reply::<()>(id, Err(error), None) {
             self.outbox.push_urgent(reply);
         }

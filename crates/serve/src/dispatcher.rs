@@ -19,7 +19,7 @@ use wire::{RequestId, RpcError, rpc};
 use crate::connection::Connection;
 use crate::error_table::not_initialized;
 use crate::methods;
-use crate::options::Pipes;
+use crate::options::{Pipes, Watcher};
 use crate::outlet::FromSession;
 use crate::rate::Window;
 use crate::wake::Wake;
@@ -42,6 +42,7 @@ pub(super) struct Channels {
 /// Reads and writes for one connection.
 pub(super) struct Dispatcher {
     connection: Connection,
+    watcher: Option<Arc<dyn Watcher>>,
     limits: Arc<Limits>,
     /// Limits the answers to lines without a readable id.
     errors: Window,
@@ -58,17 +59,18 @@ pub(super) struct Dispatcher {
 
 /// A decoded line, which does not borrow from the peer.
 enum Act {
-    Call(RequestId, Result<AgentCall, RpcError>),
+    Call(RequestId, String, Result<AgentCall, RpcError>),
     Note(Result<Option<AgentNote>, RpcError>),
     Refuse(Option<RequestId>, RpcError),
     Nothing,
 }
 
 impl Dispatcher {
-    pub(super) fn new(connection: Connection) -> Dispatcher {
+    pub(super) fn new(connection: Connection, watcher: Option<Arc<dyn Watcher>>) -> Dispatcher {
         let limits = Arc::clone(&connection.services.limits);
         Dispatcher {
             connection,
+            watcher,
             errors: Window::new(limits.errors_per_minute),
             unanswered_errors: 0,
             batch: Some(Vec::new()),
@@ -166,6 +168,9 @@ impl Dispatcher {
     }
 
     fn on_bytes(&mut self, bytes: &[u8]) {
+        if let Some(watcher) = &self.watcher {
+            watcher.received(bytes);
+        }
         self.connection.peer.feed(bytes);
         self.on_lines();
     }
@@ -173,8 +178,13 @@ impl Dispatcher {
     fn on_lines(&mut self) {
         while let Some(act) = self.next_act() {
             match act {
-                Act::Call(id, Ok(call)) => methods::on_call(&mut self.connection, &id, call),
-                Act::Call(id, Err(error)) => self.connection.refuse(&id, &error),
+                Act::Call(id, method, Ok(call)) => {
+                    methods::on_call(&mut self.connection, &id, &method, call);
+                }
+                Act::Call(id, method, Err(error)) => {
+                    methods::log_refusal(&method, &id, None, &error);
+                    self.connection.refuse(&id, &error);
+                }
                 Act::Note(Ok(Some(note))) => methods::on_note(&mut self.connection, note),
                 Act::Note(Ok(None)) => tracing::debug!("ignored an unknown notification"),
                 Act::Note(Err(error)) => {
@@ -191,11 +201,11 @@ impl Dispatcher {
         let Connection { peer, translator, waiting, offers, .. } = &mut self.connection;
         Some(match peer.poll_event()? {
             Incoming::Call { id, method, .. } if offers.is_none() && method != "initialize" => {
-                Act::Call(id, Err(not_initialized()))
+                Act::Call(id, method.into_owned(), Err(not_initialized()))
             }
             Incoming::Call { id, method, params } => {
                 let call = translator.decode(&id, &method, params);
-                Act::Call(id, call)
+                Act::Call(id, method.into_owned(), call)
             }
             Incoming::Note { method, params } => Act::Note(AgentNote::decode(&method, params)),
             Incoming::Reply { number, method, outcome } => {
@@ -214,7 +224,14 @@ impl Dispatcher {
 
     /// Answers a line that is not a message. Answers without an id are limited, since such lines may come in a flood.
     fn on_malformed(&mut self, id: Option<&RequestId>, error: RpcError) {
-        tracing::warn!(code = error.code.0, data = ?error.data, "refused a line");
+        let request = id.map(ToString::to_string).unwrap_or_default();
+        tracing::warn!(
+            request,
+            operation = "invalid line",
+            code = error.code.0,
+            "refused: {}",
+            error.message
+        );
         if id.is_none() && self.errors.take(Instant::now()).is_err() {
             self.unanswered_errors += 1;
             return;
@@ -240,6 +257,9 @@ impl Dispatcher {
         if batch.is_empty() {
             self.batch = Some(batch);
             return;
+        }
+        if let Some(watcher) = &self.watcher {
+            watcher.sent(&batch);
         }
         match output.try_send(batch) {
             Ok(()) => self.writing_since = Some(Instant::now()),

@@ -43,7 +43,7 @@ use crate::options::{hub_limits, size_limits};
 use crate::outlet::Outlet;
 
 pub use machine::{Machine, MachineOptions, sandbox};
-pub use options::{ClientKeys, Options, Pipes};
+pub use options::{ClientKeys, Options, Pipes, Watcher};
 pub use workspace::{WorkspaceOptions, Workspaces};
 
 /// How many messages may wait for the dispatcher. Full: the session waits.
@@ -53,7 +53,7 @@ const OPEN_CALLS: usize = 1024;
 
 /// Serves a client until it disconnects or `stop` fires, then ends its sessions.
 pub async fn serve(pipes: Pipes, options: Options) {
-    let Options { hub, dialect, cwd, stop, workspaces, keys } = options;
+    let Options { hub, dialect, cwd, stop, workspaces, keys, watcher } = options;
     let limits = workspaces.settings().config.limits.clone();
     let (clock, journal) = (Arc::clone(&hub.clock), Arc::clone(&hub.journal));
     let (hub, hub_handle) = Hub::new(hub, hub_limits(&limits));
@@ -89,7 +89,7 @@ pub async fn serve(pipes: Pipes, options: Options) {
             cwd,
         },
     };
-    Dispatcher::new(connection).run(channels).await;
+    Dispatcher::new(connection, watcher).run(channels).await;
     // The dispatcher dropped all handles; what still runs was cancelled.
     if tokio::time::timeout(dispatcher::GRACE, tasks.join_next()).await.is_err() {
         tracing::warn!("dropped a session that did not end in time");

@@ -30,15 +30,58 @@ use wire::{RequestId, RpcError};
 use crate::connection::Connection;
 
 /// Runs the method of a call.
-pub(crate) fn on_call(connection: &mut Connection, id: &RequestId, call: AgentCall) {
+pub(crate) fn on_call(connection: &mut Connection, id: &RequestId, method: &str, call: AgentCall) {
+    let session = session_of(&call);
     match run(connection, id, call) {
         Ok(()) => {
             if let Some((session, line)) = connection.translator.accepted(id) {
                 connection.outbox.push_line(&session, line, 0);
             }
         }
-        Err(error) => connection.refuse(id, &error),
+        Err(error) => {
+            log_refusal(method, id, session.as_deref(), &error);
+            connection.refuse(id, &error);
+        }
     }
+}
+
+/// Logs that a call was refused, and why.
+pub(crate) fn log_refusal(method: &str, id: &RequestId, session: Option<&str>, error: &RpcError) {
+    let (session, request) = (session.unwrap_or_default(), id.to_string());
+    let (code, details) = (error.code.0, error.data.as_ref().map(ToString::to_string));
+    let details = details.unwrap_or_default();
+    tracing::warn!(
+        session,
+        request,
+        operation = method,
+        code,
+        details,
+        "refused: {}",
+        error.message
+    );
+}
+
+/// Returns the session that a call is about.
+fn session_of(call: &AgentCall) -> Option<String> {
+    let session = match call {
+        AgentCall::Prompt(request) => &request.session_id,
+        AgentCall::Load(request) => &request.session_id,
+        AgentCall::Resume(request) => &request.session_id,
+        AgentCall::Fork(request) => &request.session_id,
+        AgentCall::SetMode(request) => &request.session_id,
+        AgentCall::SetConfigOption(request) => &request.session_id,
+        AgentCall::Close(request) => &request.session_id,
+        AgentCall::Delete(request) => &request.session_id,
+        AgentCall::Initialize(_)
+        | AgentCall::Authenticate(_)
+        | AgentCall::Logout
+        | AgentCall::NewSession(_)
+        | AgentCall::List(_)
+        | AgentCall::Steer(_)
+        | AgentCall::SetModel(_)
+        | AgentCall::SetTitle(_) => return None,
+    };
+    Some(session.to_string())
 }
 
 fn run(connection: &mut Connection, id: &RequestId, call: AgentCall) -> Result<(), RpcError> {

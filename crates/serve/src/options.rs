@@ -26,6 +26,17 @@ pub struct Options {
     pub workspaces: Arc<Workspaces>,
     /// Takes the API keys that the client gives; `None` where keys are of no use.
     pub keys: Option<Arc<dyn ClientKeys>>,
+    /// Sees the bytes of the connection; `None` if nobody does.
+    pub watcher: Option<Arc<dyn Watcher>>,
+}
+
+/// Sees the bytes of a connection, in the order in which they are handled. Its methods never wait.
+pub trait Watcher: Send + Sync {
+    /// Takes bytes from the client, before they are handled.
+    fn received(&self, bytes: &[u8]);
+
+    /// Takes whole lines for the client, before they are written.
+    fn sent(&self, lines: &[u8]);
 }
 
 /// Takes the API keys that a client gives with `authenticate`.

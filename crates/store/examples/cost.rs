@@ -22,6 +22,7 @@ fn options(folder: &Path) -> Options {
         clock: Arc::new(SystemClock),
         max_history_bytes: 0,
         expire_days: 0,
+        spans: None,
         late_for_tests: false,
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use engine::ports::Clock;
+use engine::ports::{Clock, SpanScope, Spans};
 
 use crate::journal::Backend;
 use crate::location::Location;
@@ -15,6 +15,8 @@ pub struct Options {
     pub location: Location,
     /// The clock.
     pub clock: Arc<dyn Clock>,
+    /// Records how long syncs take; `None` if nobody does.
+    pub spans: Option<Arc<dyn Spans>>,
     /// The largest size of one session in bytes; 0 for no limit.
     pub max_history_bytes: u64,
     /// After how many days without use a session expires; 0 for never.
@@ -37,6 +39,8 @@ pub type SyncAll = Box<dyn FnMut() -> std::io::Result<()> + Send>;
 /// State that the store and its threads share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
+    /// Where the spans of syncs go.
+    pub(crate) spans: SpanScope,
     /// Why sessions are not stored. The lock is held only to read or set it.
     pub(crate) problem: Mutex<Option<String>>,
     /// What a recovery of the store did, if there was one. The lock is held only to read or set it.

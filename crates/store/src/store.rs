@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use engine::Event;
 use engine::ports::{
     Content, DisplayPermit, Editor, FileChange, Journal, JournalError, Listing, PendingWrite,
-    Query, Record, SessionInfo, State, StoredSession,
+    Query, Record, SessionInfo, SpanScope, State, StoredSession,
 };
 use engine::words::Turns;
 use engine::words::{ContentId, SessionId};
@@ -42,7 +42,9 @@ impl Store {
     /// Creates a store. Opens nothing.
     #[must_use]
     pub fn new(options: Options) -> Store {
-        let (custom, shared) = (Mutex::default(), Arc::default());
+        let spans = SpanScope::new(options.spans.clone(), None);
+        let shared = Arc::new(Shared { spans, ..Shared::default() });
+        let custom = Mutex::default();
         Store { options, custom, shared, jobs: OnceLock::new() }
     }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use engine::ports::JournalError;
+use engine::ports::{JournalError, SpanFacts, SpanKind};
 use tokio::sync::oneshot;
 
 use crate::options::{Shared, SyncAll};
@@ -74,7 +74,10 @@ fn run(mut sync: SyncAll, waiting: &Receiver<Option<Ack>>, shared: &Shared) {
         }
         // One sync serves all requests that arrived before it started.
         acks.extend(waiting.try_iter().flatten());
-        let synced = sync().map_err(|err| {
+        let span = shared.spans.begin(SpanKind::Sync, "journal", SpanFacts::default());
+        let synced = sync();
+        span.end_with(&synced);
+        let synced = synced.map_err(|err| {
             // After a failed sync a later one may succeed although the data is lost, so the failure is final.
             tracing::error!("sync failed: {err}");
             let why = format!("sync to disk failed: {err}");

@@ -14,6 +14,7 @@ use super::event::Event;
 use super::form::{Form, FormAnswer};
 use super::journal::{Content, FileChange, Journal};
 use super::model::ToolSpec;
+use super::span::SpanScope;
 use crate::words::{
     Access, Agent, Answer, Location, ModelId, PermissionKey, Question, SessionId, ToolCall,
     ToolCallId, ToolContent, ToolFailure, ToolKind,
@@ -146,6 +147,8 @@ pub struct ToolCx<'a> {
     pub journal: &'a dyn Journal,
     /// The turn that the call is part of.
     pub turn: &'a dyn ToolHost,
+    /// Where its spans go.
+    pub spans: SpanScope,
 }
 
 /// What a turn does for the tools that run in it.
@@ -182,7 +185,7 @@ pub trait ToolHost: Send + Sync {
     /// Runs an agent on a task, with a conversation of its own, and returns its last message.
     fn run_child<'a>(
         &'a self,
-        call: &'a ToolCallId,
+        cx: &'a ToolCx<'a>,
         task: ChildTask,
     ) -> BoxFuture<'a, Result<Output, ToolError>>;
 }

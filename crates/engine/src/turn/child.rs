@@ -15,7 +15,10 @@ use tokio::sync::watch;
 use super::cx::{Conversation, Parent, Turn, TurnCx, TurnError, TurnLimits};
 use super::steering::Steering;
 use super::{helpers, run_turn};
-use crate::ports::{ChildTask, Error, Event, Form, Helper, Output, Record, Settings, ToolError};
+use crate::ports::{
+    ChildTask, Error, Event, Form, Helper, Output, Record, Settings, SpanEnd, SpanFacts, SpanKind,
+    ToolCx, ToolError,
+};
 use crate::words::{
     Block, History, Message, Mode, PlanEntry, PlanStatus, Prompt, Question, StopReason, ToolCall,
     ToolCallId, ToolContent, ToolKind, ToolRequest, ToolStatus, ToolUpdate, visible,
@@ -31,10 +34,11 @@ const TITLE: usize = 120;
 /// Runs a task to its end. A failure goes back to the model that started the task; a cancel and internal errors end the turn.
 pub(crate) async fn run(
     parent: &TurnCx<'_>,
-    call: &ToolCallId,
+    tool: &ToolCx<'_>,
     task: ChildTask,
 ) -> Result<Output, ToolError> {
-    let child = Child { turn: parent, call, title: &task.title, progress: Mutex::default() };
+    let child =
+        Child { turn: parent, call: tool.id, title: &task.title, progress: Mutex::default() };
     let settings = watch::Sender::new(settings(parent, &task.helper));
     let limits = TurnLimits {
         max_requests: helpers::max_requests(&task.helper).min(parent.turn.limits.max_requests),
@@ -42,7 +46,13 @@ pub(crate) async fn run(
     };
     let mut history = History::default();
     history.push(Message::User(Prompt::from(vec![Block::Text(task.prompt.clone())])));
-    let turn = Turn::new(limits, parent.turn.cancel.child_token());
+    let facts = SpanFacts {
+        call: Some(tool.id.clone()),
+        model: Some(settings.borrow().model.clone()),
+        ..SpanFacts::default()
+    };
+    let span = tool.spans.begin(SpanKind::Subagent, &task.helper.agent.name, facts);
+    let turn = Turn::new(limits, parent.turn.cancel.child_token(), parent.turn.spans.inside(&span));
     let mut cx = TurnCx {
         ports: parent.ports,
         conversation: Conversation {
@@ -61,7 +71,12 @@ pub(crate) async fn run(
     let running: BoxFuture<'_, Result<StopReason, TurnError>> = Box::pin(run_turn(&mut cx));
     let ended = AssertUnwindSafe(running).catch_unwind().await;
     let said = last_words(&history);
-    match ended.unwrap_or(Err(TurnError::Failed(Error::Broken))) {
+    let ended = ended.unwrap_or(Err(TurnError::Failed(Error::Broken)));
+    span.end(match &ended {
+        Ok(_) => SpanEnd::Completed,
+        Err(err) => err.span_end(),
+    });
+    match ended {
         Ok(StopReason::MaxTurnRequests) => {
             let limit = limits.max_requests;
             Ok(report(format!(

@@ -11,9 +11,10 @@ use tokio::time::timeout;
 
 use super::context::{self, Room};
 use super::cx::{TurnCx, TurnError};
+use super::sampling::begin_request;
 use crate::ports::{
     CompactionStatus, Event, ModelChoice, ModelError, ModelEvent, Record, Request, Settings,
-    Severity, Tool,
+    Severity, SpanEnd, SpanFacts, SpanKind, SpanScope, Tool,
 };
 use crate::words::{Block, Message, Prompt, Thinking, ToolKind, ToolRequest, Usage};
 use digest::Touched;
@@ -43,6 +44,16 @@ pub(crate) enum Cause<'a> {
     Asked(&'a str),
 }
 
+impl Cause<'_> {
+    fn name(self) -> &'static str {
+        match self {
+            Cause::NearlyFull => "nearly full",
+            Cause::Overflow => "overflow",
+            Cause::Asked(_) => "asked",
+        }
+    }
+}
+
 /// Compacts the conversation before a request, if it is nearly too long.
 pub(crate) async fn if_needed(cx: &mut TurnCx<'_>) -> Result<(), TurnError> {
     let settings = cx.settings();
@@ -68,7 +79,13 @@ pub(crate) async fn compact(cx: &mut TurnCx<'_>, cause: Cause<'_>) -> Result<boo
     let Some(plan) = plan::plan(cx.conversation.history, tail) else { return Ok(false) };
     let id = cx.ports.clock.fresh_id();
     emit(cx, &id, CompactionStatus::InProgress, None).await?;
-    let made = summarise(cx, &settings, choice, &plan, cause).await;
+    let span = cx.turn.spans.begin(SpanKind::Compaction, cause.name(), SpanFacts::default());
+    let made = summarise(cx, &settings, choice, &plan, cause, &cx.turn.spans.inside(&span)).await;
+    span.end(match &made {
+        Ok(_) => SpanEnd::Completed,
+        Err(Failed::Cancelled) => SpanEnd::Cancelled,
+        Err(Failed::Model(why)) => SpanEnd::Failed(why.clone()),
+    });
     let (written, problem) = match made {
         Ok(text) => (Some(text), None),
         Err(Failed::Cancelled) => {
@@ -121,11 +138,12 @@ enum Failed {
 
 /// Asks the model for the summary of what is cut.
 async fn summarise(
-    cx: &mut TurnCx<'_>,
+    cx: &TurnCx<'_>,
     settings: &Settings,
     choice: &ModelChoice,
     plan: &Plan,
     cause: Cause<'_>,
+    spans: &SpanScope,
 ) -> Result<String, Failed> {
     let room = Room::of(choice.window());
     let mut text =
@@ -144,6 +162,7 @@ async fn summarise(
         tools: Vec::new(),
         thinking: Thinking::Off,
     };
+    let mut span = begin_request(spans, choice);
     let mut stream = choice.model.answer(request);
     let (mut written, mut received, mut usage) = (String::new(), 0, Usage::default());
     let ended = loop {
@@ -154,6 +173,7 @@ async fn summarise(
             Err(_) => break Err(Failed::Cancelled),
             Ok(Err(_)) => break Err(Failed::Model("it sent nothing for too long".to_owned())),
             Ok(Ok(Some(Ok(ModelEvent::Text(chunk))))) => {
+                span.first_byte();
                 received += chunk.len();
                 written.push_str(&chunk);
             }
@@ -164,9 +184,14 @@ async fn summarise(
             Ok(Ok(Some(Err(err)))) => break Err(Failed::Model(short(&err))),
         }
     };
-    if cx.add_cost(choice, usage).await.is_err() {
+    if cx.add_cost(choice, usage, &mut span).await.is_err() {
         return Err(Failed::Model("its cost could not be saved".to_owned()));
     }
+    span.end(match &ended {
+        Ok(()) => SpanEnd::Completed,
+        Err(Failed::Cancelled) => SpanEnd::Cancelled,
+        Err(Failed::Model(why)) => SpanEnd::Failed(why.clone()),
+    });
     ended?;
     if written.trim().is_empty() {
         return Err(Failed::Model("it wrote nothing".to_owned()));

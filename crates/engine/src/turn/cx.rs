@@ -15,7 +15,8 @@ use super::steering::Steering;
 use crate::permission::policy::Policy;
 use crate::ports::{
     Clock, Editor, Error, Event, Files, Form, InstructionSource, Journal, ModelChoice, Offers,
-    PendingWrite, Record, Settings, Severity, Tool, ToolError, Toolbox,
+    OpenSpan, PendingWrite, Record, Settings, Severity, SpanEnd, SpanScope, Tool, ToolError,
+    Toolbox,
 };
 use crate::words::{History, MessageId, Mode, Question, SessionId, ToolCallId, Usage};
 
@@ -68,14 +69,16 @@ pub(crate) struct Turn<'a> {
     pub(crate) pending_prompt: Option<PendingWrite>,
     /// How many times the model has retried in this turn.
     pub(crate) retries: usize,
+    /// Where its spans go.
+    pub(crate) spans: SpanScope,
     /// The turn that started this one, if it is a child's.
     pub(crate) parent: Option<&'a dyn Parent>,
 }
 
 impl<'a> Turn<'a> {
     /// Makes a turn of the user's.
-    pub(crate) fn new(limits: TurnLimits, cancel: CancellationToken) -> Turn<'a> {
-        Turn { limits, cancel, pending_prompt: None, retries: 0, parent: None }
+    pub(crate) fn new(limits: TurnLimits, cancel: CancellationToken, spans: SpanScope) -> Turn<'a> {
+        Turn { limits, cancel, pending_prompt: None, retries: 0, spans, parent: None }
     }
 }
 
@@ -98,6 +101,16 @@ pub(crate) trait Parent: Send + Sync {
 
     /// Shows the call that asks the user something, and names the child in the form.
     fn present_form(&self, form: Form) -> BoxFuture<'_, Result<Form, TurnError>>;
+}
+
+impl TurnError {
+    /// Returns how the span of something that ended with it ends.
+    pub(crate) fn span_end(&self) -> SpanEnd {
+        match self {
+            TurnError::Cancelled => SpanEnd::Cancelled,
+            TurnError::Failed(err) => SpanEnd::Failed(err.to_string()),
+        }
+    }
 }
 
 /// Why a turn stopped before its end.
@@ -238,16 +251,19 @@ impl TurnCx<'_> {
         Event::Thought { message, text }
     }
 
-    /// Journals what an answer used. Returns what the session has cost so far, if a price is known.
+    /// Journals what an answer used, and notes it on the span of its request. Returns what the session has cost so far, if
+    /// a price is known.
     pub(crate) async fn add_cost(
         &self,
         choice: &ModelChoice,
         usage: Usage,
+        span: &mut OpenSpan,
     ) -> Result<Option<f64>, TurnError> {
         if usage == Usage::default() {
             return Ok(None);
         }
         let dollars = choice.price.map(|price| price.of(&usage));
+        span.note(|facts| (facts.usage, facts.dollars) = (usage, dollars));
         self.record(Record::Spent { model: &choice.id, usage: &usage, dollars }).await?;
         Ok(self.conversation.meter.add(&choice.id, &usage, dollars))
     }

@@ -11,11 +11,12 @@ use super::short_input::shorten;
 use crate::permission;
 use crate::permission::policy::Judgement;
 use crate::ports::{
-    EditorError, Event, Intent, Outline, Output, Planned, Record, Severity, ToolCx, ToolError,
+    EditorError, Event, Intent, OpenSpan, Outline, Output, Planned, Record, Severity, SpanEnd,
+    SpanFacts, SpanKind, SpanScope, ToolCx, ToolError,
 };
 use crate::words::{
-    Access, Block, Decision, HookOutcome, Location, Mode, ToolCall, ToolCallId, ToolContent,
-    ToolFailure, ToolKind, ToolRequest, ToolStatus, ToolUpdate, pictures_in, visible,
+    Access, Answer, Block, Decision, HookOutcome, Location, Mode, Question, ToolCall, ToolCallId,
+    ToolContent, ToolFailure, ToolKind, ToolRequest, ToolStatus, ToolUpdate, pictures_in, visible,
 };
 
 /// The result of a call.
@@ -46,6 +47,7 @@ pub(crate) struct Ready {
     locations: Vec<Location>,
     /// What hooks add to its result.
     said: Vec<String>,
+    span: OpenSpan,
 }
 
 /// Brings a tool call to the point where it may run. Failures of the tool go back to the model; only a cancel and internal
@@ -55,7 +57,9 @@ pub(crate) async fn prepare(cx: &TurnCx<'_>, mut request: ToolRequest) -> Result
     if let Some(parent) = cx.turn.parent {
         request.id = parent.call_id(&given_id);
     }
-    Ok(match make_ready(cx, request).await? {
+    let facts = SpanFacts { call: Some(request.id.clone()), ..SpanFacts::default() };
+    let span = cx.turn.spans.begin(SpanKind::Tool, &visible(&request.name), facts);
+    Ok(match make_ready(cx, request, span).await? {
         Ok(ready) => Step::Ready(given_id, Box::new(ready)),
         Err(done) => Step::Done(Done { id: given_id, ..done }),
     })
@@ -65,37 +69,40 @@ pub(crate) async fn prepare(cx: &TurnCx<'_>, mut request: ToolRequest) -> Result
 async fn make_ready(
     cx: &TurnCx<'_>,
     request: ToolRequest,
+    span: OpenSpan,
 ) -> Result<Result<Ready, Done>, TurnError> {
+    let spans = cx.turn.spans.inside(&span);
     let tools = cx.tools();
     let Some(tool) = tools.iter().find(|tool| tool.spec().name == request.name).cloned() else {
         let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
         let why = format!("unknown tool `{}`; the tools are {}", request.name, known.join(", "));
         let intent = Intent { title: request.name.clone(), ..Intent::default() };
         announce(cx, &request, ToolKind::Other, intent).await?;
-        return fail(cx, request, ToolError::failed(ToolFailure::ToolNotFound, why)).await;
+        return fail(cx, request, span, ToolError::failed(ToolFailure::ToolNotFound, why)).await;
     };
     let (kind, outline) = (tool.kind(), tool.outline(&request.input));
-    let planned =
-        with_tool_cx(cx, &request.id, async |tool_cx| tool.plan(tool_cx, &request.input).await);
+    let planned = with_tool_cx(cx, &request.id, &spans, async |tool_cx| {
+        tool.plan(tool_cx, &request.input).await
+    });
     let (intent, planned) = match planned.await? {
         Ok(planned) => planned,
         Err(err) => {
             announce(cx, &request, kind, unplanned(cx, outline)).await?;
-            return fail(cx, request, err).await;
+            return fail(cx, request, span, err).await;
         }
     };
     let access = intent.access.clone();
     let call = announce(cx, &request, kind, intent).await?;
     let (said, ask) = match hooks::before_tool(cx, &request).await {
         Ok(HookOutcome { objection: Some(why), .. }) => {
-            return fail(cx, request, ToolError::Model(why)).await;
+            return fail(cx, request, span, ToolError::Model(why)).await;
         }
         Ok(outcome) => (outcome.context, outcome.ask),
         Err(err) => return give_up(cx, request.id, err).await,
     };
-    match permit(cx, &call, &access, ask.as_deref()).await {
+    match permit(cx, &spans, &call, &access, ask.as_deref()).await {
         Ok(None) => {}
-        Ok(Some(refusal)) => return fail(cx, request, refusal).await,
+        Ok(Some(refusal)) => return fail(cx, request, span, refusal).await,
         Err(err) => return give_up(cx, request.id, err).await,
     }
     // The intent is journalled before anything happens: after a crash, an intent without a result shows what was running.
@@ -105,7 +112,7 @@ async fn make_ready(
     cx.record(Record::ToolIntent(&intent)).await?;
     let update = ToolUpdate { status: Some(ToolStatus::InProgress), ..ToolUpdate::default() };
     cx.emit(Event::ToolUpdate(request.id.clone(), Box::new(update))).await?;
-    Ok(Ok(Ready { planned, request, locations: call.locations, said }))
+    Ok(Ok(Ready { planned, request, locations: call.locations, said, span }))
 }
 
 /// Returns what is shown of a call that cannot be planned.
@@ -139,17 +146,28 @@ pub(crate) async fn finish(cx: &TurnCx<'_>, step: Step) -> Result<Done, TurnErro
         Step::Ready(given_id, ready) => (given_id, ready),
         Step::Done(done) => return Ok(done),
     };
-    let Ready { planned, request, locations, said } = *ready;
+    let Ready { planned, request, locations, said, span } = *ready;
     if cx.turn.cancel.is_cancelled() {
         return give_up(cx, request.id, TurnError::Cancelled).await;
     }
-    let work = with_tool_cx(cx, &request.id, async |tool_cx| planned.run(tool_cx).await);
-    let outcome = match work.await {
+    let outer = cx.turn.spans.inside(&span);
+    let facts = SpanFacts { call: Some(request.id.clone()), ..SpanFacts::default() };
+    let run = outer.begin(SpanKind::Run, &visible(&request.name), facts);
+    let inner = outer.inside(&run);
+    let work = with_tool_cx(cx, &request.id, &inner, async |tool_cx| planned.run(tool_cx).await);
+    let outcome = work.await;
+    if let Ok(outcome) = &outcome {
+        run.end_with(outcome);
+    }
+    let outcome = match outcome {
         Ok(outcome) => instructions::add_touched(cx, &locations, outcome).await?,
         Err(err) => return give_up(cx, request.id, err).await,
     };
     match hooks::after_tool(cx, &request, said, outcome).await {
-        Ok(outcome) => Ok(Done { id: given_id, ..report(cx, request.id, outcome).await? }),
+        Ok(outcome) => {
+            span.end_with(&outcome);
+            Ok(Done { id: given_id, ..report(cx, request.id, outcome).await? })
+        }
         Err(err) => give_up(cx, request.id, err).await,
     }
 }
@@ -178,6 +196,7 @@ async fn announce(
 /// everything is allowed.
 pub(super) async fn permit(
     cx: &TurnCx<'_>,
+    spans: &SpanScope,
     call: &ToolCall,
     access: &[Access],
     ask: Option<&str>,
@@ -195,7 +214,10 @@ pub(super) async fn permit(
     };
     let mut judgement = judge(&modes);
     let mut _asking = None;
+    let mut wait = None;
     if judgement.decision == Decision::Ask {
+        let facts = SpanFacts { call: Some(call.id.clone()), ..SpanFacts::default() };
+        wait = Some(spans.begin(SpanKind::Permission, &call.name, facts));
         _asking = Some(cx.or_cancelled(cx.conversation.asking.lock()).await?);
         // The answer to another question, or a change of the mode, may have decided this one meanwhile.
         let modes = cx.modes();
@@ -205,7 +227,10 @@ pub(super) async fn permit(
         judgement = judge(&modes);
     }
     match judgement.decision {
-        Decision::Allow => return Ok(None),
+        Decision::Allow => {
+            end_wait(wait, SpanEnd::Completed);
+            return Ok(None);
+        }
         Decision::Reject => return Ok(Some(refused_by_rule(judgement))),
         Decision::Ask => {}
     }
@@ -213,17 +238,16 @@ pub(super) async fn permit(
     if let Some(parent) = cx.turn.parent {
         question = parent.present(question).await?;
     }
-    let answer = match cx.or_cancelled(cx.ports.editor.ask_permission(question)).await? {
+    let answer = match ask_user(cx, call, question).await? {
         Ok(answer) => answer,
-        Err(EditorError::TimedOut { advice: Some(advice), .. }) => {
-            let title = format!("No answer to the permission request for `{}`", call.name);
-            cx.notify(Severity::Warning, &title, Some(advice)).await?;
-            let why = "Rejected: the permission request was not answered".to_owned();
-            return Ok(Some(ToolError::Model(why)));
+        Err(refusal) => {
+            end_wait(wait, SpanEnd::Failed(refusal.to_string()));
+            return Ok(Some(refusal));
         }
-        Err(err) => return Ok(Some(ToolError::Editor(err))),
     };
     let (decision, problem) = cx.ports.policy.apply(&judgement.asked, answer);
+    let is_allowed = decision == Decision::Allow;
+    end_wait(wait, if is_allowed { SpanEnd::Completed } else { SpanEnd::Rejected });
     if let Some(problem) = problem {
         let title = "Your answer applies to this session only";
         cx.notify(Severity::Warning, title, Some(problem)).await?;
@@ -235,6 +259,31 @@ pub(super) async fn permit(
             Some(ToolError::Model("Rejected by the user".to_owned()))
         }
     })
+}
+
+/// Asks the user. Without an answer, returns why the call does not run.
+async fn ask_user(
+    cx: &TurnCx<'_>,
+    call: &ToolCall,
+    question: Question,
+) -> Result<Result<Answer, ToolError>, TurnError> {
+    match cx.or_cancelled(cx.ports.editor.ask_permission(question)).await? {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(EditorError::TimedOut { advice: Some(advice), .. }) => {
+            let title = format!("No answer to the permission request for `{}`", call.name);
+            cx.notify(Severity::Warning, &title, Some(advice)).await?;
+            let why = "Rejected: the permission request was not answered".to_owned();
+            Ok(Err(ToolError::Model(why)))
+        }
+        Err(err) => Ok(Err(ToolError::Editor(err))),
+    }
+}
+
+/// Ends the span of a wait for the user, if there was one.
+fn end_wait(wait: Option<OpenSpan>, end: SpanEnd) {
+    if let Some(wait) = wait {
+        wait.end(end);
+    }
 }
 
 fn refused_by_mode(modes: &[Mode], call: &ToolCall, access: &[Access]) -> Option<ToolError> {
@@ -275,6 +324,7 @@ const GRACE: Duration = Duration::from_secs(2);
 async fn with_tool_cx<T>(
     cx: &TurnCx<'_>,
     id: &ToolCallId,
+    spans: &SpanScope,
     work: impl AsyncFnOnce(&ToolCx<'_>) -> T,
 ) -> Result<T, TurnError> {
     let cancel = &cx.turn.cancel;
@@ -286,6 +336,7 @@ async fn with_tool_cx<T>(
         session: cx.conversation.session,
         journal: cx.ports.journal,
         turn: cx,
+        spans: spans.clone(),
     };
     let out_of_grace = async {
         cancel.cancelled().await;
@@ -302,8 +353,10 @@ async fn with_tool_cx<T>(
 async fn fail(
     cx: &TurnCx<'_>,
     request: ToolRequest,
+    span: OpenSpan,
     err: ToolError,
 ) -> Result<Result<Ready, Done>, TurnError> {
+    span.end(SpanEnd::Failed(err.to_string()));
     report(cx, request.id, Err(err)).await.map(Err)
 }
 

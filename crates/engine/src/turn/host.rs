@@ -7,8 +7,10 @@ use futures_util::future::BoxFuture;
 
 use super::cx::TurnCx;
 use super::{child, context, dispatch};
-use crate::ports::{ChildTask, Denied, Event, Form, FormAnswer, Output, ToolError, ToolHost};
-use crate::words::{Access, Answer, PermissionKey, Question, ToolCall, ToolCallId};
+use crate::ports::{
+    ChildTask, Denied, Event, Form, FormAnswer, Output, ToolCx, ToolError, ToolHost,
+};
+use crate::words::{Access, Answer, PermissionKey, Question, ToolCall};
 
 impl ToolHost for TurnCx<'_> {
     fn result_limit(&self) -> usize {
@@ -45,7 +47,7 @@ impl ToolHost for TurnCx<'_> {
         access: &'a [Access],
     ) -> BoxFuture<'a, Result<(), ToolError>> {
         async move {
-            match dispatch::permit(self, &call, access, None).await? {
+            match dispatch::permit(self, &self.turn.spans, &call, access, None).await? {
                 Some(refusal) => Err(refusal),
                 None => Ok(()),
             }
@@ -73,9 +75,9 @@ impl ToolHost for TurnCx<'_> {
 
     fn run_child<'a>(
         &'a self,
-        call: &'a ToolCallId,
+        cx: &'a ToolCx<'a>,
         task: ChildTask,
     ) -> BoxFuture<'a, Result<Output, ToolError>> {
-        child::run(self, call, task).boxed()
+        child::run(self, cx, task).boxed()
     }
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::cx::TurnLimits;
 use super::opening;
 use super::session::{SessionHandle, Shared};
-use crate::ports::{Clock, Error, Journal, Listing, ModelChoice, Preferences, Query, Reply};
+use crate::ports::{Clock, Error, Journal, Listing, ModelChoice, Preferences, Query, Reply, Spans};
 use crate::words::{ModeId, SessionId};
 
 pub use super::opening::{OpenWorkspace, OpenedSession, Start};
@@ -29,6 +29,8 @@ pub struct HubOptions {
     pub journal: Arc<dyn Journal>,
     /// Time and ids.
     pub clock: Arc<dyn Clock>,
+    /// Records spans; `None` if nobody does.
+    pub spans: Option<Arc<dyn Spans>>,
 }
 
 /// What bounds the sessions of a hub.
@@ -61,6 +63,7 @@ impl HubOptions {
             preferences: self.preferences.clone(),
             journal: Arc::clone(&self.journal),
             clock: Arc::clone(&self.clock),
+            spans: self.spans.clone(),
             limits: TurnLimits {
                 max_requests: limits.max_requests_per_turn,
                 no_progress: limits.no_progress,

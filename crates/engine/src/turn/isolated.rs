@@ -20,7 +20,7 @@ pub(crate) async fn run(
     let policy = cx.ports.policy.for_folder(cwd.clone());
     let mut history = History::default();
     history.push(Message::User(prompt.blocks.clone().into()));
-    let turn = Turn::new(cx.turn.limits, cx.turn.cancel.clone());
+    let turn = Turn::new(cx.turn.limits, cx.turn.cancel.clone(), cx.turn.spans.clone());
     let mut isolated = TurnCx {
         ports: Ports {
             toolbox: &toolbox,

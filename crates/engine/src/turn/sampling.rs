@@ -9,7 +9,8 @@ use super::compact::{self, Cause};
 use super::context;
 use super::cx::{TurnCx, TurnError};
 use crate::ports::{
-    Error, Event, ModelChoice, ModelError, ModelEvent, ModelStream, Record, Severity,
+    Error, Event, ModelChoice, ModelError, ModelEvent, ModelStream, OpenSpan, Record, Severity,
+    SpanEnd, SpanFacts, SpanKind, SpanScope,
 };
 use crate::words::{
     History, Message, ModelId, Seal, StopReason, Thought, ToolCallId, ToolRequest, Usage,
@@ -55,19 +56,34 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
         return Err(Error::NoSuchModel(settings.model).into());
     };
     let request = context::view(cx, &settings, choice).await;
+    let mut span = begin_request(&cx.turn.spans, choice);
     let mut stream = choice.model.answer(request);
     cx.wait_for_prompt().await?;
     let mut draft = Draft::new(settings.model.clone());
-    let ended = receive(cx, &mut stream, &mut draft).await;
+    let ended = receive(cx, &mut stream, &mut draft, &mut span).await;
     let usage = draft.usage;
     if ended.is_err() {
         draft.break_off();
     }
     let has_text = !draft.text.trim().is_empty();
     let calls = save(cx, draft).await?;
-    report_usage(cx, choice, usage).await?;
+    report_usage(cx, choice, usage, &mut span).await?;
+    span.end(match &ended {
+        Ok(_) => SpanEnd::Completed,
+        Err(err) => err.span_end(),
+    });
     let is_empty = !has_text && calls.is_empty();
     Ok(Answer { calls, stop: ended?, is_empty })
+}
+
+/// Begins the span of a request.
+pub(super) fn begin_request(spans: &SpanScope, choice: &ModelChoice) -> OpenSpan {
+    let facts = SpanFacts {
+        model: Some(choice.id.clone()),
+        window: Some(choice.window()),
+        ..SpanFacts::default()
+    };
+    spans.begin(SpanKind::Model, choice.id.as_str(), facts)
 }
 
 /// Receives an answer and shows it as it comes. Returns why the model stopped.
@@ -75,6 +91,7 @@ async fn receive(
     cx: &mut TurnCx<'_>,
     stream: &mut ModelStream,
     draft: &mut Draft,
+    span: &mut OpenSpan,
 ) -> Result<StopReason, TurnError> {
     let message = cx.fresh_message();
     loop {
@@ -82,7 +99,11 @@ async fn receive(
         let next = cx.or_cancelled(timeout(no_progress, stream.next())).await?;
         let next = next.map_err(|_| Error::NoProgress(no_progress))?;
         let before = draft.text.len();
-        let shown = match next.transpose().map_err(Error::Model)? {
+        let next = next.transpose().map_err(Error::Model)?;
+        if !matches!(next, None | Some(ModelEvent::Waiting { .. } | ModelEvent::Notice(_))) {
+            span.first_byte();
+        }
+        let shown = match next {
             Some(ModelEvent::Text(text)) => {
                 draft.text.push_str(&text);
                 Event::Text { message: message.clone(), text }
@@ -93,8 +114,9 @@ async fn receive(
             }
             Some(ModelEvent::Waiting { reason, remaining }) => {
                 let why = retry_notice(&reason, remaining);
-                tracing::info!(model = %draft.model, "{why}");
+                tracing::warn!(session = %cx.conversation.session, model = %draft.model, "{why}");
                 cx.turn.retries += 1;
+                span.note(|facts| facts.retries += 1);
                 if cx.turn.retries > MAX_RETRIES {
                     let words = format!("Gave up after {MAX_RETRIES} retries in this turn. {why}");
                     return Err(Error::Model(ModelError::Unavailable(words)).into());
@@ -214,13 +236,14 @@ async fn report_usage(
     cx: &mut TurnCx<'_>,
     choice: &ModelChoice,
     usage: Usage,
+    span: &mut OpenSpan,
 ) -> Result<(), TurnError> {
     if usage == Usage::default() {
         return Ok(());
     }
     let messages = cx.conversation.history.len();
     cx.conversation.context.measure(messages, usage.total());
-    let cost = cx.add_cost(choice, usage).await?;
+    let cost = cx.add_cost(choice, usage, span).await?;
     let (used, size) = (usage.total(), choice.window());
     if cx.turn.parent.is_none() {
         cx.conversation.meter.fill(used, size);
@@ -304,7 +327,7 @@ mod tests {
                 steering: &Steering::default(),
                 asking: &Mutex::default(),
             },
-            turn: Turn::new(limits, cancel.clone()),
+            turn: Turn::new(limits, cancel.clone(), SpanScope::default()),
         };
         let cancelled = async {
             editor.is_full().await;

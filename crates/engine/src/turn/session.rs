@@ -21,12 +21,12 @@ use super::steering::Steering;
 use super::title::Titler;
 use crate::permission::policy::Policy;
 use crate::ports::{
-    Clock, Editor, Error, Files, InstructionSource, Journal, Preferences, Reply, Settings, State,
-    StoredSession, Toolbox,
+    Clock, Editor, Error, Files, InstructionSource, Journal, Preferences, Reply, Settings,
+    SpanScope, Spans, State, StoredSession, Toolbox,
 };
 use crate::words::{History, ModelId, Thinking};
 
-pub use self::handle::{Change, Command, Permit, SessionHandle};
+pub use self::handle::{Change, Command, Origin, Permit, SessionHandle};
 
 /// What a session works with: its client, files and tools, and who decides about them.
 pub struct Workspace {
@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) journal: Arc<dyn Journal>,
     /// Time and ids.
     pub(crate) clock: Arc<dyn Clock>,
+    /// Records spans.
+    pub(crate) spans: Option<Arc<dyn Spans>>,
     /// What bounds its turns.
     pub(crate) limits: TurnLimits,
     /// After how long without use a session is unloaded; `None` for never.
@@ -101,6 +103,7 @@ impl Session {
             editor: Arc::clone(&workspace.editor),
             clock: Arc::clone(&shared.clock),
             meter: Arc::clone(&meter),
+            spans: SpanScope::new(shared.spans.clone(), Some(id.clone())),
             is_fixed: Arc::default(),
             tasks: std::sync::Mutex::default(),
         });
@@ -140,8 +143,8 @@ impl Session {
                 }
             }
             match command {
-                Command::Prompt { prompt, cancel, reply } => {
-                    match self.run_prompt(prompt, cancel, reply).await {
+                Command::Prompt { prompt, origin, cancel, reply } => {
+                    match self.run_prompt(prompt, origin, cancel, reply).await {
                         Some(End::Closed(reply)) => return self.close(reply).await,
                         Some(End::Dropped) => break,
                         None => {}

@@ -108,7 +108,7 @@ struct PlannedTask(ChildTask);
 
 impl Planned for PlannedTask {
     fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
-        cx.turn.run_child(cx.id, self.0)
+        cx.turn.run_child(cx, self.0)
     }
 }
 

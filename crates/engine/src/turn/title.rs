@@ -10,9 +10,10 @@ use tokio::time::timeout;
 
 use super::emit::emit;
 use super::meter::Meter;
+use super::sampling::begin_request;
 use crate::ports::{
-    Clock, Editor, Error, Event, Journal, ModelChoice, ModelEvent, Preferences, Record, Request,
-    Settings,
+    Clock, Editor, Error, Event, Journal, ModelChoice, ModelEvent, OpenSpan, Preferences, Record,
+    Request, Settings, SpanEnd, SpanScope,
 };
 use crate::words::{Block, Message, Prompt, SessionId, Thinking, Usage, iso_8601};
 
@@ -34,6 +35,8 @@ pub(crate) struct Titler {
     pub(crate) editor: Arc<dyn Editor>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) meter: Arc<Meter>,
+    /// Where its spans go.
+    pub(crate) spans: SpanScope,
     /// The user has named the session, so no other title is set.
     pub(crate) is_fixed: Arc<AtomicBool>,
     /// Ends with the session. Locked only to add a task.
@@ -48,15 +51,23 @@ impl Titler {
         let (session, journal) = (self.session.clone(), Arc::clone(&self.journal));
         let (editor, clock) = (Arc::clone(&self.editor), Arc::clone(&self.clock));
         let (is_fixed, meter) = (Arc::clone(&self.is_fixed), Arc::clone(&self.meter));
+        let spans = self.spans.clone();
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(async move {
             // Finding the small model may read files.
             let found =
                 tokio::task::spawn_blocking(move || preferences.small_model(&settings)).await;
             let Some(choice) = found.ok().flatten() else { return };
             let mut usage = Usage::default();
-            let asked = timeout(TIME_LIMIT, ask(&choice, text, &mut usage)).await;
+            let mut span = begin_request(&spans, &choice);
+            let asked = timeout(TIME_LIMIT, ask(&choice, text, &mut usage, &mut span)).await;
             let place = (&session, &*journal, &*editor);
-            if let Err(err) = count(place, &meter, &choice, usage).await {
+            let counted = count(place, &meter, &choice, usage, &mut span).await;
+            span.end(match &asked {
+                Ok(Some(_)) => SpanEnd::Completed,
+                Ok(None) => SpanEnd::Failed("no title".to_owned()),
+                Err(_) => SpanEnd::Failed("no title in time".to_owned()),
+            });
+            if let Err(err) = counted {
                 tracing::warn!(%session, "the cost of a title was not saved: {err}");
             }
             let Ok(Some(title)) = asked else {
@@ -86,11 +97,13 @@ async fn count(
     meter: &Meter,
     choice: &ModelChoice,
     usage: Usage,
+    span: &mut OpenSpan,
 ) -> Result<(), Error> {
     if usage == Usage::default() {
         return Ok(());
     }
     let dollars = choice.price.map(|price| price.of(&usage));
+    span.note(|facts| (facts.usage, facts.dollars) = (usage, dollars));
     let record = Record::Spent { model: &choice.id, usage: &usage, dollars };
     let written = journal.append(session, record).await;
     written.map_err(|err| Error::of_journal(session, err))?;
@@ -102,7 +115,12 @@ async fn count(
     emit(session, journal, editor, Event::Usage { used, size, cost }).await
 }
 
-async fn ask(choice: &ModelChoice, text: String, usage: &mut Usage) -> Option<String> {
+async fn ask(
+    choice: &ModelChoice,
+    text: String,
+    usage: &mut Usage,
+    span: &mut OpenSpan,
+) -> Option<String> {
     let mut answer = choice.model.answer(Request {
         model: choice.id.clone(),
         instructions: INSTRUCTIONS.into(),
@@ -113,7 +131,10 @@ async fn ask(choice: &ModelChoice, text: String, usage: &mut Usage) -> Option<St
     let mut title = String::new();
     while let Some(event) = answer.next().await {
         match event {
-            Ok(ModelEvent::Text(text)) => title.push_str(&text),
+            Ok(ModelEvent::Text(text)) => {
+                span.first_byte();
+                title.push_str(&text);
+            }
             Ok(ModelEvent::Usage(now)) => *usage = now,
             Ok(ModelEvent::Stop(_)) => break,
             Ok(_) => {}

@@ -145,6 +145,7 @@ impl Bench {
             preferences: None,
             journal: Arc::new(NoJournal),
             clock: Arc::new(SystemClock),
+            spans: None,
         };
         let limits = HubLimits {
             max_requests_per_turn: 100,
@@ -247,7 +248,12 @@ impl Bench {
         let (sender, ended) = oneshot::channel();
         let reply = Reply::new(move |stop| drop(sender.send(stop)));
         let handle = self.handle.as_ref().unwrap();
-        handle.reserve().unwrap().send(Ask::Prompt { prompt, cancel, reply });
+        handle.reserve().unwrap().send(Ask::Prompt {
+            prompt,
+            origin: Default::default(),
+            cancel,
+            reply,
+        });
         let stop = tokio::time::timeout(DEADLINE, ended).await.expect("the turn ends in time");
         let mut turn = Turn { stop: stop.unwrap().ok(), ..Turn::default() };
         for event in &self.editor.events() {

@@ -9,6 +9,7 @@
 )]
 
 mod agent;
+mod agent_log;
 mod agents;
 #[cfg(target_os = "linux")]
 mod background;
@@ -44,6 +45,7 @@ mod moving;
 #[cfg(target_os = "linux")]
 mod odd_files;
 mod order;
+mod pages;
 mod permissions;
 #[cfg(target_os = "linux")]
 mod policy_files;

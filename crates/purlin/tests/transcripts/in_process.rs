@@ -53,6 +53,7 @@ fn options(transcript: &Transcript, work: &Path, data: Option<PathBuf>) -> serve
         stop: CancellationToken::new(),
         workspaces: purlin::assemble::workspaces(settings, helper, true),
         keys: None,
+        watcher: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::Error;
-use engine::session::Command;
+use engine::session::{Command, Origin};
 use engine::words::{SessionId, StopReason};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +35,7 @@ pub(super) fn run(
         return Err(too_many_prompts(connection.services.limits.prompts_per_minute, wait));
     }
     let (of, meta) = (session.clone(), request.meta);
+    let origin = origin(id, meta.as_ref());
     let reply = connection.reply(id, move |connection, id, outcome| {
         finish(connection, id, &of, meta, outcome);
     })?;
@@ -43,8 +44,27 @@ pub(super) fn run(
         let (call, cancel) = (id.clone(), cancel.clone());
         entry.turn = Some(RunningTurn { call, cancel, is_stalled: false });
     }
-    permit.send(Command::Prompt { prompt, cancel, reply });
+    permit.send(Command::Prompt { prompt, origin, cancel, reply });
     Ok(())
+}
+
+/// Returns what the span of the turn shares with the wire. Only a valid context of a trace is passed on.
+fn origin(id: &RequestId, meta: Option<&schema::Meta>) -> Origin {
+    let traceparent = meta.and_then(|meta| meta.get("traceparent")?.as_str());
+    Origin {
+        request: Some(id.to_string()),
+        traceparent: traceparent.filter(|value| is_traceparent(value)).map(Into::into),
+    }
+}
+
+/// Tells whether this is a context of a trace as W3C defines it: version, trace, span and flags, in hexadecimal.
+fn is_traceparent(value: &str) -> bool {
+    let parts: Vec<&str> = value.split('-').collect();
+    let is_hex = |part: &&str| {
+        part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    };
+    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+    lengths == [2, 32, 16, 2] && parts.iter().all(is_hex) && parts[0] == "00"
 }
 
 /// Counts a prompt, or says how long to wait for the next.

@@ -23,7 +23,12 @@ async fn prompt(handle: &SessionHandle, text: &str) -> StopReason {
     let reply = Reply::new(move |outcome| drop(sender.send(outcome)));
     let prompt = Prompt::from(vec![Block::Text(text.to_owned())]);
     let cancel = CancellationToken::new();
-    handle.reserve().unwrap().send(Command::Prompt { prompt, cancel, reply });
+    handle.reserve().unwrap().send(Command::Prompt {
+        prompt,
+        origin: Default::default(),
+        cancel,
+        reply,
+    });
     answer.await.unwrap().unwrap()
 }
 
@@ -47,6 +52,7 @@ async fn idle_session_is_paused_and_restored() {
         models: vec![model].into(),
         journal: Arc::clone(&store) as Arc<dyn Journal>,
         clock: Arc::new(SystemClock),
+        spans: None,
     };
     let limits = HubLimits {
         max_requests_per_turn: 5,

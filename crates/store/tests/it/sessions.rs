@@ -32,6 +32,7 @@ pub(crate) fn options(folder: &Path) -> Options {
         clock: Arc::new(TestClock::default()),
         max_history_bytes: 0,
         expire_days: 0,
+        spans: None,
         late_for_tests: false,
     }
 }

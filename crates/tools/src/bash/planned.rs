@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use engine::ports::{Output, Planned, ToolCx, ToolError};
+use engine::ports::{Output, Planned, SpanFacts, SpanKind, ToolCx, ToolError};
+use engine::words::visible;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use process::sandbox::{Found, Level};
@@ -11,6 +12,9 @@ use process::sandbox::{Found, Level};
 use super::git_redirects::GitRedirects;
 use super::input::Input;
 use super::{Bash, not_run, repositories};
+
+/// How many characters of a command its span has.
+const MAX_NAME: usize = 200;
 
 /// A planned call.
 pub(super) struct PlannedCommand {
@@ -44,7 +48,18 @@ impl PlannedCommand {
         Ok(found)
     }
 
-    async fn run(mut self, cx: &ToolCx<'_>) -> Result<Output, ToolError> {
+    async fn run(self, cx: &ToolCx<'_>) -> Result<Output, ToolError> {
+        let facts = SpanFacts { call: Some(cx.id.clone()), ..SpanFacts::default() };
+        let name: String = visible(&self.input.command).chars().take(MAX_NAME).collect();
+        let span = cx.spans.begin(SpanKind::Command, &name, facts);
+        let result = self.run_inside(cx).await;
+        if !matches!(result, Err(ToolError::Cancelled)) {
+            span.end_with(&result);
+        }
+        result
+    }
+
+    async fn run_inside(mut self, cx: &ToolCx<'_>) -> Result<Output, ToolError> {
         let found = self.find_sandbox().await?;
         let (bash, input) = (&self.bash, &self.input);
         if input.background {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use engine::Event;
 use engine::permission::{Access, Answer, Decision, PermissionKey, Question};
+use engine::ports::SpanScope;
 use engine::ports::{
     DisplayPermit, Editor, EditorError, Form, FormAnswer, Intent, NoJournal, Offers, Page,
     TerminalCommand, TerminalOutput, Tool, ToolCx,
@@ -135,6 +136,7 @@ impl Desk {
             session: &session,
             journal: &journal,
             turn: &NoTurn(&self.client),
+            spans: SpanScope::default(),
         };
         let (intent, planned) = match Arc::clone(tool).plan(&cx, &input).await {
             Ok(planned) => planned,

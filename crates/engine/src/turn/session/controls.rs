@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{Mutex, watch};
 
-use super::{Command, Shared, Workspace, warnings};
-use crate::ports::{Error, Event, Reply, Settings, Severity, Toolbox};
+use super::{Command, Origin, Shared, Workspace, warnings};
+use crate::ports::{
+    Error, Event, OpenSpan, Reply, Settings, Severity, SpanFacts, SpanKind, SpanScope, Toolbox,
+};
 use crate::turn::cx::Ports;
 use crate::turn::emit;
 use crate::turn::meter::Meter;
@@ -45,6 +47,23 @@ impl Controls {
             journal: &*self.shared.journal,
             clock: &*self.shared.clock,
         }
+    }
+
+    /// Begins the span of a turn. Also returns the scope of what happens in it.
+    pub(super) fn begin_turn(&self, origin: Origin) -> (OpenSpan, SpanScope) {
+        let scope = SpanScope::new(self.shared.spans.clone(), Some(self.id.clone()));
+        let settings = self.settings.borrow();
+        let facts = SpanFacts {
+            request: origin.request,
+            traceparent: origin.traceparent,
+            cwd: Some(self.cwd.display().to_string()),
+            mode: Some(settings.mode.as_str().to_owned()),
+            model: Some(settings.model.clone()),
+            ..SpanFacts::default()
+        };
+        let span = scope.begin(SpanKind::Turn, "turn", facts);
+        let inside = scope.inside(&span);
+        (span, inside)
     }
 
     /// Serves a command that needs no turn. A change is applied, shown, and only then answered.

@@ -1,10 +1,21 @@
 //! How others reach a session: its commands, and the handle that sends them.
 
+use std::sync::Arc;
+
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::ports::{Error, Reply, Settings};
 use crate::words::{ModeId, ModelId, Prompt, SessionId, StopReason, Thinking};
+
+/// Where a prompt comes from: what the span of its turn shares with the wire.
+#[derive(Debug, Clone, Default)]
+pub struct Origin {
+    /// The id of the call, as JSON.
+    pub request: Option<String>,
+    /// The context of the client's own trace.
+    pub traceparent: Option<Arc<str>>,
+}
 
 /// What a session is asked to do.
 #[derive(Debug)]
@@ -15,6 +26,8 @@ pub enum Command {
     Prompt {
         /// What the user sent.
         prompt: Prompt,
+        /// What is known about it on the wire, for the span of its turn.
+        origin: Origin,
         /// Fires when the turn must stop.
         cancel: CancellationToken,
         /// Sent when the turn ended, after its last event.

@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::controls::Controls;
-use super::{Command, Session};
-use crate::ports::{Error, Record, Reply};
+use super::{Command, Origin, Session};
+use crate::ports::{Error, OpenSpan, Record, Reply, SpanEnd};
 use crate::turn::cx::{Conversation, Turn, TurnCx, TurnError};
 use crate::turn::prompt::{self, Naming};
 use crate::words::{Prompt, StopReason};
@@ -29,10 +29,12 @@ impl Session {
     pub(super) async fn run_prompt(
         &mut self,
         prompt: Prompt,
+        origin: Origin,
         cancel: CancellationToken,
         reply: Reply<StopReason>,
     ) -> Option<End> {
         let before = self.history.len();
+        let (span, spans) = self.controls.begin_turn(origin);
         let Session { controls, history, context, mailbox, .. } = self;
         let mut cx = TurnCx {
             ports: controls.ports(),
@@ -46,19 +48,25 @@ impl Session {
                 steering: &controls.steering,
                 asking: &controls.asking,
             },
-            turn: Turn::new(controls.shared.limits, cancel.clone()),
+            turn: Turn::new(controls.shared.limits, cancel.clone(), spans),
         };
         let naming = Naming { has_title: &controls.has_title, titler: controls.titler.as_ref() };
         // On the heap: a turn's state is too large to be moved on a small stack.
         let turn = Box::pin(prompt::answer(&mut cx, prompt, naming));
         let turn = AssertUnwindSafe(turn).catch_unwind();
         let (outcome, end) = with_mailbox(turn, mailbox, controls, &cancel).await;
-        self.finish_turn(outcome, before, reply).await;
+        self.finish_turn(outcome, before, span, reply).await;
         end
     }
 
     /// Journals that a turn ended, and answers its prompt.
-    async fn finish_turn(&mut self, outcome: Outcome, before: usize, reply: Reply<StopReason>) {
+    async fn finish_turn(
+        &mut self,
+        outcome: Outcome,
+        before: usize,
+        mut span: OpenSpan,
+        reply: Reply<StopReason>,
+    ) {
         let answer = match outcome {
             Ok(Ok(stop)) => Ok(stop),
             Ok(Err(TurnError::Cancelled)) => Ok(StopReason::Cancelled),
@@ -74,6 +82,11 @@ impl Session {
         self.history.close_open_calls("cancelled before it ended");
         let stop = answer.as_ref().ok().copied();
         let written = shared.journal.append(id, Record::TurnEnd(stop)).await;
+        span.note(|facts| facts.stop = stop);
+        match stop {
+            Some(StopReason::Cancelled) => span.end(SpanEnd::Cancelled),
+            _ => span.end_with(&answer),
+        }
         reply.send(match written {
             Ok(()) => answer,
             Err(err) => answer.and(Err(Error::of_journal(id, err))),

@@ -1,0 +1,58 @@
+//! `purlin dashboard`: a page on this machine about all agents of this user that run now. It only reads.
+
+mod collect;
+mod page;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use anyhow::Context;
+use clap::Args;
+use observe::board::Board;
+use tokio::net::TcpListener;
+
+use crate::env;
+
+/// The arguments of `purlin dashboard`.
+#[derive(Debug, Args)]
+pub(crate) struct DashboardArgs {
+    /// Port on this machine; 0 for any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    port: u16,
+}
+
+/// Shared by those who collect and those who ask. Never locked across an await.
+pub(crate) type SharedBoard = Arc<Mutex<Board>>;
+
+/// Serves the page until it is stopped.
+///
+/// # Errors
+/// Says why the port cannot be used.
+pub(crate) fn run(args: &DashboardArgs) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(args.port))
+}
+
+async fn serve(port: u16) -> anyhow::Result<ExitCode> {
+    let folder = env::runtime_folder().context("the home directory is unknown")?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let listener =
+        TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+    let address = listener.local_addr()?;
+    let token = page::random_hex();
+    eprintln!("http://{address}/?token={token}");
+    eprintln!(
+        "Open this address in a browser. It works until this command is stopped with Ctrl-C."
+    );
+    let board = SharedBoard::default();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(collect::collect(folder, Arc::clone(&board)));
+    tasks.spawn(page::accept(listener, page::Door::new(address.port(), token), board));
+    let mut signals = crate::acp::Signals::listen()?;
+    tokio::select! {
+        () = signals.next() => {}
+        Some(ended) = tasks.join_next() => ended.context("the dashboard failed")?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,60 @@
+// Checks the dashboard in a browser, with an agent that streams. Arguments: the program, a folder to work in.
+import { spawn } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { Agent, XSS, assert, launch, openPage, until } from "./browser.mjs";
+
+const [, , program, folder] = process.argv;
+const script = `${folder}/script.acp`;
+const work = `${folder}/work`;
+mkdirSync(work);
+mkdirSync(`${folder}/run`, { mode: 0o700 });
+const chunks = Array.from({ length: 200 }, (_, index) => `model text "canary-text ${index} sk-canary-0123456789 "\nmodel wait 50`);
+writeFileSync(script, [...chunks, "model tool read {\"filePath\":\"missing\"}", "model end", "model hang"].join("\n"));
+const env = { HOME: folder, XDG_RUNTIME_DIR: `${folder}/run`, XDG_STATE_HOME: `${folder}/state` };
+const dashboard = spawn(program, ["dashboard"], { env: { ...process.env, ...env }, stdio: ["ignore", "ignore", "pipe"] });
+const url = await new Promise((resolve) => createInterface({ input: dashboard.stderr }).once("line", resolve));
+const origin = new URL(url).origin, token = new URL(url).searchParams.get("token");
+const agent = new Agent(program, ["acp", "--model", `script:${script}`], env);
+let browser;
+try {
+  const session = await agent.session(work);
+  const ended = agent.prompt(session, XSS);
+  browser = await launch();
+  const { page, problems } = await openPage(browser, url, origin);
+  assert(!page.url().includes("token"), "the token stays in the address");
+  // Rates move while the session streams.
+  const sent = async () => Number(await page.locator("#cards .card", { hasText: "sent per second" }).locator("b").innerText());
+  await until("the rate moves", async () => (await sent()) > 1);
+  await until("the method is counted", async () => (await page.locator("#methods").innerText()).includes("agent_message_chunk"));
+  await until("the session runs", async () => (await page.locator("#sessions .state").first().innerText()).startsWith("runs"));
+  // Its live sequence.
+  await page.locator("#sessions tbody tr").first().focus();
+  await page.keyboard.press("Enter");
+  await until("the live sequence grows", async () => /chunk × \d\d/.test(await page.locator("#live-rows").innerText()));
+  await page.keyboard.press("Escape");
+  await until("the tool's failure is counted", async () => /tool\s+1/.test(await page.locator("#errors").innerText()));
+  const get = (path, headers) => fetch(`${origin}${path}`, { headers });
+  const metrics = await (await get("/metrics", { authorization: `Bearer ${token}` })).text();
+  assert(/purlin_messages_total\{direction="out",method="session\/update agent_message_chunk"\} \d+/.test(metrics), metrics);
+  assert(/purlin_errors_total\{flow="tool"\} 1/.test(metrics), metrics);
+  assert((await get("/metrics", {})).status === 403, "the metrics need no token");
+  assert((await get("/state", { authorization: `Bearer ${token}`, origin: "http://evil.example" })).status === 403, "another origin may ask");
+  const all = metrics + (await (await get("/state", { authorization: `Bearer ${token}` })).text()) + (await (await get(`/session?id=${session}&after=0`, { authorization: `Bearer ${token}` })).text());
+  assert(!all.includes("sk-canary"), "a key reached the dashboard");
+  // A killed agent goes grey.
+  agent.child.kill("SIGKILL");
+  await until("the killed agent is grey", async () => (await page.locator("#processes tr.gone").count()) === 1 && (await page.locator("#sessions tr.gone").count()) === 1);
+  assert((await page.evaluate(() => window.hacked)) === undefined, "a title was run");
+  assert((await page.locator("img, iframe").count()) === 0, "a title became markup");
+  assert(problems.length === 0, problems.join("\n"));
+  await page.setViewportSize({ width: 400, height: 800 });
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  assert(wide <= 400, `the dashboard is ${wide} wide`);
+  void ended;
+  console.log("ok");
+} finally {
+  await browser?.close();
+  agent.child.kill("SIGKILL");
+  dashboard.kill("SIGTERM");
+}
