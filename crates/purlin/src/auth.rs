@@ -11,6 +11,7 @@ use providers::{KeyCheck, Options};
 use settings::config::problem_of_provider;
 use settings::credentials::{Credentials, opencode};
 use settings::preferences::Preferences;
+use tools::web_search::SearchEngine;
 
 use crate::env;
 use crate::stdout::print;
@@ -45,8 +46,10 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
             };
             anyhow::ensure!(!provider.is_empty(), "no provider given");
             let (config, problems) = env::load_config(None);
+            let is_search = SearchEngine::find(&provider).is_some();
             if let Some(problem) =
                 problem_of_provider(&provider, &config.provider, &env::environment())
+                    .filter(|_| !is_search)
             {
                 // The configuration may have a mistake in a provider of the user's.
                 problems.iter().for_each(|problem| eprintln!("{problem}"));
@@ -55,7 +58,10 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
             let key = ask(&format!("Key for {provider}: "), true)?;
             anyhow::ensure!(!key.is_empty(), "no key given");
             let key = Secret::new(key);
-            let tried = try_key(config.provider, &provider, &key)?;
+            let tried = match is_search {
+                true => "It is used for `web_search`; see docs/guide/tools.md.".to_owned(),
+                false => try_key(config.provider, &provider, &key)?,
+            };
             credentials.set_key(&provider, &key)?;
             eprintln!("Saved the key for {provider} in {}. {tried}", file.display());
         }

@@ -1,7 +1,7 @@
 //! The command line: what can be typed, and where it goes.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;

@@ -9,6 +9,7 @@ mod claude_hooks;
 mod client_call;
 mod connection;
 mod custom;
+mod diagnostics;
 mod dialect;
 mod dispatcher;
 pub mod error_table;

@@ -13,14 +13,18 @@ use engine::script::OpenPage;
 use engine::session::IGNORED_SETTINGS;
 use engine::words::{SessionId, visible};
 use settings::answer_store::FolderAnswers;
+use settings::credentials::load_keys;
 use settings::custom::Custom;
 use settings::instructions::{Patterns, Places, ProjectFiles};
 use settings::{Project, Settings};
 use tools::Files;
 use tools::bash::Bash;
+use tools::diagnostics::Diagnostics;
 use tools::scope::Scope;
+use tools::web_search::{self, SearchEngine};
 
 use crate::custom::CustomExtension;
+use crate::diagnostics::{DiagnosticsExtension, options_of};
 use crate::hooks::HookContext;
 use crate::instructions::{ProjectInstructions, ScopedFiles};
 use crate::machine::Machine;
@@ -150,11 +154,20 @@ impl Workspaces {
             self.options.extensions.iter().map(|make| make(self, session)).collect();
         extensions.push(Arc::new(CustomExtension::new(
             Custom::gather(settings, project),
-            bash,
+            Arc::clone(&bash),
             scope.clone(),
             Arc::clone(&policy),
             HookContext { session: session.clone(), cwd: cwd.clone() },
         )));
+        let mut found = settings.config.diagnostics.clone();
+        projects.iter().for_each(|project| found.extend(project.diagnostics()));
+        let (checkers, language_servers) = options_of(found);
+        let scope_of_edits = scope.clone();
+        let diagnostics =
+            Diagnostics::new(checkers, language_servers, bash, scope_of_edits, cwd.clone());
+        if !diagnostics.is_empty() {
+            extensions.push(Arc::new(DiagnosticsExtension(diagnostics)));
+        }
         let mcp = settings.config.servers_for(&cwd);
         let configured = (&mcp, project);
         let servers = ReplaceableServers::new(&machine.host, requested, configured, folders);
@@ -177,11 +190,22 @@ impl Workspaces {
         let mut all = tools::all(files);
         all.push(Arc::clone(bash) as Arc<dyn Tool>);
         all.extend(tools::bash::background_tools(bash));
+        all.extend(self.search_tool());
         all.extend(skill.map(|skill| Arc::new(skill) as Arc<dyn Tool>));
         if self.options.is_scripted {
             all.push(Arc::new(OpenPage));
         }
         all
+    }
+
+    /// Makes the tool that searches the web, if the user configured a search engine.
+    fn search_tool(&self) -> Option<Arc<dyn Tool>> {
+        let search = self.settings.config.search.clone()?;
+        let engine = SearchEngine::find(&search.provider)?;
+        let stored = || load_keys(&self.settings.directories).remove(engine.name());
+        let (url, results) = (search.url, search.results);
+        let key = search.key.or_else(stored);
+        Some(web_search::tool(web_search::Options { engine, url, key, results }))
     }
 
     /// Makes built-in tools for another directory, which has no settings of its own and which the client does not have.

@@ -23,10 +23,12 @@ use serde_json::{Map, Value};
 
 use crate::custom::Additions;
 use crate::custom::hooks::Hook;
+use crate::diagnostics::Diagnostics;
 use crate::limits::Limits;
 use crate::mcp_servers::McpServers;
 use crate::moving::Row;
 use crate::providers;
+use crate::search::SearchConfig;
 use crate::{Environment, claude, codex, custom};
 use sources::{Origin, Sources};
 
@@ -65,6 +67,10 @@ pub struct Config {
     pub claude_hooks: Vec<Hook>,
     /// The MCP servers that the user added to Claude Code for one project each.
     pub local_servers: BTreeMap<PathBuf, McpServers>,
+    /// The checkers and language servers; see docs/guide/diagnostics.md.
+    pub diagnostics: Diagnostics,
+    /// The search engine, if any.
+    pub search: Option<SearchConfig>,
     /// The name of the dialect, if it should not be detected; see docs/internals/dialects.md.
     pub dialect: Option<String>,
     /// The trace file; see docs/internals/trace.md.
@@ -96,6 +102,10 @@ impl Config {
         let (mut config, mut wrong) = Config::read(value, home);
         config.floors = std::mem::take(&mut sources.floors);
         config.files = std::mem::take(&mut sources.files);
+        if let Some(search) = config.search.as_mut().filter(|search| search.key.is_none()) {
+            let variable = format!("{}_API_KEY", search.provider.to_ascii_uppercase());
+            search.key = (environment.variable)(&variable).map(Secret::new);
+        }
         for (id, missing) in missing_keys {
             if let Some(provider) = config.provider.get_mut(&id) {
                 provider.options.missing_key = Some(missing);
@@ -240,6 +250,9 @@ impl Config {
                 "command" => config.additions.command = custom::members(value),
                 "hooks" => config.additions.hooks = value,
                 "store" => config.store = value.as_str().map(Secret::new),
+                "check" => config.diagnostics.read_check(&value, false),
+                "lsp" => config.diagnostics.read_lsp(&value, false, &mut problems),
+                "search" => config.search = SearchConfig::read(&value, &mut problems),
                 "dialect" => config.dialect = value.as_str().map(str::to_owned),
                 // `$schema` is for editors.
                 _ => {}

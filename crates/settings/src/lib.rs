@@ -10,6 +10,7 @@ mod codex;
 pub mod config;
 pub mod credentials;
 pub mod custom;
+pub mod diagnostics;
 mod environment;
 mod files;
 pub mod instructions;
@@ -20,6 +21,7 @@ pub mod preferences;
 pub mod project;
 mod providers;
 mod quote;
+pub mod search;
 mod toml;
 pub mod trust;
 

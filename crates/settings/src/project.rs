@@ -18,6 +18,7 @@ use crate::config::sources::unknown_restrictions;
 use crate::custom::files::{self, Found, Sort};
 use crate::custom::hooks::Hook;
 use crate::custom::{Additions, agents, template};
+use crate::diagnostics::Diagnostics;
 use crate::mcp_servers::McpServers;
 use crate::trust::{self, Trust};
 use crate::{Directories, ReadText, quote_all};
@@ -67,6 +68,12 @@ struct ConfigFile {
     value: Value,
     /// The same, checked against the table of keys, if the file is ours.
     checked: Option<Checked>,
+}
+
+impl ConfigFile {
+    fn is_ours(&self) -> bool {
+        OURS.contains(&self.name)
+    }
 }
 
 impl Project {
@@ -197,6 +204,18 @@ impl Project {
             (server.is_shared, server.is_unsandboxed) = (false, false);
         }
         (found, problems)
+    }
+
+    /// Returns the checkers and language servers, if the user trusts the project.
+    #[must_use]
+    pub fn diagnostics(&self) -> Diagnostics {
+        let mut found = Diagnostics::default();
+        // What is wrong was reported when the file was checked.
+        for file in self.configs.iter().filter(|file| self.is_trusted() && file.is_ours()) {
+            found.read_check(&file.value["check"], true);
+            found.read_lsp(&file.value["lsp"], true, &mut Vec::new());
+        }
+        found
     }
 
     /// Returns the patterns of instruction files, which name files inside the project only.
@@ -359,8 +378,10 @@ fn parts_of(configs: &[ConfigFile], commands: &[Found], home: Option<&Path>) -> 
         if let Some(value) = value.get("mcp") {
             list(&format!("`mcp` in {file}"), value, &mut parts);
         }
-        if let Some(value) = value.get("hooks").filter(|_| OURS.contains(file)) {
-            list(&format!("`hooks` in {file}"), value, &mut parts);
+        for key in ["hooks", "check", "lsp"] {
+            if let Some(value) = value.get(key).filter(|_| OURS.contains(file)) {
+                list(&format!("`{key}` in {file}"), value, &mut parts);
+            }
         }
         for (name, command) in value.get("command").and_then(Value::as_object).into_iter().flatten()
         {

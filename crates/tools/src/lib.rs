@@ -7,6 +7,7 @@ mod apply_patch;
 mod ask;
 pub mod bash;
 mod change;
+pub mod diagnostics;
 mod diff;
 mod disk;
 mod edit;
@@ -25,6 +26,7 @@ mod seen;
 mod text;
 mod tool;
 mod walk;
+pub mod web_search;
 mod write;
 
 use std::sync::Arc;

@@ -94,6 +94,8 @@ pub(crate) fn describe(key: &PermissionKey, subject: &str) -> String {
         PermissionKey::FetchPrivate => {
             format!("fetching from `{subject}`, on this machine or in a private network,")
         }
+        PermissionKey::WebSearch if is_all => "searching the web".to_owned(),
+        PermissionKey::WebSearch => format!("searching the web for `{subject}`"),
         PermissionKey::Network => format!("the network for `{subject}`"),
         PermissionKey::Git => format!("changes of .git: `{subject}`"),
         PermissionKey::WriteOutside => format!("writing to `{subject}`"),

@@ -25,6 +25,8 @@ pub enum PermissionKey {
     Fetch,
     /// Fetching from this machine or a private network.
     FetchPrivate,
+    /// Searching the web.
+    WebSearch,
     /// Access to a directory outside the session's directories.
     ExternalDirectory,
     /// Writing to a directory outside the session's directories.
@@ -64,7 +66,7 @@ impl McpKey {
 
 impl PermissionKey {
     /// Every built-in key.
-    pub const BUILT_IN: [PermissionKey; 16] = [
+    pub const BUILT_IN: [PermissionKey; 17] = [
         PermissionKey::Read,
         PermissionKey::Edit,
         PermissionKey::RunCommand,
@@ -74,6 +76,7 @@ impl PermissionKey {
         PermissionKey::SearchText,
         PermissionKey::Fetch,
         PermissionKey::FetchPrivate,
+        PermissionKey::WebSearch,
         PermissionKey::ExternalDirectory,
         PermissionKey::WriteOutside,
         PermissionKey::Network,
@@ -112,6 +115,7 @@ impl PermissionKey {
             PermissionKey::SearchText => "grep",
             PermissionKey::Fetch => "webfetch",
             PermissionKey::FetchPrivate => "webfetch_private",
+            PermissionKey::WebSearch => "websearch",
             PermissionKey::ExternalDirectory => "external_directory",
             PermissionKey::WriteOutside => "write_outside",
             PermissionKey::Network => "network",

@@ -20,6 +20,8 @@ mod command_line;
 mod commands;
 mod context;
 mod crash;
+#[cfg(target_os = "linux")]
+mod diagnostics;
 mod dialects;
 mod ends;
 #[cfg(target_os = "linux")]

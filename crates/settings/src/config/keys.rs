@@ -92,7 +92,7 @@ use Kind::{
 use ProjectUse::{May, Never, Trusted};
 
 /// All top-level keys.
-pub static KEYS: [TopKey; 17] = [
+pub static KEYS: [TopKey; 20] = [
     top(
         key(
             "$schema",
@@ -197,6 +197,30 @@ pub static KEYS: [TopKey; 17] = [
         ),
         Trusted("a hook is a program that runs"),
     ),
+    top(
+        key(
+            "check",
+            Map(&Either(&[Text, Object(CHECK)])),
+            "Commands that check a file after the model changed it, by pattern, such as `\"*.rs\": \"cargo check --message-format=short\"`; see docs/guide/diagnostics.md.",
+        ),
+        Trusted("a checker is a program that runs"),
+    ),
+    top(
+        key(
+            "lsp",
+            Either(&[Switch, Map(&Open(LSP))]),
+            "Language servers by name, in OpenCode's format, which are asked about a file after the model changed it; see docs/guide/diagnostics.md.",
+        ),
+        Trusted("a language server is a program that runs"),
+    ),
+    top(
+        key(
+            "search",
+            Object(SEARCH),
+            "The search engine of the `web_search` tool; see docs/guide/tools.md.",
+        ),
+        Never("it would let the project choose who receives queries"),
+    ),
     settable(
         key("limits", Limits, "Sizes, rates and timeouts; see docs/guide/limits.md."),
         Never("limits protect the user from a project's contents"),
@@ -233,6 +257,31 @@ pub static KEYS: [TopKey; 17] = [
         "PURLIN_STORE",
         None,
     ),
+];
+
+const CHECK: &[Key] = &[
+    key("command", Text, "The command, for the shell; `$1` is the file."),
+    key("timeout", Whole, "Seconds it may run; default 60, at most 300."),
+];
+
+const LSP: &[Key] = &[
+    key("command", List(&Text), "The program and its arguments."),
+    key("extensions", List(&Text), "The ends of the names of its files, such as `.rs`."),
+    key("env", Map(&Text), "Additional environment variables."),
+    key("initialization", Open(&[]), "Options that the server is initialised with."),
+    key("timeout", Whole, "Seconds to wait for its diagnostics; default 20, at most 300."),
+    key("disabled", Switch, "Turns it off."),
+];
+
+const SEARCH: &[Key] = &[
+    key("provider", Word(&["brave", "tavily", "exa", "searxng"]), "The search engine."),
+    key("url", Text, "The address of its API; needed for searxng."),
+    key(
+        "apiKey",
+        Secret,
+        "API key. Prefer `{env:NAME}`, the variable BRAVE_API_KEY, TAVILY_API_KEY or EXA_API_KEY, or `purlin auth login`.",
+    ),
+    key("results", Whole, "The number of results; default 8, at most 20."),
 ];
 
 const PROVIDER: &[Key] = &[

@@ -3,7 +3,7 @@
 //! They use the same sandbox, environment and search path as the tool, but no client and no permission question: the caller has
 //! decided that they may run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use process::Child;
@@ -76,6 +76,37 @@ impl Bash {
             // Dropping the child kills it and all it started.
             Err(_) => Ok(Ran { is_late: true, ..Ran::default() }),
         }
+    }
+}
+
+impl Bash {
+    /// Starts a program that stays, with input and output, in the sandbox of commands.
+    ///
+    /// # Errors
+    /// Fails with the reason if it was not started.
+    pub(crate) async fn spawn_server(
+        &self,
+        cwd: &Path,
+        command: &[String],
+        environment: &[(String, String)],
+        must_be_confined: bool,
+    ) -> Result<Child, String> {
+        let found = self.sandbox.found().await;
+        if must_be_confined && !found.level.confines() {
+            return Err("no sandbox available".to_owned());
+        }
+        let Some((program, args)) = command.split_first() else {
+            return Err("its `command` is empty".to_owned());
+        };
+        let mut spec = self.spec_of(cwd, "");
+        (spec.program, spec.args) = (program.into(), args.iter().map(Into::into).collect());
+        spec.merge_stderr = false;
+        spec.keep_input = true;
+        for (name, value) in environment {
+            spec = spec.env(name, value);
+        }
+        let profile = self.profile(&Input::plain(program, Duration::ZERO));
+        self.sandbox.spawn(&spec, &profile, &found).map_err(|err| err.to_string())
     }
 }
 
