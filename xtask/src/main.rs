@@ -4,6 +4,7 @@
 
 #![expect(clippy::print_stdout, reason = "xtask talks to a person; no protocol runs on its stdout")]
 
+mod attack;
 mod bench;
 mod deny;
 mod draw;
@@ -31,6 +32,11 @@ usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
        cargo xtask crash [--runs N]
            kill the program N times (default 2000) while it works, and at every write, sync, rename and start of
            a dozen scenarios; also make these fail; then compare what is stored with what was shown
+       cargo xtask attack [--short]
+           run everything that attacks the program, and count the attempts, see docs/internals/attacks.md;
+           --short repeats nothing
+       cargo xtask fuzz [TARGET] [--seconds N]
+           run a fuzz target, or all of them, each for N seconds (default 30)
        cargo xtask draw FILE.acp
            print a transcript as a Mermaid sequence diagram
        cargo xtask catalogue
@@ -77,6 +83,9 @@ fn run(arguments: &[String]) -> Result<bool> {
         }
         ["crash"] => suite::crash(2000),
         ["crash", "--runs", runs] => suite::crash(runs.parse().context("--runs needs a number")?),
+        ["attack"] => attack::run(false),
+        ["attack", "--short"] => attack::run(true),
+        ["fuzz", rest @ ..] => attack::fuzz(rest),
         ["draw", file] => print_drawing(Path::new(file)),
         ["bench", rest @ ..] => bench::run(&bench::Options::parse(rest)?),
         ["peers"] => peers::run().map(|()| true),

@@ -26,6 +26,15 @@ pub(crate) fn succeeds(words: &[&str]) -> Result<bool> {
     Ok(status.success())
 }
 
+/// Runs a program and returns whether it succeeded, and all that it printed.
+pub(crate) fn output(words: &[&str]) -> Result<(bool, String)> {
+    println!("$ {}", words.join(" "));
+    let output = command(words)?.output();
+    let output = output.with_context(|| format!("cannot start `{}`", words.join(" ")))?;
+    let text = [output.stdout, output.stderr].concat();
+    Ok((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
+}
+
 /// Runs a program and returns an error if it fails.
 pub(crate) fn must_succeed(words: &[&str]) -> Result<()> {
     must_succeed_with(words, &[])

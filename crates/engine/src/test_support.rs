@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 
 use crate::ports::{
     ChildTask, Denied, DisplayPermit, Editor, EditorError, Event, FileError, Files, Form,
-    FormAnswer, Offers, Output, Page, TerminalCommand, TerminalOutput, ToolCx, ToolError, ToolHost,
+    FormAnswer, Offers, Output, Page, Severity, TerminalCommand, TerminalOutput, ToolCx, ToolError,
+    ToolHost,
 };
 use crate::words::{
     Access, Answer, Decision, ExitStatus, PermissionKey, Question, TerminalId, ToolCall,
@@ -237,6 +238,15 @@ impl ToolHost for NoTurn<'_> {
             Ok(())
         }
         .boxed()
+    }
+
+    fn warn<'a>(
+        &'a self,
+        title: &'a str,
+        description: Option<String>,
+    ) -> BoxFuture<'a, Result<(), ToolError>> {
+        let title = title.to_owned();
+        self.show(Event::Notice { severity: Severity::Warning, title, description })
     }
 
     fn elicit(&self, form: Form) -> BoxFuture<'_, Result<FormAnswer, ToolError>> {

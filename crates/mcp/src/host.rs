@@ -43,8 +43,10 @@ pub struct Confinement {
     pub hidden: Vec<PathBuf>,
     /// Directories that they can write to, in addition to those of their session.
     pub writable: Vec<PathBuf>,
-    /// The cache directories of each package runner, created before it starts.
-    pub caches: Vec<(&'static str, PathBuf)>,
+    /// Where each server gets a directory of its own for caches; `None` for none.
+    pub caches: Option<PathBuf>,
+    /// Names at the top of the session's directories that they cannot change, because other programs run what is in them.
+    pub protected: Vec<&'static str>,
 }
 
 /// Timeouts and delays.

@@ -3,6 +3,8 @@
 //! Each server has one task. The task owns the process and the connection; tools get the connection from
 //! `server::Status`.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -230,16 +232,24 @@ async fn start_program(
     inbox: &Arc<Inbox>,
     tasks: &mut JoinSet<()>,
 ) -> Result<(Program, Arc<dyn Pipe>), Error> {
-    let spec = spec(server, command, options);
+    let mut spec = spec(server, command, options);
     if !is_installed(&spec) {
         return Err(Error::NoProgram(clean_line(&command.program, 200)));
     }
     let mut sandbox = None;
     if let Some(confinement) = &options.confinement {
-        create_caches(command, confinement);
         let restricted = match server.config.is_unsandboxed {
             true => None,
-            false => Some((profile(server, &spec, confinement), confinement.sandbox.found().await)),
+            false => {
+                let caches = own_caches(server, command, confinement);
+                let mut env: Vec<_> =
+                    CACHES.iter().zip(caches.iter().cycle()).map(own_variable).collect();
+                // What the configuration declares wins.
+                env.append(&mut spec.env);
+                spec.env = env;
+                let profile = profile(server, &spec, confinement, caches);
+                Some((profile, confinement.sandbox.found().await))
+            }
         };
         sandbox = Some((Arc::clone(&confinement.sandbox), restricted));
     }
@@ -302,23 +312,61 @@ fn is_installed(spec: &Spec) -> bool {
     path.is_none_or(|path| std::env::split_paths(path).any(|folder| folder.join(program).is_file()))
 }
 
-/// Creates the cache directories of a package runner. Inside the sandbox it cannot: only existing directories are writable.
-fn create_caches(command: &Command, confinement: &Confinement) {
-    let runner = command.package_runner();
-    for (_, cache) in confinement.caches.iter().filter(|(name, _)| runner == Some(*name)) {
-        if let Err(err) = std::fs::create_dir_all(cache) {
-            tracing::debug!("could not create {}: {err}", cache.display());
+/// The variables that name caches of package runners, and where each is in the server's own directory. The caches of the user have
+/// programs in them that others run: a server must not be able to replace those.
+const CACHES: [(&str, &str); 13] = [
+    ("XDG_CACHE_HOME", "cache"),
+    ("npm_config_cache", "npm"),
+    ("npm_config_store_dir", "pnpm"),
+    ("PNPM_HOME", "pnpm-home"),
+    ("YARN_CACHE_FOLDER", "yarn"),
+    ("YARN_GLOBAL_FOLDER", "yarn-global"),
+    ("BUN_INSTALL_CACHE_DIR", "bun"),
+    ("DENO_DIR", "deno"),
+    ("UV_CACHE_DIR", "uv"),
+    ("UV_TOOL_DIR", "uv-tools"),
+    ("UV_PYTHON_INSTALL_DIR", "uv-python"),
+    ("PIP_CACHE_DIR", "pip"),
+    ("PRE_COMMIT_HOME", "pre-commit"),
+];
+
+fn own_variable(((name, part), own): (&(&str, &str), &PathBuf)) -> (OsString, OsString) {
+    ((*name).into(), own.join(part).into())
+}
+
+/// Creates the directory of a server's own caches. A server of the same name with another command gets another one.
+fn own_caches(server: &Server, command: &Command, confinement: &Confinement) -> Option<PathBuf> {
+    let mut words = vec![server.name(), &command.program];
+    words.extend(command.args.iter().map(String::as_str));
+    let own = confinement.caches.as_ref()?.join(offer::fingerprint(&words));
+    match std::fs::create_dir_all(&own) {
+        Ok(()) => Some(own),
+        Err(err) => {
+            tracing::warn!("could not create {}: {err}", own.display());
+            None
         }
     }
 }
 
 /// Returns the sandbox profile of a server's process: it can write to its session's directories and cannot read secrets.
-fn profile(server: &Server, spec: &Spec, confinement: &Confinement) -> Profile {
-    let writable = server.roots.iter().chain([&spec.cwd]).chain(&confinement.writable);
+fn profile(
+    server: &Server,
+    spec: &Spec,
+    confinement: &Confinement,
+    caches: Option<PathBuf>,
+) -> Profile {
+    let writable =
+        server.roots.iter().chain([&spec.cwd]).chain(&confinement.writable).chain(&caches);
     // Git runs hooks, and its configuration can name programs to run. Both are read-only.
     let git = server.roots.iter().map(|root| root.join(".git")).filter(|git| git.is_dir());
+    let git = git.flat_map(|git| ["hooks", "config"].map(|part| git.join(part)));
+    // A link cannot be protected.
+    let is_there = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| !found.is_symlink());
+    let named = server.roots.iter().filter_map(|root| root.canonicalize().ok());
+    let named =
+        named.flat_map(|root| confinement.protected.iter().map(move |name| root.join(name)));
     Profile {
-        protected: git.flat_map(|git| ["hooks", "config"].map(|part| git.join(part))).collect(),
+        protected: git.chain(named.filter(is_there)).collect(),
         hidden: confinement.hidden.clone(),
         private: Vec::new(),
         temporary: None,

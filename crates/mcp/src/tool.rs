@@ -7,7 +7,9 @@ use engine::permission::{Access, PermissionKey};
 use engine::ports::{
     Event, Intent, Output, Planned, SpanFacts, SpanKind, Tool, ToolCx, ToolError, ToolSpec,
 };
-use engine::words::{Block, Contents, Media, ToolContent, ToolFailure, ToolKind, ToolUpdate};
+use engine::words::{
+    Block, Contents, Media, ToolContent, ToolFailure, ToolKind, ToolUpdate, inert,
+};
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
@@ -122,7 +124,7 @@ impl McpTool {
                     deadline = last.min(Instant::now() + self.timing.call);
                     if shown.elapsed() >= PROGRESS_INTERVAL {
                         shown = Instant::now();
-                        let content = vec![ToolContent::Block(Block::Text(text))];
+                        let content = vec![ToolContent::Block(Block::Text(inert(&text)))];
                         let update = ToolUpdate { content: Some(content), ..ToolUpdate::default() };
                         cx.turn.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await?;
                     }
@@ -217,7 +219,7 @@ impl Tool for McpTool {
         let key = PermissionKey::mcp(&self.spec.name, &server, &tool);
         let intent = Intent {
             title: clean(&title, 2 * MAX_TITLE),
-            content: vec![ToolContent::Block(Block::Text(self.info.description.clone()))],
+            content: vec![ToolContent::Block(Block::Text(inert(&self.info.description)))],
             access: vec![Access::ask(key, subject)],
             ..Intent::default()
         };
@@ -246,11 +248,16 @@ fn output(result: CallToolResult) -> Output {
     for block in result.content {
         let (for_model, block) = block_in(block);
         text.push(for_model);
+        // An image in it would be fetched by the client.
+        let block = match block {
+            Block::Text(text) => Block::Text(inert(&text)),
+            other => other,
+        };
         shown.push(ToolContent::Block(block));
     }
     if let Some(structured) = result.structured_content.filter(|_| !has_content) {
         let json = structured.to_string();
-        shown.push(ToolContent::Block(Block::Text(clean(&json, MAX_TEXT))));
+        shown.push(ToolContent::Block(Block::Text(inert(&clean(&json, MAX_TEXT)))));
         text.push(json);
     }
     let text = text.join("\n");

@@ -19,6 +19,6 @@ pub use error::Error;
 pub use guard::Guard;
 pub use output::Tail;
 #[cfg(unix)]
-pub use raw::share_one_heap;
+pub use raw::{harden, share_one_heap};
 pub use spawn::{Child, Spec, run_on_terminal, spawn};
 pub use tokio::process::{ChildStderr, ChildStdin, ChildStdout};

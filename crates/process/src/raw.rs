@@ -45,11 +45,39 @@ pub(crate) fn lead_session(command: &mut Command, before: BeforeExec) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Restores the default action of SIGTERM.
+/// Restores the default actions of the signals that the agent or the helper ignores.
 #[cfg(target_os = "linux")]
-pub(crate) fn restore_term() {
+pub(crate) fn restore_signals() {
+    for signal in [libc::SIGTERM, libc::SIGXFSZ] {
+        // SAFETY: sets a disposition, with no handler that could run.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
+/// Hardens the agent, which has keys in its memory: no other process of this user can read it, it leaves no core dump, and what the
+/// dynamic loader was told is not passed on. A file that grows beyond the user's limit is an error and not the end.
+///
+/// Must be called before the first thread is started.
+pub fn harden() {
     // SAFETY: sets a disposition, with no handler that could run.
-    unsafe { libc::signal(libc::SIGTERM, libc::SIG_DFL) };
+    #[cfg(unix)]
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN)
+    };
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{
+            DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit,
+        };
+        // Neither can fail with these values.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).ok();
+        setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).ok();
+    }
+    let is_for_loader = |name: &std::ffi::OsString| name.as_encoded_bytes().starts_with(b"LD_");
+    for name in std::env::vars_os().map(|(name, _)| name).filter(is_for_loader) {
+        // SAFETY: no other thread runs yet.
+        unsafe { std::env::remove_var(name) };
+    }
 }
 
 /// Ignores SIGTERM.

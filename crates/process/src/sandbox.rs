@@ -64,6 +64,9 @@ use crate::spawn::{Child, Spec};
 #[derive(Debug)]
 pub struct Sandbox {
     helper: PathBuf,
+    /// The helper, opened before any command ran: a command may be able to replace the file at that path.
+    #[cfg(target_os = "linux")]
+    opened: Option<std::os::fd::OwnedFd>,
     /// Our own folder for temporary files and for the canary.
     scratch: PathBuf,
     /// The only bubblewrap to use; `None` for any that the system has.
@@ -76,10 +79,12 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Makes a sandbox with this program as its helper. Tries nothing yet. `scratch` is for its temporary files.
+    /// Makes a sandbox with this program as its helper, which is opened now. Tries nothing yet. `scratch` is for its temporary files.
     #[must_use]
     pub fn new(helper: PathBuf, scratch: PathBuf) -> Sandbox {
         Sandbox {
+            #[cfg(target_os = "linux")]
+            opened: linux::open_helper(&helper),
             helper,
             scratch,
             bubblewrap: None,
@@ -104,10 +109,21 @@ impl Sandbox {
         self
     }
 
-    /// Returns the helper program, which a command must not be able to replace.
+    /// Returns the path of the helper program, for a terminal of the client: a command must not be able to replace it there.
     #[must_use]
     pub fn helper(&self) -> &Path {
         &self.helper
+    }
+
+    /// Tells whether a terminal of the client can start the helper by its path: not if a command could replace it, because it is in
+    /// one of these folders.
+    #[must_use]
+    pub fn suits_terminal(&self, writable: &[PathBuf]) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.opened.is_some() && self.helper_in(writable).is_none();
+        // Elsewhere a terminal gets the bare command, and only without a sandbox.
+        #[cfg(not(target_os = "linux"))]
+        return !writable.is_empty();
     }
 
     /// Returns the strongest level that works. Tried once, and again if a program that it needs is gone.
@@ -127,10 +143,7 @@ impl Sandbox {
     }
 
     fn still_holds(&self, found: &Found) -> bool {
-        let is_there = |program: &Path| program.is_file();
-        let needs_helper = found.level >= Level::Limits && cfg!(target_os = "linux");
-        (!needs_helper || is_there(&self.helper))
-            && found.bubblewrap.as_deref().is_none_or(is_there)
+        found.bubblewrap.as_deref().is_none_or(Path::is_file)
     }
 
     async fn find(&self) -> Found {
@@ -193,13 +206,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// Always.
-    pub fn for_terminal(
-        &self,
-        _: &Spec,
-        _: &Profile,
-        _: &Found,
-        _: &str,
-    ) -> Result<InTerminal, Error> {
+    pub fn for_terminal(&self, _: &Spec, _: &Profile, _: &Found) -> Result<InTerminal, Error> {
         Err(Error::NotConfined)
     }
 

@@ -11,6 +11,8 @@ mod event_stream;
 mod exchange;
 mod fault;
 mod format;
+#[cfg(test)]
+mod fuzz;
 mod http;
 mod images;
 mod key;

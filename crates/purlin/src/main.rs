@@ -8,6 +8,8 @@ fn main() -> ExitCode {
     if let Some(code) = process::sandbox::helper::run_if_asked(std::env::args_os()) {
         return code;
     }
+    #[cfg(unix)]
+    process::harden();
     match purlin::cli::main() {
         Ok(code) => code,
         Err(err) => {

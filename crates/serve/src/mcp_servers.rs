@@ -190,39 +190,15 @@ impl mcp::oauth::Vault for Vault {
     }
 }
 
-/// The caches of package runners, below the home directory.
-const CACHES: [&str; 8] = [
-    ".cache",
-    ".npm",
-    ".bun",
-    ".deno",
-    ".yarn",
-    ".local/share/pnpm",
-    ".local/share/uv",
-    "Library/Caches",
-];
-
-/// The caches that a package runner needs.
-const NEEDED: [(&str, &str); 6] = [
-    ("npx", ".npm"),
-    ("npm", ".npm"),
-    ("bunx", ".bun"),
-    ("uvx", ".cache"),
-    ("uvx", ".local/share/uv"),
-    ("pnpm", ".local/share/pnpm"),
-];
-
 /// Restricts the programs of servers: they see neither secrets nor our own files, and write only to the directories of
-/// their session, to temporary directories and to caches.
+/// their session, to temporary directories and to a directory of their own for caches.
 fn confinement(options: &MachineOptions, sandbox: Arc<Sandbox>) -> mcp::Confinement {
     let directories = &options.directories;
-    let home = &directories.home;
-    let caches = home.iter().flat_map(|home| CACHES.map(|cache| home.join(cache)));
-    let needed = home.iter().flat_map(|home| NEEDED.map(|(of, cache)| (of, home.join(cache))));
     mcp::Confinement {
         sandbox,
         hidden: options.private().into_iter().chain(machine::hidden(directories)).collect(),
-        writable: caches.chain([options.temporary.clone()]).collect(),
-        caches: needed.collect(),
+        writable: vec![options.temporary.clone()],
+        caches: directories.cache.as_ref().map(|folder| folder.join("mcp")),
+        protected: shell::AUTO_RUN.to_vec(),
     }
 }

@@ -13,6 +13,8 @@ pub mod custom;
 pub mod diagnostics;
 mod environment;
 mod files;
+#[cfg(test)]
+mod fuzz;
 pub mod instructions;
 pub mod limits;
 pub mod mcp_servers;

@@ -12,7 +12,7 @@ use super::recursive_reads::Walk;
 use super::resolve::{is_in_git, is_narrow};
 use super::secret::is_secret;
 use super::word::{Meaning, Word, normal};
-use super::{opaque, parse, prefix, programs, wrappers};
+use super::{git, opaque, parse, prefix, programs, repository, wrappers};
 
 /// Returns what a command needs permission for, with reasons.
 #[must_use]
@@ -121,7 +121,28 @@ impl Analyser<'_> {
                 self.push_command(simple, Ok(()));
                 self.places(known);
             }
-            Err(why) => self.push_command(simple, Err(why)),
+            Err(why) => {
+                self.push_command(simple, Err(why));
+                self.unclear(words);
+            }
+        }
+    }
+
+    /// A rule may allow a program that reads, but no rule for its name allows it to read secrets or to run what a repository says.
+    fn unclear(&mut self, words: &[Word]) {
+        let name = words[0].as_text().unwrap_or_default();
+        if programs::reads_files(name) {
+            let is_option = |word: &&Word| word.as_text().is_some_and(|text| text.starts_with('-'));
+            let value = |word: &Word| Some(Word::text(word.as_text()?.split_once('=')?.1));
+            let files = words[1..].iter().filter(|word| !is_option(word)).cloned();
+            let values = words[1..].iter().filter(is_option).filter_map(value);
+            self.places(Known::reading(files.chain(values)));
+        }
+        if name == "git"
+            && git::is_read_only(words)
+            && let Err(why) = repository::tracked_secrets(self.at.cwd)
+        {
+            self.opaque(&normal(words), &why);
         }
     }
 
@@ -256,6 +277,13 @@ impl Analyser<'_> {
                 } else if !tops.iter().any(|top| link.starts_with(top)) {
                     tops.push(link);
                 }
+            }
+            if let Some(name) = below.split {
+                let need = Need::ask(NeedKind::Read, name.to_string_lossy()).once();
+                self.push(
+                    need,
+                    "its name contains blanks or quotes, and would be split into several",
+                );
             }
             if below.is_cut {
                 let need = Need::ask(NeedKind::Read, top.to_string_lossy());

@@ -5,6 +5,7 @@
 //! needs to permission rules, `process::sandbox` is what the kernel enforces.
 
 mod analyse;
+mod auto_run;
 mod awk;
 mod context;
 mod git;
@@ -22,12 +23,15 @@ mod repository;
 mod resolve;
 mod secret;
 mod sed;
+mod small_programs;
 mod wildcard;
 mod word;
 mod wrappers;
 
 pub use analyse::needs;
+pub use auto_run::{AUTO_RUN, is_auto_run, is_auto_run_name};
 pub use context::Context;
 pub use need::{Always, Form, Need, NeedKind, Verdict, require_extra};
+pub use repository::{config_problem, submodules};
 pub use resolve::{clean, is_in_git, is_narrow, real};
 pub use secret::is_secret;

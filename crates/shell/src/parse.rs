@@ -351,10 +351,12 @@ impl<'a> Reader<'a> {
                 }
             }
             "arithmetic_expansion" => {
-                let is_sum = |c: char| c.is_ascii_digit() || " $()+-*/%".contains(c);
-                if !self.text(node).chars().all(is_sum) {
-                    self.opaque("it contains arithmetic with variables");
+                let is_sum = |c: char| c.is_ascii_digit() || " ()+-*/%".contains(c);
+                let inside = self.text(node).strip_prefix("$((");
+                if inside.is_some_and(|sum| sum.chars().all(is_sum)) {
+                    return;
                 }
+                self.opaque("it contains arithmetic with variables");
             }
             "string" | "concatenation" | "translated_string" => {}
             "word" => {

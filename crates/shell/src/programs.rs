@@ -9,6 +9,7 @@ use super::known::Known;
 use super::options::{Options, Sorted, sort};
 use super::paths::Folders;
 use super::recursive_reads::Walk;
+use super::small_programs::{is_old_list, pager, read};
 use super::word::{Meaning, Word};
 use super::{awk, git, sed};
 use crate::secret::is_secret;
@@ -68,7 +69,17 @@ const ROWS: &[Row] = &[
     any("which type ps pgrep pidof exit break continue", "", Text),
     // Its options take names of variables, which may contain commands.
     only("wait", "", "", "", Text),
-    any("tr numfmt", "", Text),
+    any("tr numfmt yes cal lscpu help", "", Text),
+    Row {
+        needs: &["c", "stdout", "to-stdout"],
+        ..only(
+            "gunzip gzip",
+            "cdkqv",
+            "",
+            "stdout to-stdout decompress uncompress keep quiet verbose",
+            Paths,
+        )
+    },
     Row {
         options: Options { flags: "", valued: "", long: "files0-from=", others: true },
         ..any("wc", "", Paths)
@@ -236,10 +247,39 @@ pub(crate) fn analyse(simple: &Simple, folders: &mut Folders<'_>) -> Result<Know
         "awk" | "gawk" | "mawk" => awk::analyse(words),
         "find" => find(words),
         "xargs" => xargs(words, simple.piped_from.as_deref()),
-        _ => match ROWS.iter().find(|row| row.names.split(' ').any(|known| known == name)) {
-            Some(row) => row.analyse(name, words, simple.piped_from.is_some()),
-            None => Err("not known to be read-only".to_owned()),
+        "less" | "more" | "bat" | "batcat" => pager(words),
+        "read" => read(words),
+        "history" => match words {
+            [] => Ok(Known::default()),
+            _ => Err("it may change the history".to_owned()),
         },
+        "tar" => match words.split_first() {
+            // The old form: letters without a dash, of which the last takes the archive.
+            Some((first, rest)) if is_old_list(first) => {
+                let letters = format!("-{}", first.as_text().unwrap_or_default());
+                let words: Vec<Word> =
+                    std::iter::once(Word::text(&letters)).chain(rest.iter().cloned()).collect();
+                row("tar", &words, simple)
+            }
+            _ => row("tar", words, simple),
+        },
+        _ => row(name, words, simple),
+    }
+}
+
+/// Tells whether a program reads the files that its words name.
+pub(crate) fn reads_files(name: &str) -> bool {
+    let others = ["sed", "awk", "gawk", "mawk", "less", "more", "bat", "batcat"];
+    let is_named = |row: &&Row| row.names.split(' ').any(|known| known == name);
+    let reads = |row: &Row| matches!(row.operands, Paths | PatternThenPaths | OnePath);
+    others.contains(&name) || ROWS.iter().find(is_named).is_some_and(reads)
+}
+
+/// Analyses a program by its row of the table.
+fn row(name: &str, words: &[Word], simple: &Simple) -> Result<Known, String> {
+    match ROWS.iter().find(|row| row.names.split(' ').any(|known| known == name)) {
+        Some(row) => row.analyse(name, words, simple.piped_from.is_some()),
+        None => Err("not known to be read-only".to_owned()),
     }
 }
 
@@ -457,8 +497,24 @@ fn xargs(words: &[Word], piped_from: Option<&[Word]>) -> Result<Known, String> {
     let mut known = row.analyse(name, &words[start + 1..], true)?;
     // A recursive program reads more than the names it gets.
     let goes_on = !known.walks.is_empty();
-    known.walks.extend(Walk::of_names(piped_from, goes_on));
+    let is_whole = |word: &Word| matches!(word.as_text(), Some("-0" | "--null" | "-0r" | "-r0"));
+    let splits = !words[..start].iter().any(is_whole);
+    let walk = Walk::of_names(piped_from, goes_on);
+    // Programs that read the files themselves print names, which are split all the same.
+    let walk = walk.or_else(|| splits.then(|| Walk::of_printed(searched(piped_from))));
+    known.walks.extend(walk.map(|walk| walk.splitting(splits)));
     Ok(known)
+}
+
+/// Returns where `grep` or `rg` searches; empty for the working folder.
+fn searched(words: &[Word]) -> Vec<Word> {
+    let name = words.first().and_then(Word::as_text).unwrap_or_default();
+    let row = ROWS.iter().find(|row| row.names.split(' ').any(|known| known == name));
+    let Some(Ok(sorted)) = row.map(|row| sort(&words[1..], &row.options)) else {
+        return Vec::new();
+    };
+    let patterns = usize::from(!sorted.has(&["e", "f", "regexp", "file"]));
+    sorted.operands.iter().skip(patterns).map(|word| (*word).clone()).collect()
 }
 
 /// Returns the index of the program that `xargs` runs, among the words after it.

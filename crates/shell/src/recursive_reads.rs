@@ -36,6 +36,10 @@ pub(crate) struct Walk {
     not_folders: Vec<String>,
     /// Globs of `rg`, as in `.gitignore`; one with `!` excludes.
     globs: Vec<String>,
+    /// Whether the names it gets are split at blanks and quotes, so that one may become several.
+    splits: bool,
+    /// Whether its files were read by the program that lists them, and only their names matter.
+    is_checked: bool,
     /// File types that `rg` reads, and those that it skips.
     types: (Vec<String>, Vec<String>),
 }
@@ -49,6 +53,8 @@ pub(crate) struct Below {
     pub(crate) links: Vec<PathBuf>,
     /// Whether not everything was checked: there are too many files, or an ignore file is not read.
     pub(crate) is_cut: bool,
+    /// A name that would be split into several.
+    pub(crate) split: Option<PathBuf>,
 }
 
 /// The most files that are checked.
@@ -132,6 +138,16 @@ impl Walk {
         Some(walk)
     }
 
+    /// Returns what matters of files that a program has read and whose names it prints.
+    pub(crate) fn of_printed(tops: Vec<Word>) -> Walk {
+        Walk { tops, is_checked: true, is_named: true, ..Walk::default() }
+    }
+
+    /// Returns the walk for names that are, or are not, split.
+    pub(crate) fn splitting(self, splits: bool) -> Walk {
+        Walk { splits, ..self }
+    }
+
     /// Everything below these places and the folder it is in.
     pub(crate) fn of_all(tops: &[&Word]) -> Walk {
         let mut tops = cloned(tops);
@@ -149,6 +165,18 @@ impl Walk {
                 break;
             }
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            let name = entry.path().strip_prefix(top).unwrap_or(entry.path()).to_string_lossy();
+            if self.splits
+                && name.contains(|character: char| {
+                    character.is_whitespace() || "'\"\\".contains(character)
+                })
+                && self.reads(entry.file_name())
+            {
+                below.split.get_or_insert_with(|| entry.path().to_owned());
+            }
+            if self.is_checked {
+                continue;
+            }
             if is_secret(entry.path()) && !is_folder && self.reads(entry.file_name()) {
                 below.secrets.push(entry.path().to_owned());
             }

@@ -91,6 +91,39 @@ pub(super) fn tracked_secrets(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(secrets)
 }
 
+/// Returns why the configuration of a repository may make git run something; `None` if it is known to run nothing. `git` is its
+/// `.git` folder or a bare repository, `top` its working tree.
+#[must_use]
+pub fn config_problem(git: &Path, top: &Path, text: &str) -> Option<String> {
+    let (top, git, common) = (top.to_owned(), git.to_owned(), git.to_owned());
+    if text.contains('\0') {
+        return Some("the repository's configuration is not text".to_owned());
+    }
+    Repository { top, git, common }.check(text).err()
+}
+
+/// Returns the folders of submodules, by the index and `.gitmodules` of the repository in a folder.
+#[must_use]
+pub fn submodules(top: &Path) -> Vec<PathBuf> {
+    let index = Repository::at(top).ok().flatten().and_then(|repository| repository.look().ok());
+    let mut found = index.map(|index| index.modules).unwrap_or_default();
+    let text = tree::read(top, ".gitmodules", 1 << 20)
+        .ok()
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    for line in text.iter().flat_map(|text| text.lines()) {
+        if let Some((key, path)) = line.split_once('=')
+            && key.trim().eq_ignore_ascii_case("path")
+        {
+            found.push(PathBuf::from(path.trim().trim_matches('"')));
+        }
+    }
+    let is_below = |path: &PathBuf| {
+        path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
+    };
+    found.retain(is_below);
+    found
+}
+
 /// A repository: its working tree, the git directory of this tree, and the one that all its trees share.
 struct Repository {
     top: PathBuf,

@@ -10,6 +10,8 @@ mod copier;
 mod copy;
 pub mod durable_objects;
 mod files;
+#[cfg(test)]
+mod fuzz;
 pub mod index;
 pub mod journal;
 mod large_values;

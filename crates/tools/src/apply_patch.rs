@@ -1,6 +1,6 @@
 //! `apply_patch`: changes several files at once, in the patch format that OpenAI's models know.
 
-mod parse;
+pub(crate) mod parse;
 
 use std::sync::Arc;
 

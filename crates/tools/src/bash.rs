@@ -4,9 +4,11 @@
 //! `judged` finds that out on another thread,
 //! `planned` runs it, with `client` in a terminal of the editor, with `run` here or with `background`, and `output` captures what
 //! it prints.
-//! `profile` says what the sandbox allows; `outside`, `repositories` and `git_redirects` are parts of that.
+//! `profile` says what the sandbox allows; `outside` and `repositories` are parts of that. `git_redirects` and `quarantine` check what
+//! a command leaves behind.
 
 mod background;
+mod before;
 mod captured_run;
 mod client;
 mod destroy;
@@ -18,21 +20,24 @@ mod output;
 mod outside;
 mod planned;
 mod profile;
+mod quarantine;
 mod repositories;
 mod requirement;
 mod run;
 mod search_path;
 mod title;
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
-use engine::permission::{Access, PermissionKey};
+use engine::permission::{Access, PermissionKey, UNANALYSED};
 use engine::ports::{Intent, Outline, Planned, Tool, ToolCx, ToolError, ToolSpec};
-use engine::words::visible;
-use engine::words::{Block, ToolContent, ToolFailure, ToolKind};
+use engine::words::{
+    Block, ToolContent, ToolFailure, ToolKind, count_blanks, fenced, has_markup, visible,
+};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use process::sandbox::{Level, Sandbox, SharedFolder};
@@ -43,7 +48,8 @@ use background::Background;
 use input::{Input, spec};
 use judged::Judged;
 use planned::PlannedCommand;
-use title::{TITLE_END, title_of};
+use repositories::Survey;
+use title::{outline_of, title_of};
 
 pub use background::tools as background_tools;
 pub use captured_run::{CapturedRun, Ran};
@@ -81,6 +87,10 @@ pub struct Bash {
     background: Background,
     /// The temporary folder that its commands share; made for the first one. `None` if it cannot be made.
     temporary: OnceLock<Option<Arc<SharedFolder>>>,
+    /// What the last search of the folders found.
+    surveyed: Mutex<Option<Arc<Survey>>>,
+    /// All repositories below the folders so far. They stay protected while the session lasts.
+    repositories: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl Bash {
@@ -97,6 +107,8 @@ impl Bash {
             has_no_terminals: AtomicBool::default(),
             background: Background::default(),
             temporary: OnceLock::new(),
+            surveyed: Mutex::default(),
+            repositories: Mutex::default(),
         }
     }
 
@@ -159,6 +171,23 @@ impl Bash {
                 Access { is_shown: true, ..Access::ask(PermissionKey::WriteOutside, folder) };
             needed.push(requirement(access, "the command requests to write there"));
         }
+        for path in self.auto_run_requests(&extra.write_outside) {
+            let name = path.strip_prefix(cwd).unwrap_or(&path).to_string_lossy();
+            let access = Access { is_shown: true, ..Access::ask(PermissionKey::AutoRun, name) };
+            let why = "other programs run what is in it".to_owned();
+            needed.push(Requirement { access, why });
+        }
+        if level == Level::Full && !self.survey().is_complete {
+            needed.push(Requirement {
+                access: Access {
+                    always: None,
+                    is_unclear: true,
+                    notes: vec![TOO_MANY_FOLDERS.to_owned()],
+                    ..Access::ask(PermissionKey::RunCommand, format!("{UNANALYSED}{command}"))
+                },
+                why: TOO_MANY_FOLDERS.to_owned(),
+            });
+        }
         Ok(needed)
     }
 
@@ -183,7 +212,8 @@ impl Bash {
     fn uses_terminal(&self, cx: &ToolCx<'_>, level: Level) -> bool {
         let is_offered =
             cx.editor.offers().terminal && !self.has_no_terminals.load(Ordering::Relaxed);
-        is_offered && (cfg!(target_os = "linux") || !level.confines())
+        let can_restrict = cfg!(target_os = "linux") || !level.confines();
+        is_offered && can_restrict && self.sandbox.suits_terminal(&self.folders)
     }
 }
 
@@ -200,8 +230,7 @@ impl Tool for Bash {
 
     /// Shows the first line of the command.
     fn outline(&self, input: &Value) -> Outline {
-        let line = input["command"].as_str().and_then(|text| text.lines().next());
-        let title = line.map_or("bash".to_owned(), |line| line.chars().take(TITLE_END).collect());
+        let title = input["command"].as_str().map_or("bash".to_owned(), outline_of);
         Outline { title, paths: Vec::new() }
     }
 
@@ -215,7 +244,7 @@ impl Tool for Bash {
             let offers = cx.editor.offers();
             let level = self.sandbox.found().await.level;
             let judged = cx.or_cancelled(self.judge(cx.cwd, input.clone(), level)).await?;
-            let Judged { access, outside, new_git, git } = judged.map_err(not_run)?;
+            let Judged { access, outside, granted, new_git, git } = judged.map_err(not_run)?;
             let mut content = Vec::new();
             if input.background {
                 let words = "Runs in the background until it ends or the session does.";
@@ -224,12 +253,13 @@ impl Tool for Bash {
                 content.push(ToolContent::Live { cwd: cx.cwd.to_owned() });
             }
             let reason = input.reason.as_deref();
-            let words = input.extra.words(&git, &outside, reason);
+            let words = input.extra.words(&git, &[outside.clone(), granted].concat(), reason);
             content.extend(words.map(|words| ToolContent::Block(Block::Text(words))));
             let command = visible(&input.command);
             let title = title_of(&command);
-            if title != command {
-                content.push(ToolContent::Block(Block::Text(command)));
+            if title != command || has_markup(&command) {
+                // Not rendered: a comment would hide a part of it.
+                content.push(ToolContent::Block(Block::Text(fenced(&count_blanks(&command)))));
             }
             let planned = PlannedCommand { bash: self, input, level, outside, new_git };
             let intent = Intent { title, content, access, ..Intent::default() };
@@ -238,6 +268,9 @@ impl Tool for Bash {
         .boxed()
     }
 }
+
+/// Why every command asks in a project that is too large.
+const TOO_MANY_FOLDERS: &str = "The project has too many folders to find every repository in it, so not all of them are protected.";
 
 /// Makes the error of a command that was not run.
 fn not_run(why: impl Display) -> ToolError {

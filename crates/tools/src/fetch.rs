@@ -5,7 +5,7 @@
 //! asked again.
 
 mod address;
-mod html;
+pub(crate) mod html;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use engine::permission::{Access, Decision, PermissionKey};
 use engine::ports::{Intent, Output, ToolCx, ToolError};
 use engine::words::pattern::literal;
-use engine::words::{ToolCall, ToolKind, ToolStatus, one_line};
+use engine::words::{ToolCall, ToolKind, ToolStatus, fenced, one_line};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, Url, redirect};
 use serde::Deserialize;
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::files::on_a_thread;
-use crate::tool::{TypedTool, fenced, number, shown};
+use crate::tool::{TypedTool, number, shown};
 
 /// The most bytes of a document that are read, after decompression.
 const MAX_BODY: usize = 5 * 1024 * 1024;

@@ -445,6 +445,10 @@ pub(crate) fn edit_access(target: &Target) -> Vec<Access> {
         always: Some(edit_rule(target)),
         ..Access::ask(PermissionKey::Edit, target.name())
     });
+    if target.is_inside() && shell::is_auto_run(target.relative()) {
+        // Allowing edits does not include what other programs run.
+        access.push(Access::ask(PermissionKey::AutoRun, target.name()));
+    }
     if is_in_git(&target.real()) {
         // A separate permission: allowing edits does not include what git runs.
         access.push(Access::ask(PermissionKey::Git, target.name()));

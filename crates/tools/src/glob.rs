@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use engine::permission::PermissionKey;
 use engine::ports::{Intent, Output, ToolCx, ToolError};
-use engine::words::{Location, ToolKind};
+use engine::words::{Location, ToolKind, fenced};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::files::Files;
 use crate::scope::Target;
 use crate::text::escape;
-use crate::tool::{TypedTool, fenced, shown};
+use crate::tool::{TypedTool, shown};
 use crate::walk::{note, only, place, search, search_access, walk, with_note};
 
 /// The most files that are shown.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use engine::permission::PermissionKey;
 use engine::ports::Denied;
 use engine::ports::{Intent, Output, ToolCx, ToolError};
-use engine::words::{Location, ToolKind};
+use engine::words::{Location, ToolKind, fenced};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::files::Files;
 use crate::scope::{Kind, Target};
 use crate::text::escape;
-use crate::tool::{TypedTool, fenced, flag, number, shown};
+use crate::tool::{TypedTool, flag, number, shown};
 use crate::walk::{note, only, place, search, search_access, walk, with_note};
 
 /// The most lines that are shown, context included.

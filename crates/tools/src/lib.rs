@@ -14,6 +14,8 @@ mod edit;
 mod error;
 mod fetch;
 mod files;
+#[cfg(test)]
+mod fuzz;
 mod glob;
 mod grep;
 mod list;

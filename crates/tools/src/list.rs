@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::permission::PermissionKey;
 use engine::ports::{Intent, Output, ToolCx, ToolError};
-use engine::words::{Location, ToolKind};
+use engine::words::{Location, ToolKind, fenced};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::files::Files;
 use crate::scope::{Kind, Target};
 use crate::text::escape;
-use crate::tool::{TypedTool, fenced, number, shown};
+use crate::tool::{TypedTool, number, shown};
 use crate::walk::{note, only, place, search, search_access, walk, with_note};
 
 /// The most entries that are shown.

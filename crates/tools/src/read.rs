@@ -8,7 +8,7 @@ mod picture;
 use std::sync::Arc;
 
 use engine::ports::{Intent, Output, ToolCx, ToolError};
-use engine::words::{Block, Location, ToolContent, ToolKind};
+use engine::words::{Block, Location, ToolContent, ToolKind, fenced};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ use crate::files::{Files, on_a_thread, read_access};
 use crate::scope::Target;
 use crate::seen::{Part, hash};
 use crate::text::{body_of, count_lines};
-use crate::tool::{TypedTool, fenced, number};
+use crate::tool::{TypedTool, number};
 use picture::Picture;
 
 /// The default number of lines.

@@ -279,6 +279,11 @@ impl Target {
         &self.name
     }
 
+    /// Returns the path relative to the folder of the session that it is in, without links.
+    pub(crate) fn relative(&self) -> &Path {
+        &self.relative
+    }
+
     /// Returns the resolved path.
     pub(crate) fn real(&self) -> PathBuf {
         join(&self.root.real, &self.relative)

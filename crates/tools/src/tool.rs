@@ -149,19 +149,6 @@ pub(crate) fn shown(text: String) -> Output {
     Output { content: Some(vec![ToolContent::Block(Block::Text(text.clone()))]), text, raw: None }
 }
 
-/// Puts text into a code fence, so that clients do not render it as Markdown.
-pub(crate) fn fenced(text: &str) -> String {
-    let mut longest = 2;
-    let mut run = 0;
-    for byte in text.bytes() {
-        run = if byte == b'`' { run + 1 } else { 0 };
-        longest = longest.max(run);
-    }
-    let fence = "`".repeat(longest + 1);
-    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    format!("{fence}\n{text}{end}{fence}")
-}
-
 /// Reads a number, which some models write as a string.
 pub(crate) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     let value = Option::<Value>::deserialize(from)?;
@@ -193,16 +180,5 @@ pub(crate) fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error>
         Some(Value::String(text)) if text == "true" => Ok(true),
         Some(Value::String(text)) if text == "false" => Ok(false),
         Some(_) => Err(D::Error::custom("expected `true` or `false`")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fence_is_longer_than_any_in_the_text() {
-        assert_eq!(fenced("a"), "```\na\n```");
-        assert_eq!(fenced("```\n"), "````\n```\n````");
     }
 }

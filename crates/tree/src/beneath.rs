@@ -190,6 +190,38 @@ fn remove_in(folder: BorrowedFd<'_>, name: &OsStr, depth: usize) -> io::Result<(
     Ok(unlinkat(folder, name, AtFlags::REMOVEDIR)?)
 }
 
+/// Writes a new file beneath a folder.
+///
+/// # Errors
+/// Fails if something is there already, or the path contains a link.
+pub fn write_new(root: BorrowedFd<'_>, relative: &Path, bytes: &[u8]) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let file = open_beneath(root, relative, flags, Mode::from_raw_mode(0o666))?;
+    io::Write::write_all(&mut std::fs::File::from(file), bytes)
+}
+
+/// Renames what is beneath a folder to `NAME.set-aside` in the same folder, or with a number if that exists. A link is renamed, not
+/// followed. Returns the new path, relative as well.
+///
+/// # Errors
+/// Fails if it is missing, or reached through a link.
+pub fn set_aside(root: BorrowedFd<'_>, relative: &Path) -> io::Result<std::path::PathBuf> {
+    let (folder, name) = open_parent(root, relative)?;
+    for number in 1..MOST_ASIDE {
+        let mut to = name.to_owned();
+        to.push(if number == 1 { ".set-aside".to_owned() } else { format!(".set-aside-{number}") });
+        if statat(&folder, &to, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            continue;
+        }
+        rustix::fs::renameat(&folder, name, &folder, &to)?;
+        return Ok(relative.with_file_name(to));
+    }
+    Err(io::Error::other("too many files were set aside here"))
+}
+
+/// How many files of the same name are set aside.
+const MOST_ASIDE: usize = 1000;
+
 /// Tells whether the path still names the open folder.
 #[must_use]
 pub fn is_still_at(handle: &OwnedFd, real: &Path) -> bool {
@@ -231,6 +263,13 @@ mod tests {
         assert_eq!(kind_of(handle.as_fd(), at("link")).unwrap(), Some(FileType::Symlink));
         assert!(list(handle.as_fd(), at("link")).is_err());
         assert!(make_folders(handle.as_fd(), at("link/new")).is_err());
+        assert!(set_aside(handle.as_fd(), at("link/file")).is_err());
+        assert!(write_new(handle.as_fd(), at("link/new"), b"x").is_err());
+        assert!(write_new(handle.as_fd(), at("dir/sub/file"), b"x").is_err());
+        let aside = |path| set_aside(handle.as_fd(), at(path)).unwrap();
+        assert_eq!(aside("dir/sub/link"), at("dir/sub/link.set-aside"));
+        write_new(handle.as_fd(), at("dir/sub/link"), b"x").unwrap();
+        assert_eq!(aside("dir/sub/link"), at("dir/sub/link.set-aside-2"));
         remove(handle.as_fd(), at("dir")).unwrap();
         assert!(remove(handle.as_fd(), at("link/file")).is_err());
         remove(handle.as_fd(), at("link")).unwrap();

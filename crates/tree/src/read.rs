@@ -6,7 +6,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
@@ -60,8 +60,16 @@ impl From<io::Error> for NotRead {
 pub fn read(folder: &Path, relative: impl AsRef<Path>, most: u64) -> Result<Vec<u8>, NotRead> {
     let flags = HANDLE | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = open(folder, flags, Mode::empty()).map_err(io::Error::from)?;
+    read_beneath(root.as_fd(), relative.as_ref(), most)
+}
+
+/// Reads a file at a path relative to an open folder. No link is followed.
+///
+/// # Errors
+/// Says why it was not read.
+pub fn read_beneath(root: BorrowedFd<'_>, relative: &Path, most: u64) -> Result<Vec<u8>, NotRead> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    regular(open_beneath(root.as_fd(), relative.as_ref(), flags, Mode::empty())?, most)
+    regular(open_beneath(root, relative, flags, Mode::empty())?, most)
 }
 
 /// Reads a file that the user may have stored elsewhere: links are followed, and the rest is the same.

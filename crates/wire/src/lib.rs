@@ -5,6 +5,8 @@
 
 pub mod acp;
 pub mod code;
+#[cfg(test)]
+mod fuzz;
 pub mod id;
 pub mod line;
 pub mod peek;

@@ -42,6 +42,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
         ],
     ),
     ("fake_model", &[]),
+    ("fuzzing", &[]),
     ("xtask", &[]),
 ];
 

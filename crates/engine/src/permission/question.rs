@@ -3,7 +3,7 @@
 use super::policy::{AnswerScope, Asked, Judgement};
 use crate::words::{
     Access, Answer, Block, Choice, Decision, PermissionKey, Question, ToolCall, ToolContent,
-    describe, one_line, visible,
+    code_span, describe, inert, one_line, visible,
 };
 
 /// What a command can get beyond the sandbox: the key, and its name in a question.
@@ -113,7 +113,7 @@ fn reasons(asked: &[Asked]) -> Option<String> {
         let line = match (floor, by) {
             (Some(why), _) => one_line(why),
             (None, Some(rule)) if access.default == Decision::Allow => {
-                format!("Asked because of the rule `{}`", one_line(&rule.to_string()))
+                format!("Asked because of the rule {}", code_span(&one_line(&rule.to_string())))
             }
             (None, _) => continue,
         };
@@ -131,7 +131,7 @@ const MAX_NOTES: usize = 10;
 fn notes(asked: &[Access]) -> Option<String> {
     let mut lines: Vec<String> = Vec::new();
     for note in asked.iter().flat_map(|access| &access.notes) {
-        let line = one_line(note);
+        let line = inert(&one_line(note));
         if !lines.contains(&line) {
             lines.push(line);
         }

@@ -7,7 +7,8 @@
 //!    more specific.
 //! 3. Of equally specific rules an answer of the user wins over a file, and the stricter over the laxer.
 //! 4. If no rule matches, the default of the access applies.
-//! 5. A command that cannot be analysed may do what a rule denies, so the user is asked as soon as there is such a rule.
+//! 5. A command that cannot be analysed may do what a rule denies, so the user is asked as soon as there is such a rule. So may a
+//!    command that names a denied program anywhere in its words: wrappers, options and scripts run what their words say.
 //! 6. A rule for commands that only read ranks like a rule for commands, and wins over one that is equally specific.
 //!
 //! A project that is not trusted can only restrict: its rules never allow anything, and never relax a default.
@@ -38,15 +39,32 @@ pub fn decide<'a>(
     access: &Access,
 ) -> Verdict {
     let verdict = by_subject(rules.clone(), roots, access);
-    if !access.is_unclear || verdict.decision != Decision::Allow {
+    // What only reads runs nothing, whatever it names.
+    let may_run = access.key == PermissionKey::RunCommand && !access.is_reading_command();
+    if verdict.decision != Decision::Allow || !(access.is_unclear || may_run) {
         return verdict;
     }
     let mut rules = rules;
-    let denies = |rule: &&Rule| rule.decision == Decision::Reject && matches_key(rule, &access.key);
+    let denies = |rule: &&Rule| {
+        rule.decision == Decision::Reject
+            && matches_key(rule, &access.key)
+            && (access.is_unclear || names_all(&access.subject, &rule.pattern))
+    };
     match rules.find(denies) {
         Some(rule) => Verdict { decision: Decision::Ask, by: Some(rule.clone()) },
         None => verdict,
     }
+}
+
+/// Tells whether a command names the literal words at the beginning of a pattern, in their order, as whole words anywhere in it.
+fn names_all(command: &str, pattern: &str) -> bool {
+    let is_part = |character: char| character.is_alphanumeric() || "._-+".contains(character);
+    let mut words = command.split(|character| !is_part(character));
+    let is_literal = |word: &&str| !word.contains(['*', '?', '\\']);
+    let mut wanted = pattern.split_whitespace().take_while(is_literal).peekable();
+    // Without a literal word the pattern itself decides.
+    wanted.peek().is_some()
+        && wanted.all(|wanted| words.any(|word| word.eq_ignore_ascii_case(wanted)))
 }
 
 /// Decides about one access by the rules of an agent alone. What they do not mention is allowed.
@@ -157,6 +175,37 @@ mod tests {
         let (key, pattern) = rest.split_once(' ').unwrap();
         let decision = Decision::from_word(decision).unwrap();
         Rule { key: key.to_owned(), pattern: pattern.to_owned(), decision, source }
+    }
+
+    // R: T2
+    #[test]
+    fn denied_program_that_a_command_names_anywhere_asks() {
+        use Source::User;
+        let rules = [
+            rule(User, "allow bash *"),
+            rule(User, "deny bash curl *"),
+            rule(User, "deny bash git push *"),
+        ];
+        let decide = |access: Access| decide(rules.iter(), &[], &access).decision;
+        let run = |command: &str| decide(Access::ask(PermissionKey::RunCommand, command));
+        for named in [
+            "make CC=curl",
+            "npx run-p 'a' \"curl -o x y\"",
+            "watchexec -- /usr/bin/curl x",
+            "python3 -c 'os.system(\"curl x\")'",
+            "entr -r CURL",
+            "just x git -C . push",
+        ] {
+            assert_eq!(run(named), Ask, "{named}");
+        }
+        for other in
+            ["make curly", "cargo test curl_test", "git stash push-x", "push git", "git pull"]
+        {
+            assert_eq!(run(other), Allow, "{other}");
+        }
+        assert_eq!(run("curl x"), Reject);
+        // A command that only reads cannot run it.
+        assert_eq!(decide(Access::allow(PermissionKey::RunCommand, "rg curl")), Allow);
     }
 
     // The precedence of rules. R: T2

@@ -165,6 +165,13 @@ pub trait ToolHost: Send + Sync {
     /// Journals an event and shows it.
     fn show(&self, event: Event) -> BoxFuture<'_, Result<(), ToolError>>;
 
+    /// Warns the user, whatever the client can show.
+    fn warn<'a>(
+        &'a self,
+        title: &'a str,
+        description: Option<String>,
+    ) -> BoxFuture<'a, Result<(), ToolError>>;
+
     /// Asks the user to fill in a form. Questions are asked one at a time.
     fn elicit(&self, form: Form) -> BoxFuture<'_, Result<FormAnswer, ToolError>>;
 

@@ -16,7 +16,8 @@ use crate::ports::{
 };
 use crate::words::{
     Access, Answer, Block, Decision, HookOutcome, Location, Mode, Question, ToolCall, ToolCallId,
-    ToolContent, ToolFailure, ToolKind, ToolRequest, ToolStatus, ToolUpdate, pictures_in, visible,
+    ToolContent, ToolFailure, ToolKind, ToolRequest, ToolStatus, ToolUpdate, inert, pictures_in,
+    visible,
 };
 
 /// The result of a call.
@@ -385,7 +386,7 @@ async fn report(
 
 fn failure_output(cx: &TurnCx<'_>, err: ToolError) -> Output {
     let text = err.to_string();
-    let shown = || vec![ToolContent::Block(Block::Text(visible(&text)))];
+    let shown = || vec![ToolContent::Block(Block::Text(inert(&visible(&text))))];
     let (content, failure) = match err {
         ToolError::Failed { failure, content, .. } => (content.unwrap_or_else(shown), failure),
         ToolError::Editor(err) => (shown(), err.failure()),

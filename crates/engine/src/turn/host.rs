@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use super::cx::TurnCx;
 use super::{child, context, dispatch};
 use crate::ports::{
-    ChildTask, Denied, Event, Form, FormAnswer, Output, ToolCx, ToolError, ToolHost,
+    ChildTask, Denied, Event, Form, FormAnswer, Output, Severity, ToolCx, ToolError, ToolHost,
 };
 use crate::words::{Access, Answer, PermissionKey, Question, ToolCall};
 
@@ -27,6 +27,14 @@ impl ToolHost for TurnCx<'_> {
 
     fn show(&self, event: Event) -> BoxFuture<'_, Result<(), ToolError>> {
         async move { Ok(self.emit(event).await?) }.boxed()
+    }
+
+    fn warn<'a>(
+        &'a self,
+        title: &'a str,
+        description: Option<String>,
+    ) -> BoxFuture<'a, Result<(), ToolError>> {
+        async move { Ok(self.notify(Severity::Warning, title, description).await?) }.boxed()
     }
 
     fn elicit(&self, form: Form) -> BoxFuture<'_, Result<FormAnswer, ToolError>> {

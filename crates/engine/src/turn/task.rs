@@ -7,7 +7,7 @@ use futures_util::future::{self, BoxFuture};
 use serde_json::{Value, json};
 
 use crate::ports::{ChildTask, Helper, Intent, Output, Planned, Tool, ToolCx, ToolError, ToolSpec};
-use crate::words::{Access, Block, PermissionKey, ToolContent, ToolKind};
+use crate::words::{Access, Block, PermissionKey, ToolContent, ToolKind, inert, visible};
 
 const NAME: &str = "task";
 
@@ -93,7 +93,7 @@ impl Tool for Task {
             let name = task.helper.agent.name.as_str();
             let intent = Intent {
                 title: format!("{} ({name})", task.title),
-                content: vec![ToolContent::Block(Block::Text(task.prompt.clone()))],
+                content: vec![ToolContent::Block(Block::Text(inert(&visible(&task.prompt))))],
                 locations: Vec::new(),
                 access: vec![Access::allow(PermissionKey::Task, name)],
             };

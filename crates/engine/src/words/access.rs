@@ -2,6 +2,7 @@
 //!
 //! How a decision is made is in `permission`.
 
+use super::markdown::code_span;
 use super::pattern;
 use super::permission_key::PermissionKey;
 use super::tool_call::ToolCall;
@@ -77,29 +78,34 @@ pub const UNANALYSED: &str = "(cannot be analysed) ";
 pub(crate) fn describe(key: &PermissionKey, subject: &str) -> String {
     let subject = one_line(subject);
     let is_all = subject == "*";
+    let command = subject.strip_prefix(UNANALYSED);
+    let subject = code_span(command.unwrap_or(&subject));
     match key {
         PermissionKey::RunCommand if is_all => "all commands".to_owned(),
-        PermissionKey::RunCommand => match subject.strip_prefix(UNANALYSED) {
-            Some(command) => format!("`{command}` (cannot be analysed)"),
-            None => format!("`{subject}`"),
-        },
+        PermissionKey::RunCommand if command.is_some() => format!("{subject} (cannot be analysed)"),
+        PermissionKey::RunCommand => subject,
         PermissionKey::RunReadingCommand if is_all => "commands that only read".to_owned(),
-        PermissionKey::RunReadingCommand => format!("`{subject}` where it only reads"),
+        PermissionKey::RunReadingCommand => format!("{subject} where it only reads"),
         PermissionKey::Edit if is_all => "all edits".to_owned(),
-        PermissionKey::Edit => format!("edits of `{subject}`"),
+        PermissionKey::Edit => format!("edits of {subject}"),
         PermissionKey::Read if is_all => "all reads".to_owned(),
-        PermissionKey::Read => format!("reads of `{subject}`"),
-        PermissionKey::ExternalDirectory => format!("access to `{subject}`"),
-        PermissionKey::Fetch => format!("fetching `{subject}`"),
+        PermissionKey::Read => format!("reads of {subject}"),
+        PermissionKey::ExternalDirectory => format!("access to {subject}"),
+        PermissionKey::Fetch => format!("fetching {subject}"),
         PermissionKey::FetchPrivate => {
-            format!("fetching from `{subject}`, on this machine or in a private network,")
+            format!("fetching from {subject}, on this machine or in a private network,")
         }
         PermissionKey::WebSearch if is_all => "searching the web".to_owned(),
-        PermissionKey::WebSearch => format!("searching the web for `{subject}`"),
-        PermissionKey::Network => format!("the network for `{subject}`"),
-        PermissionKey::Git => format!("changes of .git: `{subject}`"),
-        PermissionKey::WriteOutside => format!("writing to `{subject}`"),
-        PermissionKey::Unsandboxed => format!("running `{subject}` without a sandbox"),
+        PermissionKey::WebSearch => format!("searching the web for {subject}"),
+        PermissionKey::Network => format!("the network for {subject}"),
+        PermissionKey::Git => format!("changes of .git: {subject}"),
+        PermissionKey::AutoRun => {
+            format!(
+                "changing {subject}, which editors, shells or other agents may run by themselves"
+            )
+        }
+        PermissionKey::WriteOutside => format!("writing to {subject}"),
+        PermissionKey::Unsandboxed => format!("running {subject} without a sandbox"),
         PermissionKey::Mcp(tool) => tool.words(),
         PermissionKey::ListDirectory
         | PermissionKey::FindFiles
@@ -114,7 +120,7 @@ pub(crate) fn describe(key: &PermissionKey, subject: &str) -> String {
         | PermissionKey::FindFiles
         | PermissionKey::SearchText
         | PermissionKey::Task
-        | PermissionKey::Skill => format!("`{key}` with `{subject}`"),
+        | PermissionKey::Skill => format!("`{key}` with {subject}"),
     }
 }
 

@@ -35,6 +35,8 @@ pub enum PermissionKey {
     Network,
     /// Changes of `.git`, by a command.
     Git,
+    /// Changing files that editors, shells and other agents run by themselves, such as `.vscode` and `.envrc`.
+    AutoRun,
     /// Running a command without a sandbox.
     Unsandboxed,
     /// Giving a task to an agent.
@@ -81,6 +83,7 @@ impl PermissionKey {
         PermissionKey::WriteOutside,
         PermissionKey::Network,
         PermissionKey::Git,
+        PermissionKey::AutoRun,
         PermissionKey::Unsandboxed,
         PermissionKey::Task,
         PermissionKey::Skill,
@@ -120,6 +123,7 @@ impl PermissionKey {
             PermissionKey::WriteOutside => "write_outside",
             PermissionKey::Network => "network",
             PermissionKey::Git => "git",
+            PermissionKey::AutoRun => "auto_run",
             PermissionKey::Unsandboxed => "unsandboxed",
             PermissionKey::Task => "task",
             PermissionKey::Skill => "skill",

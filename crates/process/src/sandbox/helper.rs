@@ -62,7 +62,7 @@ fn restrict_and_run(spec: &HelperSpec) -> Result<ExitCode, String> {
     if let Some(sockets) = spec.sockets {
         seccomp::restrict(sockets).map_err(|err| format!("seccomp refuses: {err}"))?;
     }
-    raw::restore_term();
+    raw::restore_signals();
     if let Some(fd) = spec.report {
         raw::write_once(fd, READY).map_err(|err| format!("cannot write the report: {err}"))?;
     }

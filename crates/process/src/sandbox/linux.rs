@@ -1,6 +1,7 @@
 //! Tries and applies the levels on Linux.
 
 use std::ffi::OsString;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -16,6 +17,14 @@ use super::reserve::{self, Reserved};
 use super::{Found, Level, Sandbox, bubblewrap, canary, tree};
 use crate::error::Error;
 use crate::spawn::{Alone, Child, Spec, spawn_alone};
+
+/// Opens the helper, to start it whatever is at its path later.
+pub(super) fn open_helper(helper: &Path) -> Option<OwnedFd> {
+    use rustix::fs::{Mode, OFlags, open};
+    let file =
+        helper.is_file().then(|| open(helper, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()));
+    file?.ok()
+}
 
 /// How long a canary may take. A machine slower than this gets a weaker level.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -132,7 +141,7 @@ impl Sandbox {
         let helper = HelperSpec { reaps: true, ..HelperSpec::new(None, report_to, exec(spec)) };
         let mut spec = spec.clone();
         spec.args = helper.to_args();
-        spec.program.clone_from(&self.helper);
+        spec.program = self.opened_helper()?;
         spawn_alone(&spec, wrapper(Held::default(), report, reported))
     }
 
@@ -146,9 +155,7 @@ impl Sandbox {
         mut helper: HelperSpec,
         held: &mut Held,
     ) -> Result<Spec, Error> {
-        if !self.helper.is_file() {
-            return Err(Error::NoHelper { program: self.helper.clone() });
-        }
+        let program = self.opened_helper()?;
         if !spec.cwd.is_dir() {
             return Err(Error::NoSuchFolder { folder: spec.cwd.clone() });
         }
@@ -179,7 +186,7 @@ impl Sandbox {
         }
         helper.reaps = true;
         spec.args = helper.to_args();
-        spec.program.clone_from(&self.helper);
+        spec.program = program;
         Ok(spec)
     }
 
@@ -205,6 +212,7 @@ impl Sandbox {
                 return Err(Error::NoSuchProgram { program: program.clone() });
             }
             Some(program) => {
+                profile.protected.extend(self.helper_in(&profile.writable));
                 spec.args = bubblewrap::arguments(&profile, &spec.cwd, &self.helper)?;
                 spec.program.clone_from(program);
                 // Inside, the helper is a child of bubblewrap, which watches the agent.
@@ -219,11 +227,23 @@ impl Sandbox {
                     mounts: tree::mounts(&profile)?,
                 });
                 spec.args = Vec::new();
-                spec.program.clone_from(&self.helper);
+                spec.program = self.opened_helper()?;
             }
         }
         spec.args.extend(helper.to_args());
         Ok(spec)
+    }
+
+    /// Returns a path that leads to the helper as it was at the start: a child has the descriptor until it becomes the helper.
+    fn opened_helper(&self) -> Result<PathBuf, Error> {
+        let helper = self.opened.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()));
+        helper.map(PathBuf::from).ok_or_else(|| Error::NoHelper { program: self.helper.clone() })
+    }
+
+    /// Returns the helper, if it is in one of these folders. Bubblewrap mounts it by its path.
+    pub(super) fn helper_in(&self, folders: &[PathBuf]) -> Option<PathBuf> {
+        let helper = self.helper.canonicalize().ok()?;
+        folders.iter().any(|folder| helper.starts_with(folder)).then_some(helper)
     }
 
     /// Returns these paths resolved, and all that were hidden before.

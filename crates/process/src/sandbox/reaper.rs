@@ -29,8 +29,10 @@ pub(super) fn run(spec: &HelperSpec) -> Result<ExitCode, String> {
         return Err("the agent has ended".to_owned());
     }
     let inner = HelperSpec { reaps: false, parent: Some(std::process::id()), ..spec.clone() };
-    let mut child = std::env::current_exe()
-        .and_then(|helper| std::process::Command::new(helper).args(inner.to_args()).spawn())
+    // Not by its path, where a command may have put another program.
+    let mut child = std::process::Command::new("/proc/self/exe")
+        .args(inner.to_args())
+        .spawn()
         .map_err(|err| format!("the helper cannot be started again: {err}"))?;
     // Not earlier: the command would inherit it.
     raw::ignore_term();

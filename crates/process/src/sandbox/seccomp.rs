@@ -57,10 +57,11 @@ fn never() -> Vec<sock_filter> {
         refuse(libc::ENOSYS),
         refuse(libc::EPERM),
         instruction(libc::BPF_JMP | libc::BPF_JA, 0, 2),
-        // A filter cannot read the flags of clone3 through its pointer; programs fall back to clone.
+        // A filter cannot read what these get through a pointer; programs fall back to clone and openat.
         instruction(libc::BPF_JMP | libc::BPF_JEQ, 2, number_of(&libc::SYS_clone3)),
+        instruction(libc::BPF_JMP | libc::BPF_JEQ, 3, number_of(&libc::SYS_openat2)),
     ];
-    for ((operator, value), to) in checks.into_iter().rev().zip(2..) {
+    for ((operator, value), to) in checks.into_iter().rev().zip(3..) {
         part.push(instruction(libc::BPF_JMP | operator, to, value));
     }
     // The number of the call is at offset 0.
@@ -130,6 +131,13 @@ const NEVER: &[c_long] = &[
     libc::SYS_mq_unlink,
 ];
 
+/// The mode bit of programs that run as their owner.
+const SET_UID: c_int = libc::S_ISUID as c_int;
+/// The flag that creates a file without a name, which can get one later.
+const UNNAMED: c_int = libc::O_TMPFILE & !libc::O_DIRECTORY;
+/// Newer than the C library's list.
+const SYS_FCHMODAT2: c_long = 452;
+
 #[cfg(target_arch = "x86_64")]
 const NEVER_HERE: &[c_long] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt];
 
@@ -185,10 +193,17 @@ fn sometimes(sockets: Sockets) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompil
             all(vec![of_type(argument, libc::S_IFCHR)?])?,
         ])
     };
+    // A pair of datagram sockets can send to any socket by its path; connected ones can not.
+    let pair = |kind| is(1, MaskedEq(0xf), kind);
+    let socketpair = vec![
+        all(vec![is(0, Ne, libc::AF_UNIX)?])?,
+        all(vec![pair(libc::SOCK_DGRAM)?])?,
+        all(vec![pair(libc::SOCK_RAW)?])?,
+    ];
     let mut rules = vec![
         (libc::SYS_clone, clone),
         (libc::SYS_socket, socket),
-        (libc::SYS_socketpair, vec![all(vec![is(0, Ne, libc::AF_UNIX)?])?]),
+        (libc::SYS_socketpair, socketpair),
         (libc::SYS_ioctl, terminal),
         (libc::SYS_mknodat, device(2)?),
         // For other processes; 0 is the caller itself.
@@ -197,7 +212,48 @@ fn sometimes(sockets: Sockets) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompil
     ];
     #[cfg(target_arch = "x86_64")]
     rules.push((libc::SYS_mknod, device(1)?));
+    for (call, more) in set_uid_rules()? {
+        match rules.iter_mut().find(|(known, _)| *known == call) {
+            Some((_, rules)) => rules.extend(more),
+            None => rules.push((call, more)),
+        }
+    }
     Ok(rules)
+}
+
+/// Calls that would set the bit of programs that run as their owner: one in the workspace would let other users of the machine act
+/// as this one.
+fn set_uid_rules() -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompiler::Error> {
+    let has_bit = |argument, bit: c_int| {
+        let bit = u64::from(bit.cast_unsigned());
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bit), bit)
+    };
+    let sets = |argument| {
+        Ok::<_, seccompiler::Error>(vec![SeccompRule::new(vec![has_bit(argument, SET_UID)?])?])
+    };
+    // The mode follows the flags, and applies only if these create a file.
+    let creates = |flags| {
+        let with =
+            |flag| SeccompRule::new(vec![has_bit(flags, flag)?, has_bit(flags + 1, SET_UID)?]);
+        Ok::<_, seccompiler::Error>(vec![with(libc::O_CREAT)?, with(UNNAMED)?])
+    };
+    let everywhere = [
+        (libc::SYS_fchmod, sets(1)?),
+        (libc::SYS_fchmodat, sets(2)?),
+        (SYS_FCHMODAT2, sets(2)?),
+        (libc::SYS_mknodat, sets(2)?),
+        (libc::SYS_openat, creates(2)?),
+    ];
+    #[cfg(target_arch = "x86_64")]
+    let older = [
+        (libc::SYS_chmod, sets(1)?),
+        (libc::SYS_creat, sets(1)?),
+        (libc::SYS_mknod, sets(1)?),
+        (libc::SYS_open, creates(1)?),
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    let older = [];
+    Ok(everywhere.into_iter().chain(older).collect())
 }
 
 #[cfg(test)]
@@ -240,7 +296,9 @@ mod tests {
         for call in NEVER.iter().chain(NEVER_HERE) {
             assert_eq!(end_of(u32::try_from(*call).unwrap()), Some(1), "{call}");
         }
-        assert_eq!(end_of(u32::try_from(libc::SYS_clone3).unwrap()), Some(38));
+        for call in [libc::SYS_clone3, libc::SYS_openat2] {
+            assert_eq!(end_of(u32::try_from(call).unwrap()), Some(38), "{call}");
+        }
         for call in [libc::SYS_read, libc::SYS_clone, libc::SYS_socket, libc::SYS_execve] {
             assert_eq!(end_of(u32::try_from(call).unwrap()), None, "{call}");
         }

@@ -1,7 +1,8 @@
 //! A restricted command in a terminal of the client: the terminal starts our helper, which starts the command.
 //!
-//! The client gets a short command line. Everything else is in a launch file, including the environment: the terminal's own is the
-//! user's, with secrets in it.
+//! The client gets a command line without any word of the command: some clients join the words for a shell, which would run a part
+//! of them unrestricted. Everything is in a launch file, including the environment: the terminal's own is the user's, with secrets
+//! in it.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -19,12 +20,15 @@ use crate::spawn::Spec;
 /// The first argument of a helper in a terminal.
 pub(super) const WORD: &str = "__terminal";
 
+/// The program that runs already, as a path.
+const SAME: &str = "/proc/self/exe";
+
 /// What a terminal should start. Must live until the terminal has ended.
 #[derive(Debug)]
 pub struct InTerminal {
     /// The program.
     pub program: PathBuf,
-    /// Its arguments; the last one is only shown to the user.
+    /// Its arguments.
     pub args: Vec<OsString>,
     file: PathBuf,
     _held: Held,
@@ -46,31 +50,34 @@ impl Drop for InTerminal {
 }
 
 impl Sandbox {
-    /// Returns what a terminal should start so that a program runs in it at the level that was found. `title` is shown to the user.
+    /// Returns what a terminal should start so that a program runs in it at the level that was found.
     ///
     /// # Errors
-    /// Fails if the level does not confine commands, or the profile cannot be applied.
+    /// Fails if the profile cannot be applied.
     pub fn for_terminal(
         &self,
         spec: &Spec,
         profile: &Profile,
         found: &Found,
-        title: &str,
     ) -> Result<InTerminal, Error> {
-        if !found.level.confines() {
-            return Err(Error::NotConfined);
-        }
-        let command =
-            std::iter::once(OsString::from(&spec.program)).chain(spec.args.iter().cloned());
-        let helper = HelperSpec::new(Some(profile.limits), None, Then::Exec(command.collect()));
-        // Not our own child process: the terminal starts it.
-        let helper = HelperSpec { parent: None, ..helper };
         let mut held = Held::default();
-        let spec = self.restricted(spec, profile, found, helper, &mut held)?;
+        let mut spec = spec.clone();
+        if found.level.confines() {
+            let command =
+                std::iter::once(OsString::from(&spec.program)).chain(spec.args.iter().cloned());
+            let helper = HelperSpec::new(Some(profile.limits), None, Then::Exec(command.collect()));
+            // Not our own child process: the terminal starts it.
+            let helper = HelperSpec { parent: None, ..helper };
+            spec = self.restricted(&spec, profile, found, helper, &mut held)?;
+            if found.bubblewrap.is_none() {
+                // Our descriptors are not the terminal's.
+                spec.program = SAME.into();
+            }
+        }
         let failed = |source| Error::Start { program: self.helper().to_owned(), source };
         let file = launch_file::fresh_path(self.scratch());
         launch_file::write(&file, &spec).map_err(failed)?;
-        let args = [OsString::from(WORD), file.clone().into(), "--".into(), title.into()];
+        let args = [OsString::from(WORD), file.clone().into()];
         Ok(InTerminal { program: self.helper().to_owned(), args: args.into(), file, _held: held })
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::system;
-use crate::{files, kernel, network, others};
+use crate::{files, kernel, modes, network, others, tricks};
 
 /// What an attempt knows about the outside.
 pub(crate) struct World {
@@ -55,9 +55,16 @@ pub(crate) type Attempt = (&'static str, &'static str, fn(&World) -> bool);
 
 /// Tries everything and prints a line for each.
 pub(crate) fn try_all(world: &World) -> ExitCode {
-    let lists = [files::ATTEMPTS, others::ATTEMPTS, network::ATTEMPTS, kernel::ATTEMPTS];
+    let lists = [
+        files::ATTEMPTS,
+        others::ATTEMPTS,
+        network::ATTEMPTS,
+        kernel::ATTEMPTS,
+        modes::ATTEMPTS,
+        tricks::ATTEMPTS,
+    ];
     let mut attempts: Vec<&Attempt> = lists.iter().flat_map(|list| list.iter()).collect();
-    attempts.sort_by_key(|(id, _, _)| *id);
+    attempts.sort_by_key(|(id, _, _)| (id.len(), *id));
     for (id, what, attempt) in attempts {
         let verdict = if system::in_a_child(|| attempt(world)) { "open" } else { "no" };
         system::say(&format!("{id}\t{what}\t{verdict}"));

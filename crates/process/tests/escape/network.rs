@@ -5,7 +5,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 
 use crate::attempts::{Attempt, World};
-use crate::system::{address, call, socket, works};
+use crate::system::{address, address_mut, c_path, call, socket, works};
 
 fn connects(world: &World, host: &str, port: &str) -> bool {
     let port = u16::try_from(world.number(port)).unwrap_or(0);
@@ -53,6 +53,24 @@ fn sends(world: &World) -> bool {
         && socket.recv(&mut [0; 8]).is_ok()
 }
 
+/// Unix sockets cannot be created one by one, but a pair of them may send to others as well.
+fn sends_from_pair(world: &World, kind: libc::c_int) -> bool {
+    let mut pair: [libc::c_int; 2] = [0; 2];
+    let kind = libc::c_long::from(kind);
+    if !works(libc::SYS_socketpair, &[libc::AF_UNIX.into(), kind, 0, address_mut(&mut pair)]) {
+        return false;
+    }
+    let mut to: libc::sockaddr_un = libc::sockaddr_un { sun_family: 1, sun_path: [0; 108] };
+    for (to, from) in to.sun_path.iter_mut().zip(c_path(&world.outside("datagrams")).as_bytes()) {
+        *to = from.cast_signed();
+    }
+    // Connected again, to the outside, and then used like any socket.
+    let size = size_of::<libc::sockaddr_un>() as libc::c_long;
+    let data = *b"escaped";
+    works(libc::SYS_connect, &[pair[0].into(), address(&to), size])
+        && call(libc::SYS_write, &[pair[0].into(), address(&data), 7]) > 0
+}
+
 fn abstract_address(world: &World) -> Option<SocketAddr> {
     SocketAddr::from_abstract_name(world.text("abstract")).ok()
 }
@@ -85,6 +103,12 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("E94", "send to a local datagram socket outside", |w| {
         UnixDatagram::unbound()
             .is_ok_and(|socket| socket.send_to(b"escaped", w.outside("datagrams")).is_ok())
+    }),
+    ("E100", "send from a pair of datagram sockets to a socket outside", |w| {
+        sends_from_pair(w, libc::SOCK_DGRAM)
+    }),
+    ("E101", "send from a pair of raw local sockets to a socket outside", |w| {
+        sends_from_pair(w, libc::SOCK_RAW)
     }),
     ("E95", "connect to a hidden local socket", |w| {
         UnixStream::connect(w.secret("socket")).is_ok()

@@ -159,6 +159,7 @@ fn every_attempt_has_the_verdict_of_the_table() {
         assert_holds(name, run);
     }
     assert!(runs.iter().all(|(_, _, run)| run.verdicts.len() >= 80));
+    eprintln!("attempts: {}", runs.iter().map(|(_, _, run)| run.verdicts.len()).sum::<usize>());
     let text = std::fs::read_to_string(docs()).unwrap();
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         assert!(am_root(), "the table has columns of root's");

@@ -100,15 +100,60 @@ async fn command_does_not_run_without_its_helper() {
     let sandbox = Sandbox::new(helper.clone(), place.0.join("scratch"));
     let found = sandbox.found().await;
     assert_eq!(found.level, Level::Full, "{:?}", found.missing);
+    // One that was missing at the start cannot restrict a command, and that is reported.
     std::fs::remove_file(&helper).unwrap();
+    let sandbox = Sandbox::new(helper, place.0.join("scratch"));
     let spec = shell(&place.work(), "touch ran");
     let refused = sandbox.spawn(&spec, &place.profile(Limits::default()), &found);
     assert!(matches!(refused, Err(Error::NoHelper { .. })), "{refused:?}");
     assert!(!place.work().join("ran").exists());
-    // Nothing is left that could restrict a command, and that is reported.
     let now = sandbox.found().await;
     assert_eq!(now.level, Level::None);
     assert_eq!(now.missing.len(), 3, "{:?}", now.missing);
+    assert!(!sandbox.suits_terminal(&[]));
+}
+
+/// Our program may lie in the session's folder (`node_modules/.bin`, `target`), where a command can replace it.
+// R: T7
+#[tokio::test]
+async fn replaced_helper_is_not_started() {
+    for level in [Level::Full, Level::Kernel, Level::Limits] {
+        let place = Place::new();
+        let helper = place.work().join("helper");
+        std::fs::copy(env!("CARGO_BIN_EXE_escape"), &helper).unwrap();
+        let sandbox = Sandbox::new(helper.clone(), place.0.join("scratch")).at_most(level);
+        let found = sandbox.found().await;
+        assert_eq!(found.level, level, "{:?}", found.missing);
+        let replace = "printf '#!/bin/sh\\ntouch %s/../escaped\\n' \"$PWD\" > new; chmod 755 new; mv -f new helper; \
+                       grep -c '#!/bin/sh' helper";
+        let (said, code) = run_at(&place, &sandbox, &found, Limits::default(), replace).await;
+        assert_eq!((said.trim(), code), ("1", Some(0)), "{level}");
+        let script = "touch ../direct 2>/dev/null; touch ran; echo restricted";
+        let (said, _) = run_at(&place, &sandbox, &found, Limits::default(), script).await;
+        assert_eq!(said.trim(), "restricted", "{level}");
+        assert!(place.work().join("ran").exists() && !place.0.join("escaped").exists(), "{level}");
+        assert_eq!(place.0.join("direct").exists(), level == Level::Limits);
+        let mut free = sandbox.spawn_free(&shell(&place.work(), "echo free")).unwrap();
+        assert!(free.wait().await.unwrap().success());
+        assert!(!place.0.join("escaped").exists(), "{level}");
+        assert!(!sandbox.suits_terminal(&[place.work()]));
+    }
+}
+
+/// Bubblewrap gets the helper by its path, so it cannot be replaced there.
+// R: T7
+#[tokio::test]
+async fn helper_is_protected_where_bubblewrap_mounts_it() {
+    let place = Place::new();
+    let helper = place.work().join("helper");
+    std::fs::copy(env!("CARGO_BIN_EXE_escape"), &helper).unwrap();
+    let sandbox = Sandbox::new(helper, place.0.join("scratch"));
+    let sandbox = sandbox.with_bubblewrap("/usr/bin/bwrap".into());
+    let found = sandbox.found().await;
+    assert_eq!(found.level, Level::Full, "{:?}", found.missing);
+    let script = "echo x > new; mv -f new helper || echo refused; echo x > helper || echo refused";
+    let (said, _) = run_at(&place, &sandbox, &found, Limits::default(), script).await;
+    assert_eq!(said.matches("refused").count(), 2, "{said}");
 }
 
 // Fault: T18
@@ -318,7 +363,7 @@ async fn command_in_a_client_terminal_is_restricted_and_does_not_see_its_environ
         let script = format!("echo in > file; echo out > {}; env; exit 3", outside.display());
         let spec = shell(&place.work(), &script).env("SHOWN", "yes");
         let profile = place.profile(Limits::default());
-        let started = sandbox.for_terminal(&spec, &profile, &found, "the title").unwrap();
+        let started = sandbox.for_terminal(&spec, &profile, &found).unwrap();
         let mut command = std::process::Command::new(&started.program);
         command.args(&started.args).current_dir("/").env("SECRET_TOKEN", "x");
         let output = command.output().unwrap();
@@ -330,7 +375,7 @@ async fn command_in_a_client_terminal_is_restricted_and_does_not_see_its_environ
         // What was started cannot be started again or cancelled; what was cancelled cannot be started.
         assert_eq!(command.output().unwrap().status.code(), Some(125));
         assert!(!started.cancel());
-        let started = sandbox.for_terminal(&spec, &profile, &found, "the title").unwrap();
+        let started = sandbox.for_terminal(&spec, &profile, &found).unwrap();
         assert!(started.cancel());
         let mut command = std::process::Command::new(&started.program);
         assert_eq!(command.args(&started.args).output().unwrap().status.code(), Some(125));
@@ -339,6 +384,9 @@ async fn command_in_a_client_terminal_is_restricted_and_does_not_see_its_environ
     let sandbox = place.sandbox().at_most(Level::Limits);
     let found = sandbox.found().await;
     let spec = shell(&place.work(), "id");
-    let refused = sandbox.for_terminal(&spec, &place.profile(Limits::default()), &found, "id");
-    assert!(matches!(refused, Err(Error::NotConfined)));
+    let started = sandbox.for_terminal(&spec, &place.profile(Limits::default()), &found).unwrap();
+    assert!(started.args.iter().all(|word| word != "id"), "{:?}", started.args);
+    let mut command = std::process::Command::new(&started.program);
+    let said = command.args(&started.args).output().unwrap().stdout;
+    assert!(String::from_utf8_lossy(&said).starts_with("uid="));
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{Events, Format, Target};
 
-const ALL: [Format; 5] = [
+pub(crate) const ALL: [Format; 5] = [
     Format::AnthropicMessages,
     Format::OpenAiResponses,
     Format::OpenAiChat,
@@ -26,7 +26,7 @@ const ALL: [Format; 5] = [
 const OPTIONS: ModelOptions =
     ModelOptions { reasoning_effort: None, thinking: None, temperature: None };
 
-fn request() -> Request {
+pub(crate) fn request() -> Request {
     let call = |id: &str, name: &str, input: Value| ToolRequest {
         id: ToolCallId::new(id),
         name: name.to_owned(),

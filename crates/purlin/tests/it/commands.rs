@@ -29,6 +29,11 @@ fn finish(agent: &mut Agent, session: &str) -> Vec<(String, String)> {
         let status = update["status"].as_str().unwrap_or_default();
         if status == "completed" || status == "failed" {
             let text = update["content"][0]["content"]["text"].as_str().unwrap_or_default();
+            // The client gets it in a code fence.
+            let text = text
+                .strip_prefix("```\n")
+                .and_then(|text| text.strip_suffix("\n```"))
+                .unwrap_or(text);
             calls.push((status.to_owned(), text.to_owned()));
         }
     }

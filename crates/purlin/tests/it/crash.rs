@@ -22,7 +22,7 @@ const RUNS: usize = 200;
 fn kill_loses_nothing_that_was_shown() {
     let runs = requested_runs().unwrap_or(RUNS);
     let tally = kill_again_and_again(runs, Journal::First);
-    eprintln!("{} kills, {} of them in a turn", tally.kills, tally.cut_short);
+    eprintln!("attempts: {} kills, {} of them in a turn", tally.kills, tally.cut_short);
     assert_eq!(tally.kills, runs);
     assert_eq!(tally.problems, Vec::<String>::new());
     assert!(tally.cut_short > runs / 4, "too few kills hit a turn that ran: {tally:?}");

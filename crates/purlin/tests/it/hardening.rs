@@ -1,7 +1,11 @@
 //! Reads from the headers of the built program how it is hardened. Link arguments are the same in every profile, so what holds
 //! for this program holds for the release.
 
+use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 
 /// The parts of an ELF file that say how the loader and the kernel treat it.
 struct Elf {
@@ -97,4 +101,39 @@ fn c_code_has_stack_protectors() {
     let elf = Elf::of_the_program();
     let name = b"\0__stack_chk_fail\0";
     assert!(elf.bytes.windows(name.len()).any(|window| window == name));
+}
+
+/// An unprivileged user id; the system need not know it.
+const USER: u32 = 12345;
+
+/// Keys are in the memory and perhaps in the environment: other programs of the user cannot read them, and no core dump has them.
+// R: O1
+#[test]
+#[expect(clippy::disallowed_methods, reason = "started as another user")]
+fn memory_and_environment_are_unreadable_for_others() {
+    let folder = crate::folder::Folder::new();
+    let program = folder.join("purlin");
+    std::fs::copy(env!("CARGO_BIN_EXE_purlin"), &program).unwrap();
+    let mut command = Command::new(&program);
+    command.arg("acp").env_clear().env("HOME", &*folder).env("SECRET_KEY", "canary");
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&*folder, Some(USER), Some(USER)).unwrap();
+        command.uid(USER).gid(USER);
+    }
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#;
+    writeln!(input, "{hello}").unwrap();
+    let mut answer = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut answer).unwrap();
+    let at = |file: &str| format!("/proc/{}/{file}", child.id());
+    // The files of a process that other processes of its user may not inspect belong to root.
+    for file in ["environ", "mem", "maps"] {
+        assert_eq!(std::fs::metadata(at(file)).unwrap().uid(), 0, "{file}");
+    }
+    let limits = std::fs::read_to_string(at("limits")).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
+    drop(input);
+    child.wait().unwrap();
 }

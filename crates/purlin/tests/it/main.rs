@@ -50,6 +50,8 @@ mod order;
 mod pages;
 mod permissions;
 #[cfg(target_os = "linux")]
+mod persistence;
+#[cfg(target_os = "linux")]
 mod policy_files;
 mod project_custom;
 mod project_servers;

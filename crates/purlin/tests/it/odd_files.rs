@@ -50,7 +50,7 @@ fn make_hostile(kind: &str, path: &Path) {
 }
 
 /// Plays all tools in a folder with a hostile file. A program such as git may hang on it until its time is over; we may not.
-/// The user rejects every question.
+/// The user rejects every command, and allows the other tools: a file of rules that cannot be read makes everything ask.
 fn survives(place: &str, kind: &str) {
     let mut agent = Agent::playing(SCRIPT).ready();
     let folder = agent.folder().to_owned();
@@ -69,11 +69,15 @@ fn survives(place: &str, kind: &str) {
     let session = agent.open();
     let turn = agent.prompt(&session, "go");
     let mut results = Vec::new();
+    let mut has_asked_to_read = false;
     loop {
         let message = agent.next();
         if message["method"] == "session/request_permission" {
-            let no = json!({ "outcome": { "outcome": "selected", "optionId": "reject" } });
-            agent.answer(&message["id"], no);
+            let is_command = message["params"]["toolCall"]["kind"] == "execute";
+            has_asked_to_read |= !is_command;
+            let option = if is_command { "reject" } else { "once" };
+            let answer = json!({ "outcome": { "outcome": "selected", "optionId": option } });
+            agent.answer(&message["id"], answer);
         } else if message["id"] == turn {
             assert_eq!(message["result"]["stopReason"], "end_turn", "{place} {kind}: {message}");
             break;
@@ -87,6 +91,8 @@ fn survives(place: &str, kind: &str) {
         let is_found = results.iter().any(|result| result.contains(wanted));
         assert!(is_found, "{place} {kind}: {tool} found nothing in {results:?}");
     }
+    let is_unread_rules = place.ends_with(".json") && kind == "sparse";
+    assert_eq!(has_asked_to_read, is_unread_rules, "{place} {kind}");
     let is_reported = results.iter().any(|result| result.contains("not used"));
     let is_ignore_file = PLACES[..4].contains(&place) || place == ".git";
     assert!(is_reported || !is_ignore_file, "{place} {kind}: {results:?}");
@@ -98,26 +104,31 @@ fn survives(place: &str, kind: &str) {
     assert!(agent.wait(DEADLINE).success(), "{place} {kind}");
 }
 
+fn survive_all(kind: &str) {
+    PLACES.iter().for_each(|place| survives(place, kind));
+    eprintln!("attempts: {}", PLACES.len());
+}
+
 // R: W7, T2
 #[test]
 fn links_to_an_endless_device_are_not_read() {
-    PLACES.iter().for_each(|place| survives(place, "zero"));
+    survive_all("zero");
 }
 
 // R: W7, T2
 #[test]
 fn links_to_our_own_input_are_not_read() {
-    PLACES.iter().for_each(|place| survives(place, "stdin"));
+    survive_all("stdin");
 }
 
 // R: W7, T2
 #[test]
 fn pipes_do_not_stop_the_program() {
-    PLACES.iter().for_each(|place| survives(place, "pipe"));
+    survive_all("pipe");
 }
 
 // R: W7, T2
 #[test]
 fn files_of_three_gigabytes_are_not_read() {
-    PLACES.iter().for_each(|place| survives(place, "sparse"));
+    survive_all("sparse");
 }

@@ -67,3 +67,47 @@ fn user_can_run_a_server_without_the_sandbox() {
     let log = log_of(&home, entry);
     assert!(log.contains("canary-of-ssh") && home.0.join("outside").exists(), "{log}");
 }
+
+/// The user's caches have programs in them that others run. Each server has caches of its own.
+// R: M2, T7
+#[test]
+fn server_changes_no_cache_of_the_user_and_none_of_another_server() {
+    let home = Home::new();
+    let users = [
+        ".cache",
+        ".npm",
+        ".bun/bin",
+        ".deno/bin",
+        ".yarn",
+        ".local/share/pnpm",
+        ".local/share/uv",
+        ".cargo/bin",
+    ];
+    for cache in users {
+        std::fs::create_dir_all(home.0.join(cache)).unwrap();
+    }
+    let poison: Vec<String> =
+        users.iter().map(|cache| format!("touch \"$HOME/{cache}/evil\"")).collect();
+    let script = format!(
+        "{}; mkdir -p \"$XDG_CACHE_HOME\" \"$npm_config_cache\" \"$UV_CACHE_DIR\"; \
+         echo mine > \"$XDG_CACHE_HOME/file\" && echo cache $XDG_CACHE_HOME >&2; touch w/.zed/evil; \
+         echo tried >&2; exec sleep 1000",
+        poison.join("; ")
+    );
+    std::fs::create_dir_all(home.0.join("w/.zed")).unwrap();
+    let command = |number: u32| {
+        let script = format!("cd '{}'; {script} # {number}", home.0.display());
+        json!({ "type": "local", "command": ["sh", "-c", script] })
+    };
+    let cache_of = |log: &str| {
+        let line = log.lines().find_map(|line| Some(line.split_once("cache /")?.1.to_owned()));
+        line.unwrap_or_else(|| panic!("{log}"))
+    };
+    let (first, second) = (log_of(&home, command(1)), log_of(&home, command(2)));
+    for cache in users {
+        assert!(!home.0.join(cache).join("evil").exists(), "{cache}: {first}");
+    }
+    assert!(!home.0.join("w/.zed/evil").exists(), "{first}");
+    assert_ne!(cache_of(&first), cache_of(&second));
+    assert_eq!(cache_of(&first), cache_of(&log_of(&home, command(1))));
+}

@@ -95,7 +95,7 @@ fn every_line_is_answered_as_promised_and_the_next_one_works() {
     let mut agent = start().ready();
     let (sessions, other) = open_sessions(&mut agent);
     let lines = lines::all(&sessions, &mut Dice::new(SEED));
-    eprintln!("seed {SEED:#x}, {} lines", lines.len());
+    eprintln!("seed {SEED:#x}, attempts: {}", lines.len());
     assert!(lines.len() >= 15_000, "only {} lines", lines.len());
     let probe = json!({ "method": "session/set_mode", "params": { "sessionId": other, "modeId": "build" } });
     torture(&mut agent, &lines, oracle::judge, &probe);

@@ -112,7 +112,7 @@ fn every_command_of_the_corpus_gets_its_expected_verdict() {
     for (category, (all, allowed)) in &counts {
         eprintln!("{category}: {all} commands, {allowed} run without a question");
     }
-    eprintln!("{total} commands");
+    eprintln!("attempts: {total}");
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
     assert!(total >= 1500, "{total}");
     for (category, least) in [
@@ -143,4 +143,22 @@ fn every_command_is_asked_for_without_a_sandbox() {
             assert_ne!(decide(&command, false), Verdict::Allow, "{command}");
         }
     }
+}
+
+/// Published in docs/internals/security.md: the share of harmless commands of daily work that ask.
+// R: T2
+#[test]
+fn few_harmless_commands_of_daily_work_ask() {
+    let lines = include_str!("data/daily.txt").lines().filter(|line| !line.starts_with('#'));
+    let commands: Vec<String> = lines.map(unescape).collect();
+    let asks = |command: &&String| decide(command, true) != Verdict::Allow;
+    let asking: Vec<&String> = commands.iter().filter(asks).collect();
+    eprintln!("{} of {} ask: {asking:#?}", asking.len(), commands.len());
+    eprintln!("attempts: {}", commands.len());
+    assert!(commands.len() >= 250, "{}", commands.len());
+    let docs = include_str!("../../../../docs/internals/security.md");
+    let published =
+        format!("{} of {} harmless commands of daily work ask", asking.len(), commands.len());
+    assert!(docs.contains(&published), "docs/internals/security.md does not say: {published}");
+    assert!(asking.len() * 20 < commands.len(), "{} of {}", asking.len(), commands.len());
 }

@@ -6,6 +6,7 @@
 )]
 
 mod commands;
+mod fuzz;
 mod harmless;
 mod names;
 mod needs;

@@ -507,8 +507,31 @@ fn every_command_in_a_real_folder_gets_its_expected_verdict() {
             wrong.push(format!("{command:?}: {asked:?}"));
         }
     }
-    eprintln!("{} commands in a real folder", COMMANDS.len());
+    eprintln!("attempts: {}", COMMANDS.len());
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// `xargs` makes several names of one that contains blanks or quotes, and a program would read the parts.
+// R: T2
+#[test]
+fn names_that_xargs_splits_need_permission() {
+    let lists = ["find clean -name '*.rs'", "rg -l token clean", "grep -rl token clean"];
+    for (name, splits) in [
+        ("x .env y.rs", true),
+        ("x\t.env.rs", true),
+        ("x\n.env\n.rs", true),
+        ("'x'.rs", true),
+        ("\"x.rs", true),
+        ("\\x.rs", true),
+        ("x-y_z.rs", false),
+    ] {
+        let project = Project::new();
+        std::fs::write(project.work().join("clean").join(name), "token").unwrap();
+        for list in lists {
+            assert_eq!(project.runs(&format!("{list} | xargs cat")), !splits, "{list}: {name:?}");
+        }
+        assert!(project.runs("find clean -name '*.rs' -print0 | xargs -0 cat"), "{name:?}");
+    }
 }
 
 /// So that a rule of the user about the file applies when its folder is read.

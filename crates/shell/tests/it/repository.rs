@@ -244,12 +244,12 @@ fn printing_tracked_secrets_needs_permission() {
 fn incomplete_index_needs_permission() {
     let it = Repository::new("git init -q .");
     it.git("git update-index --split-index");
-    assert_eq!(it.asked("git diff").len(), 1);
+    assert!(!it.asked("git diff").is_empty());
     it.git("git update-index --no-split-index");
     assert_eq!(it.asked("git diff"), Vec::<String>::new());
     let index = std::fs::read(it.top.join("w/.git/index")).unwrap();
     for length in [3, 11, 40, 80] {
         std::fs::write(it.top.join("w/.git/index"), &index[..length]).unwrap();
-        assert_eq!(it.asked("git diff").len(), 1, "{length} bytes");
+        assert!(!it.asked("git diff").is_empty(), "{length} bytes");
     }
 }

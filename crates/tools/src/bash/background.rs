@@ -17,6 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::before::Before;
 use super::output::Plain;
 use super::run::{DRAIN, GRACE, exit_status, read};
 use super::{Bash, Input, not_run};
@@ -53,6 +54,8 @@ pub(super) struct Command {
     /// The command itself, for titles.
     words: String,
     unread: Mutex<Unread>,
+    /// What the user must know about it and was not told yet.
+    warnings: Mutex<Vec<String>>,
     /// Wakes its task to end it.
     end: Notify,
     progress: watch::Sender<Progress>,
@@ -78,7 +81,8 @@ impl Command {
     fn new(id: String, words: String) -> Command {
         let unread = Unread { plain: Plain::default(), tail: Tail::new(UNREAD), total: 0 };
         let (unread, progress) = (Mutex::new(unread), watch::Sender::default());
-        Command { id, words, unread, end: Notify::new(), progress }
+        let (warnings, end) = (Mutex::default(), Notify::new());
+        Command { id, words, unread, warnings, end, progress }
     }
 
     fn is_running(&self) -> bool {
@@ -118,6 +122,15 @@ impl Background {
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             ToolError::Model(format!("no command `{id}` in the background; there are: {known}"))
         })
+    }
+
+    /// Takes what the user must know about commands that have ended.
+    pub(super) fn take_warnings(&self) -> Vec<String> {
+        let state = self.state();
+        let take = |command: &Arc<Command>| {
+            std::mem::take(&mut *command.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        state.commands.iter().flat_map(take).collect()
     }
 
     /// Fails if no further command may be started.
@@ -164,8 +177,10 @@ impl Bash {
         cx: &ToolCx<'_>,
         input: &Input,
         found: &Found,
+        before: Before,
     ) -> Result<Output, ToolError> {
         self.background.check_room()?;
+        self.warn(cx, None).await?;
         let spec = self.spec_of(cx.cwd, &input.command);
         let child = match self.sandbox.spawn(&spec, &self.profile(input), found) {
             Ok(child) => child,
@@ -174,9 +189,9 @@ impl Bash {
         let is_guarded = found.level == Level::None || !cfg!(target_os = "linux");
         let watched = is_guarded.then(|| self.background.guard.watch(&child));
         let temporary = self.temporary();
-        let command = self
-            .background
-            .add(&input.command, move |command| Box::pin(run(command, temporary, watched, child)));
+        let command = self.background.add(&input.command, move |command| {
+            Box::pin(run(command, before, temporary, watched, child))
+        });
         let id = &command.id;
         let text = format!(
             "Started in the background as `{id}`. Read its output with `bash_output`, end it with `bash_kill`. It ends with \
@@ -190,6 +205,7 @@ impl Bash {
 /// Runs a command to its end. Parameters are dropped from the last to the first: the process before what it needs.
 async fn run(
     command: Arc<Command>,
+    before: Before,
     _temporary: Option<Arc<SharedFolder>>,
     _watched: Option<Watched>,
     mut child: Child,
@@ -220,6 +236,14 @@ async fn run(
     };
     // A timeout is no error here.
     timeout(DRAIN, rest).await.ok();
+    match before.check().await {
+        Ok(after) => {
+            command.push(after.note().unwrap_or_default().as_bytes());
+            let mut warnings = command.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+            warnings.extend(after.left_behind.warning());
+        }
+        Err(err) => tracing::error!("what a command left behind could not be checked: {err}"),
+    }
     let ended = status.map(exit_status).map_err(|err| err.to_string());
     command.progress.send_modify(|progress| progress.ended = Some(ended));
 }

@@ -17,24 +17,23 @@ use super::{Bash, Input, timed_out};
 const OUTPUT: u64 = 1024 * 1024;
 
 impl Bash {
-    /// Lets the editor run a command. With a sandbox, the editor starts our helper, which restricts the command as usual. `None` if the
-    /// editor refuses and has started nothing.
+    /// Lets the editor run a command. The editor starts our helper, which restricts the command as usual. `None` if the editor refuses
+    /// and has started nothing.
     pub(super) async fn run_in_terminal(
         &self,
         cx: &ToolCx<'_>,
         input: &Input,
         found: &Found,
     ) -> Result<Option<Output>, ToolError> {
-        if !found.level.confines() {
+        if cfg!(not(target_os = "linux")) {
             let args = vec!["-c".to_owned(), input.command.clone()];
             return self.run_there(cx, input, "sh".to_owned(), args).await;
         }
         let spec = self.spec_of(cx.cwd, &input.command);
-        let started =
-            match self.sandbox.for_terminal(&spec, &self.profile(input), found, &input.command) {
-                Ok(started) => started,
-                Err(err) => return Err(self.not_run(&err, "").await),
-            };
+        let started = match self.sandbox.for_terminal(&spec, &self.profile(input), found) {
+            Ok(started) => started,
+            Err(err) => return Err(self.not_run(&err, "").await),
+        };
         let text = |word: &OsStr| word.to_str().map(str::to_owned);
         let args: Option<Vec<String>> = started.args.iter().map(|arg| text(arg)).collect();
         match (text(started.program.as_os_str()), args) {

@@ -20,6 +20,8 @@ pub(super) struct Judged {
     pub(super) access: Vec<Access>,
     /// The folders outside that it writes to.
     pub(super) outside: Vec<PathBuf>,
+    /// The files that others run by themselves and that it requests to change.
+    pub(super) granted: Vec<PathBuf>,
     /// The `.git` that it may create.
     pub(super) new_git: Option<PathBuf>,
     /// Describes the changes of repositories.
@@ -75,7 +77,8 @@ impl Bash {
         let outside = self.outside(&input.extra.write_outside, level)?;
         let new_git = self.new_git(input);
         let git = self.describe_git(input, new_git.as_deref());
-        Ok(Judged { access, outside, new_git, git })
+        let granted = self.auto_run_requests(&input.extra.write_outside);
+        Ok(Judged { access, outside, granted, new_git, git })
     }
 }
 
@@ -98,7 +101,8 @@ fn late(command: &str, extra: &ExtraPermissions, level: Level) -> Judged {
     ];
     let access = keys.into_iter().filter(|(is_needed, _)| *is_needed).map(|(_, key)| ask(key));
     let git = "to change .git".to_owned();
-    Judged { access: access.collect(), outside: Vec::new(), new_git: None, git }
+    let (outside, granted) = (Vec::new(), Vec::new());
+    Judged { access: access.collect(), outside, granted, new_git: None, git }
 }
 
 #[cfg(test)]

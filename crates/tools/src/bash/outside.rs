@@ -33,7 +33,7 @@ impl Bash {
             return Err(format!("`write_outside` takes at most {MOST} folders"));
         }
         let mut found = Vec::new();
-        for folder in wanted {
+        for folder in wanted.iter().filter(|path| self.auto_run_request(path).is_none()) {
             let real = self.real_folder(folder)?;
             if self.folders.iter().any(|inside| real.starts_with(inside)) && !is_in_git(&real) {
                 continue;
@@ -48,12 +48,30 @@ impl Bash {
         Ok(found)
     }
 
-    fn real_folder(&self, folder: &str) -> Result<PathBuf, String> {
+    /// Returns the requested paths that others run by themselves, at the top of the session's folders.
+    pub(super) fn auto_run_requests(&self, wanted: &[String]) -> Vec<PathBuf> {
+        wanted.iter().filter_map(|path| self.auto_run_request(path)).collect()
+    }
+
+    fn auto_run_request(&self, path: &str) -> Option<PathBuf> {
+        let path = shell::clean(&self.absolute(path)?);
+        let folder = path.parent()?.canonicalize().ok()?;
+        let name = path.file_name()?.to_str()?;
+        let is_top = self.folders.contains(&folder);
+        (is_top && shell::is_auto_run_name(name)).then(|| folder.join(name))
+    }
+
+    /// Returns the path of a request; `None` for one that is not absolute.
+    fn absolute(&self, folder: &str) -> Option<PathBuf> {
         let path = match folder.strip_prefix("~/") {
             Some(below) => self.home().map(|home| home.join(below)),
             None => Some(PathBuf::from(folder)),
         };
-        let Some(path) = path.filter(|path| path.is_absolute()) else {
+        path.filter(|path| path.is_absolute())
+    }
+
+    fn real_folder(&self, folder: &str) -> Result<PathBuf, String> {
+        let Some(path) = self.absolute(folder) else {
             return Err(format!(
                 "`write_outside` needs absolute paths, or paths that begin with ~/, not {folder:?}"
             ));

@@ -9,9 +9,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use process::sandbox::{Found, Level};
 
-use super::git_redirects::GitRedirects;
+use super::before::Before;
 use super::input::Input;
-use super::{Bash, not_run, repositories};
+use super::{Bash, not_run};
 
 /// How many characters of a command its span has.
 const MAX_NAME: usize = 200;
@@ -61,39 +61,35 @@ impl PlannedCommand {
 
     async fn run_inside(mut self, cx: &ToolCx<'_>) -> Result<Output, ToolError> {
         let found = self.find_sandbox().await?;
-        let (bash, input) = (&self.bash, &self.input);
-        if input.background {
-            return bash.start(cx, input, &found).await;
+        let before = Before::of(&self.bash, &self.input).await?;
+        if self.input.background {
+            return self.bash.start(cx, &self.input, &found, before).await;
         }
-        let before = repositories::inside(&bash.options.folders);
-        // Restored however the command ends.
-        let redirects = GitRedirects::of(bash.open_repositories(input));
-        let in_terminal = bash.uses_terminal(cx, found.level);
-        let there = if in_terminal { bash.run_in_terminal(cx, input, &found).await? } else { None };
-        let mut output = match there {
-            Some(output) => output,
-            // A command that was planned for a terminal was not announced as live.
-            None => {
-                let is_live = cx.editor.offers().live && !in_terminal;
-                bash.run_here(cx, input, &found, is_live).await?
-            }
-        };
+        let ran = self.run_in(cx, &found).await;
+        // Checked however the command ended.
+        let after = before.check().await?;
+        self.bash.remember(Arc::clone(&after.survey));
+        self.bash.warn(cx, after.left_behind.warning()).await?;
+        let mut output = ran?;
         if found.level.confines() && is_blocked_by_sandbox(&output.text) {
             output.text.push_str(SANDBOX_HINT);
         }
-        let restored = redirects.restore();
-        if !restored.is_empty() {
-            let paths: Vec<String> =
-                restored.iter().map(|path| path.display().to_string()).collect();
-            output.text.push_str(&format!(
-                "\n(restored, because it redirects git to another configuration: {})",
-                paths.join(", ")
-            ));
-        }
-        if let Some(made) = repositories::made(&before, &bash.options.folders) {
-            output.text.push_str(&made);
-        }
+        output.text.extend(after.note());
         Ok(output)
+    }
+
+    async fn run_in(&self, cx: &ToolCx<'_>, found: &Found) -> Result<Output, ToolError> {
+        let (bash, input) = (&self.bash, &self.input);
+        let in_terminal = bash.uses_terminal(cx, found.level);
+        let there = if in_terminal { bash.run_in_terminal(cx, input, found).await? } else { None };
+        match there {
+            Some(output) => Ok(output),
+            // A command that was planned for a terminal was not announced as live.
+            None => {
+                let is_live = cx.editor.offers().live && !in_terminal;
+                bash.run_here(cx, input, found, is_live).await
+            }
+        }
     }
 }
 

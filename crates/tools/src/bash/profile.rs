@@ -1,10 +1,12 @@
 //! What the sandbox allows a command: its folders, the repositories in and around them, the network.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
 
 use process::sandbox::{Limits, Network, Profile};
 
 use super::input::Input;
+use super::repositories::{Survey, survey};
 use super::{Bash, Options, extra_permissions, repositories};
 
 impl Bash {
@@ -32,8 +34,13 @@ impl Bash {
         let all: Vec<PathBuf> = folders.iter().chain(&input.outside).cloned().collect();
         let top = all.iter().map(|folder| folder.join(".git"));
         // Searched separately: a large folder outside must not use up the limit of folders.
-        let inside = [folders, &input.outside].map(|folders| repositories::inside(folders));
-        for git in top.chain(inside.into_iter().flatten()) {
+        let (inside, outside) = (self.survey(), survey(&input.outside));
+        let known = self.known_repositories(&inside);
+        for bare in inside.bare.iter().chain(&outside.bare) {
+            protected.extend(repositories::deciding(bare));
+        }
+        protected.extend(self.auto_run_files(&inside, input));
+        for git in top.chain(known).chain(outside.gits) {
             if input.new_git.as_ref() == Some(&git) {
                 continue;
             }
@@ -67,6 +74,50 @@ impl Bash {
         }
     }
 
+    /// Returns what was found in the session's folders before the last command or after it, whichever is later.
+    pub(super) fn survey(&self) -> Arc<Survey> {
+        let last = self.surveyed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        last.unwrap_or_else(|| self.survey_again())
+    }
+
+    /// Searches the session's folders.
+    pub(super) fn survey_again(&self) -> Arc<Survey> {
+        let found = Arc::new(survey(&self.folders));
+        *self.surveyed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&found));
+        found
+    }
+
+    /// Returns all repositories below the session's folders that were ever found, as far as they still exist: a command may add
+    /// so many folders that a later search does not reach them.
+    fn known_repositories(&self, found: &Survey) -> Vec<PathBuf> {
+        let mut known = self.repositories.lock().unwrap_or_else(PoisonError::into_inner);
+        known.extend(found.gits.iter().cloned());
+        let is_there =
+            |path: &&PathBuf| path.symlink_metadata().is_ok_and(|found| !found.is_symlink());
+        known.iter().filter(is_there).cloned().collect()
+    }
+
+    /// Returns the files at the top of the session's folders that others run by themselves, without those that the command may
+    /// change. A link cannot be protected; `quarantine` compares it afterwards.
+    fn auto_run_files(&self, found: &Survey, input: &Input) -> Vec<PathBuf> {
+        let granted = self.granted(input);
+        let is_top = |path: &&PathBuf| {
+            path.parent().is_some_and(|at| self.folders.iter().any(|top| top == at))
+        };
+        let is_protected =
+            |path: &&PathBuf| !found.auto_run_links.contains_key(*path) && !granted.contains(path);
+        found.auto_run.iter().filter(is_top).filter(is_protected).cloned().collect()
+    }
+
+    /// Returns the files that others run by themselves and that a command may change.
+    pub(super) fn granted(&self, input: &Input) -> Vec<PathBuf> {
+        let mut granted = self.auto_run_requests(&input.extra.write_outside);
+        if input.extra.git {
+            granted.extend(self.folders.iter().map(|folder| folder.join(".gitmodules")));
+        }
+        granted
+    }
+
     /// Returns the repositories around the session's folders that a command may change, if it requests that.
     fn around(&self, input: &Input) -> Vec<PathBuf> {
         if input.extra.git { repositories::around(&self.options.folders) } else { Vec::new() }
@@ -90,7 +141,7 @@ impl Bash {
         let create =
             format!("to create a repository in {folder} (.git, with its hooks and configuration)");
         let others = self.folders[1..].iter().any(|folder| folder.join(".git").exists());
-        if others || !around.is_empty() || !repositories::inside(&self.folders).is_empty() {
+        if others || !around.is_empty() || !self.survey().gits.is_empty() {
             return format!("{change}, and {create}");
         }
         create

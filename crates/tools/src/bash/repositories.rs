@@ -1,43 +1,131 @@
-//! Repositories inside the session's folders. Files in `.git` decide what git runs, also for the user, so commands must not change
-//! them.
+//! Repositories in and around the session's folders. Files in `.git` decide what git runs, also for the user, so commands must not
+//! change them.
 //!
-//! A repository that a command creates itself cannot be protected in time; it is reported, and protected from then on.
+//! [`survey`] finds them, with the files that editors and other programs run by themselves. A repository that a command creates
+//! itself cannot be protected in time; `quarantine` checks it afterwards.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::git_redirects::REDIRECTS;
 
-/// The most folders that are searched, those near the top first, and how deep.
-const MOST_FOLDERS: usize = 4000;
-const DEEPEST: usize = 12;
+/// The most folders that are searched, those near the top first, how deep, and for how long. If one of these is reached, commands ask.
+const MOST_FOLDERS: usize = 100_000;
+const DEEPEST: usize = 200;
+const LONGEST: Duration = Duration::from_secs(3);
 /// The largest file that names a folder.
 const MOST_BYTES: u64 = 64 * 1024;
+/// The most files below the top that others run by themselves and that are looked for.
+const MOST_AUTO_RUN: usize = 2000;
+/// Folders that tools fill; what is in them is nobody's project.
+const FILLED: [&str; 5] = ["node_modules", "target", "vendor", ".venv", "__pycache__"];
 
-/// Finds the `.git` folders and files inside these folders, except those directly in them.
-pub(super) fn inside(folders: &[PathBuf]) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut open: VecDeque<(PathBuf, usize)> =
-        folders.iter().map(|folder| (folder.clone(), 0)).collect();
-    let mut looked = 0;
+/// What a search of the session's folders found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Survey {
+    /// `.git` folders and files below the top.
+    pub(super) gits: BTreeSet<PathBuf>,
+    /// Folders that are a repository by themselves, whatever their name.
+    pub(super) bare: BTreeSet<PathBuf>,
+    /// Links named `.git` below the top.
+    pub(super) links: BTreeSet<PathBuf>,
+    /// Files and folders that others run by themselves.
+    pub(super) auto_run: BTreeSet<PathBuf>,
+    /// Where those of them lead that are links.
+    pub(super) auto_run_links: BTreeMap<PathBuf, PathBuf>,
+    /// Whether everything was searched.
+    pub(super) is_complete: bool,
+}
+
+/// Searches these folders. Submodules come first.
+pub(super) fn survey(folders: &[PathBuf]) -> Survey {
+    survey_within(folders, MOST_FOLDERS)
+}
+
+fn survey_within(folders: &[PathBuf], most: usize) -> Survey {
+    let mut found = Survey { is_complete: true, ..Survey::default() };
+    let mut open: VecDeque<(PathBuf, usize)> = VecDeque::new();
+    for folder in folders {
+        open.push_front((folder.clone(), 0));
+        let modules = shell::submodules(folder).into_iter().map(|module| {
+            let depth = module.components().count();
+            (folder.join(module), depth)
+        });
+        let modules = modules.filter(|(module, _)| is_plain_folder(folder, module));
+        open.extend(modules);
+    }
+    let end = Instant::now() + LONGEST;
+    let mut seen = BTreeSet::new();
     while let Some((folder, depth)) = open.pop_front() {
-        looked += 1;
-        if looked > MOST_FOLDERS {
+        if seen.len() >= most || Instant::now() > end {
+            found.is_complete = false;
             break;
         }
-        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-            // Links are not followed: their targets are found in their own place, or are outside.
-            let Ok(kind) = entry.file_type() else { continue };
-            if entry.file_name() == ".git" {
-                if depth > 0 && !kind.is_symlink() {
-                    found.push(entry.path());
-                }
-            } else if kind.is_dir() && depth < DEEPEST {
-                open.push_back((entry.path(), depth + 1));
-            }
+        if seen.insert(folder.clone()) {
+            found.look_at(&folder, depth, &mut open);
         }
     }
     found
+}
+
+impl Survey {
+    fn look_at(&mut self, folder: &Path, depth: usize, open: &mut VecDeque<(PathBuf, usize)>) {
+        let mut parts = (false, false, false);
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            // Links are not followed: their targets are found in their own place, or are outside.
+            let Ok(kind) = entry.file_type() else { continue };
+            let name = entry.file_name();
+            match name.to_str() {
+                Some("HEAD") => parts.0 = true,
+                Some("objects" | "commondir") => parts.1 = true,
+                Some("refs") => parts.2 = true,
+                _ => {}
+            }
+            parts.2 |= name == "commondir";
+            if name.eq_ignore_ascii_case(".git") {
+                if kind.is_symlink() {
+                    self.links.insert(entry.path());
+                } else if depth > 0 {
+                    self.gits.insert(entry.path());
+                }
+                continue;
+            }
+            let is_auto_run = name.to_str().is_some_and(shell::is_auto_run_name);
+            if is_auto_run
+                && (depth == 0 || self.auto_run.len() < MOST_AUTO_RUN)
+                && !is_filled(folder, depth)
+            {
+                let target = kind.is_symlink().then(|| std::fs::read_link(entry.path()).ok());
+                self.auto_run_links.extend(target.flatten().map(|target| (entry.path(), target)));
+                self.auto_run.insert(entry.path());
+            }
+            if kind.is_dir() {
+                if depth < DEEPEST {
+                    open.push_back((entry.path(), depth + 1));
+                } else {
+                    self.is_complete = false;
+                }
+            }
+        }
+        if parts == (true, true, true) {
+            self.bare.insert(folder.to_owned());
+        }
+    }
+}
+
+/// Tells whether a path is in a folder that a tool fills, among the last `depth` parts of it: those below the session's folder.
+fn is_filled(path: &Path, depth: usize) -> bool {
+    path.components()
+        .rev()
+        .take(depth)
+        .any(|part| FILLED.iter().any(|filled| part.as_os_str() == *filled))
+}
+
+/// Tells whether a folder below another is reached without a link.
+fn is_plain_folder(top: &Path, folder: &Path) -> bool {
+    let below = folder.ancestors().take_while(|at| *at != top);
+    below.into_iter().all(|at| at.symlink_metadata().is_ok_and(|found| found.is_dir()))
 }
 
 /// Finds the repositories around these folders: above them, or where a worktree's `.git` file points. Such a file may come with the
@@ -107,7 +195,7 @@ pub(super) fn deciding(git: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns a repository and those of its submodules.
-pub(super) fn with_submodules(git: &Path) -> Vec<PathBuf> {
+fn with_submodules(git: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![git.to_owned()];
     while let Some(folder) = open.pop() {
@@ -122,24 +210,12 @@ pub(super) fn with_submodules(git: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the subfolders of a folder, without links.
-pub(super) fn folders_in(folder: &Path) -> Vec<PathBuf> {
+fn folders_in(folder: &Path) -> Vec<PathBuf> {
     let is_folder = folder.symlink_metadata().is_ok_and(|found| found.is_dir());
     let entries = is_folder.then(|| std::fs::read_dir(folder)).into_iter().flatten().flatten();
     let folders =
         entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     folders.map(|entry| entry.path()).collect()
-}
-
-/// Reports repositories that did not exist before.
-pub(super) fn made(before: &[PathBuf], folders: &[PathBuf]) -> Option<String> {
-    let new: Vec<String> = inside(folders)
-        .iter()
-        .filter(|git| !before.contains(git))
-        .filter_map(|git| git.parent().map(Path::display).map(|folder| folder.to_string()))
-        .take(5)
-        .collect();
-    let note = "their hooks and configuration were written by the command";
-    (!new.is_empty()).then(|| format!("\n(new repositories in {}: {note})", new.join(", ")))
 }
 
 #[cfg(test)]
@@ -223,21 +299,49 @@ mod tests {
         assert_eq!(named_by(&top.join("w/.git"), &[top.join("w")]), None);
     }
 
+    // R: T7
     #[test]
-    fn nested_repositories_are_found_and_new_ones_reported() {
+    fn repositories_of_all_kinds_are_found() {
         let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().to_owned();
-        for folder in [".git/x", "a/.git", "deep/b/.git/modules", "c"] {
+        // What is above the session's folder does not matter.
+        let top = folder.path().join("target/node_modules/w");
+        let deep = format!("{}/.git", vec!["d"; 40].join("/"));
+        for folder in [".git/x", "a/.git", "deep/b/.git/modules", "c", "bare/objects", "bare/refs"]
+        {
             std::fs::create_dir_all(top.join(folder)).unwrap();
         }
-        std::fs::write(top.join("c/.git"), "gitdir: ../a").unwrap();
-        let folders = [top.clone()];
-        let mut found = inside(&folders);
-        found.sort();
-        let expected = ["a/.git", "c/.git", "deep/b/.git"].map(|path| top.join(path));
-        assert_eq!(found, expected);
-        assert_eq!(made(&found, &folders), None);
-        std::fs::create_dir_all(top.join("new/.git")).unwrap();
-        assert!(made(&found, &folders).unwrap().contains("/new: "));
+        std::fs::create_dir_all(top.join(&deep)).unwrap();
+        std::fs::create_dir_all(top.join("pkg/.vscode")).unwrap();
+        std::fs::create_dir_all(top.join("node_modules/p/.vscode")).unwrap();
+        for (file, text) in
+            [("c/.git", "gitdir: ../a"), ("bare/HEAD", "ref: refs/heads/x"), (".envrc", "")]
+        {
+            std::fs::write(top.join(file), text).unwrap();
+        }
+        std::os::unix::fs::symlink("../a", top.join("deep/.git")).unwrap();
+        let found = survey(std::slice::from_ref(&top));
+        let at = |paths: &[&str]| paths.iter().map(|path| top.join(path)).collect::<BTreeSet<_>>();
+        assert_eq!(found.gits, at(&["a/.git", "c/.git", "deep/b/.git", &deep]));
+        assert_eq!(found.bare, at(&["bare"]));
+        assert_eq!(found.links, at(&["deep/.git"]));
+        assert_eq!(found.auto_run, at(&[".envrc", "pkg/.vscode"]));
+        assert!(found.is_complete);
+    }
+
+    // R: T7
+    #[test]
+    fn submodules_are_found_first_and_a_search_that_is_cut_short_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().to_owned();
+        for number in 0..50 {
+            std::fs::create_dir_all(top.join(format!("a{number}/b/c"))).unwrap();
+        }
+        std::fs::create_dir_all(top.join("z/y/x/module/.git")).unwrap();
+        let text = "[submodule \"m\"]\n\tpath = z/y/x/module\n\tpath = ../out\n";
+        std::fs::write(top.join(".gitmodules"), text).unwrap();
+        let found = survey_within(std::slice::from_ref(&top), 10);
+        assert_eq!(found.gits, BTreeSet::from([top.join("z/y/x/module/.git")]));
+        assert!(!found.is_complete);
+        assert!(survey(&[top]).is_complete);
     }
 }

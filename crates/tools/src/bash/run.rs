@@ -7,7 +7,7 @@ use std::time::Duration;
 use engine::Event;
 use engine::ports::{Output, ToolCx, ToolError};
 use engine::words::ExitStatus;
-use engine::words::{Block, Live, ToolContent, ToolUpdate};
+use engine::words::{Block, Live, ToolContent, ToolUpdate, fenced};
 use process::sandbox::Found;
 use process::{Child, ChildStdout, Spec, Tail};
 use tokio::io::AsyncReadExt;
@@ -72,7 +72,7 @@ impl Bash {
             }
             Why::Itself => {
                 let text = ended(&output, &status);
-                let shown = || vec![ToolContent::Block(Block::Text(text.clone()))];
+                let shown = || vec![ToolContent::Block(Block::Text(fenced(&text)))];
                 let content = (!running.live.is_on).then(shown);
                 Ok(Output { text, content, raw: Some(raw_of(&status)) })
             }

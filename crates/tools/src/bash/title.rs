@@ -1,11 +1,25 @@
 //! The title of a command. A question shows it, so both ends of a long command must be visible.
 
+use engine::words::{count_blanks, visible};
+
 /// How many characters and lines of either end are shown. More would be out of sight.
-pub(super) const TITLE_END: usize = 200;
+const TITLE_END: usize = 200;
 const TITLE_LINES: usize = 6;
 
-/// Returns a title that shows how a command begins and ends; the middle of a long one is omitted.
+/// Returns the first line of a command that is not planned yet.
+pub(super) fn outline_of(command: &str) -> String {
+    let command = count_blanks(&visible(command));
+    let line = command.lines().next().unwrap_or_default();
+    let shown: String = line.chars().take(TITLE_END).collect();
+    match command.chars().count() - shown.chars().count() {
+        0 => shown,
+        more => format!("{shown} … {more} more characters"),
+    }
+}
+
+/// Returns a title that shows how a command begins and ends; the middle of a long one is omitted, and long runs of blanks are counted.
 pub(super) fn title_of(command: &str) -> String {
+    let command = &*count_blanks(command);
     let count = command.chars().count();
     let lines = command.lines().count();
     if count <= 2 * TITLE_END && lines <= 2 * TITLE_LINES {
@@ -32,8 +46,11 @@ mod tests {
         }
         let spaces = format!("ls{}; rm -rf x", " ".repeat(5000));
         let title = title_of(&spaces);
-        assert!(title.starts_with("ls ") && title.ends_with("; rm -rf x"), "{title}");
-        assert!(title.contains("… 4612 of 5012 characters omitted"), "{title}");
+        assert_eq!(title, "ls ⟨5000 blanks⟩ ; rm -rf x");
+        let long = format!("ls{}; rm -rf x", "a".repeat(5000));
+        assert!(title_of(&long).contains("… 4612 of 5012 characters omitted"));
+        assert!(outline_of(&long).ends_with(" … 4812 more characters"));
+        assert_eq!(outline_of("ls\nrm"), "ls … 3 more characters");
         let lines = format!("ls{}rm -rf x", "\n".repeat(50));
         let title = title_of(&lines);
         assert!(title.ends_with("rm -rf x") && title.lines().count() <= 13, "{title}");

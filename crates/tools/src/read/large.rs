@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 
 use engine::ports::Output;
-use engine::words::{Block, ToolContent};
+use engine::words::{Block, ToolContent, fenced};
 
 use super::MAX_LINE;
 use crate::disk::MAX_BYTES;
@@ -11,7 +11,6 @@ use crate::error::Error;
 use crate::scope::Target;
 use crate::seen::Part;
 use crate::text::body_of;
-use crate::tool::fenced;
 
 const BUFFER: usize = 256 * 1024;
 /// The most bytes of a line that are held. A character has at most four.

@@ -12,4 +12,5 @@ mod paths;
 mod permissions;
 mod race;
 mod restore;
+mod rules;
 mod search;

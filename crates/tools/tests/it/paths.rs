@@ -229,7 +229,7 @@ async fn every_spelling_through_every_tool_stays_inside_or_asks() {
         }
         assert_eq!(outside(&desk.top), before, "{spelling:?} changed something outside");
     }
-    eprintln!("{} spellings, {count} calls, 0 crossings", spellings.len());
+    eprintln!("{} spellings, attempts: {count}, 0 crossings", spellings.len());
 }
 
 // R: W19

@@ -90,7 +90,7 @@ async fn folder_that_turns_into_a_link_leaks_nothing() {
     let swaps = swapper.end();
     check_outside(&desk);
     assert!(done > 0, "no call went through, so nothing was shown");
-    eprintln!("{swaps} swaps, {calls} calls, {done} went through, 0 crossings");
+    eprintln!("attempts: {swaps} swaps, {calls} calls, {done} went through, 0 crossings");
 }
 
 // R: W19
@@ -115,7 +115,7 @@ async fn file_that_turns_into_a_link_is_not_written_through() {
     }
     let swaps = swapper.end();
     check_outside(&desk);
-    eprintln!("{swaps} swaps, {calls} calls, {done} writes went through, 0 crossings");
+    eprintln!("attempts: {swaps} swaps, {calls} calls, {done} writes went through, 0 crossings");
 }
 
 /// Undo and redo alternate while a folder, then a file, is exchanged with a link that leads outside.
@@ -153,7 +153,9 @@ async fn restored_file_is_not_written_through_a_link() {
             assert_eq!(std::fs::read_dir(desk.top.join("outside")).unwrap().count(), 1);
         }
         let swaps = swapper.end();
-        eprintln!("{real}: {swaps} swaps, {calls} rounds, {done} went through, 0 crossings");
+        eprintln!(
+            "{real}: attempts: {swaps} swaps, {calls} rounds, {done} went through, 0 crossings"
+        );
     }
     assert!(done > 0, "no call went through, so nothing was shown");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::ports::{Intent, Output, Tool, ToolCx, ToolError};
-use engine::words::{Block, ExitStatus, ToolContent, ToolKind, visible};
+use engine::words::{Block, ExitStatus, ToolContent, ToolKind, fenced, visible};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
@@ -139,7 +139,7 @@ impl BashOutput {
                 (format!("{output}\n({} is still running)", command.id), None)
             }
         };
-        let shown = || vec![ToolContent::Block(Block::Text(text.clone()))];
+        let shown = || vec![ToolContent::Block(Block::Text(fenced(&text)))];
         let content = (!live.is_on).then(shown);
         Ok(Output { text, content, raw })
     }

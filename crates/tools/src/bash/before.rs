@@ -1,0 +1,115 @@
+//! What was there before a command: compared and restored when it has ended, also in the background.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+
+use engine::ports::{ToolCx, ToolError};
+use engine::words::visible;
+
+use super::git_redirects::GitRedirects;
+use super::input::Input;
+use super::quarantine::{self, Found as LeftBehind};
+use super::repositories::{Survey, survey};
+use super::{Bash, not_run};
+
+/// What was there before a command. If it is dropped unchecked, because the turn or the session ended, it is checked then.
+///
+/// Has no reference to its session, which must be able to end while a command runs.
+#[derive(Debug)]
+pub(super) struct Before(Option<State>);
+
+#[derive(Debug)]
+struct State {
+    folders: Vec<PathBuf>,
+    /// What the command may change that others run.
+    granted: Vec<PathBuf>,
+    survey: Arc<Survey>,
+    redirects: GitRedirects,
+}
+
+/// What was found after a command.
+#[derive(Debug, Default)]
+pub(super) struct After {
+    restored: Vec<PathBuf>,
+    pub(super) left_behind: LeftBehind,
+    pub(super) survey: Arc<Survey>,
+}
+
+impl Before {
+    /// Looks at the session's folders, on another thread.
+    pub(super) async fn of(bash: &Arc<Bash>, input: &Input) -> Result<Before, ToolError> {
+        let (bash, input) = (Arc::clone(bash), input.clone());
+        let look = move || {
+            let survey = bash.survey_again();
+            let redirects = GitRedirects::of(bash.open_repositories(&input));
+            let mut granted = bash.granted(&input);
+            granted.extend(input.new_git);
+            Before(Some(State { folders: bash.folders.clone(), granted, survey, redirects }))
+        };
+        tokio::task::spawn_blocking(look).await.map_err(not_run)
+    }
+
+    /// Restores files that redirect git, and sets aside what other programs would run, on another thread.
+    pub(super) async fn check(mut self) -> Result<After, ToolError> {
+        let work = tokio::task::spawn_blocking(move || self.check_here());
+        work.await
+            .map_err(|err| ToolError::Model(format!("the project could not be checked: {err}")))
+    }
+
+    fn check_here(&mut self) -> After {
+        let Some(State { folders, granted, survey: before, redirects }) = self.0.take() else {
+            return After::default();
+        };
+        let restored = redirects.restore();
+        let mut now = survey(&folders);
+        let left_behind = quarantine::check(&folders, &before, &now, &granted);
+        if !left_behind.set_aside.is_empty() {
+            now = survey(&folders);
+        }
+        After { restored, left_behind, survey: Arc::new(now) }
+    }
+}
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        self.check_here();
+    }
+}
+
+impl After {
+    /// Describes what was found, for the model.
+    pub(super) fn note(&self) -> Option<String> {
+        let paths: Vec<String> =
+            self.restored.iter().map(|path| path.display().to_string()).collect();
+        let restored = (!paths.is_empty()).then(|| {
+            format!(
+                "\n(restored, because it redirects git to another configuration: {})",
+                paths.join(", ")
+            )
+        });
+        let notes: Vec<String> = restored.into_iter().chain(self.left_behind.note()).collect();
+        (!notes.is_empty()).then(|| notes.concat())
+    }
+}
+
+impl Bash {
+    /// Uses what was found after a command for the next one.
+    pub(super) fn remember(&self, found: Arc<Survey>) {
+        *self.surveyed.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+    }
+
+    /// Warns the user about what commands left behind: this one, and those that ended in the background.
+    pub(super) async fn warn(
+        &self,
+        cx: &ToolCx<'_>,
+        warning: Option<String>,
+    ) -> Result<(), ToolError> {
+        let mut all = self.background.take_warnings();
+        all.extend(warning);
+        if all.is_empty() {
+            return Ok(());
+        }
+        let title = "A command left files that other programs run";
+        cx.turn.warn(title, Some(visible(&all.join("\n")))).await
+    }
+}

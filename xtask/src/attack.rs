@@ -1,0 +1,233 @@
+//! `cargo xtask attack`: runs everything that attacks the program, and counts the attempts. `cargo xtask fuzz`: the fuzz targets alone.
+//!
+//! The attacks are tests of the crates; this file only groups them. A test that makes many attempts prints `attempts: N`, any other
+//! one counts as one. The ordinary tests include all of them; here some are repeated for longer.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::{needs, program};
+
+/// A group of attacks: its name, and for each package which of its tests.
+type Suite = (&'static str, &'static [(&'static str, &'static str)]);
+
+const SUITES: [Suite; 12] = [
+    (
+        "escapes from the sandbox",
+        &[("process", "test(/^(escapes|faults|tree)::/) or test(/seccomp|reserve/)")],
+    ),
+    (
+        "files and repositories that run later",
+        &[
+            ("tools", "test(/quarantine|git_redirects|repositories/)"),
+            ("purlin", "test(/^persistence::/) or test(/^worktrees::/)"),
+            ("shell", "test(/auto_run/)"),
+        ],
+    ),
+    (
+        "odd files in a clone",
+        &[("purlin", "test(/^(odd_files|large_files)::/)"), ("tree", "all()")],
+    ),
+    (
+        "paths, links and races",
+        &[
+            ("tools", "test(/^(paths|race|restore|search)::/)"),
+            ("purlin", "test(/^policy_files::/)"),
+        ],
+    ),
+    (
+        "judge of commands: hostile, benign, with rules",
+        &[
+            ("shell", "test(/^(commands|names|needs|harmless|parser|repository)::/)"),
+            ("tools", "test(/^rules::/)"),
+            ("engine", "test(/rules|question|permission_key/)"),
+        ],
+    ),
+    (
+        "terminal sequences, Markdown and hidden characters",
+        &[
+            ("engine", "test(/visible|markdown/)"),
+            ("mcp", "test(/clean/)"),
+            ("purlin", "test(/render|output/)"),
+        ],
+    ),
+    (
+        "canaries: keys and secrets",
+        &[
+            (
+                "purlin",
+                "test(/^(secrets|trace|models|hardening|project_custom)::/) or test(/opening_a_project|injection/)",
+            ),
+            ("observe", "test(/mask/)"),
+        ],
+    ),
+    ("hostile lines", &[("purlin", "test(/^(torture|hostile|order)::/)"), ("wire", "all()")]),
+    ("kills", &[("purlin", "test(/^(crash|syscalls|survivors|second_process)::/)")]),
+    (
+        "damaged stores",
+        &[("store", "test(/^(recovery|faults|disk|content_files)::/) or test(/record/)")],
+    ),
+    ("hostile models", &[("purlin", "test(/^faults::/)"), ("providers", "all()")]),
+    (
+        "hostile MCP servers",
+        &[
+            ("mcp", "test(/^(faults|remote|login)::/)"),
+            ("purlin", "test(/^(injected|server_sandbox|project_servers)::/)"),
+        ],
+    ),
+];
+
+/// The fuzz targets and the packages that they are in.
+const TARGETS: [(&str, &str); 12] = [
+    ("line", "wire"),
+    ("envelope", "wire"),
+    ("dialect", "wire"),
+    ("sse", "wire"),
+    ("formats", "providers"),
+    ("shell", "shell"),
+    ("patch", "tools"),
+    ("edit", "tools"),
+    ("diff", "tools"),
+    ("html", "tools"),
+    ("config", "settings"),
+    ("record", "store"),
+];
+
+/// What one run of tests did.
+#[derive(Debug, Default, PartialEq)]
+struct Count {
+    tests: usize,
+    attempts: usize,
+}
+
+/// Runs all attacks, the short form without repetition. Returns whether all of them failed, as they must.
+pub(crate) fn run(is_short: bool) -> Result<bool> {
+    needs::test_runner()?;
+    needs::node_packages()?;
+    needs::strace()?;
+    needs::bubblewrap()?;
+    program::must_succeed(&["cargo", "build", "--package", "purlin"])?;
+    let (crashes, cases, seconds) = if is_short { (20, 256, 0) } else { (240, 4096, 10) };
+    let (crashes, cases) =
+        (format!("PURLIN_CRASH_RUNS={crashes}"), format!("PROPTEST_CASES={cases}"));
+    let mut rows = Vec::new();
+    let mut holds = true;
+    for (name, parts) in SUITES {
+        let start = Instant::now();
+        let mut all = Count::default();
+        for (package, filter) in parts {
+            let (passed, count) = tests(package, filter, &[&crashes, &cases])?;
+            holds &= passed;
+            all.tests += count.tests;
+            all.attempts += count.attempts;
+        }
+        rows.push((name.to_owned(), all, start.elapsed().as_secs()));
+    }
+    let start = Instant::now();
+    let (passed, count) = fuzz_all(&TARGETS, seconds)?;
+    holds &= passed;
+    rows.push(("fuzzed parsers and decoders".to_owned(), count, start.elapsed().as_secs()));
+    println!("\n| attacks | tests | attempts | seconds |\n|---|--:|--:|--:|");
+    for (name, count, seconds) in &rows {
+        println!("| {name} | {} | {} | {seconds} |", count.tests, count.attempts);
+    }
+    let sum = |of: fn(&Count) -> usize| rows.iter().map(|(_, count, _)| of(count)).sum::<usize>();
+    let seconds: u64 = rows.iter().map(|(_, _, seconds)| seconds).sum();
+    println!(
+        "| **all** | {} | {} | {seconds} |",
+        sum(|count| count.tests),
+        sum(|count| count.attempts)
+    );
+    println!(
+        "{}",
+        if holds { "Nothing got through." } else { "Something got through, see above." }
+    );
+    Ok(holds)
+}
+
+/// Runs one fuzz target, or all of them, each for some seconds.
+pub(crate) fn fuzz(words: &[&str]) -> Result<bool> {
+    needs::test_runner()?;
+    let (target, seconds) = match words {
+        [] => (None, "30"),
+        ["--seconds", seconds] => (None, *seconds),
+        [target] => (Some(*target), "30"),
+        [target, "--seconds", seconds] => (Some(*target), *seconds),
+        _ => anyhow::bail!("usage: cargo xtask fuzz [TARGET] [--seconds N]"),
+    };
+    let seconds = seconds.parse().context("--seconds needs a number")?;
+    let is_wanted = |(name, _): &&(&str, &str)| target.is_none_or(|target| target == *name);
+    let targets: Vec<_> = TARGETS.iter().filter(is_wanted).copied().collect();
+    if targets.is_empty() {
+        let names: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
+        anyhow::bail!("unknown target. The targets are {}", names.join(", "));
+    }
+    let (passed, count) = fuzz_all(&targets, seconds)?;
+    println!("{} executions of {} targets", count.attempts, targets.len());
+    Ok(passed)
+}
+
+fn fuzz_all(targets: &[(&str, &str)], seconds: u64) -> Result<(bool, Count)> {
+    let seconds = format!("PURLIN_FUZZ_SECONDS={seconds}");
+    // Without a duration each target gets its usual number of inputs.
+    let variables: &[&str] = if seconds.ends_with("=0") { &[] } else { &[&seconds] };
+    let mut all = Count::default();
+    let mut holds = true;
+    for (name, package) in targets {
+        let (passed, count) = tests(package, &format!("test(/fuzz_{name}$/)"), variables)?;
+        holds &= passed;
+        all.tests += count.tests;
+        all.attempts += count.attempts;
+    }
+    Ok((holds, all))
+}
+
+/// Runs some tests of a package. Returns whether they passed, and the counts.
+fn tests(package: &str, filter: &str, variables: &[&str]) -> Result<(bool, Count)> {
+    let mut words = vec!["env"];
+    words.extend(variables);
+    words.extend(["cargo", "nextest", "run", "--no-fail-fast", "--success-output", "immediate"]);
+    words.extend(["--package", package, "-E", filter]);
+    let (passed, output) = program::output(&words)?;
+    let count = count(&output);
+    if !passed {
+        println!("{output}");
+    }
+    for line in output.lines().filter(|line| line.contains("fuzz ") && line.contains("attempts: "))
+    {
+        println!("{}", line.trim());
+    }
+    println!("{package}: {} tests, {} attempts", count.tests, count.attempts);
+    Ok((passed && count.tests > 0, count))
+}
+
+/// Reads the counts from the output of the test runner.
+fn count(output: &str) -> Count {
+    let number = |text: &str| {
+        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<usize>().ok()
+    };
+    let tests = output.lines().rev().find_map(|line| {
+        let (before, _) = line.split_once(" tests run").or_else(|| line.split_once(" test run"))?;
+        before.rsplit(' ').next()?.parse().ok()
+    });
+    let tests = tests.unwrap_or(0);
+    let many: Vec<usize> =
+        output.lines().filter_map(|line| number(line.split_once("attempts: ")?.1)).collect();
+    // A test that prints a number is not counted as one attempt again.
+    Count { tests, attempts: many.iter().sum::<usize>() + tests.saturating_sub(many.len()) }
+}
+
+#[cfg(test)]
+mod tests_of_counts {
+    use super::*;
+
+    #[test]
+    fn attempts_are_counted_once() {
+        let output = "PASS a\n    attempts: 40\nfuzz x: attempts: 500, slowest 3 µs\n  Summary [ 1.2s] 5 tests run: 5 passed, 9 skipped";
+        assert_eq!(count(output), Count { tests: 5, attempts: 543 });
+        assert_eq!(count("Summary [ 1s] 1 test run: 1 passed"), Count { tests: 1, attempts: 1 });
+        assert_eq!(count("error: no tests"), Count::default());
+    }
+}
