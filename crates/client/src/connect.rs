@@ -8,6 +8,7 @@ mod driver;
 pub(crate) use driver::lenient_limits;
 
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use process::{Child, Grace, Spec};
 use serde::Serialize;
@@ -127,6 +128,24 @@ impl Connection {
         Ok(response)
     }
 
+    /// As [`Connection::initialize`], but an agent that does not answer in this time is given up.
+    ///
+    /// # Errors
+    /// Also [`Error::AgentSilent`].
+    pub async fn initialize_within(
+        &self,
+        info: schema::Implementation,
+        limit: Duration,
+    ) -> Result<schema::InitializeResponse, Error> {
+        match tokio::time::timeout(limit, self.initialize(info)).await {
+            Ok(response) => response,
+            Err(_elapsed) => {
+                let stderr = self.caller.stderr().await;
+                Err(Error::AgentSilent { seconds: limit.as_secs(), stderr })
+            }
+        }
+    }
+
     /// Waits for the next update; `None` once the agent has exited. Cancel safe.
     ///
     /// Updates that the agent sent before a reply are available before the reply is.
@@ -208,6 +227,14 @@ impl Caller {
         let params = print(method, params)?;
         let sent = self.commands.send(Command::Note { method, params }).await;
         sent.map_err(|_| Error::AgentGone { stderr: String::new() })
+    }
+
+    /// Returns the last output of the agent on stderr.
+    async fn stderr(&self) -> String {
+        let (reply, replied) = oneshot::channel();
+        // Fails only if the driver has ended; then no output is left.
+        self.commands.send(Command::Stderr(reply)).await.ok();
+        replied.await.unwrap_or_default()
     }
 
     /// Opens a session.

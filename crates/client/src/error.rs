@@ -17,6 +17,14 @@ pub enum Error {
         /// The last output of the agent on stderr.
         stderr: String,
     },
+    /// The agent did not answer `initialize` in time.
+    #[error("the agent did not answer `initialize` within {seconds} s{}", last_output(stderr))]
+    AgentSilent {
+        /// How long it had.
+        seconds: u64,
+        /// The last output of the agent on stderr.
+        stderr: String,
+    },
     /// The agent answered with an error.
     #[error("{method} failed: {} ({}){}", error.message, error.code.0, details(error))]
     Refused {

@@ -7,6 +7,7 @@
 mod files;
 mod roots;
 mod terminals;
+mod writes;
 
 use std::future::{Future, ready};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use wire::{Code, RpcError};
 
 use roots::Roots;
 use terminals::Terminals;
+use writes::Writes;
 
 /// The future that serves one call.
 pub type HostReply = Pin<Box<dyn Future<Output = Result<Box<RawValue>, RpcError>> + Send>>;
@@ -40,7 +42,7 @@ pub struct HostOptions {
 }
 
 /// Who answers when the agent asks for permission.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Permission {
     /// Every request is allowed, once each.
     AllowOnce,
@@ -75,6 +77,8 @@ pub struct Host {
     terminals: Terminals,
     forms: Option<mpsc::Sender<FormQuestion>>,
     roots: Option<Arc<Roots>>,
+    /// The files that a tool call was allowed to change, if other writes are asked for.
+    writes: Option<Writes>,
     meta: Option<schema::Meta>,
 }
 
@@ -83,7 +87,7 @@ impl Host {
     #[must_use]
     pub fn new(options: HostOptions) -> Host {
         let terminals = Terminals::new(options.cwd.clone());
-        Host { options, terminals, forms: None, roots: None, meta: None }
+        Host { options, terminals, forms: None, roots: None, writes: None, meta: None }
     }
 
     /// Passes the agent's questions to the receiver of this channel. When the channel is full, the agent waits.
@@ -98,6 +102,14 @@ impl Host {
     #[must_use]
     pub fn with_roots(mut self, roots: Vec<PathBuf>) -> Host {
         self.roots = Some(Arc::new(Roots::new(roots)));
+        self
+    }
+
+    /// Asks for each write, as an editor does for an edit. A write to a file that a tool call names has the permission that was
+    /// just given to that call.
+    #[must_use]
+    pub fn with_asked_writes(mut self) -> Host {
+        self.writes = Some(Writes::default());
         self
     }
 
@@ -157,8 +169,13 @@ impl Host {
             "fs/write_text_file" if self.options.files => {
                 read(params).map(|request: schema::WriteTextFileRequest| {
                     let gate = self.gate(&request.session_id, &request.path, "Write");
+                    let (permission, writes) =
+                        (self.options.permission.clone(), self.writes.clone());
                     answer(async move {
                         gate.await?;
+                        if let Some(writes) = writes {
+                            writes::permit(&request, &permission, &writes).await?;
+                        }
                         files::write_text_file(request).await
                     })
                 })
@@ -223,22 +240,36 @@ impl Host {
     }
 
     fn permit(&self, request: schema::RequestPermissionRequest) -> HostReply {
-        match &self.options.permission {
-            Permission::AllowOnce => {
-                immediate(schema::RequestPermissionResponse::new(allow_once(&request)))
+        let (permission, writes) = (self.options.permission.clone(), self.writes.clone());
+        answer(async move {
+            let named = writes::named_files(&request);
+            let (outcome, is_allowed) = decide(&permission, request).await;
+            if let Some(writes) = writes.filter(|_| is_allowed) {
+                writes.allow(named);
             }
-            Permission::Reject => {
-                immediate(schema::RequestPermissionResponse::new(reject(&request)))
-            }
-            Permission::Ask(questions) => {
-                let questions = questions.clone();
-                answer(async move {
-                    let outcome = ask(&questions, request).await;
-                    Ok(schema::RequestPermissionResponse::new(outcome))
-                })
-            }
-        }
+            Ok(schema::RequestPermissionResponse::new(outcome))
+        })
     }
+}
+
+/// Decides about a request. Also returns whether it was allowed.
+async fn decide(
+    permission: &Permission,
+    request: schema::RequestPermissionRequest,
+) -> (schema::RequestPermissionOutcome, bool) {
+    use schema::PermissionOptionKind::{AllowAlways, AllowOnce};
+    let options = request.options.clone();
+    let outcome = match permission {
+        Permission::AllowOnce => allow_once(&request),
+        Permission::Reject => reject(&request),
+        Permission::Ask(questions) => ask(questions, request).await,
+    };
+    let schema::RequestPermissionOutcome::Selected(selected) = &outcome else {
+        return (outcome, false);
+    };
+    let chosen = options.iter().find(|option| option.option_id == selected.option_id);
+    let is_allowed = chosen.is_some_and(|option| matches!(option.kind, AllowOnce | AllowAlways));
+    (outcome, is_allowed)
 }
 
 /// Chooses the option that allows the request once. Rejects the request without such an option.

@@ -50,5 +50,5 @@ pub use tool_call::{
     ToolFailure, ToolKind, ToolStatus, ToolUpdate,
 };
 pub use turns::{Change, PastTurn, Turns};
-pub use usage::{Price, StopReason, Thinking, Usage};
+pub use usage::{Price, StopReason, Thinking, TurnReport, Usage};
 pub use visible::{deceives, one_line, visible};

@@ -85,6 +85,11 @@ impl Inbox {
                     self.finish(number, outcome.map_err(|error| Failure::Refused(error.message)));
                 }
             }
+            Ok(Message::Bare { id, .. }) => {
+                let number = id.as_number();
+                return number
+                    .is_some_and(|number| self.finish(number, Ok(RawValue::NULL.to_owned())));
+            }
             Ok(Message::Note { method, params }) => self.notified(&method, params),
             Ok(Message::Call { id, method, params }) => {
                 let cancel = CancellationToken::new();

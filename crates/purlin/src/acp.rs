@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use engine::hub::HubOptions;
+use engine::permission::rules::Rule;
 use serve::{ClientKeys, stdio};
 use settings::config::problem_of_model;
 use settings::{Config, Settings};
@@ -31,6 +32,8 @@ pub struct AcpOptions {
     pub forget: bool,
     /// The file that every message is written to.
     pub trace: Option<PathBuf>,
+    /// Permission rules besides those of the configuration.
+    pub rules: Vec<Rule>,
 }
 
 /// The process exits at most this long after it was asked to stop.
@@ -44,7 +47,8 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     log::log_panics();
     #[cfg(unix)]
     process::share_one_heap();
-    let (config, problems) = env::load_config(options.config.clone());
+    let (mut config, problems) = env::load_config(options.config.clone());
+    config.permission.extend(options.rules.iter().cloned());
     problems.iter().for_each(|problem| tracing::warn!("{problem}"));
     if let Some(model) = &options.model {
         check_model(model, &config)?;

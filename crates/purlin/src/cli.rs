@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use clap_complete::env::{CompleteEnv, Shells};
+use engine::permission::Decision;
 use settings::Settings;
 use wire::acp::dialect::Dialect;
 
@@ -23,7 +24,9 @@ use crate::log::LogOptions;
 use crate::logs_command::{self, LogsArgs};
 use crate::mcp_command::McpCommand;
 use crate::permissions::PermissionsCommand;
-use crate::run::{self, RunOptions};
+use crate::run;
+use crate::run::args::RunArgs;
+use crate::run::rules::RuleArg;
 use crate::sessions::{self, SessionsCommand};
 use crate::setup::{self, SetupArgs};
 use crate::tap_command::{self, TapArgs};
@@ -94,7 +97,7 @@ enum Command {
     #[cfg(unix)]
     Dashboard(DashboardArgs),
     /// Run one prompt from the shell
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Check whether an agent conforms to the Agent Client Protocol
     Check(CheckArgs),
     /// Put an agent under load, and measure time and memory
@@ -147,6 +150,12 @@ struct AcpArgs {
     /// Record every message in this file, with secrets masked; view it with `purlin trace FILE`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Allow without asking, besides your configuration: a list such as `edit,bash:"cargo *"`
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    allow: Vec<RuleArg>,
+    /// Deny, besides your configuration: a list as for `--allow`
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    deny: Vec<RuleArg>,
 }
 
 #[derive(Debug, Args)]
@@ -179,30 +188,6 @@ struct TrustArgs {
     /// Stop trusting the folder
     #[arg(long)]
     revoke: bool,
-}
-
-#[derive(Debug, Args)]
-struct RunArgs {
-    /// The prompt
-    prompt: String,
-    /// Working folder
-    #[arg(long, value_name = "FOLDER", default_value = ".")]
-    cwd: PathBuf,
-    /// Model to use
-    #[arg(long, value_name = "MODEL")]
-    model: Option<String>,
-    /// Mode: build, accept_edits, plan or ask
-    #[arg(long, value_name = "MODE")]
-    mode: Option<String>,
-    /// Print every update as a JSON line
-    #[arg(long)]
-    json: bool,
-    /// Approve all permission requests
-    #[arg(long)]
-    allow: bool,
-    /// Run another ACP agent: its command and arguments, at the end of the line
-    #[arg(long, value_name = "COMMAND", num_args = 1.., allow_hyphen_values = true)]
-    agent: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -260,10 +245,12 @@ fn run_command() -> anyhow::Result<ExitCode> {
     log::start(LogOptions { level: cli.log, format: cli.log_format, has_file });
     let Some(command) = cli.command else { return run_without_command() };
     match command {
-        Command::Chat(args) => chat_command::run(args, this_program),
+        Command::Chat(args) => chat_command::run(args, run::args::this_program),
         Command::Acp(AcpArgs { login: true, .. }) => auth::run(&AuthCommand::Login(None)),
-        Command::Acp(AcpArgs { model, config, forget, dialect, trace, login: false }) => {
-            acp::run(AcpOptions { model, config, forget, dialect, trace })
+        Command::Acp(AcpArgs { model, config, forget, dialect, trace, allow, deny, .. }) => {
+            let allow = allow.iter().map(|rule| rule.rule(Decision::Allow));
+            let rules = allow.chain(deny.iter().map(|rule| rule.rule(Decision::Reject))).collect();
+            acp::run(AcpOptions { model, config, forget, dialect, trace, rules })
         }
         Command::Auth { command } => auth::run(&auth_command(command)),
         Command::Mcp(McpArgs { command, config }) => mcp_command::run(command, config),
@@ -307,29 +294,21 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Logs(args) => logs_command::run(&args),
         #[cfg(unix)]
         Command::Dashboard(args) => dashboard::run(&args),
-        Command::Run(args) => run_prompt(args),
+        Command::Run(args) => {
+            let options = args.into_options()?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(run::run(options))
+        }
     }
 }
 
 /// `purlin` alone: the client on a terminal, help elsewhere.
 fn run_without_command() -> anyhow::Result<ExitCode> {
     if chat_command::is_possible() {
-        return chat_command::run(ChatArgs::default(), this_program);
+        return chat_command::run(ChatArgs::default(), run::args::this_program);
     }
     eprint!("{}", Cli::command().render_help());
     Ok(ExitCode::from(2))
-}
-
-fn run_prompt(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let RunArgs { prompt, cwd, model, mode, json, allow, agent } = args;
-    let cwd = cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;
-    anyhow::ensure!(!prompt.trim().is_empty(), "the prompt is empty");
-    let is_own = agent.is_empty();
-    let agent = if is_own { this_program(model.as_deref())? } else { agent };
-    let model = model.filter(|_| !is_own);
-    let options = RunOptions { prompt, agent, cwd, json, model, mode, allow, is_own };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run::run(options))
 }
 
 fn auth_command(command: Auth) -> AuthCommand {
@@ -380,23 +359,6 @@ fn manual(words: &[String]) -> anyhow::Result<ExitCode> {
 fn dialect(name: &str) -> Result<Dialect, String> {
     Dialect::from_name(name)
         .ok_or_else(|| format!("must be one of {}", Dialect::ALL.map(Dialect::name).join(", ")))
-}
-
-/// Our own agent, as a command.
-fn this_program(model: Option<&str>) -> anyhow::Result<Vec<String>> {
-    let program = std::env::current_exe()?;
-    let mut command = vec![program.to_string_lossy().into_owned(), "acp".to_owned()];
-    if let Some(model) = model {
-        // Reported here, rather than by an agent that exits at once.
-        acp::check_model(model, &env::load_config(None).0)?;
-        // The agent runs in another folder than this shell.
-        let model = match model.strip_prefix("script:") {
-            Some(file) => format!("script:{}", std::path::absolute(file)?.display()),
-            None => model.to_owned(),
-        };
-        command.extend(["--model".to_owned(), model]);
-    }
-    Ok(command)
 }
 
 #[cfg(test)]

@@ -72,6 +72,11 @@ pub(crate) fn editor() -> Option<String> {
     text("VISUAL").or_else(|| text("EDITOR"))
 }
 
+/// Tells whether a line on the terminal can be drawn again.
+pub(crate) fn can_move_cursor() -> bool {
+    text("TERM").is_some_and(|term| term != "dumb")
+}
+
 /// Returns what the configuration is read with.
 #[must_use]
 pub fn environment() -> Environment {

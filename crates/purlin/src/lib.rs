@@ -22,7 +22,7 @@ mod mcp_command;
 pub mod model_sources;
 mod observer;
 pub mod permissions;
-pub mod run;
+mod run;
 pub mod sessions;
 mod setup;
 mod stdout;

@@ -2,8 +2,11 @@
 
 mod complete;
 mod copy;
+mod list;
 mod markdown;
+mod unified;
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -32,7 +35,7 @@ const LINES: usize = 40;
 /// A subcommand of `purlin sessions`.
 #[derive(Debug, Subcommand)]
 pub enum SessionsCommand {
-    /// List sessions, most recent first
+    /// List sessions: those of this folder first, most recent first
     List {
         /// Only sessions of this folder
         #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
@@ -86,6 +89,9 @@ pub enum SessionsCommand {
         /// Session ids, or the beginnings of them
         #[arg(required = true, add = ids())]
         ids: Vec<String>,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
     },
     /// Delete old sessions
     #[command(group = clap::ArgGroup::new("which").args(["days", "bytes"]).required(true).multiple(true))]
@@ -146,7 +152,10 @@ pub async fn run(command: SessionsCommand, config: &Config) -> anyhow::Result<Ex
         bail!("sessions are not stored: {problem}");
     }
     match command {
-        SessionsCommand::List { cwd, json } => list(&store, cwd, json).await?,
+        SessionsCommand::List { cwd, json } => {
+            let here = std::env::current_dir().ok();
+            list::list(&store, cwd, here, json).await?;
+        }
         SessionsCommand::Show { id, full } => {
             let id = find(&store, &id).await?;
             let most = if full { usize::MAX } else { LINES };
@@ -166,12 +175,7 @@ pub async fn run(command: SessionsCommand, config: &Config) -> anyhow::Result<Ex
             }
         }
         SessionsCommand::Import { file } => print(&format!("{}\n", import(&store, file).await?))?,
-        SessionsCommand::Delete { ids } => {
-            for id in ids {
-                let id = find(&store, &id).await?;
-                store.delete(&id).await.with_context(|| format!("cannot delete {id}"))?;
-            }
-        }
+        SessionsCommand::Delete { ids, yes } => return delete(&store, &ids, yes).await,
         SessionsCommand::Copy { ids, all, to } => {
             return copy::run(&store, config, ids, all, &to).await;
         }
@@ -205,39 +209,6 @@ async fn find(store: &Store, id: &str) -> anyhow::Result<SessionId> {
         (Some(_), Some(_)) => bail!("several session ids begin with {id}"),
         (None, _) => bail!("session not found: {id}"),
     }
-}
-
-async fn list(store: &Store, cwd: Option<PathBuf>, json: bool) -> anyhow::Result<()> {
-    let cwd = match cwd {
-        Some(cwd) => Some(cwd.canonicalize().with_context(|| cwd.display().to_string())?),
-        None => None,
-    };
-    let mut text = String::new();
-    for mut info in all(store, cwd).await? {
-        if info.title.is_none() {
-            info.title = first_words(store, &info.id).await;
-        }
-        let state = store::index::state_in(info.state);
-        let updated = iso_8601(info.updated);
-        if json {
-            let line = serde_json::json!({
-                "id": info.id.as_str(), "title": info.title, "cwd": info.cwd, "state": state,
-                "createdAt": iso_8601(info.created), "updatedAt": updated, "bytes": info.bytes,
-            });
-            text.push_str(&format!("{line}\n"));
-        } else {
-            // An imported title may contain anything, so control characters are escaped.
-            let title = info.title.as_deref().unwrap_or("(no title)");
-            let line =
-                format!("{}  {updated}  {state:<9}  {title}  ({})", info.id, info.cwd.display());
-            text.push_str(&visible(&line).replace('\n', "\\n"));
-            text.push('\n');
-        }
-    }
-    if text.is_empty() && !json {
-        text.push_str("No stored sessions.\n");
-    }
-    print(&text)
 }
 
 /// Returns the beginning of the first prompt, for a session without a title.
@@ -347,6 +318,39 @@ async fn import(store: &Store, file: PathBuf) -> anyhow::Result<SessionId> {
     }
     store.release(&id, State::Paused).await?;
     Ok(id)
+}
+
+/// Deletes sessions for good, after a question that names them.
+async fn delete(store: &Store, ids: &[String], is_sure: bool) -> anyhow::Result<ExitCode> {
+    let mut found = Vec::new();
+    for id in ids {
+        let mut info = store.find(&find(store, id).await?).await?;
+        if info.title.is_none() {
+            info.title = first_words(store, &info.id).await;
+        }
+        found.push(info);
+    }
+    if !is_sure {
+        anyhow::ensure!(
+            std::io::stdin().is_terminal(),
+            "deleting sessions asks first, and there is no terminal; use `--yes`"
+        );
+        for info in &found {
+            let title = visible(info.title.as_deref().unwrap_or("(no title)"));
+            print(&format!("{}  {title}  ({})\n", info.id, visible(&info.cwd.to_string_lossy())))?;
+        }
+        print(&format!("Delete {} for good? [y/N] ", count(found.len(), "session", "sessions")))?;
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer)?;
+        if !matches!(answer.trim(), "y" | "yes") {
+            print("Nothing was deleted.\n")?;
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    for info in found {
+        store.delete(&info.id).await.with_context(|| format!("cannot delete {}", info.id))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Deletes old sessions, then the oldest over the size. Sessions that are open stay.

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engine::ports::{Listing, Offers, SessionInfo, State};
-use engine::words::{Block, Contents, Media, Prompt, SessionId, StopReason, iso_8601};
+use engine::words::{Block, Contents, Media, Prompt, SessionId, StopReason, Usage, iso_8601};
 use serde::Serialize;
 use serde_json::Value;
 use settings::Limits;
@@ -208,6 +208,17 @@ pub(crate) fn stop_out(stop: StopReason) -> schema::StopReason {
     }
 }
 
+/// Converts the tokens of a turn; `None` if the model reported none.
+pub(crate) fn usage_out(usage: &Usage) -> Option<schema::Usage> {
+    if *usage == Usage::default() {
+        return None;
+    }
+    let some = |tokens: u64| Some(tokens).filter(|tokens| *tokens > 0);
+    let total = schema::Usage::new(usage.total(), usage.input, usage.output);
+    let cached = total.cached_read_tokens(some(usage.cache_read));
+    Some(cached.cached_write_tokens(some(usage.cache_write)))
+}
+
 /// Converts a list of sessions.
 pub(crate) fn listing_out(listing: Listing) -> schema::ListSessionsResponse {
     let sessions = listing.sessions.into_iter().map(info_out).collect();
@@ -234,7 +245,8 @@ fn info_out(info: SessionInfo) -> schema::SessionInfo {
 const LIVE: [&str; 2] = ["terminal_output", "terminal-output"];
 
 /// Reads what a client offers.
-pub(crate) fn offers_in(client: &schema::ClientCapabilities) -> Offers {
+pub(crate) fn offers_in(request: &schema::InitializeRequest) -> Offers {
+    let client = &request.client_capabilities;
     let session = client.session.as_ref();
     let elicitation = client.elicitation.as_ref();
     Offers {
@@ -248,5 +260,7 @@ pub(crate) fn offers_in(client: &schema::ClientCapabilities) -> Offers {
         }),
         notices: session.is_some_and(|session| session.notices.is_some()),
         compaction: session.is_some_and(|session| session.compaction.is_some()),
+        // Clients have sent their name for as long as there are later updates.
+        later_updates: request.client_info.is_some(),
     }
 }

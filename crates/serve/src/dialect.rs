@@ -137,7 +137,7 @@ impl Translator {
         match call {
             AgentCall::Initialize(request) => CallNotes {
                 meta: request.meta.clone(),
-                offers: crate::bridge::offers_in(&request.client_capabilities),
+                offers: crate::bridge::offers_in(request),
                 ..notes
             },
             AgentCall::NewSession(request) => {
@@ -161,7 +161,10 @@ impl Translator {
 
     /// Returns what the client can show. The other dialects show notices in the conversation.
     pub(crate) fn offers(&self, mut offers: Offers) -> Offers {
-        offers.notices |= self.dialect != Dialect::V1;
+        // Both know the updates of their document.
+        let is_other = self.dialect != Dialect::V1;
+        offers.notices |= is_other;
+        offers.later_updates |= is_other;
         offers
     }
 

@@ -22,6 +22,7 @@ pub fn error_out(err: &Error, reference: &str) -> RpcError {
         Error::NoTurn(_) => (Code::INVALID_REQUEST, "no_running_turn"),
         Error::TooMuchSteering(_) => (Code::SESSION_LOCKED, "too_much_steering"),
         Error::OpenElsewhere { .. } => (Code::SESSION_LOCKED, "open_elsewhere"),
+        Error::TakenOver(_) => (Code::SESSION_LOCKED, "taken_over"),
         Error::Expired { .. } => (Code::SESSION_EXPIRED, "session_expired"),
         Error::HistoryFull(_) => (Code::INVALID_REQUEST, "history_full"),
         Error::ReadOnly(_) => (Code::INVALID_REQUEST, "read_only"),
@@ -66,6 +67,9 @@ fn sentence(err: &Error) -> String {
         }
         Error::OpenElsewhere { place, .. } => {
             format!("The session is open in {place}; close it there first")
+        }
+        Error::TakenOver(_) => {
+            "The session was continued in another window; load it again to continue here".to_owned()
         }
         Error::Expired { days, .. } => {
             format!("The session has expired: it was not used for {days} days. Start a new one")
@@ -221,6 +225,7 @@ mod tests {
                 session: SessionId::new("sk-secret"),
                 place: "process 4711 on host".to_owned(),
             },
+            Error::TakenOver(SessionId::new("sk-secret")),
             Error::Expired { session: SessionId::new("sk-secret"), days: 30 },
             Error::HistoryFull(104_857_600),
             Error::ReadOnly("the sessions were written by a newer version".to_owned()),

@@ -185,7 +185,7 @@ impl From<Error> for JournalError {
         match err {
             Error::NotFound => JournalError::NotFound,
             Error::Owned(owner) => JournalError::OpenElsewhere(owner),
-            Error::Fenced => JournalError::OpenElsewhere("another process".to_owned()),
+            Error::Fenced => JournalError::TakenOver,
             Error::BadCursor => JournalError::BadCursor,
             Error::ReadOnly(why) => JournalError::ReadOnly(why),
             Error::Disconnected(why) => JournalError::Unreachable(why),

@@ -24,7 +24,7 @@ use crate::location::check_writable;
 use crate::options::{CustomBackend, Options, Shared};
 use crate::record::{self, event_in, record_in};
 use crate::replay::{Replay, Replayed};
-use crate::writer::{self, Append, Job, Sync, Writer};
+use crate::writer::{self, Append, Claiming, Job, Sync, Writer};
 
 /// How many jobs may wait. When the channel is full, the session that sends another waits.
 const JOBS: usize = 1024;
@@ -244,7 +244,8 @@ impl Journal for Store {
     ) -> BoxFuture<'a, Result<StoredSession, JournalError>> {
         async move {
             let id = session.clone();
-            let taken = self.run_on_thread(move |writer| writer.take(&id)).await?;
+            let taken =
+                self.run_on_thread(move |writer| writer.take(&id, Claiming::IfIdle)).await?;
             let loaded =
                 self.load_owned(session, !taken.is_read_only, taken.is_fresh, editor).await;
             match loaded {
@@ -267,6 +268,22 @@ impl Journal for Store {
             }
         }
         .boxed()
+    }
+
+    fn take_over<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<(), JournalError>> {
+        let session = session.clone();
+        let work = move |writer: &mut Writer| {
+            writer.take(&session, Claiming::ByForce)?;
+            writer.release(&session, State::Paused)
+        };
+        self.run_on_thread(work).boxed()
+    }
+
+    fn owns<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, bool> {
+        let session = session.clone();
+        let owned = self.run_on_thread(move |writer| Ok(writer.still_owns(&session)));
+        // A store that cannot be read says nothing about the owner.
+        owned.map(|owned| owned.unwrap_or(true)).boxed()
     }
 
     fn begin<'a>(

@@ -3,6 +3,7 @@
 //! It uses no timer: while one write is in progress, the next batch collects.
 
 mod batch;
+mod claim;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -30,6 +31,7 @@ use crate::record::{Encoded, Name, Record};
 use crate::recovering::Recovering;
 use crate::sync::{Ack, Syncer};
 use batch::Batch;
+pub(crate) use claim::Claiming;
 
 /// How many jobs are handled at once.
 const MAX_JOBS: usize = 512;
@@ -128,14 +130,6 @@ struct Owned {
     delayed_state: Option<State>,
     /// Whether anything was written since the last change of state.
     has_written: bool,
-}
-
-/// A session that is now owned by this process.
-pub(crate) struct OwnedSession {
-    pub(crate) info: SessionInfo,
-    /// Whether this process did not own it before; then a crash left what is open in it.
-    pub(crate) is_fresh: bool,
-    pub(crate) is_read_only: bool,
 }
 
 impl Writer {
@@ -394,27 +388,6 @@ impl Writer {
         info
     }
 
-    pub(crate) fn take(&mut self, session: &SessionId) -> Result<OwnedSession, JournalError> {
-        let mut info = self.find(session)?;
-        if self.read_only.is_some() && !self.in_fallback.contains(session) {
-            return Ok(OwnedSession { info, is_fresh: true, is_read_only: true });
-        }
-        let id = self.renewed_owner()?;
-        let own = Writer::own_record()?;
-        let owner = self.owner.take();
-        let describe_owner = |id: &str| owner.as_ref().and_then(|owner| owner.describe_owner(id));
-        let moved = self.backend(session).take(session.as_str(), &id, &own, &describe_owner);
-        self.owner = owner;
-        let claim = moved?;
-        // A release may have failed half way: then the backend says that we own it, but it is not in `owned`.
-        let is_fresh = claim.is_fresh || !self.owned.contains_key(session);
-        if is_fresh {
-            self.add_owned(session, claim);
-        }
-        info.state = State::Active;
-        Ok(OwnedSession { info, is_fresh, is_read_only: false })
-    }
-
     pub(crate) fn read(
         &mut self,
         session: &SessionId,
@@ -483,7 +456,8 @@ impl Writer {
         session: &SessionId,
         state: State,
     ) -> Result<(), JournalError> {
-        let Some(owned) = self.owned.remove(session) else {
+        let still_owns = self.still_owns(session);
+        let Some(owned) = self.owned.remove(session).filter(|_| still_owns) else {
             return Ok(());
         };
         let facts = self.backend(session).find(session.as_str()).ok().flatten();

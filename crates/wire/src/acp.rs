@@ -136,7 +136,11 @@ impl AgentCall {
             "session/list" => AgentCall::List(read(params)?),
             "session/prompt" => AgentCall::Prompt(tolerate::prompt(params)?),
             "_session/steering" => AgentCall::Steer(Steer::decode(params)?),
-            "session/set_mode" => AgentCall::SetMode(read(params)?),
+            "session/set_mode" => match read(params) {
+                Ok(request) => AgentCall::SetMode(request),
+                // An older TypeScript SDK changes the model with this method, too.
+                Err(error) => AgentCall::SetModel(read(params).map_err(|_| error)?),
+            },
             "session/set_model" => AgentCall::SetModel(read(params)?),
             "session/set_config_option" => AgentCall::SetConfigOption(read(params)?),
             "session/set_title" => AgentCall::SetTitle(read(params)?),

@@ -96,10 +96,19 @@ impl Peer {
     pub fn poll_event(&mut self) -> Option<Incoming<'_>> {
         let line = match self.lines.next_line()? {
             Line::Whole(line) => line,
-            Line::TooLong(long) => return Some(too_long(long, &mut self.sent)),
+            Line::TooLong(long) => return Some(too_long(long, &mut self.sent, self.last_sent)),
         };
         Some(match rpc::parse(line) {
-            Err(Malformed { id, error }) => Incoming::Refused { id, error },
+            Err(Malformed { id: Some(id), error, may_be_reply: true })
+                if is_ours(self.last_sent, &id) =>
+            {
+                close_ours(&mut self.sent, &id, Err(*error))
+            }
+            Err(Malformed { id, error, .. }) => Incoming::Refused { id, error: *error },
+            Ok(Message::Bare { id, .. }) if is_ours(self.last_sent, &id) => {
+                close_ours(&mut self.sent, &id, Ok(RawValue::NULL))
+            }
+            Ok(Message::Bare { id, error }) => Incoming::Refused { id: Some(id), error },
             Ok(Message::Note { method, params }) => Incoming::Note { method, params },
             Ok(Message::Call { id, method, params })
                 if id.is_null() && NOTES.contains(&&*method) =>
@@ -124,12 +133,7 @@ impl Peer {
                     }
                 }
             }
-            Ok(Message::Reply { id, outcome }) => {
-                match id.as_number().and_then(|id| Some((id, self.sent.remove(&id)?))) {
-                    Some((number, method)) => Incoming::Reply { number, method, outcome },
-                    None => Incoming::Ignored("reply to an unknown call"),
-                }
-            }
+            Ok(Message::Reply { id, outcome }) => close_ours(&mut self.sent, &id, outcome),
         })
     }
 
@@ -142,6 +146,7 @@ impl Peer {
 
     /// Registers a call that we send with an id chosen by the caller, who must never use it again.
     pub fn call_as(&mut self, number: u64, method: &'static str) {
+        self.last_sent = self.last_sent.max(number);
         self.sent.insert(number, method);
     }
 
@@ -162,10 +167,33 @@ impl Peer {
     }
 }
 
-fn too_long(long: TooLong, sent: &mut HashMap<u64, &'static str>) -> Incoming<'static> {
+/// Tells whether an id is that of a call of ours, open or not. A message without a method that has it is never answered:
+/// the other side would take the answer for the one to a call of its own.
+fn is_ours(last_sent: u64, id: &RequestId) -> bool {
+    id.as_number().is_some_and(|number| (1..=last_sent).contains(&number))
+}
+
+/// Takes the reply to a call of ours.
+fn close_ours<'a>(
+    sent: &mut HashMap<u64, &'static str>,
+    id: &RequestId,
+    outcome: Result<&'a RawValue, RpcError>,
+) -> Incoming<'a> {
+    match id.as_number().and_then(|id| Some((id, sent.remove(&id)?))) {
+        Some((number, method)) => Incoming::Reply { number, method, outcome },
+        None => Incoming::Ignored("reply to an unknown call"),
+    }
+}
+
+fn too_long(
+    long: TooLong,
+    sent: &mut HashMap<u64, &'static str>,
+    last_sent: u64,
+) -> Incoming<'static> {
     let method = long.peek.method();
     let id = long.peek.id();
-    if long.peek.is_reply() && method.is_none() {
+    let may_be_reply = long.peek.is_reply() || id.as_ref().is_some_and(|id| is_ours(last_sent, id));
+    if may_be_reply && method.is_none() {
         let call = id.and_then(|id| id.as_number()).and_then(|id| Some((id, sent.remove(&id)?)));
         let Some((number, method)) = call else {
             return Incoming::Ignored("reply to an unknown call, too long");
@@ -222,6 +250,27 @@ mod tests {
             });
         }
         out
+    }
+
+    /// A reply whose result is JavaScript's `undefined` has neither `result` nor `error`.
+    // R: W6
+    #[test]
+    fn message_without_a_method_never_gets_an_answer_to_an_id_of_ours() {
+        let mut peer = Peer::new(SizeLimits::default());
+        let (first, second) = (peer.call("fs/write_text_file"), peer.call("terminal/kill"));
+        assert_eq!((first, second), (1, 2));
+        peer.feed(b"{\"jsonrpc\":\"2.0\",\"id\":1}\n{\"jsonrpc\":\"2.0\",\"id\":1}\n");
+        peer.feed(b"{\"id\":2,\"result\":{}}\n{\"jsonrpc\":\"2.0\",\"id\":3}\n");
+        let Some(Incoming::Reply { number: 1, outcome: Ok(result), .. }) = peer.poll_event() else {
+            panic!("not a reply");
+        };
+        assert_eq!(result.get(), "null");
+        assert!(matches!(peer.poll_event(), Some(Incoming::Ignored(_))));
+        let reply = peer.poll_event();
+        assert!(matches!(reply, Some(Incoming::Reply { number: 2, outcome: Err(_), .. })));
+        // The other side sent this id: a call without its method.
+        assert!(matches!(peer.poll_event(), Some(Incoming::Refused { id: Some(_), .. })));
+        assert!(peer.poll_event().is_none());
     }
 
     #[test]

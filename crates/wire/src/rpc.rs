@@ -37,6 +37,13 @@ pub enum Message<'a> {
         /// The result as raw JSON, or the error.
         outcome: Result<&'a RawValue, RpcError>,
     },
+    /// Only an id. The reply of a JavaScript client whose result is `undefined`, or a call without its method.
+    Bare {
+        /// The id.
+        id: RequestId,
+        /// The error to answer a call with.
+        error: RpcError,
+    },
 }
 
 /// A line that is not a valid message, with the error to answer it with.
@@ -45,7 +52,9 @@ pub struct Malformed {
     /// The id, if it could be read.
     pub id: Option<RequestId>,
     /// The error to answer with.
-    pub error: RpcError,
+    pub error: Box<RpcError>,
+    /// Whether it has no `method`, so that it may be a reply. The id may be one of ours then.
+    pub may_be_reply: bool,
 }
 
 /// The members of the envelope. A null member is distinguished from a missing one.
@@ -74,8 +83,7 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, 
 /// # Errors
 /// -32700 for text that is not JSON, -32600 for JSON that is not a message.
 pub fn parse(line: &[u8]) -> Result<Message<'_>, Malformed> {
-    let not_json =
-        || Malformed { id: None, error: RpcError::new(Code::PARSE_ERROR, "Parse error") };
+    let not_json = || malformed(None, RpcError::new(Code::PARSE_ERROR, "Parse error"));
     let text = std::str::from_utf8(line).map_err(|_| not_json())?;
     if !text.starts_with('{') {
         // Checked here because serde would also read the struct from an array.
@@ -90,7 +98,9 @@ pub fn parse(line: &[u8]) -> Result<Message<'_>, Malformed> {
     let envelope: Envelope<'_> = match serde_json::from_str(text) {
         Ok(envelope) => envelope,
         Err(err) if err.is_data() => {
-            return Err(invalid(first_id(text), "The message has a duplicate member"));
+            let (id, may_be_reply) = peeked(text);
+            let duplicate = invalid(id, "The message has a duplicate member");
+            return Err(Malformed { may_be_reply, ..duplicate });
         }
         Err(_) => return Err(not_json()),
     };
@@ -112,8 +122,14 @@ impl<'a> Envelope<'a> {
             Some("\"2.0\"") => {}
             // Shaped like a notification, which is never answered, not even if it is invalid.
             _ if id.is_none() && method.is_some() => {}
-            Some(_) => return Err(invalid(id, "'jsonrpc' must be \"2.0\"")),
-            None => return Err(invalid(id, "Missing required field 'jsonrpc'")),
+            other => {
+                let may_be_reply = method.is_none();
+                let why = match other {
+                    Some(_) => "'jsonrpc' must be \"2.0\"",
+                    None => "Missing required field 'jsonrpc'",
+                };
+                return Err(Malformed { may_be_reply, ..invalid(id, why) });
+            }
         }
         match (method, id, self.result, self.error) {
             (Some(_), id @ Some(_), Some(_), _) | (Some(_), id @ Some(_), _, Some(_)) => {
@@ -131,7 +147,10 @@ impl<'a> Envelope<'a> {
                 Ok(Message::Reply { id, outcome: Err(error) })
             }
             (None, Some(id), Some(result), None) => Ok(Message::Reply { id, outcome: Ok(result) }),
-            (None, id, _, _) => Err(invalid(id, "Missing required field 'method'")),
+            (None, Some(id), None, None) => {
+                Ok(Message::Bare { id, error: *invalid(None, NO_METHOD).error })
+            }
+            (None, None, _, _) => Err(invalid(None, NO_METHOD)),
         }
     }
 }
@@ -145,18 +164,21 @@ fn borrow_if_unescaped<'a>(raw: Option<&'a RawValue>, method: Cow<'_, str>) -> C
     }
 }
 
+const NO_METHOD: &str = "Missing required field 'method'";
+
 fn invalid(id: Option<RequestId>, details: &str) -> Malformed {
-    Malformed {
-        id,
-        error: RpcError::new(Code::INVALID_REQUEST, "Invalid Request").details(details),
-    }
+    malformed(id, RpcError::new(Code::INVALID_REQUEST, "Invalid Request").details(details))
 }
 
-/// Finds the id of an envelope that serde cannot read.
-fn first_id(text: &str) -> Option<RequestId> {
+fn malformed(id: Option<RequestId>, error: RpcError) -> Malformed {
+    Malformed { id, error: Box::new(error), may_be_reply: false }
+}
+
+/// Finds the id of an envelope that serde cannot read, and whether it has no method.
+fn peeked(text: &str) -> (Option<RequestId>, bool) {
     let mut peek = crate::peek::Peek::default();
     peek.feed(text.as_bytes());
-    peek.id()
+    (peek.id(), peek.method().is_none())
 }
 
 /// Appends a call as one line.
@@ -254,7 +276,11 @@ mod tests {
     use super::*;
 
     fn rejected(line: &str) -> (Option<String>, i32, String) {
-        let Malformed { id, error } = parse(line.as_bytes()).expect_err(line);
+        let (id, error) = match parse(line.as_bytes()) {
+            Err(Malformed { id, error, .. }) => (id, *error),
+            Ok(Message::Bare { id, error }) => (Some(id), error),
+            Ok(other) => panic!("{line}: {other:?}"),
+        };
         let details =
             error.data.as_ref().and_then(|data| data["details"].as_str().map(str::to_owned));
         (id.map(|id| id.to_string()), error.code.0, details.unwrap_or_default())

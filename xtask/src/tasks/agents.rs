@@ -95,7 +95,7 @@ impl Agent {
             Agent::Purlin(program) => {
                 let config = json!({ "model": own_name, "provider": provider });
                 write(&home.join(".config/purlin/purlin.json"), &config.to_string())?;
-                Ok(words(&[program, "run", "--allow", prompt]))
+                Ok(words(&[program, "run", "--allow", "all", prompt]))
             }
             Agent::OpenCode(program) => {
                 let config = json!({

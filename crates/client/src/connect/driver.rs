@@ -30,8 +30,17 @@ const STDERR_GRACE: Duration = Duration::from_secs(1);
 /// A command from the owner of the connection.
 #[derive(Debug)]
 pub(super) enum Command {
-    Call { method: &'static str, params: Box<RawValue>, reply: Reply },
-    Note { method: &'static str, params: Box<RawValue> },
+    Call {
+        method: &'static str,
+        params: Box<RawValue>,
+        reply: Reply,
+    },
+    Note {
+        method: &'static str,
+        params: Box<RawValue>,
+    },
+    /// Asks for the last output of the agent on stderr.
+    Stderr(oneshot::Sender<String>),
     Close,
 }
 
@@ -195,6 +204,8 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         let mut line = Vec::new();
         match command {
             Command::Close => self.outgoing = None,
+            // Fails only if the caller no longer waits for it.
+            Command::Stderr(reply) => drop(reply.send(self.stderr.text())),
             Command::Note { method, params } => {
                 if rpc::print_note(&mut line, method, &params).is_ok() {
                     self.send(line);
@@ -270,6 +281,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                 Command::Call { reply, .. } => {
                     reply.send(Err(self.agent_gone())).ok();
                 }
+                Command::Stderr(reply) => drop(reply.send(self.stderr.text())),
                 Command::Note { .. } => {}
                 Command::Close => return,
             }

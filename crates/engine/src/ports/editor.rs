@@ -100,6 +100,8 @@ pub struct Offers {
     pub notices: bool,
     /// Shows compactions.
     pub compaction: bool,
+    /// Knows the updates that came after the first stable schema. Older clients end the connection on them.
+    pub later_updates: bool,
 }
 
 /// Why the client did not do what it was asked.

@@ -28,6 +28,9 @@ pub enum Error {
         /// Which process, and where.
         place: String,
     },
+    /// Another process continues the session.
+    #[error("session {0} was continued in another process")]
+    TakenOver(SessionId),
     /// The session was not used for too long.
     #[error("session {session} was not used for {days} days")]
     Expired {
@@ -102,6 +105,7 @@ impl Error {
             JournalError::OpenElsewhere(place) => {
                 Error::OpenElsewhere { session: session.clone(), place }
             }
+            JournalError::TakenOver => Error::TakenOver(session.clone()),
             JournalError::Expired(days) => Error::Expired { session: session.clone(), days },
             JournalError::Full(limit) => Error::HistoryFull(limit),
             JournalError::ReadOnly(why) => Error::ReadOnly(why),
@@ -121,6 +125,9 @@ pub enum JournalError {
     /// Another process has it open.
     #[error("the session is open in {0}")]
     OpenElsewhere(String),
+    /// Another process has taken it over.
+    #[error("the session was continued in another process")]
+    TakenOver,
     /// It was not used for too long.
     #[error("the session was not used for {0} days")]
     Expired(u64),

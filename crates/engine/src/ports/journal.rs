@@ -80,6 +80,18 @@ pub trait Journal: Send + Sync {
         editor: Option<&'a dyn Editor>,
     ) -> BoxFuture<'a, Result<StoredSession, JournalError>>;
 
+    /// Releases a session that another process has open, even if a turn runs there; that turn ends. The next load acquires it.
+    fn take_over<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Result<(), JournalError>> {
+        let _only_here = session;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Tells whether this process still has a session that it acquired.
+    fn owns<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, bool> {
+        let _only_here = session;
+        Box::pin(std::future::ready(true))
+    }
+
     /// Starts to append a record. If it cannot be written, nothing after it is written until the turn ends.
     fn begin<'a>(
         &'a self,

@@ -316,7 +316,7 @@ fn refused_by_rule(judgement: Judgement) -> ToolError {
         }
         None => "this is forbidden".to_owned(),
     };
-    ToolError::Model(why)
+    ToolError::failed(ToolFailure::ToolDisabled, why)
 }
 
 /// How long a tool may clean up after a cancel before it is dropped.

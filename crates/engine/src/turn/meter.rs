@@ -12,6 +12,8 @@ pub(crate) struct Meter(Mutex<Used>);
 struct Used {
     /// In US dollars.
     cost: f64,
+    /// Tokens since the session was opened here.
+    tokens: Usage,
     bill: Bill,
     /// Tokens in use and size of the context window, in the conversation with the user.
     window: (u64, u64),
@@ -20,15 +22,21 @@ struct Used {
 impl Meter {
     /// Makes the meter of a session that has used and cost this much already.
     pub(crate) fn new(cost: f64, bill: Bill) -> Meter {
-        Meter(Mutex::new(Used { cost, bill, window: (0, 0) }))
+        Meter(Mutex::new(Used { cost, bill, ..Used::default() }))
     }
 
     /// Adds an answer. Returns what the session has cost then, if any price is known.
     pub(crate) fn add(&self, model: &ModelId, usage: &Usage, dollars: Option<f64>) -> Option<f64> {
         let mut used = self.used();
         used.bill.add(model, usage, dollars);
+        used.tokens.add(usage);
         used.cost += dollars.unwrap_or_default();
         (dollars.is_some() || used.cost > 0.0).then_some(used.cost)
+    }
+
+    /// Returns the tokens that were used since the session was opened here.
+    pub(crate) fn tokens(&self) -> Usage {
+        self.used().tokens
     }
 
     /// Writes the bill for the user.

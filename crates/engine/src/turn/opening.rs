@@ -47,6 +47,8 @@ pub enum Start {
         cwd: Option<PathBuf>,
         /// Whether the client is shown the whole history first.
         show: bool,
+        /// Whether a turn that runs in another process is ended for it.
+        takes_over: bool,
     },
     /// From a copy of another one.
     Fork {
@@ -110,7 +112,10 @@ pub(super) async fn open(
             }
             StoredSession::new(id.clone(), cwd.clone(), options.clock.now())
         }
-        Start::Load { show, .. } => {
+        Start::Load { show, takes_over, .. } => {
+            if takes_over {
+                journal.take_over(id).await.map_err(failed)?;
+            }
             let editor = show.then_some(&*workspace.editor);
             journal.load(id, editor).await.map_err(failed)?
         }

@@ -44,6 +44,13 @@ pub(crate) struct Titler {
 }
 
 impl Titler {
+    /// Stops asking for a title. Nothing is shown or counted any more when this returns.
+    pub(crate) async fn cancel(&self) {
+        let mut tasks =
+            std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        tasks.shutdown().await;
+    }
+
     /// Asks the small model for a title, if one is configured. Returns at once.
     pub(crate) fn begin(&self, settings: &Settings, prompt: &Prompt) {
         let (preferences, settings) = (Arc::clone(&self.preferences), settings.clone());

@@ -49,6 +49,8 @@ pub enum Source {
     Stored,
     /// An answer of the user in this session.
     Session,
+    /// A flag of the command line.
+    Flag,
     /// The definition of the agent in use.
     Agent,
     /// The slash command in use, which the user wrote or trusts.
@@ -65,14 +67,15 @@ impl Source {
             Source::TrustedProject => "the trusted project's configuration",
             Source::Stored => "an answer stored for this folder",
             Source::Session => "an answer in this session",
+            Source::Flag => "a flag of the command line",
             Source::Agent => "the agent in use",
             Source::Command => "the slash command in use",
         }
     }
 
-    /// Tells whether the user gave it as an answer.
+    /// Tells whether the user gave it as an answer, or as a flag of this run.
     pub(crate) fn is_answer(self) -> bool {
-        matches!(self, Source::Stored | Source::Session)
+        matches!(self, Source::Stored | Source::Session | Source::Flag)
     }
 }
 

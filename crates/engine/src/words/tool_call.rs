@@ -100,6 +100,9 @@ pub struct ToolUpdate {
 pub enum Live {
     /// More output.
     Output(String),
+    /// The end of the output so far and how long the command has run, for a client that shows no live output. Replaces what
+    /// the call showed before; not stored.
+    Progress(String),
     /// The command ended.
     Ended(ExitStatus),
 }
@@ -183,7 +186,7 @@ pub struct ExitStatus {
 pub enum ToolFailure {
     /// No tool has this name.
     ToolNotFound,
-    /// The mode does not allow the tool.
+    /// The mode or a rule does not allow the call.
     ToolDisabled,
     /// The call took too long.
     TimedOut,

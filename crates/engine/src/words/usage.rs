@@ -29,6 +29,15 @@ impl StopReason {
     }
 }
 
+/// How a turn ended, and the tokens of all its answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TurnReport {
+    /// Why it ended.
+    pub stop: StopReason,
+    /// What it used.
+    pub usage: Usage,
+}
+
 /// The tokens of one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
@@ -52,6 +61,17 @@ impl Usage {
             (&mut self.cache_write, other.cache_write),
         ] {
             *sum = sum.saturating_add(more);
+        }
+    }
+
+    /// Returns the tokens that were added since an earlier count.
+    #[must_use]
+    pub fn since(&self, earlier: &Usage) -> Usage {
+        Usage {
+            input: self.input.saturating_sub(earlier.input),
+            output: self.output.saturating_sub(earlier.output),
+            cache_read: self.cache_read.saturating_sub(earlier.cache_read),
+            cache_write: self.cache_write.saturating_sub(earlier.cache_write),
         }
     }
 

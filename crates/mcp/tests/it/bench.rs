@@ -255,7 +255,8 @@ impl Bench {
             reply,
         });
         let stop = tokio::time::timeout(DEADLINE, ended).await.expect("the turn ends in time");
-        let mut turn = Turn { stop: stop.unwrap().ok(), ..Turn::default() };
+        let mut turn =
+            Turn { stop: stop.unwrap().ok().map(|report| report.stop), ..Turn::default() };
         for event in &self.editor.events() {
             match event {
                 Event::Text { text, .. } => turn.said.push_str(text),

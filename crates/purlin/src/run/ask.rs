@@ -1,7 +1,7 @@
 //! Asking for permission on the controlling terminal.
 //!
-//! Shows exactly what would be done, with control characters escaped. Enter rejects, and without a terminal everything is
-//! rejected. Reads `/dev/tty` instead of stdin, which may be a pipe.
+//! Shows exactly what would be done, with control characters escaped. `y` allows, `a` always allows, `n` and Enter reject; without a
+//! terminal everything is rejected. Reads `/dev/tty` instead of stdin, which may be a pipe.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -10,11 +10,11 @@ use client::PermissionQuestion;
 use client::host::reject;
 use engine::words::visible;
 use tokio::sync::mpsc;
-use wire::acp::schema;
+use wire::acp::schema::{self, PermissionOptionKind as Kind};
 
-use super::Wake;
 use super::output::Output;
-use super::render::{diffs_of, input_of, texts_of};
+use super::render::{OutputItem, diffs_of, input_of, texts_of};
+use super::turn::Wake;
 
 /// Lines of a diff that are shown in a question.
 const DIFF_LINES: usize = 400;
@@ -39,30 +39,36 @@ impl Asker {
         self.open.is_some()
     }
 
-    /// Asks a question, or rejects it without a terminal.
-    pub(super) fn ask(&mut self, question: PermissionQuestion, output: &mut Output) {
+    /// Asks a question about this call. Without a terminal it is rejected; then it returns true.
+    pub(super) fn ask(
+        &mut self,
+        question: PermissionQuestion,
+        call: &schema::ToolCall,
+        output: &mut Output,
+    ) -> bool {
         if self.terminal.is_none() {
             self.terminal = Terminal::open();
         }
-        let call = output.renderer.call_with(question.request.tool_call.clone());
         let Some(terminal) = &mut self.terminal else {
-            let title = visible(&call.title);
-            for diff in diffs_of(&call, super::render::DIFF_LINES) {
-                output.aside(&visible(&diff));
-            }
+            let diffs = diffs_of(call, super::render::DIFF_LINES);
+            // A closed output is noticed by what is printed next.
+            output.show(diffs.into_iter().map(OutputItem::Diff).collect()).ok();
             output.aside(&format!(
-                "Rejected: {title}\nNo terminal to ask on. To approve all requests, use --allow."
+                "Rejected: {}\nNo terminal to ask on. To allow it, use --allow.",
+                visible(&call.title)
             ));
             answer(question, None);
-            return;
+            return true;
         };
         // Input from before the question does not answer it.
         while terminal.lines.try_recv().is_ok() {}
         output.aside("");
-        terminal.write(&question_text(&call, &question.request.options));
-        output.renderer.has_shown_diffs(&call);
+        let diffs: Vec<_> = diffs_of(call, DIFF_LINES).concat();
+        let diffs = output.colored(&diffs);
+        terminal.write(&question_text(call, &diffs, &question.request.options));
         output.set_mid_line(true);
         self.open = Some(question);
+        false
     }
 
     /// Waits for input, or until the agent withdraws the question.
@@ -76,31 +82,42 @@ impl Asker {
         }
     }
 
-    /// Handles input. Asks again if it is not one of the choices.
-    pub(super) fn answer(&mut self, line: Option<String>, output: &mut Output) {
-        let Some(question) = self.open.take() else { return };
+    /// Handles input. Asks again if it is not one of the choices. Returns the id of a call that was rejected.
+    pub(super) fn answer(
+        &mut self,
+        line: Option<String>,
+        output: &mut Output,
+    ) -> Option<schema::ToolCallUpdate> {
+        let question = self.open.take()?;
         output.set_mid_line(false);
-        match choice(line.as_deref(), question.request.options.len()) {
-            Choice::Option(index) => answer(question, Some(index)),
-            Choice::Reject => {
-                output.aside("Rejected.");
-                answer(question, None);
-            }
+        let chosen = match choice(line.as_deref(), &question.request.options) {
+            Choice::Option(index) => Some(index),
+            Choice::Reject => None,
             Choice::Unclear => {
                 if let Some(terminal) = &mut self.terminal {
-                    terminal.write(&choose_text(question.request.options.len()));
+                    terminal.write(&choose_text(&question.request.options));
                     output.set_mid_line(true);
                 }
                 self.open = Some(question);
+                return None;
             }
+        };
+        let kind = chosen.and_then(|index| Some(question.request.options.get(index)?.kind));
+        let is_allowed = matches!(kind, Some(Kind::AllowOnce | Kind::AllowAlways));
+        let call = question.request.tool_call.clone();
+        answer(question, chosen);
+        if is_allowed {
+            return None;
         }
+        output.aside("Rejected.");
+        Some(call)
     }
 
     /// Repeats the choices, if something was shown after the question.
     pub(super) fn remind(&mut self, output: &mut Output) {
         let (Some(question), Some(terminal)) = (&self.open, &mut self.terminal) else { return };
         if !output.is_mid_line() {
-            terminal.write(&choose_text(question.request.options.len()));
+            terminal.write(&choose_text(&question.request.options));
             output.set_mid_line(true);
         }
     }
@@ -160,33 +177,63 @@ enum Choice {
     Unclear,
 }
 
-fn choice(line: Option<&str>, options: usize) -> Choice {
+fn choice(line: Option<&str>, options: &[schema::PermissionOption]) -> Choice {
     let Some(line) = line.map(str::trim).filter(|line| !line.is_empty()) else {
         return Choice::Reject;
     };
-    match line.parse::<usize>() {
-        Ok(number) if (1..=options).contains(&number) => Choice::Option(number - 1),
+    let word = line.to_ascii_lowercase();
+    let key = match &*word {
+        "yes" => "y",
+        "always" => "a",
+        "no" => "n",
+        other => other,
+    };
+    if let Some(index) = keys_of(options).iter().position(|known| known == key) {
+        return Choice::Option(index);
+    }
+    match key.parse::<usize>() {
+        Ok(number) if (1..=options.len()).contains(&number) => Choice::Option(number - 1),
+        _ if key == "n" => Choice::Reject,
         _ => Choice::Unclear,
     }
 }
 
-fn question_text(call: &schema::ToolCall, options: &[schema::PermissionOption]) -> String {
+/// Returns the key of each option: `y`, `a` and `n` for the first of their kind, numbers for the others.
+fn keys_of(options: &[schema::PermissionOption]) -> Vec<String> {
+    let letters = [(Kind::AllowOnce, "y"), (Kind::AllowAlways, "a"), (Kind::RejectOnce, "n")];
+    let first = |kind: Kind| options.iter().position(|option| option.kind == kind);
+    let key = |(index, option): (usize, &schema::PermissionOption)| {
+        let letter = letters.iter().find(|(kind, _)| *kind == option.kind);
+        match letter.filter(|(kind, _)| first(*kind) == Some(index)) {
+            Some((_, letter)) => (*letter).to_owned(),
+            None => (index + 1).to_string(),
+        }
+    };
+    options.iter().enumerate().map(key).collect()
+}
+
+/// Returns the question. The diffs are formatted already.
+fn question_text(
+    call: &schema::ToolCall,
+    diffs: &str,
+    options: &[schema::PermissionOption],
+) -> String {
     let mut parts = vec![format!("Allow \"{}\"?", call.title)];
     parts.extend(input_of(call).map(|input| indent(&input)));
     // What it needs permission for.
     parts.extend(texts_of(call).map(|text| indent(&text)));
-    parts.extend(diffs_of(call, DIFF_LINES).iter().map(|diff| indent(diff)));
-    let choices = options.iter().enumerate();
-    parts.extend(choices.map(|(index, option)| format!("  {}) {}", index + 1, option.name)));
-    format!("{}\n{}", visible(&parts.join("\n")), choose_text(options.len()))
+    let choices = keys_of(options).into_iter().zip(options);
+    let choices: String =
+        choices.map(|(key, option)| format!("  {key}) {}\n", visible(&option.name))).collect();
+    format!("{}\n{diffs}{choices}{}", visible(&parts.join("\n")), choose_text(options))
 }
 
 fn indent(text: &str) -> String {
     text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
-fn choose_text(options: usize) -> String {
-    format!("Choose 1 to {options}, or press Enter to reject: ")
+fn choose_text(options: &[schema::PermissionOption]) -> String {
+    format!("Choose {}, or press Enter to reject: ", keys_of(options).join(", "))
 }
 
 #[cfg(test)]
@@ -195,14 +242,30 @@ mod tests {
 
     use super::*;
 
+    fn options() -> Vec<schema::PermissionOption> {
+        serde_json::from_value(json!([
+            { "optionId": "o", "name": "Allow", "kind": "allow_once" },
+            { "optionId": "s", "name": "Allow in this session", "kind": "allow_always" },
+            { "optionId": "p", "name": "Always allow", "kind": "allow_always" },
+            { "optionId": "r", "name": "Reject", "kind": "reject_once" },
+        ]))
+        .unwrap()
+    }
+
     #[test]
-    fn only_a_listed_number_allows() {
-        assert_eq!(choice(Some(" 2 \n"), 3), Choice::Option(1));
-        assert_eq!(choice(Some(""), 3), Choice::Reject);
-        assert_eq!(choice(None, 3), Choice::Reject);
-        for unclear in ["0", "4", "yes", "-1"] {
-            assert_eq!(choice(Some(unclear), 3), Choice::Unclear, "{unclear}");
+    fn only_a_key_or_a_number_of_the_list_allows() {
+        let chosen = |line: &str| choice(Some(line), &options());
+        for (line, index) in [("y", 0), (" YES \n", 0), ("a", 1), ("2", 1), ("3", 2), ("n", 3)] {
+            assert_eq!(chosen(line), Choice::Option(index), "{line}");
         }
+        assert_eq!(chosen(""), Choice::Reject);
+        assert_eq!(choice(None, &options()), Choice::Reject);
+        for unclear in ["0", "5", "ja", "-1", "yn"] {
+            assert_eq!(chosen(unclear), Choice::Unclear, "{unclear}");
+        }
+        let without = &options()[2..3];
+        assert_eq!(choice(Some("n"), without), Choice::Reject);
+        assert_eq!(choice(Some("y"), without), Choice::Unclear);
     }
 
     #[test]
@@ -212,23 +275,17 @@ mod tests {
             "rawInput": { "command": "rm -rf \u{1b}[8m/ \u{202e}x" },
             "content": [
                 { "type": "content", "content": { "type": "text", "text": "Needs the network: to ask" } },
-                { "type": "diff", "path": "/a", "oldText": "1\n", "newText": "2\n" },
             ],
         }))
         .unwrap();
-        let options: Vec<schema::PermissionOption> = serde_json::from_value(json!([
-            { "optionId": "y", "name": "Allow", "kind": "allow_once" },
-            { "optionId": "n", "name": "Reject", "kind": "reject_once" },
-        ]))
-        .unwrap();
         assert_eq!(
-            question_text(&call, &options),
+            question_text(&call, "    DIFF\n", &options()),
             "Allow \"Run a command\"?\n\
              \u{20}   rm -rf \\u{1b}[8m/ \\u{202e}x\n\
              \u{20}   Needs the network: to ask\n\
-             \u{20}   --- /a\n    +++ /a\n    @@ -1,1 +1,1 @@\n    -1\n    +2\n\
-             \u{20} 1) Allow\n  2) Reject\n\
-             Choose 1 to 2, or press Enter to reject: "
+             \u{20}   DIFF\n\
+             \u{20} y) Allow\n  a) Allow in this session\n  3) Always allow\n  n) Reject\n\
+             Choose y, a, 3, n, or press Enter to reject: "
         );
     }
 }

@@ -3,25 +3,16 @@
 //! Remembers the tool calls of the turn, since later updates and questions contain only what changed.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write;
 
+use chat::{Line, Span, Style, Theme, one_line};
 use engine::words::visible;
 use serde_json::Value;
 use wire::acp::schema;
 
-use crate::count::count;
+use super::live::{LiveOutput, shortened};
 
 /// Lines of a diff that are shown with a tool call; a question shows more.
 pub(super) const DIFF_LINES: usize = 20;
-
-/// Lines of a command's output that are shown: the first and the last ones.
-const OUTPUT_LINES: (usize, usize) = (4, 8);
-
-/// The width of a line of output, in characters.
-const WIDTH: usize = 200;
-
-/// Unchanged lines around a change.
-const CONTEXT: usize = 3;
 
 /// One item of output.
 #[derive(Debug, PartialEq)]
@@ -32,37 +23,49 @@ pub(super) enum OutputItem {
     Thought(String),
     /// A line on stderr.
     Aside(String),
-    /// Output of a command.
-    Output(String),
+    /// Lines on stderr: a diff.
+    Diff(Vec<Line>),
+    /// Lines of a command's output.
+    Output(Vec<String>),
 }
 
 /// Turns updates into text.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Renderer {
     shows_thoughts: bool,
     calls: HashMap<schema::ToolCallId, schema::ToolCall>,
     /// Calls whose diff was shown.
     shown_diffs: HashSet<schema::ToolCallId>,
+    /// The output of commands that run, as far as it arrives meanwhile.
+    live: HashMap<schema::ToolCallId, LiveOutput>,
+    /// Calls that ended since they were last taken.
+    ended: Vec<schema::ToolCall>,
+    /// What the agent is doing.
+    activity: String,
 }
 
 impl Renderer {
     pub(super) fn new(shows_thoughts: bool) -> Renderer {
-        Renderer { shows_thoughts, calls: HashMap::new(), shown_diffs: HashSet::new() }
+        Renderer { shows_thoughts, activity: THINKING.to_owned(), ..Renderer::default() }
     }
 
     /// Returns what to show for an update.
     pub(super) fn render(&mut self, update: schema::SessionUpdate) -> Vec<OutputItem> {
         match update {
             schema::SessionUpdate::AgentMessageChunk(chunk) => {
+                "Writing".clone_into(&mut self.activity);
                 vec![OutputItem::Answer(block_text(&chunk.content))]
             }
-            schema::SessionUpdate::AgentThoughtChunk(chunk) if self.shows_thoughts => {
-                vec![OutputItem::Thought(block_text(&chunk.content))]
+            schema::SessionUpdate::AgentThoughtChunk(chunk) => {
+                THINKING.clone_into(&mut self.activity);
+                let text = self.shows_thoughts.then(|| block_text(&chunk.content));
+                text.map(OutputItem::Thought).into_iter().collect()
             }
             schema::SessionUpdate::ToolCall(call) => self.render_call(call),
             schema::SessionUpdate::ToolCallUpdate(update) => self.render_call_update(update),
             schema::SessionUpdate::Plan(plan) => vec![OutputItem::Aside(plan_text(&plan))],
             schema::SessionUpdate::Notice(notice) => {
+                self.activity = one_line(&notice.title);
                 vec![OutputItem::Aside(match notice.description {
                     Some(more) => format!("{}: {more}", notice.title),
                     None => notice.title,
@@ -70,6 +73,16 @@ impl Renderer {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// Returns what the agent is doing, in one line.
+    pub(super) fn activity(&self) -> &str {
+        &self.activity
+    }
+
+    /// Takes the calls that ended.
+    pub(super) fn take_ended(&mut self) -> Vec<schema::ToolCall> {
+        std::mem::take(&mut self.ended)
     }
 
     /// Returns a tool call with the changes of a question or an update.
@@ -84,27 +97,49 @@ impl Renderer {
     fn render_call(&mut self, call: schema::ToolCall) -> Vec<OutputItem> {
         let mut items = vec![OutputItem::Aside(call_line(&call))];
         items.extend(self.new_diffs(&call));
-        self.calls.insert(call.tool_call_id.clone(), call);
+        self.note(call, None);
         items
     }
 
     fn render_call_update(&mut self, update: schema::ToolCallUpdate) -> Vec<OutputItem> {
         let before = self.calls.get(&update.tool_call_id).map(|call| call.status);
+        let meta = update.meta.clone();
         let call = self.call_with(update);
         let mut items = Vec::new();
-        let has_ended = matches!(
-            call.status,
-            schema::ToolCallStatus::Completed | schema::ToolCallStatus::Failed
-        );
-        if before.is_none() || (has_ended && before != Some(call.status)) {
+        let live = live_output(meta.as_ref());
+        if let Some(data) = live {
+            let output = self.live.entry(call.tool_call_id.clone()).or_default();
+            items.push(OutputItem::Output(output.push(data)));
+        }
+        let has_ended = has_ended(&call) && before != Some(call.status);
+        if has_ended && let Some(mut output) = self.live.remove(&call.tool_call_id) {
+            items.push(OutputItem::Output(output.end()));
             items.push(OutputItem::Aside(call_line(&call)));
+        } else if before.is_none() || has_ended {
+            items.push(OutputItem::Aside(call_line(&call)));
+            items.extend(output_of(&call).filter(|_| has_ended).map(OutputItem::Output));
         }
         items.extend(self.new_diffs(&call));
-        if has_ended && before != Some(call.status) {
-            items.extend(output_of(&call).map(OutputItem::Output));
+        self.note(call, live);
+        items.retain(|item| !matches!(item, OutputItem::Output(lines) if lines.is_empty()));
+        items
+    }
+
+    /// Remembers a call, and what it says about what is going on.
+    fn note(&mut self, call: schema::ToolCall, output: Option<&str>) {
+        let last =
+            output.and_then(|text| text.lines().map(one_line).rfind(|line| !line.is_empty()));
+        if has_ended(&call) {
+            THINKING.clone_into(&mut self.activity);
+            self.ended.push(call.clone());
+        } else {
+            let title = one_line(&call.title);
+            self.activity = match last {
+                Some(line) => format!("{title}: {line}"),
+                None => title,
+            };
         }
         self.calls.insert(call.tool_call_id.clone(), call);
-        items
     }
 
     /// Notes that a question showed the diffs of a call.
@@ -122,24 +157,22 @@ impl Renderer {
             return Vec::new();
         }
         let diffs = diffs_of(call, DIFF_LINES);
-        let diffs: Vec<OutputItem> =
-            diffs.iter().map(|diff| OutputItem::Aside(visible(diff))).collect();
         if diffs.is_empty() || !self.shown_diffs.insert(call.tool_call_id.clone()) {
             return Vec::new();
         }
-        diffs
+        diffs.into_iter().map(OutputItem::Diff).collect()
     }
 }
 
-/// Removes what could control a terminal: control characters other than newlines and tabs, and characters that change the
-/// direction of text.
-pub(super) fn strip_controls(text: &str) -> String {
-    text.chars().filter(|char| is_harmless(*char)).collect()
+const THINKING: &str = "Thinking";
+
+fn has_ended(call: &schema::ToolCall) -> bool {
+    matches!(call.status, schema::ToolCallStatus::Completed | schema::ToolCallStatus::Failed)
 }
 
-fn is_harmless(char: char) -> bool {
-    let turns = matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    !turns && (!char.is_control() || char == '\n' || char == '\t')
+/// Returns the output of a command that arrived while it runs.
+fn live_output(meta: Option<&schema::Meta>) -> Option<&str> {
+    meta?.get("terminal_output")?.get("data")?.as_str()
 }
 
 fn block_text(block: &schema::ContentBlock) -> String {
@@ -182,7 +215,7 @@ fn reason_of(call: &schema::ToolCall) -> Option<String> {
     call.content.iter().find_map(|content| match content {
         schema::ToolCallContent::Content(content) => {
             let text = block_text(&content.content);
-            text.lines().find(|line| !line.trim().is_empty()).map(str::to_owned)
+            text.lines().find(|line| !is_fence(line) && !line.trim().is_empty()).map(str::to_owned)
         }
         _ => None,
     })
@@ -197,47 +230,28 @@ pub(super) fn texts_of(call: &schema::ToolCall) -> impl Iterator<Item = String> 
 }
 
 /// Returns the shortened output of a command; `None` for other tools, whose output is for the model.
-fn output_of(call: &schema::ToolCall) -> Option<String> {
+fn output_of(call: &schema::ToolCall) -> Option<Vec<String>> {
     if call.kind != schema::ToolKind::Execute {
         return None;
     }
     let text = texts_of(call).collect::<Vec<_>>().join("\n");
     let mut lines: Vec<&str> = text.trim_matches('\n').lines().collect();
+    // Editors show output that is fenced as it is.
+    if lines.first().is_some_and(|line| is_fence(line)) {
+        lines.remove(0);
+        if let Some(end) = lines.iter().rposition(|line| is_fence(line)) {
+            lines.remove(end);
+        }
+    }
     if call.status == schema::ToolCallStatus::Failed && !lines.is_empty() {
         // The reason is shown with the title.
         lines.remove(0);
     }
-    let (first, last) = OUTPUT_LINES;
-    if lines.len() <= first + last + 1 {
-        return (!lines.is_empty()).then(|| narrow(&lines));
-    }
-    let (head, rest) = lines.split_at(first);
-    let (middle, tail) = rest.split_at(rest.len() - last);
-    // A line that says what the agent omitted is shown.
-    let is_mark = |line: &&str| line.starts_with("… ") && line.ends_with(" …");
-    let left_out = |lines: &[&str]| match lines.len() {
-        0 => String::new(),
-        lines => format!("… {} …\n", count(lines, "line", "lines")),
-    };
-    let middle = match middle.iter().position(is_mark) {
-        Some(at) => {
-            format!("{}{}\n{}", left_out(&middle[..at]), middle[at], left_out(&middle[at + 1..]))
-        }
-        None => left_out(middle),
-    };
-    Some(format!("{}\n{middle}{}", narrow(head), narrow(tail)))
+    (!lines.is_empty()).then(|| shortened(&lines))
 }
 
-/// Joins lines, cut to the width. A line in parentheses is not cut: it may say where the full output is.
-fn narrow(lines: &[&str]) -> String {
-    let is_note = |line: &str| line.starts_with('(') && line.ends_with(')');
-    let width = |line: &str| if is_note(line) { usize::MAX } else { WIDTH };
-    let cut = |line: &&str| line.chars().take(width(line)).collect::<String>();
-    lines.iter().map(cut).collect::<Vec<_>>().join("\n")
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+fn is_fence(line: &str) -> bool {
+    line.starts_with("```")
 }
 
 fn plan_text(plan: &schema::Plan) -> String {
@@ -252,16 +266,20 @@ fn plan_text(plan: &schema::Plan) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the diffs of a call, each cut to this many lines.
-pub(super) fn diffs_of(call: &schema::ToolCall, limit: usize) -> Vec<String> {
+/// Returns the diffs of a call, each cut to this many lines. Control characters are shown escaped.
+pub(super) fn diffs_of(call: &schema::ToolCall, limit: usize) -> Vec<Vec<Line>> {
     let diffs = call.content.iter().filter_map(|content| match content {
         schema::ToolCallContent::Diff(diff) => Some(diff),
         _ => None,
     });
     diffs
         .map(|diff| {
-            let path = diff.path.to_string_lossy();
-            unified(&path, diff.old_text.as_deref(), &diff.new_text, limit)
+            let old = diff.old_text.as_deref().map(visible);
+            let shown = chat::diff::diff(old.as_deref(), &visible(&diff.new_text), Theme::Dark);
+            let path = visible(&diff.path.to_string_lossy());
+            let size = format!(" (+{} -{})", shown.size.added, shown.size.removed);
+            let title = Line::of(path, Style::BOLD).then(Span::new(size, Style::DIM));
+            std::iter::once(title).chain(shown.first_lines(limit)).collect()
         })
         .collect()
 }
@@ -277,39 +295,6 @@ pub(super) fn input_of(call: &schema::ToolCall) -> Option<String> {
     }
 }
 
-/// Formats a change as one hunk, from the first line that differs to the last.
-pub(crate) fn unified(path: &str, old: Option<&str>, new: &str, limit: usize) -> String {
-    let old_lines: Vec<&str> = old.unwrap_or_default().lines().collect();
-    let new_lines: Vec<&str> = new.lines().collect();
-    let pairs = old_lines.iter().zip(&new_lines);
-    let front = pairs.take_while(|(old, new)| old == new).count();
-    let pairs = old_lines[front..].iter().rev().zip(new_lines[front..].iter().rev());
-    let back = pairs.take_while(|(old, new)| old == new).count();
-    let start = front.saturating_sub(CONTEXT);
-    let tail = back.min(CONTEXT);
-    let (old_end, new_end) = (old_lines.len() - back, new_lines.len() - back);
-
-    let before = old_lines[start..front].iter().map(|line| format!(" {line}"));
-    let removed = old_lines[front..old_end].iter().map(|line| format!("-{line}"));
-    let added = new_lines[front..new_end].iter().map(|line| format!("+{line}"));
-    let after = old_lines[old_end..old_end + tail].iter().map(|line| format!(" {line}"));
-    let body: Vec<String> = before.chain(removed).chain(added).chain(after).collect();
-
-    let from = if old.is_some() { path } else { "/dev/null" };
-    let mut text = format!("--- {from}\n+++ {path}\n");
-    let (old_count, new_count) = (old_end + tail - start, new_end + tail - start);
-    let first = |count: usize| if count == 0 { start } else { start + 1 };
-    // Writing to a string cannot fail.
-    write!(text, "@@ -{},{old_count} +{},{new_count} @@", first(old_count), first(new_count)).ok();
-    for line in body.iter().take(limit) {
-        write!(text, "\n{line}").ok();
-    }
-    if body.len() > limit {
-        write!(text, "\n… {}", count(body.len() - limit, "more line", "more lines")).ok();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -318,12 +303,6 @@ mod tests {
 
     fn rendered(renderer: &mut Renderer, update: Value) -> Vec<OutputItem> {
         renderer.render(serde_json::from_value(update).unwrap())
-    }
-
-    #[test]
-    fn control_characters_never_reach_a_terminal() {
-        assert_eq!(strip_controls("a\u{1b}[31mb\u{7}\r\u{9b}c\u{7f}\n\td"), "a[31mbc\n\td");
-        assert_eq!(strip_controls("a\u{202e}b\u{2066}c👩\u{200d}🔬"), "abc👩\u{200d}🔬");
     }
 
     #[test]
@@ -344,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn output_of_a_command_is_shown_shortened_when_it_ends() {
+    fn output_of_a_command_is_shown_when_it_ends() {
         let ended = |kind: &str, text: &str| {
             let mut renderer = Renderer::new(false);
             let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "t", "title": "ls", "kind": kind,
@@ -355,29 +334,32 @@ mod tests {
             assert_eq!(items.remove(0), OutputItem::Aside("✓ ls".into()));
             items
         };
-        assert_eq!(ended("execute", "a\n b\n"), [OutputItem::Output("a\n b".into())]);
+        let output = |lines: [&str; 2]| [OutputItem::Output(lines.map(str::to_owned).to_vec())];
+        assert_eq!(ended("execute", "a\n b\n"), output(["a", " b"]));
+        assert_eq!(ended("execute", "```\na\n b\n```\n"), output(["a", " b"]));
         assert_eq!(ended("execute", ""), []);
         assert_eq!(ended("read", "a"), []);
-        let long: String = (1..=100).map(|line| format!("{line}\n")).collect();
-        let short = "1\n2\n3\n4\n… 88 lines …\n93\n94\n95\n96\n97\n98\n99\n100";
-        assert_eq!(ended("execute", &long), [OutputItem::Output(short.into())]);
-        assert_eq!(ended("execute", &"x".repeat(300)), [OutputItem::Output("x".repeat(200))]);
-        let mark = "… 9 bytes omitted …";
-        for (before, mark_in) in [
-            ("\n4\n", format!("{mark}\n… 88 lines …")),
-            ("\n5\n", format!("… 1 line …\n{mark}\n… 87 lines …")),
-            ("\n92\n", format!("… 88 lines …\n{mark}")),
-        ] {
-            let cut = long.replace(before, &format!("{before}{mark}\n"));
-            let short = short.replace("… 88 lines …", &mark_in);
-            assert_eq!(ended("execute", &cut), [OutputItem::Output(short)]);
-        }
-        let place = format!("(all of it is in /{})", "p".repeat(300));
-        let said = ended("execute", &format!("{long}{place}"));
-        assert!(
-            matches!(&said[..], [OutputItem::Output(text)] if text.ends_with(&place)),
-            "{said:?}"
-        );
+    }
+
+    #[test]
+    fn output_that_arrives_while_a_command_runs_is_shown_once() {
+        let mut renderer = Renderer::new(false);
+        let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "t", "title": "make", "kind": "execute" });
+        rendered(&mut renderer, call);
+        let update = |more: Value| {
+            let mut update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t" });
+            update.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            update
+        };
+        let output =
+            json!({ "_meta": { "terminal_output": { "terminal_id": "t", "data": "one\ntw" } } });
+        let items = rendered(&mut renderer, update(output));
+        assert_eq!(items, [OutputItem::Output(vec!["one".to_owned()])]);
+        assert_eq!(renderer.activity(), "make: tw");
+        let items = rendered(&mut renderer, update(json!({ "status": "completed" })));
+        let rest = OutputItem::Output(vec!["tw".to_owned()]);
+        assert_eq!(items, [rest, OutputItem::Aside("✓ make".to_owned())]);
+        assert_eq!(renderer.take_ended().len(), 1);
     }
 
     fn command_ended(status: &str, raw: Value, text: &str) -> Vec<OutputItem> {
@@ -406,7 +388,10 @@ mod tests {
         let items = command_ended("failed", Value::Null, &format!("{reason}\nsaid"));
         assert_eq!(
             items,
-            [OutputItem::Aside(format!("✗ make: {reason}")), OutputItem::Output("said".into())]
+            [
+                OutputItem::Aside(format!("✗ make: {reason}")),
+                OutputItem::Output(vec!["said".into()])
+            ]
         );
         assert_eq!(
             command_ended("failed", Value::Null, "no"),
@@ -419,11 +404,14 @@ mod tests {
         let mut renderer = Renderer::new(false);
         let update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "Edit", "status": "in_progress",
             "content": [{ "type": "diff", "path": "/a", "oldText": "1\n2\n3\n4\n5\n6\n", "newText": "1\n2\n3\n4\nfive\n6\n" }] });
-        let diff = "--- /a\n+++ /a\n@@ -2,5 +2,5 @@\n 2\n 3\n 4\n-5\n+five\n 6";
-        assert_eq!(
-            rendered(&mut renderer, update.clone()),
-            [OutputItem::Aside("… Edit".into()), OutputItem::Aside(diff.into())]
-        );
+        let items = rendered(&mut renderer, update.clone());
+        let [OutputItem::Aside(title), OutputItem::Diff(lines)] = &items[..] else {
+            panic!("{items:?}");
+        };
+        assert_eq!(title, "… Edit");
+        let text: Vec<String> = lines.iter().map(Line::text).collect();
+        assert_eq!(text[0], "/a (+1 -1)");
+        assert!(text.iter().any(|line| line.contains("five")), "{text:?}");
         assert_eq!(rendered(&mut renderer, update.clone()), []);
         // Not before the question, which shows it, nor after.
         let mut renderer = Renderer::new(false);
@@ -434,16 +422,6 @@ mod tests {
         let asked = renderer.call_with(serde_json::from_value(update.clone()).unwrap());
         renderer.has_shown_diffs(&asked);
         assert_eq!(rendered(&mut renderer, update), []);
-    }
-
-    #[test]
-    fn new_and_long_files_are_diffs_too() {
-        assert_eq!(unified("/a", None, "x\n", 9), "--- /dev/null\n+++ /a\n@@ -0,0 +1,1 @@\n+x");
-        assert_eq!(
-            unified("/a", Some(""), "1\n2\n3\n", 2),
-            "--- /a\n+++ /a\n@@ -0,0 +1,3 @@\n+1\n+2\n… 1 more line"
-        );
-        assert_eq!(unified("/a", Some("x\n"), "", 9), "--- /a\n+++ /a\n@@ -1,1 +0,0 @@\n-x");
     }
 
     #[test]

@@ -5,8 +5,8 @@ use engine::ports::SessionInfo;
 use engine::words::iso_8601;
 use engine::words::{Block, Contents, PlanStatus, ToolContent, ToolStatus};
 
+use super::unified::unified;
 use crate::count::count;
-use crate::run::render::unified;
 
 /// Prints a session, with at most this many lines of each change and output.
 pub(super) fn print(

@@ -377,7 +377,10 @@ impl Agent {
             json!({ "readTextFile": self.offers_files, "writeTextFile": self.offers_files });
         self.result(
             "initialize",
-            json!({ "protocolVersion": 1, "clientCapabilities": { "fs": files } }),
+            json!({
+                "protocolVersion": 1, "clientCapabilities": { "fs": files },
+                "clientInfo": { "name": "test", "version": "1" },
+            }),
         )
     }
 

@@ -188,6 +188,13 @@ fn run_finds_its_script_and_reports_mistakes() {
     // A session with commands only gets the first one as its title.
     let listed = purlin(&home, &["sessions", "list"]);
     assert!(said(&listed.stdout).contains("  /contxt  ("), "{listed:?}");
+    let first = said(&listed.stdout).split_whitespace().next().unwrap().to_owned();
+    assert!(purlin(&home, &["sessions", "show", &first]).status.success(), "{first}");
+    // Without a terminal, it must be said that nothing is asked.
+    let refused = purlin(&home, &["sessions", "delete", &first]);
+    assert!(said(&refused.stderr).contains("use `--yes`"), "{refused:?}");
+    assert!(purlin(&home, &["sessions", "delete", "--yes", &first]).status.success());
+    assert!(!purlin(&home, &["sessions", "show", &first]).status.success());
     std::fs::write(home.join("script.acp"), "model text \"a\"\nmodle end\n").unwrap();
     let output = run(&["hi"]);
     assert!(said(&output.stderr).contains("line 2: unknown line `modle`"), "{output:?}");
@@ -270,7 +277,7 @@ fn run_shows_the_output_of_commands() {
     std::fs::write(&file, "model tool bash {\"command\":\"seq 1 50\"}\nmodel text \"Done.\"\n")
         .unwrap();
     let model = format!("script:{}", file.display());
-    let output = purlin(&home, &["run", "--allow", "--model", &model, "go"]);
+    let output = purlin(&home, &["run", "--allow", "all", "--model", &model, "go"]);
     assert_eq!(said(&output.stdout), "Done.\n");
     let aside = said(&output.stderr);
     assert!(aside.contains("\n    1\n") && aside.contains("\n    50\n"), "{aside}");
@@ -293,10 +300,11 @@ fn exported_session_can_be_imported_unchanged() {
     std::fs::write(home.join("a.txt"), "kept\nold\n").unwrap();
     std::fs::write(home.join("script.acp"), script(&home)).unwrap();
     let model = format!("script:{}", home.join("script.acp").display());
-    let ran = purlin(&home, &["run", "--allow", "--model", &model, "Change it."]);
+    let ran = purlin(&home, &["run", "--allow", "all", "--model", &model, "Change it."]);
     assert_eq!(said(&ran.stdout), "Done.\n", "{ran:?}");
-    let listed = purlin(&home, &["sessions", "list"]);
-    let session = said(&listed.stdout).split_whitespace().next().unwrap().to_owned();
+    let listed = purlin(&home, &["sessions", "list", "--json"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let session = listed["id"].as_str().unwrap().to_owned();
     let text = purlin(&home, &["sessions", "export", &session]);
     let text = said(&text.stdout);
     for part in ["Change it.", "- [ ] Leap", "-old\n+new", " kept", "out of it", "Done."] {

@@ -29,7 +29,7 @@ fn finish(agent: &mut Agent, session: &str) -> Vec<(String, String)> {
         let status = update["status"].as_str().unwrap_or_default();
         if status == "completed" || status == "failed" {
             let text = update["content"][0]["content"]["text"].as_str().unwrap_or_default();
-            // The client gets it in a code fence.
+            // Output is fenced, so that editors show it as it is.
             let text = text
                 .strip_prefix("```\n")
                 .and_then(|text| text.strip_suffix("\n```"))
@@ -67,6 +67,24 @@ fn result_says_how_a_command_ended() {
     assert!(says("kill -SEGV $$").ends_with("(killed by SIGSEGV)"));
     assert_eq!(says("cat; echo end"), "end\n(exit code 0)");
     assert_eq!(says("true"), "(no output)\n(exit code 0)");
+}
+
+/// A client without terminals and without live output sees that a command still runs, for how long, and what it printed last.
+// R: W24, P7
+#[test]
+fn long_command_shows_its_progress() {
+    let input = json!({ "command": "echo one; sleep 2; echo two", "timeout": 60000 });
+    let (mut agent, session) = playing(&[input]).session();
+    let id = agent.prompt(&session, "go");
+    let shown = agent.find(|message| message.to_string().contains("Running for"));
+    let update = &shown["params"]["update"];
+    assert_eq!(update["sessionUpdate"], "tool_call_update", "{shown}");
+    let text = update["content"][0]["content"]["text"].as_str().unwrap();
+    assert!(text.starts_with("```\none\n```\nRunning for "), "{text}");
+    assert!(text.ends_with(" s; it is ended after 60 s."), "{text}");
+    let ended = agent.find(|message| message["params"]["update"]["status"] == "completed");
+    assert!(ended.to_string().contains("two"), "{ended}");
+    agent.find(|message| message["id"] == id);
 }
 
 // Fault: T12

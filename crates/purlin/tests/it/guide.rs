@@ -97,7 +97,7 @@ fn names(folder: &Path) -> Vec<String> {
 fn tour_without_a_terminal_claims_nothing_that_was_rejected() {
     let folder = Folder::new();
     let (answer, shown, output) = run(&folder, &["/tour"]);
-    assert!(output.status.success(), "{shown}");
+    assert_eq!(output.status.code(), Some(3), "{shown}");
     assert!(shown.contains("No terminal to ask on"), "{shown}");
     assert!(answer.contains("If not, the model is informed"), "{answer}");
     // The edit and the command were rejected, so the plan may only say that they were proposed.

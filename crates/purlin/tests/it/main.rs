@@ -55,6 +55,8 @@ mod persistence;
 mod policy_files;
 mod project_custom;
 mod project_servers;
+#[cfg(unix)]
+mod run;
 #[cfg(target_os = "linux")]
 mod second_process;
 #[cfg(target_os = "linux")]

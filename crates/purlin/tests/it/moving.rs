@@ -34,8 +34,18 @@ impl Home {
     fn run(&self, prompt: &str, script: &str) -> String {
         self.0.write("script", script);
         let (cwd, script) = (self.0.text("w"), format!("script:{}", self.0.text("script")));
-        let output =
-            self.purlin(&["run", prompt, "--json", "--allow", "--cwd", &cwd, "--model", &script]);
+        let output = self.purlin(&[
+            "run",
+            prompt,
+            "--output-format",
+            "stream-json",
+            "--allow",
+            "all",
+            "--cwd",
+            &cwd,
+            "--model",
+            &script,
+        ]);
         text(&output) + &String::from_utf8_lossy(&output.stderr)
     }
 }

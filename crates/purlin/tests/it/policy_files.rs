@@ -39,7 +39,8 @@ impl User {
     fn run(&self, script: &str, config: Option<&Path>) -> String {
         self.0.write("script", script);
         let (cwd, script) = (self.0.text("w"), format!("script:{}", self.0.text("script")));
-        let mut args = vec!["run", "go", "--json", "--allow", "--cwd", &cwd];
+        let mut args =
+            vec!["run", "go", "--output-format", "stream-json", "--allow", "all", "--cwd", &cwd];
         let program = env!("CARGO_BIN_EXE_purlin");
         let config = config.map(|path| path.display().to_string());
         match &config {

@@ -81,16 +81,89 @@ fn session_opens_with_a_notice_when_its_directory_is_gone() {
     }
 }
 
-/// D17, D18, D19: only one process at a time has a session open. When it dies, in whatever way, the session is free at once.
-// R: S11, W15
+/// Editors open the next window before they close the last one.
+// R: S11, S6
 #[test]
-fn session_is_open_in_one_process_until_that_is_killed() {
+fn idle_session_continues_in_another_process() {
     let folder = folder("model text \"Hello.\"\nmodel loop\n");
     let (mut one, mut two) = (Agent::start(&folder, None), Agent::start(&folder, None));
     hello(&mut one, false);
     hello(&mut two, false);
     let session = open(&mut one, &folder);
     ask(&mut one, &session, "go");
+    let (loaded, shown) = load(&mut two, &session);
+    assert!(loaded.get("result").is_some(), "{loaded}");
+    assert!(shown.iter().any(|update| update["content"]["text"] == "Hello."), "{shown:?}");
+    for _ in 0..2 {
+        let (refused, _) = ask(&mut one, &session, "still here?");
+        assert_eq!(refused["error"]["code"], -31902, "{refused}");
+        let words = refused["error"]["message"].as_str().unwrap();
+        assert!(words.contains("continued in another window"), "{refused}");
+    }
+    let (refused, _) = load(&mut one, &session);
+    assert_eq!(refused["error"]["code"], -31902, "{refused}");
+    let (ended, _) = ask(&mut two, &session, "go on");
+    assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended}");
+    // It ends without touching what is the other's now.
+    one.end();
+    let (ended, _) = ask(&mut two, &session, "and on");
+    assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended}");
+    two.end();
+}
+
+/// Begins a turn that never ends, and waits until its first text is shown.
+fn hang(agent: &mut Agent, session: &str) {
+    let prompt = [json!({ "type": "text", "text": "go" })];
+    agent.send("session/prompt", &json!({ "sessionId": session, "prompt": prompt }));
+    let mut line = String::new();
+    while !line.contains("Working.") {
+        line.clear();
+        agent.output.read_line(&mut line).unwrap();
+    }
+}
+
+const HANG: &str = "model text \"Working.\"\nmodel hang\nmodel loop\n";
+
+/// A running turn keeps its session, unless the client insists: then it ends like a cancelled one.
+// R: S11, S6
+#[test]
+fn running_turn_is_ended_by_force_only() {
+    let folder = folder(HANG);
+    let (mut one, mut two) = (Agent::start(&folder, None), Agent::start(&folder, None));
+    hello(&mut one, false);
+    hello(&mut two, false);
+    let session = open(&mut one, &folder);
+    hang(&mut one, &session);
+    let (refused, _) = load(&mut two, &session);
+    let words = refused["error"]["message"].as_str().unwrap().to_owned();
+    assert_eq!(refused["error"]["code"], -31902, "{refused}");
+    assert!(words.contains("a turn has been running since"), "{words}");
+    let params = json!({ "sessionId": session, "_meta": { "takeOver": true } });
+    let loaded = two.call("session/load", &params, &mut Vec::new()).unwrap();
+    assert!(loaded.get("result").is_some(), "{loaded}");
+    let mut line = String::new();
+    while !line.contains("\"error\"") {
+        line.clear();
+        one.output.read_line(&mut line).unwrap();
+    }
+    let ended: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(ended["error"]["code"], -31902, "{ended}");
+    assert!(line.contains("continued in another window"), "{ended}");
+    one.end();
+    two.end();
+}
+
+/// D17, D18, D19: only one process at a time has a session with a running turn. When it dies, in whatever way, the session is
+/// free at once.
+// R: S11, W15
+#[test]
+fn running_turn_keeps_its_session_until_the_process_is_killed() {
+    let folder = folder(HANG);
+    let (mut one, mut two) = (Agent::start(&folder, None), Agent::start(&folder, None));
+    hello(&mut one, false);
+    hello(&mut two, false);
+    let session = open(&mut one, &folder);
+    hang(&mut one, &session);
     let (refused, shown) = load(&mut two, &session);
     let error = &refused["error"];
     assert_eq!(error["code"], -31902, "{refused}");
@@ -103,8 +176,7 @@ fn session_is_open_in_one_process_until_that_is_killed() {
     one.kill();
     let (loaded, shown) = load(&mut two, &session);
     assert!(loaded.get("result").is_some(), "{loaded}");
-    assert!(shown.iter().any(|update| update["content"]["text"] == "Hello."), "{shown:?}");
-    ask(&mut two, &session, "go on");
+    assert!(shown.iter().any(|update| update["content"]["text"] == "Working."), "{shown:?}");
     two.end();
 }
 

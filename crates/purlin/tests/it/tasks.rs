@@ -66,7 +66,15 @@ fn solve(task: &Path, project: &Path, home: &Folder) -> String {
     let config = json!({ "model": "fake/fake", "provider": { "fake": provider } });
     home.write(".config/purlin/purlin.json", &config.to_string());
     let mut run = command(env!("CARGO_BIN_EXE_purlin"), home);
-    run.args(["run", "--allow", "--json", read("prompt.txt").trim()]).current_dir(project);
+    run.args([
+        "run",
+        "--allow",
+        "all",
+        "--output-format",
+        "stream-json",
+        read("prompt.txt").trim(),
+    ])
+    .current_dir(project);
     let output = run.output().unwrap();
     assert!(output.status.success(), "{}: {output:?}", task.display());
     let expected = fake_model::parse(&script).unwrap().answers.len();

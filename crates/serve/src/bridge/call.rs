@@ -4,7 +4,9 @@
 
 use std::path::Path;
 
-use engine::words::{Block, ToolCall, ToolCallId, ToolContent, ToolKind, ToolStatus, ToolUpdate};
+use engine::words::{
+    Block, Live, ToolCall, ToolCallId, ToolContent, ToolKind, ToolStatus, ToolUpdate,
+};
 use serde::Serialize;
 use serde_json::Value;
 use wire::acp::schema;
@@ -86,13 +88,19 @@ impl<'a> CallOut<'a> {
 
     /// Prints an update of a call.
     pub(super) fn update(id: &'a ToolCallId, update: &'a ToolUpdate) -> CallOut<'a> {
+        let progress = match &update.live {
+            Some(Live::Progress(text)) => {
+                Some(vec![ContentOut::Content { content: BlockOut::Text { r#type: "text", text } }])
+            }
+            Some(Live::Output(_) | Live::Ended(_)) | None => None,
+        };
         CallOut {
             session_update: Some("tool_call_update"),
             tool_call_id: id.as_str(),
             status: update.status.map(status_out),
-            content: update.content.as_ref().map(|content| contents_out(id, content)),
+            content: update.content.as_ref().map(|content| contents_out(id, content)).or(progress),
             raw_output: update.raw_output.as_ref(),
-            meta: update.live.as_ref().map(|live| live::update(id, live)),
+            meta: update.live.as_ref().and_then(|live| live::update(id, live)),
             ..CallOut::default()
         }
     }

@@ -307,6 +307,9 @@ impl Editor for AcpEditor {
                 Event::Compaction { .. } | Event::CompactionSummary { .. } => {
                     self.offers.compaction
                 }
+                Event::Usage { .. } | Event::Info { .. } | Event::Settings(_) => {
+                    self.offers.later_updates
+                }
                 _ => true,
             };
             if !is_wanted {

@@ -74,7 +74,7 @@ fn shorten_update(mut update: ToolUpdate, room: usize) -> ToolUpdate {
     let third = room / 3;
     update.content = update.content.map(|content| shorten_contents(content, third));
     update.raw_output = update.raw_output.map(|value| shorten_value(value, third));
-    if let Some(Live::Output(text)) = &mut update.live {
+    if let Some(Live::Output(text) | Live::Progress(text)) = &mut update.live {
         *text = shorten_text(text, third);
     }
     update

@@ -15,9 +15,10 @@ pub(super) fn begin(call: &ToolCallId, content: &ToolContent) -> Option<Meta> {
     Some(member("terminal_info", json!({ "terminal_id": call.as_str(), "cwd": cwd })))
 }
 
-/// Appends to the terminal, or ends it.
-pub(super) fn update(call: &ToolCallId, live: &Live) -> Meta {
-    match live {
+/// Appends to the terminal, or ends it; `None` for what is content.
+pub(super) fn update(call: &ToolCallId, live: &Live) -> Option<Meta> {
+    Some(match live {
+        Live::Progress(_) => return None,
         Live::Output(text) => {
             member("terminal_output", json!({ "terminal_id": call.as_str(), "data": text }))
         }
@@ -29,7 +30,7 @@ pub(super) fn update(call: &ToolCallId, live: &Live) -> Meta {
                 "signal": status.signal,
             }),
         ),
-    }
+    })
 }
 
 fn member(name: &str, value: Value) -> Meta {

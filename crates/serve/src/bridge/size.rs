@@ -37,7 +37,7 @@ pub(crate) fn weight(event: &Event) -> usize {
         }
         Event::ToolUpdate(id, update) => {
             let live = match &update.live {
-                Some(Live::Output(text)) => text.len(),
+                Some(Live::Output(text) | Live::Progress(text)) => text.len(),
                 Some(Live::Ended(_)) | None => 0,
             };
             let content = update.content.iter().flatten().map(content_weight).sum::<usize>();
@@ -152,7 +152,7 @@ pub(crate) fn merge_update(waiting: &mut ToolUpdate, next: &mut ToolUpdate, most
     }
     match (&mut waiting.live, next.live.take()) {
         (_, None) => {}
-        (live @ None, new) => *live = new,
+        (live @ (None | Some(Live::Progress(_))), new) => *live = new,
         (Some(Live::Output(text)), Some(Live::Output(more)))
             if json_length(text) + json_length(&more) <= most =>
         {

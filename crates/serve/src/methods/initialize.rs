@@ -14,7 +14,7 @@ pub(super) fn run(
     id: &RequestId,
     request: &schema::InitializeRequest,
 ) -> Result<(), RpcError> {
-    let offers = bridge::offers_in(&request.client_capabilities);
+    let offers = bridge::offers_in(request);
     let offers = connection.translator.offers(offers);
     let client = request.client_info.as_ref().map_or("a client without a name", |info| &*info.name);
     tracing::info!(client = %printable(client), ?offers, "initialize");

@@ -185,7 +185,9 @@ pub(super) fn reopen<T: Serialize + 'static>(
     if connection.sessions.contains_key(&session) {
         return replay(connection, id, session, servers, show, respond);
     }
-    let start = Start::Load { cwd: request.cwd, show };
+    let takes_over =
+        request.meta.as_ref().and_then(|meta| meta.get("takeOver")) == Some(&true.into());
+    let start = Start::Load { cwd: request.cwd, show, takes_over };
     let request = OpenRequest { session, start, mode: None, more_folders, servers };
     open(connection, id, request, respond)
 }

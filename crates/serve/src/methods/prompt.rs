@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::Error;
 use engine::session::{Command, Origin};
-use engine::words::{SessionId, StopReason};
+use engine::words::{SessionId, TurnReport};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wire::acp::schema;
@@ -77,7 +77,7 @@ fn finish(
     id: &RequestId,
     session: &SessionId,
     meta: Option<schema::Meta>,
-    outcome: Result<StopReason, Error>,
+    outcome: Result<TurnReport, Error>,
 ) {
     let turn = connection.sessions.get_mut(session).and_then(|entry| entry.turn.take());
     let outcome = match (outcome, turn) {
@@ -86,7 +86,10 @@ fn finish(
         }
         (outcome, _) => outcome,
     };
-    let response =
-        outcome.map(|stop| schema::PromptResponse::new(bridge::stop_out(stop)).meta(meta));
+    let is_known = connection.offers.is_some_and(|offers| offers.later_updates);
+    let response = outcome.map(|TurnReport { stop, usage }| {
+        let usage = bridge::usage_out(&usage).filter(|_| is_known);
+        schema::PromptResponse::new(bridge::stop_out(stop)).usage(usage).meta(meta)
+    });
     connection.answer_in_order(session, id, &response);
 }

@@ -65,6 +65,11 @@ pub fn event_in(event: &Event) -> Option<Record> {
             Record::Shown { message: Name(message.to_shared()), block: block_in(block) }
         }
         Event::ToolCall(call) => Record::ToolCall(Box::new(call_in(call))),
+        Event::ToolUpdate(_, update)
+            if matches!(update.live, Some(words::Live::Progress(_))) && update.status.is_none() =>
+        {
+            return None;
+        }
         Event::ToolUpdate(id, update) => Record::ToolUpdate {
             id: Name(id.to_shared()),
             status: update.status.map(status_in),
@@ -75,7 +80,7 @@ pub fn event_in(event: &Event) -> Option<Record> {
             raw_output: update.raw_output.clone(),
             live_output: match &update.live {
                 Some(words::Live::Output(text)) => Some(text.clone()),
-                Some(words::Live::Ended(_)) | None => None,
+                Some(words::Live::Progress(_) | words::Live::Ended(_)) | None => None,
             },
         },
         Event::Plan(entries) => Record::Plan(entries.iter().map(entry_in).collect()),

@@ -29,7 +29,7 @@ async fn prompt(handle: &SessionHandle, text: &str) -> StopReason {
         cancel,
         reply,
     });
-    answer.await.unwrap().unwrap()
+    answer.await.unwrap().unwrap().stop
 }
 
 // R: S6, S7

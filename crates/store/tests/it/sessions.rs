@@ -364,17 +364,56 @@ pub(crate) async fn wait_for_end_of(folder: &TempDir) {
     panic!("the store does not end");
 }
 
+async fn begin_turn(store: &Store, session: &SessionId) {
+    let prompt = Prompt::from(vec![Block::Text("go".to_owned())]);
+    let message = MessageId::new("m1");
+    let record = Record::Prompt { message: &message, prompt: &prompt, kind: PromptKind::Message };
+    store.append(session, record).await.unwrap();
+}
+
+/// The process that had it can write nothing any more, and learns why.
+// R: S11, S6
+#[tokio::test]
+async fn idle_session_is_taken_over_and_a_running_one_by_force() {
+    let folder = TempDir::new().unwrap();
+    let (one, two) = (Store::new(options(folder.path())), Store::new(options(folder.path())));
+    let session = id("s");
+    let end = || Record::TurnEnd(Some(StopReason::EndTurn));
+    one.create(&session, Path::new("/w")).await.unwrap();
+    begin_turn(&one, &session).await;
+    one.append(&session, end()).await.unwrap();
+    assert!(one.owns(&session).await);
+
+    two.load(&session, None).await.unwrap();
+    assert!(!one.owns(&session).await && two.owns(&session).await);
+    assert_eq!(one.append(&session, end()).await, Err(JournalError::TakenOver));
+    assert_eq!(one.load(&session, None).await.err(), Some(JournalError::TakenOver));
+    // What it does at its end does not touch the session of the other one.
+    one.release(&session, State::Paused).await.unwrap();
+    assert_eq!(two.find(&session).await.unwrap().state, State::Active);
+
+    begin_turn(&two, &session).await;
+    assert!(matches!(one.load(&session, None).await, Err(JournalError::OpenElsewhere(_))));
+    one.take_over(&session).await.unwrap();
+    one.load(&session, None).await.unwrap();
+    assert!(!two.owns(&session).await);
+    assert_eq!(two.append(&session, end()).await, Err(JournalError::TakenOver));
+    one.append(&session, end()).await.unwrap();
+}
+
 // R: S11
 #[tokio::test]
-async fn session_that_is_open_elsewhere_names_the_process() {
+async fn session_with_a_running_turn_elsewhere_names_the_process() {
     let folder = TempDir::new().unwrap();
     let (one, two) = (Store::new(options(folder.path())), Store::new(options(folder.path())));
     let session = id("s");
     one.create(&session, Path::new("/w")).await.unwrap();
+    begin_turn(&one, &session).await;
     let Err(JournalError::OpenElsewhere(place)) = two.load(&session, None).await else {
         panic!("it could be loaded");
     };
     assert!(place.starts_with(&format!("process {} on ", std::process::id())), "{place}");
+    assert!(place.contains(", where a turn has been running since "), "{place}");
     assert!(matches!(two.delete(&session).await, Err(JournalError::OpenElsewhere(_))));
     assert_eq!(two.find(&session).await.unwrap().state, State::Active);
     drop(one);

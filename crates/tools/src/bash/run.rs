@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::output::{Capture, Plain, ended, raw_of};
 use super::search_path::search_path;
 use super::{Bash, Input, timed_out};
+use crate::tool::fenced;
 
 /// How long a command may clean up after SIGTERM. Less than a cancelled tool gets.
 pub(super) const GRACE: Duration = Duration::from_millis(1500);
@@ -26,6 +27,10 @@ pub(super) const DRAIN: Duration = Duration::from_millis(200);
 pub(super) const BEAT: Duration = Duration::from_millis(100);
 const AT_ONCE: usize = 8 * 1024;
 const IN_ALL: usize = 256 * 1024;
+/// How often a client without live output is shown that a command still runs, and how much of its output. The first time is soon
+/// enough for two seconds.
+const PROGRESS: Duration = Duration::from_millis(1500);
+const RECENT: usize = 2 * 1024;
 
 /// Shells; the first that exists is used.
 const SHELLS: [(&str, &[&str]); 2] =
@@ -54,8 +59,7 @@ impl Bash {
         };
         let capture = self.capture(cx);
         let live = LiveOutput::new(is_live);
-        let mut running =
-            Running { child, capture, live, deadline: Instant::now() + input.timeout };
+        let mut running = Running::new(child, capture, live, input.timeout);
         let (status, why) = running.listen(cx).await?;
         let output = running.capture.text();
         let status = match status {
@@ -123,10 +127,40 @@ struct Running {
     child: Child,
     capture: Capture,
     live: LiveOutput,
+    timeout: Duration,
+    began: Instant,
     deadline: Instant,
+    /// The end of the output, for a client that is not shown all of it.
+    recent: Tail,
+    next_progress: Instant,
 }
 
 impl Running {
+    fn new(child: Child, capture: Capture, live: LiveOutput, timeout: Duration) -> Running {
+        let began = Instant::now();
+        Running {
+            child,
+            capture,
+            live,
+            timeout,
+            began,
+            deadline: began + timeout,
+            recent: Tail::new(RECENT),
+            next_progress: began + PROGRESS,
+        }
+    }
+
+    /// Shows a client without live output that the command still runs, for how long, and what it printed last.
+    async fn show_progress(&mut self, cx: &ToolCx<'_>) -> Result<(), ToolError> {
+        self.next_progress = Instant::now() + PROGRESS;
+        let recent = Plain::default().push(self.recent.text().as_bytes());
+        let output =
+            if recent.trim().is_empty() { String::new() } else { fenced(recent.trim_end()) };
+        let (ran, most) = (self.began.elapsed().as_secs(), self.timeout.as_secs());
+        let text = format!("{output}\nRunning for {ran} s; it is ended after {most} s.");
+        self.live.show(cx, Live::Progress(text.trim_start().to_owned())).await
+    }
+
     /// Reads output until the command has ended or was stopped.
     async fn listen(
         &mut self,
@@ -141,6 +175,9 @@ impl Running {
                 read = read(&mut pipe, &mut buffer) => self.take(&buffer[..read]),
                 status = self.child.wait() => break status,
                 () = sleep_until(self.live.next), if self.live.is_waiting() => self.live.flush(cx, true).await?,
+                () = sleep_until(self.next_progress), if !self.live.is_on && why == Why::Itself => {
+                    self.show_progress(cx).await?;
+                }
                 () = cx.cancel.cancelled(), if why == Why::Itself => {
                     why = Why::Cancelled;
                     self.child.terminate();
@@ -173,6 +210,7 @@ impl Running {
     fn take(&mut self, bytes: &[u8]) {
         self.capture.push(bytes);
         self.live.push(bytes);
+        self.recent.push(bytes);
     }
 }
 

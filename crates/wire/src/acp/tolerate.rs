@@ -238,6 +238,9 @@ pub struct Reopen {
     /// Problems with the servers that were left out. Filled in by [`reopen_in`], not by the client.
     #[serde(default, rename = "_mcpProblems")]
     pub mcp_problems: Vec<String>,
+    /// Extension data. `takeOver: true` opens the session even if a turn runs in another process.
+    #[serde(default, rename = "_meta")]
+    pub meta: Option<schema::Meta>,
 }
 
 /// The member that [`reopen_in`] adds.

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::ports::{Error, Reply, Settings};
-use crate::words::{ModeId, ModelId, Prompt, SessionId, StopReason, Thinking};
+use crate::words::{ModeId, ModelId, Prompt, SessionId, Thinking, TurnReport};
 
 /// Where a prompt comes from: what the span of its turn shares with the wire.
 #[derive(Debug, Clone, Default)]
@@ -31,7 +31,7 @@ pub enum Command {
         /// Fires when the turn must stop.
         cancel: CancellationToken,
         /// Sent when the turn ended, after its last event.
-        reply: Reply<StopReason>,
+        reply: Reply<TurnReport>,
     },
     /// Send a message to the running turn; the reply is sent when the turn has taken it.
     Steer(Prompt, Reply<()>),

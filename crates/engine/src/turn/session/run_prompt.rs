@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 use tokio::sync::mpsc;
+use tokio::time::{Duration, Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::controls::Controls;
@@ -11,7 +12,10 @@ use super::{Command, Origin, Session};
 use crate::ports::{Error, OpenSpan, Record, Reply, SpanEnd};
 use crate::turn::cx::{Conversation, Turn, TurnCx, TurnError};
 use crate::turn::prompt::{self, Naming};
-use crate::words::{Prompt, StopReason};
+use crate::words::{Prompt, StopReason, TurnReport, Usage};
+
+/// How often a running turn checks that no other process has taken over its session.
+const OWNER_CHECK: Duration = Duration::from_secs(2);
 
 /// Why a session ends during a turn.
 pub(super) enum End {
@@ -24,6 +28,12 @@ pub(super) enum End {
 /// What a turn returned; `Err` if it panicked.
 type Outcome = Result<Result<StopReason, TurnError>, Box<dyn std::any::Any + Send>>;
 
+/// The session as it was before a turn.
+struct Before {
+    messages: usize,
+    tokens: Usage,
+}
+
 impl Session {
     /// Runs a turn and keeps reading the mailbox. Returns why the session must end, if it must.
     pub(super) async fn run_prompt(
@@ -31,9 +41,9 @@ impl Session {
         prompt: Prompt,
         origin: Origin,
         cancel: CancellationToken,
-        reply: Reply<StopReason>,
+        reply: Reply<TurnReport>,
     ) -> Option<End> {
-        let before = self.history.len();
+        let before = Before { messages: self.history.len(), tokens: self.controls.meter.tokens() };
         let (span, spans) = self.controls.begin_turn(origin);
         let Session { controls, history, context, mailbox, .. } = self;
         let mut cx = TurnCx {
@@ -63,9 +73,9 @@ impl Session {
     async fn finish_turn(
         &mut self,
         outcome: Outcome,
-        before: usize,
+        before: Before,
         mut span: OpenSpan,
-        reply: Reply<StopReason>,
+        reply: Reply<TurnReport>,
     ) {
         let answer = match outcome {
             Ok(Ok(stop)) => Ok(stop),
@@ -73,11 +83,14 @@ impl Session {
             Ok(Err(TurnError::Failed(err))) => Err(err),
             Err(_panic) => {
                 // A turn that panicked may have left the history half written, so all of it is removed.
-                self.history.truncate(before);
+                self.history.truncate(before.messages);
                 Err(Error::Broken)
             }
         };
-        let Controls { id, shared, steering, .. } = &self.controls;
+        let Controls { id, shared, steering, meter, titler, .. } = &self.controls;
+        if let (Ok(StopReason::Cancelled), Some(titler)) = (&answer, titler) {
+            titler.cancel().await;
+        }
         steering.refuse_all(id);
         self.history.close_open_calls("cancelled before it ended");
         let stop = answer.as_ref().ok().copied();
@@ -87,6 +100,8 @@ impl Session {
             Some(StopReason::Cancelled) => span.end(SpanEnd::Cancelled),
             _ => span.end_with(&answer),
         }
+        let usage = meter.tokens().since(&before.tokens);
+        let answer = answer.map(|stop| TurnReport { stop, usage });
         reply.send(match written {
             Ok(()) => answer,
             Err(err) => answer.and(Err(Error::of_journal(id, err))),
@@ -102,11 +117,19 @@ async fn with_mailbox(
     cancel: &CancellationToken,
 ) -> (Outcome, Option<End>) {
     let mut end = None;
+    let mut checks = tokio::time::interval_at(Instant::now() + OWNER_CHECK, OWNER_CHECK);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tokio::pin!(turn);
     loop {
         tokio::select! {
             biased;
             outcome = &mut turn => return (outcome, end),
+            _ = checks.tick(), if !cancel.is_cancelled() => {
+                if !controls.shared.journal.owns(&controls.id).await {
+                    tracing::info!(session = %controls.id, "continued in another process");
+                    cancel.cancel();
+                }
+            }
             command = mailbox.recv(), if end.is_none() => match command {
                 Some(command @ (Command::Prompt { .. } | Command::Replay { .. })) => {
                     command.refuse(Error::Busy(controls.id.clone()));
