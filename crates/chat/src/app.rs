@@ -78,6 +78,8 @@ pub enum Event {
     Slow,
     /// An update of a session.
     Update(Box<schema::SessionNotification>),
+    /// A command in one of our terminals has written this.
+    Written(schema::TerminalId, String),
     /// The agent asks for permission.
     Asked(u64, Box<schema::RequestPermissionRequest>),
     /// The agent asks the user something else.
@@ -240,6 +242,8 @@ pub struct App {
     trouble: String,
     agent: Option<Agent>,
     session: Option<link::Session>,
+    /// The titles of the sessions that were listed.
+    titles: Vec<(schema::SessionId, String)>,
     /// The session whose history is arriving.
     loading: Option<schema::SessionId>,
     replay: link::Replay,
@@ -278,6 +282,7 @@ impl App {
             trouble: String::new(),
             agent: None,
             session: None,
+            titles: Vec::new(),
             loading: None,
             replay: link::Replay::default(),
             turn: None,
@@ -345,6 +350,7 @@ impl App {
             Event::Lost { reason, can_retry } => self.lost(&reason, can_retry),
             Event::Slow => self.say("The agent has not answered `initialize` within 5 s. Still waiting; Ctrl-C twice quits."),
             Event::Update(update) => self.update(*update),
+            Event::Written(terminal, text) => self.conversation.terminal_output(terminal, &text),
             Event::Asked(id, request) => self.question(Waiting::Permission(id, request)),
             Event::Elicited(id, request) => self.question(Waiting::Form(id, request)),
             Event::Withdrawn(id) => self.withdraw(id),

@@ -19,6 +19,9 @@ const MAX_WAITING: usize = 400;
 /// How many bodies that were shown in part can be shown whole.
 const MAX_FOLDED: usize = 50;
 
+/// Of how many terminals output is stored before a call names them.
+const MAX_UNCLAIMED: usize = 16;
+
 /// How many lines of a thought are shown while it arrives.
 const THOUGHT_LINES: usize = 3;
 
@@ -35,6 +38,8 @@ pub struct Conversation {
     items: VecDeque<Item>,
     /// Calls that have not ended; later updates change them.
     calls: HashMap<schema::ToolCallId, ToolView>,
+    /// Output of terminals that no call has named yet.
+    unclaimed: HashMap<schema::TerminalId, String>,
     /// Finished lines that were not taken yet.
     done: Vec<Line>,
     /// Bodies that were shown in part, the last one at the end.
@@ -82,6 +87,7 @@ impl Conversation {
             theme,
             items: VecDeque::new(),
             calls: HashMap::new(),
+            unclaimed: HashMap::new(),
             done: Vec::new(),
             folded: VecDeque::new(),
             plan: None,
@@ -151,8 +157,16 @@ impl Conversation {
                 self.text(Sort::User, &block_text(&chunk.content));
             }
             SessionUpdate::AgentThoughtChunk(chunk) => self.thought(&block_text(&chunk.content)),
-            SessionUpdate::ToolCall(call) => self.call(call),
-            SessionUpdate::ToolCallUpdate(update) => self.call_update(update),
+            SessionUpdate::ToolCall(call) => {
+                let id = call.tool_call_id.clone();
+                self.call(call);
+                self.claim(&id);
+            }
+            SessionUpdate::ToolCallUpdate(update) => {
+                let id = update.tool_call_id.clone();
+                self.call_update(update);
+                self.claim(&id);
+            }
             SessionUpdate::Plan(plan) => self.plan = Some(plan),
             SessionUpdate::Notice(notice) => {
                 let style = match notice.severity {
@@ -170,6 +184,32 @@ impl Conversation {
             _ => {}
         }
         self.print();
+    }
+
+    /// Shows what a command in a terminal has written, with the call that it belongs to.
+    pub fn terminal_output(&mut self, terminal: schema::TerminalId, text: &str) {
+        let owner = self.calls.values_mut().find(|view| view.terminals().any(|id| *id == terminal));
+        if let Some(view) = owner {
+            return view.write(text);
+        }
+        let is_known = self.unclaimed.contains_key(&terminal);
+        if is_known || self.unclaimed.len() < MAX_UNCLAIMED {
+            let unclaimed = self.unclaimed.entry(terminal).or_default();
+            if unclaimed.len() < MAX_THOUGHT {
+                unclaimed.push_str(text);
+            }
+        }
+    }
+
+    /// Gives a call the output that came before it named its terminal.
+    fn claim(&mut self, id: &schema::ToolCallId) {
+        let Some(view) = self.calls.get_mut(id) else { return };
+        let terminals: Vec<schema::TerminalId> = view.terminals().cloned().collect();
+        for terminal in terminals {
+            if let Some(text) = self.unclaimed.remove(&terminal) {
+                view.write(&text);
+            }
+        }
     }
 
     /// Ends the turn: everything that still moves is printed as it is.
@@ -191,6 +231,7 @@ impl Conversation {
             self.release(&id);
         }
         self.calls.clear();
+        self.unclaimed.clear();
         self.print();
     }
 

@@ -64,6 +64,7 @@ impl PermissionDialog {
             .map(|(index, option)| {
                 let wanted = match option.kind {
                     PermissionOptionKind::AllowOnce => "yo",
+                    PermissionOptionKind::AllowAlways if is_for_session(option) => "sawe",
                     PermissionOptionKind::AllowAlways => "aswe",
                     PermissionOptionKind::RejectOnce => "nm",
                     PermissionOptionKind::RejectAlways => "dv",
@@ -213,6 +214,11 @@ impl PermissionDialog {
     }
 }
 
+/// Returns whether an option lasts as long as the session. The protocol has no word for that, so its name decides the key.
+fn is_for_session(option: &schema::PermissionOption) -> bool {
+    option.name.to_lowercase().contains("session")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,8 +259,8 @@ mod tests {
         let mut dialog = dialog();
         dialog.set_shown(0);
         let mut press = |key| dialog.key(key, 5000, 0);
-        assert_eq!(press(Key::plain(KeyCode::Char('a'))), chosen("session"));
-        assert_eq!(press(Key::plain(KeyCode::Char('s'))), chosen("project"));
+        assert_eq!(press(Key::plain(KeyCode::Char('s'))), chosen("session"));
+        assert_eq!(press(Key::plain(KeyCode::Char('a'))), chosen("project"));
         assert_eq!(press(Key::plain(KeyCode::Char('n'))), chosen("no"));
         assert_eq!(press(Key::plain(KeyCode::Enter)), chosen("no"));
         assert_eq!(press(Key::plain(KeyCode::Esc)), Permitted::Rejected);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use client::{
     Caller, Connection, FormQuestion, Grace, Host, HostOptions, LastWords, Permission,
-    PermissionQuestion, Spec,
+    PermissionQuestion, Spec, TerminalOutput,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
@@ -55,6 +55,7 @@ pub struct Talk {
     last_question: u64,
     asked: mpsc::Receiver<PermissionQuestion>,
     elicited: mpsc::Receiver<FormQuestion>,
+    written: mpsc::Receiver<TerminalOutput>,
     agent: Option<Arc<Agent>>,
     session: Option<schema::SessionId>,
     /// Reports an agent that does not answer.
@@ -67,6 +68,7 @@ struct Started {
     connection: Connection,
     asked: mpsc::Receiver<PermissionQuestion>,
     elicited: mpsc::Receiver<FormQuestion>,
+    written: mpsc::Receiver<TerminalOutput>,
     agent: Agent,
     session: Option<schema::SessionId>,
 }
@@ -83,7 +85,8 @@ impl Talk {
     #[must_use]
     pub fn new(options: TalkOptions) -> Talk {
         // Never used: replaced by the channels of the first connection.
-        let ((_, asked), (_, elicited)) = (mpsc::channel(1), mpsc::channel(1));
+        let ((_, asked), (_, elicited), (_, written)) =
+            (mpsc::channel(1), mpsc::channel(1), mpsc::channel(1));
         Talk {
             options,
             connection: None,
@@ -95,6 +98,7 @@ impl Talk {
             last_question: 0,
             asked,
             elicited,
+            written,
             agent: None,
             session: None,
             slow: None,
@@ -127,6 +131,9 @@ impl Talk {
                 Some(started) = self.connecting.join_next() => Some(self.started(started)),
                 Some(question) = self.asked.recv(), if is_connected => Some(self.permission(question)),
                 Some(question) = self.elicited.recv(), if is_connected => Some(self.form(question)),
+                Some(output) = self.written.recv(), if is_connected => {
+                    Some(Event::Written(output.terminal, output.text))
+                }
                 Some(ended) = self.questions.join_next() => match ended {
                     Ok(Some(id)) => {
                         self.permissions.remove(&id);
@@ -239,6 +246,7 @@ impl Talk {
         };
         self.asked = started.asked;
         self.elicited = started.elicited;
+        self.written = started.written;
         let caller = started.connection.caller();
         self.connection = Some(started.connection);
         let agent = Arc::new(started.agent);
@@ -310,13 +318,19 @@ async fn connect(
     };
     // One question is shown at a time. If a channel is full, the agent waits for its answers.
     let ((questions, asked), (forms, elicited)) = (mpsc::channel(16), mpsc::channel(4));
+    // If this one is full, output is not shown.
+    let (output, written) = mpsc::channel(256);
     let host = Host::new(HostOptions {
         files: options.offers_files,
         terminals: options.offers_files,
         cwd: options.cwd.clone(),
         permission: Permission::Ask(questions),
     });
-    let host = host.with_forms(forms).with_roots(vec![options.cwd.clone()]).with_live_output();
+    let host = host
+        .with_forms(forms)
+        .with_roots(vec![options.cwd.clone()])
+        .with_live_output()
+        .with_terminal_output(output);
     let spec = Spec::new(program, &options.cwd).args(args);
     let connection = Connection::start(&spec, host)
         .map_err(|err| fatal(format!("Cannot start the agent: {}", with_sources(&err))))?;
@@ -338,7 +352,7 @@ async fn connect(
         }
     };
     let agent = agent_of(response, program);
-    Ok(Started { connection, asked, elicited, agent, session })
+    Ok(Started { connection, asked, elicited, written, agent, session })
 }
 
 fn agent_of(response: schema::InitializeResponse, program: &str) -> Agent {

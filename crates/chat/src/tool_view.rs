@@ -56,14 +56,27 @@ impl ToolView {
     pub fn update(&mut self, update: schema::ToolCallUpdate, now: u64) {
         let written = update.meta.as_ref().and_then(|meta| meta.get("terminal_output"));
         if let Some(data) = written.and_then(|written| written.get("data")?.as_str()) {
-            self.live.push_str(data);
-            if self.live.len() > LIVE_BYTES {
-                let cut = self.live.ceil_char_boundary(self.live.len() - LIVE_BYTES / 2);
-                self.live.drain(..cut);
-            }
+            self.write(data);
         }
         self.call.update(update.fields);
         self.note_end(now);
+    }
+
+    /// Adds what the call's command has written.
+    pub fn write(&mut self, text: &str) {
+        self.live.push_str(text);
+        if self.live.len() > LIVE_BYTES {
+            let cut = self.live.ceil_char_boundary(self.live.len() - LIVE_BYTES / 2);
+            self.live.drain(..cut);
+        }
+    }
+
+    /// Returns the terminals in which the call runs commands.
+    pub fn terminals(&self) -> impl Iterator<Item = &schema::TerminalId> {
+        self.call.content.iter().filter_map(|content| match content {
+            ToolCallContent::Terminal(terminal) => Some(&terminal.terminal_id),
+            _ => None,
+        })
     }
 
     fn note_end(&mut self, now: u64) {

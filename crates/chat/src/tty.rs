@@ -10,9 +10,9 @@ use rustix::termios::{self, OptionalActions, Termios};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Bracketed paste, and keys that can be told apart (ignored by terminals that do not know it).
-const ENTER: &str = "\u{1b}[?2004h\u{1b}[>1u";
-const LEAVE: &str = "\u{1b}[<u\u{1b}[?2004l\u{1b}[?25h";
+/// Stores the window's title, and switches on bracketed paste and keys that can be told apart. Terminals ignore what they do not know.
+const ENTER: &str = "\u{1b}[22;0t\u{1b}[?2004h\u{1b}[>1u";
+const LEAVE: &str = "\u{1b}[<u\u{1b}[?2004l\u{1b}[?25h\u{1b}[23;0t";
 
 /// Asks for the background colour.
 pub(crate) const ASK_BACKGROUND: &str = "\u{1b}]11;?\u{1b}\\";

@@ -22,6 +22,7 @@ use wire::acp::schema;
 use wire::{Code, RpcError};
 
 use roots::Roots;
+pub use terminals::TerminalOutput;
 use terminals::Terminals;
 use writes::Writes;
 
@@ -110,6 +111,13 @@ impl Host {
     #[must_use]
     pub fn with_asked_writes(mut self) -> Host {
         self.writes = Some(Writes::default());
+        self
+    }
+
+    /// Sends what the commands in our terminals write to this channel, too, to show it.
+    #[must_use]
+    pub fn with_terminal_output(mut self, output: mpsc::Sender<TerminalOutput>) -> Host {
+        self.terminals.echo = Some(output);
         self
     }
 

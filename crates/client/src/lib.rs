@@ -11,7 +11,7 @@ pub mod transcript;
 
 pub use connect::{Caller, Connection, LastWords, Update};
 pub use error::Error;
-pub use host::{FormQuestion, Host, HostOptions, Permission, PermissionQuestion};
+pub use host::{FormQuestion, Host, HostOptions, Permission, PermissionQuestion, TerminalOutput};
 pub use process::{Grace, Spec, run_on_terminal};
 pub use script::{
     Failure, LogEntry, PlayOptions, ProgramSetup, Replay, Stopped, play, play_program,

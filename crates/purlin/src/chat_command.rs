@@ -46,7 +46,8 @@ fn color(text: &str) -> Result<ColorChoice, String> {
 
 /// Returns whether the client can be used here.
 pub(crate) fn is_possible() -> bool {
-    cfg!(unix) && io::stdin().is_terminal() && io::stdout().is_terminal()
+    let can_move = env::colors().term.as_deref() != Some("dumb");
+    cfg!(unix) && can_move && io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
 /// Runs the client. `own_agent` makes the command of our own agent for a model.
@@ -57,7 +58,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
         is_possible(),
-        "`purlin chat` needs a terminal. For scripts there is `purlin run PROMPT`."
+        "`purlin chat` needs a terminal that can move its cursor. Elsewhere there is `purlin run PROMPT`."
     );
     let cwd = if args.cwd.as_os_str().is_empty() { PathBuf::from(".") } else { args.cwd };
     let cwd = cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;

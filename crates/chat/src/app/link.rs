@@ -143,7 +143,8 @@ impl App {
                 if !opened.is_old {
                     self.replay = Replay::default();
                 }
-                (None, Vec::new(), None)
+                let listed = self.titles.iter().find(|(id, _)| *id == opened.id);
+                (listed.map(|(_, title)| title.clone()), Vec::new(), None)
             }
         };
         self.replay.skip = None;

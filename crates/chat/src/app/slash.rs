@@ -131,6 +131,10 @@ impl App {
         if sessions.is_empty() {
             return self.say("No sessions yet.");
         }
+        let titled = |session: &schema::SessionInfo| {
+            Some((session.session_id.clone(), one_line(session.title.as_deref()?)))
+        };
+        self.titles = sessions.iter().filter_map(titled).collect();
         let choice = |session: schema::SessionInfo| {
             let title = session.title.unwrap_or_else(|| "Untitled".to_owned());
             let when = session.updated_at.unwrap_or_default();

@@ -109,7 +109,7 @@ fn permission_is_asked_with_everything_that_matters() {
         Allow "make install > log"?
         │ make install > log
           y Allow once
-          a Always allow `make` in this session
+          s Always allow `make` in this session
         › n Reject
           r No, with a reason   Esc No
         Build · main
@@ -232,7 +232,7 @@ fn twenty_columns_are_enough() {
           > log"?
         │ make install > log
           y Allow once
-          a Always allow
+          s Always allow
             `make` in this
             session
         › n Reject
@@ -277,4 +277,19 @@ fn unfolding_shows_what_was_cut() {
     assert!(!desk.all().contains(&"line 5".to_owned()));
     desk.key(Key::ctrl('o'));
     assert!(desk.all().contains(&"line 5".to_owned()));
+}
+
+#[test]
+fn output_of_our_terminals_is_shown_with_its_call() {
+    let mut desk = Desk::open(40, 20);
+    desk.send("go");
+    desk.event(Event::Written(schema::TerminalId::new("t1"), "early\n".to_owned()));
+    desk.update(json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "make", "kind": "execute", "status": "in_progress",
+        "content": [{ "type": "terminal", "terminalId": "t1" }] }));
+    desk.event(Event::Written(schema::TerminalId::new("t1"), "late\n".to_owned()));
+    desk.update(
+        json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed" }),
+    );
+    let all = desk.all().join("\n");
+    assert!(all.contains("✓ $ make\n  early\n  late"), "{all}");
 }

@@ -36,6 +36,17 @@ pub(super) struct Terminals {
     tasks: JoinSet<()>,
     last: u64,
     cwd: PathBuf,
+    /// Gets the output as it comes, to show it. What does not fit is not shown; the agent gets all of it.
+    pub(super) echo: Option<mpsc::Sender<TerminalOutput>>,
+}
+
+/// What a command in a terminal has written.
+#[derive(Debug)]
+pub struct TerminalOutput {
+    /// The terminal.
+    pub terminal: schema::TerminalId,
+    /// The text.
+    pub text: String,
 }
 
 /// A handle to the task of a terminal. Dropping the last one releases the terminal.
@@ -53,7 +64,7 @@ enum TerminalCommand {
 
 impl Terminals {
     pub(super) fn new(cwd: PathBuf) -> Terminals {
-        Terminals { open: HashMap::new(), tasks: JoinSet::new(), last: 0, cwd }
+        Terminals { open: HashMap::new(), tasks: JoinSet::new(), last: 0, cwd, echo: None }
     }
 
     /// Starts to serve one of the `terminal/` methods.
@@ -102,9 +113,10 @@ impl Terminals {
         let (commands, received) = mpsc::channel(2);
         let (announce, ended) = watch::channel(None);
         let tail = Tail::new(usize::try_from(limit).unwrap_or(usize::MAX));
-        self.tasks.spawn(run(child, tail, received, announce));
         self.last += 1;
         let id = schema::TerminalId::new(format!("t{}", self.last));
+        let echo = self.echo.clone().map(|echo| (echo, id.clone()));
+        self.tasks.spawn(run(child, tail, received, announce, echo));
         self.open.insert(id.clone(), Terminal { commands, ended });
         Ok(schema::CreateTerminalResponse::new(id))
     }
@@ -193,6 +205,7 @@ async fn run(
     mut tail: Tail,
     mut commands: mpsc::Receiver<TerminalCommand>,
     announce: watch::Sender<Option<schema::TerminalExitStatus>>,
+    echo: Option<(mpsc::Sender<TerminalOutput>, schema::TerminalId)>,
 ) {
     child.stdin = None;
     let mut output = child.stdout.take();
@@ -217,7 +230,14 @@ async fn run(
             },
             count = read_some(&mut output, &mut buffer) => match count {
                 0 => output = None,
-                count => tail.push(&buffer[..count]),
+                count => {
+                    tail.push(&buffer[..count]);
+                    if let Some((echo, terminal)) = &echo {
+                        let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
+                        // Fails if nobody shows it, or not fast enough.
+                        echo.try_send(TerminalOutput { terminal: terminal.clone(), text }).ok();
+                    }
+                }
             },
             ended = child.wait(), if status.is_none() => {
                 status = Some(ended.map(status_out).unwrap_or_default());
