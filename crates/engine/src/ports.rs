@@ -17,7 +17,7 @@ mod span;
 mod tool;
 mod toolbox;
 
-pub use answers::{AnswerStore, Denied};
+pub use answers::{AnswerStore, Denied, NothingDenied};
 pub use clock::{Clock, SystemClock};
 pub use editor::{Editor, EditorError, Offers, TerminalCommand, TerminalOutput};
 pub use error::{Error, JournalError};
@@ -30,7 +30,7 @@ pub use journal::{
     Content, FileChange, FileError, Files, Journal, Listing, PendingWrite, PromptKind, Query,
     Record, SessionInfo, State, StoredSession,
 };
-pub use model::{Model, ModelError, ModelEvent, ModelStream, Request, Schema, ToolSpec};
+pub use model::{Adopt, Model, ModelError, ModelEvent, ModelStream, Request, Schema, ToolSpec};
 pub use no_journal::NoJournal;
 pub use preferences::Preferences;
 pub use reply::Reply;

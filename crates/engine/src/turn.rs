@@ -42,20 +42,33 @@ use guard::{Guard, Verdict};
 /// Asks the model and runs the tools it calls, until it calls none.
 pub(crate) async fn run_turn(cx: &mut TurnCx<'_>) -> Result<StopReason, TurnError> {
     let mut guard = Guard::default();
-    let mut was_asked = false;
+    let (mut was_asked, mut not_run) = (false, 0);
     for _ in 0..cx.turn.limits.max_requests {
+        instructions::report_mode(cx, &cx.settings()).await?;
         let answer = sampling::sample(cx).await?;
         let is_done = answer.calls.is_empty();
         calls::run_all(cx, answer.calls).await?;
         let is_steered = take_steering(cx).await?;
         if is_done && !is_steered {
-            // Small models often stop after the results of their calls. They are asked once.
-            let is_silent = answer.is_empty && answer.stop == StopReason::EndTurn;
-            if !is_silent || was_asked || !follows_results(cx) {
+            if answer.stop != StopReason::EndTurn {
                 return Ok(answer.stop);
             }
-            was_asked = true;
-            remind(cx, SAY_WHAT_YOU_FOUND.to_owned()).await?;
+            let reminder = match answer.not_run {
+                // Small models often write a call into a text, where it cannot be trusted.
+                Some(why) if not_run < MAX_NOT_RUN => {
+                    not_run += 1;
+                    why
+                }
+                // Or they stop after the results of their calls. They are asked once.
+                None if answer.is_empty && !was_asked && follows_results(cx) => {
+                    was_asked = true;
+                    SAY_WHAT_YOU_FOUND.to_owned()
+                }
+                Some(_) => return give_up(cx).await,
+                None if answer.is_empty && not_run > 0 => return give_up(cx).await,
+                None => return Ok(answer.stop),
+            };
+            remind(cx, reminder).await?;
             continue;
         }
         // A new message of the user makes the calls before it irrelevant.
@@ -73,6 +86,19 @@ pub(crate) async fn run_turn(cx: &mut TurnCx<'_>) -> Result<StopReason, TurnErro
     stop(cx, &format!("The turn reached its limit of {limit} requests (`max_requests_per_turn`)."))
         .await
 }
+
+/// Ends a turn whose model cannot make a valid call: the user must not be left with the text of one.
+async fn give_up(cx: &mut TurnCx<'_>) -> Result<StopReason, TurnError> {
+    let text = "The model wrote tool calls that cannot be run, so nothing more was done. Try again with other words, or with another model.";
+    cx.say(text.to_owned()).await?;
+    let (thoughts, calls) = (Vec::new(), Vec::new());
+    let text = text.to_owned();
+    cx.conversation.history.push(Message::Agent { thoughts, text, calls });
+    Ok(StopReason::EndTurn)
+}
+
+/// How many times in a turn a model is reminded that a call in a text is not run.
+const MAX_NOT_RUN: usize = 2;
 
 /// What a model is asked that says nothing about the results of its calls.
 const SAY_WHAT_YOU_FOUND: &str = "Your answer is empty. Say what you found or did, or call the next tool if there is more to do.";

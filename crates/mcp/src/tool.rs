@@ -70,8 +70,7 @@ impl McpTool {
         name: String,
         timing: Timing,
     ) -> McpTool {
-        let spec =
-            ToolSpec { name, description: info.description.clone(), schema: (&info.schema).into() };
+        let spec = ToolSpec::new(name, info.description.clone(), (&info.schema).into());
         McpTool { server: Arc::clone(server), info: Arc::clone(info), spec: Arc::new(spec), timing }
     }
 

@@ -200,7 +200,7 @@ impl Exchange {
                         self.push(ModelEvent::Notice(notice));
                     }
                 }
-                ModelEvent::Waiting { .. } => self.push(event),
+                ModelEvent::Waiting { .. } | ModelEvent::NotRun(_) => self.push(event),
             }
         }
         if let Err(fault) = read {

@@ -4,7 +4,7 @@ use std::future::ready;
 use std::sync::Arc;
 
 use engine::ports::{Model, ModelError, ModelEvent, ModelStream, Request};
-use engine::words::ModelOptions;
+use engine::words::{ModelOptions, Profile};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 
@@ -116,13 +116,19 @@ impl RemoteModel {
     /// Serialises a request. `has_limit`: whether to send the limit for the answer.
     pub(crate) fn encode(&self, request: &Request, has_limit: bool) -> serde_json::Result<Vec<u8>> {
         let endpoint = &self.endpoint;
+        let mut options = self.options.clone();
+        // A small model that calls tools must not be creative. Servers begin with 0.8.
+        let window = self.window().unwrap_or(self.context);
+        if endpoint.is_nearby && Profile::of(&self.name, window) == Profile::Brief {
+            options.temperature.get_or_insert(SMALL_TEMPERATURE);
+        }
         let target = Target {
             name: &self.name,
             max_tokens: has_limit.then(|| self.max_tokens(request.tokens())),
             counts_reasoning: endpoint.counts_reasoning,
             can_think: self.can_think,
             has_progress: self.learned.has_progress(),
-            options: &self.options,
+            options: &options,
             is_openrouter: endpoint.is_openrouter,
         };
         endpoint.format.encode(request, &target)
@@ -144,6 +150,8 @@ impl RemoteModel {
 
 /// The longest answer that is asked for, unless the user's config says otherwise: no answer of an agent needs more.
 pub(crate) const MOST_OUTPUT: u64 = 32_000;
+/// How much the answers of small local models vary, unless the user's config says otherwise.
+const SMALL_TEMPERATURE: f64 = 0.2;
 /// The shortest one: with less, an answer is useless. The server says so if the window is full.
 const LEAST_OUTPUT: u64 = 256;
 

@@ -345,6 +345,7 @@ impl Provider {
             context_size: context.unwrap_or(DEFAULT_CONTEXT),
             price: price.or_else(|| entry?.price()),
             can_think,
+            profile: override_options.profile,
             model: Arc::new(RemoteModel {
                 endpoint: Arc::clone(&self.endpoint),
                 name: override_options.id.unwrap_or_else(|| name.to_owned()),

@@ -78,6 +78,7 @@ pub fn scripted(model: ScriptedModel) -> anyhow::Result<Arc<[ModelChoice]>> {
         context_size: model.window(),
         price: None,
         can_think: false,
+        profile: None,
         model: Arc::new(model),
     };
     Ok(Arc::new([first, guide::choice(), choice("script/echo", "Scripted echo", ECHO)?]))
@@ -104,6 +105,7 @@ fn choice(id: &str, name: &str, script: &str) -> anyhow::Result<ModelChoice> {
         context_size: model.window(),
         price: None,
         can_think: false,
+        profile: None,
         model: Arc::new(model),
     })
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use engine::ports::ModelChoice;
 use engine::ports::SystemClock;
 use engine::ports::{Clock, Model, ModelEvent, ModelStream, Request};
-use engine::words::{Block, Message, ModelId, Prompt, StopReason, ToolCallId, ToolRequest};
+use engine::words::{Message, ModelId, StopReason, ToolCallId, ToolRequest};
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
@@ -66,6 +66,7 @@ fn choice_of(guide: Guide) -> ModelChoice {
         context_size: 1_000_000,
         price: None,
         can_think: false,
+        profile: None,
         model: Arc::new(guide),
     }
 }
@@ -111,7 +112,7 @@ fn next(messages: &[Arc<Message>]) -> Next {
     let start = messages.iter().rposition(is_prompt).unwrap_or_default();
     let mut turn = messages[start..].iter().map(|message| &**message);
     let Some(Message::User(prompt)) = turn.next() else { return Next::Say(NO_MODEL.to_owned()) };
-    if !asks_about_project(&text_of(prompt)) {
+    if !asks_about_project(&prompt.text()) {
         return Next::Say(NO_MODEL.to_owned());
     }
     let mut results = turn.filter_map(|message| match message {
@@ -137,14 +138,6 @@ fn next(messages: &[Arc<Message>]) -> Next {
 }
 
 /// Returns the text of a prompt, without its attachments.
-fn text_of(prompt: &Prompt) -> String {
-    let texts = prompt.blocks.iter().filter_map(|block| match block {
-        Block::Text(text) => Some(text.as_str()),
-        Block::Link { .. } | Block::Resource { .. } | Block::Image(_) | Block::Audio(_) => None,
-    });
-    texts.collect::<Vec<_>>().join(" ")
-}
-
 /// Returns whether a prompt asks what the project is.
 fn asks_about_project(text: &str) -> bool {
     let text =
@@ -154,6 +147,8 @@ fn asks_about_project(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use engine::words::{Block, Prompt};
+
     use super::*;
 
     fn asked(text: &str) -> Vec<Arc<Message>> {

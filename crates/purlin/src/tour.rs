@@ -55,6 +55,7 @@ impl Tour {
                 context_size: 1_000_000,
                 price: None,
                 can_think: false,
+                profile: None,
                 model: Arc::new(model),
             },
             toolbox: Arc::new(Toolbox::new(tools, vec![Arc::new(folder)])),

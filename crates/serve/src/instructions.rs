@@ -7,6 +7,7 @@ use engine::ports::{InstructionFile, InstructionSource, Instructions};
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use settings::instructions::{Patterns, Places, ProjectFiles, skills, sources, touched};
+use tools::names_in;
 use tools::scope::Scope;
 
 use crate::branch;
@@ -29,21 +30,27 @@ pub(crate) struct ProjectInstructions {
     pub(crate) places: Places,
     pub(crate) files: Arc<dyn ProjectFiles>,
     pub(crate) patterns: Arc<Patterns>,
+    /// The session's folders.
+    pub(crate) scope: Scope,
 }
+
+/// How many names of files are read. The engine lists fewer.
+const MAX_NAMES: usize = 1_000;
 
 impl InstructionSource for ProjectInstructions {
     fn find(&self) -> BoxFuture<'_, Instructions> {
         let (places, files) = (self.places.clone(), Arc::clone(&self.files));
-        let patterns = Arc::clone(&self.patterns);
+        let (patterns, scope) = (Arc::clone(&self.patterns), self.scope.clone());
         async move {
             let branch = branch::find(places.cwd()).await;
             // The disk may be slow, and everything else is on this thread.
             let read = tokio::task::spawn_blocking(move || {
-                (sources(&places, &*files, &patterns), skills::find(&places, &*files))
+                let files_found = sources(&places, &*files, &patterns);
+                (files_found, skills::find(&places, &*files), names_in(&scope, MAX_NAMES))
             });
-            let (files, skills) = read.await.unwrap_or_default();
+            let (files, skills, names) = read.await.unwrap_or_default();
             let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
-            Instructions { branch, platform, files, skills }
+            Instructions { branch, platform, names, files, skills }
         }
         .boxed()
     }

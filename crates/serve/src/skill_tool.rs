@@ -33,7 +33,7 @@ impl SkillTool {
         });
         let description = "Loads a skill: instructions for a special task. The available skills are listed in your instructions.";
         let (name, description) = ("skill".to_owned(), description.to_owned());
-        let spec = ToolSpec { name, description, schema: schema.into() };
+        let spec = ToolSpec::new(name, description, schema.into());
         let (places, files) = (places.clone(), Arc::clone(files));
         Some(SkillTool { places, files, spec: Arc::new(spec) })
     }

@@ -136,7 +136,12 @@ impl Workspaces {
             project: project.map(Project::instructions).unwrap_or_default(),
         });
         let skill = SkillTool::find(&places, &project_files);
-        let instructions = Arc::new(ProjectInstructions { places, files: project_files, patterns });
+        let instructions = Arc::new(ProjectInstructions {
+            places,
+            files: project_files,
+            patterns,
+            scope: machine.scope(folders.to_vec()),
+        });
 
         let mut policy = policy(settings, &projects);
         let unprotected = machine.unprotected(folders);

@@ -43,8 +43,9 @@ impl TypedTool for Ask {
     const NAME: &'static str = "ask";
     const KIND: ToolKind = ToolKind::Think;
     const DESCRIPTION: &'static str = "
-Asks the user one question and waits for the answer. Use it for decisions that only the user can make, not for facts that are in
-the files.";
+Asks the user one question and waits for the answer. For decisions that only the user can make, not for what the files can tell you.";
+    const ALIASES: &'static [&'static str] =
+        &["askuser", "question", "askquestion", "askfollowupquestion"];
 
     fn suits(_: &ModelId, offers: Offers) -> bool {
         offers.form

@@ -7,6 +7,7 @@
 //! `profile` says what the sandbox allows; `outside` and `repositories` are parts of that. `git_redirects` and `quarantine` check what
 //! a command leaves behind.
 
+mod aliases;
 mod background;
 mod before;
 mod captured_run;
@@ -20,6 +21,7 @@ mod output;
 mod outside;
 mod planned;
 mod profile;
+mod project_tests;
 mod quarantine;
 mod repositories;
 mod requirement;
@@ -45,7 +47,7 @@ use serde_json::Value;
 use shell::{NeedKind, Verdict};
 
 use background::Background;
-use input::{Input, spec};
+use input::{Input, brief_spec, spec};
 use judged::Judged;
 use planned::PlannedCommand;
 use repositories::Survey;
@@ -224,6 +226,11 @@ impl Tool for Bash {
         Arc::clone(&SPEC)
     }
 
+    fn brief_spec(&self) -> Option<Arc<ToolSpec>> {
+        static SPEC: LazyLock<Arc<ToolSpec>> = LazyLock::new(brief_spec);
+        Some(Arc::clone(&SPEC))
+    }
+
     fn kind(&self) -> ToolKind {
         ToolKind::Execute
     }
@@ -240,7 +247,10 @@ impl Tool for Bash {
         input: &'a Value,
     ) -> BoxFuture<'a, Result<(Intent, Box<dyn Planned>), ToolError>> {
         async move {
-            let input = Input::read(input)?;
+            let mut input = Input::read(input)?;
+            if project_tests::is_requested(&input.command) {
+                input.command = project_tests::find(&input.command, cx.cwd).await?;
+            }
             let offers = cx.editor.offers();
             let level = self.sandbox.found().await.level;
             let judged = cx.or_cancelled(self.judge(cx.cwd, input.clone(), level)).await?;

@@ -13,10 +13,12 @@ use crate::diff::{diff, first_line};
 use crate::error::Error;
 use crate::files::{Files, Use, edit_access};
 use crate::matching::{self, Miss};
+use crate::missing::not_found;
 use crate::placeholder;
 use crate::scope::Target;
 use crate::text::Text;
 use crate::tool::{TypedTool, flag};
+use crate::unread::with_content;
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
@@ -54,9 +56,25 @@ impl TypedTool for Edit {
     const NAME: &'static str = "edit";
     const KIND: ToolKind = ToolKind::Edit;
     const DESCRIPTION: &'static str = "
-Replaces `oldString` by `newString` in a file. The file must have been read first. `oldString` must occur exactly once, with
-the same indentation and without line numbers: include surrounding lines to make it unique, or set `replaceAll`. Write the
-complete new text, without placeholders such as \"rest of the code\". An empty `oldString` creates a new file.";
+Replaces `oldString` by `newString` in a file that you have read. `oldString` is copied exactly from the file, without line numbers,
+and must occur only once: add lines around it until it does, or set `replaceAll`. Write the complete new text, without placeholders
+such as \"rest of the code\". An empty `oldString` creates a new file.";
+    const BRIEF: Option<&'static str> =
+        Some("Changes a file: replaces oldString, copied exactly from the file, by newString.");
+    const ALIASES: &'static [&'static str] = &[
+        "editfile",
+        "strreplace",
+        "replace",
+        "strreplaceeditor",
+        "strreplacebasededittool",
+        "replaceinfile",
+        "searchreplace",
+        "searchandreplace",
+        "replacestring",
+        "replacetext",
+        "modifyfile",
+        "fileedit",
+    ];
 
     fn suits(model: &ModelId, _: Offers) -> bool {
         !knows_patches(model)
@@ -75,6 +93,14 @@ complete new text, without placeholders such as \"rest of the code\". An empty `
         (fields, &["filePath", "oldString", "newString"])
     }
 
+    fn brief_fields() -> Value {
+        json!({
+            "filePath": { "type": "string" },
+            "oldString": { "type": "string" },
+            "newString": { "type": "string" },
+        })
+    }
+
     async fn plan(&self, cx: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
         let target = self.0.locate(&input.path)?;
         if input.old == input.new {
@@ -83,14 +109,15 @@ complete new text, without placeholders such as \"rest of the code\". An empty `
         let old = cx.or_cancelled(self.0.read_for_change(cx.editor, &target)).await??;
         let (text, body, count) = match &old {
             None if input.old.is_empty() => (None, input.new.clone(), 0),
-            None => return Err(Error::NotFound(target.name().to_owned()).into()),
+            None => return Err(not_found(&self.0, cx, &target).await),
             Some(bytes) => {
-                let (text, body, count) = self.change(&target, bytes, &input).await?;
+                let (text, body, count) = self.change(cx, &target, bytes, &input).await?;
                 (Some(text), body, count)
             }
         };
         let before = text.as_ref().map(|text| text.body.as_str());
-        check_placeholder(&input.new, before.unwrap_or(""))?;
+        // Lines that stand for others are gone from the body.
+        check_placeholder(&body, before.unwrap_or(""))?;
         let line = before.map(|before| first_line(before, &body));
         let intent = Intent {
             title: format!("Edit {}", target.name()),
@@ -117,23 +144,32 @@ impl Edit {
     /// Makes the new text of an existing file. Returns the old text, the new body and the number of replacements.
     async fn change(
         &self,
+        cx: &ToolCx<'_>,
         target: &Target,
         bytes: &[u8],
         input: &Input,
     ) -> Result<(Text, String, usize), ToolError> {
         let name = target.name();
-        self.0.check_seen(target, bytes, Use::Edit).await?;
+        if let Err(err) = self.0.check_seen(target, bytes, Use::Edit).await {
+            return Err(with_content(&self.0, cx, target, bytes, err));
+        }
         let text = Text::decode(bytes.to_vec())
             .map_err(|(_, why)| Error::NotText { name: name.to_owned(), why })?;
         if input.old.is_empty() && bytes.is_empty() {
             return Ok((text, input.new.clone(), 0));
         }
         if input.old.is_empty() {
-            let why = format!("{name} already exists; give the text to replace, or use `write`");
+            let why = format!(
+                "{name} already exists, so oldString must be text of the file. To add lines, give the line before them as \
+                 oldString, and that line with the new ones as newString"
+            );
             return Err(ToolError::Model(why));
         }
         let found = matching::replace(&text.body, &input.old, &input.new, input.all);
-        let (body, count) = found.map_err(|miss| ToolError::Model(explain(name, &miss)))?;
+        let (body, count) = found.map_err(|miss| {
+            let near = matching::nearest(&text.body, &input.old);
+            ToolError::Model(explain(name, &miss, near))
+        })?;
         if body == text.body {
             return Err(ToolError::Model(format!("this would change nothing in {name}")));
         }
@@ -151,12 +187,15 @@ pub(crate) fn check_placeholder(new: &str, before: &str) -> Result<(), ToolError
     }
 }
 
-fn explain(name: &str, miss: &Miss) -> String {
+fn explain(name: &str, miss: &Miss, near: Option<(usize, String)>) -> String {
     let list = |lines: &[usize]| {
         let shown: Vec<String> = lines.iter().take(10).map(usize::to_string).collect();
         shown.join(", ")
     };
     match miss {
+        Miss::NotFound(_) if let Some((line, near)) = &near => format!(
+            "oldString was not found in {name}. The nearest text begins at line {line}:\n{near}\nCopy oldString from the file exactly"
+        ),
         Miss::NotFound(like) if like.is_empty() => {
             format!(
                 "oldString was not found in {name}; read the file again and copy the text exactly"

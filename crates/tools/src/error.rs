@@ -17,6 +17,8 @@ pub(crate) enum Error {
     Path(#[from] PathError),
     #[error("{0} not found")]
     NotFound(String),
+    #[error("{name} not found. Did you mean `{near}`?")]
+    Missing { name: String, near: String },
     #[error("{0} is a folder; use `list`")]
     Folder(String),
     #[error("{name} is {what}, not a file")]
@@ -69,7 +71,7 @@ impl Error {
     /// Says what is wrong with a file to a user who already sees its name. The other texts advise the model.
     pub(crate) fn for_user(&self) -> String {
         match self {
-            Error::NotFound(_) => "not found".to_owned(),
+            Error::NotFound(_) | Error::Missing { .. } => "not found".to_owned(),
             Error::Folder(_) => "it is a folder now".to_owned(),
             Error::Special { what, .. } => format!("it is {what} now, not a file"),
             Error::TooLarge { bytes, limit, .. } => format!(
@@ -116,7 +118,9 @@ impl From<Error> for ToolError {
     fn from(err: Error) -> ToolError {
         match err {
             Error::Editor(err) => ToolError::Editor(err),
-            Error::NotFound(_) => ToolError::failed(ToolFailure::FileNotFound, err.to_string()),
+            Error::NotFound(_) | Error::Missing { .. } => {
+                ToolError::failed(ToolFailure::FileNotFound, err.to_string())
+            }
             Error::Denied(_) => ToolError::failed(ToolFailure::FileDenied, err.to_string()),
             Error::TooLarge { .. } | Error::PictureTooLarge { .. } => {
                 ToolError::failed(ToolFailure::FileTooLarge, err.to_string())

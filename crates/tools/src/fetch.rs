@@ -67,8 +67,10 @@ impl TypedTool for Fetch {
     const NAME: &'static str = "fetch";
     const KIND: ToolKind = ToolKind::Fetch;
     const DESCRIPTION: &'static str = "
-Downloads a document from the web (HTTP GET) and returns its text. Pages are converted to Markdown. At most 5 MiB are read and
-128 KiB returned. A redirect to another host is reported, not followed.";
+Downloads a document from the web (HTTP GET) and returns its text; pages are converted to Markdown. Reads at most 5 MiB and returns
+at most 128 KiB. Reports a redirect to another host instead of following it.";
+    const ALIASES: &'static [&'static str] =
+        &["webfetch", "fetchurl", "curl", "wget", "openurl", "httpget"];
 
     type Input = Input;
     type Plan = Plan;

@@ -40,8 +40,10 @@ impl TypedTool for Glob {
     const NAME: &'static str = "glob";
     const KIND: ToolKind = ToolKind::Search;
     const DESCRIPTION: &'static str = "
-Finds files whose path matches a glob such as `*.json`, `src/**/*.ts` or `**/test_*`, most recently changed first. Files ignored
-by git are skipped.";
+Finds files by their paths, with a glob such as `*.json`, `src/**/*.ts` or `**/test_*`, most recently changed first. Skips what git
+ignores.";
+    const ALIASES: &'static [&'static str] =
+        &["find", "findfile", "findfiles", "globfiles", "fileglob", "filesearch"];
 
     type Input = Input;
     type Plan = Plan;

@@ -69,8 +69,23 @@ impl TypedTool for Grep {
     const NAME: &'static str = "grep";
     const KIND: ToolKind = ToolKind::Search;
     const DESCRIPTION: &'static str = "
-Finds lines that match a regular expression (ripgrep's syntax) in the files of a folder, or in one file. Skips files that git
-ignores, binary files, files with secrets, and files that a rule forbids to read.";
+Finds lines by a regular expression (the syntax of ripgrep) in the files of a folder, or in one file. Skips what git ignores, binary
+files, files with secrets, and files that a rule forbids to read.";
+    const BRIEF: Option<&'static str> =
+        Some("Finds text in the files of the project, by a regular expression.");
+    const ALIASES: &'static [&'static str] = &[
+        "rg",
+        "ripgrep",
+        "search",
+        "searchtext",
+        "searchfiles",
+        "searchcode",
+        "searchinfiles",
+        "findtext",
+        "findinfiles",
+        "grepsearch",
+        "codesearch",
+    ];
 
     type Input = Input;
     type Plan = Plan;
@@ -84,6 +99,13 @@ ignores, binary files, files with secrets, and files that a rule forbids to read
             "context": { "type": "integer", "description": "Context lines around each match" },
         });
         (fields, &["pattern"])
+    }
+
+    fn brief_fields() -> Value {
+        json!({
+            "pattern": { "type": "string" },
+            "path": { "type": "string", "description": "A folder or file; default all" },
+        })
     }
 
     async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {

@@ -3,6 +3,7 @@
 //! `tool` has what all of them share; `scope` decides about paths, `files` reads, `change` changes. To add a tool, copy a similar
 //! file and add it to [`all`].
 
+mod adopt;
 mod apply_patch;
 mod ask;
 pub mod bash;
@@ -20,6 +21,7 @@ mod glob;
 mod grep;
 mod list;
 mod matching;
+mod missing;
 mod placeholder;
 mod plan;
 mod read;
@@ -27,6 +29,7 @@ pub mod scope;
 mod seen;
 mod text;
 mod tool;
+mod unread;
 mod walk;
 pub mod web_search;
 mod write;
@@ -58,6 +61,30 @@ pub async fn read_freely(
         shown.push_str("\n… the rest is omitted …\n");
     }
     Some((target.path().to_owned(), shown))
+}
+
+/// Returns the names in the working folder, sorted, folders with `/` at the end. Leaves out what git ignores, hidden files, and our own
+/// files.
+#[must_use]
+pub fn names_in(scope: &scope::Scope, most: usize) -> Vec<String> {
+    let Ok(top) = scope.locate(".") else { return Vec::new() };
+    let folder = top.real();
+    let nothing = Arc::new(engine::ports::NothingDenied);
+    let (mut walk, _) = walk::walk(&folder, &top, nothing, ignore::overrides::Override::empty());
+    let entries = walk.max_depth(Some(1)).build().skip(1).flatten();
+    let mut names: Vec<String> = entries
+        .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
+        .take(most)
+        .map(|entry| {
+            let mut name = text::escape(entry.file_name().as_encoded_bytes());
+            if entry.file_type().is_some_and(|kind| kind.is_dir()) {
+                name.push('/');
+            }
+            name
+        })
+        .collect();
+    names.sort();
+    names
 }
 
 /// Makes the tools of one session.

@@ -42,8 +42,20 @@ impl TypedTool for List {
     const NAME: &'static str = "list";
     const KIND: ToolKind = ToolKind::Search;
     const DESCRIPTION: &'static str = "
-Lists the files and folders in a folder; folders end with `/`. Files ignored by git are skipped. To find files by name use
-`glob`, by content `grep`.";
+Lists the files and folders in a folder; folders end with `/`. Skips what git ignores. To find files by their names use `glob`, by
+their content `grep`.";
+    const BRIEF: Option<&'static str> = Some("Lists the files in a folder.");
+    const ALIASES: &'static [&'static str] = &[
+        "ls",
+        "listfiles",
+        "listdir",
+        "listdirectory",
+        "listfolder",
+        "dir",
+        "tree",
+        "getfiles",
+        "showfiles",
+    ];
 
     type Input = Input;
     type Plan = Plan;
@@ -55,6 +67,10 @@ Lists the files and folders in a folder; folders end with `/`. Files ignored by 
             "ignore": { "type": "array", "items": { "type": "string" }, "description": "Globs of files to skip" },
         });
         (fields, &[])
+    }
+
+    fn brief_fields() -> Value {
+        json!({ "path": { "type": "string", "description": "The folder; default `.`" } })
     }
 
     async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {

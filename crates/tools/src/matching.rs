@@ -1,12 +1,16 @@
 //! Finds the text that an edit refers to and replaces it. Does no IO.
 //!
 //! The text is searched exactly; then line by line ignoring trailing white space; then with a consistently different indentation;
-//! then with typographic characters treated as plain ones. Each step must find exactly one match. Bytes around the change stay the
-//! same, line endings included.
+//! then with typographic characters treated as plain ones. Each step must find exactly one match. At last `anchor` looks for the
+//! parts that must be right. Bytes around the change stay the same, line endings included.
+
+mod anchor;
 
 use std::collections::BTreeMap;
 
 use crate::text::usual_ending;
+
+pub(crate) use anchor::nearest;
 
 /// Why a search did not find exactly one match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -195,9 +199,33 @@ fn by_lines(text: &Plain<'_>, old: &str, new: &str) -> Result<String, Miss> {
             }
         }
     }
+    let new_lines: Vec<&str> = match new {
+        "" => Vec::new(),
+        new => new.strip_suffix('\n').unwrap_or(new).split('\n').collect(),
+    };
+    if let Some(changes) = anchor::find(&lines, &wanted, &new_lines) {
+        return Ok(change_lines(text, &lines, &changes));
+    }
     let first = wanted.iter().map(|line| line.trim()).find(|line| !line.is_empty());
     let like = lines.iter().enumerate().filter(|(_, line)| Some(line.trim()) == first);
     Err(Miss::NotFound(like.map(|(at, _)| at + 1).take(3).collect()))
+}
+
+/// Replaces ranges of lines.
+fn change_lines(text: &Plain<'_>, lines: &[&str], changes: &[anchor::LineChange<'_>]) -> String {
+    let start = |line: usize| -> usize { lines[..line].iter().map(|line| line.len() + 1).sum() };
+    let mut body = text.body.to_owned();
+    // From the end, so that earlier offsets stay right.
+    for (range, new) in changes.iter().rev() {
+        let now = Plain::of(&body);
+        let (from, to) = (start(range.start), start(range.end).min(now.plain.len()));
+        let mut new: String = new.iter().flat_map(|line| [*line, "\n"]).collect();
+        if to == now.plain.len() && !now.plain.ends_with('\n') {
+            new.pop();
+        }
+        body = now.splice(&[(from, to)], &new);
+    }
+    body
 }
 
 /// Adapts the new text to the file: unchanged lines stay as they are in the file, others get its indentation.
@@ -288,5 +316,7 @@ fn indent(line: &str) -> &str {
     &line[..line.len() - line.trim_start().len()]
 }
 
+#[cfg(test)]
+mod corpus;
 #[cfg(test)]
 mod tests;

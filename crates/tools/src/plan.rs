@@ -37,8 +37,9 @@ impl TypedTool for Plan {
     const NAME: &'static str = "plan";
     const KIND: ToolKind = ToolKind::Think;
     const DESCRIPTION: &'static str = "
-Shows the user your plan for work with several steps. Send all steps every time, with one of them `in_progress`; mark each as
+Shows the user your plan, for work with several steps. Send all steps every time, with one of them `in_progress`, and mark each as
 `completed` as soon as it is done.";
+    const ALIASES: &'static [&'static str] = &["todowrite", "updateplan", "settodos", "todo"];
 
     type Input = Input;
     type Plan = Vec<PlanEntry>;

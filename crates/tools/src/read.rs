@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::disk::{MAX_BYTES, look_any_size};
 use crate::error::Error;
 use crate::files::{Files, on_a_thread, read_access};
+use crate::missing::not_found;
 use crate::scope::Target;
 use crate::seen::{Part, hash};
 use crate::text::{body_of, count_lines};
@@ -52,8 +53,26 @@ impl TypedTool for Read {
     const NAME: &'static str = "read";
     const KIND: ToolKind = ToolKind::Read;
     const DESCRIPTION: &'static str = "
-Reads a text file, with line numbers. Shows at most 2000 lines; use `offset` and `limit` for other ranges, in a file of any size.
-Includes unsaved changes in the user's editor. A file must be read before it is changed. Shows pictures (PNG, JPEG, GIF, WebP).";
+Reads a text file and returns its lines with their numbers: at most 2000 lines, from the first. Use `offset` and `limit` for other
+lines, in a file of any size. Includes changes that the user has not saved yet. Read a file before you change it. Shows pictures
+(PNG, JPEG, GIF, WebP).";
+    const BRIEF: Option<&'static str> = Some("Reads a file.");
+    const ALIASES: &'static [&'static str] = &[
+        "readfile",
+        "cat",
+        "open",
+        "openfile",
+        "view",
+        "viewfile",
+        "showfile",
+        "getfile",
+        "getfilecontent",
+        "getfilecontents",
+        "readfilecontent",
+        "readfilecontents",
+        "fileread",
+        "head",
+    ];
 
     type Input = Input;
     type Plan = Plan;
@@ -65,6 +84,14 @@ Includes unsaved changes in the user's editor. A file must be read before it is 
             "limit": { "type": "integer", "description": "The number of lines; default 2000" },
         });
         (fields, &["filePath"])
+    }
+
+    fn brief_fields() -> Value {
+        json!({
+            "filePath": { "type": "string" },
+            "offset": { "type": "integer", "description": "First line" },
+            "limit": { "type": "integer", "description": "Number of lines" },
+        })
     }
 
     async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
@@ -95,7 +122,6 @@ Includes unsaved changes in the user's editor. A file must be read before it is 
 
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         let Plan { target, is_part, part } = plan;
-        let missing = || Error::NotFound(target.name().to_owned());
         let room = cx.turn.result_limit().min(MAX_SHOWN);
         match self.on_disk(cx, &target, part, room).await? {
             OnDisk::Text => {}
@@ -105,7 +131,7 @@ Includes unsaved changes in the user's editor. A file must be read before it is 
         if is_part {
             let read = self.0.read_part(cx.editor, &target, part);
             if let Some(text) = cx.or_cancelled(read).await?? {
-                let text = text.ok_or_else(missing)?;
+                let Some(text) = text else { return Err(not_found(&self.0, cx, &target).await) };
                 // Nothing at a high offset: only the whole file shows how many lines there are.
                 if !text.is_empty() || part.line == 1 {
                     let shown = show(&text, part.line, None, room);
@@ -115,8 +141,9 @@ Includes unsaved changes in the user's editor. A file must be read before it is 
                 }
             }
         }
-        let bytes =
-            cx.or_cancelled(self.0.read_whole(cx.editor, &target)).await??.ok_or_else(missing)?;
+        let Some(bytes) = cx.or_cancelled(self.0.read_whole(cx.editor, &target)).await?? else {
+            return Err(not_found(&self.0, cx, &target).await);
+        };
         // A longer file is not shown whole.
         let whole = (bytes.len() <= room).then(|| hash(&bytes));
         let (body, note) = body_of(bytes);
@@ -176,19 +203,19 @@ impl Read {
 }
 
 /// The shown part of a file.
-struct Shown {
-    output: Output,
+pub(crate) struct Shown {
+    pub(crate) output: Output,
     /// The lines.
-    part: Part,
+    pub(crate) part: Part,
     /// Whether one of them was cut.
-    is_cut: bool,
+    pub(crate) is_cut: bool,
 }
 
 /// The most bytes of the note below the lines.
 const BELOW: usize = 200;
 
 /// Numbers the lines for the model; the user sees them without numbers.
-fn show(lines: &str, first: u32, all: Option<u32>, room: usize) -> Shown {
+pub(crate) fn show(lines: &str, first: u32, all: Option<u32>, room: usize) -> Shown {
     let mut text = String::with_capacity(lines.len() + lines.len() / 4);
     let mut next = first;
     let mut is_cut = false;

@@ -13,6 +13,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use serde_json::{Value, json};
 
+use crate::adopt;
+
 /// A tool with typed input.
 pub(crate) trait TypedTool: Send + Sync + 'static {
     /// Its name for models.
@@ -21,6 +23,10 @@ pub(crate) trait TypedTool: Send + Sync + 'static {
     const KIND: ToolKind;
     /// Its description for models.
     const DESCRIPTION: &'static str;
+    /// Its description for small models, if they are offered it.
+    const BRIEF: Option<&'static str> = None;
+    /// Names that models use for such a tool, as `adopt::plain` writes them.
+    const ALIASES: &'static [&'static str] = &[];
 
     /// The input. Field names are those that models know; other common spellings are aliases.
     type Input: DeserializeOwned + Send;
@@ -34,6 +40,11 @@ pub(crate) trait TypedTool: Send + Sync + 'static {
 
     /// Returns the JSON schemas of the input's fields, and the names of the required ones.
     fn fields() -> (Value, &'static [&'static str]);
+
+    /// Returns the JSON schemas of the fields that small models are offered.
+    fn brief_fields() -> Value {
+        Self::fields().0
+    }
 
     /// Returns the title and the paths of a call that cannot be planned, as far as its input shows them.
     fn outline(input: &Value) -> (String, Vec<String>) {
@@ -65,35 +76,59 @@ pub(crate) trait TypedTool: Send + Sync + 'static {
 
 /// Wraps a typed tool.
 pub(crate) fn shaped<T: TypedTool>(tool: T) -> Arc<dyn Tool> {
-    Arc::new(Shaped { tool, spec: spec::<T>() })
+    let (full, brief) = specs::<T>();
+    Arc::new(Shaped { tool, full, brief })
 }
 
-/// Returns the description of a tool for models: made once for all sessions.
-fn spec<T: TypedTool>() -> Arc<ToolSpec> {
-    static MADE: Mutex<Vec<Arc<ToolSpec>>> = Mutex::new(Vec::new());
+/// The descriptions of a tool for models, and for small models if they are offered it.
+type Specs = (Arc<ToolSpec>, Option<Arc<ToolSpec>>);
+
+/// Returns the descriptions of a tool: made once for all sessions.
+fn specs<T: TypedTool>() -> Specs {
+    static MADE: Mutex<Vec<Specs>> = Mutex::new(Vec::new());
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(spec) = made.iter().find(|spec| spec.name == T::NAME) {
-        return Arc::clone(spec);
+    if let Some(specs) = made.iter().find(|(spec, _)| spec.name == T::NAME) {
+        return specs.clone();
     }
     let (properties, required) = T::fields();
-    let schema = json!({ "type": "object", "properties": properties, "required": required });
-    let spec = Arc::new(ToolSpec {
-        name: T::NAME.to_owned(),
-        description: T::DESCRIPTION.trim().to_owned(),
-        schema: schema.into(),
-    });
-    made.push(Arc::clone(&spec));
-    spec
+    let spec = |description: &str, properties: Value| {
+        let schema = json!({ "type": "object", "properties": properties, "required": required });
+        let (name, description) = (T::NAME.to_owned(), description.trim().to_owned());
+        Arc::new(ToolSpec { name, description, schema: schema.into(), adopt: adopt_call::<T> })
+    };
+    let brief = T::BRIEF.map(|description| spec(description, T::brief_fields()));
+    let specs = (spec(T::DESCRIPTION, properties), brief);
+    made.push(specs.clone());
+    specs
+}
+
+/// Reads a call of the tool under any of its names.
+fn adopt_call<T: TypedTool>(name: &str, input: &Value) -> Option<Value> {
+    let is_alias = name != T::NAME;
+    let plain = adopt::plain(name);
+    if is_alias && plain != T::NAME && !T::ALIASES.contains(&plain.as_str()) {
+        return None;
+    }
+    let (fields, required) = T::fields();
+    let corrected = adopt::correct(input, fields.as_object()?, required);
+    // What an alias means is clear only if the arguments fit.
+    let is_complete = required.iter().all(|field| !corrected[*field].is_null());
+    (!is_alias || is_complete).then_some(corrected)
 }
 
 struct Shaped<T: TypedTool> {
     tool: T,
-    spec: Arc<ToolSpec>,
+    full: Arc<ToolSpec>,
+    brief: Option<Arc<ToolSpec>>,
 }
 
 impl<T: TypedTool> Tool for Shaped<T> {
     fn spec(&self) -> Arc<ToolSpec> {
-        Arc::clone(&self.spec)
+        Arc::clone(&self.full)
+    }
+
+    fn brief_spec(&self) -> Option<Arc<ToolSpec>> {
+        self.brief.clone()
     }
 
     fn kind(&self) -> ToolKind {
@@ -140,8 +175,13 @@ fn parse<T: TypedTool>(input: &Value) -> Result<T::Input, ToolError> {
     if !input.is_object() {
         return Err(ToolError::Model("the input is not a JSON object".to_owned()));
     }
-    T::Input::deserialize(input)
-        .map_err(|err| ToolError::Model(format!("invalid input for `{}`: {err}", T::NAME)))
+    T::Input::deserialize(input).or_else(|err| {
+        let corrected = adopt_call::<T>(T::NAME, input);
+        corrected.and_then(|input| T::Input::deserialize(input).ok()).ok_or_else(|| {
+            let form = specs::<T>().0.form();
+            ToolError::Model(format!("invalid input for `{}`: {err}. The form is {form}", T::NAME))
+        })
+    })
 }
 
 /// Makes an output with the same text for the user and the model.

@@ -11,9 +11,11 @@ use crate::change::{self, Change};
 use crate::diff::diff;
 use crate::edit::check_placeholder;
 use crate::error::Error;
-use crate::files::{Files, Use, edit_access};
+use crate::files::{Files, Use, edit_access, read_access};
+use crate::scope::Target;
 use crate::text::{Text, usual_ending, with_ending};
 use crate::tool::TypedTool;
+use crate::unread::with_content;
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
@@ -23,6 +25,14 @@ pub(crate) struct Input {
     content: String,
 }
 
+/// What a call does.
+pub(crate) enum Plan {
+    /// Changes a file.
+    Change(Box<Change>),
+    /// Nothing: the file of this name has the content already.
+    Unchanged(String),
+}
+
 /// The tool.
 pub(crate) struct Write(pub(crate) Arc<Files>);
 
@@ -30,11 +40,25 @@ impl TypedTool for Write {
     const NAME: &'static str = "write";
     const KIND: ToolKind = ToolKind::Edit;
     const DESCRIPTION: &'static str = "
-Creates a file, with missing folders, or replaces the content of a file that was read completely. To change part of a file, use
-`edit`. Give the complete content, without placeholders such as \"rest of the code\".";
+Creates a file, and folders as needed, or replaces the whole content of a file that you have read completely. To change part of a
+file, use `edit`. `content` is the complete text, without placeholders such as \"rest of the code\".";
+    const BRIEF: Option<&'static str> =
+        Some("Creates a file with this content, or replaces all of its content.");
+    const ALIASES: &'static [&'static str] = &[
+        "writefile",
+        "create",
+        "createfile",
+        "savefile",
+        "newfile",
+        "addfile",
+        "filewrite",
+        "writetofile",
+        "overwritefile",
+        "updatefile",
+    ];
 
     type Input = Input;
-    type Plan = Change;
+    type Plan = Plan;
 
     fn fields() -> (Value, &'static [&'static str]) {
         let fields = json!({
@@ -44,17 +68,26 @@ Creates a file, with missing folders, or replaces the content of a file that was
         (fields, &["filePath", "content"])
     }
 
-    async fn plan(&self, cx: &ToolCx<'_>, input: Input) -> Result<(Intent, Change), ToolError> {
+    fn brief_fields() -> Value {
+        json!({ "filePath": { "type": "string" }, "content": { "type": "string" } })
+    }
+
+    async fn plan(&self, cx: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
         let target = self.0.locate(&input.path)?;
         let old = cx.or_cancelled(self.0.read_for_change(cx.editor, &target)).await??;
         let (text, body) = match &old {
             None => (None, input.content),
             Some(bytes) => {
-                self.0.check_seen(&target, bytes, Use::Overwrite).await?;
+                if let Err(err) = self.0.check_seen(&target, bytes, Use::Overwrite).await {
+                    return Err(with_content(&self.0, cx, &target, bytes, err));
+                }
                 let text = Text::decode(bytes.clone())
                     .map_err(|(_, why)| Error::NotText { name: target.name().to_owned(), why })?;
                 // Line endings stay the same; models write plain ones.
                 let body = with_ending(&input.content, usual_ending(&text.body));
+                if body == text.body {
+                    return Ok(unchanged(&target));
+                }
                 (Some(text), body)
             }
         };
@@ -70,16 +103,34 @@ Creates a file, with missing folders, or replaces the content of a file that was
             None => body.into_bytes(),
             Some(text) => text.encode(&body),
         };
-        Ok((intent, Change::new(target, old, Some(new))))
+        Ok((intent, Plan::Change(Box::new(Change::new(target, old, Some(new))))))
     }
 
-    async fn run(&self, cx: &ToolCx<'_>, plan: Change) -> Result<Output, ToolError> {
-        let name = plan.target.name().to_owned();
-        let text = match &plan.old {
+    async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
+        let change = match plan {
+            Plan::Change(change) => change,
+            Plan::Unchanged(name) => {
+                let text = format!("{name} is unchanged: it has exactly this content already");
+                return Ok(Output { text, ..Output::default() });
+            }
+        };
+        let name = change.target.name().to_owned();
+        let text = match &change.old {
             None => format!("Created {name}"),
             Some(_) => format!("Replaced {name}"),
         };
-        change::make(&self.0, cx, vec![plan]).await?;
+        change::make(&self.0, cx, vec![*change]).await?;
         Ok(Output { text, ..Output::default() })
     }
+}
+
+/// Plans a call that would change nothing: it only compares.
+fn unchanged(target: &Target) -> (Intent, Plan) {
+    let intent = Intent {
+        title: format!("Write {} (unchanged)", target.name()),
+        locations: vec![Location { path: target.path().to_owned(), line: None }],
+        access: read_access(target),
+        content: Vec::new(),
+    };
+    (intent, Plan::Unchanged(target.name().to_owned()))
 }

@@ -22,3 +22,17 @@ pub trait Denied: Send + Sync {
     /// Tells whether this access is denied.
     fn has(&self, access: &crate::words::Access) -> bool;
 }
+
+/// No rule denies anything.
+#[derive(Debug)]
+pub struct NothingDenied;
+
+impl Denied for NothingDenied {
+    fn is_empty(&self) -> bool {
+        true
+    }
+
+    fn has(&self, _: &crate::words::Access) -> bool {
+        false
+    }
+}

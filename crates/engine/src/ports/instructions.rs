@@ -39,6 +39,8 @@ pub struct Instructions {
     pub branch: Option<String>,
     /// Operating system and processor.
     pub platform: String,
+    /// The files and folders in the working folder, folders with `/` at the end.
+    pub names: Vec<String>,
     /// Instruction files, the most general first.
     pub files: Vec<InstructionFile>,
     /// The skills that can be loaded.

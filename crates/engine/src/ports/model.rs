@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::words::{
-    Message, ModelId, Seal, StopReason, Thinking, ToolRequest, Usage, estimate, tokens_of,
+    Message, ModelId, Seal, StopReason, Thinking, ToolRequest, Usage, estimate, nearest, tokens_of,
 };
 
 /// A model that answers requests.
@@ -86,6 +86,8 @@ pub enum ModelEvent {
     Notice(String),
     /// A tool call.
     Tool(ToolRequest),
+    /// The answer has a call in its text that was not run; why, for the model.
+    NotRun(String),
     /// Tokens used so far by this answer.
     Usage(Usage),
     /// The end.
@@ -124,6 +126,62 @@ pub struct ToolSpec {
     pub description: String,
     /// The JSON schema of its input.
     pub schema: Schema,
+    /// Reads calls that were made with other names.
+    pub adopt: Adopt,
+}
+
+/// Reads a call of the tool that may have another name, or other names of arguments, from the name and the input that the model
+/// wrote. Returns the input with the names of the schema; `None` if the call is not for this tool.
+pub type Adopt = fn(&str, &Value) -> Option<Value>;
+
+impl ToolSpec {
+    /// Makes a description of a tool that is called only by its own name.
+    #[must_use]
+    pub fn new(name: String, description: String, schema: Schema) -> ToolSpec {
+        ToolSpec { name, description, schema, adopt: |_, _| None }
+    }
+
+    /// Finds the tool that a call is for: by its name, else by a name that one of the tools adopts. Returns the input with the
+    /// names of its schema.
+    #[must_use]
+    pub fn find<'a>(
+        tools: &'a [Arc<ToolSpec>],
+        name: &str,
+        input: &Value,
+    ) -> Option<(&'a ToolSpec, Option<Value>)> {
+        if let Some(tool) = tools.iter().find(|tool| tool.name == name) {
+            let adopted = (tool.adopt)(name, input).filter(|adopted| adopted != input);
+            return Some((tool, adopted));
+        }
+        tools.iter().find_map(|tool| Some((&**tool, Some((tool.adopt)(name, input)?))))
+    }
+
+    /// Explains a call of an unknown tool: names those that were offered, and the nearest with its form.
+    #[must_use]
+    pub fn unknown(name: &str, offered: &[Arc<ToolSpec>]) -> String {
+        let names = || offered.iter().map(|tool| tool.name.as_str());
+        let like = nearest(name, names()).or_else(|| {
+            // `read_the_file` means `read`.
+            let mut words = name.split(|character: char| !character.is_ascii_alphabetic());
+            words.find_map(|word| names().find(|name| *name == word))
+        });
+        let list: Vec<&str> = names().collect();
+        let mut text = format!("unknown tool `{name}`; the tools are {}", list.join(", "));
+        if let Some(tool) = offered.iter().find(|tool| Some(tool.name.as_str()) == like) {
+            text.push_str(&format!(". Did you mean {}?", tool.form()));
+        }
+        text
+    }
+
+    /// Returns a call of the tool as an example: its required arguments, with `…` for their values.
+    #[must_use]
+    pub fn form(&self) -> String {
+        let schema: Value = serde_json::from_str(self.schema.text()).unwrap_or_default();
+        let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let fields = required.iter().filter_map(Value::as_str);
+        let fields: Vec<String> = fields.map(|field| format!("\"{field}\": …")).collect();
+        format!("{} {{{}}}", self.name, fields.join(", "))
+    }
 }
 
 /// A JSON schema, serialized once: every request repeats it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::error::Error;
 use super::model::Model;
-use crate::words::{MODES, Mode, ModeId, ModelId, Price, Thinking, nearest};
+use crate::words::{MODES, Mode, ModeId, ModelId, Price, Profile, Thinking, nearest};
 
 /// The settings of a session.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +34,8 @@ pub struct ModelChoice {
     pub price: Option<Price>,
     /// Whether its thinking level can be set.
     pub can_think: bool,
+    /// How much it is told, if the user chose. [`ModelChoice::profile`] is the one in effect.
+    pub profile: Option<Profile>,
     /// The model itself.
     pub model: Arc<dyn Model>,
 }
@@ -43,6 +45,12 @@ impl ModelChoice {
     #[must_use]
     pub fn window(&self) -> u64 {
         self.model.window().unwrap_or(self.context_size)
+    }
+
+    /// Returns how much it is told: what the user chose, else what suits its name and its window.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        self.profile.unwrap_or_else(|| Profile::of(self.id.as_str(), self.window()))
     }
 }
 
@@ -157,6 +165,7 @@ impl Settings {
             context_size: 1000,
             price: None,
             can_think: false,
+            profile: None,
             model: Arc::new(crate::script::ScriptedModel::parse("").unwrap()),
         };
         Settings::new(vec![model].into()).unwrap()

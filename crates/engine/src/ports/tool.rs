@@ -25,6 +25,11 @@ pub trait Tool: Send + Sync {
     /// Returns how it is described to a model.
     fn spec(&self) -> Arc<ToolSpec>;
 
+    /// Returns how it is described to a small model, which is offered few tools; `None` if this is not one of them.
+    fn brief_spec(&self) -> Option<Arc<ToolSpec>> {
+        Some(self.spec())
+    }
+
     /// Returns what kind of work it does.
     fn kind(&self) -> ToolKind;
 
@@ -161,6 +166,11 @@ pub trait ToolHost: Send + Sync {
 
     /// Returns what rules deny for a key.
     fn denied(&self, key: &PermissionKey) -> Arc<dyn Denied>;
+
+    /// Tells whether reading is allowed without a question.
+    fn allows(&self, _access: &[Access]) -> bool {
+        false
+    }
 
     /// Journals an event and shows it.
     fn show(&self, event: Event) -> BoxFuture<'_, Result<(), ToolError>>;

@@ -24,7 +24,7 @@ impl Tool for OpenPage {
             let schema =
                 json!({ "type": "object", "properties": properties, "required": ["url"] }).into();
             let description = "Send the user to a page".to_owned();
-            Arc::new(ToolSpec { name: "open_page".to_owned(), description, schema })
+            Arc::new(ToolSpec::new("open_page".to_owned(), description, schema))
         });
         Arc::clone(&SPEC)
     }

@@ -83,7 +83,7 @@ mod tests {
     impl Tool for Named {
         fn spec(&self) -> Arc<ToolSpec> {
             let (name, description) = (self.0.to_owned(), String::new());
-            Arc::new(ToolSpec { name, description, schema: json!({}).into() })
+            Arc::new(ToolSpec::new(name, description, json!({}).into()))
         }
 
         fn kind(&self) -> ToolKind {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::cx::TurnCx;
 use super::instructions::{self, Section, Surroundings};
 use crate::ports::{Instructions, ModelChoice, Request, Settings, ToolSpec};
-use crate::words::{Message, iso_8601, tokens_of, trim};
+use crate::words::{Block, Message, OPENING_END, Profile, Prompt, iso_8601, tokens_of, trim};
 
 pub(crate) use report::report;
 
@@ -70,23 +70,56 @@ async fn find_instructions(cx: &mut TurnCx<'_>) -> (Arc<Instructions>, String) {
     (found, date)
 }
 
-/// Returns what comes before the conversation: the sections of the system prompt, and the tools.
-async fn front(
-    cx: &mut TurnCx<'_>,
-    settings: &Settings,
-    choice: &ModelChoice,
-) -> (Vec<Section>, Vec<Arc<ToolSpec>>) {
+/// What comes before the conversation.
+struct Front {
+    system: Section,
+    /// What precedes the first message.
+    opening: Vec<Section>,
+    tools: Vec<Arc<ToolSpec>>,
+}
+
+impl Front {
+    /// Returns its tokens, estimated.
+    fn tokens(&self) -> u64 {
+        let sections = std::iter::once(&self.system).chain(&self.opening);
+        let text: u64 = sections.map(|section| tokens_of(&section.text)).sum();
+        text + tokens_of_tools(&self.tools)
+    }
+}
+
+/// Returns what comes before the conversation.
+async fn front(cx: &mut TurnCx<'_>, settings: &Settings, choice: &ModelChoice) -> Front {
     let (found, date) = find_instructions(cx).await;
+    let first = cx.conversation.context.first_mode.get_or_insert_with(|| settings.mode.clone());
+    let mode = settings.find_mode(first.as_str()).unwrap_or_else(|| settings.mode());
+    let around = Surroundings { cwd: cx.conversation.cwd, date: &date, window: choice.window() };
+    Front {
+        system: instructions::system(choice.profile()),
+        opening: instructions::opening(mode, &found, &around),
+        tools: offered(cx),
+    }
+}
+
+/// Returns the tools that the model is offered. Their order stays the same; a tool that joins late comes last.
+pub(crate) fn offered(cx: &TurnCx<'_>) -> Vec<Arc<ToolSpec>> {
+    let settings = cx.settings();
     let mode = settings.mode();
+    let profile = settings.choice().map_or(Profile::Full, ModelChoice::profile);
+    let is_child = cx.turn.parent.is_some();
     let all = cx.tools();
     let offered = all
         .iter()
-        .filter(|tool| mode.offers(tool.kind()) && mode.has_tool(&tool.spec().name))
+        .filter(|tool| mode.has_tool(&tool.spec().name))
+        .filter(|tool| !is_child || mode.offers(tool.kind()))
         .filter(|tool| tool.suits(&settings.model, cx.offers()));
-    let tools: Vec<Arc<ToolSpec>> = offered.map(|tool| tool.spec()).collect();
-    let cwd = cx.conversation.cwd;
-    let around = Surroundings { cwd, date: &date, window: choice.window() };
-    (instructions::sections(mode, &found, &around, &tools), tools)
+    let mut offered: Vec<Arc<ToolSpec>> = offered
+        .filter_map(|tool| match profile {
+            Profile::Full => Some(tool.spec()),
+            Profile::Brief => tool.brief_spec(),
+        })
+        .collect();
+    cx.conversation.context.order.sort(&mut offered);
+    offered
 }
 
 /// Builds the request for the next answer.
@@ -95,14 +128,38 @@ pub(crate) async fn view(
     settings: &Settings,
     choice: &ModelChoice,
 ) -> Request {
-    let (sections, tools) = front(cx, settings, choice).await;
+    let Front { system, opening, tools } = front(cx, settings, choice).await;
+    let opening = instructions::join(&opening);
     Request {
         model: settings.model.clone(),
         thinking: settings.thinking,
-        instructions: instructions::join(&sections).into(),
-        messages: cx.conversation.history.messages().to_vec(),
+        instructions: system.text.trim_end().into(),
+        messages: opened(cx, opening),
         tools,
     }
+}
+
+/// Returns the conversation, with a text before the first message of the user.
+fn opened(cx: &mut TurnCx<'_>, opening: String) -> Vec<Arc<Message>> {
+    let mut messages = cx.conversation.history.messages().to_vec();
+    let state = &mut *cx.conversation.context;
+    if let Some((first, text, message)) = &state.opened
+        && messages.first().is_some_and(|now| Arc::ptr_eq(now, first))
+        && **text == *opening
+    {
+        messages[0] = Arc::clone(message);
+        return messages;
+    }
+    let mut blocks = vec![Block::Text(format!("{opening}{OPENING_END}"))];
+    let Some(Message::User(prompt)) = messages.first().map(|first| &**first) else {
+        messages.insert(0, Arc::new(Message::User(Prompt::from(blocks))));
+        return messages;
+    };
+    blocks.extend(prompt.blocks.iter().cloned());
+    let message = Arc::new(Message::User(Prompt::from(blocks)));
+    let first = std::mem::replace(&mut messages[0], Arc::clone(&message));
+    state.opened = Some((first, opening.into(), message));
+    messages
 }
 
 /// How much of the window the next request uses, approximately.
@@ -116,9 +173,7 @@ pub(crate) struct Load {
 
 /// Returns how much of the window the next request uses.
 pub(crate) async fn load(cx: &mut TurnCx<'_>, settings: &Settings, choice: &ModelChoice) -> Load {
-    let (sections, tools) = front(cx, settings, choice).await;
-    let before: u64 = sections.iter().map(|section| tokens_of(&section.text)).sum();
-    let before = before + tokens_of_tools(&tools);
+    let before = front(cx, settings, choice).await.tokens();
     let history = &*cx.conversation.history;
     let counted = cx.conversation.context.measured.filter(|(entries, _)| *entries <= history.len());
     let estimate = before + history.tokens();

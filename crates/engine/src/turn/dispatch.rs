@@ -12,7 +12,7 @@ use crate::permission;
 use crate::permission::policy::Judgement;
 use crate::ports::{
     EditorError, Event, Intent, OpenSpan, Outline, Output, Planned, Record, Severity, SpanEnd,
-    SpanFacts, SpanKind, SpanScope, ToolCx, ToolError,
+    SpanFacts, SpanKind, SpanScope, ToolCx, ToolError, ToolSpec,
 };
 use crate::words::{
     Access, Answer, Block, Decision, HookOutcome, Location, Mode, Question, ToolCall, ToolCallId,
@@ -75,8 +75,7 @@ async fn make_ready(
     let spans = cx.turn.spans.inside(&span);
     let tools = cx.tools();
     let Some(tool) = tools.iter().find(|tool| tool.spec().name == request.name).cloned() else {
-        let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
-        let why = format!("unknown tool `{}`; the tools are {}", request.name, known.join(", "));
+        let why = ToolSpec::unknown(&request.name, &context::offered(cx));
         let intent = Intent { title: request.name.clone(), ..Intent::default() };
         announce(cx, &request, ToolKind::Other, intent).await?;
         return fail(cx, request, span, ToolError::failed(ToolFailure::ToolNotFound, why)).await;

@@ -19,7 +19,7 @@ const TITLE: &str = "Continue in build mode with this plan?";
 const BUILD: &str = "build";
 
 const DESCRIPTION: &str = "\
-Asks the user whether to carry out the plan now. Call it when the plan is complete and nothing in it is left to decide. If \
+In plan mode only: asks the user whether to carry out the plan now. Call it when the plan is complete and nothing in it is left to decide. If \
 the user agrees, the mode changes to `build` at once and you continue with the work; otherwise you stay in plan mode.";
 
 /// Offers to carry out the plan.
@@ -34,9 +34,13 @@ impl Tool for ExitPlan {
             let schema =
                 json!({ "type": "object", "properties": { "plan": plan }, "required": ["plan"] });
             let (name, description) = (NAME.to_owned(), DESCRIPTION.to_owned());
-            Arc::new(ToolSpec { name, description, schema: schema.into() })
+            Arc::new(ToolSpec::new(name, description, schema.into()))
         });
         Arc::clone(&SPEC)
+    }
+
+    fn brief_spec(&self) -> Option<Arc<ToolSpec>> {
+        None
     }
 
     fn kind(&self) -> ToolKind {

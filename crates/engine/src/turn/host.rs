@@ -10,7 +10,7 @@ use super::{child, context, dispatch};
 use crate::ports::{
     ChildTask, Denied, Event, Form, FormAnswer, Output, Severity, ToolCx, ToolError, ToolHost,
 };
-use crate::words::{Access, Answer, PermissionKey, Question, ToolCall};
+use crate::words::{Access, Answer, Decision, PermissionKey, Question, ToolCall, ToolKind};
 
 impl ToolHost for TurnCx<'_> {
     fn result_limit(&self) -> usize {
@@ -23,6 +23,11 @@ impl ToolHost for TurnCx<'_> {
 
     fn denied(&self, key: &PermissionKey) -> Arc<dyn Denied> {
         Arc::new(self.ports.policy.denied(key, &self.modes()))
+    }
+
+    fn allows(&self, access: &[Access]) -> bool {
+        let judgement = self.ports.policy.judge_within(access, ToolKind::Read, &self.modes());
+        judgement.decision == Decision::Allow
     }
 
     fn show(&self, event: Event) -> BoxFuture<'_, Result<(), ToolError>> {

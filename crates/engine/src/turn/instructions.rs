@@ -1,19 +1,25 @@
-//! The system prompt: the mode's instructions, the environment, and what the user and the project ask for.
+//! What the model is told before the conversation.
+//!
+//! The system prompt is the same in every folder, on every day and in every mode, so that its tokens and those of the tools
+//! come from the provider's cache. Everything else precedes the first message of the user: the environment, the mode, and what
+//! the user and the project ask for. A change of the mode is a message of its own.
 //!
 //! Files are found and read outside, behind [`InstructionSource`](crate::ports::InstructionSource). Here they are capped,
 //! made visible and joined. What a project says informs the model; it never changes what is allowed.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::cx::{TurnCx, TurnError};
+use super::remind;
 use crate::ports::{
-    InstructionFile, Instructions, MAX_INSTRUCTION_FILE, Output, Skill, ToolError, ToolSpec,
+    InstructionFile, Instructions, MAX_INSTRUCTION_FILE, Output, Settings, Skill, ToolError,
 };
-use crate::words::{Location, Mode, visible};
+use crate::words::{Block, Location, Message, Mode, ModeId, Profile, visible};
 
 /// How many bytes of all files together the model gets; in a small window less, one byte for each token of it.
 const MAX_FILES: usize = 96 * 1024;
+/// How many names of files are listed.
+const MAX_NAMES: usize = 40;
 /// How many skills are listed.
 const MAX_SKILLS: usize = 50;
 /// How many characters of a skill's description are listed.
@@ -42,7 +48,21 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) window: u64,
 }
 
-/// A section of the system prompt, for `/context`.
+/// The system prompt.
+const FULL: &str = include_str!("instructions/full.md");
+/// The system prompt for small models.
+const BRIEF: &str = include_str!("instructions/brief.md");
+
+/// Returns the system prompt of a profile.
+pub(crate) fn system(profile: Profile) -> Section {
+    let (name, text) = match profile {
+        Profile::Full => ("full", FULL),
+        Profile::Brief => ("brief", BRIEF),
+    };
+    section("system prompt", format!("profile {name}"), text.to_owned())
+}
+
+/// A section of what the model is told, for `/context`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Section {
     /// What it is.
@@ -55,17 +75,17 @@ pub(crate) struct Section {
     pub(crate) note: Option<String>,
 }
 
-/// Writes the sections of the system prompt.
-pub(crate) fn sections(
+/// Writes what precedes the first message.
+pub(crate) fn opening(
     mode: &Mode,
     instructions: &Instructions,
     around: &Surroundings<'_>,
-    tools: &[Arc<ToolSpec>],
 ) -> Vec<Section> {
-    let mut all = vec![
-        section("system prompt", format!("mode {}", mode.id), format!("{}\n", mode.instructions)),
-        section("environment", String::new(), environment(instructions, around, tools)),
-    ];
+    let mut all = vec![section("environment", String::new(), environment(instructions, around))];
+    if !mode.instructions.is_empty() {
+        let text = format!("# Mode\n{}\n", mode.instructions);
+        all.push(section("mode", mode.id.to_string(), text));
+    }
     let mut room = MAX_FILES.min(usize::try_from(around.window).unwrap_or(usize::MAX));
     for (index, file) in instructions.files.iter().enumerate() {
         let mut text = String::new();
@@ -90,7 +110,7 @@ fn section(name: &str, origin: String, text: String) -> Section {
     Section { name: name.to_owned(), origin, text, note: None }
 }
 
-/// Joins the sections to the system prompt.
+/// Joins sections to one text.
 pub(crate) fn join(sections: &[Section]) -> String {
     let texts: Vec<&str> = sections.iter().map(|section| section.text.trim_end()).collect();
     texts.join("\n\n")
@@ -103,23 +123,55 @@ nearest to what you work on. They cannot change which tools you have or what is 
 const ABOUT_SKILLS: &str = "# Skills
 Knowledge for special tasks. When a task matches a skill, load it with the tool `skill` before you begin.\n";
 
-fn environment(
-    instructions: &Instructions,
-    around: &Surroundings<'_>,
-    tools: &[Arc<ToolSpec>],
-) -> String {
+fn environment(instructions: &Instructions, around: &Surroundings<'_>) -> String {
     let cwd = visible(&around.cwd.to_string_lossy());
     let mut text = format!("# Environment\n- Working folder: {cwd}\n");
+    if !instructions.names.is_empty() {
+        let shown = instructions.names.iter().take(MAX_NAMES).map(|name| visible(name));
+        let shown: Vec<String> = shown.collect();
+        text.push_str(&format!("- Files there: {}", shown.join(", ")));
+        match instructions.names.len().saturating_sub(MAX_NAMES) {
+            0 => text.push('\n'),
+            more => text.push_str(&format!(" and {more} more\n")),
+        }
+    }
     if let Some(branch) = &instructions.branch {
         text.push_str(&format!("- Git branch: {}\n", visible(branch)));
     }
     if !instructions.platform.is_empty() {
         text.push_str(&format!("- Platform: {}\n", instructions.platform));
     }
-    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
-    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    text.push_str(&format!("- Date: {}\n- Tools: {names}\n", around.date));
+    text.push_str(&format!("- Date: {}\n", around.date));
     text
+}
+
+/// How the message begins that reports a change of the mode.
+const NEW_MODE: &str = "The mode is now `";
+
+/// Reports a change of the mode to the model, unless it knows the mode already.
+pub(crate) async fn report_mode(cx: &mut TurnCx<'_>, settings: &Settings) -> Result<(), TurnError> {
+    let Some(known) = known_mode(cx, settings) else { return Ok(()) };
+    let mode = settings.mode();
+    if mode.instructions == known.instructions {
+        return Ok(());
+    }
+    let rest = match mode.instructions.is_empty() {
+        true => "You may change files and run commands.",
+        false => &mode.instructions,
+    };
+    let text = format!("{NEW_MODE}{}`.\n{rest}", mode.id);
+    remind(cx, text).await
+}
+
+/// Returns the mode that the model knows of; `None` before the first request.
+fn known_mode<'a>(cx: &TurnCx<'_>, settings: &'a Settings) -> Option<&'a Mode> {
+    let first = cx.conversation.context.first_mode.as_ref()?;
+    let last = cx.conversation.history.messages().iter().rev().find_map(|message| {
+        let Message::User(prompt) = &**message else { return None };
+        let text = prompt.blocks.first().and_then(Block::as_text)?;
+        Some(ModeId::new(text.strip_prefix(NEW_MODE)?.split('`').next()?))
+    });
+    settings.find_mode(last.as_ref().unwrap_or(first).as_str())
 }
 
 fn skills(skills: &[Skill]) -> Section {

@@ -6,7 +6,7 @@ use super::commands::{self, Builtin};
 use super::compact::{self, Cause};
 use super::cx::{TurnCx, TurnError};
 use super::title::Titler;
-use super::{context, hooks, isolated, resume, run_turn, undo};
+use super::{context, hooks, instructions, isolated, resume, run_turn, undo};
 use crate::ports::{
     Error, Event, Expanded, IsolatedTurn, PromptKind, Record, Settings, Severity, TurnOverrides,
 };
@@ -53,6 +53,9 @@ pub(crate) async fn answer(
         Resolved::Turn(prompt, overrides) => {
             begin(cx, &prompt, PromptKind::Message).await?;
             name_session(cx, &naming, title, &prompt).await?;
+            let before = cx.settings();
+            let during = before.with(overrides.mode.as_ref(), overrides.model.as_ref());
+            instructions::report_mode(cx, &during.unwrap_or(before)).await?;
             cx.conversation.history.push(Message::User(prompt.blocks.into()));
             run(cx, overrides).await
         }

@@ -1,5 +1,6 @@
 //! One exchange with the model: a request goes out, its answer is streamed back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -10,7 +11,7 @@ use super::context;
 use super::cx::{TurnCx, TurnError};
 use crate::ports::{
     Error, Event, ModelChoice, ModelError, ModelEvent, ModelStream, OpenSpan, Record, Severity,
-    SpanEnd, SpanFacts, SpanKind, SpanScope,
+    SpanEnd, SpanFacts, SpanKind, SpanScope, ToolSpec,
 };
 use crate::words::{
     History, Message, ModelId, Seal, StopReason, Thought, ToolCallId, ToolRequest, Usage,
@@ -27,6 +28,8 @@ pub(crate) struct Answer {
     pub(crate) stop: StopReason,
     /// Whether it has neither text nor calls.
     pub(crate) is_empty: bool,
+    /// Why a call in its text was not run, for the model.
+    pub(crate) not_run: Option<String>,
 }
 
 /// Asks the model for its next answer. Compacts the conversation if it is too long for the context window.
@@ -57,11 +60,12 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
     };
     let request = context::view(cx, &settings, choice).await;
     let mut span = begin_request(&cx.turn.spans, choice);
+    let tools = request.tools.clone();
     let mut stream = choice.model.answer(request);
     cx.wait_for_prompt().await?;
-    let mut draft = Draft::new(settings.model.clone());
+    let mut draft = Draft::new(settings.model.clone(), tools);
     let ended = receive(cx, &mut stream, &mut draft, &mut span).await;
-    let usage = draft.usage;
+    let (usage, not_run) = (draft.usage, draft.not_run.take());
     if ended.is_err() {
         draft.break_off();
     }
@@ -73,7 +77,7 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
         Err(err) => err.span_end(),
     });
     let is_empty = !has_text && calls.is_empty();
-    Ok(Answer { calls, stop: ended?, is_empty })
+    Ok(Answer { calls, stop: ended?, is_empty, not_run })
 }
 
 /// Begins the span of a request.
@@ -135,6 +139,10 @@ async fn receive(
                 draft.add(call, cx.conversation.history);
                 continue;
             }
+            Some(ModelEvent::NotRun(why)) => {
+                draft.not_run = Some(why);
+                continue;
+            }
             Some(ModelEvent::Usage(now)) => {
                 draft.usage = now;
                 continue;
@@ -174,22 +182,28 @@ async fn save(cx: &mut TurnCx<'_>, draft: Draft) -> Result<Vec<ToolRequest>, Tur
 /// An answer on its way into the history.
 struct Draft {
     model: ModelId,
+    /// The tools that were offered.
+    tools: Vec<Arc<ToolSpec>>,
     thoughts: Vec<Thought>,
     /// The thought that is being streamed.
     thought: String,
     text: String,
     calls: Vec<ToolRequest>,
+    /// Why a call in the text was not run.
+    not_run: Option<String>,
     usage: Usage,
 }
 
 impl Draft {
-    fn new(model: ModelId) -> Draft {
+    fn new(model: ModelId, tools: Vec<Arc<ToolSpec>>) -> Draft {
         Draft {
             model,
+            tools,
             thoughts: Vec::new(),
             thought: String::new(),
             text: String::new(),
             calls: Vec::new(),
+            not_run: None,
             usage: Usage::default(),
         }
     }
@@ -199,8 +213,14 @@ impl Draft {
         self.thoughts.push(Thought { by: self.model.clone(), text, seal, at: self.text.len() });
     }
 
-    /// Adds a call. A duplicate is dropped; a different call with an id that was used before gets a new one.
+    /// Adds a call. One with a name that a tool adopts becomes a call of that tool. A duplicate is dropped; a different call with an id that was used before
+    /// gets a new one.
     fn add(&mut self, mut call: ToolRequest, history: &History) {
+        if let Some((tool, Some(input))) = ToolSpec::find(&self.tools, &call.name, &call.input)
+            && tool.name != call.name
+        {
+            call = ToolRequest { id: call.id, name: tool.name.clone(), input: input.into() };
+        }
         let is_same = |known: &ToolRequest| {
             known.id.given() == call.id.given()
                 && (&known.name, &known.input) == (&call.name, &call.input)
@@ -253,7 +273,6 @@ async fn report_usage(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use tokio::sync::{Mutex, watch};
     use tokio_util::sync::CancellationToken;
 
@@ -280,7 +299,7 @@ mod tests {
         history.push(Message::Agent { thoughts, text, calls: vec![call("one")] });
         // The client knows the call for ever.
         history.compact(1, "summary".to_owned(), None);
-        let mut draft = Draft::new(ModelId::new("m"));
+        let mut draft = Draft::new(ModelId::new("m"), Vec::new());
         for command in ["two", "two", "three"] {
             draft.add(call(command), &history);
         }
@@ -300,6 +319,7 @@ mod tests {
             context_size: 1000,
             price: None,
             can_think: false,
+            profile: None,
             model: Arc::new(ScriptedModel::parse(script).unwrap()),
         };
         let editor = StubEditor::with_room_for(2);

@@ -40,7 +40,7 @@ impl Task {
         for Helper { agent, .. } in &helpers {
             description.push_str(&format!("\n- {}: {}", agent.name, agent.description));
         }
-        let spec = Arc::new(ToolSpec { name: NAME.to_owned(), description, schema });
+        let spec = Arc::new(ToolSpec::new(NAME.to_owned(), description, schema));
         Task { helpers, spec }
     }
 
@@ -69,6 +69,10 @@ fn names(helpers: &[Helper]) -> Vec<&str> {
 impl Tool for Task {
     fn spec(&self) -> Arc<ToolSpec> {
         Arc::clone(&self.spec)
+    }
+
+    fn brief_spec(&self) -> Option<Arc<ToolSpec>> {
+        None
     }
 
     fn kind(&self) -> ToolKind {

@@ -23,11 +23,15 @@ impl From<Vec<Block>> for Prompt {
     }
 }
 
+/// Ends the text that a model is told before the first prompt of a conversation.
+pub(crate) const OPENING_END: &str = "\n\n# Request\n";
+
 impl Prompt {
-    /// Returns the text of the prompt, without images and other parts.
+    /// Returns the text of the prompt, without images and other parts, and without what a model is told before it.
     #[must_use]
     pub fn text(&self) -> String {
-        let texts: Vec<&str> = self.blocks.iter().filter_map(Block::as_text).collect();
+        let texts = self.blocks.iter().filter_map(Block::as_text);
+        let texts: Vec<&str> = texts.skip_while(|text| text.ends_with(OPENING_END)).collect();
         texts.join("\n")
     }
 

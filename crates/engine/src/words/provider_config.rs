@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::profile::Profile;
 use super::secret::Secret;
 
 /// One provider of a configuration.
@@ -69,6 +70,8 @@ pub struct ModelConfig {
     pub cost: Option<Cost>,
     /// Whether it can think.
     pub reasoning: Option<bool>,
+    /// How much it is told. Ours, not OpenCode's.
+    pub profile: Option<Profile>,
     /// What it accepts.
     pub modalities: Option<Modalities>,
     /// What is sent with every request.

@@ -137,6 +137,7 @@ impl Bench {
             context_size: 1_000_000_000,
             price: None,
             can_think: false,
+            profile: None,
             model: Arc::new(ScriptedModel::parse(script).unwrap()),
         };
         let options = HubOptions {

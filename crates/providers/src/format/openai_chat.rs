@@ -421,7 +421,12 @@ impl Decoder {
                 let (id, input) = (ToolCallId::new(self.ids.next()), input.into());
                 out.push_back(ModelEvent::Tool(ToolRequest { id, name, input }));
             }
-            None => out.extend(self.text_calls.release().map(ModelEvent::Text)),
+            None => {
+                out.extend(self.text_calls.release().map(ModelEvent::Text));
+                let has_no_call = is_complete && self.drafts.is_empty();
+                let why = if has_no_call { self.text_calls.explain() } else { None };
+                out.extend(why.map(ModelEvent::NotRun));
+            }
         }
         for (_, draft) in std::mem::take(&mut self.drafts) {
             out.push_back(ModelEvent::Tool(draft.finish(&mut self.ids)));

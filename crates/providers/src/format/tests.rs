@@ -62,6 +62,7 @@ pub(crate) fn request() -> Request {
         instructions: "Be brief.".into(),
         messages: messages.into_iter().map(Arc::new).collect(),
         tools: vec![Arc::new(ToolSpec {
+            adopt: |_, _| None,
             name: "read".to_owned(),
             description: "Reads.".to_owned(),
             schema: json!({ "type": "object" }).into(),
@@ -118,6 +119,7 @@ fn print(event: &ModelEvent) -> String {
         }
         ModelEvent::Waiting { reason, .. } => format!("waiting {reason}"),
         ModelEvent::Notice(what) => format!("notice {what}"),
+        ModelEvent::NotRun(why) => format!("not run: {why}"),
         ModelEvent::Tool(call) => format!("tool {} {} {}", call.id, call.name, call.input),
         ModelEvent::Usage(usage) => format!(
             "usage {} {} {} {}",

@@ -24,10 +24,26 @@ use engine::words::Message;
 use serde_json::Value;
 
 use copies::Given;
-use forms::WrittenCall;
 
 /// The longest text that is held back, in bytes. A longer one is shown as it comes.
 const MAX_HELD: usize = 1024 * 1024;
+
+/// How much text is searched for calls at the end of an answer, in bytes.
+const MAX_SEARCHED: usize = 64 * 1024;
+
+/// Returns the part of a text that looks like calls: JSON with the name of a tool and arguments. It need not be valid.
+fn calls_in<'a>(text: &'a str, tools: &[Arc<ToolSpec>]) -> Option<&'a str> {
+    let part = text.get(text.find('{')?..=text.rfind('}')?)?;
+    let dense: String = part.split_whitespace().collect();
+    let is_named = |tool: &Arc<ToolSpec>| {
+        let has = |key: &str| dense.contains(&format!("\"{key}\":\"{}\"", tool.name));
+        has("name") || has("tool") || has("function")
+    };
+    // A text that is one call of an unknown tool names it in the same way.
+    let is_unknown = text.trim_start().starts_with(['{', '`']) && dense.contains("\"name\":\"");
+    let has_arguments = ["\"arguments\":", "\"parameters\":"].iter().any(|key| dense.contains(key));
+    (has_arguments && (is_unknown || tools.iter().any(is_named))).then_some(part)
+}
 
 /// The text of one answer, as far as it may be a call.
 #[derive(Debug)]
@@ -36,19 +52,21 @@ pub(super) struct TextCalls {
     messages: Vec<Arc<Message>>,
     instructions: Arc<str>,
     held: String,
+    /// The text that was shown, as far as it is searched for calls.
+    shown: String,
     /// Whether the answer turned out to be text.
     is_text: bool,
 }
 
 /// Why an answer that begins like a call is not run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// It has another form, or text beside the call.
     NotACall,
     /// No tool of this name was offered.
-    NotOffered,
-    /// A required argument is missing.
-    Incomplete,
+    NotOffered(String),
+    /// A required argument is missing; the form of the call.
+    Incomplete(String),
     /// The model was given this call, for example by a file.
     Copy,
 }
@@ -60,6 +78,7 @@ impl TextCalls {
             messages: request.messages.clone(),
             instructions: Arc::clone(&request.instructions),
             held: String::new(),
+            shown: String::new(),
             // Without tools, such as for a title or a summary, every answer is text.
             is_text: request.tools.is_empty(),
         }
@@ -68,6 +87,7 @@ impl TextCalls {
     /// Adds a chunk of the answer. Returns what can be shown already.
     pub(super) fn push(&mut self, chunk: String) -> Option<String> {
         if self.is_text {
+            self.note(&chunk);
             return Some(chunk);
         }
         self.held.push_str(&chunk);
@@ -82,7 +102,39 @@ impl TextCalls {
     pub(super) fn release(&mut self) -> Option<String> {
         self.is_text = true;
         let held = std::mem::take(&mut self.held);
+        self.note(&held);
         (!held.trim().is_empty()).then_some(held)
+    }
+
+    /// Notes text that is shown.
+    fn note(&mut self, text: &str) {
+        if !self.tools.is_empty() && self.shown.len() + text.len() <= MAX_SEARCHED {
+            self.shown.push_str(text);
+        }
+    }
+
+    /// Explains to the model why the call in its text was not run; `None` if there is none, or if it is a copy. Called at the end
+    /// of an answer that is text.
+    pub(super) fn explain(&self) -> Option<String> {
+        let text = self.shown.trim();
+        let written = calls_in(text, &self.tools)?;
+        if self.given().contains_text(written) {
+            return None;
+        }
+        let why = match self.check(text) {
+            Err(Refusal::NotOffered(name)) => ToolSpec::unknown(&name, &self.tools),
+            Err(Refusal::Incomplete(form)) => format!("an argument is missing; the form is {form}"),
+            Err(Refusal::Copy) | Ok(_) => return None,
+            Err(Refusal::NotACall) if text.starts_with(['{', '`']) => {
+                "the call is not valid JSON".to_owned()
+            }
+            Err(Refusal::NotACall) => {
+                "a call must be the whole answer, without other text".to_owned()
+            }
+        };
+        Some(format!(
+            "Nothing was run: {why}. Answer with one call and nothing else, or without any call if the work is done."
+        ))
     }
 
     /// Returns the call, if the text is one that may be run: the name of the tool and its input.
@@ -90,7 +142,7 @@ impl TextCalls {
         if self.is_text || self.held.trim().is_empty() {
             return None;
         }
-        match self.find() {
+        match self.check(self.held.trim()) {
             Ok(call) => {
                 self.held.clear();
                 Some(call)
@@ -104,24 +156,29 @@ impl TextCalls {
         }
     }
 
-    fn find(&self) -> Result<(String, Value), Refusal> {
-        let calls = forms::read(self.held.trim(), &|name| self.schema(name));
-        let WrittenCall { name, input } = calls.into_iter().next().ok_or(Refusal::NotACall)?;
-        let schema = self.schema(&name).ok_or(Refusal::NotOffered)?;
+    /// Returns the call that a text is, if it may be run.
+    fn check(&self, text: &str) -> Result<(String, Value), Refusal> {
+        let calls = forms::read(text, &|name| self.schema(name));
+        let written = calls.into_iter().next().ok_or(Refusal::NotACall)?;
+        let found = ToolSpec::find(&self.tools, &written.name, &written.input);
+        let (tool, adopted) = found.ok_or_else(|| Refusal::NotOffered(written.name.clone()))?;
+        let (name, input) = (&tool.name, adopted.unwrap_or_else(|| written.input.clone()));
+        let schema = self.schema(name).unwrap_or_default();
         let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
         let is_given = |field: &Value| field.as_str().is_some_and(|field| !input[field].is_null());
         if !required.iter().all(is_given) {
-            return Err(Refusal::Incomplete);
+            return Err(Refusal::Incomplete(tool.form()));
         }
-        let given = Given {
-            messages: &self.messages,
-            instructions: &self.instructions,
-            tools: &self.tools,
-        };
-        if given.contains(&name, &input, self.held.trim()) {
+        let given = self.given();
+        let is_copy = |name: &str, input: &Value| given.contains(name, input, text);
+        if is_copy(&written.name, &written.input) || is_copy(name, &input) {
             return Err(Refusal::Copy);
         }
-        Ok((name, input))
+        Ok((name.clone(), input))
+    }
+
+    fn given(&self) -> Given<'_> {
+        Given { messages: &self.messages, instructions: &self.instructions, tools: &self.tools }
     }
 
     /// Returns the schema of a tool that was offered.

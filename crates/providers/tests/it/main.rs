@@ -69,6 +69,7 @@ impl Received {
             }
             Ok(ModelEvent::Waiting { reason, .. }) => lines.push(format!("waiting {reason}")),
             Ok(ModelEvent::Notice(what)) => lines.push(format!("notice {what}")),
+            Ok(ModelEvent::NotRun(why)) => lines.push(format!("not run: {why}")),
             Ok(ModelEvent::Tool(call)) => lines.push(format!("tool {} {}", call.name, call.input)),
             Ok(ModelEvent::Usage(usage)) => {
                 lines.retain(|line| !line.starts_with("usage "));

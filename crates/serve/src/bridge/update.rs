@@ -275,6 +275,7 @@ mod tests {
             context_size: 1000,
             price: None,
             can_think: true,
+            profile: None,
             model: std::sync::Arc::new(model),
         }]);
         let settings = engine::ports::Settings::new(models).unwrap();

@@ -114,6 +114,7 @@ fn settings(ids: Vec<(String, String)>) -> Event {
         context_size: 1000,
         price: None,
         can_think: true,
+        profile: None,
         model: model.clone(),
     });
     Event::Settings(Settings::new(models.collect()).unwrap())

@@ -322,6 +322,11 @@ const MODEL: &[Key] = &[
     key("limit", Object(TOKENS), "Token limits."),
     key("cost", Open(COST), "Prices in US dollars per million tokens."),
     key("reasoning", Switch, "Whether the model supports reasoning."),
+    key(
+        "profile",
+        Word(&["brief", "full"]),
+        "What the model is told: `brief` is six tools with short descriptions, `full` is everything. The default is `brief` for models of up to 8 billion parameters (by their name) and for windows of up to 16,384 tokens.",
+    ),
     key("modalities", Open(MODALITIES), "Supported inputs."),
     key(
         "options",

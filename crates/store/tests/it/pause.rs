@@ -44,6 +44,7 @@ async fn idle_session_is_paused_and_restored() {
         context_size: 1000,
         price: None,
         can_think: false,
+        profile: None,
         model: Arc::new(ScriptedModel::parse(script).unwrap()),
     };
     let options = HubOptions {

@@ -189,6 +189,7 @@ async fn thoughts_cost_and_settings_are_restored() {
         context_size: 1,
         price: None,
         can_think: true,
+        profile: None,
         model: Arc::new(engine::script::ScriptedModel::parse("").unwrap()),
     };
     let mut settings = engine::ports::Settings::new(vec![model].into()).unwrap();

@@ -7,17 +7,20 @@ use std::time::Duration;
 use engine::ports::{ToolError, ToolSpec};
 use serde_json::{Value, json};
 
+use super::aliases;
 use super::extra_permissions::ExtraPermissions;
 
 const DESCRIPTION: &str = "\
-Runs a command with bash and returns its output and exit code. Every command starts in the working folder with a fresh \
-environment; no state persists between commands; commands have no input and no terminal. Commands run in a sandbox: they can \
-write only to the project's folders, cannot change .git, and have no network, no Unix sockets and no ptrace; /tmp and \
-/var/tmp are private to this session: only its commands see them. If a command needs the network, changes .git or writes to another folder \
-(such as a package cache), request that with `network`, `git` or `write_outside` and give the `reason`; the user is asked. \
-Nothing else can be allowed. Long output is cut in the middle; the full output is saved to a file, whose path is \
-given. A command that does not end by itself, such as a server, runs with `background`: the call returns an id at once, for \
-`bash_output` and `bash_kill`. Use the other tools to read, search and change files.";
+Runs a command with bash and returns its output and exit code. Every command starts in the working folder; nothing but files \
+persists between commands, and they have no input and no terminal. Commands run in a sandbox: they can write only to the \
+project's folders, cannot change .git, and have no network, no Unix sockets and no ptrace; /tmp and /var/tmp are private to \
+this session. If a command needs the network, changes .git or writes to another folder (such as a package cache), request that \
+with `network`, `git` or `write_outside` and give the `reason`; the user is asked. Nothing else can be allowed. Long output is \
+cut in the middle; the full output is saved to a file, whose path is given. A command that does not end by itself, such as a \
+server, runs with `background`: the call returns an id at once, for `bash_output` and `bash_kill`. Use the other tools to read, \
+search and change files.";
+
+const BRIEF: &str = "Runs a shell command, such as a program or the tests, and returns its output.";
 
 /// The default time limit.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -56,6 +59,8 @@ impl Input {
 
     pub(super) fn read(input: &Value) -> Result<Input, ToolError> {
         let refuse = |why: &str| ToolError::Model(why.to_owned());
+        let corrected = input["command"].is_null().then(|| aliases::adopt("bash", input)).flatten();
+        let input = corrected.as_ref().unwrap_or(input);
         let text = |name: &str| input[name].as_str().map(str::trim).filter(|text| !text.is_empty());
         let Some(command) = text("command") else {
             return Err(refuse("`command` must be a string"));
@@ -125,8 +130,19 @@ pub(super) fn spec() -> Arc<ToolSpec> {
         },
         "required": ["command"],
     });
-    let (name, description) = ("bash".to_owned(), DESCRIPTION.to_owned());
-    Arc::new(ToolSpec { name, description, schema: schema.into() })
+    described(DESCRIPTION, &schema)
+}
+
+/// Returns the description for small models.
+pub(super) fn brief_spec() -> Arc<ToolSpec> {
+    let properties = json!({ "command": { "type": "string" } });
+    let schema = json!({ "type": "object", "properties": properties, "required": ["command"] });
+    described(BRIEF, &schema)
+}
+
+fn described(description: &str, schema: &Value) -> Arc<ToolSpec> {
+    let (name, description) = ("bash".to_owned(), description.to_owned());
+    Arc::new(ToolSpec { name, description, schema: schema.into(), adopt: aliases::adopt })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `/context`: what the model sees, section by section, with origin and size.
 
-use super::{Room, front, load, size_of_tool};
+use super::{Front, Room, front, load, size_of_tool};
 use crate::ports::Settings;
 use crate::turn::cx::TurnCx;
 use crate::turn::instructions::Section;
@@ -12,7 +12,7 @@ pub(crate) async fn report(cx: &mut TurnCx<'_>, settings: &Settings) -> String {
         return format!("The model `{}` is not available.", settings.model);
     };
     let used = load(cx, settings, choice).await.used;
-    let (sections, tools) = front(cx, settings, choice).await;
+    let Front { system, opening, tools } = front(cx, settings, choice).await;
     let window = choice.window();
     let how = if cx.conversation.context.measured.is_some() {
         "counted by the provider"
@@ -26,7 +26,7 @@ pub(crate) async fn report(cx: &mut TurnCx<'_>, settings: &Settings) -> String {
         Room::of(window).limit,
     );
     text.push_str("| part | origin | bytes | tokens (approx.) |\n|---|---|---|---|\n");
-    for Section { name, origin, text: body, note } in &sections {
+    for Section { name, origin, text: body, note } in std::iter::once(&system).chain(&opening) {
         let note = note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
         row(&mut text, name, &format!("{origin}{note}"), body.len(), tokens_of(body));
     }

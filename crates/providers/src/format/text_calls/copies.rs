@@ -30,6 +30,15 @@ impl Given<'_> {
             // `<function=NAME>{…}` and `[TOOL_CALLS]NAME{…}` have nothing between name and arguments.
             needles.extend([format!("function{name}{input}"), format!("CALLS{name}{input}")]);
         }
+        self.has_any(&needles)
+    }
+
+    /// Tells whether any of it contains this text.
+    pub(super) fn contains_text(&self, text: &str) -> bool {
+        self.has_any(&[letters(text)])
+    }
+
+    fn has_any(&self, needles: &[String]) -> bool {
         let has_copy = |text: &str| {
             let text = letters(text);
             needles.iter().any(|needle| text.contains(needle.as_str()))

@@ -3,6 +3,7 @@
 //! | form | written by |
 //! |---|---|
 //! | `{"name": …, "arguments": {…}}`, one or several, or a list | Qwen Coder, Llama, Phi |
+//! | the same with a brace too many, or with an imagined `<tool_response>` behind it | Qwen Coder |
 //! | the same in a code fence | Qwen Coder, Gemma, DeepSeek Coder |
 //! | `<tool_call>{…}</tool_call>` | Qwen, Hermes |
 //! | `<function=NAME>{…}</function>`, also with `<parameter=KEY>` | Llama, Qwen 3 Coder |
@@ -71,6 +72,8 @@ pub(super) fn may_be_call(begun: &str) -> bool {
 
 /// Reads the calls of an answer. Returns none if the answer has anything beside calls.
 pub(super) fn read(text: &str, schemas: Schemas<'_>) -> Vec<WrittenCall> {
+    // Some models go on with the result that they expect. It is nobody's: the call is run instead.
+    let text = text.split_once("\n<tool_response>").map_or(text, |(call, _)| call).trim_end();
     let mut forms = FORMS.iter().filter(|form| text.starts_with(form.begin));
     forms.find_map(|form| (form.read)(text, schemas)).unwrap_or_default()
 }
@@ -82,6 +85,8 @@ fn may_be_json(begin: &str, rest: &str) -> bool {
         let Some(inner) = rest.strip_prefix('{') else { return rest.is_empty() };
         rest = inner.trim_start();
     }
+    // One brace too many.
+    let rest = rest.strip_prefix('{').map_or(rest, str::trim_start);
     let Some(member) = rest.strip_prefix('"') else { return rest.is_empty() };
     match member.split_once('"') {
         Some((member, _)) => MEMBERS.contains(&member),
@@ -104,12 +109,47 @@ fn read_json(text: &str, _: Schemas<'_>) -> Option<Vec<WrittenCall>> {
 
 /// Reads JSON values, one after the other, that are all calls.
 fn read_values(text: &str) -> Option<Vec<WrittenCall>> {
-    let text = escape_controls(text);
+    let text = escape_controls(&plain_quotes(text));
+    if text.strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with('{')) {
+        return read_doubled(&text);
+    }
     let mut calls = Vec::new();
     for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
         add_calls(&value.ok()?, &mut calls)?;
     }
     (!calls.is_empty()).then_some(calls)
+}
+
+/// Reads calls that begin with a brace too many.
+fn read_doubled(text: &str) -> Option<Vec<WrittenCall>> {
+    let mut calls = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        rest = rest.strip_prefix('{')?.trim_start();
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        add_calls(&values.next()?.ok()?, &mut calls)?;
+        rest = rest[values.byte_offset()..].trim_start_matches(['}', ' ', '\n', '\r', '\t']);
+    }
+    (!calls.is_empty()).then_some(calls)
+}
+
+/// Writes strings in three quotes, as Python has them, as JSON strings.
+fn plain_quotes(text: &str) -> std::borrow::Cow<'_, str> {
+    const THREE: &str = "\"\"\"";
+    if !text.contains(": \"\"\"") {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(": \"\"\"") {
+        let Some((inside, after)) = after.split_once(THREE) else { break };
+        out.push_str(before);
+        out.push_str(": ");
+        out.push_str(&Value::from(inside).to_string());
+        rest = after;
+    }
+    out.push_str(rest);
+    out.into()
 }
 
 /// Escapes line ends and tabs inside strings: models write files as they are.

@@ -8,7 +8,7 @@ use super::*;
 
 fn spec(name: &str, schema: Value) -> Arc<ToolSpec> {
     let description = format!("The tool {name}.");
-    Arc::new(ToolSpec { name: name.to_owned(), description, schema: schema.into() })
+    Arc::new(ToolSpec::new(name.to_owned(), description, schema.into()))
 }
 
 /// A request after this result of a tool.
@@ -84,6 +84,10 @@ fn every_form_becomes_a_call() {
         "<tools>\n{\"type\": \"function\", \"function\": {\"name\": \"read\", \"description\": \"x\", \"parameters\": {}}}\n</tools>\n\
          <tool_call>{\"name\": \"read\", \"arguments\": {\"path\": \"a.py\"}}</tool_call>",
         "<tools>[{\"name\": \"list\", \"description\": \"x\"}]</tools>```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"a.py\"}}\n```",
+        "{{\"name\": \"read\", \"arguments\": {\"path\": \"a.py\"}}}",
+        "{{\"name\": \"read\", \"arguments\": {\"path\": \"a.py\"}}}}\n{{\"name\": \"list\", \"arguments\": {}}}",
+        "```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"\"\"a.py\"\"\"}}\n```",
+        "```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"a.py\"}}\n```\n\n<tool_response>\nDone.\n</tool_response>",
         // Only the first of several.
         "{\"name\": \"read\", \"arguments\": {\"path\": \"a.py\"}}\n{\"name\": \"list\", \"arguments\": {}}",
         "```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"a.py\"}}\n```\n```json\n{\"name\": \"list\", \"arguments\": {}}\n```",
@@ -281,5 +285,43 @@ proptest! {
         if !shown.starts_with("CALL ") {
             prop_assert_eq!(shown.trim(), text.trim());
         }
+    }
+}
+
+/// Why a call in a text was not run, as the model is told.
+fn explained(result: &str, text: &str) -> Option<String> {
+    let mut calls = TextCalls::new(&request(result));
+    calls.push(text.to_owned());
+    assert_eq!(calls.recover(), None, "{text}");
+    calls.release();
+    calls.explain()
+}
+
+// R: P6
+#[test]
+fn model_is_told_why_a_written_call_was_not_run() {
+    const CALL: &str = r#"{"name": "read", "arguments": {"path": "a.py"}}"#;
+    let has = |text: &str, part: &str| {
+        let why = explained("nothing", text).unwrap_or_default();
+        assert!(why.contains(part), "{text}: {why}");
+    };
+    has(&format!("I read it now.\n```json\n{CALL}\n```"), "without other text");
+    has(
+        "```json\n{\"name\": \"read\", \"arguments\": {\"path\": [\"a\"].join()}}\n```",
+        "not valid JSON",
+    );
+    has(r#"{"name": "red", "arguments": {"path": "a.py"}}"#, "Did you mean read {\"path\": …}?");
+    has(
+        r#"{"name": "write", "arguments": {"path": "a.py"}}"#,
+        "write {\"path\": …, \"content\": …}",
+    );
+    // Text without a call, JSON for the user, and a copy of what a file contains: nothing is said.
+    for (result, text) in [
+        ("nothing", "The file says hello."),
+        ("nothing", r#"{"name": "Ada", "age": 36}"#),
+        (CALL, &*format!("The file has {CALL}")),
+        (CALL, CALL),
+    ] {
+        assert_eq!(explained(result, text), None, "{text}");
     }
 }

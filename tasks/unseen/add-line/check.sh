@@ -1,0 +1,4 @@
+prints 'flask
+pytest
+requests' sort requirements.txt
+only requirements.txt

@@ -1,0 +1,4 @@
+prints 'body {
+    color: blue;
+}' cat style.css
+only style.css

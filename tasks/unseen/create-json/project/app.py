@@ -1,0 +1,3 @@
+import json
+
+print(json.load(open("settings.json"))["theme"])

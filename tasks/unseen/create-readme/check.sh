@@ -1,0 +1,3 @@
+has README.md '^# *Harbor'
+has README.md '[Ss]hips'
+only

@@ -1,0 +1,4 @@
+SHIPS = ["Aurora", "Borealis"]
+
+for ship in SHIPS:
+    print(ship)

@@ -1,0 +1,2 @@
+says 'shop\.py'
+only

@@ -1,0 +1,2 @@
+def load_prices():
+    return {"tea": 3}

@@ -1,0 +1,3 @@
+from prices import load_prices
+
+print(load_prices()["tea"])

@@ -1,0 +1,2 @@
+passes python3 test_lists.py
+only lists.py

@@ -1,0 +1,3 @@
+from lists import last
+
+assert last([1, 2, 3]) == 3

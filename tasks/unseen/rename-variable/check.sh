@@ -1,0 +1,3 @@
+lacks tally.py 'cnt'
+prints '3' python3 tally.py
+only tally.py

@@ -1,0 +1,4 @@
+cnt = 0
+for word in ["a", "b", "c"]:
+    cnt += 1
+print(cnt)

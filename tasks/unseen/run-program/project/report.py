@@ -1,0 +1,2 @@
+orders = [420, 588, 756]
+print("total:", sum(orders))

@@ -1,0 +1,2 @@
+says 'node +(src/)?server\.js|npm +(run +)?start'
+only

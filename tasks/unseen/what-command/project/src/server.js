@@ -1,0 +1,3 @@
+const http = require("http");
+
+http.createServer((request, response) => response.end("ok")).listen(4000);
