@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
-use crate::format::Events;
+use crate::format::{Events, NOT_RUN};
 use crate::model::RemoteModel;
 use crate::reading::Reading;
 use crate::repetition::Repetition;
@@ -235,9 +235,15 @@ impl Exchange {
         !self.shown.is_any && self.calls.is_empty()
     }
 
-    /// Tells whether the request ends with results of tools, perhaps with a message after them. A model that has nothing to
-    /// add to them is not broken.
+    /// Tells whether the request ends with results of tools, perhaps with a message after them, or says that a call was not run.
+    /// A model that has nothing to add is not broken.
     fn follows_results(&self) -> bool {
+        let last = self.request.messages.last().map(|message| &**message);
+        if let Some(Message::User(prompt)) = last
+            && prompt.text().starts_with(NOT_RUN)
+        {
+            return true;
+        }
         let messages = self.request.messages.iter().rev();
         let mut messages = messages.skip_while(|message| matches!(***message, Message::User(_)));
         messages.next().is_some_and(|message| matches!(**message, Message::ToolResult { .. }))

@@ -18,6 +18,7 @@ use common::IdGenerator;
 use text_calls::TextCalls;
 
 pub(crate) use common::{Events, Target};
+pub(crate) use text_calls::NOT_RUN;
 
 /// The format of a provider's API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

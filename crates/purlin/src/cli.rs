@@ -99,9 +99,9 @@ enum Command {
     /// Run one prompt from the shell
     Run(Box<RunArgs>),
     /// Check whether an agent conforms to the Agent Client Protocol
-    Check(CheckArgs),
+    Check(Box<CheckArgs>),
     /// Put an agent under load, and measure time and memory
-    Load(LoadArgs),
+    Load(Box<LoadArgs>),
     /// Serve as the MCP server of `purlin check`
     #[command(hide = true)]
     McpProbe {

@@ -68,7 +68,7 @@ impl McpKey {
 
 impl PermissionKey {
     /// Every built-in key.
-    pub const BUILT_IN: [PermissionKey; 17] = [
+    pub const BUILT_IN: [PermissionKey; 18] = [
         PermissionKey::Read,
         PermissionKey::Edit,
         PermissionKey::RunCommand,

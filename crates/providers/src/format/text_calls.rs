@@ -28,6 +28,9 @@ use copies::Given;
 /// The longest text that is held back, in bytes. A longer one is shown as it comes.
 const MAX_HELD: usize = 1024 * 1024;
 
+/// How the message begins that tells a model why a call was not run.
+pub(crate) const NOT_RUN: &str = "Nothing was run";
+
 /// How much text is searched for calls at the end of an answer, in bytes.
 const MAX_SEARCHED: usize = 64 * 1024;
 
@@ -133,7 +136,7 @@ impl TextCalls {
             }
         };
         Some(format!(
-            "Nothing was run: {why}. Answer with one call and nothing else, or without any call if the work is done."
+            "{NOT_RUN}: {why}. Answer with one call and nothing else, or without any call if the work is done."
         ))
     }
 

@@ -16,7 +16,6 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::output::{Capture, Plain, ended, raw_of};
 use super::search_path::search_path;
 use super::{Bash, Input, timed_out};
-use crate::tool::fenced;
 
 /// How long a command may clean up after SIGTERM. Less than a cancelled tool gets.
 pub(super) const GRACE: Duration = Duration::from_millis(1500);
