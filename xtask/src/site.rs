@@ -104,9 +104,9 @@ fn navigation(from: &Page, pages: &BTreeMap<String, Page>) -> String {
     html
 }
 
-/// Finds the files of the root, everything below `docs`, and the page about transcripts.
+/// Finds the files of the root, everything below `docs` and `deploy`, and the page about transcripts.
 fn files(root: &Path) -> Result<Vec<PathBuf>> {
-    let mut open = vec![root.join("docs")];
+    let mut open = vec![root.join("docs"), root.join("deploy")];
     let mut found: Vec<PathBuf> = std::fs::read_dir(root)?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.is_file())
@@ -115,7 +115,8 @@ fn files(root: &Path) -> Result<Vec<PathBuf>> {
     while let Some(folder) = open.pop() {
         for entry in std::fs::read_dir(folder)? {
             let path = entry?.path();
-            if path.is_dir() { open.push(path) } else { found.push(path) }
+            let is_foreign = path.ends_with("node_modules");
+            if path.is_dir() && !is_foreign { open.push(path) } else { found.push(path) }
         }
     }
     found.sort();
