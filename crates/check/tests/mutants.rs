@@ -1,5 +1,10 @@
 //! The suite is tested: every row has a mutant that fails it, and a mutant fails nothing but the rows of its fault.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests are tests, too, which clippy does not see"
+)]
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -52,6 +57,7 @@ const ALSO: &[(&str, &[&str])] = &[
     ("load.session", &["prompt.update-session"]),
     ("cancel.silent", &["prompt.updates-first"]),
     ("isolation.text", &["prompt.updates-first"]),
+    ("isolation.history", &["isolation.text"]),
     ("container.new", &["container.prompt"]),
     ("crash.load", &["crash.turn"]),
     ("shutdown.eof", &["shutdown.eof-code", "shutdown.eof-turn"]),

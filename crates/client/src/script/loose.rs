@@ -277,6 +277,14 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'_, R, W> {
         self.pass_time(wait).await;
     }
 
+    /// Reports an agent that still runs after a signal.
+    pub(super) fn must_have_ended(&mut self) {
+        let line = self.index.checked_sub(1).and_then(|index| self.transcript.lines().get(index));
+        if let Some(line) = line.filter(|_| !self.has_ended()) {
+            self.fail(line, "still running after SIGTERM", None, None);
+        }
+    }
+
     pub(super) async fn end_loosely(&mut self) {
         if self.writer.is_some() && self.played.stopped.is_none() {
             self.pass_time(self.loose.linger).await;

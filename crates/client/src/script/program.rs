@@ -76,7 +76,12 @@ pub async fn play_program_with(
     loop {
         match stderr.read_during(player.run()).await {
             Pause::Done => break,
-            Pause::Term => child.terminate(),
+            // Its input stays open: the signal alone must end it.
+            Pause::Term => {
+                child.terminate();
+                stderr.read_during(player.drain(EXIT_WAIT)).await;
+                player.must_have_ended();
+            }
             pause => {
                 if pause == Pause::Kill {
                     child.kill();
