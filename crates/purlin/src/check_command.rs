@@ -171,7 +171,7 @@ fn show_progress(done: usize, total: usize, name: &str) {
     // Progress that cannot be shown is not worth failing for.
     if err.is_terminal() {
         write!(err, "\r\x1b[K[{done}/{total}] {name}").ok();
-    } else if done % 20 == 0 || done == total {
+    } else if done.is_multiple_of(20) || done == total {
         writeln!(err, "[{done}/{total}]").ok();
     }
     err.flush().ok();

@@ -144,6 +144,17 @@ const NEVER_HERE: &[c_long] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modi
 #[cfg(not(target_arch = "x86_64"))]
 const NEVER_HERE: &[c_long] = &[];
 
+/// The flags that make namespaces.
+const SPACES: [c_int; 7] = [
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWCGROUP,
+];
+
 /// Calls that are refused with some arguments: the rules of a call are alternatives, the conditions of a rule must all be true.
 fn sometimes(sockets: Sockets) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompiler::Error> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
@@ -158,17 +169,8 @@ fn sometimes(sockets: Sockets) -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompil
     };
     let of_type =
         |argument, kind: u32| is(argument, MaskedEq(u64::from(libc::S_IFMT)), kind.cast_signed());
-    let spaces = [
-        libc::CLONE_NEWUSER,
-        libc::CLONE_NEWNS,
-        libc::CLONE_NEWPID,
-        libc::CLONE_NEWNET,
-        libc::CLONE_NEWIPC,
-        libc::CLONE_NEWUTS,
-        libc::CLONE_NEWCGROUP,
-    ];
     let clone =
-        spaces.iter().map(|space| all(vec![has_bit(0, *space)?])).collect::<Result<_, _>>()?;
+        SPACES.iter().map(|space| all(vec![has_bit(0, *space)?])).collect::<Result<_, _>>()?;
     let socket = match sockets {
         Sockets::None => Vec::new(),
         Sockets::Internet => {
