@@ -39,8 +39,9 @@ impl Case {
 }
 
 fn cases() -> Vec<Case> {
-    let texts = include_str!("edits.txt").split("=== ").skip(1);
-    let cases = texts.map(|text| {
+    let texts = format!("\n{}", include_str!("edits.txt").trim_end());
+    let cases = texts.split("\n=== ").skip(1).map(|text| {
+        let text = format!("{text}\n");
         let (_, text) = text.split_once('\n').unwrap();
         let (body, text) = text.split_once("--- old\n").unwrap();
         let (old, new) = text.split_once("--- new\n").unwrap();
