@@ -140,7 +140,7 @@ pub fn flush() {
         let (done, written) = sync_channel(1);
         if QUEUE.try_send(Job::Flush(done)).is_ok() {
             // Without an answer in time, the lines are lost.
-            drop(written.recv_timeout(FLUSH));
+            written.recv_timeout(FLUSH).ok();
         }
     }
 }
