@@ -24,6 +24,9 @@ const FRAME: Duration = Duration::from_millis(16);
 /// How long to wait for what may follow an ESC.
 const ESCAPE: Duration = Duration::from_millis(50);
 
+/// A new size counts once it has not changed for so long: a terminal that is still being resized moves what is on it.
+const SETTLED: Duration = Duration::from_millis(80);
+
 /// How often something that moves is drawn.
 const MOVING: Duration = Duration::from_millis(120);
 
@@ -105,6 +108,7 @@ enum Wake {
     Talk(Event),
     Frame,
     Moving,
+    Resizing,
     Resized,
     Terminated,
 }
@@ -122,6 +126,7 @@ impl Client {
         let mut buffer = [0; 4096];
         let mut drawn = Instant::now();
         let mut is_dirty = false;
+        let mut settled = None;
         while !self.is_over {
             let escape = self.keys.is_waiting().then(|| Instant::now() + ESCAPE);
             let moving = self.app.is_moving().then(|| drawn + MOVING);
@@ -130,7 +135,8 @@ impl Client {
                 biased;
                 _ = terminate.recv() => Wake::Terminated,
                 _ = hangup.recv() => Wake::Terminated,
-                _ = resized.recv() => Wake::Resized,
+                _ = resized.recv() => Wake::Resizing,
+                () = at(settled) => Wake::Resized,
                 read = self.tty.read(&mut buffer) => Wake::Bytes(read),
                 () = at(frame) => Wake::Frame,
                 event = self.talk.next() => Wake::Talk(event),
@@ -138,12 +144,8 @@ impl Client {
                 () = at(moving) => Wake::Moving,
             };
             match wake {
-                Wake::Terminated => break,
-                Wake::Bytes(Ok(0)) => break,
-                Wake::Bytes(Err(err)) => {
-                    tracing::debug!(%err, "the terminal is gone");
-                    break;
-                }
+                // The terminal is gone, or somebody wants us to go.
+                Wake::Terminated | Wake::Bytes(Ok(0) | Err(_)) => break,
                 Wake::Bytes(Ok(count)) => {
                     for input in self.keys.push(&buffer[..count]) {
                         self.handle(Event::Input(input));
@@ -154,7 +156,11 @@ impl Client {
                         self.handle(Event::Input(input));
                     }
                 }
-                Wake::Resized => self.resize()?,
+                Wake::Resizing => settled = Some(Instant::now() + SETTLED),
+                Wake::Resized => {
+                    settled = None;
+                    self.resize()?;
+                }
                 Wake::Frame => {}
                 Wake::Moving => self.handle(Event::Tick),
                 Wake::Talk(event) => {
@@ -167,6 +173,11 @@ impl Client {
                 }
             }
             self.commands().await?;
+            if settled.is_some() {
+                // Drawn when the terminal has its new size.
+                drawn = Instant::now();
+                continue;
+            }
             self.draw()?;
             drawn = Instant::now();
             is_dirty = false;

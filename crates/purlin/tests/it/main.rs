@@ -13,6 +13,8 @@ mod agent_log;
 mod agents;
 #[cfg(target_os = "linux")]
 mod background;
+#[cfg(target_os = "linux")]
+mod chat;
 mod check;
 mod clouds;
 mod command_line;
