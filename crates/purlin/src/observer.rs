@@ -76,7 +76,7 @@ pub(crate) fn tap_of(program: &str, trace: Option<&Path>) -> anyhow::Result<Tap>
 }
 
 fn make_tap(mut options: TapOptions, trace: Option<&Path>) -> anyhow::Result<Tap> {
-    if tracing::enabled!(Level::DEBUG) {
+    if tracing::event_enabled!(Level::DEBUG) {
         options.log = Some(Box::new(log_record));
     }
     if let Some(file) = trace {
