@@ -171,7 +171,8 @@ impl Workerd {
     pub fn restart(&mut self) {
         self.kill();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let program = root.join("deploy/durable-objects/node_modules/.bin/workerd");
+        let program = root
+            .join("deploy/durable-objects/node_modules/@cloudflare/workerd-linux-64/bin/workerd");
         assert!(program.exists(), "workerd is needed; `cargo xtask test` installs it");
         let started = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
