@@ -160,7 +160,8 @@ async function judge(agent, editor, folder) {
     assert.deepEqual(last, ["completed", "completed", "completed", "completed"]);
     assert.deepEqual(calls.slice(0, 2).map((call) => call.kind), ["read", "execute"]);
     assert.equal(editor.terminals.length, 1);
-    assert.match(editor.terminals[0].command, /echo done/);
+    assert.match(editor.terminals[0].command, /__terminal/);
+    assert.doesNotMatch(editor.terminals[0].command, /echo done/);
     assert.ok(editor.terminals[0].isReleased, "the terminal is given back");
     const plan = turn.updates.find((update) => update.sessionUpdate === "plan");
     assert.deepEqual(plan.entries.map((entry) => entry.content), ["Look", "Leap"]);

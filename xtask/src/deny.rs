@@ -7,8 +7,9 @@ use crate::release::metadata::{Metadata, Package};
 use crate::release::packages::PLATFORMS;
 
 /// Licences that ask for no more than that they are passed on.
-const LICENCES: [&str; 12] = [
+const LICENCES: [&str; 13] = [
     "MIT",
+    "MIT-0",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "BSD-2-Clause",

@@ -269,6 +269,7 @@ mod tests {
             -32600 No turn is running in this session; send the message with session/prompt · no_running_turn · No turn is running in this session; send the message with session/prompt
             -31902 8 messages already wait for the running turn; it takes them after its next answer · too_much_steering · 8 messages already wait for the running turn; it takes them after its next answer
             -31902 The session is open in process 4711 on host; close it there first · open_elsewhere · The session is open in process 4711 on host; close it there first
+            -31902 The session was continued in another window; load it again to continue here · taken_over · The session was continued in another window; load it again to continue here
             -31901 The session has expired: it was not used for 30 days. Start a new one · session_expired · The session has expired: it was not used for 30 days. Start a new one
             -32600 The session has reached its limit of 104857600 bytes; it can be loaded, but not continued; start a new session · history_full · The session has reached its limit of 104857600 bytes; it can be loaded, but not continued; start a new session
             -32600 The sessions were written by a newer version · read_only · The sessions were written by a newer version

@@ -164,15 +164,7 @@ impl Workspaces {
             Arc::clone(&policy),
             HookContext { session: session.clone(), cwd: cwd.clone() },
         )));
-        let mut found = settings.config.diagnostics.clone();
-        projects.iter().for_each(|project| found.extend(project.diagnostics()));
-        let (checkers, language_servers) = options_of(found);
-        let scope_of_edits = scope.clone();
-        let diagnostics =
-            Diagnostics::new(checkers, language_servers, bash, scope_of_edits, cwd.clone());
-        if !diagnostics.is_empty() {
-            extensions.push(Arc::new(DiagnosticsExtension(diagnostics)));
-        }
+        extensions.extend(self.diagnostics(&projects, bash, scope.clone(), &cwd));
         let mcp = settings.config.servers_for(&cwd);
         let configured = (&mcp, project);
         let servers = ReplaceableServers::new(&machine.host, requested, configured, folders);
@@ -183,6 +175,21 @@ impl Workspaces {
         let toolbox = Toolbox::new(tools, extensions).restricted_to(restrictions);
         let editor = connect(scope);
         (Workspace { editor, files, instructions, toolbox, policy, notices }, servers)
+    }
+
+    /// Makes what reports diagnostics after an edit, if any is configured.
+    fn diagnostics(
+        &self,
+        projects: &[Project],
+        bash: Arc<Bash>,
+        scope: Scope,
+        cwd: &Path,
+    ) -> Option<Arc<dyn Extension>> {
+        let mut found = self.settings.config.diagnostics.clone();
+        projects.iter().for_each(|project| found.extend(project.diagnostics()));
+        let (checkers, language_servers) = options_of(found);
+        let diagnostics = Diagnostics::new(checkers, language_servers, bash, scope, cwd.to_owned());
+        (!diagnostics.is_empty()).then(|| Arc::new(DiagnosticsExtension(diagnostics)) as _)
     }
 
     /// Makes the built-in tools of a session.

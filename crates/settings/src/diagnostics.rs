@@ -147,6 +147,7 @@ mod tests {
             &json!({ "*.py": "ruff check", "*.rs": { "command": "cargo check", "timeout": 5 } }),
             false,
         );
+        found.servers.sort_by(|one, other| one.name.cmp(&other.name));
         let names: Vec<&str> = found.servers.iter().map(|server| &*server.name).collect();
         assert_eq!(names, ["own", "rust"]);
         assert_eq!(found.servers[1].command, ["rust-analyzer"]);

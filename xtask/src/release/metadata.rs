@@ -144,8 +144,8 @@ mod tests {
         let metadata = Metadata::read("x86_64-unknown-linux-gnu").unwrap();
         let has = |name: &str| metadata.packages.values().any(|package| package.name == name);
         assert!(has("purlin") && has("engine") && has("tokio") && has("libsqlite3-sys"));
-        // A macro, a tool of build scripts, a library of tests, and our own test server.
-        assert!(!has("serde_derive") && !has("cc") && !has("proptest") && !has("fake_model"));
+        // A macro, a tool of build scripts, and a library of tests.
+        assert!(!has("serde_derive") && !has("cc") && !has("proptest"));
         let foreign = metadata.packages.values().filter(|package| package.source.is_some());
         assert!(foreign.clone().all(|package| package.checksum.is_some()));
         assert!(foreign.count() > 100);

@@ -63,7 +63,7 @@ fn blocks(page: &Path, text: &str) -> impl Iterator<Item = Line> {
     text.split("```").skip(1).step_by(2).flat_map(str::lines).filter_map(move |line| {
         let line = line.trim().strip_prefix("$ ")?;
         let line = line.split(" #").next().unwrap_or(line);
-        let line = line.split(['|', '>']).next().unwrap_or(line).trim();
+        let line = line.split(['|', '>', '<']).next().unwrap_or(line).trim();
         (first_word(line) == "purlin").then(|| Line {
             page: page.to_owned(),
             text: line.to_owned(),
@@ -93,6 +93,7 @@ fn fault(line: &Line) -> Option<String> {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => true,
         // Only the name of a command, without what it needs.
         ErrorKind::MissingRequiredArgument
+        | ErrorKind::InvalidValue
         | ErrorKind::MissingSubcommand
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => !line.is_whole,
         _ => false,

@@ -57,10 +57,15 @@ fn session_of_a_killed_machine_continues_on_another() {
     ask(&mut one, &session, "go");
     let mut two = Agent::start(&two_home, None);
     hello(&mut two, false);
-    let (refused, _) = load(&mut two, &session);
-    assert_eq!(refused["error"]["code"], -31902, "it runs on the first machine: {refused}");
-    one.kill();
+    // It is idle on the first machine, so the second may take it over, and the first can write no more.
+    let (loaded, _) = load(&mut two, &session);
+    assert!(loaded.get("result").is_some(), "{loaded}");
+    let (refused, _) = ask(&mut one, &session, "still mine?");
+    assert_eq!(refused["error"]["code"], -31902, "{refused}");
+    two.kill();
     end_leases(&url);
+    let mut two = Agent::start(&two_home, None);
+    hello(&mut two, false);
     let (loaded, shown) = load(&mut two, &session);
     assert!(loaded.get("result").is_some(), "{loaded}");
     assert!(shows_hello(&shown), "{shown:?}");
@@ -68,6 +73,7 @@ fn session_of_a_killed_machine_continues_on_another() {
     assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended}");
     assert!(shows_hello(&shown), "{shown:?}");
     two.end();
+    one.end();
     assert!(!one_home.join("data/purlin/sessions.db").exists(), "nothing is stored beside it");
 }
 

@@ -74,8 +74,13 @@ fn shorten_update(mut update: ToolUpdate, room: usize) -> ToolUpdate {
     let third = room / 3;
     update.content = update.content.map(|content| shorten_contents(content, third));
     update.raw_output = update.raw_output.map(|value| shorten_value(value, third));
-    if let Some(Live::Output(text) | Live::Progress(text)) = &mut update.live {
-        *text = shorten_text(text, third);
+    match &mut update.live {
+        Some(Live::Output(text) | Live::Progress(text)) => *text = shorten_text(text, third),
+        // The client's terminal says which signal it was, and may say anything.
+        Some(Live::Ended(status)) => {
+            status.signal = status.signal.take().map(|signal| shorten_text(&signal, third));
+        }
+        None => {}
     }
     update
 }

@@ -38,7 +38,8 @@ pub(crate) fn weight(event: &Event) -> usize {
         Event::ToolUpdate(id, update) => {
             let live = match &update.live {
                 Some(Live::Output(text) | Live::Progress(text)) => text.len(),
-                Some(Live::Ended(_)) | None => 0,
+                Some(Live::Ended(status)) => status.signal.as_ref().map_or(0, String::len),
+                None => 0,
             };
             let content = update.content.iter().flatten().map(content_weight).sum::<usize>();
             let raw = update.raw_output.as_ref().map_or(0, value_weight);

@@ -138,6 +138,7 @@ fn allowed_program_reads_no_secret_without_a_question() {
         "cat ${PWD}/.env",
         "cat \"$OLDPWD/.env\"",
         "cat /proc/self/cwd/.env",
+        "cat .[e]nv",
     ];
     eprintln!("attempts: {}", hostile.len());
     for command in hostile {
