@@ -38,12 +38,9 @@ fn instructions_and_skills_reach_the_model_when_needed() {
     let first = fake.body(0);
     // What differs between projects comes in the first message, so that the system prompt stays the same.
     let notice = &first["messages"][1]["content"].to_string();
-    for part in [
-        "The user says hello.",
-        "Top says hello.",
-        "The rules say hello.",
-        "- ship: How we ship",
-    ] {
+    for part in
+        ["The user says hello.", "Top says hello.", "The rules say hello.", "- ship: How we ship"]
+    {
         assert!(notice.contains(part), "{part}: {notice}");
     }
     assert!(!notice.contains("Sub says") && !notice.contains("Push the button"), "{notice}");
