@@ -100,7 +100,7 @@ impl FormDialog {
                     FormAnswer::Done(response(schema::ElicitationAction::Decline))
                 }
                 Picked::Chosen(value) => self.next(Some(value)),
-                // Closing the list of a field that may be empty goes on without it.
+                // Closing the list of a field that may be empty continues without it.
                 Picked::Closed if !field.is_required && key.code != KeyCode::Esc => self.next(None),
                 Picked::Closed => FormAnswer::Done(response(schema::ElicitationAction::Decline)),
                 Picked::Other(Key { code: KeyCode::Right, .. }, _) if !field.is_required => {

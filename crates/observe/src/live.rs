@@ -1,7 +1,7 @@
 //! Watching a running process: a Unix socket in a folder that only its user can enter.
 //!
 //! The process listens; whoever connects gets its records from then on, one JSON object per line, first a
-//! [`Record::Process`]. The process never waits for a reader: one who does not keep up misses records, and is told.
+//! [`Record::Process`]. The process never waits for a reader: one who does not keep up misses records, and gets their number.
 
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};

@@ -332,7 +332,7 @@ impl Exchange {
     }
 }
 
-/// Paces what the user is told while a server is silent.
+/// Paces the progress that is shown while a server is silent.
 #[derive(Debug, Default)]
 struct Progress {
     begun: Option<Instant>,

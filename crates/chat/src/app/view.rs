@@ -21,7 +21,7 @@ const INPUT_ROWS: usize = 10;
 /// How many rows of the plan are shown at most.
 const PLAN_ROWS: usize = 7;
 
-/// After so many milliseconds without a word from the agent, the user is told.
+/// The status line reports a silent agent after this many milliseconds.
 const SILENT_AFTER: u64 = 30_000;
 
 impl App {

@@ -34,7 +34,7 @@ pub struct ModelChoice {
     pub price: Option<Price>,
     /// Whether its thinking level can be set.
     pub can_think: bool,
-    /// How much it is told, if the user chose. [`ModelChoice::profile`] is the one in effect.
+    /// The profile that the user chose, if any. [`ModelChoice::profile`] is the one in effect.
     pub profile: Option<Profile>,
     /// The model itself.
     pub model: Arc<dyn Model>,
@@ -47,7 +47,7 @@ impl ModelChoice {
         self.model.window().unwrap_or(self.context_size)
     }
 
-    /// Returns how much it is told: what the user chose, else what suits its name and its window.
+    /// Returns the profile in effect: the user's choice, else the one that suits its name and its window.
     #[must_use]
     pub fn profile(&self) -> Profile {
         self.profile.unwrap_or_else(|| Profile::of(self.id.as_str(), self.window()))

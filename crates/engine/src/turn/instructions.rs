@@ -1,4 +1,4 @@
-//! What the model is told before the conversation.
+//! The instructions that a model gets before the conversation.
 //!
 //! The system prompt is the same in every folder, on every day and in every mode, so that its tokens and those of the tools
 //! come from the provider's cache. Everything else precedes the first message of the user: the environment, the mode, and what
@@ -62,7 +62,7 @@ pub(crate) fn system(profile: Profile) -> Section {
     section("system prompt", format!("profile {name}"), text.to_owned())
 }
 
-/// A section of what the model is told, for `/context`.
+/// A section of the instructions, for `/context`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Section {
     /// What it is.

@@ -23,11 +23,11 @@ impl From<Vec<Block>> for Prompt {
     }
 }
 
-/// Ends the text that a model is told before the first prompt of a conversation.
+/// Ends the instructions before the first prompt of a conversation.
 pub(crate) const OPENING_END: &str = "\n\n# Request\n";
 
 impl Prompt {
-    /// Returns the text of the prompt, without images and other parts, and without what a model is told before it.
+    /// Returns the text of the prompt, without images and other parts, and without the instructions before it.
     #[must_use]
     pub fn text(&self) -> String {
         let texts = self.blocks.iter().filter_map(Block::as_text);

@@ -1,8 +1,8 @@
-//! Profiles: how much a model is told, and how many tools it is offered.
+//! Profiles: how long the instructions for a model are, and how many tools it is offered.
 
 use serde::Deserialize;
 
-/// How much a model is told.
+/// How long the instructions for a model are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {

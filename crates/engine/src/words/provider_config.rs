@@ -70,7 +70,7 @@ pub struct ModelConfig {
     pub cost: Option<Cost>,
     /// Whether it can think.
     pub reasoning: Option<bool>,
-    /// How much it is told. Ours, not OpenCode's.
+    /// Its profile. A key of ours, not of OpenCode's.
     pub profile: Option<Profile>,
     /// What it accepts.
     pub modalities: Option<Modalities>,

@@ -1,6 +1,6 @@
 //! A connection to PostgreSQL that is made again when it was lost.
 //!
-//! Work that was interrupted is repeated on the new connection, and is told so: the lost server may have done it already.
+//! Work that was interrupted is repeated on the new connection, with a flag that says so: the lost server may have done it already.
 
 use std::collections::HashMap;
 use std::sync::Arc;
