@@ -1,7 +1,8 @@
 //! `cargo xtask attack`: runs everything that attacks the program, and counts the attempts. `cargo xtask fuzz`: the fuzz targets alone.
 //!
 //! The attacks are tests of the crates; this file only groups them. A test that makes many attempts prints `attempts: N`, any other
-//! one counts as one. The ordinary tests include all of them; here some are repeated for longer.
+//! one counts as one. The ordinary tests include all of them; here some are repeated for longer. The counts of whole runs are written
+//! to docs/internals/attacks.md.
 
 use std::time::Instant;
 
@@ -94,6 +95,9 @@ const TARGETS: [(&str, &str); 12] = [
     ("record", "store"),
 ];
 
+/// Where the counts are published.
+const PAGE: &str = "docs/internals/attacks.md";
+
 /// What one run of tests did.
 #[derive(Debug, Default, PartialEq)]
 struct Count {
@@ -107,7 +111,9 @@ pub(crate) fn run(is_short: bool) -> Result<bool> {
     needs::node_packages()?;
     needs::strace()?;
     needs::bubblewrap()?;
-    program::must_succeed(&["cargo", "build", "--package", "purlin"])?;
+    // Built once, before the time is measured.
+    program::must_succeed(&["cargo", "build", "--workspace"])?;
+    program::must_succeed(&["cargo", "nextest", "run", "--workspace", "--no-run"])?;
     let (crashes, cases, seconds) = if is_short { (20, 256, 0) } else { (240, 4096, 10) };
     let (crashes, cases) =
         (format!("PURLIN_CRASH_RUNS={crashes}"), format!("PROPTEST_CASES={cases}"));
@@ -117,7 +123,7 @@ pub(crate) fn run(is_short: bool) -> Result<bool> {
         let start = Instant::now();
         let mut all = Count::default();
         for (package, filter) in parts {
-            let (passed, count) = tests(package, filter, &[&crashes, &cases])?;
+            let (passed, count, _) = tests(package, filter, &[&crashes, &cases])?;
             holds &= passed;
             all.tests += count.tests;
             all.attempts += count.attempts;
@@ -125,25 +131,67 @@ pub(crate) fn run(is_short: bool) -> Result<bool> {
         rows.push((name.to_owned(), all, start.elapsed().as_secs()));
     }
     let start = Instant::now();
-    let (passed, count) = fuzz_all(&TARGETS, seconds)?;
-    holds &= passed;
-    rows.push(("fuzzed parsers and decoders".to_owned(), count, start.elapsed().as_secs()));
-    println!("\n| attacks | tests | attempts | seconds |\n|---|--:|--:|--:|");
-    for (name, count, seconds) in &rows {
-        println!("| {name} | {} | {} | {seconds} |", count.tests, count.attempts);
+    let fuzzed = fuzz_all(&TARGETS, seconds)?;
+    holds &= fuzzed.holds;
+    rows.push(("fuzzed parsers and decoders".to_owned(), fuzzed.all, start.elapsed().as_secs()));
+    let table = table_of(&rows);
+    println!("\n{table}");
+    if holds && !is_short {
+        publish("counts", &table)?;
+        publish("executions", &fuzzed.table)?;
     }
-    let sum = |of: fn(&Count) -> usize| rows.iter().map(|(_, count, _)| of(count)).sum::<usize>();
-    let seconds: u64 = rows.iter().map(|(_, _, seconds)| seconds).sum();
-    println!(
-        "| **all** | {} | {} | {seconds} |",
-        sum(|count| count.tests),
-        sum(|count| count.attempts)
-    );
     println!(
         "{}",
         if holds { "Nothing got through." } else { "Something got through, see above." }
     );
     Ok(holds)
+}
+
+/// Prints the counts of all groups as a table.
+fn table_of(rows: &[(String, Count, u64)]) -> String {
+    let mut table = "| attacks | tests | attempts | seconds |\n|---|--:|--:|--:|\n".to_owned();
+    let mut row = |name: &str, tests: usize, attempts: usize, seconds: u64| {
+        let (tests, attempts) = (grouped(tests), grouped(attempts));
+        table.push_str(&format!("| {name} | {tests} | {attempts} | {seconds} |\n"));
+    };
+    for (name, count, seconds) in rows {
+        row(name, count.tests, count.attempts, *seconds);
+    }
+    let sum = |of: fn(&Count) -> usize| rows.iter().map(|(_, count, _)| of(count)).sum::<usize>();
+    let seconds = rows.iter().map(|(_, _, seconds)| seconds).sum();
+    row("**all**", sum(|count| count.tests), sum(|count| count.attempts), seconds);
+    table
+}
+
+/// Prints a number with a comma between thousands.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Puts a table into the page, in place of the one between its marks.
+fn publish(mark: &str, table: &str) -> Result<()> {
+    let file = program::root().join(PAGE);
+    let page = std::fs::read_to_string(&file).with_context(|| format!("cannot read {PAGE}"))?;
+    let page = with_table(&page, mark, table)
+        .with_context(|| format!("{PAGE} has no marks for `{mark}`"))?;
+    std::fs::write(&file, page).with_context(|| format!("cannot write {PAGE}"))?;
+    println!("{PAGE}: {mark} written");
+    Ok(())
+}
+
+fn with_table(page: &str, mark: &str, table: &str) -> Option<String> {
+    let start = format!("<!-- {mark} -->\n");
+    let (before, rest) = page.split_once(&start)?;
+    let (_, after) = rest.split_once("<!-- end -->")?;
+    Some(format!("{before}{start}\n{table}\n<!-- end -->{after}"))
 }
 
 /// Runs one fuzz target, or all of them, each for some seconds.
@@ -163,32 +211,48 @@ pub(crate) fn fuzz(words: &[&str]) -> Result<bool> {
         let names: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
         anyhow::bail!("unknown target. The targets are {}", names.join(", "));
     }
-    let (passed, count) = fuzz_all(&targets, seconds)?;
-    println!("{} executions of {} targets", count.attempts, targets.len());
-    Ok(passed)
-}
-
-fn fuzz_all(targets: &[(&str, &str)], seconds: u64) -> Result<(bool, Count)> {
-    let seconds = format!("PURLIN_FUZZ_SECONDS={seconds}");
-    // Without a duration each target gets its usual number of inputs.
-    let variables: &[&str] = if seconds.ends_with("=0") { &[] } else { &[&seconds] };
-    let mut all = Count::default();
-    let mut holds = true;
-    for (name, package) in targets {
-        let (passed, count) = tests(package, &format!("test(/fuzz_{name}$/)"), variables)?;
-        holds &= passed;
-        all.tests += count.tests;
-        all.attempts += count.attempts;
+    let fuzzed = fuzz_all(&targets, seconds)?;
+    println!("{} executions of {} targets", grouped(fuzzed.all.attempts), targets.len());
+    if fuzzed.holds && target.is_none() {
+        publish("executions", &fuzzed.table)?;
     }
-    Ok((holds, all))
+    Ok(fuzzed.holds)
 }
 
-/// Runs some tests of a package. Returns whether they passed, and the counts.
-fn tests(package: &str, filter: &str, variables: &[&str]) -> Result<(bool, Count)> {
+/// What the fuzz targets did.
+struct Fuzzed {
+    holds: bool,
+    all: Count,
+    table: String,
+}
+
+fn fuzz_all(targets: &[(&str, &str)], seconds: u64) -> Result<Fuzzed> {
+    let duration = format!("PURLIN_FUZZ_SECONDS={seconds}");
+    // Without a duration each target gets its usual number of inputs.
+    let variables: &[&str] = if seconds == 0 { &[] } else { &[&duration] };
+    let mut fuzzed = Fuzzed { holds: true, all: Count::default(), table: String::new() };
+    fuzzed.table.push_str("| target | executions | slowest, µs |\n|---|--:|--:|\n");
+    for (name, package) in targets {
+        let (passed, count, output) = tests(package, &format!("test(/fuzz_{name}$/)"), variables)?;
+        fuzzed.holds &= passed;
+        fuzzed.all.tests += count.tests;
+        fuzzed.all.attempts += count.attempts;
+        let slowest = output.split_once("slowest ").map_or("", |(_, rest)| rest);
+        let slowest = slowest.split(' ').next().unwrap_or_default();
+        let row = format!("| `{name}` | {} | {slowest} |\n", grouped(count.attempts));
+        fuzzed.table.push_str(&row);
+    }
+    Ok(fuzzed)
+}
+
+/// Runs some tests of a package. Returns whether they passed, the counts and the output.
+fn tests(package: &str, filter: &str, variables: &[&str]) -> Result<(bool, Count, String)> {
     let mut words = vec!["env"];
     words.extend(variables);
     words.extend(["cargo", "nextest", "run", "--no-fail-fast", "--success-output", "immediate"]);
-    words.extend(["--package", package, "-E", filter]);
+    // The whole workspace is built one way; a package alone would be built again with other features.
+    let filter = format!("package({package}) and ({filter})");
+    words.extend(["--workspace", "-E", &filter]);
     let (passed, output) = program::output(&words)?;
     let count = count(&output);
     if !passed {
@@ -199,7 +263,7 @@ fn tests(package: &str, filter: &str, variables: &[&str]) -> Result<(bool, Count
         println!("{}", line.trim());
     }
     println!("{package}: {} tests, {} attempts", count.tests, count.attempts);
-    Ok((passed && count.tests > 0, count))
+    Ok((passed && count.tests > 0, count, output))
 }
 
 /// Reads the counts from the output of the test runner.
@@ -229,5 +293,25 @@ mod tests_of_counts {
         assert_eq!(count(output), Count { tests: 5, attempts: 543 });
         assert_eq!(count("Summary [ 1s] 1 test run: 1 passed"), Count { tests: 1, attempts: 1 });
         assert_eq!(count("error: no tests"), Count::default());
+    }
+
+    #[test]
+    fn table_replaces_the_one_between_its_marks() {
+        let page =
+            "a\n<!-- counts -->\n\nold\n\n<!-- end -->\nb\n<!-- other -->\nx\n<!-- end -->\n";
+        let rows = [("x".to_owned(), Count { tests: 2, attempts: 1_234_567 }, 3)];
+        let new = with_table(page, "counts", &table_of(&rows)).unwrap();
+        assert!(new.contains("| x | 2 | 1,234,567 | 3 |\n| **all** |"), "{new}");
+        assert!(!new.contains("old") && new.ends_with("<!-- other -->\nx\n<!-- end -->\n"));
+        assert_eq!(with_table(&new, "counts", &table_of(&rows)), Some(new.clone()));
+        assert_eq!(with_table(page, "none", ""), None);
+    }
+
+    #[test]
+    fn page_has_the_marks() {
+        let page = std::fs::read_to_string(program::root().join(PAGE)).unwrap();
+        for mark in ["counts", "executions"] {
+            assert!(with_table(&page, mark, "").is_some(), "{mark}");
+        }
     }
 }
