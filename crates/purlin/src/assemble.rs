@@ -38,6 +38,7 @@ pub(crate) fn observed_workspaces(
     let options = WorkspaceOptions {
         machine: Box::new(machine),
         is_scripted,
+        github: env::github(),
         extensions: vec![
             tour::extension(),
             doctor::extension(),

@@ -10,7 +10,9 @@ use engine::words::{ProviderConfig, Secret};
 use providers::{KeyCheck, Options};
 use settings::config::problem_of_provider;
 use settings::credentials::{Credentials, opencode};
+use settings::github::GitHubConfig;
 use settings::preferences::Preferences;
+use tools::forge::login;
 use tools::web_search::SearchEngine;
 
 use crate::env;
@@ -46,6 +48,9 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
             };
             anyhow::ensure!(!provider.is_empty(), "no provider given");
             let (config, problems) = env::load_config(None);
+            if provider == "github" {
+                return github_login(&config.github, &credentials);
+            }
             let is_search = SearchEngine::find(&provider).is_some();
             if let Some(problem) =
                 problem_of_provider(&provider, &config.provider, &env::environment())
@@ -88,6 +93,31 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
             print(&text)?;
         }
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Logs in to GitHub: by the device flow if a client id is configured, else with a token that the user enters.
+fn github_login(config: &GitHubConfig, credentials: &Credentials) -> anyhow::Result<ExitCode> {
+    let host = config.host.clone().unwrap_or_else(|| "github.com".to_owned());
+    let token = match &config.client_id {
+        Some(client_id) => {
+            let scheme = if host.starts_with("127.0.0.1:") { "http" } else { "https" };
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let show = |url: &str, code: &str| eprintln!("Open {url} and enter the code {code}");
+            let site = format!("{scheme}://{host}");
+            let login = login::login(&site, client_id, show);
+            runtime.block_on(login).map_err(|why| anyhow::anyhow!("no token: {why}"))?
+        }
+        None => {
+            eprintln!(
+                "Without `github.clientId` in the configuration, enter a personal access token."
+            );
+            Secret::new(ask(&format!("Token for {host}: "), true)?)
+        }
+    };
+    anyhow::ensure!(!token.reveal().is_empty(), "no token given");
+    credentials.set_key(&GitHubConfig::entry_of(&host), &token)?;
+    eprintln!("Saved the token for {host} in {}.", credentials.file().display());
     Ok(ExitCode::SUCCESS)
 }
 

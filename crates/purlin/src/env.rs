@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use engine::words::Secret;
 use providers::{ApiKey, key_variables, keyed_providers, known_providers, setting_variables};
 use serve::MachineOptions;
 use settings::{Config, Directories, Environment};
@@ -232,6 +233,36 @@ fn server_place(host: &str, default_port: &str) -> Option<String> {
 fn for_servers() -> Vec<(OsString, OsString)> {
     const NAMES: [&str; 4] = ["PATH", "HOME", "LANG", "SystemRoot"];
     NAMES.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect()
+}
+
+/// Returns what the environment has for GitHub: tokens, and what the credential helpers of git and ssh need.
+pub(crate) fn github() -> serve::GitHubEnvironment {
+    const TOKENS: [&str; 4] =
+        ["GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"];
+    const VARIABLES: [&str; 17] = [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "LANG",
+        "TMPDIR",
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "XDG_RUNTIME_DIR",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "SSH_AUTH_SOCK",
+        "GIT_SSH_COMMAND",
+        "GIT_CONFIG_GLOBAL",
+        "GNUPGHOME",
+        "GH_CONFIG_DIR",
+        "HTTPS_PROXY",
+        "SystemRoot",
+    ];
+    let tokens =
+        TOKENS.iter().filter_map(|name| Some(((*name).to_owned(), Secret::new(text(name)?))));
+    let variables =
+        VARIABLES.iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
+    serve::GitHubEnvironment { tokens: tokens.collect(), variables: variables.collect() }
 }
 
 /// Returns the API keys in the environment, by variable.

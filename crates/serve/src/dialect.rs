@@ -44,6 +44,8 @@ pub(crate) struct Translator {
     /// How long a prompt may be, in bytes.
     prompt_bytes: u64,
     permission_timeout: Duration,
+    /// Whether GitHub's tools would work, from `initialize`.
+    has_github: bool,
     clock: Arc<dyn Clock>,
 }
 
@@ -89,8 +91,14 @@ impl Translator {
             history_bytes: usize::try_from(limits.max_update_bytes).unwrap_or(usize::MAX),
             prompt_bytes: limits.max_prompt_bytes,
             permission_timeout: lasting(limits.permission_wait_seconds),
+            has_github: false,
             clock,
         }
+    }
+
+    /// Takes whether GitHub's tools would work. Asks only if the client's dialect tells it.
+    pub(crate) fn find_github(&mut self, has_github: impl FnOnce() -> bool) {
+        self.has_github = self.dialect == Dialect::Container && has_github();
     }
 
     /// Returns what prints updates.
@@ -272,7 +280,7 @@ impl Translator {
                 if let Some(capabilities) = result["agentCapabilities"].as_object_mut() {
                     capabilities.remove("_meta");
                 }
-                self.dialect.agent_facts(call.offers.read, call.offers.write)
+                self.dialect.agent_facts(call.offers.read, call.offers.write, self.has_github)
             }
             None => return result,
         };

@@ -13,6 +13,7 @@ mod diagnostics;
 mod dialect;
 mod dispatcher;
 pub mod error_table;
+mod forge;
 mod hooks;
 mod instructions;
 mod machine;
@@ -43,6 +44,7 @@ use crate::dispatcher::{Channels, Dispatcher};
 use crate::options::{hub_limits, size_limits};
 use crate::outlet::Outlet;
 
+pub use forge::GitHubEnvironment;
 pub use machine::{Machine, MachineOptions, sandbox};
 pub use options::{ClientKeys, Options, Pipes, Watcher};
 pub use workspace::{WorkspaceOptions, Workspaces};

@@ -84,6 +84,11 @@ impl Machine {
         }
     }
 
+    /// Returns where programs are looked for.
+    pub(crate) fn search(&self) -> &[PathBuf] {
+        &self.search
+    }
+
     /// Makes the scope of these directories: what tools may touch.
     pub(crate) fn scope(&self, roots: Vec<PathBuf>) -> Scope {
         Scope::new(roots)

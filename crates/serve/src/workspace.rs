@@ -25,6 +25,7 @@ use tools::web_search::{self, SearchEngine};
 
 use crate::custom::CustomExtension;
 use crate::diagnostics::{DiagnosticsExtension, options_of};
+use crate::forge::{ForgeExtension, GitHubEnvironment};
 use crate::hooks::HookContext;
 use crate::instructions::{ProjectInstructions, ScopedFiles};
 use crate::machine::Machine;
@@ -48,6 +49,8 @@ pub struct WorkspaceOptions {
     pub machine: Box<dyn Fn() -> Machine + Send + Sync>,
     /// Whether the model is scripted; some tools are for scripts only.
     pub is_scripted: bool,
+    /// What the environment has for GitHub.
+    pub github: GitHubEnvironment,
     /// Makes the program's own extensions of a session.
     pub extensions: Vec<MakeExtension>,
 }
@@ -165,6 +168,7 @@ impl Workspaces {
             HookContext { session: session.clone(), cwd: cwd.clone() },
         )));
         extensions.extend(self.diagnostics(&projects, bash, scope.clone(), &cwd));
+        extensions.extend(self.forge(&cwd));
         let mcp = settings.config.servers_for(&cwd);
         let configured = (&mcp, project);
         let servers = ReplaceableServers::new(&machine.host, requested, configured, folders);
@@ -190,6 +194,16 @@ impl Workspaces {
         let (checkers, language_servers) = options_of(found);
         let diagnostics = Diagnostics::new(checkers, language_servers, bash, scope, cwd.to_owned());
         (!diagnostics.is_empty()).then(|| Arc::new(DiagnosticsExtension(diagnostics)) as _)
+    }
+
+    /// Tells whether a session in this directory has GitHub's tools at once: its repository is there, and a token is known.
+    pub(crate) fn has_github(&self, cwd: &Path) -> bool {
+        ForgeExtension::find(&self.settings, &self.options.github, &[], cwd).is_some()
+    }
+
+    /// Makes the tools and commands for the project's repository on GitHub, if it is there.
+    fn forge(&self, cwd: &Path) -> Option<Arc<dyn Extension>> {
+        ForgeExtension::find(&self.settings, &self.options.github, self.machine().search(), cwd)
     }
 
     /// Makes the built-in tools of a session.
@@ -348,6 +362,7 @@ mod tests {
         let options = WorkspaceOptions {
             machine: Box::new(move || Machine::new(machine.clone())),
             is_scripted: false,
+            github: GitHubEnvironment::default(),
             extensions: Vec::new(),
         };
         Workspaces::new(settings, options)

@@ -24,6 +24,7 @@ use serde_json::{Map, Value};
 use crate::custom::Additions;
 use crate::custom::hooks::Hook;
 use crate::diagnostics::Diagnostics;
+use crate::github::GitHubConfig;
 use crate::limits::Limits;
 use crate::mcp_servers::McpServers;
 use crate::moving::Row;
@@ -71,6 +72,8 @@ pub struct Config {
     pub diagnostics: Diagnostics,
     /// The search engine, if any.
     pub search: Option<SearchConfig>,
+    /// How GitHub is reached.
+    pub github: GitHubConfig,
     /// The name of the dialect, if it should not be detected; see docs/internals/dialects.md.
     pub dialect: Option<String>,
     /// The trace file; see docs/internals/trace.md.
@@ -253,6 +256,7 @@ impl Config {
                 "check" => config.diagnostics.read_check(&value, false),
                 "lsp" => config.diagnostics.read_lsp(&value, false, &mut problems),
                 "search" => config.search = SearchConfig::read(&value, &mut problems),
+                "github" => config.github = GitHubConfig::read(&value),
                 "dialect" => config.dialect = value.as_str().map(str::to_owned),
                 // `$schema` is for editors.
                 _ => {}

@@ -15,6 +15,7 @@ mod environment;
 mod files;
 #[cfg(test)]
 mod fuzz;
+pub mod github;
 pub mod instructions;
 pub mod limits;
 pub mod mcp_servers;

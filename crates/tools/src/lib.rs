@@ -15,6 +15,7 @@ mod edit;
 mod error;
 mod fetch;
 mod files;
+pub mod forge;
 #[cfg(test)]
 mod fuzz;
 mod glob;

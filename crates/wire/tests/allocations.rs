@@ -108,7 +108,7 @@ fn other_dialects_cost_v1_no_allocations() {
         assert_eq!(Dialect::recognise(Some(&hello)), Dialect::V1);
         assert_eq!(Dialect::V1.turn_begins("s"), None);
         assert_eq!(Dialect::V1.turn_ends("s", None), None);
-        assert_eq!(Dialect::V1.agent_facts(true, true), None);
+        assert_eq!(Dialect::V1.agent_facts(true, true, true), None);
         let session = SessionFacts {
             id: "s",
             folder: "/w",

@@ -28,6 +28,10 @@ Review {what}. Change nothing.
 const UNCOMMITTED: &str =
     "the uncommitted changes, new files included; if there are none, the last commit";
 
+const PULL_REQUEST: &str = "\
+pull request #{number} of this repository: read its description, diff, comments and checks with the tool for them, and the code around \
+the changes here";
+
 /// Returns the prompt for a command with its arguments; `None` for any other name.
 pub(crate) fn expand(name: &str, rest: &str, mode: &Mode) -> Option<String> {
     match name {
@@ -42,8 +46,12 @@ pub(crate) fn expand(name: &str, rest: &str, mode: &Mode) -> Option<String> {
             Some(text)
         }
         "review" => {
-            let what = if rest.is_empty() { UNCOMMITTED } else { rest };
-            Some(REVIEW.replacen("{what}", what, 1))
+            let what = match rest.trim_start_matches('#').parse::<u32>() {
+                Ok(number) => PULL_REQUEST.replace("{number}", &number.to_string()),
+                Err(_) if rest.is_empty() => UNCOMMITTED.to_owned(),
+                Err(_) => rest.to_owned(),
+            };
+            Some(REVIEW.replacen("{what}", &what, 1))
         }
         _ => None,
     }
@@ -65,6 +73,8 @@ mod tests {
         assert!(
             expand("review", "main..{what}", plan).unwrap().starts_with("Review main..{what}.")
         );
+        let pull = expand("review", "#12", plan).unwrap();
+        assert!(pull.starts_with("Review pull request #12 of this repository"), "{pull}");
         assert_eq!(expand("other", "", build), None);
     }
 }

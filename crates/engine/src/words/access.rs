@@ -106,6 +106,9 @@ pub(crate) fn describe(key: &PermissionKey, subject: &str) -> String {
         }
         PermissionKey::WriteOutside => format!("writing to {subject}"),
         PermissionKey::Unsandboxed => format!("running {subject} without a sandbox"),
+        PermissionKey::GitHub => format!("GitHub: {subject}"),
+        PermissionKey::GitHubMerge => format!("merging pull requests of {subject}"),
+        PermissionKey::GitPush => format!("pushing to {subject}"),
         PermissionKey::Mcp(tool) => tool.words(),
         PermissionKey::ListDirectory
         | PermissionKey::FindFiles

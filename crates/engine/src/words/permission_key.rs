@@ -43,6 +43,12 @@ pub enum PermissionKey {
     Task,
     /// Loading a skill.
     Skill,
+    /// Reading and changing issues and pull requests on GitHub.
+    GitHub,
+    /// Merging pull requests on GitHub.
+    GitHubMerge,
+    /// Pushing a branch to a remote, with the user's credentials.
+    GitPush,
     /// A tool of an MCP server. Made by [`PermissionKey::mcp`].
     Mcp(McpKey),
 }
@@ -68,7 +74,7 @@ impl McpKey {
 
 impl PermissionKey {
     /// Every built-in key.
-    pub const BUILT_IN: [PermissionKey; 18] = [
+    pub const BUILT_IN: [PermissionKey; 21] = [
         PermissionKey::Read,
         PermissionKey::Edit,
         PermissionKey::RunCommand,
@@ -87,6 +93,9 @@ impl PermissionKey {
         PermissionKey::Unsandboxed,
         PermissionKey::Task,
         PermissionKey::Skill,
+        PermissionKey::GitHub,
+        PermissionKey::GitHubMerge,
+        PermissionKey::GitPush,
     ];
 
     /// Returns the key of an MCP tool that models know by `name`. It is never a built-in one, whatever the name.
@@ -127,6 +136,9 @@ impl PermissionKey {
             PermissionKey::Unsandboxed => "unsandboxed",
             PermissionKey::Task => "task",
             PermissionKey::Skill => "skill",
+            PermissionKey::GitHub => "github",
+            PermissionKey::GitHubMerge => "github_merge",
+            PermissionKey::GitPush => "git_push",
             PermissionKey::Mcp(McpKey { name, .. }) => name,
         }
     }

@@ -31,6 +31,7 @@ mod extra_permissions;
 mod faults;
 mod folder;
 mod foreign_clients;
+mod github;
 mod guide;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", target_endian = "little"))]
 mod hardening;

@@ -22,6 +22,8 @@ pub(super) fn run(
         tracing::warn!(asked = ?request.protocol_version, "answered with version 1, the only one");
     }
     connection.offers = Some(offers);
+    let (workspaces, cwd) = (&connection.services.workspaces, &connection.services.cwd);
+    connection.translator.find_github(|| workspaces.has_github(cwd));
     let response = schema::InitializeResponse::new(ProtocolVersion::V1)
         .meta(steering_offer())
         .agent_capabilities(capabilities(connection.services.journal.is_persistent()))

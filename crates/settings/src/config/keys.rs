@@ -92,7 +92,7 @@ use Kind::{
 use ProjectUse::{May, Never, Trusted};
 
 /// All top-level keys.
-pub static KEYS: [TopKey; 20] = [
+pub static KEYS: [TopKey; 21] = [
     top(
         key(
             "$schema",
@@ -221,6 +221,10 @@ pub static KEYS: [TopKey; 20] = [
         ),
         Never("it would let the project choose who receives queries"),
     ),
+    top(
+        key("github", Object(GITHUB), "How GitHub is reached; see docs/guide/github.md."),
+        Never("it would let the project choose who receives the user's token"),
+    ),
     settable(
         key("limits", Limits, "Sizes, rates and timeouts; see docs/guide/limits.md."),
         Never("limits protect the user from a project's contents"),
@@ -282,6 +286,12 @@ const SEARCH: &[Key] = &[
         "API key. Prefer `{env:NAME}`, the variable BRAVE_API_KEY, TAVILY_API_KEY or EXA_API_KEY, or `purlin auth login`.",
     ),
     key("results", Whole, "The number of results; default 8, at most 20."),
+];
+
+const GITHUB: &[Key] = &[
+    key("host", Text, "The host of a GitHub Enterprise server."),
+    key("apiUrl", Text, "The address of its API; default `https://HOST/api/v3`."),
+    key("clientId", Text, "The client id of the OAuth app for `purlin auth login github`."),
 ];
 
 const PROVIDER: &[Key] = &[

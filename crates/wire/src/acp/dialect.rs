@@ -219,13 +219,17 @@ impl Dialect {
 
     /// Returns what the answer to `initialize` contains in addition to v1, if the dialect has flat capabilities.
     #[must_use]
-    pub fn agent_facts(self, can_read: bool, can_write: bool) -> Option<Value> {
+    pub fn agent_facts(self, can_read: bool, can_write: bool, has_github: bool) -> Option<Value> {
         (self == Dialect::Container).then(|| {
-            json!({ "agentCapabilities": {
+            let mut facts = json!({ "agentCapabilities": {
                 "editWorkspace": can_write,
                 "filesRead": can_read,
                 "filesWrite": can_write,
-            } })
+            } });
+            if has_github {
+                facts["agentCapabilities"]["githubIntegration"] = json!(true);
+            }
+            facts
         })
     }
 

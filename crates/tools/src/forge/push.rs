@@ -1,0 +1,123 @@
+//! Pushes one commit to one branch of one remote, with the user's own credentials, outside the sandbox.
+//!
+//! `git` runs in an empty repository of ours that borrows the objects of the project's. So the project's configuration and hooks, which
+//! could run any program, are not read; the user's own configuration is, with the credential helper.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use process::{Spec, Tail};
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+
+use super::remote::Remote;
+
+const TIMEOUT: Duration = Duration::from_secs(300);
+/// The most bytes of git's messages.
+const MAX_OUTPUT: usize = 8 * 1024;
+
+/// What is pushed, and where to.
+#[derive(Debug, Clone)]
+pub(super) struct Push {
+    pub(super) remote: Remote,
+    pub(super) branch: String,
+    pub(super) commit: String,
+}
+
+/// A directory that is removed when the push ends or is cancelled.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(err) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!("{} was not removed: {err}", self.0.display());
+        }
+    }
+}
+
+impl Push {
+    /// Plans to push the current branch.
+    pub(super) fn plan(remote: &Remote) -> Result<Push, String> {
+        let (branch, commit) =
+            remote.head().ok_or("the current branch has no commit, or there is no branch")?;
+        Ok(Push { remote: remote.clone(), branch, commit })
+    }
+
+    /// Returns what is pushed as the user sees it.
+    pub(super) fn shown(&self) -> String {
+        let Push { remote, branch, commit } = self;
+        format!("git push {} {commit}:refs/heads/{branch}\n", remote.shown_url())
+    }
+
+    /// Pushes. Returns git's messages.
+    pub(super) async fn run(&self, environment: &[(OsString, OsString)]) -> Result<String, String> {
+        let directory = self.prepare().map_err(|err| format!("cannot prepare the push: {err}"))?;
+        self.push(&directory.0, environment).await
+    }
+
+    /// Makes the repository that is pushed from, next to the objects, where no command in the sandbox can write.
+    fn prepare(&self) -> std::io::Result<Scratch> {
+        let common = self.remote.common.canonicalize()?;
+        let random = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let random = random.map_or(0, |time| time.as_nanos());
+        let directory = common.join(format!("purlin-push-{}-{random}", std::process::id()));
+        std::fs::create_dir(&directory)?;
+        let scratch = Scratch(directory.clone());
+        for part in ["objects/info", "refs/heads", "hooks"] {
+            std::fs::create_dir_all(directory.join(part))?;
+        }
+        let objects = format!("{}\n", common.join("objects").display());
+        std::fs::write(directory.join("objects/info/alternates"), objects)?;
+        std::fs::write(directory.join("HEAD"), "ref: refs/heads/none\n")?;
+        let quoted = self.remote.push_url.replace('\\', "\\\\").replace('"', "\\\"");
+        let config = format!(
+            "[core]\n\trepositoryformatversion = 0\n\tbare = true\n\thooksPath = /dev/null\n\tfsmonitor = false\n\
+             [remote \"forge\"]\n\turl = \"{quoted}\"\n"
+        );
+        // The address may contain a password.
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        std::io::Write::write_all(&mut options.open(directory.join("config"))?, config.as_bytes())?;
+        let shallow = common.join("shallow");
+        if shallow.is_file() {
+            std::fs::copy(shallow, directory.join("shallow"))?;
+        }
+        Ok(scratch)
+    }
+
+    async fn push(
+        &self,
+        directory: &std::path::Path,
+        environment: &[(OsString, OsString)],
+    ) -> Result<String, String> {
+        let target = format!("{}:refs/heads/{}", self.commit, self.branch);
+        let git_dir = format!("--git-dir={}", directory.display());
+        let mut spec = Spec::new("git", directory)
+            .args([git_dir.as_str(), "push", "--no-verify", "--porcelain", "forge", &target])
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_ALLOW_PROTOCOL", "https:http:ssh:file");
+        spec.env.extend(environment.iter().cloned());
+        spec.clear_env = true;
+        spec.merge_stderr = true;
+        let mut child = process::spawn(&spec).map_err(|err| err.to_string())?;
+        child.stdin = None;
+        let mut tail = Tail::new(MAX_OUTPUT);
+        let work = async {
+            if let Some(mut output) = child.stdout.take() {
+                let mut buffer = [0; 4096];
+                while let Ok(read @ 1..) = output.read(&mut buffer).await {
+                    tail.push(&buffer[..read]);
+                }
+            }
+            child.wait().await
+        };
+        // Dropping the child kills it.
+        let status = timeout(TIMEOUT, work).await.map_err(|_| "it took too long".to_owned())?;
+        let status = status.map_err(|err| err.to_string())?;
+        let said = tail.text().replace(&self.remote.push_url, &self.remote.shown_url());
+        if status.success() { Ok(said) } else { Err(format!("git push failed:\n{said}")) }
+    }
+}
